@@ -1,0 +1,69 @@
+"""The ``ipu-conformance`` command: a table of subcommands, each imported only when it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from typing import NamedTuple, Sequence
+
+from ipu_conformance import __version__
+from ipu_conformance.errors import ConformanceError
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+class Command(NamedTuple):
+    """A row of the command table; ``module`` has ``configure(parser)`` and ``run(args) -> exit code``."""
+
+    name: str
+    module: str
+    help: str
+
+
+COMMANDS = (
+    Command("doctor", "ipu_conformance.cli.doctor", "what is installed, which target would run, what is missing"),
+    Command("data", "ipu_conformance.cli.data", "list, verify, fetch and write out the data sets"),
+    Command("ir", "ipu_conformance.cli.ir", "show, diff, draw and convert IR graphs"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return its exit code; bad input is one sentence on stderr and exit code 2."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser(arguments)
+    try:
+        args = parser.parse_args(arguments)
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
+    except ConformanceError as error:
+        print(f"ipu-conformance: error: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except BrokenPipeError:
+        # The reader (head, less) went away; writing more at interpreter exit would raise again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print("ipu-conformance: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """A parser in which only the subcommand that was typed is configured, so that the others cost no import."""
+    parser = argparse.ArgumentParser(
+        prog="ipu-conformance",
+        description="Does this device train the way the specification says?",
+    )
+    parser.add_argument("--version", action="version", version=f"ipu-conformance {__version__}")
+    subparsers = parser.add_subparsers(metavar="command", required=True)
+    asked = next((argument for argument in arguments if not argument.startswith("-")), None)
+    for command in COMMANDS:
+        subparser = subparsers.add_parser(command.name, help=command.help, description=command.help.capitalize() + ".")
+        if command.name == asked:
+            module = importlib.import_module(command.module)
+            module.configure(subparser)
+            subparser.set_defaults(run=module.run)
+    return parser

@@ -1,0 +1,1 @@
+"""Named, injectable ways for the emulated device to be wrong."""
