@@ -1,1 +1,339 @@
-"""Named, injectable ways for the emulated device to be wrong."""
+"""Named, injectable ways for the emulated device to be wrong.
+
+A hook site costs one truth test while nothing is injected::
+
+    if faults.active:
+        value = faults.apply("streams.split", value, replicas=replicas)
+
+A fault is a row of the table: at one named point it turns the right value into a wrong one. Faults are off unless a
+test injects them or the environment variable ``IPU_CONFORMANCE_FAULT`` names them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ipu_conformance.errors import ConformanceError
+
+ENVIRONMENT = "IPU_CONFORMANCE_FAULT"
+AREAS = ("plan", "streams", "reduce", "update", "numerics", "weights", "ir")
+
+Wrong = Callable[..., Any]
+"""``wrong(value, *, memory, **context)`` gives the wrong value; ``memory`` is a dict, kept while the fault is on."""
+
+
+class FaultError(ConformanceError):
+    """A fault or a hook point has a name that is unknown or taken."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A row of the table: at ``point``, the device gives ``wrong(value)`` instead of the value."""
+
+    name: str
+    area: str
+    point: str
+    what: str
+    wrong: Wrong
+
+
+@dataclass(frozen=True)
+class Active:
+    """A fault that is on, and what it remembers from one call to the next."""
+
+    fault: Fault
+    memory: Dict[Any, Any]
+
+
+POINTS: Dict[str, str] = {
+    "plan.slots": "value: structured array of one replica's slots (tick, ipu, stage, micro_batch, kind)",
+    "streams.split": "value: array (device iterations, accumulation, replicas, micro-batch, …) about to be dealt out",
+    "streams.join": "value: array (device iterations, accumulation, replicas, …) of outputs about to be flattened",
+    "reduce.gradients": "value: list with one gradient (array, or dict of arrays) per replica, about to be summed; "
+    "divisor: what the sum is then divided by (accumulation × replicas for a mean, 1 for a sum)",
+    "update.step": "value: the weights after the step (array, or dict of arrays); before: the same before the step; "
+    "step: index of the step, from 0; replica: index of the replica; replicas: how many there are",
+    "execute.boundary": "value: what one stage hands to the next (array, or dict or tuple of arrays); replica, stage "
+    "(of the sender), micro_batch, kind (of the sender's slot)",
+    "numerics.round": "value: float16 array; exact: the array that was rounded; stochastic: whether at random",
+    "numerics.partials": "value: name of the dtype in which partial sums are held",
+    "numerics.narrow": "value: 32-bit array; exact: the array that was narrowed",
+    "weights.to_host": "value: dict of arrays on the device; host: the dict of arrays that the host holds",
+    "weights.to_device": "value: dict of arrays on the host; device: the dict that the device holds, None at first",
+    "ir.graph": "value: ipu_conformance.ir.graph.Graph of the compiled program",
+}
+"""Every hook point with what ``value`` and the context are there."""
+
+active: Dict[str, Active] = {}
+"""The faults that are on, by name; empty, hence false, when the device is right."""
+
+_TABLE: Dict[str, Fault] = {}
+
+
+def table() -> Tuple[Fault, ...]:
+    """Every registered fault, by area in the order of ``AREAS`` and then as registered."""
+    return tuple(sorted(_TABLE.values(), key=lambda fault: AREAS.index(fault.area)))
+
+
+def register(fault: Fault) -> Fault:
+    """Add a row to the table and return it; a front end calls this when it is imported."""
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", fault.name):
+        raise FaultError(f"fault name {fault.name!r} is not in kebab-case; use lower-case words joined by hyphens")
+    if fault.name in _TABLE:
+        raise FaultError(f"fault {fault.name!r} is registered already; choose another name")
+    if fault.area not in AREAS:
+        raise FaultError(f"fault {fault.name!r} has the area {fault.area!r}; the areas are {', '.join(AREAS)}")
+    _require_point(fault.point)
+    _TABLE[fault.name] = fault
+    return fault
+
+
+def register_point(name: str, what: str) -> None:
+    """Add a hook point that a front end offers beyond those of the core."""
+    if name in POINTS:
+        raise FaultError(f"hook point {name!r} is registered already; choose another name")
+    POINTS[name] = what
+
+
+def get(name: str) -> Fault:
+    """The fault of that name; an unknown one is an error that offers the nearest names."""
+    if name not in _TABLE:
+        near = difflib.get_close_matches(name, _TABLE, n=3)
+        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+        raise FaultError(f"no fault is named {name!r}; {hint}the faults are {', '.join(sorted(_TABLE))}")
+    return _TABLE[name]
+
+
+def apply(point: str, value: Any, **context: Any) -> Any:
+    """The value that the device gives at ``point``: the same object unless a fault of that point is on."""
+    _require_point(point)
+    for entry in tuple(active.values()):
+        if entry.fault.point == point:
+            value = entry.fault.wrong(value, memory=entry.memory, **context)
+    return value
+
+
+@contextlib.contextmanager
+def inject(*names: str) -> Iterator[Tuple[Fault, ...]]:
+    """The named faults are on inside the block; each starts with an empty memory."""
+    found = tuple(get(name) for name in names)
+    before = dict(active)
+    active.update({fault.name: Active(fault, {}) for fault in found})
+    try:
+        yield found
+    finally:
+        active.clear()
+        active.update(before)
+
+
+def activate_from_environment(environment: Optional[Mapping[str, str]] = None) -> Tuple[str, ...]:
+    """Turn on, until the process ends, the faults that ``IPU_CONFORMANCE_FAULT`` names, and return their names."""
+    text = (os.environ if environment is None else environment).get(ENVIRONMENT, "")
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    found = tuple(get(name) for name in names)
+    for fault in found:
+        active.setdefault(fault.name, Active(fault, {}))
+    return names
+
+
+def _require_point(point: str) -> None:
+    if point not in POINTS:
+        raise FaultError(f"no hook point is named {point!r}; the points are {', '.join(sorted(POINTS))}")
+
+
+def map_arrays(function: Callable[..., Any], value: Any, *others: Any) -> Any:
+    """``function`` applied to every array of a nest of dicts, lists and tuples (several nests of one shape in step)."""
+    if isinstance(value, Mapping):
+        return {key: map_arrays(function, item, *(other[key] for other in others)) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        mapped = [map_arrays(function, *items) for items in zip(value, *others)]
+        return type(value)(mapped) if type(value) in (list, tuple) else type(value)(*mapped)
+    return function(value, *others)
+
+
+# The wrong functions. Arrays are only reshaped, indexed with lists and combined with arithmetic, so that NumPy, torch
+# and Paddle arrays all work.
+
+
+def _slots(value: Any, order: Callable[[np.ndarray], np.ndarray]) -> Any:
+    """The array whose slots (its three leading axes) are taken in the order that ``order`` makes of their numbers."""
+    leading, rest = tuple(value.shape[:3]), tuple(value.shape[3:])
+    count = int(np.prod(leading))
+    index = np.broadcast_to(order(np.arange(count).reshape(leading)), leading).reshape(-1).tolist()
+    return value.reshape((count, *rest))[index].reshape((*leading, *rest))
+
+
+def _reordered(order: Callable[[np.ndarray], np.ndarray]) -> Wrong:
+    return lambda value, **context: _slots(value, order)
+
+
+def _as_if(*axes: int) -> Wrong:
+    """The slots are numbered as if the leading axes came in another order."""
+
+    def order(numbers: np.ndarray) -> np.ndarray:
+        shape = tuple(numbers.shape[axis] for axis in axes)
+        return numbers.reshape(shape).transpose(np.argsort(axes))
+
+    return _reordered(order)
+
+
+def _last_repeats_its_neighbour(numbers: np.ndarray) -> np.ndarray:
+    wrong = numbers.copy()
+    wrong.flat[-1] = max(numbers.size - 2, 0)
+    return wrong
+
+
+def _last_micro_batch_repeats_first(value: np.ndarray, **context: Any) -> np.ndarray:
+    wrong = value.copy()
+    wrong["micro_batch"][wrong["micro_batch"] == wrong["micro_batch"].max()] = 0
+    return wrong
+
+
+def _last_two_ticks_swapped(value: np.ndarray, **context: Any) -> np.ndarray:
+    ticks = np.unique(value["tick"])[-2:]
+    wrong = value.copy()
+    wrong["tick"][value["tick"] == ticks[-1]] = ticks[0]
+    wrong["tick"][value["tick"] == ticks[0]] = ticks[-1]
+    return wrong[np.argsort(wrong["tick"], kind="stable")]
+
+
+def _all_on_ipu_zero(value: np.ndarray, **context: Any) -> np.ndarray:
+    wrong = value.copy()
+    wrong["ipu"] = 0
+    return wrong
+
+
+def _per_replica(change: Callable[[int, int, Any], Any]) -> Wrong:
+    """Each replica's gradient becomes ``change(index, replicas, array)``."""
+
+    def wrong(value: Sequence[Any], **context: Any) -> List[Any]:
+        return [
+            map_arrays(lambda array, index=index: change(index, len(value), array), gradient)
+            for index, gradient in enumerate(value)
+        ]
+
+    return wrong
+
+
+def _sum_instead_of_mean(value: Sequence[Any], *, divisor: float, **context: Any) -> List[Any]:
+    return [map_arrays(lambda array: array * divisor, gradient) for gradient in value]
+
+
+def _stale_by_one(value: Any, *, memory: Dict[Any, Any], **context: Any) -> Any:
+    """The value handed over the time before; the first of a boundary is right, there being nothing staler."""
+    boundary = (context.get("replica"), context.get("stage"), context.get("kind"))
+    previous = memory.get(boundary, value)
+    memory[boundary] = value
+    return previous
+
+
+def _truncated(value: np.ndarray, *, exact: np.ndarray, **context: Any) -> np.ndarray:
+    """Float16 towards zero: the nearest value, one step back where it lies beyond the exact one."""
+    with np.errstate(over="ignore"):
+        nearest = np.asarray(exact).astype(np.float16)
+    beyond = np.abs(nearest.astype(np.float64)) > np.abs(np.asarray(exact, dtype=np.float64))
+    return np.where(beyond, np.nextafter(nearest, np.float16(0)), nearest)
+
+
+def _nearest(value: np.ndarray, *, exact: np.ndarray, stochastic: bool = True, **context: Any) -> np.ndarray:
+    if not stochastic:
+        return value
+    limit = float(np.finfo(np.float16).max)
+    return np.clip(np.asarray(exact), -limit, limit).astype(np.float16)
+
+
+def _flushed(value: np.ndarray, **context: Any) -> np.ndarray:
+    return np.where(np.abs(value) < np.finfo(np.float16).tiny, np.zeros_like(value), value)
+
+
+def _exact_of(kind: str) -> Wrong:
+    """A value of the dtype kind (``i`` or ``f``) keeps all its bits."""
+    return lambda value, exact, **context: exact if np.asarray(exact).dtype.kind == kind else value
+
+
+def _last_not_copied(value: Mapping[str, Any], *, host: Mapping[str, Any], **context: Any) -> Dict[str, Any]:
+    last = max(value)
+    return {name: host[name] if name == last else array for name, array in value.items()}
+
+
+def _replace_last_op(graph: Any, **changes: Callable[[Any], Any]) -> Any:
+    last = graph.ops[-1]
+    wrong = replace(last, **{field: change(getattr(last, field)) for field, change in changes.items()})
+    return replace(graph, ops=(*graph.ops[:-1], wrong))
+
+
+for _fault in (
+    Fault("micro-batch-repeated", "plan", "plan.slots", "the last micro-batch's slots process the first micro-batch",
+          _last_micro_batch_repeats_first),
+    Fault("last-slot-dropped", "plan", "plan.slots", "the plan's last slot is never executed",
+          lambda value, **context: value[:-1]),
+    Fault("last-ticks-swapped", "plan", "plan.slots", "what belongs to the last two ticks is executed the other way "
+          "round", _last_two_ticks_swapped),
+    Fault("all-stages-on-ipu-zero", "plan", "plan.slots", "every stage runs on IPU 0", _all_on_ipu_zero),
+    Fault("micro-batch-zero-always", "streams", "streams.split", "every slot is fed the first micro-batch",
+          _reordered(np.zeros_like)),
+    Fault("replica-order-swapped", "streams", "streams.split", "replicas receive their micro-batches in reverse order",
+          _reordered(lambda numbers: numbers[:, :, ::-1])),
+    Fault("device-iterations-transposed", "streams", "streams.split", "samples are dealt out with accumulation before "
+          "device iterations", _as_if(1, 0, 2)),
+    Fault("accumulation-and-replicas-transposed", "streams", "streams.split", "samples are dealt out with replicas "
+          "before accumulation", _as_if(0, 2, 1)),
+    Fault("last-micro-batch-lost", "streams", "streams.split", "the last slot is fed its neighbour's micro-batch",
+          _reordered(_last_repeats_its_neighbour)),
+    Fault("outputs-in-reverse-iterations", "streams", "streams.join", "outputs come back with the last device "
+          "iteration first", _reordered(lambda numbers: numbers[::-1])),
+    Fault("outputs-of-replica-zero-only", "streams", "streams.join", "every replica's output is that of replica 0",
+          _reordered(lambda numbers: numbers[:, :, :1])),
+    Fault("first-accumulated-output-only", "streams", "streams.join", "every micro-batch of an accumulation group "
+          "returns the first one's output", _reordered(lambda numbers: numbers[:, :1])),
+    Fault("boundary-stale-by-one", "streams", "execute.boundary", "a stage receives what was handed over the time "
+          "before", _stale_by_one),
+    Fault("boundary-halved", "streams", "execute.boundary", "what a stage hands to the next arrives halved",
+          lambda value, **context: map_arrays(lambda array: array * 0.5, value)),
+    Fault("last-replica-not-reduced", "reduce", "reduce.gradients", "the last replica's gradient is left out of the "
+          "all-reduce", _per_replica(lambda index, count, array: array * 0 if index == count - 1 else array)),
+    Fault("first-replica-only", "reduce", "reduce.gradients", "only the first replica's gradient is used",
+          _per_replica(lambda index, count, array: array * count if index == 0 else array * 0)),
+    Fault("sum-instead-of-mean", "reduce", "reduce.gradients", "gradients are summed where a mean is specified",
+          _sum_instead_of_mean),
+    Fault("gradient-sign-flipped", "reduce", "reduce.gradients", "the reduced gradient has the wrong sign",
+          _per_replica(lambda index, count, array: -array)),
+    Fault("update-skipped-on-odd-steps", "update", "update.step", "every second step leaves the weights as they were",
+          lambda value, *, before, step, **context: before if step % 2 else value),
+    Fault("update-skipped-on-last-replica", "update", "update.step", "the last replica never updates its weights",
+          lambda value, *, before, replica, replicas, **context: before if replica == replicas - 1 else value),
+    Fault("update-halved", "update", "update.step", "every step moves the weights half as far as it should",
+          lambda value, *, before, **context: map_arrays(lambda new, old: old + (new - old) * 0.5, value, before)),
+    Fault("round-toward-zero", "numerics", "numerics.round", "float16 values are truncated", _truncated),
+    Fault("stochastic-rounding-off", "numerics", "numerics.round", "stochastic rounding rounds to nearest", _nearest),
+    Fault("float16-subnormals-flushed", "numerics", "numerics.round", "float16 subnormals become zero", _flushed),
+    Fault("float32-instead-of-float16", "numerics", "numerics.round", "float16 values keep the bits of a float32",
+          lambda value, *, exact, **context: np.asarray(exact).astype(np.float32)),
+    Fault("float16-partials", "numerics", "numerics.partials", "partial sums are held in float16 whatever was asked",
+          lambda value, **context: "float16"),
+    Fault("int64-not-narrowed", "numerics", "numerics.narrow", "64-bit integers stay 64-bit", _exact_of("i")),
+    Fault("float64-not-narrowed", "numerics", "numerics.narrow", "64-bit floats stay 64-bit", _exact_of("f")),
+    Fault("weights-not-synced-to-host", "weights", "weights.to_host", "copying weights to the host leaves the host's "
+          "as they were", lambda value, *, host, **context: dict(host)),
+    Fault("last-weight-not-synced-to-host", "weights", "weights.to_host", "one tensor is left out of the copy to the "
+          "host", _last_not_copied),
+    Fault("weights-not-sent-to-device", "weights", "weights.to_device", "the device keeps its weights when the host "
+          "sends new ones", lambda value, *, device=None, **context: value if device is None else dict(device)),
+    Fault("weights-sent-in-float16", "weights", "weights.to_device", "weights lose bits on their way to the device",
+          lambda value, **context: map_arrays(lambda array: np.asarray(array).astype(np.float16).astype(array.dtype),
+                                              value)),
+    Fault("ir-drop-op", "ir", "ir.graph", "the last op is missing from the graph",
+          lambda value, **context: replace(value, ops=value.ops[:-1])),
+    Fault("ir-wrong-stage", "ir", "ir.graph", "the last op is placed one stage later",
+          lambda value, **context: _replace_last_op(value, stage=lambda stage: (stage or 0) + 1)),
+    Fault("ir-wrong-ipu", "ir", "ir.graph", "the last op is placed one IPU further",
+          lambda value, **context: _replace_last_op(value, ipu=lambda ipu: (ipu or 0) + 1)),
+):
+    register(_fault)
