@@ -51,12 +51,16 @@ SCHEDULES: Dict[str, Dict[str, Any]] = {
     "polynomial": {"base": 0.01, "total": 10, "end": 0.0, "power": 1.0, "cycle": False},
     "cosine": {"base": 0.01, "total": 10, "end": 0.0},
     "warmup": {"base": 0.01, "length": 10, "start": 0.0},
-    "piecewise": {"boundaries": (), "values": (0.01,)},
+    "piecewise": {"boundaries": (), "values": (0.01,), "closed": False},
     "natural_exp": {"base": 0.01, "gamma": 0.1},
     "inverse_time": {"base": 0.01, "gamma": 0.1, "every": 1, "staircase": False},
     "noam": {"base": 1.0, "model_size": 512, "warmup": 4000},
 }
-"""Every learning-rate schedule with its settings and their defaults."""
+"""Every learning-rate schedule with its settings and their defaults.
+
+``every`` is the number of counts that one ``gamma`` takes, all at once with ``staircase``. A ``closed`` piece includes
+its boundary (Keras), an open one ends before it (Paddle).
+"""
 
 CHOICES: Dict[str, Tuple[str, ...]] = {
     "schedule": ("grouped", "interleaved", "sequential"),

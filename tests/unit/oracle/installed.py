@@ -1,0 +1,28 @@
+"""The frameworks that bear witness, imported when a test first needs them."""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+
+@lru_cache(maxsize=None)
+def _imported(name: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what a framework's own import warns of is not ours to mend
+        try:
+            return import_module(name)
+        except ImportError:
+            return None
+
+
+def installed(name: str) -> Any:
+    """The framework ``name``; the test is skipped where it is not installed."""
+    module = _imported(name)
+    if module is None:
+        pytest.skip(f"{name} is not installed")
+    return module
