@@ -1,0 +1,101 @@
+"""Checks of whole runs: replicas against each other, and one run record against another."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ipu_conformance.check.failure import CheckMisuseError, failure
+from ipu_conformance.check.values import as_array, close, count, different_bits, identical, largest_difference
+
+FIELDS = ("losses", "outputs", "weights")
+"""What two runs are compared by unless a check asks for other fields of the record."""
+
+
+def replicas_identical(
+    weights_by_replica: Optional[Sequence[Mapping[str, Any]]], *, step: Optional[int] = None
+) -> None:
+    """Every replica holds the same weights, bit by bit."""
+    __tracebackhide__ = True
+    if weights_by_replica is None or len(weights_by_replica) < 2:
+        held = "no record of its replicas" if weights_by_replica is None else f"{len(weights_by_replica)} replica"
+        raise CheckMisuseError(f"the run has {held}, and comparing replicas needs at least 2")
+    after = "" if step is None else f" after step {step}"
+    reference = weights_by_replica[0]
+    for replica, weights in enumerate(weights_by_replica[1:], start=1):
+        _same_names(weights, reference, f"replica {replica}{after}", "replica 0")
+        for name, value in weights.items():
+            _same_on_replicas(name, reference[name], value, replica, after)
+
+
+def runs_identical(*, actual: Any, expected: Any, fields: Sequence[str] = FIELDS) -> None:
+    """Two runs left the same bits behind in every one of ``fields``."""
+    __tracebackhide__ = True
+    for what, got, want, _ in _pairs(actual, expected, fields, tolerance=None):
+        identical(actual=got, expected=want, what=what, because="the two runs are the same by specification")
+
+
+def runs_equivalent(*, actual: Any, expected: Any, tolerance: Any, fields: Sequence[str] = FIELDS) -> None:
+    """Two runs agree in every one of ``fields``, each array within its own tolerance.
+
+    ``tolerance`` has the same fields as a run record, with a derived tolerance in the place of every array; that is
+    what ``oracle.run_tolerance.for_run`` gives.
+    """
+    __tracebackhide__ = True
+    if isinstance(tolerance, (int, float)):
+        raise TypeError(f"tolerance is {tolerance!r}; give the RunTolerance of the run, never a bare number")
+    for what, got, want, allowed in _pairs(actual, expected, fields, tolerance=tolerance):
+        close(actual=got, expected=want, tolerance=allowed, what=what)
+
+
+def _same_on_replicas(name: str, reference: Any, value: Any, replica: int, after: str) -> None:
+    __tracebackhide__ = True
+    want, got = as_array(reference, what=name), as_array(value, what=name)
+    between = f"{name} differs between replicas 0 and {replica}{after}"
+    because = "(replicas are bit-identical by specification)"
+    if got.shape != want.shape:
+        raise failure(f"{between}: shape {list(want.shape)} and {list(got.shape)} {because}.")
+    if got.dtype != want.dtype:
+        raise failure(f"{between}: dtype {want.dtype} and {got.dtype} {because}.")
+    different = different_bits(got, want)
+    if different.any():
+        raise failure(f"{between}: {count(different)}, {largest_difference(got, want)}, allowed 0 {because}.")
+
+
+def _same_names(actual: Mapping[str, Any], expected: Mapping[str, Any], holder: str, other: str) -> None:
+    __tracebackhide__ = True
+    missing, extra = sorted(set(expected) - set(actual)), sorted(set(actual) - set(expected))
+    if missing:
+        raise failure(f"{holder} has no {missing[0]}, which {other} has.")
+    if extra:
+        raise failure(f"{holder} has {extra[0]}, which {other} does not have.")
+
+
+def _pairs(
+    actual: Any, expected: Any, fields: Sequence[str], tolerance: Any
+) -> Iterator[Tuple[str, np.ndarray, np.ndarray, Any]]:
+    """The name, the actual and expected array and the tolerance of every array in ``fields``."""
+    __tracebackhide__ = True
+    if not fields:
+        raise CheckMisuseError(f"no fields are given, so nothing would be compared; choose among {', '.join(FIELDS)}")
+    for field in fields:
+        got, want = _field(actual, field, "actual"), _field(expected, field, "expected")
+        allowed = None if tolerance is None else _field(tolerance, field, "tolerance's")
+        if isinstance(want, Mapping):
+            _same_names(got, want, f"the actual run's {field}", "the expected run")
+            keys: Sequence[Any] = list(want)
+            name: Callable[[Any], str] = str
+        else:
+            if len(got) != len(want):
+                raise failure(f"the actual run has {field} of {len(got)} steps where {len(want)} are expected.")
+            keys, name = range(len(want)), (lambda step, field=field: f"{field} of step {step}")  # type: ignore[misc]
+        for key in keys:
+            yield name(key), got[key], want[key], None if allowed is None else allowed[key]
+
+
+def _field(run: Any, field: str, role: str) -> Any:
+    value = getattr(run, field, None)
+    if value is None or len(value) == 0:
+        raise CheckMisuseError(f"the {role} run has no {field} to compare; leave {field!r} out of fields")
+    return value
