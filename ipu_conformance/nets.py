@@ -31,7 +31,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class Layer:
-    """One op of a net; its value carries the layer's name."""
+    """One op of a net, named as in the table of ops; its value carries the layer's name."""
 
     name: str
     op: str
@@ -137,7 +137,7 @@ class _Chain:
         rows = [Weight(f"{name}.weight", (outputs, inputs, 3, 3), fan_in), Weight(f"{name}.bias", (outputs,), fan_in)]
         rows = rows[:1 + bias]
         self.weights.update((row.name, row) for row in rows)
-        self.add(name, "conv2d", weights=tuple(row.name for row in rows), cut=True, padding=1)
+        self.add(name, "conv", weights=tuple(row.name for row in rows), cut=True, padding=1)
 
     def batch_norm(self, name: str, channels: int) -> None:
         self.weights[f"{name}.weight"] = Weight(f"{name}.weight", (channels,), constant=1.0)
@@ -172,11 +172,11 @@ def convnet() -> Net:
     chain = _Chain()
     chain.conv("conv1", 2, 4)
     chain.add("act1", "relu")
-    chain.add("pool1", "max_pool2d", kernel=2, stride=2)
+    chain.add("pool1", "max_pool", kernel=2, stride=2)
     chain.conv("conv2", 4, 3)
     chain.add("act2", "tanh")
-    chain.add("pool2", "avg_pool2d", kernel=2, stride=2)
-    chain.add("flat", "flatten")
+    chain.add("pool2", "avg_pool", kernel=2, stride=2)
+    chain.add("flat", "flatten", start=1, stop=-1)
     chain.linear("fc1", 12, 7)
     chain.add("act3", "relu")
     chain.linear("fc2", 7, 5)
@@ -193,8 +193,8 @@ def bn_convnet() -> Net:
     chain.conv("conv2", 4, 3, bias=False)
     chain.batch_norm("bn2", 3)
     chain.add("act2", "relu")
-    chain.add("pool2", "avg_pool2d", kernel=2, stride=2)
-    chain.add("flat", "flatten")
+    chain.add("pool2", "avg_pool", kernel=2, stride=2)
+    chain.add("flat", "flatten", start=1, stop=-1)
     chain.linear("fc1", 27, 7)
     chain.add("act3", "tanh")
     chain.linear("fc2", 7, 5)
@@ -211,7 +211,7 @@ def residual() -> Net:
     chain.add("act2", "relu")
     chain.conv("conv3", 3, 3)
     chain.add("add2", "add", "act1")
-    chain.add("flat", "flatten")
+    chain.add("flat", "flatten", start=1, stop=-1)
     chain.linear("fc1", 75, 5)
     return chain.net("residual", (2, 5, 5), 5)
 
