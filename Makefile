@@ -1,0 +1,31 @@
+# make qualify   set everything up and run the conformance suite on the emulator
+# make test      set everything up and pass the project's own tests
+#
+# Both need a Python from 3.9 on and pip, nothing else. A second run installs nothing.
+# Extra arguments for pytest go into ARGS: make qualify ARGS="-k replication"
+
+SHELL := /bin/bash
+ARGS ?=
+BIN := .venv/bin
+
+.PHONY: qualify test lint environment wheel clean
+
+qualify: environment
+	$(BIN)/python -m pytest tests/ipu -m ipu -n 4 --ipu-target emulator --ipu-level qualify $(ARGS)
+
+test: environment lint
+	$(BIN)/python -m pytest tests -n 2 $(ARGS)
+
+lint: environment
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+environment:
+	@.ci/environment
+
+wheel: environment
+	$(BIN)/python -m build --wheel --no-isolation
+
+clean:
+	rm -rf .venv build dist *.egg-info
