@@ -1,0 +1,3 @@
+"""What every test of the checkout shares."""
+
+pytest_plugins = ["pytester"]

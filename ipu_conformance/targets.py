@@ -1,0 +1,291 @@
+"""What executes a case: the three frameworks, the built-in targets, vendors' plug-ins, and which one is chosen.
+
+Nothing here imports a framework: what is installed is read from file names and package metadata.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from ipu_conformance.errors import ConformanceError
+
+ENTRY_POINT_GROUP = "ipu_conformance.targets"
+EMULATED_IPUS = 64
+"""How many IPUs the emulator and the IPU model offer: the largest system that the vendor's tools accept."""
+
+
+class TargetError(ConformanceError):
+    """A target or a framework that was asked for cannot be used."""
+
+
+@dataclass(frozen=True)
+class Framework:
+    """A row of the framework table: how it is recognised without being imported."""
+
+    name: str
+    module: str
+    distributions: Tuple[str, ...]
+    extra: str
+    sdk: str
+    find_sdk: Callable[[], Optional[str]]
+
+    @property
+    def installed(self) -> bool:
+        """Whether the module that the framework's CPU kernels come from can be imported."""
+        return self.module in sys.modules or importlib.util.find_spec(self.module) is not None
+
+    @property
+    def version(self) -> Optional[str]:
+        """The version that the package metadata states, None if the framework is not installed."""
+        if not self.installed:
+            return None
+        for distribution in self.distributions:
+            found = distribution_version(distribution)
+            if found:
+                return found
+        return "unknown"
+
+
+def distribution_version(name: str) -> Optional[str]:
+    """The installed version of a distribution, None if it is not installed."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _package_folder(module: str) -> Optional[Path]:
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _poptorch_sdk() -> Optional[str]:
+    folder = _package_folder("poptorch")
+    if folder is None or Path(__file__).parent in folder.parents:
+        return None
+    return distribution_version("poptorch") or "unknown"
+
+
+def _tensorflow_sdk() -> Optional[str]:
+    folder = _package_folder("tensorflow")
+    if folder is None or not (folder / "python" / "ipu" / "__init__.py").is_file():
+        return None
+    return distribution_version("tensorflow") or "unknown"
+
+
+def _paddle_sdk() -> Optional[str]:
+    return distribution_version("paddlepaddle-ipu")
+
+
+FRAMEWORKS: Mapping[str, Framework] = {
+    row.name: row
+    for row in (
+        Framework("poptorch", "torch", ("torch",), "torch", "poptorch", _poptorch_sdk),
+        Framework(
+            "tensorflow",
+            "tensorflow",
+            ("tensorflow", "tensorflow-cpu", "tensorflow-intel"),
+            "tensorflow",
+            "Graphcore's TensorFlow",
+            _tensorflow_sdk,
+        ),
+        Framework(
+            "paddle",
+            "paddle",
+            ("paddlepaddle", "paddlepaddle-ipu", "paddlepaddle-gpu"),
+            "paddle",
+            "paddlepaddle-ipu",
+            _paddle_sdk,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a target can run a framework, and the reason in half a sentence."""
+
+    usable: bool
+    reason: str
+
+
+class Target:
+    """Something that executes cases. A vendor's plug-in derives from this and overrides what differs.
+
+    ``kind`` says which cases apply: those marked ``hardware`` run where it is "hardware", those marked ``emulator``
+    where it is "emulator".
+    """
+
+    name = ""
+    kind = "hardware"
+
+    def probe(self, framework: Framework) -> Availability:
+        """Say, without importing the framework, whether this target can run its cases."""
+        raise NotImplementedError(f"target {self.name!r} does not say which frameworks it can run")
+
+    def activate(self, framework: Framework) -> None:
+        """Make the vendor's API of ``framework`` importable and point it at this target, once per process."""
+
+    def ipus(self) -> int:
+        """How many IPUs there are."""
+        return EMULATED_IPUS
+
+
+class Hardware(Target):
+    """A real SDK with real IPUs."""
+
+    name = "hardware"
+    kind = "hardware"
+
+    def probe(self, framework: Framework) -> Availability:
+        version = framework.find_sdk()
+        if version is None:
+            return Availability(False, f"{framework.sdk} is not installed")
+        count = self.ipus()
+        if not count:
+            return Availability(False, f"{framework.sdk} {version} finds no IPU")
+        return Availability(True, f"{framework.sdk} {version} with {count} IPUs")
+
+    def ipus(self) -> int:
+        return attached_ipus()
+
+
+MODEL_SWITCHES: Mapping[str, Tuple[str, str]] = {
+    "poptorch": ("POPTORCH_IPU_MODEL", "1"),
+    "tensorflow": ("TF_POPLAR_FLAGS", "--use_ipu_model"),
+    "paddle": ("POPLAR_IPUMODEL", "1"),
+}
+"""The environment variable by which each vendor's SDK is told to use its IPU model."""
+
+
+class IpuModel(Target):
+    """A real SDK with the vendor's own software model of an IPU."""
+
+    name = "ipu-model"
+    kind = "ipu-model"
+
+    def probe(self, framework: Framework) -> Availability:
+        version = framework.find_sdk()
+        if version is None:
+            return Availability(False, f"{framework.sdk} is not installed")
+        return Availability(True, f"the IPU model of {framework.sdk} {version}")
+
+    def activate(self, framework: Framework) -> None:
+        variable, switch = MODEL_SWITCHES[framework.name]
+        present = os.environ.get(variable, "")
+        if switch not in present.split():
+            os.environ[variable] = f"{present} {switch}".strip()
+
+
+class Emulator(Target):
+    """The built-in virtual IPU, reached under the vendors' own names."""
+
+    name = "emulator"
+    kind = "emulator"
+
+    def probe(self, framework: Framework) -> Availability:
+        if not framework.installed:
+            return Availability(
+                False, f"{framework.module} is not installed: pip install 'ipu-conformance[{framework.extra}]'"
+            )
+        from ipu_conformance.emulator import hook
+
+        if framework.name not in hook.ALIASES:
+            return Availability(False, f"this release of the emulator has no {framework.name} front end")
+        return Availability(True, f"built in, on {framework.module} {framework.version}")
+
+    def activate(self, framework: Framework) -> None:
+        from ipu_conformance.emulator import hook
+
+        hook.install(framework.name)
+
+
+def attached_ipus() -> int:
+    """The number of IPUs that the vendor's ``gc-info`` reports; 0 where there is no such tool or it fails."""
+    tool = shutil.which("gc-info")
+    if tool is None:
+        return 0
+    try:
+        answer = subprocess.run([tool, "--device-count"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    numbers = re.findall(r"\d+", answer.stdout)
+    return int(numbers[-1]) if answer.returncode == 0 and numbers else 0
+
+
+BUILT_IN: Tuple[Callable[[], Target], ...] = (Hardware, IpuModel, Emulator)
+AUTOMATIC = tuple(target.name for target in (Hardware, IpuModel, Emulator))
+"""The order in which ``auto`` looks for a target; a vendor's plug-in is used only when it is named."""
+
+
+def discover() -> Dict[str, Target]:
+    """Every target by its name: the built-in ones, then the plug-ins of the entry-point group."""
+    targets: Dict[str, Target] = {}
+    for make in BUILT_IN:
+        target = make()
+        targets[target.name] = target
+    for entry_point in _entry_points():
+        targets[entry_point.name] = _load(entry_point, taken=targets)
+    return targets
+
+
+def _entry_points() -> Iterable[metadata.EntryPoint]:
+    found = metadata.entry_points()
+    if hasattr(found, "select"):
+        return found.select(group=ENTRY_POINT_GROUP)
+    return found.get(ENTRY_POINT_GROUP, ())  # type: ignore[attr-defined]  # Python before 3.10
+
+
+def _load(entry_point: metadata.EntryPoint, *, taken: Mapping[str, Target]) -> Target:
+    """The plug-in behind an entry point; one that cannot be used is refused with a sentence that names it."""
+    where = f"target plug-in {entry_point.name!r} ({entry_point.value})"
+    if entry_point.name in taken:
+        raise TargetError(f"{where} takes a name that is in use; rename its entry point.")
+    try:
+        target = entry_point.load()()
+    except Exception as error:
+        raise TargetError(f"{where} cannot be loaded: {error}; repair or uninstall the package.") from error
+    if not isinstance(target, Target):
+        raise TargetError(f"{where} is not a subclass of ipu_conformance.targets.Target; derive it from that class.")
+    target.name = entry_point.name
+    return target
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which target runs a framework's cases, and why; ``target`` is None where none can."""
+
+    framework: str
+    target: Optional[str]
+    kind: Optional[str]
+    ipus: int
+    reason: str
+
+
+def choose(framework: Framework, wanted: str, targets: Mapping[str, Target]) -> Choice:
+    """Pick the target of one framework: the one that is named, or the first usable one for ``auto``."""
+    if wanted != "auto" and wanted not in targets:
+        known = ", ".join(["auto", *targets])
+        raise TargetError(f"There is no target {wanted!r}; choose one of {known}, or install its plug-in.")
+    candidates: Sequence[str] = AUTOMATIC if wanted == "auto" else (wanted,)
+    refusals: List[str] = []
+    for name in candidates:
+        target = targets[name]
+        availability = target.probe(framework)
+        if availability.usable:
+            return Choice(framework.name, name, target.kind, target.ipus(), availability.reason)
+        if availability.reason not in refusals:
+            refusals.append(availability.reason)
+    return Choice(framework.name, None, None, 0, "; ".join(refusals))

@@ -1,0 +1,69 @@
+"""A vendor's module name leads to our package, and to the same objects."""
+
+import importlib
+import sys
+import textwrap
+
+import pytest
+
+from ipu_conformance.emulator import hook
+
+
+@pytest.fixture
+def front_end(tmp_path, monkeypatch):
+    """A package ``our_front_end`` that stands for the vendor's ``acmetorch``."""
+    folder = tmp_path / "our_front_end"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from .options import Options\n")
+    (folder / "options.py").write_text(
+        textwrap.dedent(
+            """
+            class Options:
+                pass
+            """
+        )
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    hook.alias({"acmetorch": "our_front_end"})
+    yield
+    hook.uninstall()
+    for name in [name for name in sys.modules if name.startswith("our_front_end")]:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("front_end")
+def test_both_names_give_the_same_objects():
+    """The vendor's name and ours are one module, below the top too."""
+    vendor = importlib.import_module("acmetorch")
+    ours = importlib.import_module("our_front_end")
+
+    assert vendor is ours
+    assert importlib.import_module("acmetorch.options") is importlib.import_module("our_front_end.options")
+    assert vendor.options.Options is ours.Options
+
+
+@pytest.mark.usefixtures("front_end")
+def test_a_module_keeps_its_own_spec():
+    """Relative imports inside a front end go on working after it was imported under the vendor's name."""
+    module = importlib.import_module("acmetorch")
+
+    assert module.__spec__.name == "our_front_end"
+    assert importlib.reload(module) is module
+
+
+@pytest.mark.usefixtures("front_end")
+def test_a_name_that_the_front_end_lacks_is_an_import_error():
+    """A submodule that we do not have is missing, not empty."""
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("acmetorch.no_such_module")
+
+
+def test_without_the_hook_the_vendors_name_is_unknown():
+    """The alias exists only while the hook is installed."""
+    hook.alias({"acmetorch": "json"})
+    importlib.import_module("acmetorch")
+    hook.uninstall()
+
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("acmetorch")
+    assert hook._FINDER not in sys.meta_path

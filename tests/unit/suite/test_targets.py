@@ -1,0 +1,175 @@
+"""Targets are found, asked and chosen without importing a framework."""
+
+import os
+import stat
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from ipu_conformance import targets
+from ipu_conformance.targets import Availability, Choice, Framework, Target, TargetError, choose
+
+ABSENT = Framework("absent", "no_such_module", ("no-such-module",), "absent", "the absent SDK", lambda: None)
+PRESENT = Framework("present", "json", ("pytest",), "present", "the present SDK", lambda: "3.4")
+
+
+class Refusing(Target):
+    name = "refusing"
+
+    def probe(self, framework):
+        return Availability(False, "it does not want to")
+
+
+class Willing(Target):
+    name = "willing"
+
+    def probe(self, framework):
+        return Availability(True, "it can do anything")
+
+    def ipus(self):
+        return 3
+
+
+def entry_point(value, name="vendor"):
+    return metadata.EntryPoint(name=name, value=value, group=targets.ENTRY_POINT_GROUP)
+
+
+def test_the_table_of_frameworks_is_the_projects_vocabulary():
+    """There are three frameworks, each with its module and its extra."""
+    assert {name: (row.module, row.extra) for name, row in targets.FRAMEWORKS.items()} == {
+        "poptorch": ("torch", "torch"),
+        "tensorflow": ("tensorflow", "tensorflow"),
+        "paddle": ("paddle", "paddle"),
+    }
+
+
+def test_a_framework_that_is_not_installed_has_no_version():
+    """An absent framework says so instead of failing."""
+    assert (ABSENT.installed, ABSENT.version) == (False, None)
+
+
+def test_an_installed_framework_has_the_version_of_its_distribution():
+    """The version comes from package metadata."""
+    assert PRESENT.version == pytest.__version__
+
+
+def test_a_named_target_is_asked_alone():
+    """A named target that cannot run the framework is not replaced by another."""
+    choice = choose(PRESENT, "refusing", {"refusing": Refusing(), "willing": Willing()})
+
+    assert choice == Choice("present", None, None, 0, "it does not want to")
+
+
+def test_a_named_target_that_can_run_is_chosen():
+    """The choice carries the kind, the number of IPUs and the reason."""
+    choice = choose(PRESENT, "willing", {"willing": Willing()})
+
+    assert choice == Choice("present", "willing", "hardware", 3, "it can do anything")
+
+
+def test_an_unknown_target_is_refused_with_the_known_ones():
+    """A name that no target has is an error that lists the names."""
+    with pytest.raises(TargetError) as refusal:
+        choose(PRESENT, "wiling", {"willing": Willing()})
+
+    assert str(refusal.value) == ("There is no target 'wiling'; choose one of auto, willing, or install its plug-in.")
+
+
+@pytest.mark.parametrize(
+    ("sdk", "ipus", "expected"),
+    [("3.4", 4, "hardware"), ("3.4", 0, "ipu-model"), (None, 4, None)],
+    ids=["sdk-and-ipus", "sdk-alone", "no-sdk"],
+)
+def test_auto_prefers_hardware_then_the_model(monkeypatch, sdk, ipus, expected):
+    """Auto takes a real SDK with hardware, else its IPU model, and never invents a target."""
+    monkeypatch.setattr(targets, "attached_ipus", lambda: ipus)
+    framework = Framework("present", "json", (), "present", "the SDK", lambda: sdk)
+
+    choice = choose(framework, "auto", targets.discover())
+
+    assert choice.target == expected
+
+
+def test_auto_says_each_refusal_once():
+    """The reason for no target joins the different refusals."""
+    choice = choose(ABSENT, "auto", targets.discover())
+
+    assert choice.reason == (
+        "the absent SDK is not installed; no_such_module is not installed: pip install 'ipu-conformance[absent]'"
+    )
+
+
+def test_the_emulator_takes_over_where_there_is_no_sdk(monkeypatch):
+    """On a machine with neither SDK nor hardware auto means the emulator."""
+    from ipu_conformance.emulator import hook
+
+    monkeypatch.setattr(hook, "ALIASES", {"present": {}})
+    framework = Framework("present", "json", ("pytest",), "present", "the SDK", lambda: None)
+
+    choice = choose(framework, "auto", targets.discover())
+
+    assert (choice.target, choice.kind, choice.ipus) == ("emulator", "emulator", 64)
+
+
+def test_the_model_is_switched_on_once(monkeypatch):
+    """Activating the IPU model adds the vendor's switch and keeps what the user had set."""
+    monkeypatch.setenv("TF_POPLAR_FLAGS", "--executable_cache_path=x")
+
+    for _ in range(2):
+        targets.IpuModel().activate(targets.FRAMEWORKS["tensorflow"])
+
+    assert os.environ["TF_POPLAR_FLAGS"] == "--executable_cache_path=x --use_ipu_model"
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [("echo 16", 16), ("echo 'Devices: 4'", 4), ("exit 1", 0), ("echo none", 0)],
+    ids=["bare", "in-words", "failing", "no-number"],
+)
+def test_ipus_are_counted_by_the_vendors_tool(tmp_path, monkeypatch, script, expected):
+    """The number of IPUs is what gc-info reports, and 0 when it fails."""
+    tool = tmp_path / "gc-info"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    assert targets.attached_ipus() == expected
+
+
+def test_a_plug_in_is_known_by_its_entry_points_name(monkeypatch):
+    """An entry point's name is the name of its target."""
+    monkeypatch.setattr(targets, "_entry_points", lambda: [entry_point(f"{__name__}:Willing", name="acme")])
+
+    assert isinstance(targets.discover()["acme"], Willing)
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "sentence"),
+    [
+        ("no_such_module:Target", "vendor", "cannot be loaded: No module named 'no_such_module'"),
+        ("builtins:dict", "vendor", "is not a subclass of ipu_conformance.targets.Target"),
+        (f"{__name__}:Willing", "emulator", "takes a name that is in use"),
+    ],
+    ids=["unimportable", "no-target", "name-taken"],
+)
+def test_a_broken_plug_in_is_named(monkeypatch, value, name, sentence):
+    """A plug-in that cannot be used is an error that names it, never a silent omission."""
+    monkeypatch.setattr(targets, "_entry_points", lambda: [entry_point(value, name=name)])
+
+    with pytest.raises(TargetError) as refusal:
+        targets.discover()
+
+    assert str(refusal.value).startswith(f"target plug-in {name!r} ({value}) {sentence}")
+
+
+def test_looking_for_targets_imports_no_framework():
+    """Every probe works from file names and metadata."""
+    program = (
+        "import sys; from ipu_conformance.selection import select; select({}, {}); "
+        "print(sorted({'torch', 'tensorflow', 'paddle', 'numpy'} & set(sys.modules)))"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert answer.stdout.strip() == "[]"
