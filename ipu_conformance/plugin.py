@@ -1,1 +1,210 @@
-"""The pytest plugin."""
+"""The pytest plug-in: options, markers, targets, and a run that cannot pass without having run anything."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Set
+
+import pytest
+
+from ipu_conformance.errors import ConformanceError
+from ipu_conformance.scheduling import framework_of
+from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
+from ipu_conformance.tally import Tally
+from ipu_conformance.targets import FRAMEWORKS, discover
+
+MARKERS = (
+    "ipu: a conformance case; everything in the suite is one",
+    "hardware: the case makes sense on real IPUs only",
+    "emulator: the case makes sense on the emulator only",
+    *(f"{name}: the case runs on {name}" for name in FRAMEWORKS),
+    "ipus(n): the case needs n IPUs",
+    f"level(name): the least thorough level that the case runs at: {', '.join(LEVELS)}; smoke without this marker",
+)
+CASE_TIME_LIMIT = 300
+"""Seconds after which a case that hangs has failed, unless it carries a time limit of its own."""
+
+SELECTION = pytest.StashKey[Selection]()
+TALLY = pytest.StashKey[Tally]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options of the suite."""
+    group = parser.getgroup("ipu", "IPU conformance")
+    for name, option in OPTIONS.items():
+        group.addoption(
+            option.flag,
+            dest=f"ipu_{name}",
+            default=None,
+            metavar=name.upper(),
+            help=f"{option.help} (default {option.default}; also {option.variable})",
+        )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers and decide what runs where; a worker is told by the process that started it."""
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    handed_down = getattr(config, "workerinput", {}).get("ipu_selection")
+    if handed_down is not None:
+        config.stash[SELECTION] = Selection.from_dict(handed_down)
+    else:
+        try:
+            config.stash[SELECTION] = select({name: config.getoption(f"ipu_{name}") for name in OPTIONS})
+        except ConformanceError as error:
+            raise pytest.UsageError(str(error)) from error
+    config.stash[TALLY] = Tally(config)
+    config.pluginmanager.register(config.stash[TALLY], "ipu_conformance_tally")
+    if config.pluginmanager.has_plugin("xdist"):
+        config.pluginmanager.register(_XdistHooks(), "ipu_conformance_xdist")
+
+
+class _XdistHooks:
+    """What only pytest-xdist calls."""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Hand the selection to a worker, so that all of them run the same cases."""
+        node.workerinput["ipu_selection"] = node.config.stash[SELECTION].to_dict()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        """Spread by framework, unless another distribution was asked for."""
+        if config.getoption("dist") != "load":
+            return None
+        from ipu_conformance.scheduling import FrameworkScheduling
+
+        return FrameworkScheduling(config, log)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: Any) -> None:
+        """Collect what a worker left out; every worker collects the same cases, so one answer is enough."""
+        left_out = getattr(node, "workeroutput", {}).get("ipu_left_out")
+        if left_out is not None:
+            node.config.stash[TALLY].left_out = left_out
+
+
+def pytest_report_header(config: pytest.Config) -> List[str]:
+    """Say once, for each framework, what executes it and why, or why it is left out."""
+    selection = config.stash[SELECTION]
+    lines = [f"ipu level: {selection.level}"]
+    for choice in selection.choices:
+        if choice.framework not in selection.left_out:
+            lines.append(f"ipu {choice.framework}: {choice.target} ({choice.reason})")
+        else:
+            why = choice.reason if choice.target is None else "not asked for"
+            lines.append(f"ipu {choice.framework}: left out ({why})")
+    return lines
+
+
+@functools.lru_cache(maxsize=1)
+def suite_folder() -> Path:
+    """Where the conformance suite stands: tests/ipu of the checkout, shipped as ipu_conformance.suite."""
+    spec = importlib.util.find_spec("ipu_conformance.suite")
+    if spec is None or not spec.submodule_search_locations:
+        raise pytest.UsageError("The installation holds no ipu_conformance.suite; install the package again.")
+    return Path(next(iter(spec.submodule_search_locations))).resolve()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A case that takes ``framework`` runs once for each framework of the run."""
+    if "framework" in metafunc.fixturenames:
+        names = metafunc.config.stash[SELECTION].frameworks
+        metafunc.parametrize("framework", names, indirect=True, ids=list(names))
+
+
+@pytest.fixture
+def framework(request: pytest.FixtureRequest) -> Any:
+    """The driver of one framework: builds a net from NumPy weights and trains it for a RunConfig."""
+    return importlib.import_module(f"ipu_conformance.frameworks.{request.param}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Mark the suite's cases, then leave out those that this run is not about."""
+    selection = config.stash[SELECTION]
+    kept, left_out = [], []
+    counts: Dict[str, int] = {}
+    for item in items:
+        if suite_folder() in item.path.resolve().parents:
+            mark(item)
+        why = why_left_out(item, selection)
+        if why is None:
+            kept.append(item)
+        else:
+            left_out.append(item)
+            counts[why] = counts.get(why, 0) + 1
+    config.stash[TALLY].left_out = counts
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+def mark(item: pytest.Item) -> None:
+    """Give a case of the suite the markers that follow from where it stands."""
+    item.add_marker("ipu")
+    framework = framework_of(item.nodeid)
+    if framework is not None:
+        item.add_marker(framework)
+    if item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(CASE_TIME_LIMIT))
+
+
+def frameworks_of(item: pytest.Item) -> List[str]:
+    """The frameworks that a case needs."""
+    return [name for name in FRAMEWORKS if item.get_closest_marker(name) is not None]
+
+
+def why_left_out(item: pytest.Item, selection: Selection) -> Optional[str]:
+    """Why a case does not belong to this run, None if it does."""
+    if item.get_closest_marker("ipu") is None:
+        return None
+    for name in frameworks_of(item):
+        if selection.choice(name) is None:
+            return f"need {name}"
+    for kind in ("hardware", "emulator"):
+        if item.get_closest_marker(kind) is not None and kind not in kinds_of(item, selection):
+            return f"need target kind {kind}"
+    level = case_level(item)
+    if LEVELS.index(level) > LEVELS.index(selection.level):
+        return f"need level {level}"
+    return None
+
+
+def kinds_of(item: pytest.Item, selection: Selection) -> List[Optional[str]]:
+    """The kinds of target that would run a case."""
+    choices = [selection.choice(name) for name in frameworks_of(item)]
+    return [choice.kind for choice in choices if choice] or list(selection.kinds)
+
+
+def case_level(item: pytest.Item) -> str:
+    """The level that a case asks for."""
+    marker = item.get_closest_marker("level")
+    level = marker.args[0] if marker else LEVELS[0]
+    if level not in LEVELS:
+        raise pytest.UsageError(f"{item.nodeid} asks for level {level!r}; choose one of {', '.join(LEVELS)}.")
+    return str(level)
+
+
+_ACTIVATED: Set[str] = set()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Point the frameworks of a case at their targets; skip a case that needs more IPUs than there are."""
+    if item.get_closest_marker("ipu") is None:
+        return
+    selection = item.config.stash[SELECTION]
+    names = frameworks_of(item)
+    needed = item.get_closest_marker("ipus")
+    offered = min((selection.ipus(name) for name in names), default=selection.ipus(None))
+    if needed is not None and needed.args[0] > offered:
+        pytest.skip(f"needs {needed.args[0]} IPUs, the target offers {offered}")
+    for name in names:
+        choice = selection.choice(name)
+        if choice is not None and choice.target is not None and name not in _ACTIVATED:
+            discover()[choice.target].activate(FRAMEWORKS[name])
+            _ACTIVATED.add(name)

@@ -1,0 +1,98 @@
+"""How cases are spread over pytest-xdist's workers: a framework is imported by as few of them as makes sense.
+
+Importing a framework costs a worker seconds and hundreds of megabytes. So work is handed out in chunks of one
+framework, and a worker keeps to a framework it has imported as long as there is work for it; only then does it take up
+the one with the most work left for each worker that has it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set
+
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+from ipu_conformance.targets import FRAMEWORKS
+
+CHUNK = 8
+"""Cases of one framework that a worker is handed at a time: small enough to balance, large enough to batch."""
+
+NEUTRAL = "none"
+_IN_PATH = re.compile(r"(?:^|[/_])({})(?=[/_.])".format("|".join(FRAMEWORKS)))
+_IN_PARAMETERS = re.compile(r"\[(?:.*-)?({})(?:-.*)?\]$".format("|".join(FRAMEWORKS)))
+
+
+def framework_of(nodeid: str) -> Optional[str]:
+    """The framework that a test's id names, in its parameters or its path; None if it names none."""
+    path = nodeid.split("::", 1)[0]
+    found = _IN_PARAMETERS.search(nodeid) or _IN_PATH.search(path)
+    return found.group(1) if found else None
+
+
+def chunks(nodeids: Sequence[str]) -> Dict[str, str]:
+    """Each test's chunk: "framework:number", CHUNK tests of one framework in their order."""
+    counts: Dict[str, int] = {}
+    result = {}
+    for nodeid in nodeids:
+        framework = framework_of(nodeid) or NEUTRAL
+        index = counts.get(framework, 0)
+        counts[framework] = index + 1
+        result[nodeid] = f"{framework}:{index // CHUNK}"
+    return result
+
+
+def next_chunk(waiting: Iterable[str], imported: Set[str], workers_with: Mapping[str, int]) -> str:
+    """The chunk that a worker takes next.
+
+    First one of a framework it has imported, then the framework with the most chunks per worker that already has it,
+    and work that needs no framework fills the gaps at the end.
+    """
+    queues: Dict[str, List[str]] = {}
+    for chunk in waiting:
+        queues.setdefault(chunk.split(":", 1)[0], []).append(chunk)
+    own = [framework for framework in queues if framework in imported and framework != NEUTRAL]
+    others = [framework for framework in queues if framework != NEUTRAL]
+    if own:
+        best = max(own, key=lambda framework: len(queues[framework]))
+    elif others:
+        best = max(others, key=lambda framework: len(queues[framework]) / (1 + workers_with.get(framework, 0)))
+        # A framework that other workers are about to finish is not worth another import.
+        if workers_with.get(best, 0) and len(queues[best]) <= workers_with[best] and NEUTRAL in queues:
+            best = NEUTRAL
+    else:
+        best = NEUTRAL
+    return queues[best][0]
+
+
+class FrameworkScheduling(LoadScopeScheduling):
+    """xdist's scheduler by scope, where a scope is a chunk of one framework."""
+
+    def __init__(self, config: Any, log: Any = None) -> None:
+        super().__init__(config, log)
+        self._chunk_of: Dict[str, str] = {}
+        self._imported: Dict[Any, Set[str]] = {}
+
+    def schedule(self) -> None:
+        """Hand out the first chunks, or go on handing out."""
+        if self.collection is None and self.registered_collections:
+            self._chunk_of = chunks(next(iter(self.registered_collections.values())))
+        super().schedule()
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self._chunk_of[nodeid]
+
+    def _assign_work_unit(self, node: Any) -> None:
+        workers_with: Dict[str, int] = {}
+        for imported in self._imported.values():
+            for framework in imported:
+                workers_with[framework] = workers_with.get(framework, 0) + 1
+        mine = self._imported.setdefault(node, set())
+        chunk = next_chunk(self.workqueue, mine, workers_with)
+        mine.add(chunk.split(":", 1)[0])
+        self.workqueue.move_to_end(chunk, last=False)
+        super()._assign_work_unit(node)
+
+    def remove_node(self, node: Any) -> Optional[str]:
+        """Forget a worker that went away; what it had not finished is handed out again."""
+        self._imported.pop(node, None)
+        return super().remove_node(node)

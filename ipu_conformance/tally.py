@@ -1,0 +1,77 @@
+"""What became of the cases of a run, and the rule that a run which proves nothing has failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+
+def area_of(nodeid: str) -> str:
+    """The area of the suite that a case belongs to: the name of its file without test_ and the ending."""
+    stem = Path(nodeid.split("::", 1)[0]).stem
+    return stem[len("test_") :] if stem.startswith("test_") else stem
+
+
+def complaints(executed: Dict[str, int], skipped: Dict[str, int]) -> List[str]:
+    """Why a run with these numbers of cases by area proves nothing, in sentences; empty if it proves something."""
+    if not executed:
+        if skipped:
+            return [f"No case was executed: all {sum(skipped.values())} were skipped."]
+        return ["No case was executed."]
+    return [
+        f"Area {area!r} was not tested: every case of it was skipped ({count})."
+        for area, count in sorted(skipped.items())
+        if area not in executed
+    ]
+
+
+class Tally:
+    """Counts the cases of one run by area; a plug-in of its own, registered by the suite's."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.executed: Dict[str, int] = {}
+        self.skipped: Dict[str, int] = {}
+        self.left_out: Dict[str, int] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count one phase of one conformance case; a failed set-up counts as executed."""
+        if "ipu" not in report.keywords:
+            return
+        area = area_of(report.nodeid)
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self.skipped[area] = self.skipped.get(area, 0) + 1
+        elif report.when == "call" or (report.failed and report.when == "setup"):
+            self.executed[area] = self.executed.get(area, 0) + 1
+
+    def is_about_ipu(self) -> bool:
+        """Whether the run was meant to execute conformance cases."""
+        if self.config.getoption("collectonly"):
+            return False
+        expression = (self.config.getoption("markexpr") or "").replace("(", " ").replace(")", " ").split()
+        return "ipu" in expression or bool(self.executed or self.skipped)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Fail a run that proves nothing; a worker only hands in what it left out."""
+        if hasattr(self.config, "workeroutput"):
+            self.config.workeroutput["ipu_left_out"] = self.left_out
+        elif exitstatus == pytest.ExitCode.OK and self.is_about_ipu() and complaints(self.executed, self.skipped):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
+        """Say what was executed, what was left out, and why a run that proves nothing has failed."""
+        if not self.is_about_ipu():
+            return
+        terminalreporter.section("IPU conformance")
+        terminalreporter.line(
+            f"cases: {sum(self.executed.values())} executed, {sum(self.skipped.values())} skipped, "
+            f"{sum(self.left_out.values())} left out; areas tested: {len(self.executed)}"
+        )
+        for why, count in sorted(self.left_out.items()):
+            terminalreporter.line(f"left out: {count} that {why}")
+        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
+            for complaint in complaints(self.executed, self.skipped):
+                terminalreporter.line(f"FAILED: {complaint}", red=True)

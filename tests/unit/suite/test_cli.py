@@ -1,0 +1,116 @@
+"""The command line answers bad input with one sentence and imports only what a command needs."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from ipu_conformance import __version__, cli
+from ipu_conformance.cli import doctor
+from ipu_conformance.errors import ConformanceError
+
+
+def test_without_a_command_the_usage_is_shown(capsys):
+    """No command is a usage error."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main([])
+
+    assert stop.value.code == 2
+    assert "usage: ipu-conformance" in capsys.readouterr().err
+
+
+def test_help_lists_every_command(capsys):
+    """Every row of the table stands in the help."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--help"])
+
+    shown = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert [command.name for command in cli.COMMANDS if command.name not in shown] == []
+
+
+def test_the_version_is_printed(capsys):
+    """--version prints the version."""
+    with pytest.raises(SystemExit):
+        cli.main(["--version"])
+
+    assert capsys.readouterr().out == f"ipu-conformance {__version__}\n"
+
+
+def test_bad_input_is_one_sentence_and_exit_code_2(monkeypatch, capsys):
+    """A ConformanceError becomes one line on stderr."""
+
+    def refuse(args):
+        raise ConformanceError("That cannot be used; give something else.")
+
+    monkeypatch.setattr(doctor, "run", refuse)
+
+    assert cli.main(["doctor"]) == cli.EXIT_BAD_INPUT
+    assert capsys.readouterr() == ("", "ipu-conformance: error: That cannot be used; give something else.\n")
+
+
+def test_an_interrupt_is_not_a_traceback(monkeypatch, capsys):
+    """Control-C ends a command with the shell's code for it."""
+
+    def interrupt(args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(doctor, "run", interrupt)
+
+    assert cli.main(["doctor"]) == cli.EXIT_INTERRUPTED
+    assert capsys.readouterr().err == "ipu-conformance: interrupted\n"
+
+
+def test_a_reader_that_goes_away_is_no_error_message():
+    """Output into a closed pipe ends quietly."""
+    program = f"{sys.executable} -m ipu_conformance doctor --json | head -c 1"
+    answer = subprocess.run(program, shell=True, capture_output=True, text=True, check=True)
+
+    assert (answer.stdout, answer.stderr) == ("{", "")
+
+
+def test_doctor_imports_no_framework_and_not_even_numpy_arrays_of_data():
+    """doctor reads metadata and file names only."""
+    program = textwrap.dedent(
+        """
+        import sys
+        from ipu_conformance.cli import main
+        main(["doctor"])
+        print(sorted({"torch", "tensorflow", "paddle", "onnx", "PIL"} & set(sys.modules)))
+        """
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert answer.stdout.splitlines()[-1] == "[]"
+
+
+def test_doctor_tells_each_framework_its_target_and_each_data_set_its_place(capsys):
+    """The table has a row for each framework and each data set."""
+    assert cli.main(["doctor"]) == 0
+
+    shown = capsys.readouterr().out
+    for word in ("poptorch", "tensorflow", "paddle", "mnist", "cifar10", "synthetic-digits", "targets: emulator"):
+        assert word in shown
+
+
+def test_doctor_json_is_data(capsys):
+    """--json prints what the table shows."""
+    assert cli.main(["doctor", "--json", "--ipu-target", "hardware"]) == 0
+
+    findings = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in findings["frameworks"]] == ["poptorch", "tensorflow", "paddle"]
+    assert {row["target"] for row in findings["frameworks"]} <= {"hardware", None}
+    assert findings["ipu_conformance"] == __version__
+
+
+def test_doctor_refuses_an_unknown_target(capsys):
+    """A target that does not exist is bad input."""
+    assert cli.main(["doctor", "--ipu-target", "acme"]) == 2
+    assert "There is no target 'acme'" in capsys.readouterr().err
+
+
+def test_columns_are_as_wide_as_their_widest_entry():
+    """A table's columns line up."""
+    assert doctor.columns(["a", "bb"], [["ccc", "d"]]) == ["a    bb", "---  --", "ccc  d"]

@@ -1,0 +1,265 @@
+"""The plug-in marks, selects, activates and counts; a run that proves nothing fails."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def vendor(tmp_path_factory, monkeypatch):
+    """A third party's target, installed with pip from a package of its own: a device that runs everything."""
+    project = tmp_path_factory.mktemp("vendor")
+    (project / "acme.py").write_text(
+        textwrap.dedent(
+            """
+            import sys, types
+
+            from ipu_conformance.targets import Availability, Target
+
+
+            class Acme(Target):
+                kind = "hardware"
+
+                def probe(self, framework):
+                    return Availability(framework.name != "paddle", "an Acme accelerator")
+
+                def activate(self, framework):
+                    sys.modules["poptorch"] = types.SimpleNamespace(device="acme")
+
+                def ipus(self):
+                    return 4
+            """
+        )
+    )
+    (project / "setup.cfg").write_text(
+        textwrap.dedent(
+            """
+            [metadata]
+            name = acme-target
+            version = 1.0
+            [options]
+            py_modules = acme
+            [options.entry_points]
+            ipu_conformance.targets =
+                acme = acme:Acme
+            """
+        )
+    )
+    (project / "setup.py").write_text("from setuptools import setup; setup()\n")
+    installed = project / "site"
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
+            *("--no-build-isolation", "--no-deps", "--no-index", "--target", str(installed), str(project)),
+        ],
+        check=True,
+    )
+    monkeypatch.setenv("PYTHONPATH", str(installed))
+
+
+CASES = """
+    import pytest
+
+    pytestmark = pytest.mark.ipu
+
+    def test_neutral():
+        pass
+
+    @pytest.mark.poptorch
+    def test_on_poptorch():
+        import poptorch
+
+        assert poptorch.device == "acme"
+
+    @pytest.mark.paddle
+    def test_on_paddle():
+        raise AssertionError("paddle has no target here")
+
+    @pytest.mark.hardware
+    @pytest.mark.poptorch
+    def test_hardware():
+        pass
+
+    @pytest.mark.emulator
+    @pytest.mark.poptorch
+    def test_emulator():
+        raise AssertionError("this is not the emulator")
+
+    @pytest.mark.level("soak")
+    def test_long():
+        raise AssertionError("not at this level")
+
+    @pytest.mark.ipus(8)
+    @pytest.mark.poptorch
+    def test_eight():
+        raise AssertionError("there are four")
+"""
+
+
+@pytest.mark.usefixtures("vendor")
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one-process", "xdist"])
+def test_cases_run_on_a_third_partys_target(pytester, workers):
+    """A plug-in's target is chosen by name, activated before its cases, and said in the header, once."""
+    pytester.makepyfile(test_acme=CASES)
+
+    result = pytester.runpytest_subprocess("--ipu-target", "acme", "-rs", *workers)
+
+    result.assert_outcomes(passed=3, skipped=1, deselected=0 if workers else 3)
+    lines = result.stdout.lines
+    assert lines.count("ipu poptorch: acme (an Acme accelerator)") == 1
+    assert lines.count("ipu paddle: left out (an Acme accelerator)") == 1
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "cases: 3 executed, 1 skipped, 3 left out; areas tested: 1",
+            "left out: 1 that need level soak",
+            "left out: 1 that need paddle",
+            "left out: 1 that need target kind emulator",
+            "*needs 8 IPUs, the target offers 4",
+        ]
+    )
+
+
+@pytest.mark.usefixtures("vendor")
+def test_a_framework_that_was_asked_for_and_is_missing_fails_the_run(pytester):
+    """Asking for a framework that has no target stops the run before it starts."""
+    pytester.makepyfile(test_acme=CASES)
+
+    result = pytester.runpytest_subprocess("--ipu-target", "acme", "--ipu-frameworks", "poptorch,paddle")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: paddle was asked for and cannot run on target 'acme': an Acme accelerator."])
+
+
+def test_a_bad_option_is_one_sentence(pytester):
+    """A value that is not allowed ends the run with what is allowed."""
+    result = pytester.runpytest_inprocess("--ipu-level", "quick")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --ipu-level is 'quick'; choose one of smoke, premerge, qualify, soak."])
+
+
+def test_the_environment_sets_the_options(pytester, monkeypatch):
+    """Each option has an environment variable."""
+    monkeypatch.setenv("IPU_CONFORMANCE_LEVEL", "soak")
+    pytester.makepyfile("import pytest\n\n@pytest.mark.ipu\n@pytest.mark.level('soak')\ndef test_long():\n    pass\n")
+
+    result = pytester.runpytest_inprocess("-m", "ipu")
+
+    result.stdout.fnmatch_lines(["ipu level: soak", "cases: 1 executed, 0 skipped, 0 left out; areas tested: 1"])
+
+
+def test_a_level_that_does_not_exist_is_a_usage_error(pytester):
+    """A case that asks for an unknown level is named."""
+    pytester.makepyfile("import pytest\n\n@pytest.mark.ipu\n@pytest.mark.level('fast')\ndef test_a():\n    pass\n")
+
+    result = pytester.runpytest_inprocess("-m", "ipu")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *test_a asks for level 'fast'; choose one of *"])
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one-process", "xdist"])
+def test_a_run_without_an_executed_case_fails(pytester, workers):
+    """When every case is skipped the run fails and says so."""
+    pytester.makepyfile("import pytest\n\n@pytest.mark.ipu\ndef test_a():\n    pytest.skip('no')\n")
+
+    result = pytester.runpytest_subprocess("-m", "ipu", *workers)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["FAILED: No case was executed: all 1 were skipped."])
+
+
+def test_a_run_that_selects_nothing_fails(pytester):
+    """Asking for ipu cases where there are none is not a pass."""
+    pytester.makepyfile("def test_a():\n    pass\n")
+
+    result = pytester.runpytest_inprocess("-m", "ipu")
+
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(["FAILED: No case was executed."])
+
+
+def test_an_area_with_every_case_skipped_fails(pytester):
+    """One area that was not tested fails a run in which others passed."""
+    pytester.makepyfile(
+        test_replication="import pytest\n\n@pytest.mark.ipu\ndef test_a():\n    pass\n",
+        test_pipelining="import pytest\n\n@pytest.mark.ipu\ndef test_a():\n    pytest.skip('no')\n",
+    )
+
+    result = pytester.runpytest_inprocess("-m", "ipu")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["FAILED: Area 'pipelining' was not tested: every case of it was skipped (1)."])
+
+
+def test_an_area_with_one_executed_case_passes(pytester):
+    """A skip beside an executed case is only counted."""
+    pytester.makepyfile(
+        "import pytest\npytestmark = pytest.mark.ipu\ndef test_a():\n    pass\ndef test_b():\n    pytest.skip('no')\n"
+    )
+
+    result = pytester.runpytest_inprocess("-m", "ipu")
+
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["cases: 1 executed, 1 skipped, 0 left out; areas tested: 1"])
+
+
+def test_other_tests_are_left_alone(pytester):
+    """A run that has nothing to do with the suite is neither judged nor summarised."""
+    pytester.makepyfile("import pytest\n\ndef test_a():\n    pytest.skip('no')\n")
+
+    result = pytester.runpytest_inprocess()
+
+    assert result.ret == pytest.ExitCode.OK
+    assert "IPU conformance" not in result.stdout.str()
+
+
+@pytest.mark.parametrize("folder", ["tests/ipu", "tests"])
+def test_collecting_imports_no_framework(folder):
+    """pytest --collect-only leaves torch, tensorflow and paddle unimported, and marks all of tests/ipu."""
+    program = textwrap.dedent(
+        """
+        import sys, pytest
+
+        class Watch:
+            def pytest_collection_finish(self, session):
+                self.unmarked = [
+                    item.nodeid
+                    for item in session.items
+                    if item.nodeid.startswith("tests/ipu/") and not item.get_closest_marker("ipu")
+                ]
+
+        watch = Watch()
+        code = pytest.main([sys.argv[1], "--collect-only", "-q", "-p", "no:cacheprovider"], plugins=[watch])
+        print("imported", sorted({"torch", "tensorflow", "paddle"} & set(sys.modules)))
+        print("unmarked", watch.unmarked)
+        sys.exit(code)
+        """
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program, folder], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert answer.stdout.splitlines()[-2:] == ["imported []", "unmarked []"]
+
+
+def test_workers_import_only_the_frameworks_of_their_cases(pytester):
+    """Two equal groups of cases on two workers: each worker sees the ids of one framework."""
+    body = "import os, pathlib\nimport pytest\n\n@pytest.mark.parametrize('i', range(32))\ndef test_a(i):\n    "
+    body += "folder = pathlib.Path(os.environ['SEEN']) / os.environ['PYTEST_XDIST_WORKER']\n    "
+    for name in ("poptorch", "paddle"):
+        pytester.makepyfile(**{f"test_{name}_a": body + f"folder.with_suffix('.{name}').touch()\n"})
+    seen = pytester.mkdir("seen")
+    pytester._monkeypatch.setenv("SEEN", str(seen))
+
+    result = pytester.runpytest_subprocess("-n", "2")
+
+    result.assert_outcomes(passed=64)
+    assert len(list(seen.iterdir())) == 2, sorted(path.name for path in seen.iterdir())

@@ -1,0 +1,108 @@
+"""The wheel holds the suite and needs nothing that it does not declare."""
+
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def closure(names):
+    """The distributions that ``names`` need, themselves included, as this environment holds them."""
+    found, waiting = {}, list(names)
+    while waiting:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if name in found:
+            continue
+        found[name] = metadata.distribution(name)
+        for line in found[name].requires or ():
+            requirement = Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                waiting.append(requirement.name)
+    return found
+
+
+def link_into(site_packages, distribution):
+    """Make a distribution of this environment visible in another one."""
+    for file in distribution.files or ():
+        top = file.parts[0]
+        source = Path(distribution.locate_file(top))
+        if top not in ("..", "__pycache__") and not (site_packages / top).exists():
+            (site_packages / top).symlink_to(source)
+
+
+def run(*command, cwd, check=True):
+    """Run a command and return what it printed."""
+    answer = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False)
+    if check:
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+    return answer
+
+
+@pytest.fixture(scope="module")
+def base_install(tmp_path_factory):
+    """An environment with the wheel and what it declares as its base dependencies: no framework, no checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    checkout = folder / "checkout"
+    ignore = shutil.ignore_patterns(".*", "*.egg-info", "build", "dist", "__pycache__")
+    shutil.copytree(ROOT, checkout, ignore=ignore)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder / "dist", checkout]
+    run(*build, cwd=folder)
+    (wheel,) = (folder / "dist").glob("*.whl")
+
+    environment = folder / "environment"
+    venv.create(environment, with_pip=False)
+    python = environment / "bin" / "python"
+    (site_packages,) = environment.glob("lib/python*/site-packages")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
+    run(*pip, "--no-deps", "--no-index", wheel, cwd=folder)
+    (installed,) = metadata.distributions(name="ipu-conformance", path=[str(site_packages)])
+    declared = [Requirement(line) for line in installed.requires or ()]
+    base = [requirement.name for requirement in declared if requirement.marker is None]
+    for distribution in closure(base).values():
+        link_into(site_packages, distribution)
+    return environment
+
+
+def test_the_base_install_has_no_framework(base_install, tmp_path):
+    """The environment that the other tests use is what it claims to be."""
+    program = "import importlib.util as u; print([u.find_spec(n) for n in ('torch', 'tensorflow', 'paddle', 'scipy')])"
+    answer = run(base_install / "bin" / "python", "-c", program, cwd=tmp_path)
+
+    assert answer.stdout.strip() == "[None, None, None, None]"
+
+
+@pytest.mark.parametrize("command", [["--help"], ["doctor"], ["data", "list"], ["ir", "--help"]], ids=" ".join)
+def test_the_commands_run_without_a_framework(base_install, tmp_path, command):
+    """The base install answers help, doctor, data and ir."""
+    answer = run(base_install / "bin" / "ipu-conformance", *command, cwd=tmp_path)
+
+    assert answer.stdout.strip()
+    assert answer.stderr == ""
+
+
+def test_the_suite_runs_from_the_wheel(base_install, tmp_path):
+    """Outside a checkout the cases that need no framework run and pass, and the summary counts them."""
+    command = ["-m", "pytest", "--pyargs", "ipu_conformance.suite", "-m", "ipu", "-p", "no:cacheprovider"]
+    answer = run(base_install / "bin" / "python", *command, cwd=tmp_path)
+
+    executed = re.search(r"cases: (\d+) executed, 0 skipped", answer.stdout)
+    assert executed is not None, answer.stdout
+    assert int(executed.group(1)) > 0
+    assert "ipu poptorch: left out (poptorch is not installed; torch is not installed" in answer.stdout
+
+
+def test_a_framework_that_is_missing_fails_when_it_is_asked_for(base_install, tmp_path):
+    """The same environment refuses to qualify a framework that it does not have."""
+    command = ["-m", "pytest", "--pyargs", "ipu_conformance.suite", "-m", "ipu", "--ipu-frameworks", "paddle"]
+    answer = run(base_install / "bin" / "python", *command, cwd=tmp_path, check=False)
+
+    assert answer.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "paddle was asked for and cannot run on target 'auto'" in answer.stderr
