@@ -245,7 +245,7 @@ def _entry_points() -> Iterable[metadata.EntryPoint]:
     found = metadata.entry_points()
     if hasattr(found, "select"):
         return found.select(group=ENTRY_POINT_GROUP)
-    return found.get(ENTRY_POINT_GROUP, ())  # type: ignore[attr-defined]  # Python before 3.10
+    return found.get(ENTRY_POINT_GROUP, ())  # Python before 3.10
 
 
 def _load(entry_point: metadata.EntryPoint, *, taken: Mapping[str, Target]) -> Target:
