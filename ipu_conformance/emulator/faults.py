@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 import numpy as np
 
+from ipu_conformance.emulator.plan import Kind
 from ipu_conformance.errors import ConformanceError
 
 ENVIRONMENT = "IPU_CONFORMANCE_FAULT"
@@ -54,8 +55,10 @@ class Active:
 
 POINTS: Dict[str, str] = {
     "plan.slots": "value: structured array of one replica's slots (tick, ipu, stage, micro_batch, kind)",
-    "streams.split": "value: array (device iterations, accumulation, replicas, micro-batch, …) about to be dealt out",
-    "streams.join": "value: array (device iterations, accumulation, replicas, …) of outputs about to be flattened",
+    "streams.split": "value: array (device iterations, accumulation, replicas, …) of what each slot is fed: positions "
+    "in the combined batch, or samples",
+    "streams.join": "value: array (device iterations, accumulation, replicas, …) of what each slot gives back: numbers "
+    "of slots, or samples",
     "reduce.gradients": "value: list with one gradient (array, or dict of arrays) per replica, about to be summed; "
     "divisor: what the sum is then divided by (accumulation × replicas for a mean, 1 for a sum)",
     "update.step": "value: the weights after the step (array, or dict of arrays); before: the same before the step; "
@@ -204,6 +207,18 @@ def _last_two_ticks_swapped(value: np.ndarray, **context: Any) -> np.ndarray:
     return wrong[np.argsort(wrong["tick"], kind="stable")]
 
 
+def _last_backward_left_out(value: np.ndarray, **context: Any) -> np.ndarray:
+    last = value["micro_batch"] == value["micro_batch"].max()
+    return value[~(last & np.isin(value["kind"], (Kind.BACKWARD, Kind.RECOMPUTE)))]
+
+
+def _first_two_micro_batches_swapped(value: np.ndarray, **context: Any) -> np.ndarray:
+    wrong = value.copy()
+    wrong["micro_batch"][value["micro_batch"] == 0] = 1
+    wrong["micro_batch"][value["micro_batch"] == 1] = 0
+    return wrong
+
+
 def _all_on_ipu_zero(value: np.ndarray, **context: Any) -> np.ndarray:
     wrong = value.copy()
     wrong["ipu"] = 0
@@ -272,6 +287,10 @@ def _replace_last_op(graph: Any, **changes: Callable[[Any], Any]) -> Any:
 for _fault in (
     Fault("micro-batch-repeated", "plan", "plan.slots", "the last micro-batch's slots process the first micro-batch",
           _last_micro_batch_repeats_first),
+    Fault("micro-batches-out-of-order", "plan", "plan.slots", "the first two micro-batches change places",
+          _first_two_micro_batches_swapped),
+    Fault("last-backward-left-out", "plan", "plan.slots", "the last micro-batch never goes backwards",
+          _last_backward_left_out),
     Fault("last-slot-dropped", "plan", "plan.slots", "the plan's last slot is never executed",
           lambda value, **context: value[:-1]),
     Fault("last-ticks-swapped", "plan", "plan.slots", "what belongs to the last two ticks is executed the other way "

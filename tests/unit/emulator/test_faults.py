@@ -10,8 +10,7 @@ import pytest
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults import Fault, FaultError
-
-SLOT = np.dtype([("tick", "i4"), ("ipu", "i4"), ("stage", "i4"), ("micro_batch", "i4"), ("kind", "i1")])
+from ipu_conformance.emulator.plan import plan
 
 
 @dataclass(frozen=True)
@@ -27,9 +26,8 @@ class _Graph:
 
 
 def _slots() -> np.ndarray:
-    """Two stages, three micro-batches, forwards only."""
-    rows = [(m + s, s, s, m, 0) for m in range(3) for s in range(2)]
-    return np.array(sorted(rows), dtype=SLOT)
+    """Two stages, three micro-batches, forwards and backwards."""
+    return plan((0, 1), "grouped", 3).columns
 
 
 def _dealt() -> np.ndarray:
