@@ -147,6 +147,8 @@ class RunConfig:
     update: str = "device_iteration"
     loss_scale: float = 1.0
     clip_norm: Optional[float] = None
+    unbiased_statistics: bool = True
+    """Is batch norm's running variance made of unbiased variances (PyTorch, Keras on images) or biased (Paddle)?"""
     dtype: str = "float32"
     partials: str = "float32"
     stochastic_rounding: bool = False
@@ -235,7 +237,7 @@ _SHOWN = ("device_iterations", "gradient_accumulation", "replicas", "stages", "s
 _SHORT = {"micro_batch": "B", "steps": "N", "devices": "ipus", "recompute": "recompute", "accumulation_reduction": "",
           "replica_reduction": "replica_", "loss_scale": "L", "clip_norm": "clip", "dtype": "", "partials": "partials_",
           "stochastic_rounding": "sr", "output_mode": "out_", "output_period": "", "output_layout": "", "seed": "seed",
-          "update": "update_per_", "rate_changes": "rate_per_"}
+          "update": "update_per_", "rate_changes": "rate_per_", "unbiased_statistics": "unbiased="}
 _DEFAULTS = RunConfig()
 
 

@@ -87,7 +87,7 @@ CHANGES: List[Dict[str, Any]] = [
     {"replicas": 4}, {"micro_batch": 5}, {"steps": 9}, {"recompute": True}, {"rate_changes": "update"},
     {"learning_rate": learning_rate("constant", base=0.7)}, {"accumulation_reduction": "sum"},
     {"replica_reduction": "sum"}, {"update": "run"}, {"loss_scale": 8.0}, {"clip_norm": 3.0}, {"dtype": "float16"},
-    {"partials": "float16"}, {"stochastic_rounding": True}, {"seed": 5},
+    {"partials": "float16"}, {"stochastic_rounding": True}, {"seed": 5}, {"unbiased_statistics": False},
 ]
 
 
