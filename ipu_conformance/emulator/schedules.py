@@ -19,7 +19,8 @@ The interleaved schedule has beats of 1 + r ticks, and neighbouring IPUs alterna
 forward is in beat 2m + s, the backward in beat 2m + 2S - 1 - s, of 2 (M + S - 1) beats; stage s stashes S - s. The
 sequential schedule finishes one micro-batch before the next and one slot at a time, and stashes 1.
 
-Inference is one forward slot per stage and micro-batch in tick K (m + s) + k, of K (M + S - 1); sequential: S m + s.
+Inference is one forward slot per stage and micro-batch in tick K (m + s) + k, or S m + s in the sequential schedule; it
+ends with the last stage's last.
 
 The bubble is the idle share of the N IPUs during these ticks, reductions and updates left out. With K = 1 and r = 0:
 grouped (2N-1)/(M+2N-1), popart (2N-2)/(M+2N-2), interleaved and inference (N-1)/(M+N-1), sequential 1 - 1/N.
@@ -126,7 +127,8 @@ def _fill(shape: Shape) -> Timing:
 
 
 def _fill_length(shape: Shape) -> int:
-    return shape.topology.sharing * (shape.micro_batches + shape.topology.stages - 1)
+    topology = shape.topology
+    return topology.sharing * (shape.micro_batches + topology.stages - 2) + topology.ranks[-1] + 1
 
 
 def _cyclic(name: str, merged: int, stash: Callable[[int, int], int]) -> Schedule:
