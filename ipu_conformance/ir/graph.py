@@ -123,6 +123,8 @@ class Graph:
         opset: int = DEFAULT_OPSET,
     ) -> None:
         require_text(name, "a graph's name")
+        if not name:
+            raise IRError("the graph has no name; ONNX asks for one")
         if not is_int(opset) or not 1 <= opset <= _INDEX_MAX:
             raise IRError(f"graph {name!r} has opset {shown(opset)}; give a positive number")
         fields = {

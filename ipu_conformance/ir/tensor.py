@@ -198,3 +198,14 @@ def require_data(tensor: Tensor, data: object) -> None:
     if tensor.nbytes != len(data):
         needed = "no known number of" if tensor.nbytes is None else str(tensor.nbytes)
         raise IRError(f"tensor {describe(tensor)} takes {needed} bytes, and {len(data)} are given")
+
+
+def merged(one: Optional[Tensor], other: Tensor) -> Tensor:
+    """What two mentions of a tensor say together; a contradiction is an error."""
+    if one is None or one == other:
+        return other
+    dtypes = {one.dtype, other.dtype} - {UNDEFINED}
+    shapes = {one.shape, other.shape} - {None}
+    if len(dtypes) > 1 or len(shapes) > 1:
+        raise IRError(f"a tensor is described twice in different ways, as {describe(one)} and as {describe(other)}")
+    return Tensor(one.name, dtypes.pop() if dtypes else UNDEFINED, shapes.pop() if shapes else None)

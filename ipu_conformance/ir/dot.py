@@ -1,0 +1,114 @@
+"""DOT and SVG: a drawing of the graph with a box around each IPU and each stage on it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import Dict, List, Optional, Tuple
+
+from ipu_conformance.ir.graph import Graph, Op
+from ipu_conformance.ir.tensor import IRError, Tensor, shape_text
+
+DOT_SECONDS = 120
+"""Graphviz takes very long for graphs of many thousand ops; then the DOT file is the better thing to have."""
+
+_Place = Tuple[Optional[int], Optional[int]]
+
+
+def dump(graph: Graph) -> bytes:
+    """The graph in the DOT language."""
+    lines = [
+        f"digraph {quoted(graph.name)} {{",
+        '  graph [rankdir=TB, fontname="Helvetica", labeljust=l];',
+        '  node [shape=box, style="rounded,filled", fillcolor=white, fontname="Helvetica", fontsize=11];',
+        '  edge [fontname="Helvetica", fontsize=9];',
+    ]
+    lines += _ops(graph)
+    sources: Dict[str, str] = {}
+    for index, name in enumerate(graph.inputs):
+        sources[name] = f"in{index}"
+        lines.append(f"  in{index} [shape=ellipse, label={_tensor_label('input', graph.tensors[name])}];")
+    for index, name in enumerate(sorted(graph.initializers)):
+        sources[name] = f"w{index}"
+        lines.append(f"  w{index} [shape=note, style=filled, label={_tensor_label('weight', graph.tensors[name])}];")
+    for index, op in enumerate(graph.ops):
+        sources.update((name, f"op{index}") for name in op.outputs if name)
+    for index, op in enumerate(graph.ops):
+        lines += [_edge(sources[name], f"op{index}", graph.tensors[name]) for name in op.inputs if name]
+    for index, name in enumerate(graph.outputs):
+        lines.append(f"  out{index} [shape=ellipse, label={quoted(f'output{chr(10)}{name}')}];")
+        lines.append(_edge(sources[name], f"out{index}", graph.tensors[name]))
+    return "\n".join([*lines, "}", ""]).encode("utf-8")
+
+
+def dump_svg(graph: Graph) -> bytes:
+    """The drawing as SVG, made by Graphviz."""
+    program = shutil.which("dot")
+    if program is None:
+        raise IRError(
+            "drawing SVG needs the program dot of Graphviz on the PATH; install graphviz with the system's package "
+            "manager, or draw to a .dot file"
+        )
+    try:
+        done = subprocess.run([program, "-Tsvg"], input=dump(graph), capture_output=True, timeout=DOT_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise IRError(f"{program} took more than {DOT_SECONDS} seconds; draw to a .dot file instead") from None
+    except OSError as error:
+        raise IRError(f"{program} cannot be run: {error.strerror}") from None
+    if done.returncode != 0 or not done.stdout:
+        said = " ".join(done.stderr.decode("utf-8", "replace").split())[:200]
+        raise IRError(f"{program} failed with exit code {done.returncode}: {said or 'it said nothing'}")
+    return done.stdout
+
+
+def quoted(text: str) -> str:
+    """Text as a DOT string that is drawn exactly as it is given; what cannot be drawn is shown as its code."""
+    out = []
+    for character in text:
+        if character in '"\\':
+            out.append("\\" + character)
+        elif character == "&":
+            out.append("&amp;")  # Graphviz reads HTML entities in every label
+        elif character == "\n":
+            out.append("\\n")
+        elif character.isprintable():
+            out.append(character)
+        else:
+            out.append(f"U+{ord(character):04X}")
+    return f'"{"".join(out)}"'
+
+
+def _ops(graph: Graph) -> List[str]:
+    places: Dict[_Place, List[str]] = {}
+    for index, op in enumerate(graph.ops):
+        places.setdefault((op.ipu, op.stage), []).append(f"op{index} [label={_op_label(op)}];")
+    lines: List[str] = []
+    for ipu in sorted({ipu for ipu, _ in places}, key=_none_first):
+        stages = sorted((stage for where, stage in places if where == ipu), key=_none_first)
+        inside: List[str] = []
+        for stage in stages:
+            inside += _cluster(f"ipu{ipu}_stage{stage}", f"stage {stage}", stage is not None, places[ipu, stage])
+        lines += _cluster(f"ipu{ipu}", f"IPU {ipu}", ipu is not None, inside)
+    return ["  " + line for line in lines]
+
+
+def _cluster(name: str, label: str, boxed: bool, lines: List[str]) -> List[str]:
+    if not boxed:
+        return lines
+    return [f"subgraph cluster_{name} {{", f'  label="{label}";', *("  " + line for line in lines), "}"]
+
+
+def _none_first(index: Optional[int]) -> int:
+    return -1 if index is None else index
+
+
+def _op_label(op: Op) -> str:
+    return quoted(f"{op.type}\n{op.name}" if op.name else op.type)
+
+
+def _tensor_label(what: str, tensor: Tensor) -> str:
+    return quoted(f"{what}\n{tensor.name}\n{tensor.dtype} {shape_text(tensor.shape)}")
+
+
+def _edge(source: str, target: str, tensor: Tensor) -> str:
+    return f"  {source} -> {target} [label={quoted(f'{tensor.dtype} {shape_text(tensor.shape)}')}];"

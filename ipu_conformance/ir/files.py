@@ -1,0 +1,137 @@
+"""Reading and writing graph files: which format a file has, how large it may be, and never half a file."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple, Union
+
+from ipu_conformance.ir import canonical, dot, json_text, popart
+from ipu_conformance.ir.graph import Graph
+from ipu_conformance.ir.tensor import IRError
+
+DEFAULT_LIMIT = 64 * 2**20
+"""The largest file that is read unless another limit is given; parsing takes some ten times the memory of the file."""
+
+Source = Union[str, "os.PathLike[str]", bytes]
+
+
+class Format(NamedTuple):
+    """A row of the table of formats."""
+
+    extensions: Tuple[str, ...]
+    dump: Callable[[Graph], bytes]
+    load: Optional[Callable[[bytes], Graph]]
+
+
+def _load_onnx(data: bytes) -> Graph:
+    from ipu_conformance.ir import onnx_reader
+
+    return onnx_reader.load(data)
+
+
+def _dump_onnx(graph: Graph) -> bytes:
+    from ipu_conformance.ir import onnx_writer
+
+    return onnx_writer.dump(graph)
+
+
+FORMATS: Mapping[str, Format] = {
+    "popart": Format((".popart.json", ".popart"), popart.dump, lambda data: popart.load(json_text.parse(data))),
+    "json": Format((".json",), canonical.dump, lambda data: canonical.load(json_text.parse(data))),
+    "onnx": Format((".onnx",), _dump_onnx, _load_onnx),
+    "dot": Format((".dot", ".gv"), dot.dump, None),
+    "svg": Format((".svg",), dot.dump_svg, None),
+}
+"""Every format by its name; the first whose extension fits a path is meant."""
+
+
+def read(source: Source, format: Optional[str] = None, *, limit: int = DEFAULT_LIMIT) -> Graph:
+    """The graph in a file, or in bytes; without a format, the content tells it.
+
+    More than ``limit`` bytes are refused before anything is parsed.
+    """
+    if format is not None:
+        _row(format, reading=True)
+    if isinstance(source, bytes):
+        where, data = "the data", source
+    else:
+        where, data = os.fspath(source), _bytes_of(source, limit)
+    if len(data) > limit:
+        raise IRError(f"{where}: more than {limit} bytes; give a higher limit if that is meant")
+    try:
+        return loads(data, format)
+    except IRError as error:
+        raise IRError(f"{where}: {error}") from None
+
+
+def loads(data: bytes, format: Optional[str] = None) -> Graph:
+    """The graph in bytes of a format, or of the one that the content shows."""
+    if format is not None:
+        load = _row(format, reading=True).load
+        assert load is not None
+        return load(data)
+    start = data[:4096].lstrip()
+    if not start:
+        raise IRError("there is nothing in it; give a graph as JSON, PopART JSON or ONNX")
+    if not start.startswith(b"{"):
+        return _load_onnx(data)
+    document: Any = json_text.parse(data)
+    return popart.load(document) if popart.MAINGRAPH in document else canonical.load(document)
+
+
+def write(graph: Graph, path: Union[str, os.PathLike[str]], format: Optional[str] = None) -> None:
+    """Write the graph to a file whole or not at all; without a format, the path's extension tells it."""
+    name = os.fspath(path)
+    data = dumps(graph, format if format is not None else format_of(name))
+    try:
+        _replace(os.path.realpath(name), data)
+    except OSError as error:
+        raise IRError(f"{name} cannot be written: {error.strerror or error}") from None
+
+
+def dumps(graph: Graph, format: str) -> bytes:
+    """The graph as the bytes of a format."""
+    return _row(format).dump(graph)
+
+
+def format_of(path: str) -> str:
+    """The format that a path's extension stands for."""
+    for name, row in FORMATS.items():
+        if path.lower().endswith(row.extensions):
+            return name
+    known = ", ".join(extension for row in FORMATS.values() for extension in row.extensions)
+    raise IRError(f"{path} has none of the extensions {known}; use one, or name the format")
+
+
+def _row(format: str, *, reading: bool = False) -> Format:
+    allowed: Dict[str, Format] = {name: row for name, row in FORMATS.items() if row.load or not reading}
+    if format not in allowed:
+        verb = "read" if reading else "written"
+        raise IRError(f"graphs are not {verb} as {format!r}; use one of {', '.join(allowed)}")
+    return allowed[format]
+
+
+def _bytes_of(path: Union[str, os.PathLike[str]], limit: int) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(limit + 1)
+    except (OSError, ValueError) as error:
+        raise IRError(f"{os.fspath(path)} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _replace(path: str, data: bytes) -> None:
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        with open(path, "wb") as device:  # a pipe or /dev/stdout has no old content to protect
+            device.write(data)
+        return
+    beside = f"{path}.{os.urandom(6).hex()}.part"
+    try:
+        with open(beside, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        if os.path.exists(beside):
+            os.unlink(beside)
+        raise
