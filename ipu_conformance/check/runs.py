@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Tuple
-
-import numpy as np
+from typing import Any, Iterator, Mapping, Optional, Sequence, Tuple
 
 from ipu_conformance.check.failure import CheckMisuseError, failure
 from ipu_conformance.check.values import as_array, close, count, different_bits, identical, largest_difference
+
+_Pair = Tuple[str, Any, Any, Any]
 
 FIELDS = ("losses", "outputs", "weights")
 """What two runs are compared by unless a check asks for other fields of the record."""
@@ -72,9 +72,7 @@ def _same_names(actual: Mapping[str, Any], expected: Mapping[str, Any], holder: 
         raise failure(f"{holder} has {extra[0]}, which {other} does not have.")
 
 
-def _pairs(
-    actual: Any, expected: Any, fields: Sequence[str], tolerance: Any
-) -> Iterator[Tuple[str, np.ndarray, np.ndarray, Any]]:
+def _pairs(actual: Any, expected: Any, fields: Sequence[str], tolerance: Any) -> Iterator[_Pair]:
     """The name, the actual and expected array and the tolerance of every array in ``fields``."""
     __tracebackhide__ = True
     if not fields:
@@ -83,15 +81,24 @@ def _pairs(
         got, want = _field(actual, field, "actual"), _field(expected, field, "expected")
         allowed = None if tolerance is None else _field(tolerance, field, "tolerance's")
         if isinstance(want, Mapping):
-            _same_names(got, want, f"the actual run's {field}", "the expected run")
-            keys: Sequence[Any] = list(want)
-            name: Callable[[Any], str] = str
-        else:
-            if len(got) != len(want):
-                raise failure(f"the actual run has {field} of {len(got)} steps where {len(want)} are expected.")
-            keys, name = range(len(want)), (lambda step, field=field: f"{field} of step {step}")  # type: ignore[misc]
-        for key in keys:
-            yield name(key), got[key], want[key], None if allowed is None else allowed[key]
+            yield from _by_name(got, want, allowed, f"the actual run's {field}", "")
+            continue
+        unit = "update" if field == "gradients" else "step"
+        if len(got) != len(want):
+            raise failure(f"the actual run has {field} of {len(got)} {unit}s where {len(want)} are expected.")
+        for number in range(len(want)):
+            place, own = f"{field} of {unit} {number}", None if allowed is None else allowed[number]
+            if isinstance(want[number], Mapping):
+                yield from _by_name(got[number], want[number], own, f"the actual run's {place}", f" in {place}")
+            else:
+                yield place, got[number], want[number], own
+
+
+def _by_name(got: Any, want: Mapping[str, Any], allowed: Any, holder: str, place: str) -> Iterator[_Pair]:
+    __tracebackhide__ = True
+    _same_names(got, want, holder, "the expected run")
+    for name in want:
+        yield f"{name}{place}", got[name], want[name], None if allowed is None else allowed[name]
 
 
 def _field(run: Any, field: str, role: str) -> Any:

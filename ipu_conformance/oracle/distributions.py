@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Callable, Tuple
 
@@ -84,7 +85,7 @@ def noncentral_t_above(t: float, freedom: float, shift: float) -> float:
     """
     spread = 12.0 / math.sqrt(2.0 * freedom)
     low, high = max(0.0, 1.0 - spread), 1.0 + spread
-    steps = 2000
+    steps = 500
     width = (high - low) / steps
     log_constant = math.log(2.0) + 0.5 * freedom * math.log(0.5 * freedom) - math.lgamma(0.5 * freedom)
     total = 0.0
@@ -95,6 +96,7 @@ def noncentral_t_above(t: float, freedom: float, shift: float) -> float:
     return total * width
 
 
+@lru_cache(maxsize=None)
 def noncentral_shift(probability: float, t: float, freedom: float) -> float:
     """The shift with which non-central t exceeds ``t`` with ``probability``."""
     _require_probability(probability)

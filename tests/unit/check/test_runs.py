@@ -139,6 +139,16 @@ class TestRuns:
 
         check.runs_equivalent(actual=changed, expected=run(), tolerance=tolerances(reasoned))
 
+    def test_gradients_are_compared_update_by_update(self):
+        """Fields that hold several weights at each update name both."""
+        expected = run(gradients=({"fc1.bias": np.zeros(3)}, {"fc1.bias": np.ones(3)}))
+        actual = run(gradients=({"fc1.bias": np.zeros(3)}, {"fc1.bias": np.array([1.0, 1.0, 2.0])}))
+
+        with pytest.raises(check.CheckFailure) as caught:
+            check.runs_identical(actual=actual, expected=expected, fields=("gradients",))
+
+        assert str(caught.value).startswith("fc1.bias in gradients of update 1 differs at [2]: actual 2.0")
+
     def test_a_missing_step_is_named(self, reasoned):
         """A run of fewer steps fails before values."""
         with pytest.raises(check.CheckFailure) as caught:
