@@ -244,6 +244,46 @@ def test_a_fault_of_the_core_shows(fault: str) -> None:
     assert same_bits(right.values[0], again.values[0])
 
 
+def test_every_hook_point_is_told_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault sees each boundary in both directions, each reduction and each update, with the numbers it may use."""
+    planned = plan(pipeline(3, 2), "popart", 5, device_iterations=2)
+    seen: Dict[str, List[Any]] = {point: [] for point in CORE_POINTS}
+
+    def look(point: str, value: Any, **context: Any) -> Any:
+        seen[point].append(context)
+        return value
+
+    monkeypatch.setattr(faults, "active", {"on": None})
+    monkeypatch.setattr(faults, "apply", look)
+    trained(planned)
+
+    crossings = {(c["kind"], c["replica"], c["stage"], c["micro_batch"]) for c in seen["execute.boundary"]}
+    assert crossings == {
+        (kind, replica, stage, micro_batch)
+        for kind, stages in (("forward", (0, 1)), ("backward", (2, 1)))
+        for replica in range(2)
+        for stage in stages
+        for micro_batch in range(10)
+    }
+    assert len(seen["execute.boundary"]) == len(crossings)
+    assert [c["plan"] for c in seen["plan.slots"]] == [planned]
+    assert [(c["stage"], c["divisor"]) for c in seen["reduce.gradients"]] == [(0, 10), (1, 10), (2, 10)] * 2
+    updates = {(c["step"], c["replica"], c["replicas"], c["stage"]) for c in seen["update.step"]}
+    assert updates == {(step, replica, 2, stage) for step in range(2) for replica in range(2) for stage in range(3)}
+    assert all(c["before"].keys() == {"w", "b"} for c in seen["update.step"])
+
+
+def test_a_single_replica_also_passes_the_reduction_hook() -> None:
+    """A mean over accumulated micro-batches can go wrong without replicas, too."""
+    planned = plan(pipeline(2), "popart", 3)
+    right, _ = trained(planned)
+
+    with faults.inject("sum-instead-of-mean"):
+        wrong, _ = trained(planned)
+
+    assert not same_bits(right.values[0], wrong.values[0])
+
+
 def test_the_core_has_faults_to_show() -> None:
     """Every hook point of the engine has a fault in the table."""
     assert {faults.get(name).point for name in CORE_FAULTS} == set(CORE_POINTS)

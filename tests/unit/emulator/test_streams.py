@@ -79,6 +79,14 @@ def test_groups_of_replicas_share_their_input(layout: Layout, size: int) -> None
     assert np.array_equal(one_of_each.swapaxes(0, 1).reshape(-1), batch)
 
 
+@pytest.mark.parametrize(
+    ("by", "expected"), [("consecutive", [[0, 2], [0, 2], [1, 3], [1, 3]]), ("orthogonal", [[0, 2], [1, 3]] * 2)]
+)
+def test_neighbours_or_every_other_replica_form_a_group(by: str, expected: List[List[int]]) -> None:
+    """Four replicas in groups of two, by hand."""
+    assert Layout(1, 2, 4, 2, by).positions().tolist() == expected
+
+
 @given(strategies.layouts(grouped=False), sizes)
 @examples
 def test_everything_that_goes_in_comes_out_in_order(layout: Layout, size: int) -> None:
