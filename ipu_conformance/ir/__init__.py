@@ -1,6 +1,29 @@
 """The neutral graph of a network: what three front ends are compared in."""
 
+from ipu_conformance.ir.difference import Difference, diff
+from ipu_conformance.ir.files import DEFAULT_LIMIT, FORMATS, dumps, format_of, read, write
 from ipu_conformance.ir.graph import Graph, Op, in_order
+from ipu_conformance.ir.isomorphism import Outcome, isomorphic
+from ipu_conformance.ir.pattern import Step, match
 from ipu_conformance.ir.tensor import IRError, Literal, Tensor
 
-__all__ = ["Graph", "IRError", "Literal", "Op", "Tensor", "in_order"]
+__all__ = [
+    "DEFAULT_LIMIT",
+    "FORMATS",
+    "Difference",
+    "Graph",
+    "IRError",
+    "Literal",
+    "Op",
+    "Outcome",
+    "Step",
+    "Tensor",
+    "diff",
+    "dumps",
+    "format_of",
+    "in_order",
+    "isomorphic",
+    "match",
+    "read",
+    "write",
+]

@@ -57,7 +57,7 @@ class Op:
         require_text(self.type, "an op's type")
         require_text(self.name, "an op's name")
         domain, separator, bare = self.type.rpartition("::")
-        if not bare or (separator and not domain):
+        if not bare or (separator and not domain) or not self.type.isprintable():
             raise IRError(f"op {self.name!r} has type {self.type!r}; give an ONNX or PopART name, or domain::name")
         object.__setattr__(self, "inputs", checked_names(self.inputs, f"the inputs of {self}"))
         object.__setattr__(self, "outputs", checked_names(self.outputs, f"the outputs of {self}"))

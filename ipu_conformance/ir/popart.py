@@ -34,7 +34,7 @@ MAX_OMITTED = 64
 """The most positions that an op's inputs, or its outputs, may leave out: they take memory but no text."""
 
 _INTEGER = re.compile(r"(?:0|-?[1-9][0-9]{0,18})", re.ASCII)
-_FLOAT = re.compile(r"-?(?:inf|[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,4})?)", re.ASCII)
+_FLOAT = re.compile(r"-?(?:inf|[0-9]{1,400}(?:\.[0-9]{1,40}(?:[eE][+-]?[0-9]{1,4})?|[eE][+-]?[0-9]{1,4}))", re.ASCII)
 
 
 def dump(graph: Graph) -> bytes:
