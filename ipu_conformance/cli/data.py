@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, List, Sequence
 
 from ipu_conformance.data.dataset import KINDS, SPLITS
-from ipu_conformance.data.load import DEFAULT_SEED
+from ipu_conformance.data.loading import DEFAULT_SEED
 
 if TYPE_CHECKING:
     from ipu_conformance.data.originals import Verification
@@ -111,7 +111,7 @@ def _fetch(args: argparse.Namespace) -> int:
 
 def _export(args: argparse.Namespace) -> int:
     from ipu_conformance.data.export import export
-    from ipu_conformance.data.load import load
+    from ipu_conformance.data.loading import load
 
     sizes = {split: None if split == args.split else 0 for split in SPLITS}
     data = load(args.name, seed=args.seed, **sizes)

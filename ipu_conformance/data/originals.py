@@ -17,7 +17,7 @@ from ipu_conformance.data.dataset import CLASSES, KINDS, SPLITS, DataSet, Kind, 
 from ipu_conformance.data.errors import DataError
 from ipu_conformance.data.formats.cifar import BATCHES, batch_digests
 from ipu_conformance.data.formats.idx import IMAGE_FILES, LABEL_FILES, idx_bytes
-from ipu_conformance.data.load import DEFAULT_SEED, load, read_split
+from ipu_conformance.data.loading import DEFAULT_SEED, load, read_split
 from ipu_conformance.data.places import Location, find, locate
 
 EXACT, REENCODED, DIFFERS, UNREADABLE = "bit-exact", "re-encoded, not bit-exact", "differs", "unreadable"
@@ -75,7 +75,7 @@ def verify(name: str) -> Verification:
 
 
 def verify_or_refuse(name: str) -> Verification:
-    """As ``verify``, but a set that cannot be read is a result with its reason; the next one is still to be verified."""
+    """As ``verify``, but a set that cannot be read is a result with its reason and the next one is verified."""
     kind_of(name)
     try:
         return verify(name)
