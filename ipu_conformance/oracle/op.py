@@ -82,28 +82,29 @@ def rounded(ulps: float = 0.5) -> ErrorModel:
     return error
 
 
-def multilinear(forward: Callable[..., Array]) -> ErrorModel:
+def multilinear(forward: Callable[..., Array], extra: int = 0) -> ErrorModel:
     """The error model of an op that is linear in each input (a product, a convolution, a sum).
 
     The magnitude is the op applied to absolute values; the op applied to ones counts the products that it adds up.
+    ``extra`` roundings come on top, for factors that are attributes.
     """
 
     def error(outputs: Any, *inputs: Array, **attributes: Any) -> Sequence[Sequence[Term]]:
         size = forward(*map(np.abs, inputs), **attributes)
         count = forward(*map(np.ones_like, inputs), **attributes)
-        return [[Term(size, length=_longest(count), where="accumulate")]]
+        return [[Term(size, length=_longest(count) + extra, where="accumulate")]]
 
     return error
 
 
-def multilinear_vjp(vjp: Callable[..., Sequence[Optional[Array]]]) -> ErrorModel:
+def multilinear_vjp(vjp: Callable[..., Sequence[Optional[Array]]], extra: int = 0) -> ErrorModel:
     """The error model of the gradients of a multilinear op, which are multilinear themselves."""
 
     def error(gradients: Any, g: Array, *inputs: Array, **attributes: Any) -> Sequence[Sequence[Term]]:
         sizes = vjp(np.abs(g), *map(np.abs, inputs), **attributes)
         counts = vjp(np.ones_like(g), *map(np.ones_like, inputs), **attributes)
         return [
-            [] if size is None or count is None else [Term(size, length=_longest(count), where="accumulate")]
+            [] if size is None or count is None else [Term(size, length=_longest(count) + extra, where="accumulate")]
             for size, count in zip(sizes, counts)
         ]
 

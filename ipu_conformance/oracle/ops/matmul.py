@@ -101,13 +101,13 @@ def _draw_outer(chooser: Chooser) -> Sample:
     return Sample((chooser.array((chooser.integer(1, 8),)), chooser.array((chooser.integer(1, 8),))))
 
 
-def _magnitudes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` of addmm with the absolute values of its scale factors."""
+def _scaled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` with factors of at least one: they bound the magnitude and count every product."""
 
-    def of_absolute(*inputs: Array, alpha: float = 1.0, beta: float = 1.0) -> Any:
-        return function(*inputs, alpha=abs(alpha), beta=abs(beta))
+    def of_magnitudes(*inputs: Array, alpha: float = 1.0, beta: float = 1.0) -> Any:
+        return function(*inputs, alpha=max(1.0, abs(alpha)), beta=max(1.0, abs(beta)))
 
-    return of_absolute
+    return of_magnitudes
 
 
 for _name, _forward, _vjp, _draw in (
@@ -117,14 +117,5 @@ for _name, _forward, _vjp, _draw in (
     ("outer", outer, outer_vjp, _draw_outer),
 ):
     OPS.add(Op(_name, "matmul", _forward, multilinear(_forward), _draw, _vjp, multilinear_vjp(_vjp)))
-OPS.add(
-    Op(
-        "addmm",
-        "matmul",
-        addmm,
-        multilinear(_magnitudes(addmm)),
-        _draw_addmm,
-        addmm_vjp,
-        multilinear_vjp(_magnitudes(addmm_vjp)),
-    )
-)
+_addmm_errors = multilinear(_scaled(addmm), extra=2), multilinear_vjp(_scaled(addmm_vjp), extra=1)
+OPS.add(Op("addmm", "matmul", addmm, _addmm_errors[0], _draw_addmm, addmm_vjp, _addmm_errors[1]))

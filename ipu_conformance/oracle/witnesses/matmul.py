@@ -23,6 +23,8 @@ def _tf_matmul(tf: Any, a: Any, b: Any, **transposes: bool) -> Any:
 
 @PADDLE.row("matmul", "bmm")
 def _paddle_matmul(paddle: Any, a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
+    if (transpose_a or transpose_b) and (a.ndim != b.ndim or 1 in (a.ndim, b.ndim)):
+        raise Unsupported("Paddle's gradient fails for transposed operands of different ranks")
     return paddle.matmul(a, b, transpose_x=transpose_a, transpose_y=transpose_b)
 
 

@@ -25,6 +25,8 @@ class Witness:
     def __init__(self, name: str, module: str) -> None:
         self.name = name
         self.rows: Dict[str, Row] = {}
+        self.exceptions: Dict[Tuple[str, str, str], str] = {}
+        """Why something is not asked for, by op, "outputs" or "gradients", and dtype: known defects of the witness."""
         self._module = module
 
     def row(self, *names: str) -> Callable[[Row], Row]:
@@ -43,21 +45,46 @@ class Witness:
                 raise OracleError(f"{self.name} has two rows for op {name!r}; keep one")
             self.rows[name] = function
 
+    def except_for(self, name: str, parts: Sequence[str], dtype: str, reason: str) -> None:
+        """Do not ask for ``parts`` ("outputs", "gradients") of op ``name`` in ``dtype``: the witness is wrong there."""
+        self.exceptions.update({(name, part, dtype): reason for part in parts})
+
     def installed(self) -> bool:
         """Whether the library is there; it is not imported to find out."""
         return importlib.util.find_spec(self._module) is not None
 
     def outputs(self, name: str, sample: Sample, dtype: str = "float64") -> Tuple[Array, ...]:
         """The outputs of op ``name`` computed by this library in ``dtype``."""
+        self._refuse(name, "outputs", dtype)
         library = self._library()
         tensors = [self._tensor(library, value, dtype) for value in sample.inputs]
         return tuple(self._numpy(value) for value in _sequence(self._call(library, name, tensors, sample)))
 
     def gradients(
-        self, name: str, sample: Sample, cotangents: Sequence[Array], dtype: str = "float64"
+        self,
+        name: str,
+        sample: Sample,
+        cotangents: Sequence[Array],
+        dtype: str = "float64",
+        wanted: Optional[Sequence[bool]] = None,
     ) -> Tuple[Optional[Array], ...]:
-        """The gradient of each input by this library's own differentiation, None where it has none."""
+        """The gradient of each wanted input by this library's own differentiation, None where it has none.
+
+        Every floating-point input is wanted unless ``wanted`` tells.
+        """
+        self._refuse(name, "gradients", dtype)
+        wanted = [value.dtype.kind == "f" for value in sample.inputs] if wanted is None else wanted
+        found = iter(self._differentiate(name, sample, cotangents, dtype, wanted))
+        return tuple(next(found) if asked else None for asked in wanted)
+
+    def _differentiate(
+        self, name: str, sample: Sample, cotangents: Sequence[Array], dtype: str, wanted: Sequence[bool]
+    ) -> Sequence[Optional[Array]]:
         raise Unsupported(f"{self.name} does not differentiate")
+
+    def _refuse(self, name: str, part: str, dtype: str) -> None:
+        if (name, part, dtype) in self.exceptions:
+            raise Unsupported(self.exceptions[name, part, dtype])
 
     def _library(self) -> Any:
         return importlib.import_module(self._module)
@@ -80,19 +107,19 @@ class _Scipy(Witness):
 
 
 class _Torch(Witness):
-    def gradients(
-        self, name: str, sample: Sample, cotangents: Sequence[Array], dtype: str = "float64"
-    ) -> Tuple[Optional[Array], ...]:
+    def _differentiate(
+        self, name: str, sample: Sample, cotangents: Sequence[Array], dtype: str, wanted: Sequence[bool]
+    ) -> Sequence[Optional[Array]]:
         torch = self._library()
         tensors = [self._tensor(torch, value, dtype) for value in sample.inputs]
-        leaves = [tensor.requires_grad_() for tensor in tensors if tensor.is_floating_point()]
+        leaves = [tensor.requires_grad_() for tensor, asked in zip(tensors, wanted) if asked]
         outputs, seeds = _differentiable(
             _sequence(self._call(torch, name, tensors, sample)),
             [self._tensor(torch, value, dtype) for value in cotangents],
             lambda value: value.requires_grad,
         )
         found = torch.autograd.grad(outputs, leaves, seeds, allow_unused=True)
-        return _in_place(sample, [None if value is None else self._numpy(value) for value in found])
+        return [None if value is None else self._numpy(value) for value in found]
 
     def _tensor(self, library: Any, value: Array, dtype: str) -> Any:
         tensor = library.from_numpy(np.array(value, order="C"))
@@ -107,12 +134,12 @@ class _TensorFlow(Witness):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its start-up lines would break into our table
         return importlib.import_module("tensorflow")
 
-    def gradients(
-        self, name: str, sample: Sample, cotangents: Sequence[Array], dtype: str = "float64"
-    ) -> Tuple[Optional[Array], ...]:
+    def _differentiate(
+        self, name: str, sample: Sample, cotangents: Sequence[Array], dtype: str, wanted: Sequence[bool]
+    ) -> Sequence[Optional[Array]]:
         tf = self._library()
         tensors = [self._tensor(tf, value, dtype) for value in sample.inputs]
-        leaves = [tensor for tensor in tensors if tensor.dtype.is_floating]
+        leaves = [tensor for tensor, asked in zip(tensors, wanted) if asked]
         with tf.GradientTape() as tape:
             tape.watch(leaves)
             outputs = _sequence(self._call(tf, name, tensors, sample))
@@ -122,7 +149,7 @@ class _TensorFlow(Witness):
             lambda value: value.dtype.is_floating,
         )
         found = tape.gradient(outputs, leaves, output_gradients=seeds)
-        return _in_place(sample, [None if value is None else tf.convert_to_tensor(value).numpy() for value in found])
+        return [None if value is None else tf.convert_to_tensor(value).numpy() for value in found]
 
     def _tensor(self, library: Any, value: Array, dtype: str) -> Any:
         return library.constant(value, dtype=dtype if value.dtype.kind == "f" else value.dtype)
@@ -132,12 +159,12 @@ class _TensorFlow(Witness):
 
 
 class _Paddle(Witness):
-    def gradients(
-        self, name: str, sample: Sample, cotangents: Sequence[Array], dtype: str = "float64"
-    ) -> Tuple[Optional[Array], ...]:
+    def _differentiate(
+        self, name: str, sample: Sample, cotangents: Sequence[Array], dtype: str, wanted: Sequence[bool]
+    ) -> Sequence[Optional[Array]]:
         paddle = self._library()
         tensors = [self._tensor(paddle, value, dtype) for value in sample.inputs]
-        leaves = [tensor for tensor in tensors if tensor.is_floating_point()]
+        leaves = [tensor for tensor, asked in zip(tensors, wanted) if asked]
         for tensor in leaves:
             tensor.stop_gradient = False
         outputs, seeds = _differentiable(
@@ -146,7 +173,7 @@ class _Paddle(Witness):
             lambda value: not value.stop_gradient,
         )
         found = paddle.grad(outputs, leaves, seeds, allow_unused=True)
-        return _in_place(sample, [None if value is None else value.numpy() for value in found])
+        return [None if value is None else value.numpy() for value in found]
 
     def _tensor(self, library: Any, value: Array, dtype: str) -> Any:
         return library.to_tensor(value.astype(dtype) if value.dtype.kind == "f" else value)
@@ -165,12 +192,6 @@ def _differentiable(
     """The outputs that depend differentiably on an input, with their cotangents."""
     pairs = [(output, seed) for output, seed in zip(outputs, seeds) if has_gradient(output)]
     return [output for output, _ in pairs], [seed for _, seed in pairs]
-
-
-def _in_place(sample: Sample, found: Sequence[Optional[Array]]) -> Tuple[Optional[Array], ...]:
-    """The gradients of the floating-point inputs, each at the position of its input."""
-    gradients = iter(found)
-    return tuple(next(gradients) if value.dtype.kind == "f" else None for value in sample.inputs)
 
 
 SCIPY = _Scipy("scipy", "scipy")

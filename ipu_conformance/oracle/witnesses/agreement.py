@@ -1,0 +1,71 @@
+"""How well the oracle and a witness agree on a sample, in units of the derived tolerance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+import numpy as np
+
+from ipu_conformance.oracle import tolerance
+from ipu_conformance.oracle.op import Array, Op, OracleError, Outputs, as_tuple
+from ipu_conformance.oracle.sample import Sample, round_to
+from ipu_conformance.oracle.witnesses.witness import Unsupported, Witness
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The largest error of an op's outputs and of its gradients; below 1 they agree, None means not compared."""
+
+    forward: Optional[float]
+    gradient: Optional[float]
+
+
+def cotangents(outputs: Outputs, seed: int = 0) -> Outputs:
+    """Random weights of the outputs, in their form, to differentiate with."""
+    generator = np.random.default_rng(seed)
+    drawn = tuple(generator.uniform(-2.0, 2.0, np.shape(value)) for value in as_tuple(outputs))
+    return drawn if isinstance(outputs, tuple) else drawn[0]
+
+
+def agreement(op: Op, witness: Witness, sample: Sample, dtype: str = "float64") -> Agreement:
+    """How far ``witness``, computing in ``dtype``, is from the oracle; both None where it cannot express the sample."""
+    sample = sample.rounded_to(dtype)
+    return Agreement(_forward(op, witness, sample, dtype), _gradient(op, witness, sample, dtype))
+
+
+def _forward(op: Op, witness: Witness, sample: Sample, dtype: str) -> Optional[float]:
+    try:
+        theirs = witness.outputs(op.name, sample, dtype)
+    except Unsupported:
+        return None
+    ours = as_tuple(op.forward(*sample.inputs, **sample.attributes))
+    if len(theirs) != len(ours):
+        raise OracleError(f"{witness.name} has {len(theirs)} outputs for op {op.name!r}, the oracle {len(ours)}")
+    limits = tolerance.for_outputs(op, sample, dtype=dtype)
+    return max(_ratio(*triple) for triple in zip(limits, theirs, ours))
+
+
+def _gradient(op: Op, witness: Witness, sample: Sample, dtype: str) -> Optional[float]:
+    """As ``_forward``; gradients that the oracle leaves out are not asked for, and none counts as zero."""
+    if op.vjp is None:
+        return None
+    outputs = op.forward(*sample.inputs, **sample.attributes)
+    held = tuple(round_to(dtype, value) for value in as_tuple(cotangents(outputs)))
+    weights = held if isinstance(outputs, tuple) else held[0]
+    ours = op.vjp(weights, *sample.inputs, **sample.attributes)
+    try:
+        theirs = witness.gradients(op.name, sample, held, dtype, [value is not None for value in ours])
+    except Unsupported:
+        return None
+    limits = tolerance.for_gradients(op, sample, weights, dtype=dtype)
+    return max(
+        _ratio(limit, np.zeros(np.shape(mine)) if his is None else his, mine)
+        for limit, his, mine in zip(limits, theirs, ours)
+        if limit is not None and mine is not None
+    )
+
+
+def _ratio(limit: tolerance.Tolerance, theirs: Array, ours: Array) -> float:
+    """The ratio of two arrays of one shape; another shape is infinitely wrong."""
+    return limit.ratio(theirs, ours) if np.shape(theirs) == np.shape(ours) else float("inf")
