@@ -55,7 +55,7 @@ def unfolded(values: Array, x: Array, axis: Axis) -> Array:
 def drawn(
     values: Callable[[Chooser, Tuple[int, ...]], Array] = Chooser.array, smallest: int = 1, **choices: Sequence[Any]
 ) -> Draw:
-    """Samples with ``values`` of a shape with axes of at least ``smallest``, axes to reduce, and one of each of ``choices``."""
+    """Samples of ``values``, no axis shorter than ``smallest``, with axes to reduce and one of each of ``choices``."""
 
     def draw(chooser: Chooser) -> Sample:
         shape = tuple(max(size, smallest) for size in chooser.shape(1, 3, 6))
@@ -164,13 +164,19 @@ def _extreme_share(x: Array, y: Array, axis: Axis, ties: str) -> Array:
     return unfolded(rows * (np.cumsum(rows, axis=-1) == 1), x, axis)
 
 
+def _share_terms(gradient: Array, x: Array, y: Array, axis: Axis, ties: str) -> List[Term]:
+    """A share of a tie is divided and rounded; a sole extreme gets its gradient as it is."""
+    shared = _total(x == y, axis) > 1
+    return [Term(np.abs(gradient) * shared, ulps=ULPS["divide"])] if ties == "split" and shared.any() else []
+
+
 for _name, _extreme in (("min", np.min), ("max", np.max)):
     reduction(
         _name,
         lambda x, *, axis, keepdims, ties="split", f=_extreme: f(x, axis=axis, keepdims=keepdims),
         lambda g, x, y, axis, ties="split": g * _extreme_share(x, y, axis, ties),
         lambda x, y, axis, **rest: [],
-        lambda gradient, g, x, y, axis, **rest: [],
+        lambda gradient, g, x, y, axis, ties="split": _share_terms(gradient, x, y, axis, ties),
         drawn(Chooser.distinct),
     )
 
@@ -229,8 +235,10 @@ def _p_norm_terms(x: Array, y: Array, axis: Axis, p: float = 2.0) -> List[Term]:
 
 
 def _p_norm_gradient_terms(gradient: Array, g: Array, x: Array, y: Array, axis: Axis, p: float = 2.0) -> List[Term]:
-    if p == 1 or np.isinf(p):
+    if p == 1:
         return []
+    if np.isinf(p):
+        return _share_terms(gradient, np.abs(x), y, axis, "split")
     size = np.abs(gradient)
     of_y = [replace(term, magnitude=(p - 1) * size * term.magnitude / y) for term in _p_norm_terms(x, y, axis, p)]
     return [*of_y, Term(size, ulps=ULPS["divide"] + 2 * _power_ulps(p) + 0.5)]
