@@ -2,8 +2,10 @@
 
     python benchmarks/plan_scale.py
 
-Planning and accounting cover stash depths and the bubble of every slot of a replica; "all slots" counts the slots of
-all replicas. The ratio is the time of a slot over that of the row above: it stays near 1 when the growth is linear.
+Accounting is the stash depths, the bubble, and the memory and cost estimates of a chain of matrix products, one for
+each stage. "All slots" counts those of all replicas; a row is a slot that is stored. The ratio is the time of a row
+over that of the line above: it stays near 1 when the growth is linear.
+
 Executing calls a machine that does nothing, so what is left is the engine's own cost of a slot.
 """
 
@@ -14,11 +16,14 @@ import time
 from functools import partial
 from typing import Any, Callable, List, Tuple
 
+from ipu_conformance.emulator import cost, memory
 from ipu_conformance.emulator.execute import Engine
 from ipu_conformance.emulator.plan import Plan, plan
 from ipu_conformance.emulator.schedules import SCHEDULES
-from ipu_conformance.emulator.topology import Topology, pipeline
+from ipu_conformance.emulator.topology import pipeline
 from ipu_conformance.emulator.trace import Recorder
+from ipu_conformance.ir.graph import Graph, Op
+from ipu_conformance.ir.tensor import Tensor
 
 SIZES: List[Tuple[int, int, int]] = [(8, 128, 2), (16, 256, 4), (32, 512, 8), (64, 1024, 16), (64, 4096, 16)]
 """Stages, micro-batches and replicas."""
@@ -64,27 +69,42 @@ def best(action: Callable[[], Any], repeats: int) -> float:
     return min(times)
 
 
-def plan_and_account(topology: Topology, name: str, micro_batches: int) -> Plan:
-    """A plan and everything that is counted from its slots."""
-    planned = plan(topology, name, micro_batches, recompute=True)
+def chain(stages: int) -> Graph:
+    """One matrix product a stage."""
+    tensors = [Tensor(f"x{stage}", "FLOAT", (8, 256)) for stage in range(stages + 1)]
+    weights = [Tensor(f"w{stage}", "FLOAT", (256, 256)) for stage in range(stages)]
+    ops = [
+        Op("MatMul", f"product{stage}", (f"x{stage}", f"w{stage}"), (f"x{stage + 1}",), ipu=stage, stage=stage)
+        for stage in range(stages)
+    ]
+    names = {tensor.name: None for tensor in weights}
+    return Graph("chain", tuple(ops), ("x0",), (f"x{stages}",), tensors + weights, names)
+
+
+def account(planned: Plan, graph: Graph) -> None:
+    """Everything that is counted from the slots of a plan."""
     planned.stash_depths()
     planned.bubble()
-    return planned
+    memory.estimate(planned, graph, optimizer="adam")
+    cost.estimate(planned, graph, optimizer="adam")
 
 
 def planning(repeats: int) -> None:
     """Print one table a schedule."""
     for name in SCHEDULES:
         print(f"\n{name}, training with recomputation")
-        print(f"{'stages':>7}{'micro':>7}{'repl.':>7}{'all slots':>12}{'seconds':>10}{'ns/row':>9}{'ratio':>8}")
+        print(f"{'stages':>7}{'micro':>7}{'repl.':>7}{'all slots':>12}", end="")
+        print(f"{'plan s':>9}{'account s':>11}{'ns/row':>8}{'ratio':>7}")
         before = 0.0
         for stages, micro_batches, replicas in SIZES:
             topology = pipeline(stages, replicas)
             planned = plan(topology, name, micro_batches, recompute=True)
-            seconds = best(partial(plan_and_account, topology, name, micro_batches), repeats)
-            each = seconds / len(planned.columns) * 1e9
-            ratio = f"{each / before:8.2f}" if before else " " * 7 + "-"
-            print(f"{stages:7}{micro_batches:7}{replicas:7}{len(planned):12,}{seconds:10.3f}{each:9.0f}{ratio}")
+            planning_time = best(partial(plan, topology, name, micro_batches, recompute=True), repeats)
+            accounting_time = best(partial(account, planned, chain(stages)), repeats)
+            each = (planning_time + accounting_time) / len(planned.columns) * 1e9
+            ratio = f"{each / before:7.2f}" if before else f"{'-':>7}"
+            size = f"{stages:7}{micro_batches:7}{replicas:7}{len(planned):12,}"
+            print(f"{size}{planning_time:9.3f}{accounting_time:11.3f}{each:8.0f}{ratio}")
             before = each
 
 
