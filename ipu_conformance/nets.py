@@ -57,7 +57,7 @@ class Net:
     weights: Tuple[Weight, ...]
     statistics: Tuple[Weight, ...] = ()
     """Running statistics of batch norm; they are not trained."""
-    loss: str = "cross_entropy"
+    loss: str = "cross_entropy_loss"
 
     def __str__(self) -> str:
         return self.name

@@ -37,7 +37,7 @@ Masks = Callable[[str, Place, Tuple[int, ...], float], Array]
 
 def stages_of(net: Net, placement: Sequence[int]) -> Tuple[Stage, ...]:
     """The layers of each stage; the loss is on the last."""
-    rows = (*net.layers, Layer(LOSS, net.loss, (net.layers[-1].name, LABELS)))
+    rows = (*net.layers, Layer(LOSS, net.loss, (net.layers[-1].name, LABELS), settings=(("reduction", "mean"),)))
     numbers = (*placement, placement[-1]) if placement else (0,) * len(rows)
     return tuple(tuple(row for row, number in zip(rows, numbers) if number == stage)
                  for stage in range(numbers[-1] + 1))

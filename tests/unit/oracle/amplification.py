@@ -19,7 +19,7 @@ OPERATIONS = 4
 Arrays = Mapping[str, Any]
 
 
-def tolerance(run: Callable[[Callable[..., Any]], Arrays], operations: int = OPERATIONS, repeats: int = 6) -> float:
+def tolerance(run: Callable[[Callable[..., Any]], Arrays], operations: float = OPERATIONS, repeats: int = 6) -> float:
     """What two float64 implementations of ``run`` may differ by.
 
     ``run(rounding)`` gives its results by name. Each of the two rounds ``operations`` times per rounded value, by at
