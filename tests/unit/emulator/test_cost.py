@@ -110,6 +110,12 @@ class TestOpCycles:
 
         assert cost.op_cycles(graph, op, MK2) == OP_OVERHEAD + 100 * FLOAT / VECTOR_BYTES + 2 * 100 * FLOAT / 4
 
+    def test_float16_vector_ops_by_hand(self):
+        """Four float16 values fit where two float32 do."""
+        graph, op = single("Relu", [(1472, 100)], [(1472, 100)], "FLOAT16")
+
+        assert cost.op_cycles(graph, op, MK2) == OP_OVERHEAD + 100 * 2 / VECTOR_BYTES + 2 * 100 * 2 / 4
+
     def test_float16_takes_less(self):
         """Half the bytes and four times the products make a float16 op cheaper, the overhead aside."""
         full, half = (
@@ -248,6 +254,17 @@ class TestLaws:
         expected = 1 - (1 - a_plan.bubble()) * Fraction(slot) / (Fraction(slot) + SYNC_OVERHEAD)
         rounding = 4 * len(a_plan.columns) * np.finfo(float).eps
         assert cost.estimate(a_plan, graph).bubble == pytest.approx(float(expected), abs=rounding)
+
+    def test_stages_of_one_ipu_exchange_nothing_over_the_link(self):
+        """The speed of the link changes nothing for stages that share an IPU, forwards and backwards."""
+        graph = chain((5, 7, 2))
+        slow = replace(MK2, link_bandwidth=1.0)
+
+        def cycles(placement, device):
+            return cost.estimate(plan(Topology(placement, device=device), "sequential", 2), graph).cycles
+
+        assert cycles((0, 0), slow) == cycles((0, 0), MK2)
+        assert cycles((0, 1), slow) > cycles((0, 1), MK2)
 
     def test_more_replicas_pay_for_the_reduction(self):
         """A ring of R replicas moves 2 (R - 1) / R of the gradients."""

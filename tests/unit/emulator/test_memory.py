@@ -352,11 +352,25 @@ class TestLoads:
 
     def test_a_shared_weight_belongs_to_its_first_reader(self):
         """A weight that two stages read is counted once, and one that nothing reads is on the first stage."""
-        x, y, z, w, unused = (Tensor(name, "FLOAT", (2,)) for name in ("x", "y", "z", "w", "unused"))
-        ops = [Op("Relu", "a", ("x",), ("y",), stage=0), Op("Mul", "b", ("y", "w"), ("z",), stage=1)]
-        loads = deal(Graph("g", ops, ["x"], ["z"], [x, y, z, w, unused], ["w", "unused"]), plan((0, 1), "grouped", 3))
+        tensors = [Tensor(name, "FLOAT", (2,)) for name in ("x", "y", "z", "shared", "late", "unused")]
+        ops = [
+            Op("Mul", "a", ("x", "shared"), ("y",), stage=0),
+            Op("Sum", "b", ("y", "shared", "late"), ("z",), stage=1),
+        ]
+        graph = Graph("g", ops, ["x"], ["z"], tensors, ["shared", "late", "unused"])
 
-        assert [load.weights for load in loads] == [("unused",), ("w",)]
+        assert [load.weights for load in deal(graph, plan((0, 1), "grouped", 3))] == [("shared", "unused"), ("late",)]
+
+    @pytest.mark.parametrize(("outputs", "stage"), [(["d"], 1), (["a", "d"], 0), (["d"], 0)])
+    def test_what_is_wanted_later_lives_to_the_end_of_its_stage(self, outputs, stage):
+        """In a -> b -> c two tensors are alive at once, and three where a is also sent on or returned."""
+        tensors = [Tensor(name, "FLOAT", (1,)) for name in "xabcd"]
+        ops = [Op("Relu", made, (read,), (made,), stage=0) for read, made in ("xa", "ab", "bc")]
+        ops.append(Op("Sum", "d", ("c", "a") if stage else ("c",), ("d",), stage=1))
+        load = deal(Graph("g", ops, ["x"], outputs, tensors), plan((0, 1), "grouped", 3))[0]
+
+        expected = 3 if stage or "a" in outputs else 2
+        assert load.live == expected * FLOAT
 
     def test_64_bit_tensors_take_the_room_of_32(self):
         """The device narrows 64-bit types and widens bfloat16, and packs 4-bit types."""
