@@ -13,7 +13,9 @@ import sys
 from types import ModuleType
 from typing import Dict, Mapping, Optional, Sequence
 
-ALIASES: Mapping[str, Mapping[str, str]] = {}
+ALIASES: Mapping[str, Mapping[str, str]] = {
+    "poptorch": {"poptorch": "ipu_conformance.emulator.poptorch"},
+}
 """The front ends: for each framework, which vendor name leads to which of our packages."""
 
 

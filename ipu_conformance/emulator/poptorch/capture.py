@@ -1,0 +1,206 @@
+"""Turns one call of the user's model into a graph of ATen operations, with its losses found and its blocks marked."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import traceback
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import torch
+import torch.nn.functional as F
+import torch.utils._pytree as pytree
+from torch.fx import GraphModule, Node
+from torch.fx import traceback as fx_traceback
+from torch.overrides import TorchFunctionMode
+
+from ipu_conformance.emulator.poptorch import blocks
+from ipu_conformance.emulator.poptorch.exceptions import Error
+
+_NOT_NAMED_LOSS = ("cross_entropy", "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits")
+
+
+def _torch_losses() -> FrozenSet[Callable[..., Any]]:
+    """Every loss function of torch.nn.functional; each is a loss without being marked as one."""
+    return frozenset(
+        function
+        for name, function in vars(F).items()
+        if callable(function) and (name.endswith("_loss") or name in _NOT_NAMED_LOSS)
+    )
+
+
+class LossCollector(TorchFunctionMode):
+    """Remembers what every loss returned while a model is captured; a loss inside a loss is part of the outer one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: List[torch.Tensor] = []
+        self._losses = _torch_losses()
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Optional[Mapping[str, Any]] = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if function in self._losses:
+            self.found.append(result)
+        return result
+
+
+_collectors: List[LossCollector] = []
+
+
+def mark_loss(loss: torch.Tensor) -> None:
+    """Register a loss that the user marked; outside a capture there is nothing to do."""
+    if _collectors:
+        _collectors[-1].found.append(loss)
+
+
+def is_capturing() -> bool:
+    """Whether a model is being captured right now."""
+    return bool(_collectors)
+
+
+class _Call(torch.nn.Module):
+    """One call with its non-tensor arguments fixed: tensors in, the model's output and the losses found out."""
+
+    def __init__(self, model: torch.nn.Module, rebuild: Callable[[Sequence[torch.Tensor]], Tuple[Any, Any]]) -> None:
+        super().__init__()
+        self.model = model
+        self._rebuild = rebuild
+
+    def forward(self, *tensors: torch.Tensor) -> Tuple[Any, List[torch.Tensor]]:
+        args, kwargs = self._rebuild(tensors)
+        collector = LossCollector()
+        _collectors.append(collector)
+        try:
+            with blocks.new_forward(), collector:
+                output = self.model(*args, **kwargs)
+        finally:
+            _collectors.pop()
+        return output, collector.found
+
+
+@dataclass(frozen=True)
+class Captured:
+    """The graph of one call. Weights are named as the user's model names them, inputs are numbered."""
+
+    module: GraphModule
+    inputs: Tuple[str, ...]
+    weights: Mapping[str, str]
+    """Each ``get_attr`` node's name and the name of its parameter or buffer in the user's model."""
+    outputs: Tuple[Optional[Node], ...]
+    """The node of each leaf of the output; None for a constant, which ``constants`` holds."""
+    constants: Mapping[int, Any]
+    structure: pytree.TreeSpec
+    losses: Tuple[Node, ...]
+    """The losses that feed no other loss."""
+
+    def rebuild(self, leaves: Sequence[Any]) -> Any:
+        """The model's output with these leaves."""
+        return pytree.tree_unflatten(list(leaves), self.structure)
+
+
+def capture(model: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Captured:
+    """Trace ``model(*args, **kwargs)`` on example tensors of one micro-batch; nothing is computed.
+
+    Raises Error for a model whose operations depend on the values of tensors, naming the line.
+    """
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def rebuild(tensors: Sequence[torch.Tensor]) -> Tuple[Any, Any]:
+        filled = list(leaves)
+        for place, tensor in zip(places, tensors):
+            filled[place] = tensor
+        rebuilt: Tuple[Any, Any] = pytree.tree_unflatten(filled, spec)
+        return rebuilt
+
+    call = _Call(model, rebuild)
+    with _quiet():
+        try:
+            with fx_traceback.preserve_node_meta():
+                program = torch.export.export(call, tuple(leaves[place] for place in places), strict=False)
+        except Error:
+            raise
+        except Exception as error:
+            raise _refusal(error) from error
+    module = program.module(check_guards=False)
+    return _describe(module, program.call_spec.out_spec, model)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the tracer's own warnings and logs, which speak of its internals, from the user."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _refusal(error: Exception) -> Error:
+    """Why a model could not be captured, and the line of the user's code."""
+    ours = str(Path(__file__).parent)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "/torch/" not in frame.filename and ours not in frame.filename and not frame.filename.startswith("<")
+    ]
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if "data-dependent" in reason:
+        reason = "what it does depends on the value of a tensor, which is known on the device only"
+    where = f" at {frames[-1].filename}:{frames[-1].lineno} ({frames[-1].line})" if frames else ""
+    return Error(f"The model cannot be compiled{where}: {reason}")
+
+
+def _describe(module: GraphModule, out_spec: pytree.TreeSpec, model: torch.nn.Module) -> Captured:
+    names: Dict[int, str] = {}
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        names.setdefault(id(tensor), name)
+    weights: Dict[str, str] = {}
+    inputs: List[str] = []
+    flat: Sequence[Any] = ()
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            inputs.append(node.name)
+        elif node.op == "get_attr" and str(node.target).startswith("model."):
+            weights[node.name] = _weight_name(str(node.target)[len("model.") :], model, names)
+        elif node.op == "output":
+            flat = pytree.tree_leaves(node.args[0])
+    output_spec = out_spec.child(0) if hasattr(out_spec, "child") else out_spec.children_specs[0]
+    count = output_spec.num_leaves
+    outputs = tuple(leaf if isinstance(leaf, Node) else None for leaf in flat[:count])
+    constants = {index: leaf for index, leaf in enumerate(flat[:count]) if not isinstance(leaf, Node)}
+    losses = list(dict.fromkeys(leaf for leaf in flat[count:] if isinstance(leaf, Node)))
+    return Captured(module, tuple(inputs), weights, outputs, constants, output_spec, _independent(losses))
+
+
+def _weight_name(target: str, model: torch.nn.Module, names: Mapping[int, str]) -> str:
+    """The first name of a weight: one that is registered twice is still one weight."""
+    value: Any = model
+    for part in target.split("."):
+        value = getattr(value, part)
+    return names.get(id(value), target)
+
+
+def _independent(losses: Sequence[Node]) -> Tuple[Node, ...]:
+    """The losses that no other loss is computed from."""
+    feeding = set()
+    for loss in losses:
+        seen = {loss}
+        waiting = list(loss.all_input_nodes)
+        while waiting:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            waiting.extend(node.all_input_nodes)
+        feeding |= seen - {loss}
+    return tuple(loss for loss in losses if loss not in feeding)
