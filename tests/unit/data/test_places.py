@@ -50,7 +50,10 @@ def test_earlier_places_come_first(tmp_path, monkeypatch, number):
     [
         ("home/.keras/datasets", lambda path: files.write_keras(path, files.arrays((28, 28)))),
         ("work/data/MNIST/raw", lambda path: files.write_idx(path, files.arrays((28, 28)), packed=False)),
-        ("home/.cache/torch/datasets/MNIST/raw", lambda path: files.write_idx(path, files.arrays((28, 28)), packed=True)),
+        (
+            "home/.cache/torch/datasets/MNIST/raw",
+            lambda path: files.write_idx(path, files.arrays((28, 28)), packed=True),
+        ),
         ("home/.cache/paddle/dataset/mnist", lambda path: files.write_idx(path, files.arrays((28, 28)), packed=True)),
     ],
 )
