@@ -15,7 +15,9 @@ def sample_words(seed: int, stream: int, first: int, count: int, words: int) -> 
     """``uint64 [count, words]``: of the samples ``first`` to ``first + count``; ``words`` is a multiple of four."""
     if words % WORDS_PER_COUNTER:
         raise ValueError(f"words is {words}, and has to be a multiple of {WORDS_PER_COUNTER}")
-    generator = np.random.Philox(key=[seed, stream], counter=first * (words // WORDS_PER_COUNTER))
+    # A list with a number of 64 bits would go through floats and lose the lower ones.
+    key = np.array([seed, stream], np.uint64)
+    generator = np.random.Philox(key=key, counter=first * (words // WORDS_PER_COUNTER))
     return generator.random_raw(count * words).reshape(count, words)
 
 

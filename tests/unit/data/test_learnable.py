@@ -14,6 +14,15 @@ SEEDS = (0, 1, 2)
 MOMENTUM, LEARNING_RATE, BATCH = 0.9, 0.01, 32
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """These nets are so small that threads wait for one another, for minutes on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="module")
 def digits():
     """Images in [0, 1] and labels: 4,096 to train, 1,000 to test."""

@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance.data import KINDS, DataError, load
@@ -43,6 +43,7 @@ WORDS_DIGEST = "890da1ff50fa13a032ddb5637584fdb347a4964919de334997a280f38ca517b6
     first=st.integers(0, 700),
     count=st.integers(0, 40),
 )
+@example(seed=2**64 - 1, split="test", first=300, count=3)
 @settings(deadline=None, max_examples=12)
 def test_a_sample_depends_on_its_number_alone(name, seed, split, first, count):
     """Any part of a set made by itself is that part of the whole."""
@@ -84,6 +85,13 @@ def test_a_smaller_load_is_the_beginning_of_a_larger_one():
 
     assert np.array_equal(large.train.images[:20], small.train.images)
     assert np.array_equal(large.train.images[:30], again.train.images)
+
+
+def test_neighbouring_large_seeds_give_different_samples():
+    """All 64 bits of a seed count."""
+    one, other = (make("synthetic-digits", "train", 1, seed=seed) for seed in (2**64 - 1, 2**64 - 2))
+
+    assert not np.array_equal(one.images, other.images)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64])
