@@ -47,6 +47,7 @@ def logits(net: Net, x: Any, weights: Mapping[str, Any], statistics: Mapping[str
 def trained(net: Net, data: Data, config: RunConfig, masks: Mapping[Any, np.ndarray]) -> Dict[str, Any]:
     """Weights, statistics by replica and losses of a run; the gradient of an update is that of one written-out sum."""
     torch = installed("torch")
+    torch.set_num_threads(1)  # these tensors are tiny: threads would only wait for each other
     weights = {n: torch.tensor(w, requires_grad=True) for n, w in net.initial_weights(config.seed).items()}
     statistics = [{n: torch.tensor(w) for n, w in net.initial_statistics().items()} for _ in range(config.replicas)]
     parameters = list(weights.values())
