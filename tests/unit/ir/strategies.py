@@ -23,7 +23,8 @@ names = st.one_of(
 integers = st.integers(INT64_MIN, INT64_MAX)
 float32s = st.floats(width=32, allow_nan=False)
 small_shapes = st.lists(st.integers(0, 3), max_size=3).map(tuple)
-shapes = st.none() | st.lists(st.none() | st.integers(0, INT64_MAX), max_size=4).map(tuple)
+ranked_shapes = st.lists(st.none() | st.integers(0, INT64_MAX), max_size=4).map(tuple)
+shapes = st.none() | ranked_shapes
 
 
 @st.composite
@@ -44,8 +45,8 @@ placements = st.none() | st.integers(0, 7)
 
 
 @st.composite
-def graphs(draw, types=TYPES, floats=st.floats(allow_nan=False), bounded=False, held_attributes=None):
-    """A valid graph; with ``bounded``, dtype and rank of all that ONNX asks them for are known."""
+def graphs(draw, types=TYPES, floats=st.floats(allow_nan=False), bounded=False):
+    """A valid graph; with ``bounded``, dtype and rank of every tensor are known, as ONNX asks at a graph's ends."""
     unique = iter(draw(st.lists(names, unique=True, min_size=12, max_size=24)))
     tensors, given, weights, ops = [], [], {}, []
 
@@ -53,7 +54,7 @@ def graphs(draw, types=TYPES, floats=st.floats(allow_nan=False), bounded=False, 
         tensors.append(Tensor(name, draw(st.sampled_from(dtypes)), draw(shape)))
         return name
 
-    known = shapes.filter(lambda shape: shape is not None) if bounded else shapes
+    known = ranked_shapes if bounded else shapes
     dtypes = tuple(sorted(set(BITS) - {"UNDEFINED"})) if bounded else tuple(sorted(BITS))
     for _ in range(draw(st.integers(0, 2))):
         given.append(tensor(next(unique), known, dtypes))
@@ -67,7 +68,7 @@ def graphs(draw, types=TYPES, floats=st.floats(allow_nan=False), bounded=False, 
     for name in unique:
         available = st.sampled_from([t.name for t in tensors] + [""])
         inputs = draw(st.lists(available, max_size=3))
-        outputs = [tensor(name, known if bounded else shapes, dtypes)]
+        outputs = [tensor(name, known, dtypes)]
         if draw(st.booleans()):
             outputs.append("")
         ops.append(
@@ -76,7 +77,7 @@ def graphs(draw, types=TYPES, floats=st.floats(allow_nan=False), bounded=False, 
                 draw(names | st.just("")),
                 inputs,
                 outputs,
-                draw(attributes(floats) if held_attributes is None else held_attributes),
+                draw(attributes(floats)),
                 draw(placements),
                 draw(placements),
             )

@@ -1,0 +1,182 @@
+"""Readers meet hostile input: the one declared error or a graph, in bounded time and memory, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipu_conformance.ir import Graph, IRError, dumps, read
+from ipu_conformance.ir.json_text import MAX_DEPTH, parse
+
+from . import networks
+
+REAL = {
+    (name, format): dumps(graph, format)
+    for name, graph in (("convnet", networks.convnet()), ("training", networks.training()))
+    for format in ("json", "popart", "onnx")
+}
+FORMATS = st.sampled_from([None, "json", "popart", "onnx"])
+
+
+def survives(data: bytes, format=None) -> None:
+    try:
+        graph = read(data, format)
+    except IRError as error:
+        assert "\n" not in str(error)
+        return
+    assert isinstance(graph, Graph)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.binary(max_size=200), FORMATS)
+def test_random_bytes_are_refused_or_read(data, format):
+    """No bytes make a reader raise anything but its own error."""
+    survives(data, format)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data())
+def test_any_json_in_any_place_is_refused_or_read(data):
+    """A valid document with one value replaced by any other never breaks a reader."""
+    name = data.draw(st.sampled_from(["json", "popart"]))
+    document = json.loads(REAL["convnet", name])
+    place = document
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        key = data.draw(st.sampled_from(keys), label="key")
+        if not isinstance(place[key], (dict, list)) or not place[key] or data.draw(st.booleans(), label="stop"):
+            place[key] = data.draw(json_values, label="value")
+            break
+        place = place[key]
+
+    survives(json.dumps(document).encode("utf-8", "surrogatepass"))
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data())
+def test_mutated_files_are_refused_or_read(data):
+    """Flipped bytes, cuts, repeats and splices of real files never break a reader."""
+    original = data.draw(st.sampled_from(sorted(REAL)), label="file")
+    content = bytearray(REAL[original])
+    for _ in range(data.draw(st.integers(1, 4), label="mutations")):
+        at = data.draw(st.integers(0, max(len(content) - 1, 0)), label="at")
+        length = data.draw(st.integers(0, 40), label="length")
+        kind = data.draw(st.sampled_from(["flip", "cut", "truncate", "repeat", "splice"]), label="kind")
+        if kind == "flip" and content:
+            content[at] ^= 1 << data.draw(st.integers(0, 7), label="bit")
+        elif kind == "cut":
+            del content[at : at + length]
+        elif kind == "truncate":
+            del content[at:]
+        elif kind == "repeat":
+            content[at:at] = content[at : at + length]
+        else:
+            other = REAL[data.draw(st.sampled_from(sorted(REAL)), label="from")]
+            start = data.draw(st.integers(0, len(other)), label="start")
+            content[at : at + length] = other[start : start + length]
+
+    survives(bytes(content), data.draw(st.sampled_from([None, original[1]]), label="format"))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 1_000_000,
+        b'{"a":' * 300_000,
+        b'{"maingraph":' + b"[" * 500_000 + b"]" * 500_000 + b"}",
+        b'[{"a":' * 100_000 + b"1" + b"}]" * 100_000,
+        b'{"a":"' + b'\\"' * 1_000_000,
+        b'"' * 2_000_001,
+        b"{" + b"}" * 1_000_000,
+    ],
+    ids=["lists", "objects", "balanced", "mixed", "unterminated string", "quotes", "closing"],
+)
+@pytest.mark.parametrize("format", [None, "json"])
+def test_deep_nesting_is_refused_without_recursion(data, format):
+    """Even with Python's recursion limit raised, nesting never reaches the recursive parser."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10_000_000)
+    try:
+        with pytest.raises(IRError):
+            read(data, format)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+@settings(deadline=None, max_examples=100)
+@given(json_values)
+def test_strict_parsing_agrees_with_python_on_what_it_accepts(value):
+    """Values with 64-bit integers and without NaN parse to what Python's own parser makes of them."""
+    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    try:
+        found = parse(text)
+    except IRError as error:
+        reasons = ("is not JSON", "an integer has", "not UTF-8")
+        assert any(reason in str(error) for reason in reasons)
+        return
+
+    assert found == json.loads(text)
+
+
+def test_nesting_up_to_the_limit_is_parsed():
+    """Brackets inside strings do not count, and the deepest allowed document is read."""
+    text = "[" * MAX_DEPTH + json.dumps('[[[{{"\\' * 50) + "]" * MAX_DEPTH
+
+    assert parse(text.encode()) == json.loads(text)
+    with pytest.raises(IRError, match=f"deeper than {MAX_DEPTH}"):
+        parse(f"[{text}]".encode())
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b'{"maingraph":[],"maingraph":[]}', "stands twice"),
+        (b'{"format": NaN}', "NaN is not JSON"),
+        (b'{"format": -Infinity}', "-Infinity is not JSON"),
+        (b'{"format": ' + b"9" * 1_000_000 + b"}", "1000000 digits"),
+        (b'{"format": "\xff"}', "not UTF-8"),
+        (b"\xef\xbb\xbf{}", "not an ONNX model"),
+        (b'{"format": 1} trailing', "not JSON"),
+    ],
+)
+def test_json_that_python_would_accept_or_choke_on_is_refused(data, said):
+    """Duplicate keys, NaN and integers of a million digits are errors, found at once."""
+    with pytest.raises(IRError) as caught:
+        read(data)
+
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("format", ["json", "popart", "onnx"])
+def test_huge_declared_sizes_take_no_memory(format):
+    """Dimensions near 2^63 and lengths beyond the end of the data are numbers, and nothing is allocated for them."""
+    huge = {
+        "json": b'{"format": "ipu_conformance.ir", "version": 1, "name": "g", "opset": 11, "inputs": ["x"], "outputs": '
+        b'[], "initializers": {}, "tensors": {"x": ["FLOAT", [9223372036854775807, 9223372036854775807]]}, "ops": []}',
+        "popart": b'{"maingraph":[{"type":"A","name":"","inputs":[{"name":"x","shape":"[9223372036854775807 '
+        b'9223372036854775807]","type":"FLOAT","index":"0"}],"outputs":[],"attributes":{}}]}',
+        "onnx": bytes([0x08, 8, 0x3A]) + b"\xff\xff\xff\xff\x07" + b"\x0a\xff\xff\xff\xff\x07",
+    }
+    read(huge["json"])  # what is imported on first use does not count
+    tracemalloc.start()
+    try:
+        survives(huge[format])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 2**20 or format == "onnx"
+    if format != "onnx":
+        assert read(huge[format]).tensors["x"].nbytes == (2**63 - 1) ** 2 * 4
