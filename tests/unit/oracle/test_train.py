@@ -284,6 +284,19 @@ def test_masks_are_as_given_and_recorded() -> None:
     assert np.any(results(record)["fc2.weight"] != results(other)["fc2.weight"])
 
 
+def test_recomputation_drops_the_same_values() -> None:
+    """A mask is asked for once per micro-batch, so that even masks from a stream without keys survive recomputation."""
+    net = nets.dropout_net()
+    config = RunConfig(gradient_accumulation=3, stages=net.cut(2), schedule="sequential")
+
+    def streamed(recompute: bool) -> RunRecord:
+        stream = np.random.default_rng(3)
+        return run(net, replace(config, recompute=recompute),
+                   masks=lambda layer, place, shape, rate: (stream.random(shape) >= rate).astype(float))
+
+    assert_same_bits(streamed(True), streamed(False))
+
+
 def test_rounding_reaches_every_operation() -> None:
     """The rounding is called forward, backward, in reductions, in statistics and in updates of every weight."""
     net, sites = nets.bn_convnet(), set()
