@@ -111,14 +111,13 @@ def _draw_classes(chooser: Chooser, low: float, high: float, smoothing: Sequence
     batch, classes, space = chooser.integer(1, 5), chooser.integer(2, 6), chooser.shape(0, 2, 3)
     x = chooser.array((batch, classes, *space), low, high)
     target = chooser.integers((batch, *space), 0, classes - 1)
-    attributes = {
-        "ignore_index": chooser.choice((-100, classes - 1)),
-        "label_smoothing": chooser.choice(smoothing),
-        "reduction": chooser.choice(REDUCTIONS),
-    }
+    plain = {"ignore_index": -100, "label_smoothing": 0.0, "reduction": chooser.choice(REDUCTIONS)}
+    if chooser.integer(0, 2) == 0:
+        return Sample((x, target), plain)
+    variant = {"ignore_index": chooser.choice((-100, classes - 1)), "label_smoothing": chooser.choice(smoothing)}
     target.flat[0] = 0  # a mean over nothing is not defined: one target is always kept
     rest = (chooser.array((classes,), 0.5, 2.0),) if chooser.boolean() else ()
-    return Sample((x, target, *rest), attributes)
+    return Sample((x, target, *rest), {**plain, **variant})
 
 
 def _draw_nll(chooser: Chooser) -> Sample:
@@ -144,9 +143,7 @@ def _draw_of_probabilities(chooser: Chooser) -> Sample:
     return Sample((x / x.sum(axis=1, keepdims=True), target), attributes)
 
 
-_add_cross_entropy(
-    "nll_loss", lambda x: x, lambda g, x: g, lambda x: [], lambda a, x: [Term(a, ulps=1.0)], _draw_nll
-)
+_add_cross_entropy("nll_loss", lambda x: x, lambda g, x: g, lambda x: [], lambda a, x: [Term(a, ulps=1.0)], _draw_nll)
 for _name, _draw in (("cross_entropy_loss", _draw_cross_entropy), ("soft_cross_entropy_loss", _draw_soft)):
     _add_cross_entropy(
         _name,
@@ -156,48 +153,50 @@ for _name, _draw in (("cross_entropy_loss", _draw_cross_entropy), ("soft_cross_e
         _log_softmax_vjp_terms,
         _draw,
     )
-_add_cross_entropy(
-    "cross_entropy_of_probabilities", _log, _log_vjp, _log_terms, _log_vjp_terms, _draw_of_probabilities
-)
+_add_cross_entropy("cross_entropy_of_probabilities", _log, _log_vjp, _log_terms, _log_vjp_terms, _draw_of_probabilities)
 
 
 # Losses of rows: every row of features (batch, features) gives one value.
 
 
-def _cosine(x: Array, other: Array) -> Tuple[Array, Array, Array]:
-    """The cosine between rows and the two lengths, with a column each."""
-    a, b = (np.sqrt((v * v).sum(axis=1, keepdims=True)) for v in (x, other))
+def _cosine(x: Array, other: Array, epsilon: float) -> Tuple[Array, Array, Array]:
+    """The cosine between rows and the two lengths, with a column each; ``epsilon`` is added to squared lengths."""
+    a, b = (np.sqrt((v * v).sum(axis=1, keepdims=True) + epsilon) for v in (x, other))
     return (x * other).sum(axis=1, keepdims=True) / (a * b), a, b
 
 
-def _cosine_loss(x: Array, other: Array, target: Array, *, margin: float = 0.0) -> Array:
+def _cosine_loss(x: Array, other: Array, target: Array, *, margin: float = 0.0, epsilon: float = 0.0) -> Array:
     """1 - cosine for rows with target 1, and the cosine beyond the margin for rows with target -1."""
-    cosine = _cosine(x, other)[0][:, 0]
+    cosine = _cosine(x, other, epsilon)[0][:, 0]
     return np.where(target > 0, 1.0 - cosine, np.maximum(cosine - margin, 0.0))
 
 
-def _cosine_slope(x: Array, other: Array, target: Array, margin: float) -> Array:
-    cosine = _cosine(x, other)[0][:, 0]
+def _cosine_slope(x: Array, other: Array, target: Array, margin: float, epsilon: float) -> Array:
+    cosine = _cosine(x, other, epsilon)[0][:, 0]
     return np.where(target > 0, -1.0, 1.0 * (cosine > margin))[:, None]
 
 
-def _cosine_pull(g: Array, x: Array, other: Array, target: Array, *, margin: float = 0.0) -> Sequence[Optional[Array]]:
-    cosine, a, b = _cosine(x, other)
-    inner = g[:, None] * _cosine_slope(x, other, target, margin)
+def _cosine_pull(
+    g: Array, x: Array, other: Array, target: Array, *, margin: float = 0.0, epsilon: float = 0.0
+) -> Sequence[Optional[Array]]:
+    cosine, a, b = _cosine(x, other, epsilon)
+    inner = g[:, None] * _cosine_slope(x, other, target, margin, epsilon)
     return inner * (other / (a * b) - cosine * x / a**2), inner * (x / (a * b) - cosine * other / b**2), None
 
 
-def _cosine_terms(x: Array, other: Array, target: Array, *, margin: float = 0.0) -> Sequence[Term]:
+def _cosine_terms(
+    x: Array, other: Array, target: Array, *, margin: float = 0.0, epsilon: float = 0.0
+) -> Sequence[Term]:
     features = x.shape[1]
     size = np.ones(len(x))  # |a|.|b| sums are at most the product of the lengths
     return [Term(2 * size, length=features + 2, where="accumulate"), Term(size, ulps=ULPS["sqrt"] + ULPS["divide"] + 2)]
 
 
 def _cosine_pull_terms(
-    g: Array, x: Array, other: Array, target: Array, *, margin: float = 0.0
+    g: Array, x: Array, other: Array, target: Array, *, margin: float = 0.0, epsilon: float = 0.0
 ) -> Sequence[Sequence[Term]]:
-    _, a, b = _cosine(x, other)
-    inner = np.abs(g[:, None] * _cosine_slope(x, other, target, margin))
+    _, a, b = _cosine(x, other, epsilon)
+    inner = np.abs(g[:, None] * _cosine_slope(x, other, target, margin, epsilon))
     found: List[Sequence[Term]] = []
     for mine, theirs, own in ((x, other, a), (other, x, b)):
         size = inner * (np.abs(theirs) / (a * b) + np.abs(mine) / own**2)
@@ -214,7 +213,11 @@ def _draw_cosine(chooser: Chooser) -> Sample:
     shape = (chooser.integer(1, 5), chooser.integer(2, 6))
     x, other = chooser.array(shape, 0.25, 2.0), chooser.array(shape, 0.25, 2.0)
     target = 2.0 * chooser.integers(shape[:1], 0, 1) - 1.0
-    attributes = {"margin": chooser.choice((0.0, -0.5)), "reduction": chooser.choice(REDUCTIONS)}
+    attributes = {
+        "margin": chooser.choice((0.0, -0.5)),
+        "epsilon": chooser.choice((1e-12, 1e-11)),  # PyTorch's and Paddle's
+        "reduction": chooser.choice(REDUCTIONS),
+    }
     return Sample((x, np.where(target[:, None] > 0, -other, other), target), attributes)
 
 
@@ -222,7 +225,8 @@ add_loss("cosine_embedding_loss", _cosine_loss, _cosine_pull, _cosine_terms, _co
 
 
 def _distances(anchor: Array, positive: Array, negative: Array) -> Tuple[Array, Array]:
-    near, far = (np.sqrt(((anchor - v + TRIPLET_EPSILON) ** 2).sum(axis=1, keepdims=True)) for v in (positive, negative))
+    gaps = (anchor - other + TRIPLET_EPSILON for other in (positive, negative))
+    near, far = (np.sqrt((gap**2).sum(axis=1, keepdims=True)) for gap in gaps)
     return near, far
 
 
@@ -248,8 +252,10 @@ def _triplet_pull(
 
 def _triplet_terms(anchor: Array, positive: Array, negative: Array, *, margin: float = 1.0) -> Sequence[Term]:
     near, far = (distance[:, 0] for distance in _distances(anchor, positive, negative))
-    features = anchor.shape[1]
-    return [Term(near + far, length=features + 1, where="accumulate"), Term(near + far + margin, ulps=ULPS["sqrt"] + 1.5)]
+    return [
+        Term(near + far, length=anchor.shape[1] + 1, where="accumulate"),
+        Term(near + far + margin, ulps=ULPS["sqrt"] + 1.5),
+    ]
 
 
 def _triplet_pull_terms(
@@ -291,7 +297,9 @@ def _multi_margin(x: Array, target: Array, *, margin: float = 1.0, p: int = 1) -
     return (_short(x, target, margin)[0] ** p).mean(axis=1)
 
 
-def _multi_margin_pull(g: Array, x: Array, target: Array, *, margin: float = 1.0, p: int = 1) -> Sequence[Optional[Array]]:
+def _multi_margin_pull(
+    g: Array, x: Array, target: Array, *, margin: float = 1.0, p: int = 1
+) -> Sequence[Optional[Array]]:
     short, hit = _short(x, target, margin)
     slope = g[:, None] * p * short ** (p - 1) * (short > 0) / x.shape[1]
     return slope - hit * slope.sum(axis=1, keepdims=True), None
@@ -305,8 +313,9 @@ def _multi_margin_sizes(x: Array, target: Array, margin: float) -> Array:
 
 def _multi_margin_terms(x: Array, target: Array, *, margin: float = 1.0, p: int = 1) -> Sequence[Term]:
     size = _multi_margin_sizes(x, target, margin) * p * _short(x, target, margin)[0] ** (p - 1)
-    value = _multi_margin(x, target, margin=margin, p=p)
-    return [Term(size.mean(axis=1), ulps=2.0), Term(value, length=x.shape[1] + 1, where="accumulate")]
+    # A library may sum over all classes and then take the target's own margin off.
+    value = _multi_margin(x, target, margin=margin, p=p) + margin**p / x.shape[1]
+    return [Term(size.mean(axis=1), ulps=2.0), Term(value, length=x.shape[1] + 2, where="accumulate")]
 
 
 def _multi_margin_pull_terms(

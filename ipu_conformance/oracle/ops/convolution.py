@@ -141,8 +141,8 @@ def _transposed_window(
     return window(size, weight.shape[2:], stride, sides, dilation)
 
 
-def _draw_geometry(chooser: Chooser) -> Tuple[int, Any]:
-    """The number of spatial axes and a kernel, stride, padding and dilation for each."""
+def _draw_geometry(chooser: Chooser) -> Any:
+    """A kernel, stride, padding and dilation for each of one to three spatial axes."""
     rank = chooser.choice((2, 1, 2, 1, 3))
     widest_stride, widest_dilation = chooser.choice(((3, 1), (1, 2), (3, 2)))  # not every library takes both at once
     axes = [
@@ -154,7 +154,7 @@ def _draw_geometry(chooser: Chooser) -> Tuple[int, Any]:
         }
         for _ in range(rank)
     ]
-    return rank, {key: tuple(axis[key] for axis in axes) for key in axes[0]}
+    return {key: tuple(axis[key] for axis in axes) for key in axes[0]}
 
 
 def _draw_weights(chooser: Chooser, first: int, second: int, kernel: Sequence[int], bias: int) -> Tuple[Array, ...]:
@@ -163,7 +163,7 @@ def _draw_weights(chooser: Chooser, first: int, second: int, kernel: Sequence[in
 
 
 def _draw_conv(chooser: Chooser) -> Sample:
-    rank, geometry = _draw_geometry(chooser)
+    geometry = _draw_geometry(chooser)
     kernel = geometry.pop("kernel")
     groups, inner, outer = chooser.integer(1, 3), chooser.integer(1, 2), chooser.integer(1, 2)
     size = tuple(d * (k - 1) + chooser.integer(1, 4) for k, d in zip(kernel, geometry["dilation"]))
@@ -175,7 +175,7 @@ def _draw_conv(chooser: Chooser) -> Sample:
 
 
 def _draw_conv_transpose(chooser: Chooser) -> Sample:
-    rank, geometry = _draw_geometry(chooser)
+    geometry = _draw_geometry(chooser)
     kernel = geometry.pop("kernel")
     groups, inner, outer = chooser.integer(1, 3), chooser.integer(1, 2), chooser.integer(1, 2)
     geometry["output_padding"] = tuple(chooser.integer(0, s - 1) for s in geometry["stride"])
@@ -184,7 +184,7 @@ def _draw_conv_transpose(chooser: Chooser) -> Sample:
         (min(low, d * (k - 1) // 2), min(high, d * (k - 1) // 2))
         for (low, high), k, d in zip(geometry["padding"], kernel, geometry["dilation"])
     )
-    x = chooser.array((chooser.integer(1, 2), groups * inner, *(chooser.integer(1, 3) for _ in range(rank))))
+    x = chooser.array((chooser.integer(1, 2), groups * inner, *(chooser.integer(1, 3) for _ in kernel)))
     rest = _draw_weights(chooser, groups * inner, outer, kernel, groups * outer)
     return Sample((x, *rest), {**geometry, "groups": groups})
 

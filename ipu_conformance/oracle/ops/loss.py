@@ -70,10 +70,12 @@ def add_loss(
         gradients: Any, g: Array, *inputs: Array, reduction: str = "mean", **attributes: Any
     ) -> List[List[Term]]:
         each = pull_terms(weights(g, inputs, reduction, attributes), *inputs, **attributes)
+        rounded = [[term for term in its if term.ulps] for its in each]
         if reduction in ("none", "sum"):
-            return [list(its) for its in each]
+            return rounded
         # The division by the total is one rounding more, and scales all that follows.
-        return [[*its, *(Term(term.magnitude, ulps=ULPS["divide"]) for term in its[:1])] for its in each]
+        shared = ([Term(term.magnitude, ulps=ULPS["divide"]) for term in its[:1]] for its in each)
+        return [its + more for its, more in zip(rounded, shared)]
 
     OPS.add(Op(name, "loss", forward, error, draw, vjp, vjp_error))
 
@@ -91,7 +93,10 @@ def _pointwise(
     attributes: Optional[Mapping[str, Sequence[Any]]] = None,
     reductions: Sequence[str] = REDUCTIONS,
 ) -> None:
-    """Add an element-wise loss; ``slope`` holds the derivatives by the first input, or by as many as it returns."""
+    """Add an element-wise loss; ``slope`` holds the derivatives by the first input, or by as many as it returns.
+
+    ``slope_ulps`` of 0 says that the slopes are 1, 0 and -1, which select and do not round.
+    """
 
     def slopes(found: Slopes) -> Tuple[Array, ...]:
         return found if isinstance(found, tuple) else (found,)
@@ -105,7 +110,7 @@ def _pointwise(
 
     def pull_terms(g: Array, *inputs: Array, **values: Any) -> Sequence[Sequence[Term]]:
         sizes = slopes((slope_size or slope)(*inputs, **values))
-        found = [[Term(np.abs(g * each), ulps=slope_ulps + 0.5)] for each in sizes]
+        found = [[Term(np.abs(g * each), ulps=slope_ulps + 0.5 if slope_ulps else 0.0)] for each in sizes]
         return [*found, *([[]] * (len(inputs) - len(found)))]
 
     def drawn(chooser: Chooser) -> Sample:
@@ -175,7 +180,7 @@ _SOFTPLUS = ULPS["exp"] + ULPS["log"] + 1.0
 _SIGMOID = ULPS["exp"] + ULPS["divide"] + 0.5
 
 _pointwise("mse_loss", lambda x, t: (x - t) ** 2, lambda x, t: 2 * (x - t), _apart, ulps=1.5, slope_ulps=0.5)
-_pointwise("l1_loss", lambda x, t: np.abs(x - t), lambda x, t: np.sign(x - t), _apart, ulps=0.5)
+_pointwise("l1_loss", lambda x, t: np.abs(x - t), lambda x, t: np.sign(x - t), _apart, ulps=0.5, slope_ulps=0)
 _pointwise(
     "smooth_l1_loss",
     lambda x, t, beta: np.where(np.abs(x - t) < beta, (x - t) ** 2 / (2 * beta), np.abs(x - t) - beta / 2),
@@ -188,14 +193,10 @@ _pointwise(
 )
 _pointwise(
     "huber_loss",
-    lambda x, t, delta: np.where(
-        np.abs(x - t) < delta, (x - t) ** 2 / 2, delta * (np.abs(x - t) - delta / 2)
-    ),
+    lambda x, t, delta: np.where(np.abs(x - t) < delta, (x - t) ** 2 / 2, delta * (np.abs(x - t) - delta / 2)),
     lambda x, t, delta: np.clip(x - t, -delta, delta),
     _apart,
-    size=lambda x, t, delta: np.where(
-        np.abs(x - t) < delta, (x - t) ** 2 / 2, delta * (np.abs(x - t) + delta / 2)
-    ),
+    size=lambda x, t, delta: np.where(np.abs(x - t) < delta, (x - t) ** 2 / 2, delta * (np.abs(x - t) + delta / 2)),
     ulps=2.0,
     slope_ulps=1.0,
     attributes={"delta": (1.0, 0.5)},
@@ -270,6 +271,7 @@ _pointwise(
     _signed,
     size=lambda x, t: (1.0 + np.abs(x)) * (t * x < 1.0),
     ulps=0.5,
+    slope_ulps=0,
 )
 _pointwise(
     "squared_hinge_loss",
@@ -286,6 +288,7 @@ _pointwise(
     _signed,
     size=lambda x, t, margin: np.abs(x) + margin,
     ulps=0.5,
+    slope_ulps=0,
     attributes={"margin": (1.0, 0.5)},
 )
 _pointwise(
@@ -298,6 +301,7 @@ _pointwise(
     _ranked,
     size=lambda x, other, t, margin: margin + np.abs(x - other),
     ulps=1.0,
+    slope_ulps=0,
     attributes={"margin": (0.5, 0.0)},
 )
 _pointwise(

@@ -20,7 +20,7 @@ from ipu_conformance.oracle.tolerance import ULPS
 
 @dataclass(frozen=True)
 class Groups:
-    """Which elements are normalised together: x seen as ``view``, over ``axes``; scale and bias seen as ``parameter``."""
+    """What is normalised together: x seen as ``view``, over ``axes``; scale and bias are seen as ``parameter``."""
 
     view: Tuple[int, ...]
     axes: Tuple[int, ...]
@@ -129,6 +129,7 @@ def _vjp_error(layout: Callable[..., Groups]) -> Callable[..., List[List[Term]]]
         dx = n.inverse * (inner + mean * (1 + np.abs(n.x) * n.spread) + (np.abs(n.x) + n.spread) * slope)
         from_x = (n.spread + np.abs(n.x) * n.spread**2 / 2).reshape(x.shape)
         dscale = unbroadcast(np.abs(g * n.x.reshape(x.shape)), groups.parameter).reshape(scale.shape)
+        dscale_from_x = unbroadcast(np.abs(g) * from_x, groups.parameter).reshape(scale.shape)
         places = g.size // max(scale.size, 1)
         return [
             [
@@ -137,7 +138,7 @@ def _vjp_error(layout: Callable[..., Groups]) -> Callable[..., List[List[Term]]]
             ],
             [
                 Term(dscale, length=places, where="accumulate"),
-                Term(unbroadcast(np.abs(g) * from_x, groups.parameter).reshape(scale.shape), n.count, where="accumulate"),
+                Term(dscale_from_x, length=n.count, where="accumulate"),
                 Term(dscale, ulps=ULPS["rsqrt"] + 2),
             ],
             [Term(unbroadcast(np.abs(g), groups.parameter).reshape(bias.shape), length=places, where="accumulate")],
@@ -175,7 +176,15 @@ def _inference_error(
 
 
 def _inference_vjp_error(
-    gradients: Any, g: Array, x: Array, scale: Array, bias: Array, mean: Array, variance: Array, *, epsilon: float = 1e-5
+    gradients: Any,
+    g: Array,
+    x: Array,
+    scale: Array,
+    bias: Array,
+    mean: Array,
+    variance: Array,
+    *,
+    epsilon: float = 1e-5,
 ) -> List[List[Term]]:
     seen = _by_channel(x.shape)
     inverse = (1.0 / np.sqrt(variance + epsilon)).reshape(seen)
@@ -255,7 +264,8 @@ def _draw_group(chooser: Chooser) -> Sample:
     groups, each = chooser.integer(1, 3), chooser.integer(1, 3)
     space = tuple(chooser.integer(2, 3) for _ in range(chooser.choice((2, 3))))
     x = chooser.distinct((chooser.integer(1, 3), groups * each, *space))
-    return Sample((x, *_draw_parameters(chooser, (groups * each,))), {"groups": groups, "epsilon": chooser.choice(EPSILONS)})
+    parameters = _draw_parameters(chooser, (groups * each,))
+    return Sample((x, *parameters), {"groups": groups, "epsilon": chooser.choice(EPSILONS)})
 
 
 def _draw_instance(chooser: Chooser) -> Sample:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance.oracle.op import OPS, Array, Op, Term, exact
-from ipu_conformance.oracle.ops.window import Padding, PerAxis, Window, per_axis, window
+from ipu_conformance.oracle.ops.window import Padding, PerAxis, Window, per_axis, space, window
 from ipu_conformance.oracle.sample import Chooser, Sample
 
 
@@ -86,7 +86,7 @@ def _adaptive(reduce: Callable[..., Array]) -> Callable[..., Array]:
         size = per_axis(output_size, x.ndim - 2)
         y = np.empty(x.shape[:2] + size)
         for place, span in _bins(x.shape[2:], size):
-            y[(..., *place)] = reduce(x[(..., *span)].reshape(x.shape[:2] + (-1,)), axis=2)
+            y[space(place)] = reduce(x[space(span)].reshape((*x.shape[:2], -1)), axis=2)
         return y
 
     return forward
@@ -100,8 +100,8 @@ def adaptive_avg_pool_vjp(g: Array, x: Array, *, output_size: PerAxis = 1) -> Se
     """Every element of a bin gets an equal share; bins may overlap."""
     dx = np.zeros(x.shape)
     for place, span in _bins(x.shape[2:], g.shape[2:]):
-        share = g[(..., *place)] / x[(0, 0, *span)].size
-        dx[(..., *span)] += share.reshape(share.shape + (1,) * len(span))
+        share = g[space(place)] / x[0, 0][span].size
+        dx[space(span)] += share.reshape(share.shape + (1,) * len(span))
     return (dx,)
 
 
@@ -109,16 +109,16 @@ def adaptive_max_pool_vjp(g: Array, x: Array, *, output_size: PerAxis = 1) -> Se
     """The gradient goes to the first of the largest values of a bin."""
     dx = np.zeros(x.shape)
     for place, span in _bins(x.shape[2:], g.shape[2:]):
-        values = x[(..., *span)]
-        flat = values.reshape(x.shape[:2] + (-1,))
+        values = x[space(span)]
+        flat = values.reshape((*x.shape[:2], -1))
         taken = np.zeros_like(flat)
-        np.put_along_axis(taken, flat.argmax(axis=2)[..., None], g[(..., *place)][..., None], axis=2)
-        dx[(..., *span)] += taken.reshape(values.shape)
+        np.put_along_axis(taken, flat.argmax(axis=2)[..., None], g[space(place)][..., None], axis=2)
+        dx[space(span)] += taken.reshape(values.shape)
     return (dx,)
 
 
 def _adaptive_avg_error(y: Array, x: Array, **attributes: Any) -> List[List[Term]]:
-    largest = max(x[(0, 0, *span)].size for _, span in _bins(x.shape[2:], y.shape[2:]))
+    largest = max(x[0, 0][span].size for _, span in _bins(x.shape[2:], y.shape[2:]))
     return [[Term(adaptive_avg_pool(np.abs(x), **attributes), length=largest + 1, where="accumulate")]]
 
 

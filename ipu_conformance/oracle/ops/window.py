@@ -19,6 +19,11 @@ def per_axis(value: PerAxis, rank: int) -> Tuple[int, ...]:
     return (value,) * rank if isinstance(value, int) else tuple(value)
 
 
+def space(index: Sequence[Any]) -> Any:
+    """The index that takes ``index`` on the spatial axes and everything on those before."""
+    return (..., *index)
+
+
 @dataclass(frozen=True)
 class Window:
     """The geometry of windows of ``kernel`` taps over an input of ``size``, per spatial axis.
@@ -49,17 +54,17 @@ class Window:
         """The windows of ``x`` as (batch, channel, taps, *places); taps in the padding see ``fill``."""
         padded = np.full(x.shape[:2] + self.padded_size(), fill)
         padded[self._inside()] = x
-        return np.stack([padded[(..., *tap)] for tap in self.offsets()], axis=2)
+        return np.stack([padded[space(tap)] for tap in self.offsets()], axis=2)
 
     def fold(self, windows: Array) -> Array:
         """The adjoint of ``unfold``: every input element gets the sum of what the windows hold for it."""
         padded = np.zeros(windows.shape[:2] + self.padded_size())
         for tap, values in zip(self.offsets(), np.moveaxis(windows, 2, 0)):
-            padded[(..., *tap)] += values
+            padded[space(tap)] += values
         return padded[self._inside()]
 
-    def _inside(self) -> Tuple[Any, ...]:
-        return (..., *(slice(low, low + n) for n, (low, _) in zip(self.size, self.padding)))
+    def _inside(self) -> Any:
+        return space([slice(low, low + n) for n, (low, _) in zip(self.size, self.padding)])
 
 
 def window(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Callable, Optional, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from ipu_conformance.oracle import tolerance
 from ipu_conformance.oracle.op import Array, Op, OracleError, Outputs, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
 from ipu_conformance.oracle.witnesses.witness import Unsupported, Witness
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,8 @@ def agreement(op: Op, witness: Witness, sample: Sample, dtype: str = "float64") 
 
 
 def _forward(op: Op, witness: Witness, sample: Sample, dtype: str) -> Optional[float]:
-    try:
-        theirs = witness.outputs(op.name, sample, dtype)
-    except Unsupported:
+    theirs = _ask(witness, witness.outputs, op.name, sample, dtype)
+    if theirs is None:
         return None
     ours = as_tuple(op.forward(*sample.inputs, **sample.attributes))
     if len(theirs) != len(ours):
@@ -54,9 +55,8 @@ def _gradient(op: Op, witness: Witness, sample: Sample, dtype: str) -> Optional[
     held = tuple(round_to(dtype, value) for value in as_tuple(cotangents(outputs)))
     weights = held if isinstance(outputs, tuple) else held[0]
     ours = op.vjp(weights, *sample.inputs, **sample.attributes)
-    try:
-        theirs = witness.gradients(op.name, sample, held, dtype, [value is not None for value in ours])
-    except Unsupported:
+    theirs = _ask(witness, witness.gradients, op.name, sample, held, dtype, [value is not None for value in ours])
+    if theirs is None:
         return None
     limits = tolerance.for_gradients(op, sample, weights, dtype=dtype)
     return max(
@@ -64,6 +64,21 @@ def _gradient(op: Op, witness: Witness, sample: Sample, dtype: str) -> Optional[
         for limit, his, mine in zip(limits, theirs, ours)
         if limit is not None and mine is not None
     )
+
+
+def _ask(witness: Witness, call: Callable[..., T], name: str, sample: Sample, *rest: Any) -> Optional[T]:
+    """What the witness answers, None if it cannot, or one sentence of where it broke down."""
+    try:
+        return call(name, sample, *rest)
+    except Unsupported:
+        return None
+    except Exception as error:  # whatever a framework raises for a call that its row should not have made
+        shapes = [np.shape(value) for value in sample.inputs]
+        reason = " ".join(str(error).split())[:200]
+        raise OracleError(
+            f"{witness.name} fails on op {name!r} with shapes {shapes} and {dict(sample.attributes)}, "
+            f"which its row must refuse: {type(error).__name__} {reason}"
+        ) from error
 
 
 def _ratio(limit: tolerance.Tolerance, theirs: Array, ours: Array) -> float:

@@ -6,7 +6,7 @@ from typing import Any, Sequence, Tuple
 
 import numpy as np
 
-from ipu_conformance.oracle.ops.window import Padding, window
+from ipu_conformance.oracle.ops.window import Padding, space, window
 from ipu_conformance.oracle.witnesses.witness import PADDLE, SCIPY, TENSORFLOW, TORCH, Unsupported
 
 
@@ -35,7 +35,7 @@ def _scipy_conv(
     x = np.pad(x, ((0, 0), (0, 0), *pairs))
     reach = tuple(d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilation))
     spread = np.zeros(w.shape[:2] + reach, w.dtype)
-    spread[(..., *(slice(None, None, d) for d in dilation))] = w
+    spread[space([slice(None, None, d) for d in dilation])] = w
     steps = tuple(slice(None, None, s) for s in stride)
     inner, outer = w.shape[1], w.shape[0] // groups
 
@@ -49,9 +49,7 @@ def _scipy_conv(
 
 @TORCH.row("conv")
 def _torch_conv(torch: Any, x: Any, w: Any, *bias: Any, padding: Any, **geometry: Any) -> Any:
-    pairs = sides(
-        x.shape[2:], w.shape[2:], padding, stride=geometry["stride"], dilation=geometry["dilation"]
-    )
+    pairs = sides(x.shape[2:], w.shape[2:], padding, stride=geometry["stride"], dilation=geometry["dilation"])
     x = torch.nn.functional.pad(x, _flat(pairs))
     return getattr(torch.nn.functional, f"conv{x.ndim - 2}d")(x, w, *bias, **geometry)
 
@@ -64,9 +62,7 @@ def _torch_conv_transpose(torch: Any, x: Any, w: Any, *bias: Any, padding: Any, 
 
 @PADDLE.row("conv")
 def _paddle_conv(paddle: Any, x: Any, w: Any, *bias: Any, padding: Any, **geometry: Any) -> Any:
-    pairs = sides(
-        x.shape[2:], w.shape[2:], padding, stride=geometry["stride"], dilation=geometry["dilation"]
-    )
+    pairs = sides(x.shape[2:], w.shape[2:], padding, stride=geometry["stride"], dilation=geometry["dilation"])
     function = getattr(paddle.nn.functional, f"conv{x.ndim - 2}d")
     return function(x, w, *bias, padding=[value for pair in pairs for value in pair], **geometry)
 
@@ -91,9 +87,7 @@ def _grouped(tf: Any, groups: int, x: Any, w: Any, call: Any) -> Any:
 
 
 @TENSORFLOW.row("conv")
-def _tf_conv(
-    tf: Any, x: Any, w: Any, *bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+def _tf_conv(tf: Any, x: Any, w: Any, *bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
     if len(stride) == 3 or (max(stride) > 1 and max(dilation) > 1):
         raise Unsupported("TensorFlow on a CPU takes stride or dilation, and float64 in at most two axes")
     kernel_last = (*range(2, w.ndim), 1, 0)
@@ -101,10 +95,11 @@ def _tf_conv(
     x = _channels_last(tf, x)
     if padding != "SAME":
         x, pad = tf.pad(x, ((0, 0), *padding, (0, 0))), "VALID"
-    y = _grouped(
-        tf, groups, x, w,
-        lambda part, kernel: tf.nn.convolution(part, tf.transpose(kernel, kernel_last), stride, pad, dilations=dilation),
-    )  # fmt: skip
+
+    def call(part: Any, kernel: Any) -> Any:
+        return tf.nn.convolution(part, tf.transpose(kernel, kernel_last), stride, pad, dilations=dilation)
+
+    y = _grouped(tf, groups, x, w, call)
     return _channels_first(tf, tf.nn.bias_add(y, *bias) if bias else y)
 
 
@@ -125,9 +120,9 @@ def _tf_conv_transpose(
     kernel_last = (*range(2, w.ndim), 1, 0)
     size = [(n - 1) * s + k + more for n, s, k, more in zip(x.shape[2:], stride, w.shape[2:], output_padding)]
     shape = [x.shape[0], *size, w.shape[1]]
-    y = _grouped(
-        tf, groups, _channels_last(tf, x), w,
-        lambda part, kernel: tf.nn.conv_transpose(part, tf.transpose(kernel, kernel_last), shape, stride, "VALID"),
-    )  # fmt: skip
-    y = _cropped(y, padding, 1)
+
+    def call(part: Any, kernel: Any) -> Any:
+        return tf.nn.conv_transpose(part, tf.transpose(kernel, kernel_last), shape, stride, "VALID")
+
+    y = _cropped(_grouped(tf, groups, _channels_last(tf, x), w, call), padding, 1)
     return _channels_first(tf, tf.nn.bias_add(y, *bias) if bias else y)

@@ -19,6 +19,17 @@ def _called(function: str, **renamed: str) -> Row:
     return row
 
 
+def _cosine(built_in: float) -> Row:
+    """The cosine embedding loss of a library that adds ``built_in`` to squared lengths."""
+
+    def row(module: Any, *inputs: Any, epsilon: float, **attributes: Any) -> Any:
+        if epsilon != built_in:
+            raise Unsupported(f"the library adds {built_in}")
+        return module.nn.functional.cosine_embedding_loss(*inputs, **attributes)
+
+    return row
+
+
 TORCH.add(
     {
         "mse_loss": _called("mse_loss"),
@@ -34,18 +45,18 @@ TORCH.add(
         "soft_margin_loss": _called("soft_margin_loss"),
         "hinge_embedding_loss": _called("hinge_embedding_loss"),
         "margin_ranking_loss": _called("margin_ranking_loss"),
-        "poisson_nll_loss": lambda torch, *inputs, **attributes: (
-            torch.nn.functional.poisson_nll_loss(*inputs, eps=2.0**-27, **attributes)
+        "poisson_nll_loss": lambda torch, *inputs, **attributes: torch.nn.functional.poisson_nll_loss(
+            *inputs, eps=2.0**-27, **attributes
         ),
         "gaussian_nll_loss": _called("gaussian_nll_loss"),
-        "nll_loss": lambda torch, *inputs, label_smoothing, **attributes: (
-            torch.nn.functional.nll_loss(*inputs, **attributes)
+        "nll_loss": lambda torch, *inputs, label_smoothing, **attributes: torch.nn.functional.nll_loss(
+            *inputs, **attributes
         ),
         "cross_entropy_loss": _called("cross_entropy"),
         "soft_cross_entropy_loss": _called("cross_entropy"),
-        "cosine_embedding_loss": _called("cosine_embedding_loss"),
-        "triplet_margin_loss": lambda torch, *inputs, **attributes: (
-            torch.nn.functional.triplet_margin_loss(*inputs, eps=2.0**-20, **attributes)
+        "cosine_embedding_loss": _cosine(1e-12),
+        "triplet_margin_loss": lambda torch, *inputs, **attributes: torch.nn.functional.triplet_margin_loss(
+            *inputs, eps=2.0**-20, **attributes
         ),
         "multi_margin_loss": _called("multi_margin_loss"),
         "multilabel_soft_margin_loss": _called("multilabel_soft_margin_loss"),
@@ -72,13 +83,13 @@ PADDLE.add(
         "soft_margin_loss": _called("soft_margin_loss"),
         "hinge_embedding_loss": _called("hinge_embedding_loss"),
         "margin_ranking_loss": _called("margin_ranking_loss"),
-        "poisson_nll_loss": lambda paddle, *inputs, **attributes: (
-            paddle.nn.functional.poisson_nll_loss(*inputs, epsilon=2.0**-27, **attributes)
+        "poisson_nll_loss": lambda paddle, *inputs, **attributes: paddle.nn.functional.poisson_nll_loss(
+            *inputs, epsilon=2.0**-27, **attributes
         ),
         "gaussian_nll_loss": _called("gaussian_nll_loss"),
-        "cosine_embedding_loss": _called("cosine_embedding_loss"),
-        "triplet_margin_loss": lambda paddle, *inputs, **attributes: (
-            paddle.nn.functional.triplet_margin_loss(*inputs, epsilon=2.0**-20, **attributes)
+        "cosine_embedding_loss": _cosine(1e-11),
+        "triplet_margin_loss": lambda paddle, *inputs, **attributes: paddle.nn.functional.triplet_margin_loss(
+            *inputs, epsilon=2.0**-20, **attributes
         ),
         "multilabel_soft_margin_loss": _called("multi_label_soft_margin_loss"),
     }
@@ -108,22 +119,18 @@ def _paddle_kl_div(paddle: Any, x: Any, target: Any, *, log_target: bool, reduct
 def _paddle_cross_entropy(
     paddle: Any, x: Any, target: Any, *weight: Any, label_smoothing: float, ignore_index: int, reduction: str
 ) -> Any:
-    if label_smoothing and (weight or ignore_index != -100):
-        raise Unsupported("Paddle smooths into soft targets, which it weighs and ignores by other rules")
+    if label_smoothing:
+        raise Unsupported("Paddle smooths targets that are probabilities")
     loss = paddle.nn.functional.cross_entropy(
-        x,
-        target.unsqueeze(1),
-        *weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        axis=1,
-        label_smoothing=label_smoothing,
+        x, target.unsqueeze(1), *weight, ignore_index=ignore_index, reduction=reduction, axis=1
     )
     return loss.squeeze(1) if reduction == "none" else loss
 
 
 @PADDLE.row("soft_cross_entropy_loss")
 def _paddle_soft(paddle: Any, x: Any, target: Any, *, label_smoothing: float, reduction: str) -> Any:
+    if label_smoothing and (x.ndim != 2 or x.dtype == paddle.float64):
+        raise Unsupported("Paddle smooths on the last axis, in float32")
     loss = paddle.nn.functional.cross_entropy(
         x, target, soft_label=True, reduction=reduction, axis=1, label_smoothing=label_smoothing
     )
@@ -200,9 +207,7 @@ TENSORFLOW.add(
         "weighted_bce_with_logits_loss": _reduced(
             lambda tf, x, target, weight: tf.nn.weighted_cross_entropy_with_logits(target, x, weight)
         ),
-        "poisson_nll_loss": _reduced(
-            lambda tf, x, target, log_input: _log_poisson(tf, x, target, log_input)
-        ),
+        "poisson_nll_loss": _reduced(lambda tf, x, target, log_input: _log_poisson(tf, x, target, log_input)),
         "cross_entropy_loss": _reduced(_tf_cross_entropy),
         "soft_cross_entropy_loss": _reduced(_tf_soft),
         "cross_entropy_of_probabilities": _reduced(_tf_of_probabilities),
@@ -234,8 +239,13 @@ def _torch_reduced(torch: Any, loss: Any, reduction: str) -> Any:
 @SCIPY.row("log_cosh_loss")
 def _scipy_log_cosh(scipy: Any, x: Any, target: Any, *, reduction: str) -> Any:
     loss = scipy.special.logsumexp(np.stack([x - target, target - x]), axis=0) - np.log(np.asarray(2.0, x.dtype))
-    return {"none": np.array, "sum": np.sum, "mean": np.mean}[reduction](loss)
+    return {"none": loss, "sum": loss.sum(), "mean": loss.mean()}[reduction]
 
 
+for _dtype in ("float64", "float32"):
+    PADDLE.except_for(
+        "weighted_bce_with_logits_loss", ("outputs", "gradients"), _dtype, "it leaves max(-x, 0) without its weight"
+    )
 TENSORFLOW.except_for("huber_loss", ("outputs", "gradients"), "float64", "Keras holds delta in its default type")
+PADDLE.except_for("multi_margin_loss", ("outputs",), "float64", "it takes the target's own margin off in float32")
 TENSORFLOW.except_for("log_cosh_loss", ("outputs",), "float64", "its logarithm of 2 is a float32")

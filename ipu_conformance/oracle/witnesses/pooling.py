@@ -6,6 +6,7 @@ from typing import Any, Optional, Sequence
 
 import numpy as np
 
+from ipu_conformance.oracle.ops.window import space
 from ipu_conformance.oracle.witnesses.convolution import sides
 from ipu_conformance.oracle.witnesses.witness import PADDLE, SCIPY, TENSORFLOW, TORCH, Unsupported
 
@@ -18,7 +19,9 @@ def _symmetric(x: Any, kernel: Sequence[int], stride: Any, padding: Any, dilatio
 
 
 @TORCH.row("max_pool")
-def _torch_max(torch: Any, x: Any, *, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, dilation: Any = 1) -> Any:
+def _torch_max(
+    torch: Any, x: Any, *, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, dilation: Any = 1
+) -> Any:
     pad = _symmetric(x, kernel, stride, padding, dilation)
     function = getattr(torch.nn.functional, f"max_pool{x.ndim - 2}d")
     return function(x, kernel, stride, pad, dilation, ceil_mode)
@@ -123,14 +126,13 @@ TENSORFLOW.add(
 def _scipy_max(scipy: Any, x: Any, **geometry: Any) -> Any:
     """The running maximum, read off at the places where windows are centred."""
     if not geometry:
-        return scipy.ndimage.maximum_filter(x, (1, 1, *x.shape[2:]), mode="constant", cval=-np.inf)[
-            (..., *(slice(n // 2, n // 2 + 1) for n in x.shape[2:]))
-        ]
+        running = scipy.ndimage.maximum_filter(x, (1, 1, *x.shape[2:]), mode="constant", cval=-np.inf)
+        return running[space([slice(n // 2, n // 2 + 1) for n in x.shape[2:]])]
     kernel, stride = geometry["kernel"], geometry["stride"]
     pairs = sides(x.shape[2:], kernel, geometry["padding"], stride=stride, dilation=geometry.get("dilation", 1))
     if geometry["ceil_mode"] or max(geometry.get("dilation", (1,))) > 1:
         raise Unsupported("the running maximum has neither dilation nor partial windows")
     padded = np.pad(x, ((0, 0), (0, 0), *pairs), constant_values=-np.inf)
     running = scipy.ndimage.maximum_filter(padded, (1, 1, *kernel), mode="constant", cval=-np.inf)
-    centres = (slice(k // 2, n - (k - 1 - k // 2), s) for k, n, s in zip(kernel, padded.shape[2:], stride))
-    return running[(..., *centres)]
+    centres = [slice(k // 2, n - (k - 1 - k // 2), s) for k, n, s in zip(kernel, padded.shape[2:], stride)]
+    return running[space(centres)]
