@@ -1,0 +1,110 @@
+"""PopTorch's log: its logger, its levels, and where its lines go.
+
+``POPTORCH_LOG_LEVEL`` names the level and ``POPTORCH_LOG_DEST`` the destination: stdout, stderr or a file.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+from typing import Any, Callable, Dict, Mapping, Optional, TypeVar, Union
+
+LEVEL_VARIABLE, DESTINATION_VARIABLE = "POPTORCH_LOG_LEVEL", "POPTORCH_LOG_DEST"
+DEFAULT_LEVEL = "WARN"
+
+TRACE = 5
+OFF = logging.CRITICAL + 10
+LEVELS: Mapping[str, int] = {
+    "TRACE_ALL": TRACE,
+    "TRACE": TRACE,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERR": logging.ERROR,
+    "OFF": OFF,
+}
+NUMBERS: Mapping[int, str] = {0: "TRACE", 1: "DEBUG", 2: "INFO", 3: "WARN", 4: "ERR", 6: "OFF"}
+_SPELLING = {TRACE: "trace", logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning"}
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+logger = logging.getLogger("poptorch::python")
+
+
+class _Formatter(logging.Formatter):
+    """Lines such as ``[10:11:12.345] [poptorch:python] [warning] text``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = f"{self.formatTime(record, '%H:%M:%S')}.{int(record.msecs):03d}"
+        return f"[{time}] [poptorch:python] [{_SPELLING.get(record.levelno, 'error')}] {record.getMessage()}"
+
+
+class _Destination(logging.StreamHandler):
+    """Writes to the standard stream of the moment, so that one that was redirected later is used too."""
+
+    def __init__(self, name: str) -> None:
+        logging.Handler.__init__(self)
+        self.stream_name = name
+        self.setFormatter(_Formatter())
+
+    @property
+    def stream(self) -> Any:
+        return getattr(sys, self.stream_name)
+
+
+def setLogLevel(level: Union[str, int]) -> None:
+    """Let lines of this level and above through: TRACE, DEBUG, INFO, WARN, ERR, OFF, or 0, 1, 2, 3, 4, 6."""
+    name = NUMBERS.get(level) if isinstance(level, int) else str(level).upper()
+    if name is None or name not in LEVELS:
+        numbers = ", ".join(f"{number} ({text})" for number, text in NUMBERS.items())
+        raise ValueError(f"Invalid log level {level!r}: must be one of {', '.join(LEVELS)} or {numbers}")
+    logger.setLevel(LEVELS[name])
+
+
+def configure(environment: Optional[Mapping[str, str]] = None) -> None:
+    """Take the level and the destination from the environment."""
+    given: Mapping[str, str] = os.environ if environment is None else environment
+    destination = given.get(DESTINATION_VARIABLE, "stderr")
+    handler: logging.Handler
+    if destination in ("stdout", "stderr"):
+        handler = _Destination(destination)
+    else:
+        handler = logging.FileHandler(destination, delay=True)
+        handler.setFormatter(_Formatter())
+    for old in tuple(logger.handlers):
+        logger.removeHandler(old)
+        old.close()
+    logger.addHandler(handler)
+    setLogLevel(given.get(LEVEL_VARIABLE) or DEFAULT_LEVEL)
+
+
+def deprecated(since: str, reason: str) -> Callable[[Function], Function]:
+    """Say in the log, at every call, since when a function is deprecated and what to use."""
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def warned(*args: Any, **kwargs: Any) -> Any:
+            logger.warning("%s is deprecated since version %s: %s", function.__qualname__, since, reason)
+            return function(*args, **kwargs)
+
+        return warned  # type: ignore[return-value]
+
+    return decorate
+
+
+class RepeatLimit(logging.Filter):
+    """Drops a line that has been written ``most`` times; None writes them all."""
+
+    def __init__(self, most: Optional[int]) -> None:
+        super().__init__()
+        self.most = most
+        self._seen: Dict[str, int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if self.most is None:
+            return True
+        line = record.getMessage()
+        self._seen[line] = self._seen.get(line, 0) + 1
+        return self._seen[line] <= self.most

@@ -1,0 +1,132 @@
+"""Options from files of calls and from JSON.
+
+A file holds one call a line, as it would be written behind the options: ``deviceIterations(4)``,
+``Training.gradientAccumulation(8)``, ``outputMode(poptorch.OutputMode.All)``. Lines are read as literals, names of
+the framework and calls of those; nothing else is evaluated.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, List, Tuple, Union
+
+from ipu_conformance.emulator.poptorch.exceptions import ConfigFileError
+
+if TYPE_CHECKING:
+    from ipu_conformance.emulator.poptorch.options.main import Options
+
+STRATEGIES = ("PipelinedExecution", "ShardedExecution", "SerialPhasedExecution", "ParallelPhasedExecution")
+DEFAULT_EXCLUDES = ["site-packages/torch/nn", "python3", "ipu_conformance/emulator/poptorch"]
+"""Files that are never where the user wrote an operation."""
+
+_ROOTS = ("poptorch", "torch")
+
+
+def load(options: Options, filepath: Union[str, Path]) -> None:
+    """Apply the calls of a file in order; the first that cannot be made is an error that names its line."""
+    text = Path(filepath).read_text(encoding="utf-8")
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        try:
+            _call_line(options, stripped)
+        except Exception as error:
+            raise ConfigFileError(
+                f"Error parsing options: {filepath}, line {number}: {stripped!r}: {type(error).__name__}: {error}"
+            ) from error
+
+
+def _call_line(options: Options, line: str) -> None:
+    expression = ast.parse(line[len("options.") :] if line.startswith("options.") else line, mode="eval").body
+    if not isinstance(expression, ast.Call):
+        raise SyntaxError("a line is one call of an option, such as deviceIterations(4)")
+    method = _method(options, _dotted(expression.func))
+    args = [_evaluate(argument) for argument in expression.args]
+    kwargs = {str(keyword.arg): _evaluate(keyword.value) for keyword in expression.keywords}
+    method(*args, **kwargs)
+
+
+def _dotted(node: ast.AST) -> List[str]:
+    if isinstance(node, ast.Name):
+        return [node.id]
+    if isinstance(node, ast.Attribute):
+        return [*_dotted(node.value), node.attr]
+    raise SyntaxError("only names joined by dots can be called")
+
+
+def _method(options: Options, path: List[str]) -> Callable[..., Any]:
+    """The method of the options, or of one of its sub-sets, that ``path`` names."""
+    found: Any = options
+    for name in path:
+        public = not name.startswith("_") or name == "_Popart"
+        if not public or not hasattr(type(found), name):
+            raise AttributeError(f"no option is named {'.'.join(path)}")
+        found = getattr(found, name)
+    if not callable(found):
+        raise AttributeError(f"{'.'.join(path)} is not a method of the options")
+    return found
+
+
+def _evaluate(node: ast.AST) -> Any:
+    """A literal, a name of poptorch or torch, or a call of one of poptorch's classes."""
+    if isinstance(node, ast.Call):
+        made = _named(_dotted(node.func))
+        return made(
+            *(_evaluate(argument) for argument in node.args),
+            **{str(keyword.arg): _evaluate(keyword.value) for keyword in node.keywords},
+        )
+    if isinstance(node, (ast.Attribute, ast.Name)):
+        return _named(_dotted(node))
+    if isinstance(node, (ast.List, ast.Tuple)):
+        items = [_evaluate(item) for item in node.elts]
+        return items if isinstance(node, ast.List) else tuple(items)
+    if isinstance(node, ast.Dict):
+        pairs: List[Tuple[Any, Any]] = [
+            (_evaluate(key), _evaluate(value)) for key, value in zip(node.keys, node.values) if key is not None
+        ]
+        return dict(pairs)
+    return ast.literal_eval(node)
+
+
+def _named(path: List[str]) -> Any:
+    import importlib
+
+    if path[0] not in _ROOTS:
+        raise NameError(f"{'.'.join(path)} is unknown; values are literals or begin with {' or '.join(_ROOTS)}")
+    root = "ipu_conformance.emulator.poptorch" if path[0] == "poptorch" else "torch"
+    found: Any = importlib.import_module(root)
+    for name in path[1:]:
+        if name.startswith("_"):
+            raise NameError(f"{'.'.join(path)} is private")
+        found = getattr(found, name)
+    return found
+
+
+def apply_json(options: Options, string: str, source: str = "the JSON string") -> None:
+    """Call the methods that a JSON object names: a list gives arguments, an object gives them by name."""
+    try:
+        read = json.loads(string)
+    except json.JSONDecodeError as error:
+        raise ConfigFileError(
+            f"Error parsing options: {source}, line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from error
+    if not isinstance(read, dict):
+        raise ConfigFileError(f"Error parsing options: {source} is no JSON object of methods and their arguments")
+    for name, value in read.items():
+        method = _json_method(options, name, source)
+        if isinstance(value, list):
+            method(*value)
+        elif isinstance(value, dict):
+            method(**value)
+        else:
+            method(value)
+
+
+def _json_method(options: Options, name: str, source: str) -> Callable[..., Any]:
+    try:
+        return _method(options, name.split("."))
+    except AttributeError as error:
+        raise ConfigFileError(f"Error parsing options: {source}: {error}") from error
