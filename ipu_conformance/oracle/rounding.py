@@ -1,0 +1,106 @@
+"""Random rounding: what the arithmetic of a device at some precision may do to the result of an op.
+
+A result that is stored is rounded to one of its two neighbours, the nearer with the higher probability (stochastic
+rounding): what is exact stays exact, and the error has mean zero. It is also exactly what a device does whose
+stochastic rounding is on. A sum of K products whose partial sums are rounded gathers an error that grows like a random
+walk, for any order of summation at most by the one of summing one after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Dict, NamedTuple, Tuple
+
+import numpy as np
+
+from ipu_conformance.nets import Net
+from ipu_conformance.oracle.op import OracleError
+from ipu_conformance.run import Array, RunConfig
+
+
+class Mantissa(NamedTuple):
+    """A binary format: digits of the significand, exponent of the smallest positive value and the largest value."""
+
+    digits: int
+    smallest: int
+    largest: float
+
+
+MANTISSAS: Dict[str, Mantissa] = {
+    "float32": Mantissa(24, -149, float(np.finfo(np.float32).max)),
+    "float16": Mantissa(11, -24, float(np.finfo(np.float16).max)),
+}
+
+
+def mantissa(dtype: str) -> Mantissa:
+    """The format called ``dtype``."""
+    if dtype not in MANTISSAS:
+        raise OracleError(f"dtype {dtype!r} has no random rounding; use one of {', '.join(MANTISSAS)}")
+    return MANTISSAS[dtype]
+
+
+def spacing(values: Array, form: Mantissa) -> Array:
+    """The distance between the neighbours of each value in a format."""
+    _, exponents = np.frexp(values)
+    return np.ldexp(1.0, np.maximum(exponents - form.digits, form.smallest))
+
+
+def stochastic(values: Array, form: Mantissa, random: np.random.Generator) -> Array:
+    """Each value rounded up or down, with probabilities that keep its mean; beyond the largest value is infinity."""
+    gap = spacing(values, form)
+    rounded = np.floor(values / gap + random.random(np.shape(values))) * gap
+    return np.where(np.abs(rounded) > form.largest, np.copysign(np.inf, values), rounded)
+
+
+def nearest(values: Array, form: Mantissa) -> Array:
+    """Each value rounded to the nearer neighbour, to the even one in the middle."""
+    gap = spacing(values, form)
+    rounded = np.rint(values / gap) * gap
+    return np.where(np.abs(rounded) > form.largest, np.copysign(np.inf, values), rounded)
+
+
+class RandomRounding:
+    """The hook for ``train``: rounds what a site gives, as a device of this precision could have done.
+
+    Partial sums of a random walk of K steps are on average half as large, squared, as its end. Each of their K
+    roundings errs by up to the unit roundoff u relative to the partial sum, uniformly: u / sqrt(3) in the root mean
+    square.
+    """
+
+    def __init__(self, net: Net, config: RunConfig, seed: int) -> None:
+        self._store = mantissa(config.dtype)
+        self._partial_error = 2.0 ** -mantissa(config.partials).digits / math.sqrt(3.0) / math.sqrt(2.0)
+        self._random = np.random.Generator(np.random.Philox(seed))
+        self._lengths = _reduction_lengths(net, config.micro_batch)
+
+    def __call__(self, values: Array, site: str) -> Array:
+        values = np.asarray(values, np.float64)
+        kind, _, layer = site.partition("/")
+        length = 1
+        if kind in ("forward", "backward"):
+            own = self._lengths.get((layer, values.shape)) if kind == "backward" else None
+            length = own or self._lengths.get((layer, ()), 1)
+        if length > 1:
+            size = math.sqrt(float(np.mean(values**2)))
+            error = self._partial_error * math.sqrt(length) * size
+            # A sum that is exactly 0 is one of zeros (a dead unit, a masked gradient), and has no error.
+            values = np.where(values == 0.0, 0.0, values + error * self._random.standard_normal(values.shape))
+        return stochastic(values, self._store, self._random)
+
+
+def _reduction_lengths(net: Net, micro_batch: int) -> Dict[Tuple[str, Tuple[int, ...]], int]:
+    """How many products are summed up, by layer and by the shape of the gradient, () for all that is no weight's.
+
+    A value is a sum over the columns of the weight; a weight's gradient is one over samples and, in a convolution,
+    places, of which there are no more than in the net's input.
+    """
+    shapes = {weight.name: weight.shape for weight in net.weights}
+    lengths: Dict[Tuple[str, Tuple[int, ...]], int] = {}
+    for layer in net.layers:
+        for name in layer.weights:
+            shape = shapes[name]
+            places = 1 if layer.op == "linear" else int(np.prod(net.input_shape[1:]))
+            lengths[layer.name, shape] = micro_batch * places
+            if len(shape) > 1:
+                lengths[layer.name, ()] = int(np.prod(shape[1:]))
+    return lengths
