@@ -275,7 +275,8 @@ def _triplet_pull_terms(
 
 def _draw_triplet(chooser: Chooser) -> Sample:
     shape = (chooser.integer(1, 5), chooser.integer(2, 6))
-    inputs = tuple(chooser.array(shape) for _ in range(3))
+    anchor = chooser.array(shape)
+    inputs = (anchor, *(anchor + chooser.array(shape, avoid=(0.0,)) for _ in range(2)))
     near, far = _distances(*inputs)
     kinked = np.abs(near - far + 1.0) < 0.125  # the sum is moved off its kink by widening the larger distance
     negative = np.where(kinked, inputs[0] + 1.5 * (inputs[2] - inputs[0]), inputs[2])
