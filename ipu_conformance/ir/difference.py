@@ -115,18 +115,24 @@ class _Comparison:
         lefts = [(name, role) for name, role in _roles(self.expected).items() if name not in self.tensors]
         rights = [(name, role) for name, role in _roles(self.found).items() if name not in self.taken]
         if self.structural:
-            for name, role in list(lefts):
-                alike = next(((n, r) for n, r in rights if r == role), None)
-                if alike is not None and not self.expected.consumers(name) and not self.found.consumers(alike[0]):
-                    self._pair(name, alike[0])
-                    lefts.remove((name, role))
-                    rights.remove(alike)
+            for given in list(lefts):
+                partner = next((other for other in rights if self._unread_alike(given, other)), None)
+                if partner is not None:
+                    self._pair(given[0], partner[0])
+                    lefts.remove(given)
+                    rights.remove(partner)
         for name, role in lefts:
             if not _read_by(self.expected, name, self.missing):
                 yield Difference(-0.5, "graph", f"{role} {name!r} is missing")
         for name, role in rights:
             if not _read_by(self.found, name, self.extra):
                 yield Difference(-0.5, "graph", f"{role} {name!r} is found and not expected")
+
+    def _unread_alike(self, given: Tuple[str, str], other: Tuple[str, str]) -> bool:
+        """Whether two inputs or two weights are alike, and no op on one side reads them: its wiring is told of."""
+        one, two = self.expected.tensors[given[0]], self.found.tensors[other[0]]
+        unread = not self.expected.consumers(one.name) or not self.found.consumers(two.name)
+        return unread and (given[1], one.dtype, one.shape) == (other[1], two.dtype, two.shape)
 
     def _pair(self, one: str, other: str) -> None:
         if one not in self.tensors and other not in self.taken:
@@ -162,7 +168,6 @@ class _Comparison:
         if len(one.inputs) != len(other.inputs):
             said = f"{one}: {len(one.inputs)} inputs expected, {len(other.inputs)} found"
             yield Difference(index, "wiring", said)
-            return
         got_names = list(other.inputs)
         if self.structural and one.type in COMMUTATIVE:
             got_names = self._exchanged(one.inputs, got_names)
@@ -180,7 +185,7 @@ class _Comparison:
             placed.append(partner if partner in left else None)
             if partner in left:
                 left.remove(partner)
-        return [left.pop(0) if name is None else name for name in placed]
+        return [name if name is not None else left.pop(0) for name in placed if name is not None or left]
 
     def _same(self, wanted: str, got: str) -> bool:
         """Whether two tensors are paired, looking through ops that are missing or extra: those are told of once."""

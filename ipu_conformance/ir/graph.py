@@ -59,8 +59,8 @@ class Op:
         domain, separator, bare = self.type.rpartition("::")
         if not bare or (separator and not domain) or not self.type.isprintable():
             raise IRError(f"op {self.name!r} has type {self.type!r}; give an ONNX or PopART name, or domain::name")
-        object.__setattr__(self, "inputs", checked_names(self.inputs, f"the inputs of {self}"))
-        object.__setattr__(self, "outputs", checked_names(self.outputs, f"the outputs of {self}"))
+        object.__setattr__(self, "inputs", checked_names(self.inputs, f"the inputs of {self.type} {self.name!r}"))
+        object.__setattr__(self, "outputs", checked_names(self.outputs, f"the outputs of {self.type} {self.name!r}"))
         if not isinstance(self.attributes, Mapping):
             raise IRError(f"the attributes of {self} are a {type(self.attributes).__name__}; give a mapping")
         attributes = {key: self._attribute(key, value) for key, value in self.attributes.items()}

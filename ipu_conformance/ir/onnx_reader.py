@@ -7,7 +7,7 @@ hold is refused: subgraphs, local functions, sparse tensors, sequences and maps.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ipu_conformance.ir import json_text
 from ipu_conformance.ir.graph import IPU_ATTRIBUTE, STAGE_ATTRIBUTE, Graph, Op
@@ -80,7 +80,7 @@ def _graph(model: Any) -> Graph:
     inputs = [info.name for info in graph.input if info.name not in initializers]
     weights = _weights(model, inputs)
     inputs = [name for name in inputs if name not in weights]
-    initializers.update(dict.fromkeys(weights))
+    initializers.update(weights)
     used = dict.fromkeys((*inputs, *initializers, *(name for op in ops for name in op.outputs if name)))
     return Graph(
         name=graph.name,
@@ -222,7 +222,7 @@ def _dtype(number: int) -> str:
     return name
 
 
-def _weights(model: Any, inputs: List[str]) -> Set[str]:
+def _weights(model: Any, inputs: List[str]) -> Dict[str, None]:
     """The graph inputs that the metadata calls weights."""
     listed = [entry.value for entry in model.metadata_props if entry.key == WEIGHTS_KEY]
     names: List[str] = []
@@ -231,7 +231,7 @@ def _weights(model: Any, inputs: List[str]) -> Set[str]:
             json_text.require_string(name, f"an entry of {WEIGHTS_KEY}")
             for name in json_text.require_list(json_text.parse(text.encode("utf-8", "surrogatepass")), WEIGHTS_KEY)
         )
-    found = set(names)
-    if len(found) < len(names) or not found.issubset(inputs):
+    found = dict.fromkeys(names)
+    if len(found) < len(names) or not set(inputs).issuperset(found):
         raise IRError(f"the metadata property {WEIGHTS_KEY} names a tensor twice, or one that is not a graph input")
     return found

@@ -6,13 +6,14 @@ without values become graph inputs, after the others, and the model's metadata l
 
 What the format holds: everything, except that floats in attributes are rounded to float32, an empty list is a list of
 integers, a tensor that is neither input nor output loses its shape or dtype when the other is unknown, a domain in
-front of a type is dropped where it is implied, and dtype and rank of graph inputs and outputs, which ONNX asks for,
-are inferred when they are unknown.
+front of a type is dropped where it is implied, and dtype and rank of graph outputs, which ONNX asks for, are
+inferred when they are unknown.
 """
 
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any, Dict, List
 
 from ipu_conformance.ir import json_text, shapes
@@ -27,10 +28,22 @@ _NEWER_DTYPES = {"FLOAT8E4M3FN": 9, "FLOAT8E4M3FNUZ": 9, "FLOAT8E5M2": 9, "FLOAT
 
 def dump(graph: Graph) -> bytes:
     """The graph as an ONNX model; a graph that onnx.checker refuses is an error."""
-    model = _model(shapes.completed(graph))
+    model = _model(_with_known_outputs(graph))
     _check(model, full=all(tensor.dtype != UNDEFINED for tensor in graph.tensors.values()))
     data: bytes = model.SerializeToString(deterministic=True)
     return data
+
+
+def _with_known_outputs(graph: Graph) -> Graph:
+    unknown = [name for name in graph.outputs if not _is_known(graph.tensors[name])]
+    if not unknown:
+        return graph
+    inferred = shapes.completed(graph).tensors
+    return replace(graph, tensors={**graph.tensors, **{name: inferred[name] for name in unknown}})
+
+
+def _is_known(tensor: Tensor) -> bool:
+    return tensor.dtype != UNDEFINED and tensor.shape is not None
 
 
 def _model(graph: Graph) -> Any:
@@ -58,7 +71,7 @@ def _model(graph: Graph) -> Any:
             _fill_tensor(model.graph.initializer.add(), name, graph.tensors[name], data)
     boundary = {*graph.inputs, *graph.outputs, *graph.initializers}
     for tensor in graph.tensors.values():
-        if tensor.name not in boundary and tensor.dtype != UNDEFINED and tensor.shape is not None:
+        if tensor.name not in boundary and _is_known(tensor):
             _fill_info(model.graph.value_info.add(), tensor)
     if unfilled:
         model.metadata_props.add(key=WEIGHTS_KEY, value=json_text.text_of(unfilled))
@@ -146,7 +159,7 @@ def _fill_tensor(proto: Any, name: str, tensor: Tensor, data: bytes) -> None:
 
 
 def _fill_boundary(info: Any, tensor: Tensor) -> None:
-    if tensor.dtype == UNDEFINED or tensor.shape is None:
+    if not _is_known(tensor):
         raise IRError(f"ONNX asks for dtype and rank of every graph input and output; give those of {describe(tensor)}")
     _fill_info(info, tensor)
 

@@ -259,8 +259,8 @@ def _reduce(op: Op, inputs: Sequence[Value]) -> List[Value]:
     dtype, shape = inputs[0]
     if shape is None or len(inputs) > 1:  # newer opsets give the axes as an input, whose values are not known here
         return [Value(dtype)]
-    given = op.attributes.get("axes", tuple(range(len(shape))))
-    axes = _ints(op, "axes", [0] * len(given) if isinstance(given, tuple) else [0])
+    given = op.attributes.get("axes")
+    axes = _ints(op, "axes", range(len(given) if isinstance(given, tuple) else len(shape)))
     gone = {_axis(axis, len(shape)) for axis in axes}
     keep = _int(op, "keepdims", 1)
     return [Value(dtype, tuple(1 if i in gone else d for i, d in enumerate(shape) if keep or i not in gone))]

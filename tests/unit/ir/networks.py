@@ -73,14 +73,12 @@ def training(*, reduced: bool = True) -> Graph:
     )
 
 
-def chain(types: str, *, prefix: str = "", tensor: str = "t") -> Graph:
+def chain(types: str) -> Graph:
     """One op after the other, each reading the one before; ``types`` are separated by spaces."""
     kinds = types.split()
-    ops = [
-        Op(kind, f"{prefix}{index}", (f"{tensor}{index}",), (f"{tensor}{index + 1}",)) for index, kind in enumerate(kinds)
-    ]
-    tensors = [Tensor(f"{tensor}{index}", FLOAT, (2,)) for index in range(len(kinds) + 1)]
-    return Graph("chain", ops, [f"{tensor}0"], [f"{tensor}{len(kinds)}"], tensors)
+    ops = [Op(kind, f"{index}", (f"t{index}",), (f"t{index + 1}",)) for index, kind in enumerate(kinds)]
+    tensors = [Tensor(f"t{index}", FLOAT, (2,)) for index in range(len(kinds) + 1)]
+    return Graph("chain", ops, ["t0"], [f"t{len(kinds)}"], tensors)
 
 
 def without(graph: Graph, name: str) -> Graph:

@@ -21,6 +21,7 @@ names = st.one_of(
     texts.filter(bool),
 )
 integers = st.integers(INT64_MIN, INT64_MAX)
+float64s = st.floats(allow_nan=False)
 float32s = st.floats(width=32, allow_nan=False)
 small_shapes = st.lists(st.integers(0, 3), max_size=3).map(tuple)
 ranked_shapes = st.lists(st.none() | st.integers(0, INT64_MAX), max_size=4).map(tuple)
@@ -45,12 +46,12 @@ placements = st.none() | st.integers(0, 7)
 
 
 @st.composite
-def graphs(draw, types=TYPES, floats=st.floats(allow_nan=False), bounded=False):
+def graphs(draw, types=TYPES, floats=float64s, bounded=False):
     """A valid graph; with ``bounded``, dtype and rank of every tensor are known, as ONNX asks at a graph's ends."""
     unique = iter(draw(st.lists(names, unique=True, min_size=12, max_size=24)))
     tensors, given, weights, ops = [], [], {}, []
 
-    def tensor(name, shape, dtypes=tuple(sorted(BITS))):
+    def tensor(name, shape, dtypes):
         tensors.append(Tensor(name, draw(st.sampled_from(dtypes)), draw(shape)))
         return name
 

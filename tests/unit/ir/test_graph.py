@@ -74,7 +74,7 @@ X, Y = Tensor("x", "FLOAT", (5, 40)), Tensor("y")
 )
 def test_what_is_wrong_is_refused_with_a_sentence(build, said):
     """A graph that breaks a rule is never made; the error names what breaks it."""
-    with pytest.raises(IRError, match=".") as caught:
+    with pytest.raises(IRError) as caught:
         build()
 
     assert said in str(caught.value)

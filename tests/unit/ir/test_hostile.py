@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tracemalloc
 
@@ -25,11 +26,10 @@ FORMATS = st.sampled_from([None, "json", "popart", "onnx"])
 
 def survives(data: bytes, format=None) -> None:
     try:
-        graph = read(data, format)
+        outcome = read(data, format)
     except IRError as error:
-        assert "\n" not in str(error)
-        return
-    assert isinstance(graph, Graph)
+        outcome = error
+    assert isinstance(outcome, Graph) or "\n" not in str(outcome)
 
 
 @settings(deadline=None, max_examples=200)
@@ -120,11 +120,11 @@ def test_deep_nesting_is_refused_without_recursion(data, format):
 def test_strict_parsing_agrees_with_python_on_what_it_accepts(value):
     """Values with 64-bit integers and without NaN parse to what Python's own parser makes of them."""
     text = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    odd = re.search(rb"NaN|Infinity|\d{20}|\xed[\xa0-\xbf]", text)
     try:
         found = parse(text)
-    except IRError as error:
-        reasons = ("is not JSON", "an integer has", "not UTF-8")
-        assert any(reason in str(error) for reason in reasons)
+    except IRError:
+        assert odd
         return
 
     assert found == json.loads(text)

@@ -12,6 +12,10 @@ from . import networks
 from .strategies import FOREIGN_TYPES, float32s, graphs
 
 
+def vector(name: str, length: int) -> Tensor:
+    return Tensor(name, "FLOAT", (length,))
+
+
 def model_of(graph: Graph) -> onnx.ModelProto:
     return onnx.ModelProto.FromString(dumps(graph, "onnx"))
 
@@ -96,7 +100,7 @@ def test_weights_without_values_are_inputs_that_the_metadata_names():
     [
         (Graph("g", [Op("Relu", "r", (), ("y",))], [], [], [Tensor("y")]), "onnx.checker finds"),
         (
-            Graph("g", [Op("Relu", "r", ("x",), ("y",))], ["x"], ["y"], [Tensor(n, "FLOAT", (i,)) for i, n in enumerate("xy")]),
+            Graph("g", [Op("Relu", "r", ("x",), ("y",))], ["x"], ["y"], [vector("x", 1), vector("y", 2)]),
             "onnx.checker finds",
         ),
         (Graph("g", [], ["x"], [], [Tensor("x", "FLOAT")]), "dtype and rank of every graph input"),
@@ -118,8 +122,10 @@ VALUES = np.array([[0, 1, 2], [3, 100, 1]])
 @pytest.mark.parametrize("raw", [False, True])
 @pytest.mark.parametrize(
     "dtype",
-    ["FLOAT", "DOUBLE", "INT64", "INT32", "INT16", "UINT16", "INT8", "UINT8", "BOOL", "UINT32", "UINT64", "FLOAT16"]
-    + ["COMPLEX64", "COMPLEX128"],
+    [
+        *("FLOAT", "DOUBLE", "FLOAT16", "BOOL", "INT64", "INT32", "INT16", "INT8"),
+        *("UINT64", "UINT32", "UINT16", "UINT8", "COMPLEX64", "COMPLEX128"),
+    ],
 )
 def test_values_are_read_from_every_field_that_onnx_stores_them_in(dtype, raw):
     """The bytes are those of the NumPy array that the onnx package stored."""

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from ipu_conformance.ir import Graph, Op, Tensor
-from ipu_conformance.ir import checks, shapes
+from ipu_conformance.ir import Graph, Op, Tensor, checks, shapes
 
 from . import networks
 

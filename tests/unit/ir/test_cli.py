@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ipu_conformance import cli
+from ipu_conformance.ir import read, write
+
+from . import networks
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two graphs in files, one op apart."""
+    write(networks.convnet(), tmp_path / "a.json")
+    write(networks.without(networks.convnet(), "relu2"), tmp_path / "b.onnx")
+    return tmp_path
+
+
+class Stdin:
+    def __init__(self, data: bytes) -> None:
+        self.buffer = io.BytesIO(data)
+
+
+def test_show_counts_and_lists_ops(files, capsys):
+    """The table has counts per type, IPU and stage, and a line per op."""
+    assert cli.main(["ir", "show", str(files / "a.json")]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:7] == [
+        "graph convnet: 8 ops, opset 11",
+        "input   x  FLOAT (5, 1, 8, 8)",
+        "output  y  FLOAT (5, 4)",
+        "weights 4, 496 bytes",
+        "types   Conv 2, Relu 2, Flatten 1, Gemm 1, IpuCopy 1, MaxPool 1",
+        "ipus    0 4, 1 4",
+        "stages  0 4, 1 4",
+    ]
+    assert lines[-1].split() == ["1", "1", "Gemm", "fc1", "y", "FLOAT", "(5,", "4)"]
+    assert len(lines) == 9 + 8
+
+
+def test_show_prints_the_same_as_json(files, capsys):
+    """The JSON holds the same counts and ops."""
+    assert cli.main(["ir", "show", "--json", str(files / "a.json")]) == 0
+
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["stages"] == {"0": 4, "1": 4}
+    assert shown["weight_bytes"] == 496
+    assert [op["name"] for op in shown["op_list"]] == [op.name for op in networks.convnet().ops]
+
+
+def test_diff_exits_with_1_and_says_what_differs(files, capsys):
+    """Equal graphs are silent and exit with 0."""
+    a, b = str(files / "a.json"), str(files / "b.onnx")
+
+    assert cli.main(["ir", "diff", a, a]) == 0
+    assert capsys.readouterr().out == ""
+    assert cli.main(["ir", "diff", a, b]) == 1
+    assert capsys.readouterr().out == "stage 1: Conv 'conv2' has no Relu after it\n"
+
+
+def test_diff_ignores_names_when_asked(files, capsys):
+    """A renamed graph is the same structurally."""
+    write(networks.renamed(networks.convnet()), files / "c.json")
+
+    assert cli.main(["ir", "diff", str(files / "a.json"), str(files / "c.json")]) == 1
+    assert cli.main(["ir", "diff", "--structural", str(files / "a.json"), str(files / "c.json")]) == 0
+
+
+def test_convert_follows_extensions_and_options(files, capsysbinary, monkeypatch):
+    """The extension or --to tells the format; - is standard input and output."""
+    assert cli.main(["ir", "convert", str(files / "a.json"), str(files / "c.onnx")]) == 0
+    assert read(files / "c.onnx") == networks.convnet()
+
+    monkeypatch.setattr(sys, "stdin", Stdin((files / "c.onnx").read_bytes()))
+    assert cli.main(["ir", "convert", "-", "-", "--to", "json"]) == 0
+    assert capsysbinary.readouterr().out == (files / "a.json").read_bytes()
+
+    assert cli.main(["ir", "convert", str(files / "a.json"), str(files / "data"), "--to", "popart"]) == 0
+    assert (files / "data").read_bytes().startswith(b'{"maingraph":[{')
+
+
+def test_draw_writes_dot(files):
+    """A .dot file is written without Graphviz."""
+    assert cli.main(["ir", "draw", str(files / "a.json"), "-o", str(files / "out.dot")]) == 0
+    assert (files / "out.dot").read_text().startswith('digraph "convnet" {')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["show", "missing.onnx"], "missing.onnx cannot be read"),
+        (["diff", "-", "-"], "give one of them as a file"),
+        (["draw", "{a}", "-o", "out.onnx"], "is not a drawing"),
+        (["convert", "{a}", "-"], "name the format with --to"),
+        (["convert", "{a}", "out.txt"], "none of the extensions"),
+        (["convert", "{a}", "out", "--to", "yaml"], "not written as 'yaml'"),
+        (["show", "--limit", "10", "{a}"], "more than 10 bytes"),
+        (["show", "--from", "popart", "{a}"], "beside 'maingraph'"),
+    ],
+)
+def test_errors_are_one_sentence_and_exit_code_2(files, capsys, monkeypatch, arguments, said):
+    """Nothing is written, and the sentence says what to do."""
+    monkeypatch.chdir(files)
+    before = sorted(path.name for path in files.iterdir())
+
+    assert cli.main(["ir", *(argument.format(a=files / "a.json") for argument in arguments)]) == 2
+
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+    assert sorted(path.name for path in files.iterdir()) == before
+
+
+def test_json_is_converted_without_importing_onnx_or_numpy(files):
+    """What takes long to import is imported only for the format that needs it."""
+    script = (
+        "import sys; from ipu_conformance.cli import main; "
+        f"main(['ir', 'convert', {str(files / 'a.json')!r}, {str(files / 'a.popart.json')!r}]); "
+        "print([name for name in ('onnx', 'numpy', 'networkx', 'torch') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
