@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 PYTHON_ERROR = "poptorch_py_error"
 """The ``type`` of an error that is found before anything reaches the device."""
 
@@ -44,7 +42,4 @@ def createPoptorchError(msg: str) -> Error:
 
 
 class ConfigFileError(Exception):
-    """A line of a file of options is not a call of an option; the message names the file and the line."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    """A file of options, or JSON, cannot be applied; the message names the place and the line."""

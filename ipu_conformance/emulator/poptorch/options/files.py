@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, List, Tuple, Union
 
+from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.exceptions import ConfigFileError
 
 if TYPE_CHECKING:
@@ -27,15 +28,16 @@ _ROOTS = ("poptorch", "torch")
 def load(options: Options, filepath: Union[str, Path]) -> None:
     """Apply the calls of a file in order; the first that cannot be made is an error that names its line."""
     text = Path(filepath).read_text(encoding="utf-8")
-    for number, line in enumerate(text.splitlines(), start=1):
-        stripped = line.strip()
-        if not stripped or stripped.startswith("#"):
-            continue
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
+    calls = [(number, line) for number, line in lines if line and not line.startswith("#")]
+    if faults.active:
+        calls = faults.apply("options.calls", calls)
+    for number, line in calls:
         try:
-            _call_line(options, stripped)
+            _call_line(options, line)
         except Exception as error:
             raise ConfigFileError(
-                f"Error parsing options: {filepath}, line {number}: {stripped!r}: {type(error).__name__}: {error}"
+                f"Error parsing options: {filepath}, line {number}: {line!r}: {type(error).__name__}: {error}"
             ) from error
 
 
@@ -115,7 +117,10 @@ def apply_json(options: Options, string: str, source: str = "the JSON string") -
         ) from error
     if not isinstance(read, dict):
         raise ConfigFileError(f"Error parsing options: {source} is no JSON object of methods and their arguments")
-    for name, value in read.items():
+    calls = list(read.items())
+    if faults.active:
+        calls = faults.apply("options.calls", calls)
+    for name, value in calls:
         method = _json_method(options, name, source)
         if isinstance(value, list):
             method(*value)

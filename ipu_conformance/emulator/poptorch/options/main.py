@@ -6,6 +6,7 @@ import copy
 from pathlib import Path
 from typing import Any, ClassVar, Dict, List, Mapping, Optional, Union
 
+from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch import enums
 from ipu_conformance.emulator.poptorch.log import deprecated, logger
 from ipu_conformance.emulator.poptorch.options import environment, files
@@ -236,7 +237,11 @@ class Options(OptionValues):
 
         self._check_is_given("random_seed", random_seed)
         self.set(random_seed=random_seed)
-        torch.manual_seed(random_seed)
+        seed: Optional[int] = random_seed
+        if faults.active:
+            seed = faults.apply("options.seeded", seed)
+        if seed is not None:
+            torch.manual_seed(seed)
         return self
 
     def enableExecutableCaching(self, path: Optional[str]) -> Options:
@@ -313,7 +318,10 @@ class Options(OptionValues):
 
     def clone(self) -> Options:
         """A copy that can be changed."""
-        return copy.deepcopy(self)
+        copied = copy.deepcopy(self)
+        if faults.active:
+            copied = faults.apply("options.cloned", copied, original=self)
+        return copied
 
     def toDict(self) -> Dict[str, Any]:
         """All values in one flat dictionary; those of Precision and Jit, which never reach the device, are left out."""

@@ -1,0 +1,57 @@
+"""Containers of the user's own as arguments and outputs of models."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, Dict, Iterable, Iterator, List, Tuple
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+class ICustomArgParser(abc.ABC):
+    """Says how to take the tensors out of a container, and how to make a container like it from other tensors."""
+
+    @abc.abstractmethod
+    def yieldTensors(self, struct: Any) -> Iterable[torch.Tensor]:
+        """The tensors of the container, always in the same order."""
+
+    @abc.abstractmethod
+    def reconstruct(self, original_structure: Any, tensor_iterator: Iterator[torch.Tensor]) -> Any:
+        """A container like the original that holds the tensors of the iterator, taken in that order."""
+
+
+_parsers: Dict[type, ICustomArgParser] = {}
+
+
+class _Original:
+    """The container that tensors were taken from; all of one class have the same structure to the compiler."""
+
+    def __init__(self, container: Any) -> None:
+        self.container = container
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Original) and type(self.container) is type(other.container)
+
+    def __hash__(self) -> int:
+        return hash(type(self.container))
+
+
+def registerCustomArgParser(arg_type: type, parser: ICustomArgParser) -> None:
+    """Let instances of ``arg_type`` be arguments and outputs of models; a later parser replaces an earlier one."""
+    if not isinstance(arg_type, type):
+        raise AssertionError(f"{arg_type!r} was given: a parser is registered for a class")
+    if not isinstance(parser, ICustomArgParser):
+        raise AssertionError(f"{parser!r} was given: a parser derives from poptorch.ICustomArgParser")
+    known = arg_type in _parsers
+    _parsers[arg_type] = parser
+    if not known:
+        pytree.register_pytree_node(arg_type, _flatten, _unflatten, serialized_type_name=arg_type.__qualname__)
+
+
+def _flatten(container: Any) -> Tuple[List[torch.Tensor], _Original]:
+    return list(_parsers[type(container)].yieldTensors(container)), _Original(container)
+
+
+def _unflatten(tensors: Iterable[torch.Tensor], original: _Original) -> Any:
+    return _parsers[type(original.container)].reconstruct(original.container, iter(tensors))
