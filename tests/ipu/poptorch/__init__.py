@@ -1,0 +1,1 @@
+"""Conformance cases of PopTorch, on the vendor's API only."""
