@@ -1,5 +1,263 @@
-"""Blocks."""
+"""Blocks: how a model says which of its operations belong together, and on which IPU they run.
+
+While a model is captured, the block and the name scope of the moment are written into the tracer's metadata, so that
+every operation carries its ``Mark``. Outside a capture blocks do nothing.
+"""
+
+from __future__ import annotations
+
 import contextlib
+import functools
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar
+
+import torch
+from torch.fx import traceback as fx_traceback
+
+from ipu_conformance.emulator.poptorch.exceptions import Error
+
+BLOCK, SCOPE, ATTRIBUTES = "poptorch_block", "poptorch_scope", "poptorch_attributes"
+"""The keys of an operation's custom metadata: its ``Mark``, its name scopes, and its backend attributes."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The block that an operation is in: how many blocks were begun before it, and what the user said of it."""
+
+    order: int
+    user_id: Optional[str] = None
+    ipu_id: Optional[int] = None
+
+
+BEFORE = Mark(-1)
+"""The mark of operations before the first block; they are on IPU 0."""
+OUTSIDE = Mark(-2)
+"""The mark of operations after a closed block that are in no other."""
+
+
+class _Forward:
+    """The blocks of one call of a model while it is captured."""
+
+    def __init__(self) -> None:
+        self.current = BEFORE
+        self.begun = 0
+        self.auto_ids = False
+        self.without_id = 0
+        self.scopes: Tuple[str, ...] = ()
+        self.attributes: Mapping[str, Any] = {}
+
+    def begin(self, user_id: Optional[str], ipu_id: Optional[int]) -> None:
+        if user_id is None and self.auto_ids:
+            user_id = str(self.without_id)
+            self.without_id += 1
+        self.current = Mark(self.begun, user_id, ipu_id)
+        self.begun += 1
+        self.write()
+
+    def resume(self, mark: Mark) -> None:
+        self.current = OUTSIDE if mark is BEFORE else mark
+        self.write()
+
+    def write(self) -> None:
+        """Let operations from now on carry what holds now; nodes keep the dictionaries that they were given."""
+        custom = dict(fx_traceback.current_meta.get("custom", {}))
+        custom.update({BLOCK: self.current, SCOPE: self.scopes, ATTRIBUTES: self.attributes})
+        fx_traceback.current_meta["custom"] = custom
+
+
+_forwards: List[_Forward] = []
+
+
 @contextlib.contextmanager
-def new_forward():
-    yield
+def new_forward() -> Iterator[None]:
+    """One call of a model that is being captured: no block is active yet and automatic ids start again."""
+    meta: Dict[str, Any] = fx_traceback.current_meta
+    had, before = "custom" in meta, meta.get("custom")
+    forward = _Forward()
+    _forwards.append(forward)
+    try:
+        forward.write()
+        yield
+    finally:
+        _forwards.pop()
+        if had:
+            meta["custom"] = before
+        else:
+            meta.pop("custom", None)
+
+
+def current_forward() -> Optional[_Forward]:
+    """The call that is being captured, None outside a capture."""
+    return _forwards[-1] if _forwards else None
+
+
+@contextlib.contextmanager
+def scope(name: str) -> Iterator[None]:
+    """Operations inside carry ``name`` at the end of their scopes."""
+    forward = current_forward()
+    if forward is None:
+        yield
+        return
+    before = forward.scopes
+    forward.scopes = (*before, name)
+    forward.write()
+    try:
+        yield
+    finally:
+        forward.scopes = before
+        forward.write()
+
+
+@contextlib.contextmanager
+def attributes(values: Mapping[str, Any]) -> Iterator[None]:
+    """Operations inside carry these backend attributes, the innermost value of each."""
+    forward = current_forward()
+    if forward is None:
+        yield
+        return
+    before = forward.attributes
+    forward.attributes = {**before, **values}
+    forward.write()
+    try:
+        yield
+    finally:
+        forward.attributes = before
+        forward.write()
+
+
+def _check(user_id: Any, ipu_id: Any) -> None:
+    if user_id is not None and not isinstance(user_id, str):
+        raise AssertionError(f"The id {user_id!r} was given to a block: the user_id is a string or None")
+    if ipu_id is None:
+        return
+    if not isinstance(ipu_id, int) or isinstance(ipu_id, bool):
+        raise AssertionError(f"The IPU {ipu_id!r} was given to a block: the ipu_id is an integer or None")
+    if ipu_id < 0:
+        raise AssertionError(f"The IPU {ipu_id} was given to a block: IPUs are counted from 0")
+
+
+def _begin(user_id: Optional[str], ipu_id: Optional[int]) -> None:
+    forward = current_forward()
+    if forward is not None:
+        forward.begin(user_id, ipu_id)
+
+
+class Block(torch.nn.Module):
+    """A block as a context manager: what is called inside belongs to it, and it ends with the ``with``."""
+
+    def __init__(self, user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> None:
+        super().__init__()
+        _check(user_id, ipu_id)
+        self._user_id = user_id
+        self._ipu_id = ipu_id
+        self._outer: List[Mark] = []
+
+    def __enter__(self) -> Block:
+        forward = current_forward()
+        if forward is not None:
+            self._outer.append(forward.current)
+            forward.begin(self._user_id, self._ipu_id)
+        return self
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        forward = current_forward()
+        if forward is not None and self._outer:
+            forward.resume(self._outer.pop())
+
+    @staticmethod
+    def start(user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> None:
+        """Begin a block that lasts until the next one begins."""
+        _check(user_id, ipu_id)
+        _begin(user_id, ipu_id)
+
+    @staticmethod
+    def useAutoId() -> None:
+        """Give blocks without an id, from here to the end of forward, the ids "0", "1" and so on."""
+        forward = current_forward()
+        if forward is not None:
+            forward.auto_ids = True
+
+
+def BlockFunction(user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> Callable[[Function], Function]:
+    """A decorator: what the function calls belongs to a block that ends when the function returns."""
+    _check(user_id, ipu_id)
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with Block(user_id, ipu_id):
+                return function(*args, **kwargs)
+
+        return inside  # type: ignore[return-value]
+
+    return decorate
+
+
+class _BlockBegun:
+    """What BeginBlock mixes into the class of a layer: calling the layer begins the block first."""
+
+    _poptorch_block: Tuple[Optional[str], Optional[int]]
+    _poptorch_class: Type[torch.nn.Module]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        _begin(*self._poptorch_block)
+        return super().__call__(*args, **kwargs)  # type: ignore[misc]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # The mixed class is made on the fly and cannot be found by name.
+        return _restore, (self._poptorch_class,), self.__dict__
+
+
+_begun_classes: Dict[Type[torch.nn.Module], Type[torch.nn.Module]] = {}
+
+
+def _begun_class(original: Type[torch.nn.Module]) -> Type[torch.nn.Module]:
+    if original not in _begun_classes:
+        names = {"__module__": original.__module__, "__qualname__": original.__qualname__}
+        made = type(original.__name__, (_BlockBegun, original), {"_poptorch_class": original, **names})
+        _begun_classes[original] = made
+    return _begun_classes[original]
+
+
+def _restore(original: Type[torch.nn.Module]) -> torch.nn.Module:
+    made: torch.nn.Module = object.__new__(_begun_class(original))
+    return made
+
+
+def BeginBlock(layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> Any:
+    """Begin a block whenever a layer is called; the block has no end of its own.
+
+    A module is changed in place and returned; for another callable a function is returned in its stead.
+    """
+    _check(user_id, ipu_id)
+    if isinstance(layer_to_call, _BlockBegun):
+        raise Error(
+            f"module has already been assigned to a block: {layer_to_call._poptorch_block[0]!r} on IPU "
+            f"{layer_to_call._poptorch_block[1]}; call poptorch.removeBlocks first to assign it again"
+        )
+    if isinstance(layer_to_call, torch.nn.Module):
+        original = type(layer_to_call)
+        layer_to_call.__class__ = _begun_class(original)
+        object.__setattr__(layer_to_call, "_poptorch_block", (user_id, ipu_id))
+        return layer_to_call
+    if not callable(layer_to_call):
+        raise AssertionError(f"{layer_to_call!r} was given to BeginBlock: use a module or a function")
+
+    @functools.wraps(layer_to_call, updated=())
+    def begun(*args: Any, **kwargs: Any) -> Any:
+        _begin(user_id, ipu_id)
+        return layer_to_call(*args, **kwargs)
+
+    return begun
+
+
+def removeBlocks(module: torch.nn.Module) -> None:
+    """Take back every BeginBlock of a module and of the modules inside it."""
+    if not isinstance(module, torch.nn.Module):
+        raise AssertionError(f"{module!r} was given to removeBlocks: use a torch.nn.Module")
+    for layer in module.modules():
+        if isinstance(layer, _BlockBegun):
+            layer.__class__ = layer._poptorch_class
+            object.__delattr__(layer, "_poptorch_block")

@@ -1,0 +1,237 @@
+"""Execution strategies: which blocks form a stage, on which IPU a stage runs, and in which phase."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Tuple
+
+from ipu_conformance.emulator.poptorch.enums import AutoStage, Liveness
+from ipu_conformance.emulator.poptorch.exceptions import Error
+
+__all__ = [
+    "AutoStage",
+    "Liveness",
+    "ParallelPhasedExecution",
+    "Phase",
+    "PipelinedExecution",
+    "SerialPhasedExecution",
+    "ShardedExecution",
+    "Stage",
+]
+
+
+class Stage:
+    """Blocks that run together on one IPU."""
+
+    def __init__(self, *block_ids: str) -> None:
+        for block_id in block_ids:
+            if not isinstance(block_id, str):
+                raise AssertionError(f"{block_id!r} was given to Stage: a block is named by a string")
+        if not block_ids:
+            raise AssertionError("Stage() was given no block: name at least one")
+        self._blocks = block_ids
+        self._ipu: Optional[int] = None
+
+    @property
+    def blocks(self) -> Tuple[str, ...]:
+        """The ids of the stage's blocks."""
+        return self._blocks
+
+    def ipu(self, ipu: int) -> Stage:
+        """Run the stage on this IPU, counted inside one replica."""
+        if not isinstance(ipu, int) or isinstance(ipu, bool) or ipu < 0:
+            raise AssertionError(f"IPU {ipu!r} was given to a stage: IPUs are counted 0, 1 and so on")
+        self._ipu = ipu
+        return self
+
+    @property
+    def ipu_id(self) -> Optional[int]:
+        """The IPU that was set, None if none was."""
+        return self._ipu
+
+    def __repr__(self) -> str:
+        return f"Stage({', '.join(map(repr, self._blocks))})" + ("" if self._ipu is None else f".ipu({self._ipu})")
+
+
+def _stages(given: Sequence[Any], owner: str) -> List[Stage]:
+    """Stages as they are; a name is a stage of one block."""
+    made = []
+    for item in given:
+        if not isinstance(item, (Stage, str)):
+            raise AssertionError(f"{item!r} was given to {owner}: use poptorch.Stage or the name of a block")
+        made.append(Stage(item) if isinstance(item, str) else item)
+    return made
+
+
+def _check_disjoint(stages: Sequence[Stage]) -> None:
+    seen = set()
+    for block_id in (block_id for stage in stages for block_id in stage.blocks):
+        if block_id in seen:
+            raise AssertionError(f"The block {block_id!r} is in more than one stage: every block belongs to one")
+        seen.add(block_id)
+
+
+def _find(stages: Sequence[Stage], block_id: str) -> Stage:
+    for stage in stages:
+        if block_id in stage.blocks:
+            return stage
+    known = [name for stage in stages for name in stage.blocks]
+    raise Error(f"Unknown block {block_id}: the blocks of the execution strategy are {known}")
+
+
+class _StagedExecution:
+    """A strategy that is a row of stages, or a rule that makes a stage of every block."""
+
+    mode = ""
+
+    def __init__(self, *args: Any) -> None:
+        name = type(self).__name__
+        given: Sequence[Any] = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+        self._auto: Optional[AutoStage] = None
+        self._stages: List[Stage] = []
+        if any(isinstance(item, AutoStage) for item in given):
+            if len(given) > 1:
+                raise AssertionError(f"{given!r} was given to {name}: use an AutoStage alone, or stages")
+            self._auto = given[0]
+        elif given:
+            self._stages = _stages(given, name)
+            _check_disjoint(self._stages)
+        else:
+            self._auto = AutoStage.SameAsIpu
+
+    @property
+    def auto_stage(self) -> Optional[AutoStage]:
+        """The rule that makes stages of blocks, None if the stages were given."""
+        return self._auto
+
+    @property
+    def stages(self) -> Tuple[Stage, ...]:
+        """The stages that were given."""
+        return tuple(self._stages)
+
+    def stage(self, block_id: str) -> Stage:
+        """The stage of a block."""
+        return _find(self._stages, block_id)
+
+
+class PipelinedExecution(_StagedExecution):
+    """Every stage works on another micro-batch at the same time."""
+
+    mode = "Pipelined"
+
+
+class ShardedExecution(_StagedExecution):
+    """The stages work one after the other on one micro-batch."""
+
+    mode = "Sharded"
+
+
+class Phase:
+    """Stages whose weights are on the device together; a name is a stage of one block."""
+
+    def __init__(self, *args: Any) -> None:
+        given: Sequence[Any] = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+        if not given:
+            raise AssertionError("Phase() was given no stage: use at least one")
+        self._stages = _stages(given, "Phase")
+
+    @property
+    def stages(self) -> Tuple[Stage, ...]:
+        """The stages of the phase."""
+        return tuple(self._stages)
+
+    def stage(self, index: int) -> Stage:
+        """The stage at an index."""
+        if not isinstance(index, int) or not 0 <= index < len(self._stages):
+            raise AssertionError(f"Stage {index!r} was asked of a phase of {len(self._stages)}: they count from 0")
+        return self._stages[index]
+
+    def ipus(self, *ipus: int) -> Phase:
+        """Run the stages on these IPUs, one for each stage."""
+        if len(ipus) != len(self._stages):
+            raise AssertionError(f"{len(ipus)} IPUs were given to a phase of {len(self._stages)} stages: use one each")
+        for stage, ipu in zip(self._stages, ipus):
+            stage.ipu(ipu)
+        return self
+
+
+class _PhasedExecution:
+    """A strategy that is a row of phases; what a phase does not need waits in the memory of the host."""
+
+    mode = ""
+
+    def __init__(self, *phases: Any) -> None:
+        given: Sequence[Any] = phases[0] if len(phases) == 1 and isinstance(phases[0], list) else phases
+        if not given:
+            raise AssertionError(f"{type(self).__name__}() was given no phase: use at least one")
+        self._phases = [_as_phase(item, type(self).__name__) for item in given]
+        _check_disjoint([stage for phase in self._phases for stage in phase.stages])
+        self._liveness = Liveness.AlwaysLive
+        self._separate_backward = False
+
+    @property
+    def phases(self) -> Tuple[Phase, ...]:
+        """The phases in order."""
+        return tuple(self._phases)
+
+    def phase(self, phase: int) -> Phase:
+        """The phase at an index."""
+        if not isinstance(phase, int) or not 0 <= phase < len(self._phases):
+            raise AssertionError(f"Phase {phase!r} was asked of {len(self._phases)} phases: they count from 0")
+        return self._phases[phase]
+
+    def stage(self, block_id: str) -> Stage:
+        """The stage of a block."""
+        return _find([stage for phase in self._phases for stage in phase.stages], block_id)
+
+    def useSeparateBackwardPhase(self, use: bool = True) -> _PhasedExecution:
+        """Whether the backward of the last phase is a phase of its own."""
+        if not isinstance(use, bool):
+            raise AssertionError(f"{use!r} was given to useSeparateBackwardPhase: use True or False")
+        self._separate_backward = use
+        return self
+
+    def locate(self, block_id: str) -> Tuple[int, int]:
+        """The phase of a block and the place of its stage inside the phase."""
+        for number, phase in enumerate(self._phases):
+            for place, stage in enumerate(phase.stages):
+                if block_id in stage.blocks:
+                    return number, place
+        self.stage(block_id)  # Raises, with the blocks that there are.
+        raise AssertionError(block_id)
+
+
+def _as_phase(item: Any, owner: str) -> Phase:
+    if isinstance(item, Phase):
+        return item
+    if isinstance(item, (Stage, str)):
+        return Phase(item)
+    if isinstance(item, (list, tuple)):
+        return Phase(*item)
+    raise AssertionError(f"{item!r} was given to {owner}: use poptorch.Phase, stages or names of blocks")
+
+
+class SerialPhasedExecution(_PhasedExecution):
+    """The phases follow one another on the same IPUs."""
+
+    mode = "SerialPhased"
+
+    def setTensorsLiveness(self, liveness: Liveness) -> SerialPhasedExecution:
+        """When the tensors of a phase leave the device."""
+        if not isinstance(liveness, Liveness):
+            raise AssertionError(f"{liveness!r} was given to setTensorsLiveness: use a poptorch.Liveness")
+        self._liveness = liveness
+        return self
+
+    def default_ipu(self, phase: int, place: int) -> int:
+        """The IPU of a stage for which none was set."""
+        return place
+
+
+class ParallelPhasedExecution(_PhasedExecution):
+    """Even phases run on even IPUs and odd phases on odd IPUs, so that one loads while the other computes."""
+
+    mode = "ParallelPhased"
+
+    def default_ipu(self, phase: int, place: int) -> int:
+        """The IPU of a stage for which none was set."""
+        return 2 * place + phase % 2
