@@ -34,7 +34,7 @@ def rows() -> Tuple[Row, ...]:
 
 
 def _made(kind: Kind) -> Row:
-    return Row(kind.name, "nowhere", "made on the spot", (kind.train, kind.test), None, "ready, any size", ready=True)
+    return Row(kind.name, "made on the spot", "synthetic", (kind.train, kind.test), None, "ready, any size", ready=True)
 
 
 def _row(name: str) -> Row:

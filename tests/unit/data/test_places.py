@@ -162,7 +162,7 @@ def test_the_list_counts_images_by_their_headers(folder):
 
     assert (mnist.images, mnist.format, mnist.ready) == ((35, 7), "keras npz", True)
     assert (cifar.images, cifar.format, cifar.size) == ((35, 7), "batches-bin", 42 * 3073)
-    assert (digits.ready, digits.format) == (True, "made on the spot")
+    assert (digits.ready, digits.place) == (True, "made on the spot")
 
 
 def test_the_list_shows_damage_as_a_state(folder):
