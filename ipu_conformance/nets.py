@@ -121,8 +121,9 @@ class _Chain:
         self.statistics: Tuple[Weight, ...] = ()
         self.last = INPUT
 
-    def add(self, name: str, op: str, *others: str, weights: Tuple[str, ...] = (), cut: bool = False,
-            **settings: Any) -> None:
+    def add(
+        self, name: str, op: str, *others: str, weights: Tuple[str, ...] = (), cut: bool = False, **settings: Any
+    ) -> None:
         row = Layer(name, op, (self.last, *others), weights, tuple(settings.items()), cut and bool(self.layers))
         self.layers, self.last = (*self.layers, row), name
 
@@ -135,15 +136,17 @@ class _Chain:
     def conv(self, name: str, inputs: int, outputs: int, bias: bool = True) -> None:
         fan_in = inputs * 3 * 3
         rows = [Weight(f"{name}.weight", (outputs, inputs, 3, 3), fan_in), Weight(f"{name}.bias", (outputs,), fan_in)]
-        rows = rows[:1 + bias]
+        rows = rows[: 1 + bias]
         self.weights.update((row.name, row) for row in rows)
         self.add(name, "conv", weights=tuple(row.name for row in rows), cut=True, padding=1)
 
     def batch_norm(self, name: str, channels: int) -> None:
         self.weights[f"{name}.weight"] = Weight(f"{name}.weight", (channels,), constant=1.0)
         self.weights[f"{name}.bias"] = Weight(f"{name}.bias", (channels,))
-        self.statistics += (Weight(f"{name}.running_mean", (channels,)),
-                            Weight(f"{name}.running_var", (channels,), constant=1.0))
+        self.statistics += (
+            Weight(f"{name}.running_mean", (channels,)),
+            Weight(f"{name}.running_var", (channels,), constant=1.0),
+        )
         self.add(name, "batch_norm", weights=(f"{name}.weight", f"{name}.bias"), momentum=0.1, epsilon=1e-5)
 
     def net(self, name: str, input_shape: Tuple[int, ...], classes: int) -> Net:

@@ -20,19 +20,52 @@ class RunError(ConformanceError):
 
 
 OPTIMISERS: Dict[str, Dict[str, Any]] = {
-    "sgd": {"momentum": 0.0, "dampening": 0.0, "nesterov": False, "weight_decay": 0.0, "decoupled": False,
-            "rate_in_velocity": False},
-    "adam": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.0, "decoupled": False,
-             "bias_correction": True, "epsilon_at": "corrected"},
-    "adamw": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.01, "decoupled": True,
-              "bias_correction": True, "epsilon_at": "corrected"},
+    "sgd": {
+        "momentum": 0.0,
+        "dampening": 0.0,
+        "nesterov": False,
+        "weight_decay": 0.0,
+        "decoupled": False,
+        "rate_in_velocity": False,
+    },
+    "adam": {
+        "beta1": 0.9,
+        "beta2": 0.999,
+        "epsilon": 1e-8,
+        "weight_decay": 0.0,
+        "decoupled": False,
+        "bias_correction": True,
+        "epsilon_at": "corrected",
+    },
+    "adamw": {
+        "beta1": 0.9,
+        "beta2": 0.999,
+        "epsilon": 1e-8,
+        "weight_decay": 0.01,
+        "decoupled": True,
+        "bias_correction": True,
+        "epsilon_at": "corrected",
+    },
     "adamax": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.0, "epsilon_at": "gradient"},
-    "rmsprop": {"alpha": 0.99, "epsilon": 1e-8, "momentum": 0.0, "centred": False, "weight_decay": 0.0,
-                "epsilon_inside": False, "rate_in_velocity": False},
+    "rmsprop": {
+        "alpha": 0.99,
+        "epsilon": 1e-8,
+        "momentum": 0.0,
+        "centred": False,
+        "weight_decay": 0.0,
+        "epsilon_inside": False,
+        "rate_in_velocity": False,
+    },
     "adagrad": {"epsilon": 1e-10, "initial": 0.0, "rate_decay": 0.0, "weight_decay": 0.0, "epsilon_inside": False},
     "adadelta": {"rho": 0.9, "epsilon": 1e-6, "weight_decay": 0.0},
-    "lamb": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-6, "weight_decay": 0.01, "bias_correction": True,
-             "max_weight_norm": math.inf},
+    "lamb": {
+        "beta1": 0.9,
+        "beta2": 0.999,
+        "epsilon": 1e-6,
+        "weight_decay": 0.01,
+        "bias_correction": True,
+        "max_weight_norm": math.inf,
+    },
 }
 """Every optimiser with its settings and their defaults; a driver passes all of them, so no framework's default counts.
 
@@ -166,8 +199,10 @@ class RunConfig:
         for name, words in CHOICES.items():
             if getattr(self, name) not in words:
                 raise RunError(f"{name} is {getattr(self, name)!r}: choose one of {', '.join(words)}.")
-        for rule, table, kind in ((self.optimiser, OPTIMISERS, "optimiser"),
-                                  (self.learning_rate, SCHEDULES, "learning-rate schedule")):
+        for rule, table, kind in (
+            (self.optimiser, OPTIMISERS, "optimiser"),
+            (self.learning_rate, SCHEDULES, "learning-rate schedule"),
+        ):
             _settings(table, kind, rule.name, dict(rule.settings))
         self._check_stages()
         self._check_numbers()
@@ -178,8 +213,10 @@ class RunConfig:
         if any(step not in (0, 1) for step in steps) or (self.stages and self.stages[0] != 0):
             raise RunError(f"stages are {self.stages}: number them from 0 upwards, without gaps, in the layers' order.")
         if self.devices and (len(self.devices) != self.number_of_stages or min(self.devices) < 0):
-            raise RunError(f"devices are {self.devices}: give an IPU number for each of the "
-                           f"{self.number_of_stages} stages, or none.")
+            raise RunError(
+                f"devices are {self.devices}: give an IPU number for each of the "
+                f"{self.number_of_stages} stages, or none."
+            )
 
     def _check_numbers(self) -> None:
         if not (math.isfinite(self.loss_scale) and self.loss_scale > 0):
@@ -194,12 +231,16 @@ class RunConfig:
             raise RunError(f"output_period is {self.output_period}: it belongs to output_mode every_n, leave it at 1.")
         per_replica = self.device_iterations * self.gradient_accumulation
         if per_replica % self.output_period:
-            raise RunError(f"output_period is {self.output_period}: it must divide the {per_replica} micro-batches "
-                           "that a replica sees in a step.")
+            raise RunError(
+                f"output_period is {self.output_period}: it must divide the {per_replica} micro-batches "
+                "that a replica sees in a step."
+            )
         allowed = {"poptorch": CHOICES["output_mode"], "paddle": ("all",), "tensorflow": ("all", "final", "sum")}
         if self.output_mode not in allowed[self.output_layout]:
-            raise RunError(f"output_mode is {self.output_mode!r}: {self.output_layout} returns "
-                           f"{' or '.join(allowed[self.output_layout])}.")
+            raise RunError(
+                f"output_mode is {self.output_mode!r}: {self.output_layout} returns "
+                f"{' or '.join(allowed[self.output_layout])}."
+            )
 
     @property
     def number_of_stages(self) -> int:
@@ -216,8 +257,12 @@ class RunConfig:
         return self.micro_batches * self.micro_batch
 
     def __str__(self) -> str:
-        words = [f"D{self.device_iterations}", f"G{self.gradient_accumulation}", f"R{self.replicas}",
-                 f"S{self.number_of_stages}"]
+        words = [
+            f"D{self.device_iterations}",
+            f"G{self.gradient_accumulation}",
+            f"R{self.replicas}",
+            f"S{self.number_of_stages}",
+        ]
         if self.number_of_stages > 1:
             words.append(self.schedule)
         words.append(self.optimiser.describe(OPTIMISERS[self.optimiser.name]) if self.training else "infer")
@@ -234,10 +279,26 @@ class RunConfig:
 
 
 _SHOWN = ("device_iterations", "gradient_accumulation", "replicas", "stages", "schedule", "optimiser", "training")
-_SHORT = {"micro_batch": "B", "steps": "N", "devices": "ipus", "recompute": "recompute", "accumulation_reduction": "",
-          "replica_reduction": "replica_", "loss_scale": "L", "clip_norm": "clip", "dtype": "", "partials": "partials_",
-          "stochastic_rounding": "sr", "output_mode": "out_", "output_period": "", "output_layout": "", "seed": "seed",
-          "update": "update_per_", "rate_changes": "rate_per_", "unbiased_statistics": "unbiased="}
+_SHORT = {
+    "micro_batch": "B",
+    "steps": "N",
+    "devices": "ipus",
+    "recompute": "recompute",
+    "accumulation_reduction": "",
+    "replica_reduction": "replica_",
+    "loss_scale": "L",
+    "clip_norm": "clip",
+    "dtype": "",
+    "partials": "partials_",
+    "stochastic_rounding": "sr",
+    "output_mode": "out_",
+    "output_period": "",
+    "output_layout": "",
+    "seed": "seed",
+    "update": "update_per_",
+    "rate_changes": "rate_per_",
+    "unbiased_statistics": "unbiased=",
+}
 _DEFAULTS = RunConfig()
 
 

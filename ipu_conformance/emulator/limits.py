@@ -59,9 +59,7 @@ def check_paddle(
         ("gradient accumulation factor", accumulation) if accumulating else ("batchesPerStep", batches_per_step)
     )
     if depth < needed:
-        raise LimitError(
-            f"For pipelining, depth ({name}) must equal at least the number of pipeline stages ({needed})"
-        )
+        raise LimitError(f"For pipelining, depth ({name}) must equal at least the number of pipeline stages ({needed})")
 
 
 def check_tensorflow(device_mapping: Sequence[int], by: str, count: int, *, training: bool) -> None:

@@ -97,9 +97,7 @@ def deal(graph: Graph, plan: Plan) -> Tuple[StageLoad, ...]:
                 weights=weights,
                 trainable=tuple(name for name in weights if name in trained),
                 inputs=tuple(
-                    name
-                    for name in reads[stage]
-                    if name not in graph.initializers and made_in.get(name, -1) != stage
+                    name for name in reads[stage] if name not in graph.initializers and made_in.get(name, -1) != stage
                 ),
                 produced=produced,
                 sends={
@@ -143,9 +141,7 @@ def _trainable(graph: Graph) -> FrozenSet[str]:
         for index in _STATISTICS_INPUTS
         if index < len(op.inputs)
     }
-    return frozenset(
-        name for name in graph.initializers if name not in statistics and is_float(graph.tensors[name])
-    )
+    return frozenset(name for name in graph.initializers if name not in statistics and is_float(graph.tensors[name]))
 
 
 def _live(graph: Graph, ops: List[Op], wanted_later: FrozenSet[str]) -> int:

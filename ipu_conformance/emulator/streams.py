@@ -186,9 +186,7 @@ def poptorch_shape(selection: Selection, shape: Sequence[int]) -> Tuple[int, ...
     return (shape[0] * selection.multiplier, *shape[1:])
 
 
-def paddle_shape(
-    layout: Layout, shape: Sequence[int], *, replicated: bool, accumulating: bool
-) -> Tuple[int, ...]:
+def paddle_shape(layout: Layout, shape: Sequence[int], *, replicated: bool, accumulating: bool) -> Tuple[int, ...]:
     """The shape that Paddle reports: replicas and accumulation when enabled, batches per step when more than one.
 
     The data below it stays in the order of slots, so the leading dimensions are not those of an array of
@@ -240,9 +238,7 @@ def deal(batch: np.ndarray, layout: Layout) -> List[List[np.ndarray]]:
     size = layout.micro_batch_size(batch.shape[0] if batch.ndim else None)
     if not batch.ndim:
         batch = batch.reshape(1)
-    return [
-        [batch[position * size : (position + 1) * size] for position in fed] for fed in layout.positions().tolist()
-    ]
+    return [[batch[position * size : (position + 1) * size] for position in fed] for fed in layout.positions().tolist()]
 
 
 def join(outputs: Sequence[Sequence[np.ndarray]], selection: Selection) -> np.ndarray:
