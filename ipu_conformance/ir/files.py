@@ -10,7 +10,10 @@ from ipu_conformance.ir.graph import Graph
 from ipu_conformance.ir.tensor import IRError
 
 DEFAULT_LIMIT = 64 * 2**20
-"""The largest file that is read unless another limit is given; parsing takes some ten times the memory of the file."""
+"""The largest file that is read unless another limit is given.
+
+Parsing an ordinary file takes some ten times its size in memory, and one made to take much takes eighty times.
+"""
 
 Source = Union[str, "os.PathLike[str]", bytes]
 

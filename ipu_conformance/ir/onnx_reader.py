@@ -7,6 +7,7 @@ hold is refused: subgraphs, local functions, sparse tensors, sequences and maps.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ipu_conformance.ir import json_text
@@ -17,6 +18,9 @@ CUSTOM_DOMAIN = "ai.graphcore"
 """The domain of the op types that PopART adds to ONNX."""
 
 ONNX_DOMAINS = ("", "ai.onnx")
+
+MAX_ENTRIES = 250_000
+"""The most ops, inputs, outputs, described tensors or weights of one graph: five bytes are enough for each."""
 
 KEPT_PREFIX = "__attribute_"
 """Stands before an attribute that the ONNX schema does not know; the checker lets names with two underscores pass."""
@@ -68,11 +72,14 @@ def _graph(model: Any) -> Graph:
     ):
         if there:
             raise IRError(f"the data is an ONNX model with {what}; give one with a plain graph")
+    for entries in (graph.node, graph.input, graph.output, graph.value_info, graph.initializer):
+        if len(entries) > MAX_ENTRIES:
+            raise IRError(f"the data lists {len(entries)} ops or tensors of a kind; at most {MAX_ENTRIES} are read")
     opset = _opset(model)
     ops = [_op(node, f"node {index}", opset) for index, node in enumerate(graph.node)]
     initializers = _initializers(graph)
     known: Dict[str, Tensor] = {}
-    for info in (*graph.input, *graph.output, *graph.value_info):
+    for info in chain(graph.input, graph.output, graph.value_info):
         known[info.name] = merged(known.get(info.name), _tensor(info))
     for proto in graph.initializer:
         tensor = Tensor(proto.name, _dtype(proto.data_type), tuple(proto.dims))

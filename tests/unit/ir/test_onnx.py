@@ -179,6 +179,7 @@ def test_external_data_is_never_read(tmp_path):
     folder.mkdir()
     weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
     weight.external_data.add(key="location", value="../secret")
+    weight.raw_data = b"leftover"
     (folder / "m.onnx").write_bytes(model_with([weight]).SerializeToString())
 
     assert read(folder / "m.onnx").initializers["w"] is None
