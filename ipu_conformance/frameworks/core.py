@@ -102,7 +102,7 @@ class CoreMachine:
     def reduce(self, stage: int, gradients: List[Values]) -> List[Values]:
         """The sum over the replicas, over the divisor and the loss scale."""
         scale = np.float32(self.divisor * self.config.loss_scale)
-        total = {name: _device(sum(own[name] for own in gradients) / scale) for name in gradients[0]}
+        total: Values = {name: _device(sum(own[name] for own in gradients) / scale) for name in gradients[0]}
         return [total] * len(gradients)
 
     def update(self, replica: int, stage: int, gradients: Values) -> None:
