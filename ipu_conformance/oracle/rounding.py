@@ -63,13 +63,16 @@ class RandomRounding:
     """The hook for ``train``: rounds what a site gives, as a device of this precision could have done.
 
     Partial sums of a random walk of K steps are on average half as large, squared, as its end. Each of their K
-    roundings errs by up to the unit roundoff u relative to the partial sum, uniformly: u / sqrt(3) in the root mean
-    square.
+    roundings errs uniformly by up to half a spacing, which is between u / 2 and u (the unit roundoff) relative to the
+    partial sum, depending on where it is in its binade.
     """
 
     def __init__(self, net: Net, config: RunConfig, seed: int) -> None:
         self._store = mantissa(config.dtype)
-        self._partial_error = 2.0 ** -mantissa(config.partials).digits / math.sqrt(3.0) / math.sqrt(2.0)
+        # Over a logarithmic distribution of the partial sums the square of half a spacing is 3 / (8 ln 2) u^2 on
+        # average; an error uniform up to it has a third of that, and the partial sums count by half.
+        unit = 2.0 ** -mantissa(config.partials).digits
+        self._partial_error = unit * math.sqrt(3.0 / (8.0 * math.log(2.0)) / 3.0 / 2.0)
         self._random = np.random.Generator(np.random.Philox(seed))
         self._lengths = _reduction_lengths(net, config.micro_batch)
 

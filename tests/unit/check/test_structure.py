@@ -93,3 +93,38 @@ class TestRaises:
         """Stopping the run is no wrong error."""
         with pytest.raises(KeyboardInterrupt), check.raises(ValueError, match="x", what="it"):
             raise KeyboardInterrupt
+
+
+class TestIr:
+    def graph(self, *types: str):
+        """A chain of ops of these types."""
+        from ipu_conformance.ir import Graph, Op, Tensor
+
+        ops = [Op(kind, f"op{i}", (f"t{i}",), (f"t{i + 1}",)) for i, kind in enumerate(types)]
+        tensors = [Tensor(f"t{i}", "FLOAT", (2,)) for i in range(len(types) + 1)]
+        return Graph("chain", ops, ["t0"], [f"t{len(types)}"], tensors)
+
+    def test_equal_graphs_pass(self):
+        """The same graph, built twice."""
+        check.ir_equal(actual=self.graph("Relu", "Tanh"), expected=self.graph("Relu", "Tanh"))
+
+    def test_a_difference_is_told_in_the_graphs_own_sentence(self):
+        """What the diff of graphs says becomes the failure's sentence."""
+        from ipu_conformance.ir.difference import diff
+
+        actual, expected = self.graph("Relu", "Sigmoid"), self.graph("Relu", "Tanh")
+
+        with pytest.raises(check.CheckFailure) as caught:
+            check.ir_equal(actual=actual, expected=expected, what="the training graph")
+
+        (difference,) = diff(expected, actual)
+        assert str(caught.value) == (
+            f"the training graph differs from what is expected: {str(difference).rstrip('.')}."
+        )
+
+    def test_many_differences_are_cut(self):
+        """Three sentences, and the number of the others."""
+        actual, expected = self.graph(*["Relu"] * 6), self.graph(*["Tanh"] * 6)
+
+        with pytest.raises(check.CheckFailure, match=r"; and \d+ more\.$"):
+            check.ir_equal(actual=actual, expected=expected)

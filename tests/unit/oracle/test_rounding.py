@@ -59,9 +59,10 @@ def test_stochastic_rounding_keeps_the_mean():
 
 
 def test_a_matrix_product_errs_as_a_device_does():
-    """At a site with a reduction the modelled error is at least that of float32 and at most four times as large.
+    """At a site with a reduction the modelled error is that of a float32 product summed one term after the other.
 
-    The device is a float32 product summed one term after the other.
+    The model takes partial sums for a random walk with logarithmically distributed ends; a quarter covers what real
+    ones differ by, and is well inside what the quantiles of a tolerance leave room for.
     """
     net, config = nets.residual(), RunConfig()
     random = np.random.default_rng(3)
@@ -74,7 +75,7 @@ def test_a_matrix_product_errs_as_a_device_does():
     modelled = RandomRounding(net, config, seed=0)(exact, "forward/fc1") - exact
 
     ratio = math.sqrt(float(np.mean(modelled**2) / np.mean((device - exact) ** 2)))
-    assert 1.0 <= ratio <= 4.0
+    assert 0.75 <= ratio <= 1.25
 
 
 def test_a_value_without_reduction_is_only_stored():
