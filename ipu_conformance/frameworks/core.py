@@ -24,7 +24,7 @@ from ipu_conformance.run import Array, RunConfig, RunError, RunRecord, Weights
 Values = Dict[str, Array]
 
 
-def _device(value: Array) -> Array:
+def _device(value: Any) -> Array:
     return np.asarray(value, dtype=np.float32)
 
 
