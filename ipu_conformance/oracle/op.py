@@ -25,13 +25,16 @@ class Term:
     ``length`` roundings accumulate (a reduction of that many terms), each of ``ulps`` units in the last place relative
     to ``magnitude`` (for a dot product the sum of |a|*|b|). A correctly rounded operation errs by 0.5 ulp; the
     documented errors of transcendental functions are in ``tolerance.ULPS``. ``where`` is "accumulate" for partial
-    sums held in the accumulation type and "store" for values rounded to the element type.
+    sums held in the accumulation type and "store" for values rounded to the element type. ``spread``, where it is
+    known, is the root of the sum of squares of what is added up: sums of terms that cancel stay well below their
+    magnitude on the way, too.
     """
 
     magnitude: Array
     length: int = 1
     ulps: float = 0.5
     where: str = "store"
+    spread: Optional[Array] = None
 
 
 ErrorModel = Callable[..., Sequence[Sequence[Term]]]
@@ -85,14 +88,16 @@ def rounded(ulps: float = 0.5) -> ErrorModel:
 def multilinear(forward: Callable[..., Array], extra: int = 0) -> ErrorModel:
     """The error model of an op that is linear in each input (a product, a convolution, a sum).
 
-    The magnitude is the op applied to absolute values; the op applied to ones counts the products that it adds up.
-    ``extra`` roundings come on top, for factors that are attributes.
+    The magnitude is the op applied to absolute values, the spread the root of the op applied to squares, and the op
+    applied to ones counts the products that it adds up. ``extra`` roundings come on top, for factors that are
+    attributes; of those the spread knows nothing.
     """
 
     def error(outputs: Any, *inputs: Array, **attributes: Any) -> Sequence[Sequence[Term]]:
         size = forward(*map(np.abs, inputs), **attributes)
         count = forward(*map(np.ones_like, inputs), **attributes)
-        return [[Term(size, length=_longest(count) + extra, where="accumulate")]]
+        spread = None if extra else np.sqrt(forward(*map(np.square, inputs), **attributes))
+        return [[Term(size, length=_longest(count) + extra, where="accumulate", spread=spread)]]
 
     return error
 
@@ -103,9 +108,12 @@ def multilinear_vjp(vjp: Callable[..., Sequence[Optional[Array]]], extra: int = 
     def error(gradients: Any, g: Array, *inputs: Array, **attributes: Any) -> Sequence[Sequence[Term]]:
         sizes = vjp(np.abs(g), *map(np.abs, inputs), **attributes)
         counts = vjp(np.ones_like(g), *map(np.ones_like, inputs), **attributes)
+        squares = vjp(np.square(g), *map(np.square, inputs), **attributes)
         return [
-            [] if size is None or count is None else [Term(size, length=_longest(count) + extra, where="accumulate")]
-            for size, count in zip(sizes, counts)
+            []
+            if size is None or count is None or square is None
+            else [Term(size, _longest(count) + extra, where="accumulate", spread=None if extra else np.sqrt(square))]
+            for size, count, square in zip(sizes, counts, squares)
         ]
 
     return error

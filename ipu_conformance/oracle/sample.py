@@ -30,9 +30,10 @@ def round_to(dtype: str, value: np.ndarray) -> np.ndarray:
     if value.dtype.kind != "f":
         return value
     if dtype == "bfloat16":  # the upper half of a float32, rounded to nearest even
-        bits = value.astype(np.float32).view(np.uint32)
-        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
-        return bits.view(np.float32).astype(np.float64)
+        bits = np.ascontiguousarray(value, np.float32).view(np.uint32)  # at least one axis
+        odd = (bits >> np.uint32(16)) & np.uint32(1)
+        kept = (bits + np.uint32(0x7FFF) + odd) & np.uint32(0xFFFF0000)
+        return kept.view(np.float32).astype(np.float64).reshape(np.shape(value))
     return value.astype(dtype).astype(np.float64)
 
 

@@ -8,6 +8,11 @@ accumulate contributes ``magnitude * gamma``, where gamma is the smaller of two 
   analysis with independent errors of mean zero exceeds with probability at most ``2 n exp(-l^2 / 2)``. The constant
   ``l`` follows from the false-alarm rate that is allowed for the whole array.
 
+The magnitude is the sum of the absolute values of what is added. Terms that cancel have smaller partial sums, and each
+rounding is relative to a partial sum: where the order of a sum has nothing to do with the values, a partial sum
+deviates from its share of the result s by at most half the root r of the sum of squares, as a standard deviation. The
+probabilistic bound then multiplies ``|s| + l r / 2`` instead of the magnitude, plus ``l r u`` for the products.
+
 Stochastic rounding makes each error at most ``2 u``, and makes the errors mean independent with mean zero, so that
 the probabilistic bound holds with ``2 u`` in place of ``u`` without further assumptions (Connolly, Higham and Mary,
 2021). The reference is computed in float64 and errs too: its own bound is always added.
@@ -188,8 +193,15 @@ class Precision:
         allowed = np.zeros(np.shape(value))
         for term in terms:
             name = self.dtype if term.where == "store" else self.accumulate
-            roundings = growth(2 * term.ulps * self._unit(name), term.length, self._confidence(size.size, term.length))
-            allowed = allowed + np.abs(term.magnitude) * roundings + term.length * FORMATS[name].subnormal
+            unit, confidence = 2 * term.ulps * self._unit(name), self._confidence(size.size, term.length)
+            magnitude = np.abs(term.magnitude)
+            error = magnitude * growth(unit, term.length, confidence)
+            if term.spread is not None:
+                partial = size + confidence * term.spread / 2
+                error = np.minimum(
+                    error, partial * probable(unit, term.length, confidence) + confidence * term.spread * unit
+                )
+            allowed = allowed + error + term.length * FORMATS[name].subnormal
         if self.accumulate != self.dtype and any(term.where == "accumulate" for term in terms):
             allowed = allowed + size * self._unit(self.dtype) + FORMATS[self.dtype].subnormal
         return allowed
@@ -199,13 +211,21 @@ class Precision:
         return FORMATS[name].unit * (2.0 if self.rounding == "stochastic" else 1.0)
 
     def _confidence(self, elements: int, length: int) -> float:
-        """The constant l for which ``elements`` sums of ``length`` roundings all hold, but for the false-alarm rate."""
-        return math.sqrt(2.0 * math.log(2.0 * max(elements, 1) * length / self.false_alarm_rate))
+        """The constant l for which ``elements`` sums of ``length`` roundings all hold, but for the false-alarm rate.
+
+        Each sum may fail in each rounding, in a partial sum and in its products: three events for every rounding.
+        """
+        return math.sqrt(2.0 * math.log(2.0 * 3.0 * max(elements, 1) * length / self.false_alarm_rate))
+
+
+def probable(unit: float, length: int, confidence: float) -> float:
+    """The relative error that ``length`` independent roundings of at most ``unit`` rarely exceed."""
+    return math.expm1(confidence * math.sqrt(length) * unit + length * unit**2 / (1.0 - unit))
 
 
 def growth(unit: float, length: int, confidence: float) -> float:
     """The relative error after ``length`` roundings of at most ``unit`` each: certain or probable, what is smaller."""
-    probable = math.expm1(confidence * math.sqrt(length) * unit + length * unit**2 / (1.0 - unit))
     if length * unit >= 1.0:
-        return probable
-    return min(length * unit / (1.0 - length * unit) if length > 1 else unit, probable)
+        return probable(unit, length, confidence)
+    certain = length * unit / (1.0 - length * unit) if length > 1 else unit
+    return min(certain, probable(unit, length, confidence))

@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional, TypeVar
 import numpy as np
 
 from ipu_conformance.oracle import tolerance
-from ipu_conformance.oracle.op import Array, Op, OracleError, Outputs, as_tuple
+from ipu_conformance.oracle.op import Op, OracleError, Outputs, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
 from ipu_conformance.oracle.witnesses.witness import Unsupported, Witness
 
@@ -17,7 +17,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Agreement:
-    """The largest error of an op's outputs and of its gradients; below 1 they agree, None means not compared."""
+    """The largest error of an op's outputs and of its gradients: below 1 they agree, None was not compared.
+
+    Arrays of another shape are infinitely wrong.
+    """
 
     forward: Optional[float]
     gradient: Optional[float]
@@ -43,8 +46,10 @@ def _forward(op: Op, witness: Witness, sample: Sample, dtype: str) -> Optional[f
     ours = as_tuple(op.forward(*sample.inputs, **sample.attributes))
     if len(theirs) != len(ours):
         raise OracleError(f"{witness.name} has {len(theirs)} outputs for op {op.name!r}, the oracle {len(ours)}")
+    if [np.shape(value) for value in theirs] != [np.shape(value) for value in ours]:
+        return float("inf")
     limits = tolerance.for_outputs(op, sample, dtype=dtype)
-    return max(_ratio(*triple) for triple in zip(limits, theirs, ours))
+    return max(limit.ratio(his, mine) for limit, his, mine in zip(limits, theirs, ours))
 
 
 def _gradient(op: Op, witness: Witness, sample: Sample, dtype: str) -> Optional[float]:
@@ -58,12 +63,13 @@ def _gradient(op: Op, witness: Witness, sample: Sample, dtype: str) -> Optional[
     theirs = _ask(witness, witness.gradients, op.name, sample, held, dtype, [value is not None for value in ours])
     if theirs is None:
         return None
-    limits = tolerance.for_gradients(op, sample, weights, dtype=dtype)
-    return max(
-        _ratio(limit, np.zeros(np.shape(mine)) if his is None else his, mine)
-        for limit, his, mine in zip(limits, theirs, ours)
-        if limit is not None and mine is not None
-    )
+    pairs = [
+        (np.zeros(np.shape(mine)) if his is None else his, mine) for his, mine in zip(theirs, ours) if mine is not None
+    ]
+    if any(np.shape(his) != np.shape(mine) for his, mine in pairs):
+        return float("inf")
+    limits = [limit for limit in tolerance.for_gradients(op, sample, weights, dtype=dtype) if limit is not None]
+    return max(limit.ratio(his, mine) for limit, (his, mine) in zip(limits, pairs))
 
 
 def _ask(witness: Witness, call: Callable[..., T], name: str, sample: Sample, *rest: Any) -> Optional[T]:
@@ -79,8 +85,3 @@ def _ask(witness: Witness, call: Callable[..., T], name: str, sample: Sample, *r
             f"{witness.name} fails on op {name!r} with shapes {shapes} and {dict(sample.attributes)}, "
             f"which its row must refuse: {type(error).__name__} {reason}"
         ) from error
-
-
-def _ratio(limit: tolerance.Tolerance, theirs: Array, ours: Array) -> float:
-    """The ratio of two arrays of one shape; another shape is infinitely wrong."""
-    return limit.ratio(theirs, ours) if np.shape(theirs) == np.shape(ours) else float("inf")

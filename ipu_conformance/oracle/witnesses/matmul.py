@@ -23,8 +23,8 @@ def _tf_matmul(tf: Any, a: Any, b: Any, **transposes: bool) -> Any:
 
 @PADDLE.row("matmul", "bmm")
 def _paddle_matmul(paddle: Any, a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
-    if (transpose_a or transpose_b) and (a.ndim != b.ndim or 1 in (a.ndim, b.ndim)):
-        raise Unsupported("Paddle's gradient fails for transposed operands of different ranks")
+    if (transpose_a or transpose_b or 1 not in (a.ndim, b.ndim)) and a.ndim != b.ndim:
+        raise Unsupported("Paddle's gradient fails for stacks of different ranks and for transposed vectors")
     return paddle.matmul(a, b, transpose_x=transpose_a, transpose_y=transpose_b)
 
 

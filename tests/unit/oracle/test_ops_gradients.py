@@ -18,7 +18,7 @@ DIFFERENTIABLE = [name for name, op in OPS.items() if op.vjp is not None]
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_gradient_is_the_derivative(name, data):
     """The vector-Jacobian product is the derivative of the weighted outputs along every direction."""
