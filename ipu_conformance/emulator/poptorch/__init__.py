@@ -6,6 +6,7 @@ import pkgutil
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch import enums, log, options, profiling, testing
 from ipu_conformance.emulator.poptorch.arguments import ICustomArgParser, registerCustomArgParser
+from ipu_conformance.emulator.poptorch.blocks import BeginBlock, Block, BlockFunction, removeBlocks
 from ipu_conformance.emulator.poptorch.enums import *  # noqa: F403
 from ipu_conformance.emulator.poptorch.exceptions import (
     Error,
@@ -23,6 +24,14 @@ from ipu_conformance.emulator.poptorch.hooks import registerPostCompileHook, reg
 from ipu_conformance.emulator.poptorch.log import logger, setLogLevel
 from ipu_conformance.emulator.poptorch.options import Options, TensorLocationSettings
 from ipu_conformance.emulator.poptorch.representation import module_repr
+from ipu_conformance.emulator.poptorch.strategies import (
+    ParallelPhasedExecution,
+    Phase,
+    PipelinedExecution,
+    SerialPhasedExecution,
+    ShardedExecution,
+    Stage,
+)
 
 log.configure()
 for _module in pkgutil.iter_modules(__path__):  # noqa: F405
@@ -31,10 +40,19 @@ for _module in pkgutil.iter_modules(__path__):  # noqa: F405
 faults.activate_from_environment()
 
 __all__ = [
+    "BeginBlock",
+    "Block",
+    "BlockFunction",
     "Error",
     "ICustomArgParser",
     "Options",
+    "ParallelPhasedExecution",
+    "Phase",
+    "PipelinedExecution",
     "RecoverableError",
+    "SerialPhasedExecution",
+    "ShardedExecution",
+    "Stage",
     "TensorLocationSettings",
     "UnrecoverableError",
     "createPoptorchError",
@@ -50,7 +68,29 @@ __all__ = [
     "registerCustomArgParser",
     "registerPostCompileHook",
     "registerPreCompileHook",
+    "removeBlocks",
     "setLogLevel",
     "testing",
     *enums.__all__,
 ]
+
+_LATER = {
+    "asynchronous": ("AsynchronousDataAccessor",),
+    "dataloader": ("DataLoader",),
+    "executables": ("load",),
+    "executor": ("PoplarExecutor", "inferenceModel", "trainingModel"),
+    "ops": ("Attribute", "CPU", "MultiConv", "NameScope", "cond", "ctc_beam_search_decoder", "custom_op",
+            "dynamic_slice", "dynamic_update", "for_loop", "fps", "identity_loss", "ipu_print_tensor", "nearest", "nop",
+            "recomputationCheckpoint", "serializedMatMul", "set_available_memory", "set_overlap_for_input",
+            "set_overlap_for_output"),
+}  # fmt: skip
+_MODULES = ("ops", "optim")
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module 'poptorch' has no attribute {name!r}")

@@ -1,7 +1,10 @@
 """What the cases of PopTorch share."""
 
+from __future__ import annotations
+
 import importlib
-from typing import Any
+import warnings
+from typing import Any, Callable, Iterator
 
 import pytest
 
@@ -10,3 +13,18 @@ import pytest
 def poptorch() -> Any:
     """The vendor's package, or whatever the target puts in its place."""
     return importlib.import_module("poptorch")
+
+
+@pytest.fixture
+def said(
+    poptorch: Any, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Callable[[], str]]:
+    """All that was said since the case began: warnings, lines of the log, and what was printed."""
+    with warnings.catch_warnings(record=True) as caught, caplog.at_level("WARNING"):
+        warnings.simplefilter("always")
+
+        def text() -> str:
+            printed = capfd.readouterr()
+            return "\n".join([*(str(item.message) for item in caught), caplog.text, printed.out, printed.err])
+
+        yield text

@@ -32,6 +32,8 @@ class _DistributedOptions(OptionValues):
 
     def configureProcessId(self, process_id: int, num_processes: int) -> _DistributedOptions:
         """Say in so many words which process this is."""
+        if isinstance(process_id, int) and isinstance(num_processes, int) and process_id >= max(num_processes, 1):
+            raise AssertionError(f"Process {process_id} of {num_processes} was given: processes are counted from 0")
         return self.set(distributed_process_id=process_id, num_distributed_processes=num_processes)
 
     @property

@@ -8,6 +8,7 @@ the framework and calls of those; nothing else is evaluated.
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, List, Tuple, Union
@@ -73,13 +74,14 @@ def _method(options: Options, path: List[str]) -> Callable[..., Any]:
 
 
 def _evaluate(node: ast.AST) -> Any:
-    """A literal, a name of poptorch or torch, or a call of one of poptorch's classes."""
+    """A literal, a name of poptorch or torch, or a chain of calls that begins with one."""
     if isinstance(node, ast.Call):
-        made = _named(_dotted(node.func))
-        return made(
+        return _evaluate(node.func)(
             *(_evaluate(argument) for argument in node.args),
             **{str(keyword.arg): _evaluate(keyword.value) for keyword in node.keywords},
         )
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call):
+        return getattr(_evaluate(node.value), _public(node.attr))
     if isinstance(node, (ast.Attribute, ast.Name)):
         return _named(_dotted(node))
     if isinstance(node, (ast.List, ast.Tuple)):
@@ -94,17 +96,19 @@ def _evaluate(node: ast.AST) -> Any:
 
 
 def _named(path: List[str]) -> Any:
-    import importlib
-
     if path[0] not in _ROOTS:
         raise NameError(f"{'.'.join(path)} is unknown; values are literals or begin with {' or '.join(_ROOTS)}")
     root = "ipu_conformance.emulator.poptorch" if path[0] == "poptorch" else "torch"
     found: Any = importlib.import_module(root)
     for name in path[1:]:
-        if name.startswith("_"):
-            raise NameError(f"{'.'.join(path)} is private")
-        found = getattr(found, name)
+        found = getattr(found, _public(name))
     return found
+
+
+def _public(name: str) -> str:
+    if name.startswith("_"):
+        raise NameError(f"{name} is private")
+    return name
 
 
 def apply_json(options: Options, string: str, source: str = "the JSON string") -> None:

@@ -1,0 +1,147 @@
+"""Options from JSON, from files and from the environment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .options_table import IN_JSON, OPTIONS, READ_BACK, Row, evaluate, plain, reach
+
+READ_BACK_IN_JSON = tuple(row for row in READ_BACK if row.json is not None)
+IN_FILES = tuple(row for row in OPTIONS if "Strategy" not in row.method)
+
+
+@pytest.fixture(autouse=True)
+def _no_default_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of whoever runs the cases does not count."""
+    monkeypatch.delenv("POPTORCH_DEFAULT_OPTIONS", raising=False)
+
+
+@pytest.mark.parametrize("row", IN_JSON, ids=str)
+def test_json_calls_the_method_that_it_names(poptorch: Any, row: Row) -> None:
+    """A key names a method, and the value is its argument: the options equal those set by hand."""
+    by_hand = poptorch.Options()
+    reach(by_hand, row.method)(evaluate(row.allowed))
+    from_json = poptorch.Options()
+    from_json.from_json(f'{{"{row.method}": {row.json}}}')
+
+    assert from_json.toDict() == by_hand.toDict()
+    if row.reads is not None:
+        assert reach(from_json, row.reads) == reach(by_hand, row.reads)
+
+
+def test_json_sets_several_options(poptorch: Any) -> None:
+    """Every pair of a JSON object is applied."""
+    given = {"deviceIterations": 3, "replicationFactor": 2, "Training.gradientAccumulation": 5}
+    options = poptorch.Options()
+    options.from_json(json.dumps(given))
+
+    assert (options.device_iterations, options.replication_factor, options.Training.gradient_accumulation) == (3, 2, 5)
+
+
+def test_values_survive_a_round_trip_through_json(poptorch: Any) -> None:
+    """What is read back from options can be written as JSON and set on others."""
+    first = poptorch.Options().deviceIterations(3).replicationFactor(2)
+    text = json.dumps({"deviceIterations": first.device_iterations, "replicationFactor": first.replication_factor})
+    second = poptorch.Options()
+    second.from_json(text)
+
+    assert (second.device_iterations, second.replication_factor) == (3, 2)
+
+
+def test_json_of_a_wrong_type_is_refused(poptorch: Any) -> None:
+    """A value in JSON is checked like one set by hand."""
+    with pytest.raises(AssertionError):
+        poptorch.Options().from_json('{"deviceIterations": "three"}')
+
+
+@pytest.mark.parametrize(
+    "text", ['{"deviceIteration": 3}', '{"Train.gradientAccumulation": 3}', '{"deviceIterations": 3', "[1, 2]"],
+    ids=["method", "sub-set", "broken", "list"],
+)  # fmt: skip
+def test_json_that_cannot_be_applied_is_an_error(poptorch: Any, text: str) -> None:
+    """A method that does not exist, or text that is no JSON object, is an error, and nothing is set."""
+    options = poptorch.Options()
+    before = options.toDict()
+    with pytest.raises(Exception):  # noqa: B017, PT011 - which class it is, no document says
+        options.from_json(text)
+
+    assert options.toDict() == before
+
+
+@pytest.mark.parametrize("row", IN_FILES, ids=str)
+def test_a_line_of_a_file_sets_an_option(poptorch: Any, row: Row, tmp_path: Path) -> None:
+    """A file holds calls as they would be written behind the options."""
+    by_hand = poptorch.Options()
+    reach(by_hand, row.method)(evaluate(row.allowed))
+    path = tmp_path / "options.conf"
+    path.write_text(f"{row.method}({row.allowed})\n", encoding="utf-8")
+    loaded = poptorch.Options()
+
+    assert loaded.loadFromFile(str(path)) is loaded
+    assert loaded.toDict() == by_hand.toDict()
+
+
+def test_a_file_may_hold_comments_and_blank_lines(poptorch: Any, tmp_path: Path) -> None:
+    """Lines that begin with # and blank lines are skipped, all others are applied."""
+    path = tmp_path / "options.conf"
+    path.write_text(
+        "# batching\ndeviceIterations(3)\n\n  # replicas\nreplicationFactor(2)\nTraining.gradientAccumulation(5)\n",
+        encoding="utf-8",
+    )
+    options = poptorch.Options()
+    options.loadFromFile(str(path))
+
+    assert (options.device_iterations, options.replication_factor, options.Training.gradient_accumulation) == (3, 2, 5)
+
+
+def test_a_file_may_use_enumerations(poptorch: Any, tmp_path: Path) -> None:
+    """Values of poptorch are written with their full names."""
+    path = tmp_path / "options.conf"
+    path.write_text("outputMode(poptorch.OutputMode.EveryN, 4)\n", encoding="utf-8")
+    options = poptorch.Options()
+    options.loadFromFile(str(path))
+
+    assert (plain(options.output_mode), options.output_return_period) == (plain(poptorch.OutputMode.EveryN), 4)
+
+
+@pytest.mark.parametrize(
+    "line", ["deviceIteration(3)", "deviceIterations(3", "deviceIterations('3')", "deviceIterations(three)", "3"],
+    ids=["method", "syntax", "type", "name", "no-call"],
+)  # fmt: skip
+def test_a_wrong_line_is_named(poptorch: Any, line: str, tmp_path: Path) -> None:
+    """A line that cannot be applied is a ConfigFileError that names the file and shows the line."""
+    path = tmp_path / "options.conf"
+    path.write_text(f"# fine\nreplicationFactor(2)\n{line}\n", encoding="utf-8")
+
+    with pytest.raises(poptorch.options.ConfigFileError) as raised:
+        poptorch.Options().loadFromFile(str(path))
+
+    assert "options.conf" in str(raised.value)
+    assert line in str(raised.value)
+
+
+def test_a_file_that_is_missing_is_an_error(poptorch: Any, tmp_path: Path) -> None:
+    """A path that leads nowhere is a FileNotFoundError."""
+    with pytest.raises(FileNotFoundError):
+        poptorch.Options().loadFromFile(str(tmp_path / "nothing.conf"))
+
+
+@pytest.mark.parametrize("row", READ_BACK_IN_JSON, ids=str)
+def test_default_options_come_from_the_environment(
+    poptorch: Any, row: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """POPTORCH_DEFAULT_OPTIONS is JSON that fresh options are set from."""
+    monkeypatch.setenv("POPTORCH_DEFAULT_OPTIONS", f'{{"{row.method}": {row.json}}}')
+
+    assert plain(reach(poptorch.Options(), row.reads)) == plain(evaluate(row.allowed))
+
+
+def test_the_program_wins_over_the_environment(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A default from the environment gives way to what the program sets."""
+    monkeypatch.setenv("POPTORCH_DEFAULT_OPTIONS", '{"deviceIterations": 4}')
+
+    assert poptorch.Options().deviceIterations(6).device_iterations == 6
