@@ -15,8 +15,6 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 import torch
 
-from ipu_conformance.emulator import faults
-
 Tensors = List[torch.Tensor]
 Columns = Dict[str, Tensors]
 
@@ -28,15 +26,6 @@ class Kernel:
     run: Callable[[Tensors, Tensors, Columns, SimpleNamespace, int], None]
     slots: Callable[[SimpleNamespace], Tuple[str, ...]]
     begin: Callable[[str, SimpleNamespace], float] = lambda slot, h: 0.0
-
-
-POINT = "optim.hyper_parameters"
-"""The hook point: what one group's update is computed with."""
-
-faults.register_point(
-    POINT,
-    "value: namespace of the hyper-parameters that a group of weights is updated with; kind: name of the optimizer",
-)
 
 
 def _decayed(weights: Tensors, gradients: Tensors, h: SimpleNamespace) -> Tensors:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import weakref
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
 
 import torch
 
-KINDS = (("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam), ("sgd", torch.optim.SGD),
-         ("rmsprop", torch.optim.RMSprop))
+from ipu_conformance.emulator.poptorch.log import logger
+
+TORCH = (("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam), ("sgd", torch.optim.SGD),
+         ("rmsprop", torch.optim.RMSprop))  # fmt: skip
 """The optimizers of torch by kind, AdamW before Adam: newer versions of torch derive the one from the other."""
+
+_HALVES = {"first_order_momentum_accum_type": torch.float32, "second_order_momentum_accum_type": torch.float32}
+_WHOLE = {"loss_scaling": 1.0, "accum_type": torch.float32}
 
 ATTRIBUTES: Mapping[str, Mapping[str, Any]] = {
     "sgd": {"lr": 1e-3, "momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False},
@@ -18,42 +25,51 @@ ATTRIBUTES: Mapping[str, Mapping[str, Any]] = {
     "adamw": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 1e-2, "maximize": False},
     "rmsprop": {"lr": 1e-2, "alpha": 0.99, "eps": 1e-8, "weight_decay": 0, "momentum": 0, "centered": False,
                 "maximize": False},
-    "lamb": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0},
-}
-"""What a group of each kind may hold, with torch's defaults."""
+    "lamb": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 1e-2},
+}  # fmt: skip
+"""What a group of each kind holds, with the defaults."""
 
 WHOLE: Mapping[str, Mapping[str, Any]] = {
-    "sgd": {"loss_scaling": 1.0, "velocity_scaling": None, "use_combined_accum": False, "accum_type": torch.float32,
-            "velocity_accum_type": torch.float32, "max_grad_norm": math.inf},
-    "adam": {"loss_scaling": 1.0, "accum_type": torch.float32, "first_order_momentum_accum_type": torch.float32,
-             "second_order_momentum_accum_type": torch.float32, "max_grad_norm": math.inf, "bias_correction": True},
-    "rmsprop": {"loss_scaling": 1.0, "accum_type": torch.float32, "first_order_momentum_accum_type": torch.float32,
-                "second_order_momentum_accum_type": torch.float32, "use_tf_variant": False},
-    "lamb": {"loss_scaling": 1.0, "accum_type": torch.float32, "first_order_momentum_accum_type": torch.float32,
-             "second_order_momentum_accum_type": torch.float32, "bias_correction": True, "max_weight_norm": math.inf},
-}
-"""What belongs to a whole optimizer of each kind, with its defaults."""
+    "sgd": {**_WHOLE, "velocity_scaling": 1.0, "use_combined_accum": False, "velocity_accum_type": torch.float32,
+            "max_grad_norm": math.inf},
+    "adam": {**_WHOLE, **_HALVES, "max_grad_norm": math.inf, "bias_correction": True},
+    "adamw": {**_WHOLE, **_HALVES, "max_grad_norm": math.inf, "bias_correction": True},
+    "rmsprop": {**_WHOLE, **_HALVES, "use_tf_variant": False},
+    "lamb": {**_WHOLE, **_HALVES, "bias_correction": True, "max_weight_norm": math.inf, "max_grad_norm": math.inf},
+}  # fmt: skip
+"""What belongs to a whole optimizer of each kind, with the defaults."""
+
+ALWAYS_CONSTANT = frozenset(
+    ("nesterov", "centered", "maximize", "use_combined_accum", "accum_type", "velocity_accum_type",
+     *_HALVES, "max_grad_norm", "bias_correction", "use_tf_variant")
+)  # fmt: skip
+"""What shapes the program: it can never be sent to the device later, whoever made the optimizer."""
+
+CONSTANT_OF_TORCH = ALWAYS_CONSTANT | {"betas", "alpha"}
+
+SCHEDULERS = frozenset(
+    ("initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "swa_lr", "step", "_step_count", "_opt_called")
+)
+"""What torch's learning-rate schedulers leave on an optimizer and its groups."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Weights that share their hyper-parameters."""
+    """Weights that share their hyper-parameters; ``constant`` names the values that are compiled in."""
 
     names: Tuple[str, ...]
     values: Mapping[str, Any]
-    constant: frozenset
-    """The names of the values that are compiled into the program."""
+    constant: FrozenSet[str]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All that the device is told of an optimizer."""
+    """All that the device is told of an optimizer; ``constant`` names what of ``whole`` is compiled in."""
 
     kind: str
     groups: Tuple[Group, ...]
     whole: Mapping[str, Any]
-    constant: frozenset
-    """The names in ``whole`` that are compiled into the program."""
+    constant: FrozenSet[str]
 
 
 def kind_of(optimizer: Any) -> Optional[str]:
@@ -61,12 +77,7 @@ def kind_of(optimizer: Any) -> Optional[str]:
     own = getattr(optimizer, "_ipu_kind", None)
     if own is not None:
         return str(own)
-    return next((kind for kind, known in KINDS if isinstance(optimizer, known)), None)
-
-
-def whole_of(kind: str) -> Mapping[str, Any]:
-    """The defaults of what belongs to a whole optimizer."""
-    return WHOLE["adam" if kind == "adamw" else kind]
+    return next((kind for kind, known in TORCH if isinstance(optimizer, known)), None)
 
 
 def read(optimizer: Any, parameters: Mapping[str, torch.Tensor]) -> Settings:
@@ -81,29 +92,75 @@ def read(optimizer: Any, parameters: Mapping[str, torch.Tensor]) -> Settings:
     groups: List[Group] = []
     for group in optimizer.param_groups:
         if group.get("amsgrad"):
-            raise ValueError("amsgrad=True is not supported: use amsgrad=False")
+            raise ValueError("Only non-amsgrad Adam/AdamW optimizers are supported: amsgrad is True, use False")
         values = {name: group.get(name, default) for name, default in ATTRIBUTES[kind].items()}
         held = tuple(names[id(each)] for each in group["params"] if id(each) in names)
         groups.append(Group(held, values, constants_of(optimizer, kind, values)))
-    defaults = whole_of(kind)
-    whole = {name: getattr(optimizer, name, default) for name, default in defaults.items()}
+    whole = {name: _given(optimizer, name, default) for name, default in WHOLE[kind].items()}
+    if kind in ("adam", "adamw"):
+        whole["bias_correction"] = True  # the vendor's AdamW corrects the bias even when told not to
+    if kind == "adam" and optimizer.param_groups[0].get("decoupled_weight_decay"):
+        kind = "adamw"
     return Settings(kind, tuple(groups), whole, constants_of(optimizer, kind, whole))
 
 
-def constants_of(optimizer: Any, kind: str, values: Mapping[str, Any]) -> frozenset:
-    """Which values are compiled into the program."""
+def constants_of(optimizer: Any, kind: str, values: Mapping[str, Any]) -> FrozenSet[str]:
+    """Which values are compiled in: as marked, or for torch's optimizers those that equal their defaults."""
     own = getattr(optimizer, "variable_attrs", None)
     if own is not None:
         return frozenset(name for name in values if own.isConstant(name))
-    defaults = {**ATTRIBUTES[kind], **whole_of(kind)}
+    defaults = {**ATTRIBUTES[kind], **WHOLE[kind]}
     return frozenset(
-        name for name, value in values.items() if name != "lr" and (name in ALWAYS_CONSTANT or value == defaults[name])
+        name
+        for name, value in values.items()
+        if name != "lr" and (name in CONSTANT_OF_TORCH or value == defaults[name])
     )
 
 
-ALWAYS_CONSTANT = frozenset(
-    ("betas", "alpha", "nesterov", "centered", "maximize", "use_combined_accum", "accum_type", "velocity_accum_type",
-     "first_order_momentum_accum_type", "second_order_momentum_accum_type", "max_grad_norm", "bias_correction",
-     "use_tf_variant")
-)
-"""What shapes the program and can never be sent to it later."""
+def _given(optimizer: Any, name: str, default: Any) -> Any:
+    value = getattr(optimizer, name, None)
+    return default if value is None else value
+
+
+_seen: weakref.WeakKeyDictionary[Any, Set[str]] = weakref.WeakKeyDictionary()
+"""The lines that were written for the models that share some options."""
+
+
+def warn(optimizer: Any, options: Any) -> None:
+    """Log, once for a model, attributes that the device is not told of and subclasses that it takes for their base."""
+    lines = [
+        f"Ignoring unexpected {what} in {type(optimizer).__name__} optimizer: {names}"
+        for what, names in (("group attributes", unexpected_in_groups(optimizer)),
+                            ("optimizer attributes", unexpected(optimizer)))
+        if names
+    ]  # fmt: skip
+    own = type(optimizer)
+    base = next((known for _, known in TORCH if isinstance(optimizer, known)), None)
+    if base is not None and own is not base and not hasattr(optimizer, "_ipu_kind"):
+        lines.append(
+            f"{own.__name__} is a subclass of torch.optim.{base.__name__}: the device steps as {base.__name__} does"
+        )
+    seen = set() if options is None else _seen.setdefault(options, set())
+    relaxed = options is not None and options.relax_optimizer_checks
+    for line in lines:
+        if line not in seen:
+            seen.add(line)
+            (logger.debug if relaxed else logger.warning)("%s", line)
+
+
+def unexpected_in_groups(optimizer: Any) -> List[str]:
+    """What the groups hold beyond the arguments of the optimizer and the marks of schedulers."""
+    known = {"params", "param_names", *optimizer.defaults, *SCHEDULERS, *_constructor_of(optimizer)}
+    return sorted({name for group in optimizer.param_groups for name in group} - known)
+
+
+def unexpected(optimizer: Any) -> List[str]:
+    """What was added to the optimizer beside its own attributes and the marks of schedulers."""
+    pristine = vars(torch.optim.SGD([torch.zeros(1)], lr=0.0))
+    known = {*pristine, *SCHEDULERS, *WHOLE[kind_of(optimizer) or "sgd"], *getattr(optimizer, "_ipu_attributes", ())}
+    return sorted(name for name in vars(optimizer) if name not in known and not name.startswith("_"))
+
+
+def _constructor_of(optimizer: Any) -> Tuple[str, ...]:
+    bases = [known for _, known in TORCH if isinstance(optimizer, known)] or [type(optimizer)]
+    return tuple(inspect.signature(bases[0].__init__).parameters)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import torch
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch import optim_read
-from ipu_conformance.emulator.poptorch.optim_kernels import KERNELS, POINT, hyper_parameters
+from ipu_conformance.emulator.poptorch.enums import MeanReductionStrategy
+from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.optim_kernels import KERNELS, hyper_parameters
 
 Tensors = Dict[str, torch.Tensor]
 
@@ -29,8 +31,10 @@ STEP = "step"
 class DeviceUpdate:
     """One optimizer on the device; a new one takes over the state of the one before it."""
 
-    def __init__(self, settings: optim_read.Settings) -> None:
+    def __init__(self, settings: optim_read.Settings, running_mean: bool = False) -> None:
         self.settings = settings
+        self.running_mean = running_mean
+        """Is the mean of gradients kept while accumulating, instead of made from the sum at the end?"""
         self._kernel = KERNELS[settings.kind]
         shared = {name: value for name, value in settings.whole.items() if not name.endswith("_type")}
         self._hyper = [hyper_parameters(**{**shared, **group.values}) for group in settings.groups]
@@ -47,19 +51,29 @@ class DeviceUpdate:
         return self.settings.whole["accum_type"]
 
     @property
-    def running_mean(self) -> bool:
-        """Are accumulated gradients a running mean, which float16 needs so as not to overflow?"""
-        return self.accum_type == torch.float16 and not self.settings.whole.get("use_combined_accum", False)
-
-    @property
     def max_grad_norm(self) -> float:
         """The norm above which all gradients are shrunk together; infinite for none."""
-        limit = self.settings.whole.get("max_grad_norm")
-        return math.inf if limit is None else float(limit)
+        return float(self.settings.whole.get("max_grad_norm", math.inf))
+
+    def accumulated(self, old: Optional[torch.Tensor], fresh: torch.Tensor, count: int) -> torch.Tensor:
+        """The accumulator after one more gradient, ``count`` having come before; rounded to ``accum_type``."""
+        kind = self.accum_type
+        if faults.active:
+            kind = faults.apply("optim.accumulator", kind, dtype=fresh.dtype)
+        fresh = fresh.float()
+        if old is None:
+            total = fresh
+        elif self.running_mean:
+            total = old.float() * (count / (count + 1)) + fresh / (count + 1)
+        else:
+            total = old.float() + fresh
+        return total.to(kind)
 
     def clip_factor(self, gradients: Mapping[str, torch.Tensor]) -> float:
         """What to multiply every gradient by so that the norm of all of them is at most ``max_grad_norm``."""
         limit = self.max_grad_norm
+        if faults.active:
+            limit = faults.apply("optim.clip", limit)
         if math.isinf(limit) or not gradients:
             return 1.0
         norms = torch._foreach_norm([value.float() for value in gradients.values()])
@@ -68,54 +82,105 @@ class DeviceUpdate:
 
     def step(self, weights: Tensors, gradients: Tensors, state: Dict[str, Tensors]) -> None:
         """Change the weights that a group holds, and their state, in place; the gradients are only read."""
-        by_call: Dict[Tuple[int, float], List[str]] = {}
+        calls: Dict[Tuple[int, int], List[str]] = {}
         for name in gradients:
             group = self._group_of.get(name)
             if group is not None:
-                own = self._state_of(name, weights[name], state, self._hyper[group])
-                by_call.setdefault((group, own[STEP].item()), []).append(name)
-        for (group, before), names in by_call.items():
-            self._run(group, int(before) + 1, names, weights, gradients, state)
+                before = self._begin(name, weights[name], state, self._hyper[group])
+                calls.setdefault((group, before), []).append(name)
+        for (group, before), names in calls.items():
+            self._run(group, before + 1, names, weights, gradients, state)
 
     def _run(
         self, group: int, t: int, names: List[str], weights: Tensors, gradients: Tensors, state: Dict[str, Tensors]
     ) -> None:
-        h = self._hyper[group]
-        if faults.active:
-            h = faults.apply(POINT, SimpleNamespace(**vars(h)), kind=self.settings.kind)
+        h, held, given = self._hyper[group], [weights[name] for name in names], [gradients[name] for name in names]
         slots = self._kernel.slots(h)
-        held = [weights[name] for name in names]
         columns = {slot: [state[name][slot] for name in names] for slot in slots}
         wide = {slot: _widened(own) for slot, own in columns.items()}
-        new = _widened(held)
-        self._kernel.run(new, _widened([gradients[name] for name in names]), wide, h, t)
+        new, given = _widened(held), _widened(given)
+        if faults.active:
+            kind = self.settings.kind
+            h = faults.apply("optim.hyper_parameters", SimpleNamespace(**vars(h)), kind=kind, groups=self._hyper)
+            given = faults.apply("optim.gradients", given, loss_scale=self.loss_scale, slots=columns)
+            t = faults.apply("optim.count", t, kind=kind)
+        self._kernel.run(new, given, wide, h, t)
         for before, after in ((held, new), *((columns[slot], wide[slot]) for slot in slots)):
             for old, fresh in zip(before, after):
                 if old is not fresh:
                     old.copy_(fresh)
-        for name in names:
-            state[name][STEP].fill_(t)
+        if slots:
+            for name in names:
+                state[name][STEP].add_(1)
 
-    def _state_of(
-        self, name: str, weight: torch.Tensor, state: Dict[str, Tensors], h: SimpleNamespace
-    ) -> Tensors:
+    def _begin(self, name: str, weight: torch.Tensor, state: Dict[str, Tensors], h: SimpleNamespace) -> int:
+        """Make the state that a weight lacks; return how often its state was updated."""
+        slots = self._kernel.slots(h)
+        if not slots:
+            return 0
         own = state.setdefault(name, {})
-        if STEP not in own:
-            own[STEP] = torch.zeros((), dtype=torch.float32)
-        for slot in self._kernel.slots(h):
+        for slot in slots:
             if slot not in own:
                 start = self._kernel.begin(slot, h)
-                own[slot] = torch.full_like(weight, start, dtype=self._type_of(slot), requires_grad=False)
-        return own
+                own[slot] = torch.full_like(weight, start, dtype=self.type_of(slot), requires_grad=False)
+        if STEP not in own:
+            own[STEP] = torch.zeros((), dtype=torch.float32)
+        return int(own[STEP])
 
-    def _type_of(self, slot: str) -> torch.dtype:
+    def type_of(self, slot: str) -> torch.dtype:
+        """The dtype in which a state is held."""
         whole = self.settings.whole
-        return next(whole[name] for name in SLOT_TYPE[slot] if name in whole)
+        kind = next(whole[name] for name in SLOT_TYPE[slot] if name in whole)
+        return faults.apply("optim.state_type", kind, slot=slot) if faults.active else kind
 
 
 def rule_for(optimizer: Any, parameters: Mapping[str, torch.Tensor], options: Any) -> DeviceUpdate:
-    """The update of ``optimizer`` for weights that are known by name."""
-    return DeviceUpdate(optim_read.read(optimizer, parameters))
+    """The update of ``optimizer`` for weights that are known by name; what is odd about it is logged."""
+    settings = optim_read.read(optimizer, parameters)
+    optim_read.warn(optimizer, options)
+    return DeviceUpdate(settings, _running_mean(settings, options))
+
+
+def _running_mean(settings: optim_read.Settings, options: Any) -> bool:
+    """The strategy that the options set, else a running mean for float16 accumulators, which a sum could overflow."""
+    training = None if options is None else options.Training
+    if training is not None and training._reduction_strategy_set:
+        return training.mean_reduction_strategy == MeanReductionStrategy.Running
+    whole = settings.whole
+    return whole["accum_type"] == torch.float16 and not whole.get("use_combined_accum", False)
+
+
+def replaced(old: DeviceUpdate, new: DeviceUpdate) -> DeviceUpdate:
+    """The update that a compiled program goes on with when it is given ``new`` instead of ``old``."""
+    changed_constants(old, new)
+    return faults.apply("optim.replaced", new, before=old) if faults.active else new
+
+
+def changed_constants(old: DeviceUpdate, new: DeviceUpdate) -> None:
+    """Refuse to replace what is compiled into the program; what was variable then may have any value now."""
+    if new.running_mean and not old.running_mean:
+        raise ValueError(
+            "The new optimizer needs the mean reduction strategy Running, but the model is already compiled with Post: "
+            "set this optimizer before compiling, or set the strategy in the options"
+        )
+    was, now = old.settings, new.settings
+    if was.kind != now.kind or len(was.groups) != len(now.groups):
+        raise Error(
+            f"The model is compiled with {was.kind} and {len(was.groups)} groups, the new optimizer is {now.kind} "
+            f"with {len(now.groups)}: use the same kind of optimizer and the same groups"
+        )
+    pairs = [("", was.whole, now.whole, was.constant)]
+    pairs += [
+        (f" of group {number}", before.values, after.values, before.constant)
+        for number, (before, after) in enumerate(zip(was.groups, now.groups))
+    ]
+    for where, before, after, constant in pairs:
+        for name in sorted(constant):
+            if before[name] != after[name]:
+                raise Error(
+                    f"The attribute {name}{where} is compiled in as the constant {before[name]} and cannot become "
+                    f"{after[name]}: mark it as variable, or pass it explicitly, before compiling"
+                )
 
 
 def _widened(tensors: List[torch.Tensor]) -> List[torch.Tensor]:
