@@ -9,15 +9,18 @@ from __future__ import annotations
 import contextlib
 import functools
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type, TypeVar
 
 import torch
+from torch.fx import Node
 from torch.fx import traceback as fx_traceback
 
 from ipu_conformance.emulator.poptorch.exceptions import Error
 
 BLOCK, SCOPE, ATTRIBUTES = "poptorch_block", "poptorch_scope", "poptorch_attributes"
 """The keys of an operation's custom metadata: its ``Mark``, its name scopes, and its backend attributes."""
+OPERATION, REGION = "poptorch_operation", "poptorch_region"
+"""More keys: the name and settings of an operation of PopTorch itself, and the control flow that it is inside of."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -45,8 +48,7 @@ class _Forward:
         self.begun = 0
         self.auto_ids = False
         self.without_id = 0
-        self.scopes: Tuple[str, ...] = ()
-        self.attributes: Mapping[str, Any] = {}
+        self.values: Dict[str, Any] = {SCOPE: (), ATTRIBUTES: {}, OPERATION: None, REGION: ()}
 
     def begin(self, user_id: Optional[str], ipu_id: Optional[int]) -> None:
         if user_id is None and self.auto_ids:
@@ -63,7 +65,7 @@ class _Forward:
     def write(self) -> None:
         """Let operations from now on carry what holds now; nodes keep the dictionaries that they were given."""
         custom = dict(fx_traceback.current_meta.get("custom", {}))
-        custom.update({BLOCK: self.current, SCOPE: self.scopes, ATTRIBUTES: self.attributes})
+        custom.update({BLOCK: self.current, **self.values})
         fx_traceback.current_meta["custom"] = custom
 
 
@@ -94,37 +96,25 @@ def current_forward() -> Optional[_Forward]:
 
 
 @contextlib.contextmanager
-def scope(name: str) -> Iterator[None]:
-    """Operations inside carry ``name`` at the end of their scopes."""
+def tagged(key: str, change: Callable[[Any], Any]) -> Iterator[None]:
+    """Operations inside carry ``change`` of what they would carry under ``key``."""
     forward = current_forward()
     if forward is None:
         yield
         return
-    before = forward.scopes
-    forward.scopes = (*before, name)
+    before = forward.values[key]
+    forward.values[key] = change(before)
     forward.write()
     try:
         yield
     finally:
-        forward.scopes = before
+        forward.values[key] = before
         forward.write()
 
 
-@contextlib.contextmanager
-def attributes(values: Mapping[str, Any]) -> Iterator[None]:
-    """Operations inside carry these backend attributes, the innermost value of each."""
-    forward = current_forward()
-    if forward is None:
-        yield
-        return
-    before = forward.attributes
-    forward.attributes = {**before, **values}
-    forward.write()
-    try:
-        yield
-    finally:
-        forward.attributes = before
-        forward.write()
+def tag_of(node: Node, key: str) -> Any:
+    """What an operation carries under ``key``; None for an operation that the tracer added."""
+    return node.meta.get("custom", {}).get(key)
 
 
 def _check(user_id: Any, ipu_id: Any) -> None:

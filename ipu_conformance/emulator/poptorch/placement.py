@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from torch.fx import Node
 
 from ipu_conformance.emulator import faults, limits, topology
-from ipu_conformance.emulator.poptorch import blocks, strategies
+from ipu_conformance.emulator.poptorch import blocks, multiconv, printing, strategies
 from ipu_conformance.emulator.poptorch.capture import Captured
 from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.log import logger
@@ -59,8 +59,8 @@ class Placement:
 
 def block_of(node: Node) -> Optional[blocks.Mark]:
     """The block that an operation was called in; None for an operation that the tracer added."""
-    mark = node.meta.get("custom", {}).get(blocks.BLOCK)
-    return mark if isinstance(mark, blocks.Mark) else None
+    mark: Optional[blocks.Mark] = blocks.tag_of(node, blocks.BLOCK)
+    return mark
 
 
 def place(captured: Captured, options: Any, training: bool) -> Placement:
@@ -71,6 +71,10 @@ def place(captured: Captured, options: Any, training: bool) -> Placement:
     """
     strategy = options._execution_strategy
     computed = [node for node in captured.module.graph.nodes if node.op in ("call_function", "call_module")]
+    if training:
+        _refuse_inference_only(computed)
+    multiconv.check(computed)
+    computed = [node for node in computed if node.users or node.target is not printing.PRINT]
     where = _spots(computed, strategy)
     spots, stage_of = _number(computed, where, from_ipu_zero=strategy.mode == "Pipelined")
     if faults.active:
@@ -102,6 +106,13 @@ def place(captured: Captured, options: Any, training: bool) -> Placement:
     )
     _log(placement)
     return placement
+
+
+def _refuse_inference_only(computed: Sequence[Node]) -> None:
+    for node in computed:
+        region = blocks.tag_of(node, blocks.REGION)
+        if region:
+            raise Error(f"poptorch.{region[0]} is only supported in inference models: {node.name} is part of one")
 
 
 def _log(placement: Placement) -> None:

@@ -1,0 +1,96 @@
+"""ctc_beam_search_decoder: the most likely label sequences of a network trained with the CTC loss."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import torch
+
+from ipu_conformance.emulator.poptorch.exceptions import Error
+
+Prefix = Tuple[int, ...]
+
+
+@torch.library.custom_op(
+    "ipu_poptorch::ctc_beam_search",
+    mutates_args=(),
+    schema="(Tensor probs, Tensor lengths, int blank, int beam_width, int top_paths) -> (Tensor, Tensor, Tensor)",
+)
+def ctc_beam_search(
+    probs: torch.Tensor, lengths: torch.Tensor, blank: int, beam_width: int, top_paths: int
+) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The log probabilities, the lengths and the labels of the best paths of every sequence."""
+    steps, batch, _ = probs.shape
+    logs = probs.detach().to(torch.float64).numpy()
+    best = np.full((batch, top_paths), -np.inf)
+    counts = np.zeros((batch, top_paths), np.int32)
+    labels = np.full((batch, top_paths, steps), blank, np.int32)
+    for row in range(batch):
+        found = decode(logs[: int(lengths[row]), row], blank, beam_width)[:top_paths]
+        for place, (prefix, score) in enumerate(found):
+            best[row, place] = score
+            counts[row, place] = len(prefix)
+            labels[row, place, : len(prefix)] = prefix
+    return torch.from_numpy(best).to(probs.dtype), torch.from_numpy(counts), torch.from_numpy(labels)
+
+
+@ctc_beam_search.register_fake
+def _(probs: torch.Tensor, lengths: torch.Tensor, blank: int, beam_width: int, top_paths: int) -> Any:
+    steps, batch, _ = probs.shape
+    return (
+        probs.new_empty((batch, top_paths)),
+        probs.new_empty((batch, top_paths), dtype=torch.int32),
+        probs.new_empty((batch, top_paths, steps), dtype=torch.int32),
+    )
+
+
+def decode(logs: np.ndarray, blank: int, beam_width: int) -> List[Tuple[Prefix, float]]:
+    """Prefix beam search over [step, class] log probabilities: label sequences and their scores, best first.
+
+    A prefix collects the probability of every alignment that collapses to it, apart by whether the alignment ends in
+    a blank: only then does a repeated label begin anew.
+    """
+    beams: Dict[Prefix, Tuple[float, float]] = {(): (0.0, -np.inf)}
+    for step in logs:
+        grown: Dict[Prefix, List[float]] = {}
+
+        def add(prefix: Prefix, kind: int, score: float, grown: Dict[Prefix, List[float]] = grown) -> None:
+            scores = grown.setdefault(prefix, [-np.inf, -np.inf])
+            scores[kind] = float(np.logaddexp(scores[kind], score))
+
+        for prefix, (after_blank, after_label) in beams.items():
+            total = float(np.logaddexp(after_blank, after_label))
+            add(prefix, 0, total + step[blank])
+            for label, log in enumerate(step):
+                if label == blank:
+                    continue
+                if prefix and label == prefix[-1]:
+                    add(prefix, 1, after_label + log)
+                    add((*prefix, label), 1, after_blank + log)
+                else:
+                    add((*prefix, label), 1, total + log)
+        ranked = sorted(grown.items(), key=lambda item: (-np.logaddexp(item[1][0], item[1][1]), item[0]))
+        beams = {prefix: (scores[0], scores[1]) for prefix, scores in ranked[:beam_width]}
+    return [(prefix, float(np.logaddexp(*scores))) for prefix, scores in beams.items()]
+
+
+def ctc_beam_search_decoder(
+    probs: torch.Tensor, lengths: torch.Tensor, blank: int = 0, beam_width: int = 100, top_paths: int = 1
+) -> List[torch.Tensor]:
+    """Decode [step, batch, class] log probabilities of sequences of these lengths; for inference only.
+
+    The result is [batch, top_paths] log probabilities, [batch, top_paths] lengths and [batch, top_paths, step] labels,
+    best first; labels beyond a path's length are blank.
+    """
+    if probs.dim() != 3:
+        raise Error(f"Probabilities of {probs.dim()} dimensions were given: use [step, batch, class]")
+    if lengths.dim() != 1 or lengths.shape[0] != probs.shape[1]:
+        raise Error(f"Lengths of shape {list(lengths.shape)} were given for a batch of {probs.shape[1]}: use one each")
+    if not isinstance(blank, int) or not 0 <= blank < probs.shape[2]:
+        raise Error(f"The blank {blank!r} was given for {probs.shape[2]} classes: use one of them")
+    if not isinstance(beam_width, int) or beam_width < 1:
+        raise Error(f"The beam width {beam_width!r} was given: use 1 or more")
+    if not isinstance(top_paths, int) or not 1 <= top_paths <= beam_width:
+        raise Error(f"{top_paths!r} top paths were given for a beam width of {beam_width}: use 1 to {beam_width}")
+    return list(ctc_beam_search(probs, lengths, blank, beam_width, top_paths))
