@@ -8,13 +8,14 @@ import traceback
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from torch.fx import GraphModule, Node
 from torch.fx import traceback as fx_traceback
+from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 
 from ipu_conformance.emulator.poptorch import blocks
@@ -74,13 +75,35 @@ class _Call(torch.nn.Module):
     def forward(self, *tensors: torch.Tensor) -> Tuple[Any, List[torch.Tensor]]:
         args, kwargs = self._rebuild(tensors)
         collector = LossCollector()
+        before = _held(self.model)
         _collectors.append(collector)
         try:
             with blocks.new_forward(), collector:
                 output = self.model(*args, **kwargs)
         finally:
             _collectors.pop()
+        _check_held(before, _held(self.model))
         return output, collector.found
+
+
+def _held(model: torch.nn.Module) -> Dict[str, Tuple[str, torch.Tensor]]:
+    """Every parameter and buffer with what it is, by name."""
+    parameters = {name: ("parameter", value) for name, value in model.named_parameters(remove_duplicate=False)}
+    return {**parameters, **{n: ("buffer", value) for n, value in model.named_buffers(remove_duplicate=False)}}
+
+
+def _check_held(
+    before: Mapping[str, Tuple[str, torch.Tensor]], after: Mapping[str, Tuple[str, torch.Tensor]]
+) -> None:
+    """Raise Error if ``forward`` put something else in the place of a weight, or took it away."""
+    for name, (kind, value) in before.items():
+        if name not in after:
+            raise Error(f"The {kind} {name} was removed from the model by forward: the device cannot follow that")
+        if after[name][1] is not value:
+            raise Error(
+                f"The {kind} {name} was reassigned by forward: change its values in place, for example with copy_, "
+                "so that the device holds the same tensor"
+            )
 
 
 @dataclass(frozen=True)
@@ -103,10 +126,16 @@ class Captured:
         return pytree.tree_unflatten(list(leaves), self.structure)
 
 
-def capture(model: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Captured:
+def capture(
+    model: torch.nn.Module,
+    args: Tuple[Any, ...],
+    kwargs: Dict[str, Any],
+    weights: Optional[Mapping[str, torch.Tensor]] = None,
+) -> Captured:
     """Trace ``model(*args, **kwargs)`` on example tensors of one micro-batch; nothing is computed.
 
-    Raises Error for a model whose operations depend on the values of tensors, naming the line.
+    ``weights`` stand in for the model's own while it is traced: they have the types of the device. Raises Error for a
+    model whose operations depend on the values of tensors, naming the line.
     """
     leaves, spec = pytree.tree_flatten((args, kwargs))
     places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
@@ -121,7 +150,7 @@ def capture(model: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any
     call = _Call(model, rebuild)
     with _quiet():
         try:
-            with fx_traceback.preserve_node_meta():
+            with _standing_in(model, weights), fx_traceback.preserve_node_meta():
                 program = torch.export.export(call, tuple(leaves[place] for place in places), strict=False)
         except Error:
             raise
@@ -129,6 +158,17 @@ def capture(model: torch.nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any
             raise _refusal(error) from error
     module = program.module(check_guards=False)
     return _describe(module, program.call_spec.out_spec, model)
+
+
+def _standing_in(
+    model: torch.nn.Module, weights: Optional[Mapping[str, torch.Tensor]]
+) -> ContextManager[Any]:
+    if weights is None:
+        return contextlib.nullcontext()
+    trainable = {name: torch.nn.Parameter(value, value.requires_grad) for name, value in weights.items()}
+    parameters = {name for name, _ in model.named_parameters()}
+    replaced = {name: trainable[name] if name in parameters else value for name, value in weights.items()}
+    return _reparametrize_module(model, replaced, tie_weights=True)
 
 
 @contextlib.contextmanager
@@ -204,3 +244,45 @@ def _independent(losses: Sequence[Node]) -> Tuple[Node, ...]:
             waiting.extend(node.all_input_nodes)
         feeding |= seen - {loss}
     return tuple(loss for loss in losses if loss not in feeding)
+
+
+_STATISTICS = {
+    torch.ops.aten.batch_norm.default: ((3, 4), 5),
+    torch.ops.aten.instance_norm.default: ((3, 4), 5),
+}
+"""Operations that change buffers without saying so: the places of the buffers, and of the flag that says whether."""
+
+
+def changed_buffers(captured: Captured) -> Tuple[str, ...]:
+    """The names of the weights that running the model changes in place."""
+    changed: Dict[str, None] = {}
+    for node in captured.module.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if node.target in _STATISTICS:
+            places, flag = _STATISTICS[node.target]
+            written = [node.args[place] for place in places if node.args[flag]]
+        else:
+            schema = getattr(node.target, "_schema", None)
+            arguments = schema.arguments if schema is not None and schema.is_mutable else ()
+            written = [
+                node.kwargs.get(argument.name, node.args[place] if place < len(node.args) else None)
+                for place, argument in enumerate(arguments)
+                if argument.alias_info is not None and argument.alias_info.is_write
+            ]
+        for value in written:
+            origin = _origin(value)
+            if origin is not None and origin.name in captured.weights:
+                changed[captured.weights[origin.name]] = None
+    return tuple(changed)
+
+
+def _origin(value: Any) -> Optional[Node]:
+    """The node whose memory a value is a view of."""
+    while isinstance(value, Node) and value.op == "call_function":
+        schema = getattr(value.target, "_schema", None)
+        views = schema is not None and any(argument.alias_info is not None for argument in schema.arguments)
+        if not views or not value.args:
+            break
+        value = value.args[0]
+    return value if isinstance(value, Node) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 import torch
 
@@ -27,33 +27,68 @@ class TorchMachine:
         stages: Sequence[Stage],
         weights: Sequence[Tensors],
         *,
-        trainable: Sequence[str],
-        update: Optional[Update],
-        divisor: float,
-        seed: int,
-        loss_scale: float = 1.0,
+        trainable: Sequence[str] = (),
+        update: Optional[Any] = None,
+        accumulation: int = 1,
+        mean: bool = True,
         running_mean: bool = False,
+        seed: int = 0,
+        kept: Optional[FrozenSet[Tuple[int, int]]] = None,
+        group_of: Optional[Mapping[str, Tuple[int, ...]]] = None,
     ) -> None:
         self.stages = list(stages)
         self.replica_weights = list(weights)
         self.trainable = frozenset(trainable)
-        self.update_rule = update
-        self.divisor = divisor
-        self.loss_scale = loss_scale
+        self.accumulation = accumulation
+        self.mean = mean
         self.running_mean = running_mean
         self.seed = seed
         self.runs = 0
+        self.kept = kept
+        """The slots whose outputs are returned, as (replica, micro-batch); None for all."""
+        self.group_of = dict(group_of or {})
         self.state: List[Dict[str, Tensors]] = [{} for _ in weights]
+        self.watched_gradients: Dict[str, int] = {}
+        """The leaf under which the gradients of a weight are kept as they are made."""
+        self.watched_updates: Dict[str, int] = {}
+        """The leaf under which a weight is kept as it is after each update."""
         self.inputs: Sequence[Sequence[Sequence[torch.Tensor]]] = ()
         self.outputs: List[List[Dict[int, torch.Tensor]]] = []
-        self._generators = [torch.Generator() for _ in weights]
-        self._accumulated: List[Dict[str, int]] = [{} for _ in weights]
+        self._accumulators: List[Tensors] = [{} for _ in weights]
+        self._counts: List[Dict[str, int]] = [{} for _ in weights]
+        self._iterations = [0 for _ in weights]
+        self._clipping: List[Optional[float]] = [None for _ in weights]
+        self._updated = [0 for _ in weights]
+        self._reduced: Dict[int, List[Tensors]] = {}
+        self.set_update(update)
+
+    def set_update(self, update: Optional[Any]) -> None:
+        """Let another optimizer make the steps from now on; it takes over the state."""
+        self.update_rule = update
+        self.loss_scale = float(getattr(update, "loss_scale", 1.0))
+        accum_type = getattr(update, "accum_type", None)
+        dtypes = {self.replica_weights[0][name].dtype for name in self.trainable}
+        # Autograd accumulates in the type of the weight; another type needs accumulators of our own.
+        self._accum_type = accum_type if accum_type is not None and dtypes - {accum_type} else None
+        self._clips = getattr(update, "max_grad_norm", float("inf")) != float("inf")
+
+    @property
+    def divisor(self) -> float:
+        """What the sum over the replicas of accumulated gradients is divided by."""
+        if not self.mean:
+            return 1.0
+        return float(len(self.replica_weights) * (1 if self.running_mean else self.accumulation))
 
     def begin(self, inputs: Sequence[Sequence[Sequence[torch.Tensor]]]) -> None:
         """Take the tensors of every replica's micro-batches for the next run."""
         self.inputs = inputs
         self.outputs = [[{} for _ in own] for own in inputs]
+        self._iterations = [0 for _ in inputs]
         self.runs += 1
+
+    def end(self) -> None:
+        """Let go of what the run was given and has made."""
+        self.inputs, self.outputs = (), []
 
     def forward(
         self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool
@@ -63,9 +98,10 @@ class TorchMachine:
         received = _leaves(boundary, keep) if own.received else ()
         results = self._run(own, replica, micro_batch, received, keep)
         count = len(own.handed)
-        made = self.outputs[replica][micro_batch]
-        for index, value in zip(own.outputs, results[count:]):
-            made[index] = value.detach()
+        if own.outputs and (self.kept is None or (replica, micro_batch) in self.kept):
+            made = self.outputs[replica][micro_batch]
+            for index, value in zip(own.outputs, results[count:]):
+                made[index] = value.detach()
         handed = results[:count]
         return handed, (received, handed, results[-1] if own.loss else None) if keep else None
 
@@ -86,9 +122,7 @@ class TorchMachine:
         weights = self.replica_weights[replica]
         inputs = self.inputs[replica][micro_batch]
         if own.random:
-            generator = self._generators[replica]
-            generator.manual_seed(draw.slot_seed(self.seed, self.runs, replica, own.number, micro_batch))
-            draw.slot.generator = generator
+            draw.slot.seed = draw.slot_seed(self.seed, self.runs, replica, micro_batch)
         with torch.set_grad_enabled(keep):
             return own.run(
                 *[weights[name] for name in own.weights], *[inputs[index] for index in own.inputs], *received
@@ -107,65 +141,124 @@ class TorchMachine:
             roots.append(loss)
             seeds.append(torch.full_like(loss, self.loss_scale))
         if roots:
-            if self.running_mean:
-                self._accumulate_mean(replica, stage, roots, seeds)
+            if self.running_mean or self._accum_type is not None or self.watched_gradients:
+                self._accumulate(replica, stage, micro_batch, roots, seeds)
             else:
-                torch.autograd.backward(roots, seeds)
+                torch.autograd.backward(roots, seeds)  # type: ignore[arg-type]
         return tuple(value.grad for value in received)
 
-    def _accumulate_mean(
-        self, replica: int, stage: int, roots: Sequence[torch.Tensor], seeds: Sequence[Optional[torch.Tensor]]
+    def _accumulate(
+        self,
+        replica: int,
+        stage: int,
+        micro_batch: int,
+        roots: Sequence[torch.Tensor],
+        seeds: Sequence[Optional[torch.Tensor]],
     ) -> None:
-        """Fold one micro-batch into the running mean: acc * n/(n+1) + g/(n+1)."""
-        weights, counts = self.replica_weights[replica], self._accumulated[replica]
-        names = [name for name in self.stages[stage].weights if name in self.trainable]
-        before = {name: weights[name].grad for name in names}
-        for name in names:
-            weights[name].grad = None
+        """Fold one micro-batch into accumulators of the optimizer's type; a running mean is acc n/(n+1) + g/(n+1)."""
+        weights, counts = self.replica_weights[replica], self._counts[replica]
+        held = self._accumulators[replica]
         torch.autograd.backward(roots, seeds)  # type: ignore[arg-type]
-        for name in names:
-            fresh, old = weights[name].grad, before[name]
+        for name in self.stages[stage].weights:
+            fresh = weights[name].grad if name in self.trainable else None
             if fresh is None:
-                weights[name].grad = old
                 continue
+            weights[name].grad = None
+            if name in self.watched_gradients:
+                # A weight that several stages use has a gradient from each.
+                made, leaf = self.outputs[replica][micro_batch], self.watched_gradients[name]
+                made[leaf] = made[leaf] + fresh if leaf in made else fresh.detach().clone()
+            if self._accum_type is not None:
+                fresh = fresh.to(self._accum_type)
             count = counts.get(name, 0)
             counts[name] = count + 1
-            if old is not None:
-                weights[name].grad = old * (count / (count + 1)) + fresh / (count + 1)
+            if name not in held:
+                held[name] = fresh
+            elif self.running_mean:
+                held[name] = held[name] * (count / (count + 1)) + fresh / (count + 1)
+            else:
+                held[name] = held[name] + fresh
 
     def gradients(self, replica: int, stage: int) -> Tensors:
-        """What was accumulated for the weights that the stage owns."""
-        weights = self.replica_weights[replica]
+        """What was accumulated for the weights that the stage owns; a weight without influence on the loss has none."""
+        weights, held = self.replica_weights[replica], self._accumulators[replica]
         found = {}
         for name in self.stages[stage].owned:
             if name in self.trainable:
-                gradient = weights[name].grad
-                found[name] = torch.zeros_like(weights[name]) if gradient is None else gradient
+                gradient = held[name] if name in held else weights[name].grad
+                if gradient is not None:
+                    found[name] = gradient
         return found
 
     def reduce(self, stage: int, gradients: List[Tensors]) -> List[Tensors]:
-        """The sum over the replicas in their order, over the divisor; every replica gets the same bits."""
-        names = list(gradients[0])
-        if not names:
-            return gradients
+        """The sum over the replicas in their order, over the divisor; every replica of a group gets the same bits."""
+        reduced = self._sums(gradients)
+        if self._clips:
+            self._reduced[stage] = reduced
+        return reduced
+
+    def _sums(self, gradients: List[Tensors]) -> List[Tensors]:
+        names = [name for name in gradients[0] if name not in self.group_of]
+        shared = dict(zip(names, self._sum(gradients, names, self.divisor)))
+        results = [dict(shared) for _ in gradients] if self.group_of else [shared] * len(gradients)
+        for name, group in self.group_of.items():
+            if name in gradients[0]:
+                for number in set(group):
+                    members = [replica for replica, own in enumerate(group) if own == number]
+                    divisor = self.divisor * len(members) / len(group) if self.mean else 1.0
+                    (value,) = self._sum([gradients[replica] for replica in members], [name], divisor)
+                    for replica in members:
+                        results[replica][name] = value
+        return results
+
+    def _sum(self, gradients: Sequence[Tensors], names: Sequence[str], divisor: float) -> List[torch.Tensor]:
         total = [gradients[0][name] for name in names]
+        if not total:
+            return total
         for other in gradients[1:]:
-            total = torch._foreach_add(total, [other[name] for name in names])
-        divisor = self.divisor * self.loss_scale
-        if divisor != 1.0:
-            total = torch._foreach_div(total, divisor)
-        shared = dict(zip(names, total))
-        return [shared] * len(gradients)
+            total = list(torch._foreach_add(total, [other[name] for name in names]))
+        divisor = divisor * self.loss_scale
+        return list(torch._foreach_div(total, divisor)) if divisor != 1.0 else total
 
     def update(self, replica: int, stage: int, gradients: Tensors) -> None:
         """One step of the optimizer on the weights that the stage owns."""
         weights = self.replica_weights[replica]
         if gradients and self.update_rule is not None:
             with torch.no_grad():
+                if self._clips:
+                    factor = self._clip_factor(replica)
+                    gradients = {name: value * factor for name, value in gradients.items()}
                 self.update_rule.step({name: weights[name] for name in gradients}, gradients, self.state[replica])
         for name in gradients:
             weights[name].grad = None
-        self._accumulated[replica].clear()
+            self._accumulators[replica].pop(name, None)
+            self._counts[replica].pop(name, None)
+        for name, leaf in self.watched_updates.items():
+            if name in gradients:
+                self._watch_update(replica, leaf, weights[name].detach().clone())
+        self._updated[replica] += 1
+        if self._updated[replica] == len(self.stages):
+            self._updated[replica], self._clipping[replica] = 0, None
+            self._iterations[replica] += 1
+
+    def _watch_update(self, replica: int, leaf: int, value: torch.Tensor) -> None:
+        first = self._iterations[replica] * self.accumulation
+        for made in self.outputs[replica][first : first + self.accumulation]:
+            made[leaf] = value
+
+    def _clip_factor(self, replica: int) -> float:
+        """What shrinks all gradients of one replica; the norm is over all stages, before the first of them updates."""
+        factor = self._clipping[replica]
+        if factor is None:
+            everything: Tensors = {}
+            for stage in range(len(self.stages)):
+                if len(self.replica_weights) > 1:
+                    everything.update(self._reduced[stage][replica])
+                else:
+                    everything.update(self._sums([self.gradients(replica, stage)])[0])
+            factor = float(self.update_rule.clip_factor(everything))  # type: ignore[union-attr]
+            self._clipping[replica] = factor
+        return factor
 
     def weights(self, replica: int, stage: int) -> Tensors:
         """Copies of the weights that the stage owns."""

@@ -39,6 +39,7 @@ class Stage:
 def cut(captured: Captured, stage_of: Mapping[Node, int], stages: int) -> List[Stage]:
     """The stages of a captured graph, where ``stage_of`` places every operation."""
     computed = [node for node in captured.module.graph.nodes if node in stage_of]
+    ordinals = {node: number for number, node in enumerate(node for node in computed if is_random(node))}
     last_use = _last_uses(computed, stage_of)
     loss = captured.losses[0] if captured.losses else None
     seen: Set[str] = set()
@@ -47,7 +48,7 @@ def cut(captured: Captured, stage_of: Mapping[Node, int], stages: int) -> List[S
         own = [node for node in computed if stage_of[node] == number]
         received = _alive(computed, stage_of, last_use, number)
         handed = _alive(computed, stage_of, last_use, number + 1)
-        stage = _build(captured, number, own, received, handed, loss, seen, stage_of)
+        stage = _build(captured, number, own, received, handed, loss, seen, stage_of, ordinals)
         seen.update(stage.weights)
         result.append(stage)
     return result
@@ -79,6 +80,7 @@ def _build(
     loss: Optional[Node],
     seen: Set[str],
     stage_of: Mapping[Node, int],
+    ordinals: Mapping[Node, int],
 ) -> Stage:
     graph = Graph()
     copies: Dict[Node, Node] = {}
@@ -110,8 +112,8 @@ def _build(
             if source not in copies:
                 copies[source] = graph.node_copy(source, lambda n: copies[n])
         copies[node] = graph.node_copy(node, lambda n: copies[n])
-        if node.target is torch.ops.aten.dropout.default:
-            copies[node].target = draw.dropout
+        if node in ordinals:
+            _seed(copies[node], ordinals[node])
     makes = [
         index
         for index, node in enumerate(captured.outputs)
@@ -137,6 +139,15 @@ def _build(
         random=any(is_random(node) for node in own),
         nodes=tuple(own),
     )
+
+
+def _seed(copied: Node, ordinal: int) -> None:
+    """Let an operation draw by its number in the whole model, however the model is cut."""
+    if copied.target is torch.ops.aten.dropout.default:
+        copied.target = draw.dropout
+        copied.args = (*copied.args, ordinal)
+    else:
+        copied.target = draw.Seeded(copied.target, ordinal)  # type: ignore[arg-type]
 
 
 def is_random(node: Node) -> bool:

@@ -1,0 +1,475 @@
+"""PoplarExecutor: a model on the emulated device, called like the model itself."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import time
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import torch
+
+from ipu_conformance.emulator.poptorch import calls, compiled, executables, hooks, measured, outputs, wrapping
+from ipu_conformance.emulator.poptorch.enums import ConnectionType
+from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.log import logger
+from ipu_conformance.emulator.poptorch.options import Options
+from ipu_conformance.emulator.poptorch.weights import DeviceWeights
+from ipu_conformance.emulator.trace import Recorder, Trace
+
+NOT_COMPILED = "Model has not been compiled or has been destroyed."
+
+Model = Union[torch.nn.Module, "PoplarExecutor"]
+
+
+class PoplarExecutor:
+    """Compiles a model at its first call and runs it on the device from then on.
+
+    A training model owns its weights: the user's model is wrapped in place, and whoever touches one of its weights gets
+    the device's newest value. Attributes that are not the executor's own are the user's model's.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module, options: Optional[Options], training: bool, optimizer: Optional[Any] = None
+    ) -> None:
+        self._user_model = model
+        # A shallow copy shares the weights, and reading it is not a touch by the user.
+        self._plain = _shallow(model)
+        self._options = Options() if options is None else options
+        self._options._freeze()
+        self._training = training
+        self._optimizer = optimizer
+        self._compiled: Optional[compiled.Compiled] = None
+        self._destroyed = False
+        self._attached = False
+        self._dirty = False
+        self._host_version = 0
+        self._seen_version: Tuple[Optional[int], int] = (None, 0)
+        self._seed = self._options.random_seed if self._options.random_seed is not None else _any_seed()
+        self._runs = 0
+        self._measured = measured.Measured()
+        self._recording = self._options.profile_dir is not None
+        self._trace: Optional[Trace] = None
+        if training:
+            wrapping.wrap(model, self)
+
+    # Calling.
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model on the device and return what its output mode selects."""
+        assert self._options.connection_type != ConnectionType.Never, (
+            "Trying to run a model on an offline device (ConnectionType.Never): use ConnectionType.Always or OnDemand"
+        )
+        if self._destroyed:
+            raise Error(NOT_COMPILED)
+        call = calls.Call(self._forward, args, kwargs)
+        if self._compiled is None:
+            self._compile(call)
+        else:
+            self._compiled.expected.check(call)
+        if not self._attached:
+            self.attachToDevice()
+        self._follow_trainer()
+        return self._run(call)
+
+    @property
+    def _forward(self) -> Callable[..., Any]:
+        return self._plain.forward
+
+    def _run(self, call: calls.Call) -> Any:
+        ready = self.compiled
+        machine = ready.machine
+        times = [time.perf_counter()]
+        dealt = ready.feed.deal(call.tensors)
+        machine.begin(dealt)
+        times.append(time.perf_counter())
+        recorder = Recorder(ready.plan.replicas) if self._recording else None
+        # On a failed run the weights are as the device left them, so they count as changed too.
+        self._dirty = self._training
+        ready.engine.run(dealt, recorder)
+        times.append(time.perf_counter())
+        result = self._returned(ready)
+        machine.end()
+        self._runs = machine.runs
+        times.append(time.perf_counter())
+        self._measured.add(times, len(call.places), sum(leaf is not None for leaf in ready.captured.outputs))
+        if recorder is not None:
+            self._trace = recorder.trace()
+            measured.write_trace(self._trace, self._options)
+        return result
+
+    def _returned(self, ready: compiled.Compiled) -> Any:
+        made = ready.machine.outputs
+        leaves: List[Any] = []
+        for number, node in enumerate(ready.captured.outputs):
+            if node is None:
+                leaves.append(ready.captured.constants[number])
+            else:
+                leaves.append(outputs.guarded(ready.returned.join(made, number)))
+        for anchor in ready.anchors:
+            ready.anchored[anchor.name] = anchor.returned.join(made, anchor.leaf)
+        return ready.captured.rebuild(leaves)
+
+    def _follow_trainer(self) -> None:
+        """An inference model takes over what its paired training model has brought to the host since the last run."""
+        if self._training:
+            return
+        trainer = wrapping.trainer_of(self._user_model)
+        if trainer is None:
+            return
+        trainer.copyWeightsToHostIfNeeded()
+        version = (id(trainer), trainer._host_version)
+        if version != self._seen_version:
+            self.copyWeightsToDevice()
+
+    # Compiling.
+
+    @property
+    def compiled(self) -> compiled.Compiled:
+        """What compiling made; Error before that and after destroy."""
+        if self._compiled is None:
+            raise Error(NOT_COMPILED)
+        return self._compiled
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile the model for arguments like these, without running it."""
+        if self._compiled is not None:
+            logger.warning("Call to compile() ignored: the model is already compiled")
+            return
+        if self._destroyed:
+            raise Error(NOT_COMPILED)
+        self._compile(calls.Call(self._forward, args, kwargs))
+        if self._options.connection_type == ConnectionType.Always and not self._attached:
+            self.attachToDevice()
+
+    def _compile(self, call: calls.Call) -> None:
+        hooks.before_compile()
+        trainer = None if self._training else wrapping.trainer_of(self._user_model)
+        if trainer is not None:
+            trainer.copyWeightsToHostIfNeeded()
+        weights = DeviceWeights(self._plain, self._options.replication_factor, self._training)
+        update = self._update_rule()
+        with wrapping.untouched():
+            self._compiled = compiled.compile_model(
+                self._plain,
+                call,
+                self._options,
+                training=self._training,
+                update=update,
+                weights=weights,
+                seed=self._seed,
+            )
+        self._compiled.machine.runs = self._runs
+        executables.remember(self)
+        logger.info("Compiled the model in %.3f s", self._compiled.seconds)
+        hooks.after_compile()
+
+    def _update_rule(self) -> Optional[Any]:
+        if not self._training:
+            return None
+        from ipu_conformance.emulator.poptorch import optim_update
+
+        with wrapping.untouched():
+            return optim_update.rule_for(self._optimizer, dict(self._plain.named_parameters()), self._options)
+
+    def isCompiled(self) -> bool:
+        """Whether the model has been compiled and not destroyed."""
+        return self._compiled is not None
+
+    @property
+    def compilationTime(self) -> Any:
+        """How long compiling took, None before."""
+        from datetime import timedelta
+
+        return None if self._compiled is None else timedelta(seconds=self._compiled.seconds)
+
+    # The device.
+
+    def isAttachedToDevice(self) -> bool:
+        """Whether the model is on the device."""
+        return self._attached
+
+    def attachToDevice(self) -> None:
+        """Put the model on the device: weights, optimizer state and random state."""
+        if self._attached:
+            raise Error("Device is already attached")
+        ready = self.compiled
+        self._attached = True
+        ready.machine.seed, ready.machine.runs = self._seed, self._runs
+        self._upload()
+        _exchange_state(self._optimizer, ready, "to_device")
+
+    def detachFromDevice(self) -> None:
+        """Take the model off the device, with what has changed there."""
+        if not self._attached:
+            raise Error("Device is not attached")
+        self.copyWeightsToHostIfNeeded()
+        ready = self.compiled
+        _exchange_state(self._optimizer, ready, "to_host")
+        self._seed, self._runs = ready.machine.seed, ready.machine.runs
+        self._attached = False
+
+    def destroy(self) -> None:
+        """Bring the weights home, unwrap the user's model and give the device back."""
+        if self._destroyed:
+            return
+        if self._compiled is not None:
+            if self._attached:
+                self.detachFromDevice()
+            self._compiled.engine.close()
+        self._destroyed, self._compiled, self._dirty = True, None, False
+        if self._training:
+            wrapping.unwrap(self._user_model)
+
+    def __del__(self) -> None:
+        # An executor that was never finished has nothing to give back, and an error here could not be caught.
+        with contextlib.suppress(Exception):
+            self.destroy()
+
+    # Weights.
+
+    def copyWeightsToHost(self) -> None:
+        """Copy the weights from the device to the user's model."""
+        self._require_device()
+        self.compiled.weights.download()
+        self._dirty = False
+        self._host_version += 1
+
+    def copyWeightsToHostIfNeeded(self) -> bool:
+        """Copy the weights if the device has newer ones, and say whether it had."""
+        if not self._dirty:
+            return False
+        logger.debug("Implicit copyWeightsToHost()")
+        self._dirty = False
+        self.copyWeightsToHost()
+        return True
+
+    def copyWeightsToDevice(self) -> None:
+        """Copy the weights from the user's model to the device; newer ones there are lost."""
+        self._require_device()
+        self._upload()
+
+    def _upload(self) -> None:
+        self._dirty = False
+        trainer = None if self._training else wrapping.trainer_of(self._user_model)
+        self._seen_version = (None, 0) if trainer is None else (id(trainer), trainer._host_version)
+        self.compiled.weights.upload()
+        if self._training:
+            self._host_version += 1
+
+    def copyNamedBuffersToDevice(self) -> None:
+        """Copy the buffers that the option updatableNamedBuffers lists from the user's model to the device."""
+        self._require_device()
+        names = self._options.updatable_named_buffers
+        if not names:
+            raise Error("No named buffers are specified: list them with poptorch.Options().updatableNamedBuffers")
+        known = {name for name, _ in self._plain.named_buffers()}
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise Error(f"{unknown[0]} is no buffer of the model: its buffers are {', '.join(sorted(known))}")
+        self.compiled.weights.upload(names)
+
+    def _require_device(self) -> None:
+        if self._compiled is None:
+            raise Error(NOT_COMPILED)
+        if not self._attached:
+            raise Error("Device is not attached")
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> Any:
+        """Load the user's model and, if it is on the device, the device with it."""
+        result = self._user_model.load_state_dict(state_dict, strict=strict)
+        if self._attached:
+            self.copyWeightsToDevice()
+        return result
+
+    # The optimizer.
+
+    def setOptimizer(self, optimizer: Any) -> None:
+        """Let the device use this optimizer from the next call on; changes of one apply when it is set again."""
+        if not self._training:
+            raise Error("setOptimizer was called on an inference model: it has no optimizer")
+        before, self._optimizer = self._optimizer, optimizer
+        if self._compiled is None:
+            return
+        ready = self._compiled
+        try:
+            update = self._new_rule(ready, before)
+        except Exception:
+            self._optimizer = before
+            raise
+        ready.update = update
+        ready.machine.set_update(update)
+        if before is not optimizer and self._attached:
+            _exchange_state(optimizer, ready, "to_device")
+
+    def _new_rule(self, ready: compiled.Compiled, before: Any) -> Any:
+        from ipu_conformance.emulator.poptorch import optim_update
+
+        update: Any = self._update_rule()
+        running = ready.machine.mean and compiled.running_mean(self._options, update)
+        if running and not ready.machine.running_mean:
+            raise ValueError(
+                "Invalid optimizer: it accumulates in float16, which needs a running mean, but the model is already "
+                "compiled with the mean taken at the end; set it before the model is compiled"
+            )
+        optim_update.changed_constants(ready.update, update)
+        return update
+
+    # Random numbers.
+
+    @property
+    def rng_state(self) -> List[int]:
+        """The state of the device's random numbers: setting what was read makes runs draw the same again."""
+        self._require_device()
+        machine = self.compiled.machine
+        return [machine.seed, machine.runs]
+
+    @rng_state.setter
+    def rng_state(self, state: Sequence[int]) -> None:
+        if self._compiled is None:
+            raise Error(NOT_COMPILED)
+        seed, runs = state
+        self._seed, self._runs = int(seed), int(runs)
+        self._compiled.machine.seed, self._compiled.machine.runs = self._seed, self._runs
+
+    # Looking inside.
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The user's model."""
+        return self._user_model
+
+    @property
+    def options(self) -> Options:
+        """The options, which are frozen."""
+        return self._options
+
+    def getTensorNames(self) -> List[str]:
+        """The names of the tensors that can be anchored."""
+        ready = self.compiled
+        return list(compiled.tensor_names(ready.captured, ready.weights))
+
+    def getAnchoredTensor(self, short_name: str) -> torch.Tensor:
+        """An anchored tensor of the last run, by the short name that anchorTensor gave it."""
+        ready = self.compiled
+        if short_name not in self._options.anchored_tensors:
+            raise Error(f"No tensor was anchored as {short_name}: use poptorch.Options().anchorTensor")
+        if short_name not in ready.anchored:
+            raise Error(f"{short_name} has no value yet: run the model first")
+        return ready.anchored[short_name]
+
+    def getPerfCounters(self) -> Dict[str, List[List[float]]]:
+        """When each input and output was handed over in the last runs, in seconds."""
+        return self._measured.counters()
+
+    def getHostIpuLatency(self) -> Tuple[float, float, float]:
+        """The least, largest and mean seconds that inputs took to the device."""
+        return self._measured.latency(0, 1)
+
+    def getComputeLatency(self) -> Tuple[float, float, float]:
+        """The least, largest and mean seconds that the device computed."""
+        return self._measured.latency(1, 2)
+
+    def getIpuHostLatency(self) -> Tuple[float, float, float]:
+        """The least, largest and mean seconds that outputs took to the host."""
+        return self._measured.latency(2, 3)
+
+    def getLatency(self) -> Tuple[float, float, float]:
+        """The least, largest and mean seconds of a whole call."""
+        return self._measured.latency(0, 3)
+
+    def cycleCount(self) -> int:
+        """The cycles of the last run, by the emulator's estimate; needs the option logCycleCount."""
+        if not self._options.log_cycle_count:
+            raise Error("Cycle count logging is disabled. Please set option logCycleCount to True to enable.")
+        if self._compiled is None or not self._measured.runs:
+            raise Error("Please run the model at least once before obtaining cycle count.")
+        return measured.cycles(self._compiled, self._options)
+
+    def _debugGetPopartIR(self) -> str:
+        """The program of the device in the JSON of PopART."""
+        from ipu_conformance.emulator.poptorch import lowering
+
+        return lowering.popart_ir(self.compiled, self._options)
+
+    # Executables.
+
+    def compileAndExport(self, filename: str, *args: Any, export_model: bool = True, **kwargs: Any) -> None:
+        """Compile for arguments like these and save the result."""
+        self.compile(*args, **kwargs)
+        self.save(filename, export_model)
+
+    def save(self, filename: str, export_model: bool = True, save_rng_state: bool = True) -> None:
+        """Save the compiled model, with the model itself unless ``export_model`` is off."""
+        executables.save(self, filename, export_model, save_rng_state)
+
+    def loadExecutable(self, filename: str) -> None:
+        """Compile from a file instead of from arguments."""
+        executables.load_into(self, filename)
+
+    # The user's model.
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_user_model" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self._user_model, name)
+
+    def __repr__(self) -> str:
+        from ipu_conformance.emulator.poptorch.representation import module_repr
+
+        return module_repr(self._user_model)
+
+
+def _shallow(model: torch.nn.Module) -> torch.nn.Module:
+    """A module with the attributes and weights of the model, of the class that it had before it was wrapped."""
+    with wrapping.untouched():
+        return copy.copy(model)
+
+
+def _any_seed() -> int:
+    return int.from_bytes(os.urandom(7), "big")
+
+
+def _exchange_state(optimizer: Any, ready: compiled.Compiled, direction: str) -> None:
+    """Let an optimizer of poptorch hand its state to the device or take it back; torch's keep it there."""
+    exchange = getattr(optimizer, f"_ipu_state_{direction}", None)
+    if exchange is not None:
+        exchange(ready.machine.state, ready.weights.replicas)
+
+
+def inferenceModel(model: Model, options: Optional[Options] = None) -> PoplarExecutor:
+    """An executor that runs the model's forward pass; its weights follow those of a training model of the same model."""
+    options = Options() if options is None else options
+    accumulation = options.Training.gradient_accumulation
+    if accumulation != 1:
+        raise Error(
+            f"You must set Training.gradientAccumulation to 1 for an inference model: it is {accumulation}; use "
+            "deviceIterations to run several micro-batches"
+        )
+    return PoplarExecutor(_module(model), options, training=False)
+
+
+def trainingModel(model: Model, options: Optional[Options] = None, optimizer: Optional[Any] = None) -> PoplarExecutor:
+    """An executor that runs forward and backward passes and updates the weights, by SGD with lr 0.01 by default."""
+    module = _module(model)
+    if wrapping.is_wrapped(module):
+        raise RuntimeError(
+            "The model has already been wrapped in 'poptorch.trainingModel'. Call destroy() on the training model "
+            "to unwrap it before wrapping it again."
+        )
+    if optimizer is None:
+        optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.01)
+    return PoplarExecutor(module, options, training=True, optimizer=optimizer)
+
+
+def _module(model: Model) -> torch.nn.Module:
+    module = model._user_model if isinstance(model, PoplarExecutor) else model
+    if not isinstance(module, torch.nn.Module):
+        raise Error(f"{type(model).__name__} was given: wrap a torch.nn.Module")
+    return module
+
+
+def load(filename: str, edit_opts_fn: Optional[Callable[[Options], Any]] = None) -> PoplarExecutor:
+    """The executor that ``compileAndExport`` or ``save`` wrote with its model."""
+    return executables.load(filename, edit_opts_fn)
