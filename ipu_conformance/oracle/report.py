@@ -129,8 +129,8 @@ def distribution(lines: Sequence[Line]) -> str:
             ratios = [ratio for ratio in found if ratio]
             if ratios:
                 sentences.append(
-                    f"{dtype} {part}: {len(ratios)} ops err, worst ratio min {min(ratios):.2g}, "
-                    f"median {median(ratios):.2g}, max {max(ratios):.2g}; {found.count(0.0)} agree to the last bit"
+                    f"{dtype} {part}: {len(ratios)} ops err, worst ratio min {min(ratios):.3g}, "
+                    f"median {median(ratios):.3g}, max {max(ratios):.3g}; {found.count(0.0)} agree to the last bit"
                 )
     exact = sum(not line.rounds["forward"] for line in lines)
     return "\n".join([*sentences, f"{exact} of {len(lines)} ops are bit-exact by specification"])

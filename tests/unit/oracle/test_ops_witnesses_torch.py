@@ -10,7 +10,7 @@ from tests.unit.oracle.witness_checks import check_agreement, rows
 
 
 @pytest.mark.parametrize("name", rows("torch"))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(data=st.data())
 def test_oracle_and_torch_agree(name, data):
     """PyTorch computes what the oracle specifies, in float64 and in float32."""
