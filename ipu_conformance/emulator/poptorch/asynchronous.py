@@ -1,0 +1,235 @@
+"""Loading in another process, ahead of the model, into a buffer of a few batches."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import tempfile
+from multiprocessing.reduction import ForkingPickler
+from multiprocessing.util import Finalize
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import torch
+import torch.multiprocessing
+from torch._utils import ExceptionWrapper
+from torch.utils import _pytree
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.poptorch.enums import SharingStrategy
+from ipu_conformance.emulator.poptorch.exceptions import Error
+
+_START_METHODS = {
+    SharingStrategy.SharedMemory: "forkserver",
+    SharingStrategy.FileSystem: "forkserver",
+    SharingStrategy.Fork: "fork",
+    SharingStrategy.ForkServer: "forkserver",
+}
+_ELEMENT, _END, _FAILURE = "element", "end", "failure"
+_PATIENCE = 0.05
+"""Seconds after which a process that waits looks whether the other one still lives; an element wakes it at once."""
+
+
+class _Stored:
+    """A dataset on its way to the worker through a file."""
+
+    def __init__(self, dataset: Any) -> None:
+        handle, self.path = tempfile.mkstemp(prefix="ipu_conformance_dataset_")
+        with os.fdopen(handle, "wb") as file:
+            file.write(ForkingPickler.dumps(dataset))
+
+    def take(self) -> Any:
+        """The dataset; the file is gone afterwards."""
+        try:
+            with open(self.path, "rb") as file:
+                return pickle.load(file)
+        finally:
+            os.remove(self.path)
+
+
+def rebatch(elements: Any, size: int, drop_last: bool) -> Iterator[Any]:
+    """The elements' rows in order, ``size`` at a time, with a rest of fewer unless ``drop_last``."""
+    held: List[List[torch.Tensor]] = []
+    rows = 0
+    structure = None
+    for element in elements:
+        tensors, structure = _pytree.tree_flatten(element)
+        held.append(tensors)
+        rows += len(tensors[0])
+        while rows >= size:
+            joined = [torch.cat(column) for column in zip(*held)]
+            yield _pytree.tree_unflatten([column[:size].clone() for column in joined], structure)
+            rows -= size
+            held = [[column[size:] for column in joined]] if rows else []
+    if faults.active:
+        drop_last = faults.apply("loader.rebatched", drop_last)
+    if rows and not drop_last and structure is not None:
+        yield _pytree.tree_unflatten([torch.cat(column) for column in zip(*held)], structure)
+
+
+class _Shared:
+    """What the two processes share: the buffer, the pass over the dataset that is asked for, and the word to stop."""
+
+    def __init__(self, context: Any, buffer_size: int, first_pass: int) -> None:
+        self.buffer = context.Queue(maxsize=buffer_size)
+        self.asked = context.Value("q", first_pass)
+        self.stop = context.Event()
+
+    def offer(self, number: int, kind: str, item: Any) -> bool:
+        """Put an item into the buffer; False when nobody wants it any more."""
+        while not self.stop.is_set() and self.asked.value <= number and _parent_lives():
+            try:
+                self.buffer.put((number, kind, item), timeout=_PATIENCE)
+            except queue.Full:
+                continue
+            return True
+        return self.asked.value > number and not self.stop.is_set()
+
+
+def _parent_lives() -> bool:
+    parent = torch.multiprocessing.parent_process()
+    return parent is None or parent.is_alive()
+
+
+def _work(dataset: Any, shared: _Shared, settings: Dict[str, Any]) -> None:
+    """The life of the worker: one pass over the dataset after another, as long as they are wanted."""
+    torch.set_num_threads(1)
+    torch.manual_seed(settings["seed"])
+    if isinstance(dataset, _Stored):
+        dataset = dataset.take()
+    number = 0
+    while _parent_lives():
+        number = max(number + 1, shared.asked.value)
+        while shared.asked.value < number and not (settings["load_indefinitely"] and number > 1):
+            if shared.stop.wait(_PATIENCE) or not _parent_lives():
+                break
+        if shared.stop.is_set() or not _load(dataset, shared, number, settings):
+            break
+    shared.buffer.cancel_join_thread()
+
+
+def _load(dataset: Any, shared: _Shared, number: int, settings: Dict[str, Any]) -> bool:
+    """One pass; False when the worker is to stop."""
+    size = settings["rebatched_size"]
+    try:
+        for element in dataset if size is None else rebatch(dataset, size, settings["drop_last"]):
+            if not shared.offer(number, _ELEMENT, element):
+                return False
+            if shared.asked.value > number:
+                return True
+    except Exception:
+        # The failure travels to whoever reads: it must not look like the end of the data.
+        return shared.offer(number, _FAILURE, ExceptionWrapper(where="in the process that loads data"))
+    return shared.offer(number, _END, None)
+
+
+class AsynchronousDataAccessor:
+    """Iterates over a dataset that another process loads ahead, ``buffer_size`` elements at most.
+
+    With ``load_indefinitely`` the worker goes on to the next pass by itself; with ``early_preload`` it begins before
+    the first iterator is made. Each iterator is one pass from the start. ``rebatched_size`` joins small elements
+    into tensors of that many rows. ``miss_sleep_time_in_ms`` has no effect: a reader is woken by the next element.
+    A failure in the worker is raised here, and so is its death.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        buffer_size: int = 3,
+        miss_sleep_time_in_ms: float = 0.1,
+        load_indefinitely: bool = True,
+        early_preload: bool = False,
+        sharing_strategy: SharingStrategy = SharingStrategy.ForkServer,
+        rebatched_size: Optional[int] = None,
+        drop_last: bool = True,
+    ) -> None:
+        if isinstance(buffer_size, bool) or not isinstance(buffer_size, int) or buffer_size < 1:
+            raise AssertionError(f"buffer_size={buffer_size!r} was given: use 1 or more")
+        if not isinstance(sharing_strategy, SharingStrategy):
+            raise AssertionError(f"{sharing_strategy!r} was given: use one of poptorch.SharingStrategy")
+        if not miss_sleep_time_in_ms > 0:
+            raise AssertionError(f"miss_sleep_time_in_ms={miss_sleep_time_in_ms} was given: use more than 0")
+        self._dataset = dataset
+        self._rebatched_size, self._drop_last = rebatched_size, drop_last
+        self._pass = 0
+        self._consumed = 0
+        self._ended = True
+        context = torch.multiprocessing.get_context(_START_METHODS[sharing_strategy])
+        if sharing_strategy != SharingStrategy.Fork:
+            # The server that forks workers has torch already: the second worker starts in no time.
+            context.set_forkserver_preload(["__main__", "torch"])
+        self._shared = _Shared(context, buffer_size, first_pass=1 if early_preload else 0)
+        settings = {
+            "load_indefinitely": load_indefinitely,
+            "rebatched_size": rebatched_size,
+            "drop_last": drop_last,
+            # Drawn here, so that a seeded program shuffles the same way each time.
+            "seed": int(torch.empty((), dtype=torch.int64).random_().item()),
+        }
+        sent = _Stored(dataset) if sharing_strategy == SharingStrategy.FileSystem else dataset
+        # Not a daemon: the dataset may be a loader with workers of its own.
+        self._process = context.Process(target=_work, args=(sent, self._shared, settings), daemon=False)
+        self._process.start()
+        self._finalizer = Finalize(self, _end, args=(self._process, self._shared), exitpriority=10)
+
+    def terminate(self) -> None:
+        """End the worker; a later element is an Error."""
+        self._finalizer()
+
+    def __len__(self) -> int:
+        if self._rebatched_size is None:
+            return len(self._dataset)
+        full, rest = divmod(len(self._dataset), self._rebatched_size)
+        return full if self._drop_last or not rest else full + 1
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._ended or self._consumed:
+            self._pass += 1
+            self._consumed, self._ended = 0, False
+        with self._shared.asked.get_lock():
+            self._shared.asked.value = max(self._shared.asked.value, self._pass)
+        return self._elements(self._pass)
+
+    def _elements(self, number: int) -> Iterator[Any]:
+        while number == self._pass and not self._ended:
+            kind, item = self._receive(number)
+            if kind == _FAILURE:
+                self._ended = True
+                item.reraise()
+            if kind == _END:
+                self._ended = True
+                return
+            self._consumed += 1
+            yield item
+
+    def _receive(self, number: int) -> Tuple[str, Any]:
+        """The next item of a pass; items of an earlier one, which was left half-way, are thrown away."""
+        while True:
+            if not self._finalizer.still_active():
+                raise Error("The loader was terminated: make a new one to go on")
+            living = self._process.is_alive()
+            try:
+                given, kind, item = self._shared.buffer.get(timeout=_PATIENCE)
+            except queue.Empty:
+                # It may have died after its last item: only one that was dead before an empty look gives no more.
+                if not living:
+                    raise Error(
+                        f"The process that loads data is gone (exit code {self._process.exitcode}): it crashed or "
+                        "was killed; make a new loader"
+                    ) from None
+                continue
+            if given == number:
+                if faults.active:
+                    kind, item = faults.apply("loader.received", (kind, item), consumed=self._consumed)
+                return kind, item
+
+
+def _end(process: Any, shared: _Shared) -> None:
+    """Ask the worker to end, and end it when it does not; what is left in the buffer is thrown away."""
+    shared.stop.set()
+    process.join(timeout=2.0)
+    if process.is_alive():
+        process.terminate()
+        process.join()
+    shared.buffer.close()
+    shared.buffer.cancel_join_thread()
