@@ -4,9 +4,11 @@ import importlib
 import pkgutil
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.poptorch import enums, log, options, profiling, testing
+from ipu_conformance.emulator.poptorch import enums, log, ops, optim, options, profiling, testing
 from ipu_conformance.emulator.poptorch.arguments import ICustomArgParser, registerCustomArgParser
+from ipu_conformance.emulator.poptorch.asynchronous import AsynchronousDataAccessor
 from ipu_conformance.emulator.poptorch.blocks import BeginBlock, Block, BlockFunction, removeBlocks
+from ipu_conformance.emulator.poptorch.dataloader import DataLoader
 from ipu_conformance.emulator.poptorch.enums import *  # noqa: F403
 from ipu_conformance.emulator.poptorch.exceptions import (
     Error,
@@ -14,14 +16,10 @@ from ipu_conformance.emulator.poptorch.exceptions import (
     UnrecoverableError,
     createPoptorchError,
 )
-from ipu_conformance.emulator.poptorch.hardware import (
-    getIpuTensorId,
-    ipuHardwareIsAvailable,
-    ipuHardwareVersion,
-    isRunningOnIpu,
-)
+from ipu_conformance.emulator.poptorch.hardware import ipuHardwareIsAvailable, ipuHardwareVersion, isRunningOnIpu
 from ipu_conformance.emulator.poptorch.hooks import registerPostCompileHook, registerPreCompileHook
 from ipu_conformance.emulator.poptorch.log import logger, setLogLevel
+from ipu_conformance.emulator.poptorch.ops import *  # noqa: F403
 from ipu_conformance.emulator.poptorch.options import Options, TensorLocationSettings
 from ipu_conformance.emulator.poptorch.representation import module_repr
 from ipu_conformance.emulator.poptorch.strategies import (
@@ -40,15 +38,18 @@ for _module in pkgutil.iter_modules(__path__):  # noqa: F405
 faults.activate_from_environment()
 
 __all__ = [
+    "AsynchronousDataAccessor",
     "BeginBlock",
     "Block",
     "BlockFunction",
+    "DataLoader",
     "Error",
     "ICustomArgParser",
     "Options",
     "ParallelPhasedExecution",
     "Phase",
     "PipelinedExecution",
+    "PoplarExecutor",
     "RecoverableError",
     "SerialPhasedExecution",
     "ShardedExecution",
@@ -57,12 +58,15 @@ __all__ = [
     "UnrecoverableError",
     "createPoptorchError",
     "enums",
-    "getIpuTensorId",
+    "inferenceModel",
     "ipuHardwareIsAvailable",
     "ipuHardwareVersion",
     "isRunningOnIpu",
+    "load",
     "logger",
     "module_repr",
+    "ops",
+    "optim",
     "options",
     "profiling",
     "registerCustomArgParser",
@@ -71,26 +75,16 @@ __all__ = [
     "removeBlocks",
     "setLogLevel",
     "testing",
+    "trainingModel",
     *enums.__all__,
+    *ops.__all__,
 ]
-
-_LATER = {
-    "asynchronous": ("AsynchronousDataAccessor",),
-    "dataloader": ("DataLoader",),
-    "executables": ("load",),
-    "executor": ("PoplarExecutor", "inferenceModel", "trainingModel"),
-    "ops": ("Attribute", "CPU", "MultiConv", "NameScope", "cond", "ctc_beam_search_decoder", "custom_op",
-            "dynamic_slice", "dynamic_update", "for_loop", "fps", "identity_loss", "ipu_print_tensor", "nearest", "nop",
-            "recomputationCheckpoint", "serializedMatMul", "set_available_memory", "set_overlap_for_input",
-            "set_overlap_for_output"),
-}  # fmt: skip
-_MODULES = ("ops", "optim")
 
 
 def __getattr__(name: str) -> object:
-    for module, names in _LATER.items():
-        if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+    """The executor is imported when it is first asked for."""
+    if name in ("PoplarExecutor", "inferenceModel", "trainingModel"):
+        return getattr(importlib.import_module(f"{__name__}.executor"), name)
+    if name == "load":
+        return importlib.import_module(f"{__name__}.executables").load
     raise AttributeError(f"module 'poptorch' has no attribute {name!r}")

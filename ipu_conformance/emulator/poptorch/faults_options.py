@@ -7,12 +7,16 @@ from typing import Any, Dict
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults import Fault
 
-faults.register_point("options.frozen", "value: whether a change is refused because the options are in use")
-faults.register_point("options.checked", "value: whether a value of the wrong type, or against its rule, is refused")
-faults.register_point("options.stored", "value: dict of the values about to be stored, by name")
-faults.register_point("options.cloned", "value: the copy; original: the options that were copied")
-faults.register_point("options.seeded", "value: the seed that torch is about to be given, None for none")
-faults.register_point("options.calls", "value: list of (number, line) of a file or (method, value) of JSON")
+POINTS = {
+    "options.frozen": "value: whether a change is refused because the options are in use",
+    "options.checked": "value: whether a value of the wrong type, or against its rule, is refused",
+    "options.stored": "value: dict of the values about to be stored, by name",
+    "options.cloned": "value: the copy; original: the options that were copied",
+    "options.seeded": "value: the seed that torch is about to be given, None for none",
+    "options.calls": "value: list of what was read: (number, line) of a file or (method, value) of JSON",
+}
+for _name, _what in POINTS.items():
+    faults.register_point(_name, _what)
 
 
 def _without(value: Dict[str, Any], name: str) -> Dict[str, Any]:
@@ -30,8 +34,6 @@ for _fault in (
           lambda value, original, **context: _sharing(value, original)),
     Fault("options-period-lost", "plan", "options.stored", "the period of an output mode is not stored",
           lambda value, **context: _without(value, "output_return_period")),
-    Fault("options-group-type-lost", "plan", "options.stored", "the way of grouping replicas is not stored",
-          lambda value, **context: _without(value, "input_group_type")),
     Fault("options-seed-only-device", "plan", "options.seeded", "the random seed does not reach torch",
           lambda value, **context: None),
     Fault("options-file-last-line-ignored", "plan", "options.calls", "the last call of a file or of JSON is left out",

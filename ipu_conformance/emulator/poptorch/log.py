@@ -80,6 +80,14 @@ def configure(environment: Optional[Mapping[str, str]] = None) -> None:
     setLogLevel(given.get(LEVEL_VARIABLE) or DEFAULT_LEVEL)
 
 
+def limit_repeats(most: Optional[int]) -> None:
+    """Write each text at most so many times from now on, None for always."""
+    for handler in logger.handlers:
+        for old in tuple(handler.filters):
+            handler.removeFilter(old)
+        handler.addFilter(RepeatLimit(most))
+
+
 def deprecated(since: str, reason: str) -> Callable[[Function], Function]:
     """Say in the log, at every call, since when a function is deprecated and what to use."""
 

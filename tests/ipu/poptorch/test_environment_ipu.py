@@ -42,7 +42,7 @@ def test_a_level_by_its_name(level_restored: Any, level: str) -> None:
     assert len(lines_of(level_restored.logger)) == LOGGED[level]
 
 
-@pytest.mark.parametrize(("number", "level"), zip((0, 1, 2, 3, 4, 6), LEVELS))
+@pytest.mark.parametrize(("number", "level"), list(zip((0, 1, 2, 3, 4, 6), LEVELS)))
 def test_a_level_by_its_number(level_restored: Any, number: int, level: str) -> None:
     """setLogLevel takes numbers too: 0 is everything, 6 is nothing."""
     level_restored.setLogLevel(number)

@@ -231,14 +231,22 @@ def test_the_output_mode_is_the_default_until_set(poptorch: Any) -> None:
     assert not options.outputMode(poptorch.OutputMode.Final).defaultOutputMode()
 
 
-@pytest.mark.parametrize(("wrap", "mode"), [("trainingModel", "Final"), ("inferenceModel", "All")])
-def test_the_default_output_mode_depends_on_the_model(poptorch: Any, wrap: str, mode: str) -> None:
-    """A training model returns the final outputs by default, an inference model all of them."""
+@pytest.mark.parametrize(("wrap", "returned"), [("trainingModel", [4.0]), ("inferenceModel", [2.0, 3.0, 4.0])])
+def test_the_default_output_mode_depends_on_the_model(poptorch: Any, wrap: str, returned: Any) -> None:
+    """A training model returns the final output by default, an inference model the output of every iteration."""
     import torch
 
-    model = getattr(poptorch, wrap)(torch.nn.Linear(2, 2), poptorch.Options())
+    class Plus(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(1))
 
-    assert plain(model.options.output_mode) == plain(getattr(poptorch.OutputMode, mode))
+        def forward(self, x: Any) -> Any:
+            return x + 1.0, poptorch.identity_loss(x * self.weight, reduction="mean")
+
+    model = getattr(poptorch, wrap)(Plus(), poptorch.Options().deviceIterations(3))
+
+    assert model(torch.tensor([1.0, 2.0, 3.0]))[0].tolist() == returned
 
 
 @pytest.mark.parametrize("wrap", ["trainingModel", "inferenceModel"])

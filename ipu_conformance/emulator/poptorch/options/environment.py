@@ -1,4 +1,8 @@
-"""What environment variables say about the options of every model."""
+"""What environment variables say about the options of every model.
+
+``POPTORCH_WAIT_FOR_IPU`` and ``POPTORCH_IPU_MODEL_VERSION`` are accepted and change nothing: an emulated IPU is never
+taken by another program, and its description does not depend on the vendor's model of it.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +17,14 @@ if TYPE_CHECKING:
 
 DEFAULT_OPTIONS = "POPTORCH_DEFAULT_OPTIONS"
 CACHE_DIR = "POPTORCH_CACHE_DIR"
-IPU_MODEL, SMALL_IPU_MODEL, IPU_MODEL_VERSION = (
-    "POPTORCH_IPU_MODEL",
-    "POPTORCH_SMALL_IPU_MODEL",
-    "POPTORCH_IPU_MODEL_VERSION",
-)
-WAIT_FOR_IPU = "POPTORCH_WAIT_FOR_IPU"
-EXPORT_PROTO_FILE = "POPTORCH_EXPORT_PROTO_FILE"
+IPU_MODELS = ("POPTORCH_IPU_MODEL", "POPTORCH_SMALL_IPU_MODEL")
 ENGINE_OPTIONS = "POPLAR_ENGINE_OPTIONS"
 
 
 def apply(options: Options, environment: Optional[Mapping[str, str]] = None) -> None:
     """Set on fresh options what the environment asks for."""
     given: Mapping[str, str] = os.environ if environment is None else environment
-    if is_set(IPU_MODEL, given) or is_set(SMALL_IPU_MODEL, given):
+    if any(is_set(name, given) for name in IPU_MODELS):
         options.useIpuModel(True)
     if given.get(CACHE_DIR):
         options.enableExecutableCaching(given[CACHE_DIR])

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Dict, List, Mapping, Optional, Union
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch import enums
-from ipu_conformance.emulator.poptorch.log import deprecated, logger
+from ipu_conformance.emulator.poptorch.log import deprecated, limit_repeats, logger
 from ipu_conformance.emulator.poptorch.options import environment, files
 from ipu_conformance.emulator.poptorch.options.distributed import _DistributedOptions
 from ipu_conformance.emulator.poptorch.options.locations import _TensorLocationOptions
@@ -338,6 +338,9 @@ class Options(OptionValues):
             raise AssertionError(f"Invalid type NoneType for option {name}: must be int")
 
     def _freeze(self) -> None:
+        if not self._is_frozen:
+            # Options freeze when a model begins to use them; what it has to say is counted from here.
+            limit_repeats(self.max_repeat_logs)
         super()._freeze()
         for attribute in _SUBSETS.values():
             getattr(self, attribute)._freeze()
