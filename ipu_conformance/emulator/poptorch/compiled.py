@@ -14,9 +14,9 @@ from ipu_conformance.emulator import streams
 from ipu_conformance.emulator.execute import Engine
 from ipu_conformance.emulator.plan import Plan
 from ipu_conformance.emulator.poptorch import batching, calls, capture, outputs, partition, placement
-from ipu_conformance.emulator.poptorch.enums import MeanReductionStrategy, OutputMode, ReductionType
+from ipu_conformance.emulator.poptorch.enums import OutputMode, ReductionType
 from ipu_conformance.emulator.poptorch.exceptions import Error
-from ipu_conformance.emulator.poptorch.machine import TorchMachine, Update
+from ipu_conformance.emulator.poptorch.machine import TorchMachine
 from ipu_conformance.emulator.poptorch.weights import DeviceWeights
 from ipu_conformance.errors import ConformanceError
 
@@ -37,7 +37,7 @@ class Compiled:
     captured: capture.Captured
     placement: placement.Placement
     plan: Plan
-    update: Optional[Update]
+    update: Any
     weights: DeviceWeights
     layout: streams.Layout
     feed: batching.Feed
@@ -94,7 +94,6 @@ def compile_model(
         update=update,
         accumulation=layout.accumulation,
         mean=mean,
-        running_mean=mean and running_mean(options, update),
         seed=seed,
         kept=returned.sources.union(*(anchor.returned.sources for anchor in anchors)),
         group_of=weights.group_of,
@@ -119,14 +118,6 @@ def compile_model(
         changed=changed,
         seconds=time.perf_counter() - begin,
     )
-
-
-def running_mean(options: Any, update: Optional[Any]) -> bool:
-    """Whether a mean is kept while accumulating: as the options say, or as float16 accumulators need."""
-    training = options.Training
-    if training._reduction_strategy_set:
-        return bool(training.mean_reduction_strategy == MeanReductionStrategy.Running)
-    return bool(getattr(update, "running_mean", False))
 
 
 def _check(captured: capture.Captured, training: bool) -> None:
@@ -198,7 +189,8 @@ def _anchors(
     weights: DeviceWeights,
 ) -> Tuple[Tuple[Anchor, ...], List[Node], Dict[str, Dict[str, int]]]:
     """The anchored tensors: those of operations are one more leaf each, those of weights are watched while running."""
-    anchors, extra = [], []
+    anchors: List[Anchor] = []
+    extra: List[Node] = []
     watched: Dict[str, Dict[str, int]] = {GRADIENT: {}, UPDATED: {}}
     names = tensor_names(captured, weights)
     wanted = options.anchored_tensors

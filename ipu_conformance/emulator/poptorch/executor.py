@@ -6,24 +6,27 @@ import contextlib
 import copy
 import os
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 
-from ipu_conformance.emulator.poptorch import calls, compiled, executables, hooks, measured, outputs, wrapping
+from ipu_conformance.emulator.poptorch import calls, executables, hooks, measured, outputs, wrapping
+from ipu_conformance.emulator.poptorch import compiled as compiling
 from ipu_conformance.emulator.poptorch.enums import ConnectionType
 from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.inspection import NOT_COMPILED, Inspection
 from ipu_conformance.emulator.poptorch.log import logger
+from ipu_conformance.emulator.poptorch.optim_update import changed_constants, rule_for
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.weights import DeviceWeights
 from ipu_conformance.emulator.trace import Recorder, Trace
 
-NOT_COMPILED = "Model has not been compiled or has been destroyed."
-
 Model = Union[torch.nn.Module, "PoplarExecutor"]
 
+load = executables.load
 
-class PoplarExecutor:
+
+class PoplarExecutor(Inspection):
     """Compiles a model at its first call and runs it on the device from then on.
 
     A training model owns its weights: the user's model is wrapped in place, and whoever touches one of its weights gets
@@ -40,7 +43,7 @@ class PoplarExecutor:
         self._options._freeze()
         self._training = training
         self._optimizer = optimizer
-        self._compiled: Optional[compiled.Compiled] = None
+        self._compiled: Optional[compiling.Compiled] = None
         self._destroyed = False
         self._attached = False
         self._dirty = False
@@ -99,7 +102,7 @@ class PoplarExecutor:
             measured.write_trace(self._trace, self._options)
         return result
 
-    def _returned(self, ready: compiled.Compiled) -> Any:
+    def _returned(self, ready: compiling.Compiled) -> Any:
         made = ready.machine.outputs
         leaves: List[Any] = []
         for number, node in enumerate(ready.captured.outputs):
@@ -125,13 +128,6 @@ class PoplarExecutor:
 
     # Compiling.
 
-    @property
-    def compiled(self) -> compiled.Compiled:
-        """What compiling made; Error before that and after destroy."""
-        if self._compiled is None:
-            raise Error(NOT_COMPILED)
-        return self._compiled
-
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile the model for arguments like these, without running it."""
         if self._compiled is not None:
@@ -149,9 +145,9 @@ class PoplarExecutor:
         if trainer is not None:
             trainer.copyWeightsToHostIfNeeded()
         weights = DeviceWeights(self._plain, self._options.replication_factor, self._training)
-        update = self._update_rule()
+        update = self._update_rule(self._optimizer) if self._training else None
         with wrapping.untouched():
-            self._compiled = compiled.compile_model(
+            self._compiled = compiling.compile_model(
                 self._plain,
                 call,
                 self._options,
@@ -165,13 +161,9 @@ class PoplarExecutor:
         logger.info("Compiled the model in %.3f s", self._compiled.seconds)
         hooks.after_compile()
 
-    def _update_rule(self) -> Optional[Any]:
-        if not self._training:
-            return None
-        from ipu_conformance.emulator.poptorch import optim_update
-
+    def _update_rule(self, optimizer: Any) -> Any:
         with wrapping.untouched():
-            return optim_update.rule_for(self._optimizer, dict(self._plain.named_parameters()), self._options)
+            return rule_for(optimizer, dict(self._plain.named_parameters()), self._options)
 
     def isCompiled(self) -> bool:
         """Whether the model has been compiled and not destroyed."""
@@ -289,32 +281,14 @@ class PoplarExecutor:
         """Let the device use this optimizer from the next call on; changes of one apply when it is set again."""
         if not self._training:
             raise Error("setOptimizer was called on an inference model: it has no optimizer")
-        before, self._optimizer = self._optimizer, optimizer
-        if self._compiled is None:
-            return
-        ready = self._compiled
-        try:
-            update = self._new_rule(ready, before)
-        except Exception:
-            self._optimizer = before
-            raise
-        ready.update = update
-        ready.machine.set_update(update)
-        if before is not optimizer and self._attached:
-            _exchange_state(optimizer, ready, "to_device")
-
-    def _new_rule(self, ready: compiled.Compiled, before: Any) -> Any:
-        from ipu_conformance.emulator.poptorch import optim_update
-
-        update: Any = self._update_rule()
-        running = ready.machine.mean and compiled.running_mean(self._options, update)
-        if running and not ready.machine.running_mean:
-            raise ValueError(
-                "Invalid optimizer: it accumulates in float16, which needs a running mean, but the model is already "
-                "compiled with the mean taken at the end; set it before the model is compiled"
-            )
-        optim_update.changed_constants(ready.update, update)
-        return update
+        if self._compiled is not None:
+            rule = self._update_rule(optimizer)
+            changed_constants(self._compiled.update, rule)
+            self._compiled.update = rule
+            self._compiled.machine.set_update(rule)
+            if self._attached and optimizer is not self._optimizer:
+                _exchange_state(optimizer, self._compiled, "to_device")
+        self._optimizer = optimizer
 
     # Random numbers.
 
@@ -333,8 +307,6 @@ class PoplarExecutor:
         self._seed, self._runs = int(seed), int(runs)
         self._compiled.machine.seed, self._compiled.machine.runs = self._seed, self._runs
 
-    # Looking inside.
-
     @property
     def model(self) -> torch.nn.Module:
         """The user's model."""
@@ -344,54 +316,6 @@ class PoplarExecutor:
     def options(self) -> Options:
         """The options, which are frozen."""
         return self._options
-
-    def getTensorNames(self) -> List[str]:
-        """The names of the tensors that can be anchored."""
-        ready = self.compiled
-        return list(compiled.tensor_names(ready.captured, ready.weights))
-
-    def getAnchoredTensor(self, short_name: str) -> torch.Tensor:
-        """An anchored tensor of the last run, by the short name that anchorTensor gave it."""
-        ready = self.compiled
-        if short_name not in self._options.anchored_tensors:
-            raise Error(f"No tensor was anchored as {short_name}: use poptorch.Options().anchorTensor")
-        if short_name not in ready.anchored:
-            raise Error(f"{short_name} has no value yet: run the model first")
-        return ready.anchored[short_name]
-
-    def getPerfCounters(self) -> Dict[str, List[List[float]]]:
-        """When each input and output was handed over in the last runs, in seconds."""
-        return self._measured.counters()
-
-    def getHostIpuLatency(self) -> Tuple[float, float, float]:
-        """The least, largest and mean seconds that inputs took to the device."""
-        return self._measured.latency(0, 1)
-
-    def getComputeLatency(self) -> Tuple[float, float, float]:
-        """The least, largest and mean seconds that the device computed."""
-        return self._measured.latency(1, 2)
-
-    def getIpuHostLatency(self) -> Tuple[float, float, float]:
-        """The least, largest and mean seconds that outputs took to the host."""
-        return self._measured.latency(2, 3)
-
-    def getLatency(self) -> Tuple[float, float, float]:
-        """The least, largest and mean seconds of a whole call."""
-        return self._measured.latency(0, 3)
-
-    def cycleCount(self) -> int:
-        """The cycles of the last run, by the emulator's estimate; needs the option logCycleCount."""
-        if not self._options.log_cycle_count:
-            raise Error("Cycle count logging is disabled. Please set option logCycleCount to True to enable.")
-        if self._compiled is None or not self._measured.runs:
-            raise Error("Please run the model at least once before obtaining cycle count.")
-        return measured.cycles(self._compiled, self._options)
-
-    def _debugGetPopartIR(self) -> str:
-        """The program of the device in the JSON of PopART."""
-        from ipu_conformance.emulator.poptorch import lowering
-
-        return lowering.popart_ir(self.compiled, self._options)
 
     # Executables.
 
@@ -431,15 +355,15 @@ def _any_seed() -> int:
     return int.from_bytes(os.urandom(7), "big")
 
 
-def _exchange_state(optimizer: Any, ready: compiled.Compiled, direction: str) -> None:
-    """Let an optimizer of poptorch hand its state to the device or take it back; torch's keep it there."""
+def _exchange_state(optimizer: Any, ready: compiling.Compiled, direction: str) -> None:
+    """Let an optimizer of poptorch hand its state to the device or take it back; the state of torch's stays there."""
     exchange = getattr(optimizer, f"_ipu_state_{direction}", None)
     if exchange is not None:
         exchange(ready.machine.state, ready.weights.replicas)
 
 
 def inferenceModel(model: Model, options: Optional[Options] = None) -> PoplarExecutor:
-    """An executor that runs the model's forward pass; its weights follow those of a training model of the same model."""
+    """An executor that runs the forward pass; its weights follow those of a training model of the same model."""
     options = Options() if options is None else options
     accumulation = options.Training.gradient_accumulation
     if accumulation != 1:
@@ -469,7 +393,3 @@ def _module(model: Model) -> torch.nn.Module:
         raise Error(f"{type(model).__name__} was given: wrap a torch.nn.Module")
     return module
 
-
-def load(filename: str, edit_opts_fn: Optional[Callable[[Options], Any]] = None) -> PoplarExecutor:
-    """The executor that ``compileAndExport`` or ``save`` wrote with its model."""
-    return executables.load(filename, edit_opts_fn)

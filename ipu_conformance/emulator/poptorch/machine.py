@@ -13,7 +13,26 @@ Tensors = Dict[str, torch.Tensor]
 
 
 class Update(Protocol):
-    """One step of an optimizer on the device."""
+    """One optimizer on the device."""
+
+    running_mean: bool
+    """Whether the mean of gradients is kept while accumulating."""
+    settings: Any
+
+    @property
+    def loss_scale(self) -> float:
+        """What the loss is multiplied by before the backward pass."""
+
+    @property
+    def accum_type(self) -> torch.dtype:
+        """The type in which gradients are accumulated."""
+
+    @property
+    def max_grad_norm(self) -> float:
+        """The norm above which all gradients are shrunk together; infinite for none."""
+
+    def clip_factor(self, gradients: Mapping[str, torch.Tensor]) -> float:
+        """What to multiply all gradients of a model by."""
 
     def step(self, weights: Tensors, gradients: Tensors, state: Dict[str, Tensors]) -> None:
         """Change ``weights`` and their ``state`` in place; the gradients are read only and without loss scaling."""
@@ -28,10 +47,9 @@ class TorchMachine:
         weights: Sequence[Tensors],
         *,
         trainable: Sequence[str] = (),
-        update: Optional[Any] = None,
+        update: Optional[Update] = None,
         accumulation: int = 1,
         mean: bool = True,
-        running_mean: bool = False,
         seed: int = 0,
         kept: Optional[FrozenSet[Tuple[int, int]]] = None,
         group_of: Optional[Mapping[str, Tuple[int, ...]]] = None,
@@ -41,7 +59,6 @@ class TorchMachine:
         self.trainable = frozenset(trainable)
         self.accumulation = accumulation
         self.mean = mean
-        self.running_mean = running_mean
         self.seed = seed
         self.runs = 0
         self.kept = kept
@@ -62,22 +79,19 @@ class TorchMachine:
         self._reduced: Dict[int, List[Tensors]] = {}
         self.set_update(update)
 
-    def set_update(self, update: Optional[Any]) -> None:
+    def set_update(self, update: Optional[Update]) -> None:
         """Let another optimizer make the steps from now on; it takes over the state."""
         self.update_rule = update
-        self.loss_scale = float(getattr(update, "loss_scale", 1.0))
-        accum_type = getattr(update, "accum_type", None)
-        dtypes = {self.replica_weights[0][name].dtype for name in self.trainable}
-        # Autograd accumulates in the type of the weight; another type needs accumulators of our own.
-        self._accum_type = accum_type if accum_type is not None and dtypes - {accum_type} else None
-        self._clips = getattr(update, "max_grad_norm", float("inf")) != float("inf")
-
-    @property
-    def divisor(self) -> float:
+        self.loss_scale = 1.0 if update is None else update.loss_scale
+        running = update is not None and update.running_mean
+        replicas = len(self.replica_weights) if self.mean else 1
+        shares = self.accumulation if self.mean else 1
+        self.divisor = float(replicas * shares) / (self.accumulation if running else 1)
         """What the sum over the replicas of accumulated gradients is divided by."""
-        if not self.mean:
-            return 1.0
-        return float(len(self.replica_weights) * (1 if self.running_mean else self.accumulation))
+        types = {self.replica_weights[0][name].dtype for name in self.trainable}
+        # Autograd accumulates sums in the type of the weight; all else needs accumulators of our own.
+        self._own_accumulators = running or (update is not None and bool(types - {update.accum_type}))
+        self._clips = update is not None and update.max_grad_norm != float("inf")
 
     def begin(self, inputs: Sequence[Sequence[Sequence[torch.Tensor]]]) -> None:
         """Take the tensors of every replica's micro-batches for the next run."""
@@ -141,10 +155,10 @@ class TorchMachine:
             roots.append(loss)
             seeds.append(torch.full_like(loss, self.loss_scale))
         if roots:
-            if self.running_mean or self._accum_type is not None or self.watched_gradients:
+            if self._own_accumulators or self.watched_gradients:
                 self._accumulate(replica, stage, micro_batch, roots, seeds)
             else:
-                torch.autograd.backward(roots, seeds)  # type: ignore[arg-type]
+                torch.autograd.backward(roots, seeds)
         return tuple(value.grad for value in received)
 
     def _accumulate(
@@ -155,10 +169,10 @@ class TorchMachine:
         roots: Sequence[torch.Tensor],
         seeds: Sequence[Optional[torch.Tensor]],
     ) -> None:
-        """Fold one micro-batch into accumulators of the optimizer's type; a running mean is acc n/(n+1) + g/(n+1)."""
+        """Fold one micro-batch into accumulators of the optimizer's type, as its strategy says."""
         weights, counts = self.replica_weights[replica], self._counts[replica]
         held = self._accumulators[replica]
-        torch.autograd.backward(roots, seeds)  # type: ignore[arg-type]
+        torch.autograd.backward(roots, seeds)
         for name in self.stages[stage].weights:
             fresh = weights[name].grad if name in self.trainable else None
             if fresh is None:
@@ -168,16 +182,22 @@ class TorchMachine:
                 # A weight that several stages use has a gradient from each.
                 made, leaf = self.outputs[replica][micro_batch], self.watched_gradients[name]
                 made[leaf] = made[leaf] + fresh if leaf in made else fresh.detach().clone()
-            if self._accum_type is not None:
-                fresh = fresh.to(self._accum_type)
             count = counts.get(name, 0)
             counts[name] = count + 1
-            if name not in held:
-                held[name] = fresh
-            elif self.running_mean:
-                held[name] = held[name] * (count / (count + 1)) + fresh / (count + 1)
+            held[name] = self._folded(held.get(name), fresh, count)
+
+    def _folded(self, old: Optional[torch.Tensor], fresh: torch.Tensor, count: int) -> torch.Tensor:
+        """The accumulator after one more gradient; sums are made in float32 and rounded to the optimizer's type."""
+        rule = self.update_rule
+        if not self._own_accumulators or rule is None:
+            return fresh if old is None else old + fresh
+        total = fresh.float()
+        if old is not None:
+            if rule.running_mean:
+                total = old.float() * (count / (count + 1)) + total / (count + 1)
             else:
-                held[name] = held[name] + fresh
+                total = old.float() + total
+        return total.to(rule.accum_type)
 
     def gradients(self, replica: int, stage: int) -> Tensors:
         """What was accumulated for the weights that the stage owns; a weight without influence on the loss has none."""
@@ -256,7 +276,8 @@ class TorchMachine:
                     everything.update(self._reduced[stage][replica])
                 else:
                     everything.update(self._sums([self.gradients(replica, stage)])[0])
-            factor = float(self.update_rule.clip_factor(everything))  # type: ignore[union-attr]
+            assert self.update_rule is not None
+            factor = self.update_rule.clip_factor(everything)
             self._clipping[replica] = factor
         return factor
 

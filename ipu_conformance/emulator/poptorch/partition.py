@@ -119,7 +119,7 @@ def _build(
         for index, node in enumerate(captured.outputs)
         if node is not None and (stage_of.get(node, 0) == number)
     ]
-    values = [copies[node] for node in handed] + [copies[captured.outputs[index]] for index in makes]  # type: ignore[index]
+    values = [copies[node] for node in handed] + [copies[captured.outputs[index]] for index in makes]
     has_loss = loss is not None and stage_of.get(loss) == number
     if has_loss and loss is not None:
         values.append(copies[loss])
@@ -147,7 +147,7 @@ def _seed(copied: Node, ordinal: int) -> None:
         copied.target = draw.dropout
         copied.args = (*copied.args, ordinal)
     else:
-        copied.target = draw.Seeded(copied.target, ordinal)  # type: ignore[arg-type]
+        copied.target = draw.Seeded(copied.target, ordinal)
 
 
 def is_random(node: Node) -> bool:

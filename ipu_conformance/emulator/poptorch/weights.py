@@ -55,8 +55,8 @@ class DeviceWeights:
             return value
         if not value.dim() or value.shape[0] != max(group) + 1:
             raise Error(
-                f"{name} has the shape {tuple(value.shape)}: the first dimension of a parameter with replicaGrouping is "
-                f"the number of groups, which is {max(group) + 1}"
+                f"{name} has the shape {tuple(value.shape)}: the first dimension of a parameter with replicaGrouping "
+                f"is the number of groups, which is {max(group) + 1}"
             )
         return value[group[replica]]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import threading
+import types
 import weakref
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Protocol, Tuple, Type
 
@@ -165,11 +166,9 @@ _classes: Dict[type, type] = {}
 
 def _model_class(original: Type[torch.nn.Module]) -> type:
     if original not in _classes:
-        _classes[original] = type(
-            original.__name__,
-            (_Model, original),
-            {"_poptorch_original": original, "__module__": original.__module__, "__doc__": original.__doc__},
-        )
+        own = {"_poptorch_original": original, "__module__": original.__module__, "__doc__": original.__doc__}
+        # The metaclass of the user's class, whatever it is, makes the subclass.
+        _classes[original] = types.new_class(original.__name__, (_Model, original), {}, lambda body: body.update(own))
     return _classes[original]
 
 
@@ -200,7 +199,7 @@ def unwrap(model: torch.nn.Module) -> None:
     if not is_wrapped(model):
         return
     with untouched():
-        model.__class__ = type(model)._poptorch_original  # type: ignore[attr-defined]
+        model.__class__ = type(model)._poptorch_original
         model.__dict__.pop(_EXECUTOR, None)
         for weight in _weights(model):
             own = object.__getattribute__(weight, "__dict__")
@@ -211,8 +210,9 @@ def unwrap(model: torch.nn.Module) -> None:
 
 def replica_grouping(weight: Any) -> Optional[Tuple[CommGroupType, int, VariableRetrievalMode]]:
     """How the replicas of a parameter are grouped, None for all alike."""
-    found = object.__getattribute__(weight, "__dict__").get(_GROUPING)
-    return found
+    grouping: Optional[Tuple[CommGroupType, int, VariableRetrievalMode]]
+    grouping = object.__getattribute__(weight, "__dict__").get(_GROUPING)
+    return grouping
 
 
 def _weights(model: torch.nn.Module) -> Iterator[Any]:
