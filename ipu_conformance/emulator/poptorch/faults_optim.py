@@ -25,7 +25,7 @@ faults.register_point("optim.count", "value: the number of the update, from 1; k
 faults.register_point("optim.clip", "value: the norm that the gradients are clipped to, infinite for none")
 faults.register_point("optim.accumulator", "value: dtype of accumulated gradients; dtype: that of one gradient")
 faults.register_point("optim.state_type", "value: dtype of a state; slot: its name")
-faults.register_point("optim.replaced", "value: the update that replaces the one before; before: that one")
+faults.register_point("optim.replaced", "value: the settings that replace others; before: those")
 
 
 def _with(**numbers: Any) -> Wrong:

@@ -69,8 +69,9 @@ class Optimizer:
         self.variable_attrs = VariableAttributes(
             [name for name in allowed if name in passed or name in kept], allowed
         )
-        self._device: Optional[optim_state.Holder] = None
-        self._waiting: Optional[optim_state.Tensors] = None
+        self._on_device: Optional[List[optim_state.State]] = None
+        self._on_host: Optional[optim_state.Tensors] = None
+        self._compiled = False
         super().__init__(params, **passed)  # type: ignore[call-arg]
         for group in self.param_groups:
             if group.get("amsgrad"):
@@ -85,31 +86,39 @@ class Optimizer:
 
     def state_dict(self) -> Dict[str, Any]:
         """What torch keeps, with the device's state and parameters; both are None before compiling."""
-        found = None if self._device is None else self._device.read_optimizer_state()
         result = dict(super().state_dict())  # type: ignore[misc]
-        result[IPU_STATE] = self._waiting if found is None else optim_state.named(*found)
-        result[IPU_PARAM] = None if found is None else optim_state.parameters(found[0])
+        device = self._on_device
+        result[IPU_STATE] = self._on_host if device is None else optim_state.named(self._ipu_kind, device[0])
+        result[IPU_PARAM] = optim_state.parameters(optim_read.read(self, {})) if self._compiled else None
         return result
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what ``state_dict`` gave; the device's part goes to the device, now or when it is compiled."""
+        """Take over what ``state_dict`` gave; the device's part goes to the device, now or when it is attached."""
         super().load_state_dict({  # type: ignore[misc]
             name: value for name, value in state_dict.items() if name not in (IPU_STATE, IPU_PARAM)
         })
         tensors = state_dict.get(IPU_STATE)
         if tensors is not None:
-            self._waiting = {name: value.detach().clone() for name, value in tensors.items()}
+            self._on_host = {name: value.detach().clone() for name, value in tensors.items()}
             self._upload()
 
-    def _connect(self, device: optim_state.Holder) -> None:
-        """Let ``device`` hold the state from now on, beginning with what was loaded before."""
-        self._device = device
+    def _ipu_state_to_device(self, states: List[optim_state.State], replicas: Any) -> None:
+        """The device, with a state for each replica, has been attached."""
+        self._on_device, self._compiled = states, True
         self._upload()
 
+    def _ipu_state_to_host(self, states: List[optim_state.State], replicas: Any) -> None:
+        """The device is about to be detached."""
+        self._on_host, self._on_device = optim_state.named(self._ipu_kind, states[0]), None
+
     def _upload(self) -> None:
-        if self._waiting is not None and self._device is not None and self._device.read_optimizer_state() is not None:
-            self._device.write_optimizer_state(optim_state.by_weight(self._ipu_kind, self._waiting))
-            self._waiting = None
+        """Let every replica go on from what the host has; what it lacks stays as it is on the device."""
+        if self._on_host is None or self._on_device is None:
+            return
+        for replica in self._on_device:
+            for name, own in optim_state.by_weight(self._ipu_kind, self._on_host).items():
+                replica.setdefault(name, {}).update(own)
+        self._on_host = None
 
     def __getstate__(self) -> Dict[str, Any]:
         whole = {name: getattr(self, name) for name in optim_read.WHOLE[self._ipu_kind]}
@@ -117,15 +126,10 @@ class Optimizer:
             **super().__getstate__(),  # type: ignore[misc]
             **whole,
             "variable_attrs": self.variable_attrs,
-            "_waiting": self.state_dict()[IPU_STATE],
-            "_device": None,
+            "_on_host": self.state_dict()[IPU_STATE],
+            "_on_device": None,
+            "_compiled": False,
         }
-
-
-def connect(optimizer: Any, device: optim_state.Holder) -> None:
-    """Tell an optimizer of this module which program holds its state; torch's own have no need of it."""
-    if isinstance(optimizer, Optimizer):
-        optimizer._connect(device)
 
 
 def _check_own(values: Mapping[str, Any]) -> None:

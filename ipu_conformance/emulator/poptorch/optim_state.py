@@ -5,7 +5,7 @@ Tensors are named as in the compiled program: a prefix for the role, then the we
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Protocol, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 import torch
 
@@ -24,19 +24,9 @@ PREFIXES: Mapping[str, Mapping[str, str]] = {
 """How the program names each state of each kind of optimizer."""
 
 
-class Holder(Protocol):
-    """The compiled program that holds an optimizer's state: the executor."""
-
-    def read_optimizer_state(self) -> Optional[Tuple[Settings, State]]:
-        """The settings and the state by weight, None while nothing is compiled."""
-
-    def write_optimizer_state(self, state: State) -> None:
-        """Let every replica go on from this state; weights that it lacks keep theirs."""
-
-
-def named(settings: Settings, state: Mapping[str, Mapping[str, torch.Tensor]]) -> Tensors:
+def named(kind: str, state: Mapping[str, Mapping[str, torch.Tensor]]) -> Tensors:
     """Copies of the state under the names that the program gives its tensors."""
-    prefixes = PREFIXES[settings.kind]
+    prefixes = PREFIXES[kind]
     return {
         prefixes[slot] + name: value.detach().clone()
         for name, own in state.items()

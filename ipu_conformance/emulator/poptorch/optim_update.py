@@ -32,9 +32,12 @@ class DeviceUpdate:
     """One optimizer on the device; a new one takes over the state of the one before it."""
 
     def __init__(self, settings: optim_read.Settings, running_mean: bool = False) -> None:
-        self.settings = settings
         self.running_mean = running_mean
         """Is the mean of gradients kept while accumulating, instead of made from the sum at the end?"""
+        self._use(settings)
+
+    def _use(self, settings: optim_read.Settings) -> None:
+        self.settings = settings
         self._kernel = KERNELS[settings.kind]
         shared = {name: value for name, value in settings.whole.items() if not name.endswith("_type")}
         self._hyper = [hyper_parameters(**{**shared, **group.values}) for group in settings.groups]
@@ -150,14 +153,10 @@ def _running_mean(settings: optim_read.Settings, options: Any) -> bool:
     return whole["accum_type"] == torch.float16 and not whole.get("use_combined_accum", False)
 
 
-def replaced(old: DeviceUpdate, new: DeviceUpdate) -> DeviceUpdate:
-    """The update that a compiled program goes on with when it is given ``new`` instead of ``old``."""
-    changed_constants(old, new)
-    return faults.apply("optim.replaced", new, before=old) if faults.active else new
-
-
 def changed_constants(old: DeviceUpdate, new: DeviceUpdate) -> None:
     """Refuse to replace what is compiled into the program; what was variable then may have any value now."""
+    if faults.active:
+        new._use(faults.apply("optim.replaced", new.settings, before=old.settings))
     if new.running_mean and not old.running_mean:
         raise ValueError(
             "The new optimizer needs the mean reduction strategy Running, but the model is already compiled with Post: "

@@ -82,15 +82,17 @@ def test_updates_are_the_oracles(name: str) -> None:
 
     for weight, value in weights.items():
         path = [own[weight].double().numpy() for own in gradients]
-        exact = _oracle(rule, value.detach().double().numpy(), path, rate, optimisers.exact)
-        random = np.random.Generator(np.random.Philox(1))
-        noise = [
-            _oracle(rule, value.detach().double().numpy(), path, rate, lambda x: stochastic(x, FLOAT32, random)) - exact
-            for _ in range(run_tolerance.LEAST_RUNS)
-        ]
-        fixed = _oracle(rule, value.detach().double().numpy(), path, rate, lambda x: nearest(x, FLOAT32)) - exact
+        start = value.detach().double().numpy()
+        exact = _oracle(rule, start, path, rate, optimisers.exact)
+        noise = [_oracle(rule, start, path, rate, _at_random(seed)) - exact for seed in range(run_tolerance.LEAST_RUNS)]
+        fixed = _oracle(rule, start, path, rate, lambda x: nearest(x, FLOAT32)) - exact
         allowed = run_tolerance.estimate(exact, np.stack(noise), fixed, run_tolerance.FALSE_ALARM_RATE, "float32")
         check.close(actual=moved[weight], expected=exact, tolerance=allowed, what=weight)
+
+
+def _at_random(seed: int) -> Any:
+    random = np.random.Generator(np.random.Philox(seed))
+    return lambda x: stochastic(x, FLOAT32, random)
 
 
 def _oracle(rule: run.Rule, weight: Any, gradients: List[Any], rate: float, r: Any) -> Any:
@@ -137,7 +139,8 @@ def test_momentum_that_comes_later_starts_from_the_gradient() -> None:
     """The first velocity is the gradient, even if updates without momentum came before."""
     weights, gradients = tensors(4, 2)
     optimizer = torch.optim.SGD([weights["first"]], lr=0.1)
-    moved, state = {"first": weights["first"].detach().clone()}, {}
+    moved = {"first": weights["first"].detach().clone()}
+    state: Dict[str, Dict[str, torch.Tensor]] = {}
     for own, momentum in zip(gradients, (0.0, 0.9)):
         optimizer.param_groups[0].update(momentum=momentum, dampening=0.5)
         optim_update.rule_for(optimizer, weights, None).step(moved, {"first": own["first"]}, state)
