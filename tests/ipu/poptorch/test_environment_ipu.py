@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -163,3 +164,17 @@ def test_a_variable_is_as_good_as_the_option(
     monkeypatch.setenv(variable, value)
 
     assert poptorch.Options().toDict() == by_hand.toDict() != plain
+
+
+def test_engine_options_ask_for_reports(poptorch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """POPLAR_ENGINE_OPTIONS with autoReport.all leaves a report in the folder that it names."""
+    import torch
+
+    monkeypatch.setenv(
+        "POPLAR_ENGINE_OPTIONS", json.dumps({"autoReport.all": "true", "autoReport.directory": str(tmp_path)})
+    )
+    model = poptorch.inferenceModel(torch.nn.Linear(2, 2), poptorch.Options())
+    model(torch.ones(1, 2))
+    model.destroy()
+
+    assert [path for path in tmp_path.rglob("*") if path.is_file()]

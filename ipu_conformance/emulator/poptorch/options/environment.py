@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, Mapping, Optional
 
 from ipu_conformance.emulator.poptorch.options import files
 
@@ -38,16 +38,18 @@ def is_set(name: str, environment: Optional[Mapping[str, str]] = None) -> bool:
     return given.get(name, "0").strip().lower() not in ("", "0", "false", "off")
 
 
-def engine_options(options: Options, environment: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
-    """Poplar's engine options: those of the environment win over those of the program."""
+def apply_engine_options(options: Options, environment: Optional[Mapping[str, str]] = None) -> None:
+    """Set Poplar's engine options of the environment, which win over the program's; a report that they ask for too."""
     given: Mapping[str, str] = os.environ if environment is None else environment
-    merged = dict(options._popart.options.get("engineOptions", {}))
-    if given.get(ENGINE_OPTIONS):
-        try:
-            read = json.loads(given[ENGINE_OPTIONS])
-        except ValueError as error:
-            raise ValueError(f"{ENGINE_OPTIONS} is not JSON ({error}): use a JSON object of strings") from error
-        if not isinstance(read, dict):
-            raise ValueError(f"{ENGINE_OPTIONS} is {given[ENGINE_OPTIONS]!r}: use a JSON object of strings")
-        merged.update({str(name): str(value) for name, value in read.items()})
-    return merged
+    if not given.get(ENGINE_OPTIONS):
+        return
+    try:
+        read = json.loads(given[ENGINE_OPTIONS])
+    except ValueError as error:
+        raise ValueError(f"{ENGINE_OPTIONS} is not JSON ({error}): use a JSON object of strings") from error
+    if not isinstance(read, dict):
+        raise ValueError(f"{ENGINE_OPTIONS} is {given[ENGINE_OPTIONS]!r}: use a JSON object of strings")
+    texts = {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in read.items()}
+    if texts.get("autoReport.all") == "true":
+        options.enableProfiling(texts.get("autoReport.directory", options.profile_dir))
+    options._popart.setEngineOptions({**options._popart.options.get("engineOptions", {}), **texts})

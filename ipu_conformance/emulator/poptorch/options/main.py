@@ -339,7 +339,8 @@ class Options(OptionValues):
 
     def _freeze(self) -> None:
         if not self._is_frozen:
-            # Options freeze when a model begins to use them; what it has to say is counted from here.
+            # Options freeze when a model begins to use them: the environment has its say, and lines count from here.
+            environment.apply_engine_options(self)
             limit_repeats(self.max_repeat_logs)
         super()._freeze()
         for attribute in _SUBSETS.values():

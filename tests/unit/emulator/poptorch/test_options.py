@@ -265,13 +265,29 @@ def test_a_switch_is_on_unless_it_says_no(text: str, expected: bool) -> None:
     assert environment.is_set("POPTORCH_IPU_MODEL", {"POPTORCH_IPU_MODEL": text}) is expected
 
 
-def test_engine_options_of_the_environment_win() -> None:
-    """POPLAR_ENGINE_OPTIONS adds to the program's engine options and replaces those of the same name."""
+def test_engine_options_of_the_environment_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When options come into use, POPLAR_ENGINE_OPTIONS adds to the program's and replaces those of the same name."""
     options = Options()
     options._Popart.setEngineOptions({"a": "program", "b": "program"})
-    merged = environment.engine_options(options, {"POPLAR_ENGINE_OPTIONS": '{"b": "environment", "c": true}'})
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", '{"b": "environment", "c": true}')
+    options._freeze()
 
-    assert merged == {"a": "program", "b": "environment", "c": "True"}
-    for broken in ("{", "[]"):
-        with pytest.raises(ValueError, match="POPLAR_ENGINE_OPTIONS"):
-            environment.engine_options(options, {"POPLAR_ENGINE_OPTIONS": broken})
+    assert options._popart.options["engineOptions"] == {"a": "program", "b": "environment", "c": "true"}
+    assert options.profile_dir is None
+
+
+@pytest.mark.parametrize(("directory", "expected"), [('"here"', "here"), (None, "program")])
+def test_the_environment_asks_for_reports(directory: Optional[str], expected: str) -> None:
+    """autoReport.all turns profiling on; without a folder of its own it keeps the program's."""
+    options = Options().enableProfiling("program")
+    folder = "" if directory is None else f', "autoReport.directory": {directory}'
+    environment.apply_engine_options(options, {"POPLAR_ENGINE_OPTIONS": f'{{"autoReport.all": "true"{folder}}}'})
+
+    assert options.profile_dir == expected
+
+
+@pytest.mark.parametrize("broken", ["{", "[]"])
+def test_broken_engine_options_name_their_variable(broken: str) -> None:
+    """What is no JSON object is an error that names the variable."""
+    with pytest.raises(ValueError, match="POPLAR_ENGINE_OPTIONS"):
+        environment.apply_engine_options(Options(), {"POPLAR_ENGINE_OPTIONS": broken})
