@@ -1,0 +1,168 @@
+"""Phased execution: serial and parallel phases, their IPUs and their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .placed import Config, assert_same_run, batch, chain, options, placements, samples, train, trained
+
+BLOCKS = ("layer0", "layer1", "layer2", "layer3")
+
+
+def _pairs(poptorch: Any, kind: str) -> Any:
+    """Two phases of two stages each."""
+    return getattr(poptorch, kind)(
+        poptorch.Phase(poptorch.Stage("layer0"), poptorch.Stage("layer1")),
+        poptorch.Phase(poptorch.Stage("layer2"), poptorch.Stage("layer3")),
+    )
+
+
+def _singles(poptorch: Any, kind: str) -> Any:
+    """Four phases of one stage each, named by their blocks."""
+    return getattr(poptorch, kind)("layer0", "layer1", "layer2", "layer3")
+
+
+KINDS = ("SerialPhasedExecution", "ParallelPhasedExecution")
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("make", [_pairs, _singles])
+@pytest.mark.parametrize("config", [Config((0,) * 4, 3, 1, 2), Config((0,) * 4, 1, 3, 2)], ids=str)
+def test_phases_train_as_a_plain_loop_does(poptorch: Any, kind: str, make: Any, config: Config) -> None:
+    """Weights and outputs of a phased model are those of a loop over the micro-batches."""
+    model, x = chain(poptorch, config.ipus, "with"), batch(config)
+    expected = trained(model, x, config, calls=1)
+    made = options(poptorch, config).setExecutionStrategy(make(poptorch, kind))
+
+    assert_same_run(train(poptorch, model, made, x, calls=1), expected)
+
+
+def _ipus(poptorch: Any, capfd: Any, strategy: Any, ipus: Any = (0,) * 4) -> Any:
+    """The IPUs of the operations of the chain, two of each layer."""
+    made = poptorch.Options().autoRoundNumIPUs(True).setExecutionStrategy(strategy)
+    inference = poptorch.inferenceModel(chain(poptorch, ipus, "with", loss=False), made)
+    lines = placements(capfd, poptorch, lambda: inference(samples(3)))
+    return [int(line.split("ipu(")[1].split(")")[0]) for line in lines][::2]
+
+
+@pytest.mark.ipus(4)
+def test_serial_phases_use_the_same_ipus(poptorch: Any, capfd: Any) -> None:
+    """Stage i of every serial phase runs on IPU i."""
+    assert _ipus(poptorch, capfd, _pairs(poptorch, KINDS[0])) == [0, 1, 0, 1]
+
+
+@pytest.mark.ipus(4)
+def test_parallel_phases_alternate(poptorch: Any, capfd: Any) -> None:
+    """Even phases run on even IPUs and odd phases on odd ones."""
+    assert _ipus(poptorch, capfd, _pairs(poptorch, KINDS[1])) == [0, 2, 1, 3]
+
+
+@pytest.mark.ipus(4)
+def test_the_ipus_of_a_phase_can_be_chosen(poptorch: Any, capfd: Any) -> None:
+    """``ipus`` gives an IPU to each stage of a phase."""
+    strategy = _pairs(poptorch, KINDS[0])
+    strategy.phase(0).ipus(1, 0)
+    strategy.phase(1).ipus(2, 3)
+
+    assert _ipus(poptorch, capfd, strategy) == [1, 0, 2, 3]
+
+
+@pytest.mark.ipus(4)
+def test_the_ipu_of_a_stage_of_a_phase_can_be_chosen(poptorch: Any, capfd: Any) -> None:
+    """A stage is reached by its index in the phase or by its block."""
+    strategy = _pairs(poptorch, KINDS[0])
+    strategy.phase(0).stage(1).ipu(3)
+    strategy.stage("layer3").ipu(2)
+
+    assert _ipus(poptorch, capfd, strategy) == [0, 3, 0, 2]
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize(("phase", "ipus"), [(0, (1, 2)), (0, (0, 1)), (1, (0, 1)), (1, (3, 2))])
+def test_the_parity_of_parallel_phases_is_checked(poptorch: Any, phase: int, ipus: Any) -> None:
+    """A parallel phase on an IPU of the other parity is refused."""
+    strategy = _pairs(poptorch, KINDS[1])
+
+    def run() -> None:
+        strategy.phase(phase).ipus(*ipus)
+        made = poptorch.Options().autoRoundNumIPUs(True).setExecutionStrategy(strategy)
+        poptorch.inferenceModel(chain(poptorch, (0,) * 4, "with", loss=False), made)(samples(2))
+
+    with pytest.raises((poptorch.Error, AssertionError)):
+        run()
+
+
+@pytest.mark.ipus(2)
+def test_phases_run_in_order(poptorch: Any) -> None:
+    """A model that comes back to an earlier phase is refused."""
+    strategy = poptorch.SerialPhasedExecution(poptorch.Phase("layer0", "layer2"), poptorch.Phase("layer1", "layer3"))
+    made = poptorch.Options().setExecutionStrategy(strategy)
+    inference = poptorch.inferenceModel(chain(poptorch, (0,) * 4, "with", loss=False), made)
+
+    with pytest.raises(poptorch.Error, match="phase"):
+        inference(samples(2))
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_unknown_block_is_refused(poptorch: Any, kind: str) -> None:
+    """A block that is in no phase is an error that names it."""
+    strategy = getattr(poptorch, kind)("layer0", "layer1", "layer2")
+    made = poptorch.Options().setExecutionStrategy(strategy)
+    inference = poptorch.inferenceModel(chain(poptorch, (0,) * 4, "with", loss=False), made)
+
+    with pytest.raises(poptorch.Error, match="layer3"):
+        inference(samples(2))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_phase_takes_one_ipu_for_each_stage(poptorch: Any, kind: str) -> None:
+    """Fewer or more IPUs than stages are refused."""
+    strategy = _pairs(poptorch, kind)
+    for wrong in ((0,), (0, 1, 2)):
+        with pytest.raises(AssertionError):
+            strategy.phase(0).ipus(*wrong)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_block_is_in_one_phase(poptorch: Any, kind: str) -> None:
+    """A block that is named in two phases is refused."""
+    with pytest.raises(AssertionError, match="twice"):
+        getattr(poptorch, kind)(poptorch.Phase("twice"), poptorch.Phase("b", "twice"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_phases_and_stages_are_reached_by_index(poptorch: Any, kind: str) -> None:
+    """A phase is found by its number, a stage by its place in the phase."""
+    first = poptorch.Phase("a", "b")
+    strategy = getattr(poptorch, kind)(first, [poptorch.Stage("c", "d")])
+
+    assert strategy.phase(0) is first
+    assert list(strategy.phase(1).stage(0).blocks) == ["c", "d"]
+    assert strategy.stage("d") is strategy.phase(1).stage(0)
+    with pytest.raises(AssertionError):
+        strategy.phase(2)
+    with pytest.raises(AssertionError):
+        first.stage(2)
+
+
+@pytest.mark.parametrize("name", ["AlwaysLive", "OffChipAfterFwd", "OffChipAfterFwdNoOverlap", "OffChipAfterEachPhase"])
+def test_liveness_changes_no_result(poptorch: Any, name: str) -> None:
+    """Where tensors wait between phases makes no difference to the output."""
+    strategy = _singles(poptorch, KINDS[0])
+    strategy.setTensorsLiveness(getattr(poptorch.Liveness, name))
+    strategy.useSeparateBackwardPhase(True)
+    model = chain(poptorch, (0,) * 4, "with", loss=False)
+    expected = model(samples(3)).detach()
+    inference = poptorch.inferenceModel(model, poptorch.Options().setExecutionStrategy(strategy))
+
+    assert (inference(samples(3)) == expected).all()
+
+
+def test_liveness_is_one_of_the_enumeration(poptorch: Any) -> None:
+    """Anything but a Liveness is refused."""
+    with pytest.raises(AssertionError):
+        _singles(poptorch, KINDS[0]).setTensorsLiveness("AlwaysLive")

@@ -1,0 +1,119 @@
+"""Sharded execution: the same results as one IPU and as a pipeline, without a pipeline's limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .placed import Config, assert_same_run, batch, cases, chain, options, placements, samples, train, trained
+
+TRAINING = (
+    Config((0, 1), 3, 1, 5),
+    Config((0, 1), 4, 3, 1),
+    Config((0, 1, 2), 4, 2, 1),
+    Config((0, 1, 0), 1, 2, 5),
+    Config((0, 1, 2, 3), 1, 3, 2),
+    Config((3, 1), 1, 4, 3),
+)
+
+
+def _sharded(poptorch: Any, config: Config, *, training: bool = True) -> Any:
+    return options(poptorch, config, training=training).setExecutionStrategy(poptorch.ShardedExecution())
+
+
+@pytest.mark.parametrize("config", cases(TRAINING))
+def test_shards_train_as_a_plain_loop_does(poptorch: Any, config: Config) -> None:
+    """Weights and outputs of a sharded model are those of a loop over the micro-batches, whatever the accumulation."""
+    model, x = chain(poptorch, config.ipus), batch(config)
+    expected = trained(model, x, config, calls=2)
+
+    actual = train(poptorch, model, _sharded(poptorch, config), x, calls=2)
+
+    assert_same_run(actual, expected)
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize("ipus", [(0, 1), (0, 1, 2), (0, 1, 0), (2, 0), (0, 3)], ids=str)
+def test_one_device_iteration_is_enough(poptorch: Any, ipus: Any) -> None:
+    """Shards work one after the other, so that one micro-batch fills them."""
+    import torch
+
+    model, x = chain(poptorch, ipus, loss=False), samples(5)
+    expected = model(x).detach()
+    config = Config(ipus, 1, 1, 1)
+
+    inference = poptorch.inferenceModel(model, _sharded(poptorch, config, training=False))
+
+    assert torch.equal(inference(x), expected)
+
+
+@pytest.mark.parametrize("config", cases((Config((0, 1), 4, 3, 1), Config((0, 1, 0), 1, 5, 2))))
+def test_pipelined_sharded_and_single_agree(poptorch: Any, config: Config) -> None:
+    """The strategy decides when things happen, and nothing else."""
+    x = batch(config)
+    runs = []
+    for made, ipus in (
+        (options(poptorch, config), config.ipus),
+        (_sharded(poptorch, config), config.ipus),
+        (options(poptorch, config), (0,) * len(config.ipus)),
+    ):
+        runs.append(train(poptorch, chain(poptorch, ipus), made, x, calls=2))
+
+    assert_same_run(runs[0], runs[1])
+    assert_same_run(runs[1], runs[2])
+
+
+@pytest.mark.ipus(2)
+def test_a_strategy_moves_blocks(poptorch: Any, capfd: Any) -> None:
+    """The IPU of a shard wins over the IPU that its blocks name."""
+    strategy = poptorch.ShardedExecution(poptorch.Stage("layer0").ipu(1), poptorch.Stage("layer1").ipu(0))
+    made = poptorch.Options().setExecutionStrategy(strategy)
+    inference = poptorch.inferenceModel(chain(poptorch, (0, 1), loss=False), made)
+
+    lines = placements(capfd, poptorch, lambda: inference(samples(2)))
+
+    assert ["mode(Sharded), ipu(1)" in line for line in lines] == [True, True, False, False]
+    assert ["mode(Sharded), ipu(0)" in line for line in lines] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("strategy", ["PipelinedExecution", "ShardedExecution"])
+def test_a_block_belongs_to_one_stage(poptorch: Any, strategy: str) -> None:
+    """A block that is named twice is refused."""
+    with pytest.raises(AssertionError, match="twice"):
+        getattr(poptorch, strategy)(poptorch.Stage("a", "twice"), poptorch.Stage("twice"))
+
+
+@pytest.mark.parametrize("strategy", ["PipelinedExecution", "ShardedExecution"])
+@pytest.mark.parametrize("wrong", [3, 1.5, None], ids=str)
+def test_a_strategy_takes_stages_and_names(poptorch: Any, strategy: str, wrong: Any) -> None:
+    """Anything that is neither a stage nor the name of a block is refused."""
+    with pytest.raises(AssertionError):
+        getattr(poptorch, strategy)("a", wrong)
+
+
+@pytest.mark.parametrize("strategy", ["PipelinedExecution", "ShardedExecution"])
+def test_a_stage_is_found_by_its_block(poptorch: Any, strategy: str) -> None:
+    """``stage`` gives the stage that holds a block, and refuses a block that there is not."""
+    first, second = poptorch.Stage("a", "b"), poptorch.Stage("c")
+    made = getattr(poptorch, strategy)(first, second)
+
+    assert made.stage("b") is first
+    assert made.stage("c") is second
+    assert made.stage("c").ipu(3) is second
+    with pytest.raises((poptorch.Error, AssertionError), match="d"):
+        made.stage("d")
+
+
+def test_a_stage_names_its_blocks(poptorch: Any) -> None:
+    """A stage knows its blocks, which are named by strings."""
+    assert list(poptorch.Stage("a", "b").blocks) == ["a", "b"]
+    with pytest.raises(AssertionError):
+        poptorch.Stage("a", 2)
+
+
+@pytest.mark.parametrize("wrong", [-1, "0", None, 0.5], ids=repr)
+def test_an_ipu_of_a_stage_is_a_number(poptorch: Any, wrong: Any) -> None:
+    """IPUs are counted from 0."""
+    with pytest.raises(AssertionError):
+        poptorch.Stage("a").ipu(wrong)
