@@ -16,6 +16,8 @@ from ipu_conformance.emulator.poptorch.exceptions import (
     UnrecoverableError,
     createPoptorchError,
 )
+from ipu_conformance.emulator.poptorch.executables import load
+from ipu_conformance.emulator.poptorch.executor import PoplarExecutor, inferenceModel, trainingModel
 from ipu_conformance.emulator.poptorch.hardware import ipuHardwareIsAvailable, ipuHardwareVersion, isRunningOnIpu
 from ipu_conformance.emulator.poptorch.hooks import registerPostCompileHook, registerPreCompileHook
 from ipu_conformance.emulator.poptorch.log import logger, setLogLevel
@@ -79,12 +81,3 @@ __all__ = [
     *enums.__all__,
     *ops.__all__,
 ]
-
-
-def __getattr__(name: str) -> object:
-    """The executor is imported when it is first asked for."""
-    if name in ("PoplarExecutor", "inferenceModel", "trainingModel"):
-        return getattr(importlib.import_module(f"{__name__}.executor"), name)
-    if name == "load":
-        return importlib.import_module(f"{__name__}.executables").load
-    raise AttributeError(f"module 'poptorch' has no attribute {name!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Dict, Mapping, Optional
+from typing import Any, ClassVar, Dict, Mapping
 
 from ipu_conformance.emulator.poptorch.options.values import NOT_NEGATIVE, OptionValues, Rule, Value
 
@@ -83,10 +83,6 @@ class _TensorLocationOptions(OptionValues):
     def setAccumulatorLocation(self, location: TensorLocationSettings) -> _TensorLocationOptions:
         """The location of accumulated gradients."""
         return self.set(location_accumulator=location)
-
-    def location(self, kind: str) -> Optional[TensorLocationSettings]:
-        """The settings of ``activation``, ``weight``, ``optimizer`` or ``accumulator``, None if none were given."""
-        return self._values[f"location_{kind}"]
 
     def toDict(self) -> Dict[str, Any]:
         """The number of tiles and the settings that were given, by name."""

@@ -9,7 +9,7 @@ from ipu_conformance.emulator.poptorch.options.values import AT_LEAST_ONE, Optio
 
 
 class _TrainingOptions(OptionValues):
-    """What only a training model uses; an inference model ignores all but gradient accumulation."""
+    """What only a training model uses; for an inference model the accumulation must be 1."""
 
     TABLE: ClassVar[Mapping[str, Value]] = {
         "gradient_accumulation": Value(1, (int,), AT_LEAST_ONE),

@@ -50,10 +50,6 @@ class OptionValues:
         self._values.update(faults.apply("options.stored", values) if faults.active else values)
         return self
 
-    def exists(self, name: str) -> bool:
-        """Whether there is an option value of that name."""
-        return name in self._values
-
     def toDict(self) -> Dict[str, Any]:
         """The values by name."""
         return copy.deepcopy(self._values)

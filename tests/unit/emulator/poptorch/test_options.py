@@ -178,13 +178,13 @@ def test_a_session_option_is_set_by_its_name() -> None:
 
 
 def test_locations_are_read_by_their_kind() -> None:
-    """The settings of a location are handed out by the kind of tensor, None where none were given."""
+    """The settings of a location are read by the kind of tensor, None where none were given."""
     options = Options()
     settings_given = TensorLocationSettings().useOnChipStorage(False).minElementsForOffChip(8)
     options.TensorLocations.setOptimizerLocation(settings_given)
 
-    assert options.TensorLocations.location("optimizer") is settings_given
-    assert options.TensorLocations.location("weight") is None
+    assert options.TensorLocations.location_optimizer is settings_given
+    assert options.TensorLocations.location_weight is None
     assert options.TensorLocations.toDict() == {
         "numIOTiles": 0, "location_optimizer": {"minElementsForOffChip": 8, "onChip": False},
     }  # fmt: skip
