@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -87,8 +88,10 @@ def test_f_quantiles_agree(above, below, exponent):
 def test_the_non_central_t_agrees(freedom, t, shift):
     """The integral agrees with SciPy's series to the precision that is printed of a detectable shift."""
     printed = 1e-9
+    with np.errstate(divide="ignore"):  # SciPy's own series divides by zero on its way to the right value
+        reference = stats.nct.sf(t, freedom, shift)
 
-    assert abs(distributions.noncentral_t_above(t, freedom, shift) - stats.nct.sf(t, freedom, shift)) < printed
+    assert abs(distributions.noncentral_t_above(t, freedom, shift) - reference) < printed
 
 
 def test_the_non_central_shift_has_its_power():
