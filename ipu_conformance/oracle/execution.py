@@ -39,8 +39,9 @@ def stages_of(net: Net, placement: Sequence[int]) -> Tuple[Stage, ...]:
     """The layers of each stage; the loss is on the last."""
     rows = (*net.layers, Layer(LOSS, net.loss, (net.layers[-1].name, LABELS), settings=(("reduction", "mean"),)))
     numbers = (*placement, placement[-1]) if placement else (0,) * len(rows)
-    return tuple(tuple(row for row, number in zip(rows, numbers) if number == stage)
-                 for stage in range(numbers[-1] + 1))
+    return tuple(
+        tuple(row for row, number in zip(rows, numbers) if number == stage) for stage in range(numbers[-1] + 1)
+    )
 
 
 def slots(schedule: str, stages: int, micro_batches: int, training: bool) -> Iterator[Tuple[str, int, int]]:
@@ -72,13 +73,14 @@ class MicroBatch:
         """A value that has left its stage."""
         return self._values[name]
 
-    def forward(self, stages: Sequence[Stage], number: int, weights: Weights, statistics: Weights,
-                config: RunConfig) -> Weights:
+    def forward(
+        self, stages: Sequence[Stage], number: int, weights: Weights, statistics: Weights, config: RunConfig
+    ) -> Weights:
         """Go through a stage and give the running statistics after it."""
         calls, values = self._through(stages[number], weights, statistics, config.training)
         if config.training and not config.recompute:
             self._kept[number] = calls
-        wanted = {name for stage in stages[number + 1:] for layer in stage for name in layer.inputs}
+        wanted = {name for stage in stages[number + 1 :] for layer in stage for name in layer.inputs}
         wanted |= {LOSS, stages[-1][-1].inputs[0]}
         self._values.update((name, value) for name, value in values.items() if name in wanted)
         after = dict(statistics)
@@ -87,25 +89,32 @@ class MicroBatch:
             after.update((name, self._round(x, f"statistics/{name}")) for name, x in moved.items())
         return after
 
-    def backward(self, stages: Sequence[Stage], number: int, weights: Weights, statistics: Weights,
-                 config: RunConfig) -> None:
+    def backward(
+        self, stages: Sequence[Stage], number: int, weights: Weights, statistics: Weights, config: RunConfig
+    ) -> None:
         """Go back through a stage and add to the gradients of the weights and of what came into the stage."""
-        calls = self._through(stages[number], weights, statistics, True)[0] if config.recompute \
-            else self._kept.pop(number)
+        calls = (
+            self._through(stages[number], weights, statistics, True)[0] if config.recompute else self._kept.pop(number)
+        )
         if number == len(stages) - 1:
             self._cotangents[LOSS] = np.array(config.loss_scale)
         for call in reversed(calls):
             for name, gradient in call.backward(self._cotangents.pop(call.layer)).items():
                 if name != INPUT:
-                    self._add(self.gradients if name in weights else self._cotangents, name, gradient,
-                              f"backward/{call.layer}")
+                    self._add(
+                        self.gradients if name in weights else self._cotangents,
+                        name,
+                        gradient,
+                        f"backward/{call.layer}",
+                    )
 
     def _add(self, totals: Dict[str, Array], name: str, gradient: Array, site: str) -> None:
         gradient = self._round(gradient, site)
         totals[name] = self._round(totals[name] + gradient, site) if name in totals else gradient
 
-    def _through(self, stage: Stage, weights: Weights, statistics: Weights,
-                 training: bool) -> Tuple[List[Call], Dict[str, Array]]:
+    def _through(
+        self, stage: Stage, weights: Weights, statistics: Weights, training: bool
+    ) -> Tuple[List[Call], Dict[str, Array]]:
         """The calls of a stage, and its values with those that came into it."""
         calls: List[Call] = []
         values = dict(self._values)

@@ -33,8 +33,9 @@ class Call(NamedTuple):
         return {name: gradient for name, gradient in gradients if gradient is not None}
 
 
-def call_of(layer: Layer, values: Weights, weights: Weights, statistics: Weights, mask: Optional[Array],
-            training: bool) -> Call:
+def call_of(
+    layer: Layer, values: Weights, weights: Weights, statistics: Weights, mask: Optional[Array], training: bool
+) -> Call:
     """The call that ``layer`` stands for: dropout takes its mask, batch norm in inference the running statistics."""
     names = layer.inputs + layer.weights
     operands = tuple(values[name] for name in layer.inputs) + tuple(weights[name] for name in layer.weights)

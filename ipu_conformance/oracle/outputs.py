@@ -20,7 +20,7 @@ def _poptorch(values: Array, config: RunConfig) -> Array:
     elif config.output_mode == "final":
         chosen = by_turn[-1:]
     else:
-        chosen = by_turn[config.output_period - 1::config.output_period]
+        chosen = by_turn[config.output_period - 1 :: config.output_period]
     flat = chosen.reshape((-1, *values.shape[3:]))
     if flat.ndim == 1:
         return flat[0] if len(flat) == 1 else flat

@@ -66,9 +66,7 @@ def write(key: str, arrays: Mapping[Place, ArrayTolerance]) -> None:
 
     A cache that cannot be written (a full disk, a read-only home) costs time, not the run.
     """
-    table = [
-        {"place": list(place), "rms": each.allowed_rms, "origin": each.origin} for place, each in arrays.items()
-    ]
+    table = [{"place": list(place), "rms": each.allowed_rms, "origin": each.origin} for place, each in arrays.items()]
     stream = io.BytesIO()
     allowed = {f"allowed{number}": each.allowed for number, each in enumerate(arrays.values())}
     np.savez_compressed(stream, table=np.array(json.dumps(table)), **allowed)

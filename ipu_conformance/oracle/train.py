@@ -27,25 +27,46 @@ def dropout_masks(seed: int) -> Masks:
     return mask
 
 
-def train(net: Net, data: Data, config: RunConfig, *, weights: Optional[Weights] = None,
-          statistics: Optional[Weights] = None, masks: Optional[Masks] = None,
-          rounding: Optional[Rounding] = None) -> RunRecord:
+def train(
+    net: Net,
+    data: Data,
+    config: RunConfig,
+    *,
+    weights: Optional[Weights] = None,
+    statistics: Optional[Weights] = None,
+    masks: Optional[Masks] = None,
+    rounding: Optional[Rounding] = None,
+) -> RunRecord:
     """The record of training ``net`` on ``data``, from its initial weights unless others are given."""
     if not config.training:
         raise RunError("train got a configuration for inference: set training=True or call infer.")
     return _run(net, data, config, weights, statistics, masks, rounding)
 
 
-def infer(net: Net, data: Data, config: RunConfig, *, weights: Optional[Weights] = None,
-          statistics: Optional[Weights] = None, rounding: Optional[Rounding] = None) -> RunRecord:
+def infer(
+    net: Net,
+    data: Data,
+    config: RunConfig,
+    *,
+    weights: Optional[Weights] = None,
+    statistics: Optional[Weights] = None,
+    rounding: Optional[Rounding] = None,
+) -> RunRecord:
     """The record of inference with ``net`` on ``data``: running statistics are used, nothing is dropped or updated."""
     if config.training:
         raise RunError("infer got a configuration for training: set training=False or call train.")
     return _run(net, data, config, weights, statistics, None, rounding)
 
 
-def _run(net: Net, data: Data, config: RunConfig, weights: Optional[Weights], statistics: Optional[Weights],
-         masks: Optional[Masks], rounding: Optional[Rounding]) -> RunRecord:
+def _run(
+    net: Net,
+    data: Data,
+    config: RunConfig,
+    weights: Optional[Weights],
+    statistics: Optional[Weights],
+    masks: Optional[Masks],
+    rounding: Optional[Rounding],
+) -> RunRecord:
     _check(net, data, config)
     stages = stages_of(net, config.stages)
     rounded: Rounding = rounding or (lambda x, site: x)
@@ -63,8 +84,10 @@ def _run(net: Net, data: Data, config: RunConfig, weights: Optional[Weights], st
                 by_replica[replica] = _fly(flying, stages, weights, by_replica[replica], config)
                 values.update(zip(mine, flying))
             if config.training:
-                groups = [[values[place].gradients for place in places if place.replica == replica]
-                          for replica in range(config.replicas)]
+                groups = [
+                    [values[place].gradients for place in places if place.replica == replica]
+                    for replica in range(config.replicas)
+                ]
                 gradients.append(_reduced(groups, config, rounded))
                 weights, states = _updated(weights, gradients[-1], states, step, len(gradients), config, rounded)
         losses.append(returned(_gathered(values, LOSS, config), config))
@@ -72,18 +95,32 @@ def _run(net: Net, data: Data, config: RunConfig, weights: Optional[Weights], st
         by_step.append(weights)
         seen.update({(layer, *place): mask for place, batch in values.items() for layer, mask in batch.masks.items()})
     return RunRecord(
-        config, net.name, tuple(losses), tuple(outputs), weights, (weights,) * config.replicas, tuple(by_step),
-        optimiser_state={part: {name: state[part] for name, state in states.items()}
-                         for part in optimisers.STATES[config.optimiser.name]},
-        updates=len(gradients), statistics=by_replica[0], statistics_by_replica=tuple(by_replica), masks=seen,
-        gradients=tuple(gradients))
+        config,
+        net.name,
+        tuple(losses),
+        tuple(outputs),
+        weights,
+        (weights,) * config.replicas,
+        tuple(by_step),
+        optimiser_state={
+            part: {name: state[part] for name, state in states.items()}
+            for part in optimisers.STATES[config.optimiser.name]
+        },
+        updates=len(gradients),
+        statistics=by_replica[0],
+        statistics_by_replica=tuple(by_replica),
+        masks=seen,
+        gradients=tuple(gradients),
+    )
 
 
 def _check(net: Net, data: Data, config: RunConfig) -> None:
     expected = (config.steps, config.combined_batch)
     if data.inputs.shape != expected + net.input_shape or data.labels.shape != expected:
-        raise RunError(f"the data has inputs of shape {data.inputs.shape} and labels of shape {data.labels.shape}: "
-                       f"{net.name} with {config} takes {expected + net.input_shape} and {expected}.")
+        raise RunError(
+            f"the data has inputs of shape {data.inputs.shape} and labels of shape {data.labels.shape}: "
+            f"{net.name} with {config} takes {expected + net.input_shape} and {expected}."
+        )
     if config.stages and len(config.stages) != len(net.layers):
         raise RunError(f"stages are given for {len(config.stages)} layers: {net.name} has {len(net.layers)}.")
 
@@ -93,13 +130,15 @@ def _groups(step: int, config: RunConfig) -> List[List[Place]]:
 
     Inference has no updates: all micro-batches of a step are one group.
     """
-    places = [Place(step, iteration, accumulation, replica)
-              for iteration in range(config.device_iterations)
-              for accumulation in range(config.gradient_accumulation)
-              for replica in range(config.replicas)]
+    places = [
+        Place(step, iteration, accumulation, replica)
+        for iteration in range(config.device_iterations)
+        for accumulation in range(config.gradient_accumulation)
+        for replica in range(config.replicas)
+    ]
     updates = config.device_iterations if config.training and config.update == "device_iteration" else 1
     size = len(places) // updates
-    return [places[start:start + size] for start in range(0, len(places), size)]
+    return [places[start : start + size] for start in range(0, len(places), size)]
 
 
 def _micro_batch(data: Data, place: Place, config: RunConfig, masks: Masks, rounding: Rounding) -> MicroBatch:
@@ -110,8 +149,9 @@ def _micro_batch(data: Data, place: Place, config: RunConfig, masks: Masks, roun
     return MicroBatch(data.inputs[place.step, samples], data.labels[place.step, samples], place, masks, rounding)
 
 
-def _fly(flying: Sequence[MicroBatch], stages: Sequence[Stage], weights: Weights, statistics: Weights,
-         config: RunConfig) -> Weights:
+def _fly(
+    flying: Sequence[MicroBatch], stages: Sequence[Stage], weights: Weights, statistics: Weights, config: RunConfig
+) -> Weights:
     """Send micro-batches through the stages as the schedule says; give the running statistics after them."""
     for kind, stage, number in slots(config.schedule, len(stages), len(flying), config.training):
         if kind == "forward":
@@ -127,9 +167,13 @@ def _reduced(groups: Sequence[Sequence[Weights]], config: RunConfig, rounding: R
     for name in groups[0][0]:
         total: Any = 0.0
         for group in groups:
-            total = rounding(total + _accumulated([gradients[name] for gradients in group],
-                                                  config.accumulation_reduction, f"reduce/{name}", rounding),
-                             f"reduce/{name}")
+            total = rounding(
+                total
+                + _accumulated(
+                    [gradients[name] for gradients in group], config.accumulation_reduction, f"reduce/{name}", rounding
+                ),
+                f"reduce/{name}",
+            )
         scale = config.loss_scale * (config.replicas if config.replica_reduction == "mean" else 1)
         result[name] = rounding(total / scale, f"reduce/{name}")
     if config.clip_norm is None:
@@ -148,13 +192,27 @@ def _accumulated(gradients: Sequence[Array], reduction: str, site: str, rounding
     return rounding(total / len(gradients), site) if reduction == "mean" else total
 
 
-def _updated(weights: Weights, gradients: Weights, states: Dict[str, Dict[str, Array]], step: int, update: int,
-             config: RunConfig, rounding: Rounding) -> Tuple[Dict[str, Array], Dict[str, Dict[str, Array]]]:
+def _updated(
+    weights: Weights,
+    gradients: Weights,
+    states: Dict[str, Dict[str, Array]],
+    step: int,
+    update: int,
+    config: RunConfig,
+    rounding: Rounding,
+) -> Tuple[Dict[str, Array], Dict[str, Dict[str, Array]]]:
     """The weights and the optimiser's states after an update; all replicas make the same one."""
     rate = schedules.rate(config.learning_rate, step if config.rate_changes == "run" else update - 1)
     moved = {
-        name: optimisers.step(config.optimiser, weight, gradients[name], states[name], rate, update,
-                              lambda x, name=name: rounding(x, f"update/{name}"))  # type: ignore[misc]
+        name: optimisers.step(
+            config.optimiser,
+            weight,
+            gradients[name],
+            states[name],
+            rate,
+            update,
+            lambda x, name=name: rounding(x, f"update/{name}"),
+        )  # type: ignore[misc]
         for name, weight in weights.items()
     }
     return {name: pair[0] for name, pair in moved.items()}, {name: pair[1] for name, pair in moved.items()}
@@ -163,5 +221,6 @@ def _updated(weights: Weights, gradients: Weights, states: Dict[str, Dict[str, A
 def _gathered(values: Dict[Place, MicroBatch], name: str, config: RunConfig) -> Array:
     """The value of a layer for every micro-batch of a step, as [iteration, accumulation, replica, ...]."""
     stacked = np.stack([values[place].value(name) for place in sorted(values)])
-    return stacked.reshape((config.device_iterations, config.gradient_accumulation, config.replicas,
-                            *stacked.shape[1:]))
+    return stacked.reshape(
+        (config.device_iterations, config.gradient_accumulation, config.replicas, *stacked.shape[1:])
+    )

@@ -21,9 +21,7 @@ def batches(number: int) -> np.ndarray:
 def sentence(actual, number: int = 6, **arguments) -> str:
     """The message for outputs that should be those of ``number`` micro-batches."""
     with pytest.raises(check.CheckFailure) as caught:
-        check.outputs_in_order(
-            actual=actual, expected=batches(number), tolerance=TIGHT, what="the output", **arguments
-        )
+        check.outputs_in_order(actual=actual, expected=batches(number), tolerance=TIGHT, what="the output", **arguments)
     return str(caught.value)
 
 

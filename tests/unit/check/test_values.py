@@ -108,9 +108,12 @@ class TestClose:
 
     def test_zero_allowed_is_exact(self, reasoned):
         """A tolerance of 0 lets nothing through, and the worst value is found without dividing by it."""
-        assert sentence(
-            check.close, actual=[1.0, 2.5], expected=[1.0, 2.0], tolerance=reasoned(0.0, "bit-exact"), what="x"
-        ) == "x differs at [1]: actual 2.5, expected 2.0, difference 0.5, allowed 0 (bit-exact); 1 of 2 values outside."
+        assert (
+            sentence(
+                check.close, actual=[1.0, 2.5], expected=[1.0, 2.0], tolerance=reasoned(0.0, "bit-exact"), what="x"
+            )
+            == "x differs at [1]: actual 2.5, expected 2.0, difference 0.5, allowed 0 (bit-exact); 1 of 2 values outside."
+        )
 
     @pytest.mark.parametrize("bare", [1e-5, 1, np.float32(0.1), None, np.ones(3)])
     def test_a_bare_number_is_refused(self, bare):
@@ -132,9 +135,10 @@ class TestClose:
 
     def test_an_exact_dtype_is_checked_when_given(self, half):
         """A specified dtype is compared exactly."""
-        assert sentence(
-            check.close, actual=[1.0], expected=[1.0], tolerance=half, what="x", dtype=np.float32
-        ) == "x has dtype float64 where float32 is expected."
+        assert (
+            sentence(check.close, actual=[1.0], expected=[1.0], tolerance=half, what="x", dtype=np.float32)
+            == "x has dtype float64 where float32 is expected."
+        )
 
     def test_integers_are_exact(self, half):
         """A tolerance does not loosen an integer result."""

@@ -101,7 +101,8 @@ class TestOpCycles:
         moved = Fraction((64 * 32 + 32 * 16 + 64 * 16) * FLOAT, 1472 * 4)
 
         assert cost.op_cycles(graph, op, MK2) == pytest.approx(
-            float(OP_OVERHEAD + compute + moved), rel=8 * np.finfo(float).eps  # fewer than eight roundings
+            float(OP_OVERHEAD + compute + moved),
+            rel=8 * np.finfo(float).eps,  # fewer than eight roundings
         )
 
     def test_vector_ops_by_hand(self):

@@ -58,9 +58,7 @@ def training(*, reduced: bool = True) -> Graph:
     for index in (0, 1):
         gradient = f"dw{index}"
         if reduced:
-            ops.append(
-                Op("ReplicatedAllReduce", f"reduce{index}", (gradient,), (f"r{index}",), ipu=index, stage=index)
-            )
+            ops.append(Op("ReplicatedAllReduce", f"reduce{index}", (gradient,), (f"r{index}",), ipu=index, stage=index))
             gradient = f"r{index}"
         ops.append(Op("Mul", f"scale{index}", (gradient, "rate"), (f"s{index}",), ipu=index, stage=index))
         update = ("SGD0VarUpdate", f"update{index}", (f"w{index}", f"s{index}"), (f"w{index}_new",))

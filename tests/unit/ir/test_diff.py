@@ -108,8 +108,6 @@ def test_a_renamed_input_is_one_sentence():
     assert sentences(NET, found) == ["graph input 'x' expected, 'image' found"]
 
 
-
-
 @pytest.mark.parametrize("place", [0, 1, 17, 58, 59])
 def test_one_op_less_in_a_long_chain_of_equal_layers_is_one_sentence(place):
     """Repeated layers do not make the comparison slip: all but one op stay paired."""

@@ -20,8 +20,6 @@ def model_of(graph: Graph) -> onnx.ModelProto:
     return onnx.ModelProto.FromString(dumps(graph, "onnx"))
 
 
-
-
 @settings(deadline=None, max_examples=60)
 @given(graphs(types=FOREIGN_TYPES, floats=float32s, bounded=True))
 def test_onnx_holds_every_graph_with_known_boundaries(graph):

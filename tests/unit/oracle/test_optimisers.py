@@ -28,79 +28,121 @@ CASES: Dict[str, Tuple[Rule, Callable[[Any, List[Any]], Any]]] = {
     "torch-sgd": (optimiser("sgd"), lambda o, p: o.SGD(p, RATE)),
     "torch-sgd-momentum": (
         optimiser("sgd", momentum=0.75, dampening=0.25, weight_decay=0.125),
-        lambda o, p: o.SGD(p, RATE, momentum=0.75, dampening=0.25, weight_decay=0.125)),
+        lambda o, p: o.SGD(p, RATE, momentum=0.75, dampening=0.25, weight_decay=0.125),
+    ),
     "torch-sgd-nesterov": (
-        optimiser("sgd", momentum=0.75, nesterov=True), lambda o, p: o.SGD(p, RATE, momentum=0.75, nesterov=True)),
+        optimiser("sgd", momentum=0.75, nesterov=True),
+        lambda o, p: o.SGD(p, RATE, momentum=0.75, nesterov=True),
+    ),
     "torch-adam": (
         optimiser("adam", **BETAS, epsilon=EPSILON, weight_decay=0.125),
-        lambda o, p: o.Adam(p, RATE, tuple(BETAS.values()), EPSILON, 0.125)),
+        lambda o, p: o.Adam(p, RATE, tuple(BETAS.values()), EPSILON, 0.125),
+    ),
     "torch-adamw": (
         optimiser("adamw", **BETAS, epsilon=EPSILON, weight_decay=0.125),
-        lambda o, p: o.AdamW(p, RATE, tuple(BETAS.values()), EPSILON, 0.125)),
+        lambda o, p: o.AdamW(p, RATE, tuple(BETAS.values()), EPSILON, 0.125),
+    ),
     "torch-adamax": (
         optimiser("adamax", **BETAS, epsilon=EPSILON, weight_decay=0.125),
-        lambda o, p: o.Adamax(p, RATE, tuple(BETAS.values()), EPSILON, 0.125)),
+        lambda o, p: o.Adamax(p, RATE, tuple(BETAS.values()), EPSILON, 0.125),
+    ),
     "torch-rmsprop": (
         optimiser("rmsprop", alpha=0.75, epsilon=EPSILON, weight_decay=0.125),
-        lambda o, p: o.RMSprop(p, RATE, 0.75, EPSILON, 0.125)),
+        lambda o, p: o.RMSprop(p, RATE, 0.75, EPSILON, 0.125),
+    ),
     "torch-rmsprop-centred": (
         optimiser("rmsprop", alpha=0.75, epsilon=EPSILON, momentum=0.5, centred=True),
-        lambda o, p: o.RMSprop(p, RATE, 0.75, EPSILON, momentum=0.5, centered=True)),
+        lambda o, p: o.RMSprop(p, RATE, 0.75, EPSILON, momentum=0.5, centered=True),
+    ),
     "torch-adagrad": (
         optimiser("adagrad", epsilon=EPSILON, initial=0.25, rate_decay=0.125, weight_decay=0.125),
-        lambda o, p: o.Adagrad(p, RATE, 0.125, 0.125, 0.25, EPSILON)),
+        lambda o, p: o.Adagrad(p, RATE, 0.125, 0.125, 0.25, EPSILON),
+    ),
     "torch-adadelta": (
         optimiser("adadelta", rho=0.75, epsilon=EPSILON, weight_decay=0.125),
-        lambda o, p: o.Adadelta(p, RATE, 0.75, EPSILON, 0.125)),
+        lambda o, p: o.Adadelta(p, RATE, 0.75, EPSILON, 0.125),
+    ),
     "tensorflow-sgd-momentum": (
         optimiser("sgd", momentum=0.75, rate_in_velocity=True, weight_decay=0.125, decoupled=True),
-        lambda o, p: o.SGD(RATE, 0.75, weight_decay=0.125)),
+        lambda o, p: o.SGD(RATE, 0.75, weight_decay=0.125),
+    ),
     "tensorflow-sgd-nesterov": (
         optimiser("sgd", momentum=0.75, rate_in_velocity=True, nesterov=True),
-        lambda o, p: o.SGD(RATE, 0.75, nesterov=True)),
+        lambda o, p: o.SGD(RATE, 0.75, nesterov=True),
+    ),
     "tensorflow-adam": (
         optimiser("adam", **BETAS, epsilon=EPSILON, epsilon_at="uncorrected"),
-        lambda o, p: o.Adam(RATE, *BETAS.values(), EPSILON)),
+        lambda o, p: o.Adam(RATE, *BETAS.values(), EPSILON),
+    ),
     "tensorflow-adamw": (
         optimiser("adamw", **BETAS, epsilon=EPSILON, weight_decay=0.125, epsilon_at="uncorrected"),
-        lambda o, p: o.AdamW(RATE, 0.125, *BETAS.values(), EPSILON)),
+        lambda o, p: o.AdamW(RATE, 0.125, *BETAS.values(), EPSILON),
+    ),
     "tensorflow-adamax": (
         optimiser("adamax", **BETAS, epsilon=EPSILON, epsilon_at="denominator"),
-        lambda o, p: o.Adamax(RATE, *BETAS.values(), EPSILON)),
+        lambda o, p: o.Adamax(RATE, *BETAS.values(), EPSILON),
+    ),
     "tensorflow-rmsprop-centred": (
-        optimiser("rmsprop", alpha=0.75, epsilon=EPSILON, momentum=0.5, centred=True, epsilon_inside=True,
-                  rate_in_velocity=True),
-        lambda o, p: o.RMSprop(RATE, 0.75, 0.5, EPSILON, centered=True)),
+        optimiser(
+            "rmsprop",
+            alpha=0.75,
+            epsilon=EPSILON,
+            momentum=0.5,
+            centred=True,
+            epsilon_inside=True,
+            rate_in_velocity=True,
+        ),
+        lambda o, p: o.RMSprop(RATE, 0.75, 0.5, EPSILON, centered=True),
+    ),
     "tensorflow-adagrad": (
         optimiser("adagrad", epsilon=EPSILON, initial=0.25, epsilon_inside=True),
-        lambda o, p: o.Adagrad(RATE, 0.25, EPSILON)),
+        lambda o, p: o.Adagrad(RATE, 0.25, EPSILON),
+    ),
     "tensorflow-adadelta": (
-        optimiser("adadelta", rho=0.75, epsilon=EPSILON), lambda o, p: o.Adadelta(RATE, 0.75, EPSILON)),
-    "paddle-sgd": (
-        optimiser("sgd", weight_decay=0.125), lambda o, p: o.SGD(RATE, p, weight_decay=0.125)),
+        optimiser("adadelta", rho=0.75, epsilon=EPSILON),
+        lambda o, p: o.Adadelta(RATE, 0.75, EPSILON),
+    ),
+    "paddle-sgd": (optimiser("sgd", weight_decay=0.125), lambda o, p: o.SGD(RATE, p, weight_decay=0.125)),
     "paddle-sgd-nesterov": (
         optimiser("sgd", momentum=0.75, nesterov=True, weight_decay=0.125),
-        lambda o, p: o.Momentum(RATE, 0.75, p, True, weight_decay=0.125)),
+        lambda o, p: o.Momentum(RATE, 0.75, p, True, weight_decay=0.125),
+    ),
     "paddle-adam": (
-        optimiser("adam", **BETAS, epsilon=EPSILON), lambda o, p: o.Adam(RATE, *BETAS.values(), EPSILON, p)),
+        optimiser("adam", **BETAS, epsilon=EPSILON),
+        lambda o, p: o.Adam(RATE, *BETAS.values(), EPSILON, p),
+    ),
     "paddle-adamw": (
         optimiser("adamw", **BETAS, epsilon=EPSILON, weight_decay=0.125),
-        lambda o, p: o.AdamW(RATE, *BETAS.values(), EPSILON, p, weight_decay=0.125)),
+        lambda o, p: o.AdamW(RATE, *BETAS.values(), EPSILON, p, weight_decay=0.125),
+    ),
     "paddle-adamax": (
         optimiser("adamax", **BETAS, epsilon=EPSILON, epsilon_at="norm"),
-        lambda o, p: o.Adamax(RATE, *BETAS.values(), EPSILON, p)),
+        lambda o, p: o.Adamax(RATE, *BETAS.values(), EPSILON, p),
+    ),
     "paddle-rmsprop-centred": (
-        optimiser("rmsprop", alpha=0.75, epsilon=EPSILON, momentum=0.5, centred=True, epsilon_inside=True,
-                  rate_in_velocity=True),
-        lambda o, p: o.RMSProp(RATE, 0.75, EPSILON, 0.5, True, p)),
+        optimiser(
+            "rmsprop",
+            alpha=0.75,
+            epsilon=EPSILON,
+            momentum=0.5,
+            centred=True,
+            epsilon_inside=True,
+            rate_in_velocity=True,
+        ),
+        lambda o, p: o.RMSProp(RATE, 0.75, EPSILON, 0.5, True, p),
+    ),
     "paddle-adagrad": (
         optimiser("adagrad", epsilon=EPSILON, initial=0.25),
-        lambda o, p: o.Adagrad(RATE, EPSILON, p, initial_accumulator_value=0.25)),
+        lambda o, p: o.Adagrad(RATE, EPSILON, p, initial_accumulator_value=0.25),
+    ),
     "paddle-adadelta": (
-        optimiser("adadelta", rho=0.75, epsilon=EPSILON), lambda o, p: o.Adadelta(RATE, EPSILON, 0.75, p)),
+        optimiser("adadelta", rho=0.75, epsilon=EPSILON),
+        lambda o, p: o.Adadelta(RATE, EPSILON, 0.75, p),
+    ),
     "paddle-lamb": (
         optimiser("lamb", **BETAS, epsilon=EPSILON, weight_decay=0.125),
-        lambda o, p: o.Lamb(RATE, 0.125, *BETAS.values(), EPSILON, p)),
+        lambda o, p: o.Lamb(RATE, 0.125, *BETAS.values(), EPSILON, p),
+    ),
 }
 
 
@@ -196,7 +238,8 @@ def test_bias_correction_can_be_off(name: str) -> None:
 
 
 GRADIENT_SETS = st.lists(
-    st.lists(st.floats(-100, 100, allow_subnormal=False), min_size=1, max_size=5).map(np.array), min_size=1, max_size=4)
+    st.lists(st.floats(-100, 100, allow_subnormal=False), min_size=1, max_size=5).map(np.array), min_size=1, max_size=4
+)
 
 
 @settings(max_examples=100, deadline=None)

@@ -27,17 +27,24 @@ def marked(places: List[Tuple[int, int, int]]) -> List[float]:
 CASES: Dict[str, Tuple[Dict[str, Any], Tuple[int, ...], List[float]]] = {
     "poptorch-all": ({}, (30,), marked(PLACES)),
     "poptorch-every_n": (
-        {"output_mode": "every_n", "output_period": 2}, (15,),
-        marked([(d, g, r) for d, g in [(0, 1), (1, 0), (1, 2)] for r in range(R)])),
+        {"output_mode": "every_n", "output_period": 2},
+        (15,),
+        marked([(d, g, r) for d, g in [(0, 1), (1, 0), (1, 2)] for r in range(R)]),
+    ),
     "poptorch-final": ({"output_mode": "final"}, (5,), marked([(1, 2, r) for r in range(R)])),
     "poptorch-sum": ({"output_mode": "sum"}, (5,), [3 * 10_000 + 2 * 300 + 6 * r for r in range(R)]),
     "paddle-all": ({"output_layout": "paddle"}, (5, 3, 2), marked(PLACES)),
     "tensorflow-all": ({"output_layout": "tensorflow"}, (6, 5), marked(PLACES)),
     "tensorflow-final": (
-        {"output_layout": "tensorflow", "output_mode": "final"}, (5,), marked([(1, 2, r) for r in range(R)])),
+        {"output_layout": "tensorflow", "output_mode": "final"},
+        (5,),
+        marked([(1, 2, r) for r in range(R)]),
+    ),
     "tensorflow-sum": (
-        {"output_layout": "tensorflow", "output_mode": "sum"}, (2, 5),
-        [3 * 10_000 * d + 300 + 3 * r for d in range(D) for r in range(R)]),
+        {"output_layout": "tensorflow", "output_mode": "sum"},
+        (2, 5),
+        [3 * 10_000 * d + 300 + 3 * r for d in range(D) for r in range(R)],
+    ),
 }
 
 

@@ -15,17 +15,31 @@ from tests.unit.oracle.run_strategies import configs
 IDS = {
     "D1-G1-R1-S1-sgd": RunConfig(),
     "D2-G3-R5-S4-grouped-adam": RunConfig(
-        device_iterations=2, gradient_accumulation=3, replicas=5, stages=(0, 1, 2, 2, 3), optimiser=optimiser("adam")),
+        device_iterations=2, gradient_accumulation=3, replicas=5, stages=(0, 1, 2, 2, 3), optimiser=optimiser("adam")
+    ),
     "D1-G1-R1-S2-interleaved-sgd,momentum=0.9-recompute": RunConfig(
-        stages=(0, 1), schedule="interleaved", recompute=True, optimiser=optimiser("sgd", momentum=0.9)),
+        stages=(0, 1), schedule="interleaved", recompute=True, optimiser=optimiser("sgd", momentum=0.9)
+    ),
     "D3-G1-R1-S1-infer-out_every_n-3": RunConfig(
-        device_iterations=3, training=False, output_mode="every_n", output_period=3),
-    "D1-G1-R1-S1-sgd-B4-N7-step,base=0.5-sum-replica_sum-L1024-clip0.5-float16-partials_float16-sr-paddle-seed3":
-        RunConfig(micro_batch=4, steps=7, learning_rate=learning_rate("step", base=0.5), accumulation_reduction="sum",
-                  replica_reduction="sum", loss_scale=1024.0, clip_norm=0.5, dtype="float16", partials="float16",
-                  stochastic_rounding=True, output_layout="paddle", seed=3),
+        device_iterations=3, training=False, output_mode="every_n", output_period=3
+    ),
+    "D1-G1-R1-S1-sgd-B4-N7-step,base=0.5-sum-replica_sum-L1024-clip0.5-float16-partials_float16-sr-paddle-seed3": RunConfig(
+        micro_batch=4,
+        steps=7,
+        learning_rate=learning_rate("step", base=0.5),
+        accumulation_reduction="sum",
+        replica_reduction="sum",
+        loss_scale=1024.0,
+        clip_norm=0.5,
+        dtype="float16",
+        partials="float16",
+        stochastic_rounding=True,
+        output_layout="paddle",
+        seed=3,
+    ),
     "D1-G1-R1-S3-grouped-sgd-ipus0+1+0-rate_per_update-update_per_run": RunConfig(
-        stages=(0, 1, 2), devices=(0, 1, 0), rate_changes="update", update="run"),
+        stages=(0, 1, 2), devices=(0, 1, 0), rate_changes="update", update="run"
+    ),
 }
 
 
@@ -49,8 +63,11 @@ REFUSED: Dict[str, Dict[str, Any]] = {
     "clip_norm is -1.0: give a number above 0, or None for no clipping.": {"clip_norm": -1.0},
     "gradient_accumulation is 2: inference needs 1.": {"gradient_accumulation": 2, "training": False},
     "output_period is 2: it belongs to output_mode every_n, leave it at 1.": {"output_period": 2},
-    "output_period is 4: it must divide the 6 micro-batches that a replica sees in a step.":
-        {"device_iterations": 6, "output_mode": "every_n", "output_period": 4},
+    "output_period is 4: it must divide the 6 micro-batches that a replica sees in a step.": {
+        "device_iterations": 6,
+        "output_mode": "every_n",
+        "output_period": 4,
+    },
     "output_mode is 'final': paddle returns all.": {"output_mode": "final", "output_layout": "paddle"},
 }
 
@@ -84,10 +101,22 @@ def test_rules_hold_all_their_settings() -> None:
 
 
 CHANGES: List[Dict[str, Any]] = [
-    {"replicas": 4}, {"micro_batch": 5}, {"steps": 9}, {"recompute": True}, {"rate_changes": "update"},
-    {"learning_rate": learning_rate("constant", base=0.7)}, {"accumulation_reduction": "sum"},
-    {"replica_reduction": "sum"}, {"update": "run"}, {"loss_scale": 8.0}, {"clip_norm": 3.0}, {"dtype": "float16"},
-    {"partials": "float16"}, {"stochastic_rounding": True}, {"seed": 5}, {"unbiased_statistics": False},
+    {"replicas": 4},
+    {"micro_batch": 5},
+    {"steps": 9},
+    {"recompute": True},
+    {"rate_changes": "update"},
+    {"learning_rate": learning_rate("constant", base=0.7)},
+    {"accumulation_reduction": "sum"},
+    {"replica_reduction": "sum"},
+    {"update": "run"},
+    {"loss_scale": 8.0},
+    {"clip_norm": 3.0},
+    {"dtype": "float16"},
+    {"partials": "float16"},
+    {"stochastic_rounding": True},
+    {"seed": 5},
+    {"unbiased_statistics": False},
 ]
 
 

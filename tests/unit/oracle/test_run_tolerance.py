@@ -99,8 +99,10 @@ class TestForRun:
         tolerance = for_run(net, data, config)
 
         assert tolerance.explain() == "8 oracle runs with random rounding, false-alarm rate 1e-06 over the run"
-        assert tolerance.weights["fc1.bias"].explain().startswith(
-            "float32, 8 oracle runs with random rounding after every op, false-alarm rate 1e-06 a run: "
+        assert (
+            tolerance.weights["fc1.bias"]
+            .explain()
+            .startswith("float32, 8 oracle runs with random rounding after every op, false-alarm rate 1e-06 a run: ")
         )
 
     @pytest.mark.parametrize("dtype", ["float32", "float16"])

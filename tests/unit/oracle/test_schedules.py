@@ -33,16 +33,22 @@ def assert_follows(rule: Rule, expected: List[float], eps: float) -> None:
 
 TORCH = {
     "step": (learning_rate("step", base=0.5, size=3, gamma=0.25), lambda s, o: s.StepLR(o, 3, 0.25)),
-    "multistep": (learning_rate("multistep", base=0.5, milestones=(2, 3, 7), gamma=0.3),
-                  lambda s, o: s.MultiStepLR(o, [2, 3, 7], 0.3)),
+    "multistep": (
+        learning_rate("multistep", base=0.5, milestones=(2, 3, 7), gamma=0.3),
+        lambda s, o: s.MultiStepLR(o, [2, 3, 7], 0.3),
+    ),
     "exponential": (learning_rate("exponential", base=0.5, gamma=0.7), lambda s, o: s.ExponentialLR(o, 0.7)),
     "polynomial": (learning_rate("polynomial", base=0.5, total=9, power=2.0), lambda s, o: s.PolynomialLR(o, 9, 2.0)),
-    "cosine": (learning_rate("cosine", base=0.5, total=COUNT, end=0.1),
-               lambda s, o: s.CosineAnnealingLR(o, COUNT, 0.1)),
+    "cosine": (
+        learning_rate("cosine", base=0.5, total=COUNT, end=0.1),
+        lambda s, o: s.CosineAnnealingLR(o, COUNT, 0.1),
+    ),
     "warmup": (learning_rate("warmup", base=0.5, length=7, start=0.125), lambda s, o: s.LinearLR(o, 0.25, 1.0, 7)),
     "constant": (learning_rate("constant", base=0.5), lambda s, o: s.ConstantLR(o, 1.0, 1)),
-    "inverse_time": (learning_rate("inverse_time", base=0.5, gamma=0.3),
-                     lambda s, o: s.LambdaLR(o, lambda t: 1 / (1 + 0.3 * t))),
+    "inverse_time": (
+        learning_rate("inverse_time", base=0.5, gamma=0.3),
+        lambda s, o: s.LambdaLR(o, lambda t: 1 / (1 + 0.3 * t)),
+    ),
 }
 
 
@@ -64,19 +70,31 @@ def test_follows_torch(name: str) -> None:
 
 PADDLE = {
     "step": (learning_rate("step", base=0.5, size=3, gamma=0.25), lambda lr: lr.StepDecay(0.5, 3, 0.25)),
-    "multistep": (learning_rate("multistep", base=0.5, milestones=(2, 3, 7), gamma=0.3),
-                  lambda lr: lr.MultiStepDecay(0.5, [2, 3, 7], 0.3)),
+    "multistep": (
+        learning_rate("multistep", base=0.5, milestones=(2, 3, 7), gamma=0.3),
+        lambda lr: lr.MultiStepDecay(0.5, [2, 3, 7], 0.3),
+    ),
     "exponential": (learning_rate("exponential", base=0.5, gamma=0.7), lambda lr: lr.ExponentialDecay(0.5, 0.7)),
-    "polynomial": (learning_rate("polynomial", base=0.5, total=5, end=0.1, power=2.0),
-                   lambda lr: lr.PolynomialDecay(0.5, 5, 0.1, 2.0)),
-    "polynomial-cycle": (learning_rate("polynomial", base=0.5, total=5, end=0.1, power=2.0, cycle=True),
-                         lambda lr: lr.PolynomialDecay(0.5, 5, 0.1, 2.0, cycle=True)),
-    "cosine": (learning_rate("cosine", base=0.5, total=COUNT, end=0.1),
-               lambda lr: lr.CosineAnnealingDecay(0.5, COUNT, 0.1)),
-    "warmup": (learning_rate("warmup", base=0.5, length=7, start=0.125),
-               lambda lr: lr.LinearWarmup(0.5, 7, 0.125, 0.5)),
-    "piecewise": (learning_rate("piecewise", boundaries=(3, 6), values=(0.5, 0.3, 0.2)),
-                  lambda lr: lr.PiecewiseDecay([3, 6], [0.5, 0.3, 0.2])),
+    "polynomial": (
+        learning_rate("polynomial", base=0.5, total=5, end=0.1, power=2.0),
+        lambda lr: lr.PolynomialDecay(0.5, 5, 0.1, 2.0),
+    ),
+    "polynomial-cycle": (
+        learning_rate("polynomial", base=0.5, total=5, end=0.1, power=2.0, cycle=True),
+        lambda lr: lr.PolynomialDecay(0.5, 5, 0.1, 2.0, cycle=True),
+    ),
+    "cosine": (
+        learning_rate("cosine", base=0.5, total=COUNT, end=0.1),
+        lambda lr: lr.CosineAnnealingDecay(0.5, COUNT, 0.1),
+    ),
+    "warmup": (
+        learning_rate("warmup", base=0.5, length=7, start=0.125),
+        lambda lr: lr.LinearWarmup(0.5, 7, 0.125, 0.5),
+    ),
+    "piecewise": (
+        learning_rate("piecewise", boundaries=(3, 6), values=(0.5, 0.3, 0.2)),
+        lambda lr: lr.PiecewiseDecay([3, 6], [0.5, 0.3, 0.2]),
+    ),
     "natural_exp": (learning_rate("natural_exp", base=0.5, gamma=0.3), lambda lr: lr.NaturalExpDecay(0.5, 0.3)),
     "inverse_time": (learning_rate("inverse_time", base=0.5, gamma=0.3), lambda lr: lr.InverseTimeDecay(0.5, 0.3)),
     "noam": (learning_rate("noam", base=0.5, model_size=64, warmup=5), lambda lr: lr.NoamDecay(64, 5, 0.5)),
@@ -97,21 +115,35 @@ def test_follows_paddle(name: str) -> None:
 
 
 KERAS = {
-    "exponential": (learning_rate("exponential", base=0.5, gamma=0.7, every=3),
-                    lambda s: s.ExponentialDecay(0.5, 3, 0.7)),
-    "exponential-staircase": (learning_rate("exponential", base=0.5, gamma=0.7, every=3, staircase=True),
-                              lambda s: s.ExponentialDecay(0.5, 3, 0.7, staircase=True)),
-    "polynomial": (learning_rate("polynomial", base=0.5, total=5, end=0.1, power=2.0),
-                   lambda s: s.PolynomialDecay(0.5, 5, 0.1, 2.0)),
-    "polynomial-cycle": (learning_rate("polynomial", base=0.5, total=5, end=0.1, power=2.0, cycle=True),
-                         lambda s: s.PolynomialDecay(0.5, 5, 0.1, 2.0, cycle=True)),
+    "exponential": (
+        learning_rate("exponential", base=0.5, gamma=0.7, every=3),
+        lambda s: s.ExponentialDecay(0.5, 3, 0.7),
+    ),
+    "exponential-staircase": (
+        learning_rate("exponential", base=0.5, gamma=0.7, every=3, staircase=True),
+        lambda s: s.ExponentialDecay(0.5, 3, 0.7, staircase=True),
+    ),
+    "polynomial": (
+        learning_rate("polynomial", base=0.5, total=5, end=0.1, power=2.0),
+        lambda s: s.PolynomialDecay(0.5, 5, 0.1, 2.0),
+    ),
+    "polynomial-cycle": (
+        learning_rate("polynomial", base=0.5, total=5, end=0.1, power=2.0, cycle=True),
+        lambda s: s.PolynomialDecay(0.5, 5, 0.1, 2.0, cycle=True),
+    ),
     "cosine": (learning_rate("cosine", base=0.5, total=7, end=0.125), lambda s: s.CosineDecay(0.5, 7, alpha=0.25)),
-    "piecewise": (learning_rate("piecewise", boundaries=(3, 6), values=(0.5, 0.3, 0.2), closed=True),
-                  lambda s: s.PiecewiseConstantDecay([3, 6], [0.5, 0.3, 0.2])),
-    "inverse_time": (learning_rate("inverse_time", base=0.5, gamma=0.3, every=2),
-                     lambda s: s.InverseTimeDecay(0.5, 2, 0.3)),
-    "inverse_time-staircase": (learning_rate("inverse_time", base=0.5, gamma=0.3, every=2, staircase=True),
-                               lambda s: s.InverseTimeDecay(0.5, 2, 0.3, staircase=True)),
+    "piecewise": (
+        learning_rate("piecewise", boundaries=(3, 6), values=(0.5, 0.3, 0.2), closed=True),
+        lambda s: s.PiecewiseConstantDecay([3, 6], [0.5, 0.3, 0.2]),
+    ),
+    "inverse_time": (
+        learning_rate("inverse_time", base=0.5, gamma=0.3, every=2),
+        lambda s: s.InverseTimeDecay(0.5, 2, 0.3),
+    ),
+    "inverse_time-staircase": (
+        learning_rate("inverse_time", base=0.5, gamma=0.3, every=2, staircase=True),
+        lambda s: s.InverseTimeDecay(0.5, 2, 0.3, staircase=True),
+    ),
 }
 
 

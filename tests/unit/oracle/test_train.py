@@ -21,12 +21,35 @@ from tests.unit.oracle.amplification import tolerance
 
 RATE = learning_rate("constant", base=0.125)
 CONFIGS = [
-    RunConfig(device_iterations=2, gradient_accumulation=3, replicas=1, micro_batch=4, steps=2, learning_rate=RATE,
-              optimiser=optimiser("sgd", momentum=0.9, weight_decay=0.01)),
-    RunConfig(device_iterations=1, gradient_accumulation=2, replicas=3, micro_batch=4, learning_rate=RATE,
-              accumulation_reduction="sum", replica_reduction="sum", loss_scale=3.0, clip_norm=0.5),
-    RunConfig(device_iterations=3, gradient_accumulation=2, replicas=2, micro_batch=3, loss_scale=1024.0,
-              accumulation_reduction="running_mean", optimiser=optimiser("adamw", epsilon=2.0**-10)),
+    RunConfig(
+        device_iterations=2,
+        gradient_accumulation=3,
+        replicas=1,
+        micro_batch=4,
+        steps=2,
+        learning_rate=RATE,
+        optimiser=optimiser("sgd", momentum=0.9, weight_decay=0.01),
+    ),
+    RunConfig(
+        device_iterations=1,
+        gradient_accumulation=2,
+        replicas=3,
+        micro_batch=4,
+        learning_rate=RATE,
+        accumulation_reduction="sum",
+        replica_reduction="sum",
+        loss_scale=3.0,
+        clip_norm=0.5,
+    ),
+    RunConfig(
+        device_iterations=3,
+        gradient_accumulation=2,
+        replicas=2,
+        micro_batch=3,
+        loss_scale=1024.0,
+        accumulation_reduction="running_mean",
+        optimiser=optimiser("adamw", epsilon=2.0**-10),
+    ),
 ]
 ROUNDINGS = 2 * math.sqrt(75)
 """How far one value's own roundings reach, in halves of an eps: 75 terms are the longest sum of any net (of
@@ -46,8 +69,11 @@ def results(record: RunRecord) -> Dict[str, np.ndarray]:
     return {
         "losses": np.concatenate([np.ravel(losses) for losses in record.losses]),
         **record.weights,
-        **{f"{name} of replica {replica}": value for replica, row in enumerate(record.statistics_by_replica)
-           for name, value in row.items()},
+        **{
+            f"{name} of replica {replica}": value
+            for replica, row in enumerate(record.statistics_by_replica)
+            for name, value in row.items()
+        },
     }
 
 
@@ -78,9 +104,15 @@ def test_training_is_the_plain_loop(name: str, config: RunConfig) -> None:
     assert record.masks is not None
     theirs = torch_loop.trained(net, distinct_micro_batches(net, config), config, record.masks)
 
-    expected = {"losses": theirs["losses"], **theirs["weights"],
-                **{f"{name} of replica {replica}": value for replica, row in enumerate(theirs["statistics"])
-                   for name, value in row.items()}}
+    expected = {
+        "losses": theirs["losses"],
+        **theirs["weights"],
+        **{
+            f"{name} of replica {replica}": value
+            for replica, row in enumerate(theirs["statistics"])
+            for name, value in row.items()
+        },
+    }
     assert_within(results(record), expected, float64_tolerance(net, config))
 
 
@@ -95,8 +127,11 @@ def test_inference_is_the_plain_forward_pass(name: str) -> None:
     record = infer(net, data, config, **state)
     assert record.outputs is not None
     assert record.updates == 0
-    allowed = tolerance(lambda r: {"logits": np.stack(infer(net, data, config, **state, rounding=r).outputs or ())},
-                        ROUNDINGS, repeats=3)
+    allowed = tolerance(
+        lambda r: {"logits": np.stack(infer(net, data, config, **state, rounding=r).outputs or ())},
+        ROUNDINGS,
+        repeats=3,
+    )
 
     for step, outputs in enumerate(record.outputs):
         expected = torch_loop.inferred(net, data.inputs[step], trained.weights or {}, trained.statistics or {})
@@ -149,20 +184,25 @@ def test_slots_are_in_an_order_that_data_can_follow(schedule: str, stages: int) 
 
 def test_grouped_and_interleaved_overlap_micro_batches() -> None:
     """Only the sequential schedule ends a micro-batch before the next begins."""
+
     def overlaps(schedule: str) -> bool:
         order = list(slots(schedule, 3, 4, True))
         return order.index(("forward", 0, 1)) < order.index(("backward", 0, 0))
 
     assert {name: overlaps(name) for name in ("grouped", "interleaved", "sequential")} == {
-        "grouped": True, "interleaved": True, "sequential": False}
+        "grouped": True,
+        "interleaved": True,
+        "sequential": False,
+    }
 
 
 PLAIN = ["linear", "mlp", "convnet", "residual", "tied_weights"]
 
 
 @pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.parametrize("factors", [{"gradient_accumulation": 6}, {"replicas": 6},
-                                     {"gradient_accumulation": 3, "replicas": 2}], ids=str)
+@pytest.mark.parametrize(
+    "factors", [{"gradient_accumulation": 6}, {"replicas": 6}, {"gradient_accumulation": 3, "replicas": 2}], ids=str
+)
 def test_means_equal_one_big_batch(name: str, factors: Dict[str, int]) -> None:
     """Without batch norm and dropout, the mean over six micro-batches is the gradient of one batch of them all."""
     net = NETS[name]()
@@ -179,8 +219,13 @@ def test_means_equal_one_big_batch(name: str, factors: Dict[str, int]) -> None:
 def test_replicas_and_accumulation_commute(name: str, factors: Any, reduction: str) -> None:
     """R replicas with G turns make the update of G replicas with R turns on the same micro-batches."""
     net = NETS[name]()
-    one = RunConfig(replicas=factors[0], gradient_accumulation=factors[1], steps=2, accumulation_reduction=reduction,
-                    replica_reduction=reduction)
+    one = RunConfig(
+        replicas=factors[0],
+        gradient_accumulation=factors[1],
+        steps=2,
+        accumulation_reduction=reduction,
+        replica_reduction=reduction,
+    )
     other = replace(one, replicas=factors[1], gradient_accumulation=factors[0])
     allowed = tolerance(lambda r: dict(run(net, one, rounding=r).weights or {}), ROUNDINGS, repeats=3)
 
@@ -212,8 +257,13 @@ def test_order_and_content_of_micro_batches_matter(name: str) -> None:
 def test_outputs_come_from_their_own_micro_batch(layout: str) -> None:
     """A marker in each sample's input comes back at the sample's place in the feed's order."""
     net = nets.linear()
-    config = RunConfig(device_iterations=2, gradient_accumulation=3, replicas=5, output_layout=layout,
-                       learning_rate=learning_rate("constant", base=0.0))
+    config = RunConfig(
+        device_iterations=2,
+        gradient_accumulation=3,
+        replicas=5,
+        output_layout=layout,
+        learning_rate=learning_rate("constant", base=0.0),
+    )
     markers = np.arange(1.0, 61.0)
     data = Data(markers[None, :, None] * np.ones((1, 60, 6)), np.zeros((1, 60), dtype=int))
     weights = {"fc1.weight": np.eye(5, 6), "fc1.bias": np.zeros(5)}
@@ -265,8 +315,9 @@ def test_the_biased_variance_is_smaller() -> None:
     count = 2 * 6 * 6
 
     # Both are 0.9 + 0.1 v: three roundings each of numbers below 4, and a division.
-    np.testing.assert_allclose((biased - 0.9) * count, (unbiased - 0.9) * (count - 1), rtol=0,
-                               atol=8 * 4 * count * np.finfo(float).eps)
+    np.testing.assert_allclose(
+        (biased - 0.9) * count, (unbiased - 0.9) * (count - 1), rtol=0, atol=8 * 4 * count * np.finfo(float).eps
+    )
 
 
 def test_masks_are_as_given_and_recorded() -> None:
@@ -291,8 +342,11 @@ def test_recomputation_drops_the_same_values() -> None:
 
     def streamed(recompute: bool) -> RunRecord:
         stream = np.random.default_rng(3)
-        return run(net, replace(config, recompute=recompute),
-                   masks=lambda layer, place, shape, rate: (stream.random(shape) >= rate).astype(float))
+        return run(
+            net,
+            replace(config, recompute=recompute),
+            masks=lambda layer, place, shape, rate: (stream.random(shape) >= rate).astype(float),
+        )
 
     assert_same_bits(streamed(True), streamed(False))
 
@@ -310,9 +364,12 @@ def test_rounding_reaches_every_operation() -> None:
     weights = [weight.name for weight in net.weights]
 
     assert sites == {
-        *(f"forward/{name}" for name in layers), *(f"backward/{name}" for name in layers),
-        *(f"reduce/{name}" for name in [*weights, "clip"]), *(f"update/{name}" for name in weights),
-        *(f"statistics/{row.name}" for row in net.statistics)}
+        *(f"forward/{name}" for name in layers),
+        *(f"backward/{name}" for name in layers),
+        *(f"reduce/{name}" for name in [*weights, "clip"]),
+        *(f"update/{name}" for name in weights),
+        *(f"statistics/{row.name}" for row in net.statistics),
+    }
 
 
 def test_refuses_what_does_not_fit() -> None:

@@ -17,8 +17,14 @@ OPTIMISERS: Dict[str, Any] = {
 }
 
 
-def logits(net: Net, x: Any, weights: Mapping[str, Any], statistics: Mapping[str, Any],
-           masks: Mapping[str, np.ndarray], training: bool) -> Any:
+def logits(
+    net: Net,
+    x: Any,
+    weights: Mapping[str, Any],
+    statistics: Mapping[str, Any],
+    masks: Mapping[str, np.ndarray],
+    training: bool,
+) -> Any:
     torch = installed("torch")
     f = torch.nn.functional
     values = {INPUT: x}
@@ -52,7 +58,8 @@ def trained(net: Net, data: Data, config: RunConfig, masks: Mapping[Any, np.ndar
     statistics = [{n: torch.tensor(w) for n, w in net.initial_statistics().items()} for _ in range(config.replicas)]
     parameters = list(weights.values())
     rule = OPTIMISERS[config.optimiser.name](
-        torch.optim, parameters, config.learning_rate["base"], dict(config.optimiser.settings))
+        torch.optim, parameters, config.learning_rate["base"], dict(config.optimiser.settings)
+    )
     shape = (config.device_iterations, config.gradient_accumulation, config.replicas, config.micro_batch)
     losses: List[float] = []
     for step in range(config.steps):
