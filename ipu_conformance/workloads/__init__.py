@@ -1,0 +1,39 @@
+"""The workloads: programs written once, on the vendor's public API, each with a native twin as its reference.
+
+A workload never asks which target runs it. Nothing here imports a framework before a workload is run.
+"""
+
+from __future__ import annotations
+
+from typing import Mapping, NamedTuple
+
+from ipu_conformance.errors import ConformanceError
+
+
+class WorkloadError(ConformanceError):
+    """A workload cannot be run with what it was given."""
+
+
+class Workload(NamedTuple):
+    """A row of the table; ``module`` has ``configure(parser)`` and ``run(args) -> exit code``.
+
+    With ``args.native`` it runs without any IPU API; otherwise a target has been activated for ``framework``.
+    """
+
+    name: str
+    framework: str
+    module: str
+    help: str
+
+
+WORKLOADS: Mapping[str, Workload] = {
+    row.name: row
+    for row in (
+        Workload(
+            "poptorch-mnist",
+            "poptorch",
+            "ipu_conformance.workloads.poptorch_mnist",
+            "a convolutional network on digits with PopTorch",
+        ),
+    )
+}

@@ -1,0 +1,70 @@
+"""The training loop: epochs with a progress bar, each followed by an evaluation on the test set."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import List, Tuple
+
+import torch
+from torch.utils.data import TensorDataset
+from tqdm import tqdm
+
+from ipu_conformance.workloads.poptorch_mnist.batches import datasets
+from ipu_conformance.workloads.poptorch_mnist.model import Network
+from ipu_conformance.workloads.poptorch_mnist.settings import Settings
+from ipu_conformance.workloads.poptorch_mnist.sides import Batches, Ipu, Native, Side
+
+
+@dataclass(frozen=True)
+class Result:
+    """The loss of every batch in order, and after each epoch the share of test samples that are recognised."""
+
+    losses: Tuple[float, ...]
+    accuracies: Tuple[float, ...]
+    network: Network
+
+
+def train(settings: Settings, *, native: bool, progress: bool = False) -> Result:
+    """Train a new network; with ``native`` no IPU API is touched."""
+    training, test = datasets(settings)
+    torch.manual_seed(settings.seed)
+    network = Network(settings.dropout)
+    side: Side = Native(network, settings) if native else Ipu(network, settings)
+    losses: List[float] = []
+    accuracies: List[float] = []
+    training_batches, test_batches = side.training_batches(training), side.test_batches(test)
+    for epoch in range(1, settings.epochs + 1):
+        losses += train_epoch(side, training_batches, title=f"Epoch {epoch}/{settings.epochs}" if progress else "")
+        side.stop_training()
+        accuracies.append(evaluate(side, test_batches, test, title="Test" if progress else ""))
+    return Result(tuple(losses), tuple(accuracies), network)
+
+
+def train_epoch(side: Side, batches: Batches, *, title: str = "") -> List[float]:
+    """The loss of every batch of one epoch; the bar shows the mean loss and the accuracy of the last call."""
+    losses: List[float] = []
+    with _bar(batches, title) as bar:
+        for images, labels in bar:
+            scores, own = side.train(images, labels)
+            losses += own.tolist()
+            accuracy = (scores.argmax(1) == labels).float().mean().item()
+            bar.set_postfix_str(f"loss {own.mean().item():.4f}, accuracy {100 * accuracy:.2f}%")
+    return losses
+
+
+def evaluate(side: Side, batches: Batches, test: TensorDataset, *, title: str = "") -> float:
+    """The share of all test samples that are recognised."""
+    right = seen = 0
+    with _bar(batches, title) as bar:
+        for images, labels in bar:
+            right += int((side.classify(images).argmax(1) == labels).sum())
+            seen += len(labels)
+            bar.set_postfix_str(f"accuracy {100 * right / seen:.2f}%")
+    if seen != len(test):
+        raise RuntimeError(f"{seen} of {len(test)} test samples were evaluated; the loader left some out")
+    return right / seen
+
+
+def _bar(batches: Batches, title: str) -> tqdm:
+    return tqdm(batches, desc=title, disable=not title, file=sys.stderr, unit="call")
