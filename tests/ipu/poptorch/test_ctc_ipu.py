@@ -1,0 +1,128 @@
+"""ctc_beam_search_decoder: against the sum over all alignments, written out."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, Dict, List, Sequence, Tuple
+
+import pytest
+
+from .on_device import infer
+
+EPSILON = 2.0**-23
+
+
+def _logs(steps: int, batch: int, classes: int, seed: int) -> Any:
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(steps, batch, classes, generator=generator) * 2).log_softmax(2)
+
+
+def _all_paths(logs: Sequence[Sequence[float]], blank: int) -> List[Tuple[Tuple[int, ...], float]]:
+    """Every label sequence and the log of the sum of the probabilities of its alignments, best first."""
+    classes = range(len(logs[0]))
+    sums: Dict[Tuple[int, ...], float] = {}
+    for alignment in itertools.product(classes, repeat=len(logs)):
+        merged = [label for label, _ in itertools.groupby(alignment)]
+        labels = tuple(label for label in merged if label != blank)
+        probability = math.exp(math.fsum(step[label] for step, label in zip(logs, alignment)))
+        sums[labels] = sums.get(labels, 0.0) + probability
+    return sorted(((labels, math.log(total)) for labels, total in sums.items()), key=lambda item: -item[1])
+
+
+def _tolerance(expected: float, steps: int) -> float:
+    """Each step rounds a sum of two logs to float32; the logs are at most as large as the result's own size."""
+    return 4 * steps * EPSILON * max(1.0, abs(expected))
+
+
+def _decode(poptorch: Any, logs: Any, lengths: Sequence[int], **settings: Any) -> Any:
+    """Decode on the device; its first dimension is the batch, so the logs change places on the way in."""
+    import torch
+
+    def forward(model: Any, logs: Any, lengths: Any) -> Any:
+        return tuple(poptorch.ctc_beam_search_decoder(logs.transpose(0, 1), lengths, **settings))
+
+    return infer(poptorch, forward, logs.transpose(0, 1).contiguous(), torch.tensor(lengths, dtype=torch.int32))
+
+
+@pytest.mark.parametrize("blank", [0, 1, 2])
+@pytest.mark.parametrize(("steps", "batch"), [(4, 3), (6, 1), (1, 2)])
+def test_a_wide_beam_finds_the_best_paths(poptorch: Any, blank: int, steps: int, batch: int) -> None:
+    """With a beam that holds everything, the paths are those of the sum over all alignments, in order."""
+    logs, top = _logs(steps, batch, 3, seed=steps + 10 * blank), 3
+    scores, lengths, labels = _decode(poptorch, logs, [steps] * batch, blank=blank, beam_width=800, top_paths=top)
+
+    for row in range(batch):
+        expected = _all_paths(logs[:, row].tolist(), blank)[:top]
+        for place, (path, score) in enumerate(expected):
+            assert tuple(labels[row, place, : lengths[row, place]].tolist()) == path
+            assert abs(scores[row, place].item() - score) <= _tolerance(score, steps)
+
+
+def test_repeated_labels_merge_unless_a_blank_is_between(poptorch: Any) -> None:
+    """The certain alignment a a blank a b b reads a a b."""
+    import torch
+
+    alignment = [1, 1, 0, 1, 2, 2]
+    logs = torch.full((6, 1, 3), math.log(2.0**-20))
+    for step, label in enumerate(alignment):
+        logs[step, 0, label] = math.log(1 - 2.0**-19)
+    _, lengths, labels = _decode(poptorch, logs, [6], beam_width=20, top_paths=1)
+
+    assert labels[0, 0, : lengths[0, 0]].tolist() == [1, 1, 2]
+    assert lengths.tolist() == [[3]]
+
+
+def test_steps_beyond_a_length_do_not_count(poptorch: Any) -> None:
+    """A sequence is decoded as if it ended at its length."""
+    logs = _logs(5, 2, 3, seed=5)
+    scores, lengths, labels = _decode(poptorch, logs, [2, 5], beam_width=300, top_paths=1)
+
+    for row, steps in enumerate((2, 5)):
+        (path, score), *_ = _all_paths(logs[:steps, row].tolist(), 0)
+        assert tuple(labels[row, 0, : lengths[row, 0]].tolist()) == path
+        assert abs(scores[row, 0].item() - score) <= _tolerance(score, steps)
+
+
+def test_the_shapes_are_those_of_batch_paths_and_steps(poptorch: Any) -> None:
+    """Probabilities and lengths are [batch, paths], labels [batch, paths, steps]; integers are 32 bits wide."""
+    import torch
+
+    scores, lengths, labels = _decode(poptorch, _logs(5, 2, 4, seed=9), [5, 4], beam_width=30, top_paths=3)
+
+    assert (tuple(scores.shape), tuple(lengths.shape), tuple(labels.shape)) == ((2, 3), (2, 3), (2, 3, 5))
+    assert (lengths.dtype, labels.dtype) == (torch.int32, torch.int32)
+    assert (scores[:, :-1] >= scores[:, 1:]).all()
+
+
+def test_a_beam_of_one_keeps_the_best_prefix_only(poptorch: Any) -> None:
+    """The narrowest beam still finds a path that is certain at every step."""
+    import torch
+
+    logs = torch.full((4, 1, 3), math.log(2.0**-20))
+    for step, label in enumerate([2, 0, 1, 1]):
+        logs[step, 0, label] = math.log(1 - 2.0**-19)
+    _, lengths, labels = _decode(poptorch, logs, [4], beam_width=1, top_paths=1)
+
+    assert labels[0, 0, : lengths[0, 0]].tolist() == [2, 1]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"blank": 3}, {"blank": -1}, {"beam_width": 0}, {"top_paths": 0}, {"beam_width": 2, "top_paths": 3}],
+    ids=str,
+)
+def test_settings_must_fit(poptorch: Any, wrong: Any) -> None:
+    """A blank that is no class, an empty beam, and more paths than the beam holds are refused."""
+    with pytest.raises(poptorch.Error):
+        _decode(poptorch, _logs(4, 1, 3, seed=1), [4], **wrong)
+
+
+def test_there_is_a_length_for_each_sequence(poptorch: Any) -> None:
+    """Lengths of another number than the batch are refused."""
+    import torch
+
+    with pytest.raises(poptorch.Error, match=r"[Ll]ength"):
+        poptorch.ctc_beam_search_decoder(_logs(4, 2, 3, seed=1), torch.tensor([4]))

@@ -1,0 +1,236 @@
+"""for_loop and cond: control flow on the device, for inference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .on_device import as_model, gradient, infer
+
+
+def _x() -> Any:
+    import torch
+
+    return torch.tensor([[1.0, -2.0, 3.0]])
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_a_loop_runs_its_body_that_often(poptorch: Any, count: int) -> None:
+    """Each iteration begins with what the one before returned."""
+    (made,) = infer(poptorch, lambda model, x: poptorch.for_loop(count, lambda a: a * 2, [x]), _x())
+
+    assert (made == _x() * 2**count).all()
+
+
+def test_a_loop_carries_several_tensors(poptorch: Any) -> None:
+    """Fibonacci numbers, with the body's results in the order of its arguments."""
+    import torch
+
+    first, second = infer(
+        poptorch,
+        lambda model, a, b: poptorch.for_loop(6, lambda a, b: [b, a + b], [a, b]),
+        torch.tensor([[0]]),
+        torch.tensor([[1]]),
+    )
+
+    assert (first.item(), second.item()) == (8, 13)
+
+
+def test_a_body_uses_weights_and_outer_tensors(poptorch: Any) -> None:
+    """The body sees the model and what was computed before the loop."""
+    import torch
+
+    def forward(model: Any, x: Any) -> Any:
+        outer = x + 1
+        return poptorch.for_loop(3, lambda a: a * model.weight + outer, [x])[0]
+
+    weight = torch.tensor([2.0, 1.0, -1.0])
+    expected = _x()
+    for _ in range(3):
+        expected = expected * weight + _x() + 1
+
+    assert (infer(poptorch, forward, _x(), weight=torch.nn.Parameter(weight)) == expected).all()
+
+
+def test_loops_nest(poptorch: Any) -> None:
+    """A loop inside a loop runs for every iteration of the outer one."""
+
+    def outer(a: Any) -> Any:
+        return poptorch.for_loop(2, lambda b: b + 1, [a * 2])
+
+    made = infer(poptorch, lambda model, x: poptorch.for_loop(3, outer, [x])[0], _x())
+
+    assert (made == ((_x() * 2 + 2) * 2 + 2) * 2 + 2).all()
+
+
+def test_a_loop_runs_on_the_host_too(poptorch: Any) -> None:
+    """Outside the device it is a plain loop."""
+    (made,) = poptorch.for_loop(3, lambda a: a + 1, [_x()])
+
+    assert (made == _x() + 3).all()
+
+
+def test_a_loop_does_not_train(poptorch: Any) -> None:
+    """A training model refuses a loop."""
+    import torch
+
+    def forward(model: Any, x: Any) -> Any:
+        return poptorch.identity_loss(poptorch.for_loop(2, lambda a: a * model.weight, [x])[0], "sum")
+
+    with pytest.raises(poptorch.Error, match="for_loop"):
+        gradient(poptorch, forward, torch.ones(3), _x())
+
+
+@pytest.mark.parametrize("count", [1.5, "3", None, -1], ids=repr)
+def test_the_count_is_an_integer_constant(poptorch: Any, count: Any) -> None:
+    """Other counts are refused."""
+    with pytest.raises((poptorch.Error, ValueError), match="count"):
+        infer(poptorch, lambda model, x: poptorch.for_loop(count, lambda a: a, [x]), _x())
+
+
+@pytest.mark.parametrize("wrong", ["a tensor alone", "a tuple", "a number"])
+def test_the_inputs_are_a_list(poptorch: Any, wrong: str) -> None:
+    """Inputs that are not a list of tensors are refused."""
+    make = {"a tensor alone": lambda x: x, "a tuple": lambda x: (x,), "a number": lambda x: [x, 3]}[wrong]
+
+    with pytest.raises((poptorch.Error, ValueError), match="inputs"):
+        infer(poptorch, lambda model, x: poptorch.for_loop(2, lambda *a: list(a), make(x)), _x())
+
+
+def _another_shape(a: Any) -> Any:
+    return a[:, :2]
+
+
+def _another_type(a: Any) -> Any:
+    return a.half()
+
+
+def _more(a: Any) -> Any:
+    return [a, a]
+
+
+def _nothing(a: Any) -> Any:
+    return None
+
+
+@pytest.mark.parametrize("body", [_another_shape, _another_type, _more, _nothing])
+def test_a_body_returns_what_it_takes(poptorch: Any, body: Any) -> None:
+    """Results of other shapes, types or number than the inputs are refused."""
+    with pytest.raises(poptorch.Error, match="for_loop"):
+        infer(poptorch, lambda model, x: poptorch.for_loop(2, body, [x]), _x())
+
+
+def _choose(poptorch: Any) -> Any:
+    return lambda model, flag, x: poptorch.cond(flag, lambda a: [a * 2, a + 10], [x], lambda a: [a - 1, a * a], [x + 1])
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_condition_chooses_a_body(poptorch: Any, flag: bool) -> None:
+    """The results are those of one body on its own inputs."""
+    import torch
+
+    first, second = infer(poptorch, _choose(poptorch), torch.tensor([flag]), _x())
+    expected = (_x() * 2, _x() + 10) if flag else (_x(), (_x() + 1) ** 2)
+
+    assert (first == expected[0]).all()
+    assert (second == expected[1]).all()
+
+
+def test_one_compiled_condition_serves_both_values(poptorch: Any) -> None:
+    """The condition is a value of the device, not a constant of the compiled model."""
+    import torch
+
+    model = as_model(lambda model, flag, x: _choose(poptorch)(model, flag, x)[0])
+    inference = poptorch.inferenceModel(model)
+
+    for flag in (True, False, True):
+        assert (inference(torch.tensor([flag]), _x()) == (_x() * 2 if flag else _x())).all()
+
+
+def test_micro_batches_choose_for_themselves(poptorch: Any) -> None:
+    """Each device iteration takes its own branch."""
+    import torch
+
+    flags, x = torch.tensor([True, False, False]), torch.tensor([[4.0], [5.0], [6.0]])
+    made = infer(
+        poptorch,
+        lambda model, flag, x: poptorch.cond(flag, lambda a: a * 2, [x], lambda a: a + 1, [x])[0],
+        flags,
+        x,
+        options=poptorch.Options().deviceIterations(3),
+    )
+
+    assert made.flatten().tolist() == [8.0, 6.0, 7.0]
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_only_the_chosen_body_has_effects(poptorch: Any, capfd: Any, flag: bool) -> None:
+    """A print and a host call in the other body do not happen, also in a condition inside."""
+    import torch
+
+    calls = []
+
+    def noted(x: Any) -> Any:
+        calls.append(x.clone())
+        return x + 1
+
+    def forward(model: Any, flag: Any, x: Any) -> Any:
+        def inner(a: Any) -> Any:
+            return poptorch.cond(flag, lambda b: poptorch.ipu_print_tensor(b, "yes-yes"), [a], lambda b: b, [a])
+
+        return poptorch.cond(flag, inner, [x], lambda a: poptorch.ipu_print_tensor(model.host(a), "no"), [x])[0]
+
+    inference = poptorch.inferenceModel(as_model(forward, host=poptorch.CPU(noted, "noted")))
+    inference.compile(torch.tensor([flag]), _x())
+    calls.clear()
+    capfd.readouterr()
+    made = inference(torch.tensor([flag]), _x())
+    captured = capfd.readouterr()
+    printed = captured.out + captured.err
+
+    assert (made == (_x() if flag else _x() + 1)).all()
+    assert ("yes-yes" in printed, "no:" in printed, len(calls)) == ((True, False, 0) if flag else (False, True, 1))
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_condition_works_on_the_host(poptorch: Any, flag: bool) -> None:
+    """Outside the device one body is called."""
+    import torch
+
+    first, second = _choose(poptorch)(None, torch.tensor([flag]), _x())
+
+    assert (first == (_x() * 2 if flag else _x())).all()
+    assert (second == (_x() + 10 if flag else (_x() + 1) ** 2)).all()
+
+
+def test_a_condition_does_not_train(poptorch: Any) -> None:
+    """A training model refuses a condition."""
+    import torch
+
+    def forward(model: Any, flag: Any, x: Any) -> Any:
+        chosen = poptorch.cond(flag, lambda a: a * model.weight, [x], lambda a: a, [x])
+        return poptorch.identity_loss(chosen[0], "sum")
+
+    with pytest.raises(poptorch.Error, match="cond"):
+        gradient(poptorch, forward, torch.ones(3), torch.tensor([True]), _x())
+
+
+@pytest.mark.parametrize("body", [_another_shape, _another_type, _more])
+def test_both_bodies_return_the_same_kind(poptorch: Any, body: Any) -> None:
+    """Bodies with results of different shapes, types or number are refused."""
+    import torch
+
+    with pytest.raises(poptorch.Error, match="cond"):
+        infer(
+            poptorch,
+            lambda model, flag, x: poptorch.cond(flag, lambda a: a, [x], body, [x]),
+            torch.tensor([True]),
+            _x(),
+        )
+
+
+def test_a_condition_is_one_element(poptorch: Any) -> None:
+    """A condition of several elements is refused."""
+    with pytest.raises((poptorch.Error, ValueError), match="condition"):
+        infer(poptorch, lambda model, x: poptorch.cond(x > 0, lambda a: a, [x], lambda a: a, [x]), _x())

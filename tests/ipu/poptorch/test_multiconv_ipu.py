@@ -1,0 +1,129 @@
+"""MultiConv: groups of convolutions have the values of convolutions, and settings that must fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .on_device import infer
+
+
+def _convolution(seed: int) -> Any:
+    """A convolution with whole numbers, so that sums are exact in any order."""
+    import torch
+
+    layer = torch.nn.Conv2d(2, 3, 3)
+    with torch.no_grad():
+        for number, weight in enumerate(layer.parameters()):
+            values = torch.arange(weight.numel(), dtype=torch.float32) * (5 + seed) + number
+            weight.copy_((values % 7 - 3).reshape(weight.shape))
+    return layer
+
+
+def _x() -> Any:
+    import torch
+
+    return (torch.arange(50, dtype=torch.float32) % 9 - 4).reshape(1, 2, 5, 5)
+
+
+def _run(poptorch: Any, group: Any) -> Any:
+    """The sum of two convolutions in a group, on the device, and on the host."""
+    first, second = _convolution(1), _convolution(2)
+
+    def forward(model: Any, x: Any) -> Any:
+        with group:
+            a, b = model.first(x), model.second(x * 2)
+        return a + b
+
+    made = infer(poptorch, forward, _x(), first=first, second=second)
+    return made, (first(_x()) + second(_x() * 2)).detach()
+
+
+def test_a_group_computes_what_its_convolutions_do(poptorch: Any) -> None:
+    """A group without settings changes no value."""
+    actual, expected = _run(poptorch, poptorch.MultiConv())
+
+    assert (actual == expected).all()
+
+
+SETTINGS = (
+    ("availableMemoryProportions", "0.5"),
+    ("availableMemoryProportions", "(0.25, 0.75)"),
+    ("availableMemoryProportions", "[1, 0]"),
+    ("partialsTypes", "torch.half"),
+    ("partialsTypes", "[torch.half, torch.float]"),
+    ("planType", "poptorch.MultiConvPlanType.Parallel"),
+    ("planType", "poptorch.MultiConvPlanType.Serial"),
+    ("perConvReservedTiles", "120"),
+    ("cycleBackOff", "0.1"),
+    ("enableConvDithering", "True"),
+    ("enableConvDithering", "[True, False]"),
+)
+
+
+@pytest.mark.parametrize(("name", "value"), SETTINGS)
+def test_settings_chain_and_change_no_value(poptorch: Any, name: str, value: str) -> None:
+    """Every setting returns the group; whole numbers this small are the same under all of them."""
+    import torch
+
+    group = poptorch.MultiConv()
+    given = eval(value, {"torch": torch, "poptorch": poptorch})
+
+    assert getattr(group, name)(given) is group
+    actual, expected = _run(poptorch, group)
+    assert (actual == expected).all()
+
+
+WRONG = (
+    ("availableMemoryProportions", "1.5"),
+    ("availableMemoryProportions", "[0.5, 'half']"),
+    ("partialsTypes", "torch.int32"),
+    ("planType", "'Parallel'"),
+    ("perConvReservedTiles", "-1"),
+    ("perConvReservedTiles", "1.5"),
+    ("cycleBackOff", "'0.1'"),
+    ("enableConvDithering", "1"),
+)
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_wrong_settings_are_refused(poptorch: Any, name: str, value: str) -> None:
+    """A value of the wrong type or outside its range is refused at once."""
+    import torch
+
+    with pytest.raises((AssertionError, ValueError)):
+        getattr(poptorch.MultiConv(), name)(eval(value, {"torch": torch}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("availableMemoryProportions", (0.1, 0.2, 0.3)), ("enableConvDithering", [True])]
+)
+def test_there_is_one_value_for_each_convolution(poptorch: Any, name: str, value: Any) -> None:
+    """A list of another length than the number of convolutions in the group is refused."""
+    group = poptorch.MultiConv()
+    getattr(group, name)(value)
+
+    with pytest.raises(poptorch.Error, match=name):
+        _run(poptorch, group)
+
+
+def test_a_group_does_not_hold_a_group(poptorch: Any) -> None:
+    """A group that is opened inside another is refused."""
+
+    def forward(model: Any, x: Any) -> Any:
+        with poptorch.MultiConv(), poptorch.MultiConv():
+            return model.layer(x)
+
+    with pytest.raises(poptorch.Error, match="MultiConv"):
+        infer(poptorch, forward, _x(), layer=_convolution(1))
+
+
+def test_a_group_does_nothing_on_the_host(poptorch: Any) -> None:
+    """Outside the device the convolutions run as they are."""
+    layer = _convolution(3)
+    expected = layer(_x())
+    with poptorch.MultiConv().planType(poptorch.MultiConvPlanType.Serial):
+        actual = layer(_x())
+
+    assert (actual == expected).all()

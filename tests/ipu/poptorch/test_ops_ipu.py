@@ -1,0 +1,523 @@
+"""The operations that PopTorch adds: their values, their gradients and what they refuse.
+
+Numbers are small multiples of powers of two, so that every result is exact in float32 and compared bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .on_device import as_model, gradient, infer
+
+
+def _values(*shape: int) -> Any:
+    import torch
+
+    count = int(torch.tensor(shape).prod())
+    return ((torch.arange(count, dtype=torch.float32) * 7) % 11 - 5).reshape(shape) * 0.25
+
+
+def _same(actual: Any, expected: Any) -> None:
+    import torch
+
+    assert actual.shape == expected.shape, f"shape {list(actual.shape)}, expected {list(expected.shape)}"
+    assert torch.equal(actual, expected), f"{actual}, expected {expected}"
+
+
+# identity_loss
+
+
+def _reduced(poptorch: Any, x: Any, reduction: str) -> Any:
+    """The loss of ``x``; one that is not reduced must be a single value, which is its sum here."""
+    return poptorch.identity_loss(x.sum() if reduction == "none" else x, reduction)
+
+
+@pytest.mark.parametrize(("reduction", "share"), [("sum", 1.0), ("mean", 0.125), ("none", 1.0)])
+def test_identity_loss_sends_ones_back(poptorch: Any, reduction: str, share: float) -> None:
+    """The gradient of a sum, or of a loss as it is, is one; that of a mean is one over the number of elements."""
+    x, weight = _values(2, 4), _values(4)
+
+    made = gradient(poptorch, lambda model, x: _reduced(poptorch, x * model.weight, reduction), weight, x)
+
+    _same(made, x.sum(0) * share)
+
+
+@pytest.mark.parametrize(("reduction", "share"), [("sum", 1.0), ("mean", 0.25), ("none", 1.0)])
+def test_identity_loss_is_the_reduced_value(poptorch: Any, reduction: str, share: float) -> None:
+    """What comes back is the sum, the mean or the value itself."""
+    import torch
+
+    x = _values(1, 4)
+    model = as_model(lambda model, x: _reduced(poptorch, x * model.weight, reduction), weight=_parameter(4))
+    trainer = poptorch.trainingModel(model, None, torch.optim.SGD(model.parameters(), lr=0.0))
+
+    assert trainer(x).item() == x.sum().item() * share
+
+
+def test_a_loss_that_is_not_reduced_is_refused(poptorch: Any) -> None:
+    """The final loss is a single value."""
+    with pytest.raises(poptorch.Error, match="loss"):
+        gradient(poptorch, lambda model, x: poptorch.identity_loss(x * model.weight, "none"), _values(4), _values(2, 4))
+
+
+def _parameter(*shape: int) -> Any:
+    import torch
+
+    return torch.nn.Parameter(torch.ones(shape))
+
+
+@pytest.mark.parametrize("wrong", ["Sum", "median", 3, None], ids=repr)
+def test_identity_loss_knows_three_reductions(poptorch: Any, wrong: Any) -> None:
+    """Any other reduction is refused."""
+    with pytest.raises(poptorch.Error, match="reduction"):
+        poptorch.identity_loss(_values(2), wrong)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean", "none"])
+def test_identity_loss_works_on_the_host(poptorch: Any, reduction: str) -> None:
+    """Outside the device it reduces as torch does, and its gradient flows."""
+    x = _values(3).requires_grad_()
+    poptorch.identity_loss(x, reduction).sum().backward()
+
+    _same(x.grad, x.detach() * 0 + (1 / 3 if reduction == "mean" else 1))
+
+
+# ipu_print_tensor
+
+
+def _printed(capfd: Any) -> str:
+    captured = capfd.readouterr()
+    return str(captured.out + captured.err)
+
+
+def test_a_tensor_is_printed_when_it_is_computed(poptorch: Any, capfd: Any) -> None:
+    """The value is printed below its title at every run, and passed on unchanged."""
+    import torch
+
+    model = as_model(lambda model, x: poptorch.ipu_print_tensor(x + 1, "after adding") * 2)
+    inference = poptorch.inferenceModel(model)
+    inference.compile(torch.zeros(1, 2))
+    assert "after adding" not in _printed(capfd)
+
+    for value in (20.0, 30.0):
+        _same(inference(torch.tensor([[value, 7.0]])), torch.tensor([[2 * value + 2, 16.0]]))
+        printed = _printed(capfd)
+        assert printed.count("after adding") == 1
+        assert f"{value + 1:g}" in printed
+
+
+def test_every_micro_batch_is_printed(poptorch: Any, capfd: Any) -> None:
+    """Two replicas of three device iterations print six times, once for each micro-batch."""
+    x = _values(6, 1) + 10
+    made = poptorch.Options().deviceIterations(3).replicationFactor(2)
+    infer(poptorch, lambda model, x: poptorch.ipu_print_tensor(x, "micro") * 2, x, options=made)
+    lines = [line for line in _printed(capfd).splitlines() if "micro" in line]
+
+    assert len(lines) == 6
+    assert all(any(f"{value:g}" in line for line in lines) for value in x.flatten().tolist())
+
+
+def test_a_print_that_nobody_uses_is_optimised_away(poptorch: Any, capfd: Any) -> None:
+    """The result of a print must be used."""
+
+    def forward(model: Any, x: Any) -> Any:
+        poptorch.ipu_print_tensor(x + 1, "unused")
+        return x * 2
+
+    infer(poptorch, forward, _values(1, 2))
+
+    assert "unused" not in _printed(capfd)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_gradient_is_printed_too(poptorch: Any, capfd: Any, wanted: bool) -> None:
+    """In training the gradient of the tensor is printed as well, unless it is not wanted; it is not changed."""
+    import torch
+
+    x, weight = torch.tensor([[3.0, 5.0]]), torch.tensor([1.0, 1.0])
+
+    def forward(model: Any, x: Any) -> Any:
+        product = poptorch.ipu_print_tensor(x * model.weight, "product", print_gradient=wanted)
+        return poptorch.identity_loss(product * 16, "sum")
+
+    _same(gradient(poptorch, forward, weight, x), x[0] * 16)
+    printed = _printed(capfd)
+
+    assert printed.count("product") == (2 if wanted else 1)
+    assert ("16" in printed) is wanted
+
+
+def test_long_tensors_are_summarised(poptorch: Any, capfd: Any) -> None:
+    """Above the threshold only the items at the edges are printed."""
+    import torch
+
+    x = torch.arange(40.0).reshape(1, 40)
+    infer(
+        poptorch,
+        lambda model, x: poptorch.ipu_print_tensor(x, "long", summarise_threshold=10, edge_items=2) * 2,
+        x,
+    )
+    printed = _printed(capfd)
+
+    assert "..." in printed
+    assert "39" in printed
+    assert "20" not in printed
+
+
+def test_brackets_separators_and_digits_can_be_chosen(poptorch: Any, capfd: Any) -> None:
+    """The text of a printed tensor follows the settings."""
+    import torch
+
+    def forward(model: Any, x: Any) -> Any:
+        settings = {"digits": 2, "float_format": "fixed", "separator": ",", "open_bracket": "(", "close_bracket": ")"}
+        return poptorch.ipu_print_tensor(x, "styled", **settings) * 2
+
+    infer(poptorch, forward, torch.tensor([[1.5, -2.25]]))
+
+    assert "((1.50,-2.25))" in _printed(capfd).replace(" ", "")
+
+
+def test_an_unknown_float_format_is_refused(poptorch: Any) -> None:
+    """Only the four formats are accepted."""
+    with pytest.raises(poptorch.Error, match="hexadecimal"):
+        infer(poptorch, lambda model, x: poptorch.ipu_print_tensor(x, float_format="hexadecimal"), _values(1, 2))
+
+
+def test_nothing_is_printed_on_the_host(poptorch: Any, capfd: Any) -> None:
+    """Outside the device the tensor is passed on."""
+    x = _values(2, 2)
+
+    _same(poptorch.ipu_print_tensor(x, "host"), x)
+    assert "host" not in _printed(capfd)
+
+
+# Operations that change no value
+
+
+def _marks(poptorch: Any) -> Any:
+    return {
+        "nop": poptorch.nop,
+        "recomputationCheckpoint": poptorch.recomputationCheckpoint,
+        "set_available_memory": lambda x: poptorch.set_available_memory(x, 0.3),
+        "set_overlap_for_input": lambda x: poptorch.set_overlap_for_input(
+            x, poptorch.OverlapMode.OverlapAccumulationLoop
+        ),
+        "set_overlap_for_output": lambda x: poptorch.set_overlap_for_output(
+            x, poptorch.OverlapMode.OverlapDeviceIterationLoop
+        ),
+    }
+
+
+MARKS = ("nop", "recomputationCheckpoint", "set_available_memory", "set_overlap_for_input", "set_overlap_for_output")
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_marks_change_no_value(poptorch: Any, name: str) -> None:
+    """What only tells the compiler something passes values on."""
+    x, mark = _values(3, 4), _marks(poptorch)[name]
+
+    _same(infer(poptorch, lambda model, x: mark(x * 2) + 1, x), x * 2 + 1)
+    _same(mark(x), x)
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_marks_change_no_gradient(poptorch: Any, name: str) -> None:
+    """What only tells the compiler something passes gradients on."""
+    x, mark = _values(3, 4), _marks(poptorch)[name]
+
+    made = gradient(poptorch, lambda model, x: poptorch.identity_loss(mark(x * model.weight) * 2, "sum"), _values(4), x)
+
+    _same(made, x.sum(0) * 2)
+
+
+def test_several_values_are_checkpointed_at_once(poptorch: Any) -> None:
+    """recomputationCheckpoint gives back as many tensors as it was given, in order."""
+    x = _values(3, 4)
+
+    def forward(model: Any, x: Any) -> Any:
+        first, second = poptorch.recomputationCheckpoint(x + 1, x * 2)
+        return first - second
+
+    _same(infer(poptorch, forward, x), x + 1 - x * 2)
+
+
+def test_overlap_keeps_the_structure(poptorch: Any) -> None:
+    """Tuples, lists and dictionaries of tensors keep their form."""
+    x = _values(2, 2)
+    mode = poptorch.OverlapMode.NoOverlap
+    kept = poptorch.set_overlap_for_output({"a": (x, x + 1), "b": [x * 2]}, mode)
+
+    assert list(kept) == ["a", "b"]
+    _same(kept["a"][1], x + 1)
+    _same(kept["b"][0], x * 2)
+
+
+@pytest.mark.parametrize("name", ["set_overlap_for_input", "set_overlap_for_output"])
+def test_overlap_needs_a_mode(poptorch: Any, name: str) -> None:
+    """Anything but an OverlapMode is refused."""
+    with pytest.raises((poptorch.Error, AssertionError)):
+        getattr(poptorch, name)(_values(2), "no_overlap")
+
+
+@pytest.mark.parametrize("wrong", [-0.5, 1.5, "half"], ids=repr)
+def test_a_proportion_of_memory_is_from_zero_to_one(poptorch: Any, wrong: Any) -> None:
+    """Other proportions are refused."""
+    with pytest.raises((poptorch.Error, ValueError, AssertionError)):
+        infer(poptorch, lambda model, x: poptorch.set_available_memory(x * 2, wrong), _values(1, 2))
+
+
+@pytest.mark.emulator
+def test_a_custom_operation_is_refused(poptorch: Any) -> None:
+    """C++ code for the device cannot run without it, and the error says which operation asked for it."""
+    x = _values(1, 2)
+
+    with pytest.raises(poptorch.Error, match=r"my\.domain\.Cube"):
+        infer(poptorch, lambda model, x: poptorch.custom_op([x], "Cube", "my.domain", 1, [x])[0], x)
+
+
+# dynamic_slice and dynamic_update
+
+
+@pytest.mark.parametrize("start", [0, 1, 3])
+@pytest.mark.parametrize(("dim", "size", "step"), [(1, 2, 1), (1, 4, 2), (-1, 3, 1)])
+def test_a_slice_begins_where_the_device_says(poptorch: Any, start: int, dim: int, size: int, step: int) -> None:
+    """One compiled model slices at any start."""
+    import torch
+
+    x = _values(1, 7)
+    made = infer(
+        poptorch,
+        lambda model, x, start: poptorch.dynamic_slice(x, dim, start, size, step),
+        x,
+        torch.tensor([start], dtype=torch.int32),
+    )
+
+    _same(made, x[:, start : start + size : step])
+
+
+def test_a_slice_wraps_round(poptorch: Any) -> None:
+    """A slice beyond the end goes on at the beginning."""
+    import torch
+
+    x = _values(1, 5)
+    made = infer(poptorch, lambda model, x, start: poptorch.dynamic_slice(x, 1, start, 3, 1), x, torch.tensor([4]))
+
+    _same(made, x[:, [4, 0, 1]])
+
+
+def test_one_compiled_slice_serves_every_start(poptorch: Any) -> None:
+    """The start is a value, not a constant of the compiled model."""
+    import torch
+
+    x = _values(1, 6)
+    model = as_model(lambda model, x, start: poptorch.dynamic_slice(x, 1, start, 2, 1))
+    inference = poptorch.inferenceModel(model)
+
+    for start in (0, 4, 2):
+        _same(inference(x, torch.tensor([start])), x[:, start : start + 2])
+
+
+def test_the_gradient_of_a_slice_goes_where_it_came_from(poptorch: Any) -> None:
+    """Positions that were not sliced have no gradient."""
+    import torch
+
+    def forward(model: Any, x: Any, start: Any) -> Any:
+        return poptorch.identity_loss(poptorch.dynamic_slice(model.weight, 0, start, 2, 1) * x, "sum")
+
+    made = gradient(poptorch, forward, _values(5), torch.tensor([[4.0, 8.0]]), torch.tensor([3]))
+
+    _same(made, torch.tensor([0.0, 0.0, 0.0, 4.0, 8.0]))
+
+
+@pytest.mark.parametrize(("size", "step", "dim"), [(0, 1, 1), (8, 1, 1), (3, 2, 1), (2, 0, 1), (2, 1, 2), (2, 1, -3)])
+def test_sizes_steps_and_dimensions_must_fit(poptorch: Any, size: int, step: int, dim: int) -> None:
+    """A slice that does not fit its dimension or its step is refused."""
+    import torch
+
+    with pytest.raises(poptorch.Error, match="dynamic_slice"):
+        infer(
+            poptorch,
+            lambda model, x, start: poptorch.dynamic_slice(x, dim, start, size, step),
+            _values(1, 7),
+            torch.tensor([0]),
+        )
+
+
+def test_the_start_of_a_slice_is_an_integer(poptorch: Any) -> None:
+    """A start that is a fraction is refused."""
+    import torch
+
+    with pytest.raises(poptorch.Error, match="integer"):
+        infer(
+            poptorch,
+            lambda model, x, start: poptorch.dynamic_slice(x, 1, start, 2, 1),
+            _values(1, 7),
+            torch.tensor([0.5]),
+        )
+
+
+@pytest.mark.parametrize("start", [0, 2, 4])
+def test_an_update_replaces_a_slice(poptorch: Any, start: int) -> None:
+    """The result is a copy with the source in its place; the input keeps its values."""
+    import torch
+
+    x, source = _values(1, 6), torch.tensor([[100.0, 200.0]])
+
+    def forward(model: Any, x: Any, source: Any, start: Any) -> Any:
+        return poptorch.dynamic_update(x, source, 1, start, 2), x * 1
+
+    made, before = infer(poptorch, forward, x, source, torch.tensor([start]))
+    expected = x.clone()
+    expected[:, start : start + 2] = source
+
+    _same(made, expected)
+    _same(before, x)
+
+
+def test_an_update_needs_a_source_that_fits(poptorch: Any) -> None:
+    """A source of another shape or type is refused."""
+    import torch
+
+    for source in (torch.zeros(1, 3), torch.zeros(1, 2, dtype=torch.int32)):
+        with pytest.raises(poptorch.Error, match="dynamic_update"):
+            infer(
+                poptorch,
+                lambda model, x, source, start: poptorch.dynamic_update(x, source, 1, start, 2),
+                _values(1, 6),
+                source,
+                torch.tensor([1]),
+            )
+
+
+# serializedMatMul
+
+
+@pytest.mark.parametrize("mode", ["InputChannels", "ReducingDim", "OutputChannels", "Disabled"])
+@pytest.mark.parametrize("factor", [1, 2, 6])
+def test_a_product_in_pieces_is_the_product(poptorch: Any, mode: str, factor: int) -> None:
+    """Neither the dimension nor the number of the pieces changes the product or its gradient."""
+    left, right = _values(1, 6, 12), _values(12, 6)
+    serialization = getattr(poptorch.MatMulSerializationMode, mode)
+
+    def forward(model: Any, left: Any) -> Any:
+        return poptorch.serializedMatMul(left, model.weight, serialization, factor)
+
+    def loss(model: Any, left: Any) -> Any:
+        return poptorch.identity_loss(forward(model, left), "sum")
+
+    import torch
+
+    _same(infer(poptorch, forward, left, weight=torch.nn.Parameter(right)), left @ right)
+    _same(gradient(poptorch, loss, right, left), left.sum((0, 1)).unsqueeze(1).expand(12, 6))
+
+
+@pytest.mark.parametrize(("mode", "factor"), [("InputChannels", 4), ("ReducingDim", 5), ("OutputChannels", 0)])
+def test_the_number_of_pieces_divides_the_dimension(poptorch: Any, mode: str, factor: int) -> None:
+    """A factor that does not divide is refused."""
+    serialization = getattr(poptorch.MatMulSerializationMode, mode)
+
+    with pytest.raises(poptorch.Error, match="factor"):
+        infer(
+            poptorch,
+            lambda model, x: poptorch.serializedMatMul(x, x.transpose(1, 2), serialization, factor),
+            _values(1, 6, 12),
+        )
+
+
+def test_parts_of_a_half_precision_sum_keep_their_precision(poptorch: Any) -> None:
+    """With keep_precision, a small part survives between two large ones that cancel."""
+    import torch
+
+    left = torch.tensor([[2048.0, 0.5, -2048.0]]).half()
+    right = torch.ones(3, 1).half()
+    mode = poptorch.MatMulSerializationMode.ReducingDim
+
+    made = infer(
+        poptorch,
+        lambda model, a: poptorch.serializedMatMul(a, model.right, mode, 3, keep_precision=True),
+        left,
+        right=torch.nn.Parameter(right),
+    )
+
+    assert made.item() == 0.5
+
+
+# fps and nearest
+
+
+def test_fps_takes_the_farthest_points(poptorch: Any) -> None:
+    """On a line the ends come first, then what is farthest from both; each batch begins with its first point."""
+    import torch
+
+    points = torch.tensor([[0.0], [1.0], [2.0], [16.0], [6.0], [100.0], [101.0], [90.0]])
+    made = infer(poptorch, lambda model, x: poptorch.fps(x, [0, 5, 8], 0.5), points)
+
+    assert made.tolist() == [0, 3, 4, 5, 7]
+
+
+@pytest.mark.parametrize(("ptr", "ratio"), [([0, 3], 0.5), ([1, 8], 0.5), ([0, 8], 0.0), ([0, 8], 1.5), ([8], 0.5)])
+def test_fps_needs_bounds_and_a_ratio(poptorch: Any, ptr: Any, ratio: float) -> None:
+    """Bounds that do not hold all points, and ratios beyond one, are refused."""
+    with pytest.raises(poptorch.Error, match="fps"):
+        infer(poptorch, lambda model, x: poptorch.fps(x, ptr, ratio), _values(8, 2))
+
+
+def test_a_random_start_is_one_of_the_points(poptorch: Any) -> None:
+    """Sampling all points from a random start gives each of them once."""
+    made = infer(poptorch, lambda model, x: poptorch.fps(x, [0, 7], 1.0, random_start=True), _values(7, 3))
+
+    assert sorted(made.tolist()) == list(range(7))
+
+
+def test_nearest_finds_the_closest_point(poptorch: Any) -> None:
+    """Each point gets the index of the point that is closest to it."""
+    import torch
+
+    points = torch.tensor([[0.0, 0.0], [5.0, 5.0], [4.0, 6.0], [-1.0, 1.0]])
+    queries = torch.tensor([[0.0, 1.0], [5.0, 6.0], [50.0, 50.0], [60.0, 60.0]])
+
+    assert infer(poptorch, poptorch_nearest(poptorch), points, queries).tolist() == [0, 1, 1, 0]
+
+
+def poptorch_nearest(poptorch: Any, *batches: Any) -> Any:
+    """A forward that looks for the nearest points."""
+    return lambda model, x, y: poptorch.nearest(x, y, *batches)
+
+
+def test_nearest_stays_within_the_batch(poptorch: Any) -> None:
+    """With batch numbers only points of the same batch are candidates."""
+    import torch
+
+    points = torch.tensor([[0.0], [10.0], [0.0], [10.0]])
+    queries = torch.tensor([[0.0], [10.0], [3.0], [11.0]])
+
+    made = infer(poptorch, poptorch_nearest(poptorch, [0, 0, 1, 1], [1, 0, 0, 1]), points, queries)
+
+    assert made.tolist() == [2, 1, 0, 3]
+
+
+def test_nearest_needs_both_batches(poptorch: Any) -> None:
+    """The batch of one set alone is refused."""
+    with pytest.raises(poptorch.Error, match="nearest"):
+        infer(poptorch, poptorch_nearest(poptorch, [0, 0, 1]), _values(3, 2), _values(3, 2))
+
+
+# getIpuTensorId
+
+
+def test_a_tensor_has_one_number_on_the_device(poptorch: Any) -> None:
+    """Two tensors have two numbers, and one tensor keeps its own."""
+    seen = []
+
+    def forward(model: Any, x: Any) -> Any:
+        other = x * 2
+        seen.append([poptorch.getIpuTensorId(tensor) for tensor in (x, other, x)])
+        return other
+
+    infer(poptorch, forward, _values(1, 2))
+
+    assert seen
+    for first, second, again in seen:
+        assert first == again != second
