@@ -6,7 +6,7 @@ import functools
 import importlib
 import importlib.util
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Dict, Generator, List, Optional, Set
 
 import pytest
 
@@ -196,6 +196,23 @@ def case_level(item: pytest.Item) -> str:
 
 
 _ACTIVATED: Set[str] = set()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """While a case of the suite runs, failures of checks know the command that runs it alone."""
+    folder = suite_folder()
+    if folder not in item.path.resolve().parents:
+        return (yield)
+    from ipu_conformance.check.failure import CaseReference, current_case
+
+    name = item.nodeid.partition("::")[2]
+    case = CaseReference(f"{item.path.resolve().relative_to(folder).as_posix()}::{name}")
+    token = current_case.set(case)
+    try:
+        return (yield)
+    finally:
+        current_case.reset(token)
 
 
 @pytest.hookimpl(tryfirst=True)

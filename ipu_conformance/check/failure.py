@@ -21,12 +21,11 @@ class CaseReference(NamedTuple):
     """The case under way: what ``ipu-conformance case`` needs to run it alone."""
 
     id: str
-    seed: int
 
     def command(self) -> str:
         """The command line that reproduces the case."""
         quoted = shlex.quote(self.id) if "'" in self.id else f"'{self.id}'"
-        return f"ipu-conformance case {quoted} --seed {self.seed}"
+        return f"ipu-conformance case {quoted}"
 
 
 current_case: ContextVar[Optional[CaseReference]] = ContextVar("current_case", default=None)

@@ -28,6 +28,7 @@ COMMANDS = (
     Command("data", "ipu_conformance.cli.data", "list, verify, fetch and write out the data sets"),
     Command("ir", "ipu_conformance.cli.ir", "show, diff, draw and convert IR graphs"),
     Command("baseline", "ipu_conformance.cli.baseline", "record, show and check convergence baselines"),
+    Command("case", "ipu_conformance.cli.case", "run one case of the suite alone"),
     Command("train", "ipu_conformance.cli.train", "train one of the workloads"),
     Command("emulate", "ipu_conformance.cli.emulate", "run a program with the vendor's API emulated"),
 )

@@ -220,14 +220,14 @@ class TestClose:
 
 def test_a_known_case_is_reproduced_in_the_second_line(half):
     """The command to run the case alone is there when the case is known, and only then."""
-    token = check.current_case.set(check.CaseReference("replication/convnet[poptorch-D2-G3-R5]", 2021))
+    token = check.current_case.set(check.CaseReference("replication/convnet[poptorch-D2-G3-R5]"))
     try:
         message = sentence(check.close, actual=[2.0], expected=[1.0], tolerance=half, what="x")
     finally:
         check.current_case.reset(token)
 
     assert message.splitlines()[1:] == [
-        "reproduce: ipu-conformance case 'replication/convnet[poptorch-D2-G3-R5]' --seed 2021"
+        "reproduce: ipu-conformance case 'replication/convnet[poptorch-D2-G3-R5]'"
     ]
     assert len(sentence(check.close, actual=[2.0], expected=[1.0], tolerance=half, what="x").splitlines()) == 1
 
@@ -236,9 +236,9 @@ def test_a_quote_in_a_case_id_stays_one_word_of_the_shell():
     """The command survives a shell even if the id has a quote in it."""
     import shlex
 
-    case = check.CaseReference("odd/it's[1]", 3)
+    case = check.CaseReference("odd/it's[1]")
 
-    assert shlex.split(case.command()) == ["ipu-conformance", "case", "odd/it's[1]", "--seed", "3"]
+    assert shlex.split(case.command()) == ["ipu-conformance", "case", "odd/it's[1]"]
 
 
 def test_a_failure_is_an_assertion_whose_traceback_ends_in_the_test():

@@ -114,3 +114,31 @@ def test_doctor_refuses_an_unknown_target(capsys):
 def test_columns_are_as_wide_as_their_widest_entry():
     """A table's columns line up."""
     assert doctor.columns(["a", "bb"], [["ccc", "d"]]) == ["a    bb", "---  --", "ccc  d"]
+
+
+def test_case_runs_one_case_alone():
+    """A failure's last line, pasted into a shell, runs that case and no other."""
+    case = "test_core_training.py::test_replicas_hold_identical_weights[3]"
+    command = [sys.executable, "-m", "ipu_conformance", "case", case, "--ipu-target", "emulator"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert answer.returncode == 0, answer.stdout
+    assert "cases: 1 executed, 0 skipped, 0 left out; areas tested: 1" in answer.stdout
+
+
+def test_a_failing_case_says_how_to_run_it_alone(monkeypatch):
+    """On a device with a fault the failure is one sentence and the command that reproduces it."""
+    monkeypatch.setenv("IPU_CONFORMANCE_FAULT", "update-skipped-on-last-replica")
+    case = "test_core_training.py::test_replicas_hold_identical_weights[3]"
+    command = [sys.executable, "-m", "ipu_conformance", "case", case, "--ipu-target", "emulator"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert answer.returncode == 1
+    assert "differs between replicas 0 and 2 after step 1" in answer.stdout
+    assert f"reproduce: ipu-conformance case '{case}'" in answer.stdout
+
+
+def test_a_case_that_does_not_exist_is_one_sentence(capsys):
+    """A wrong id names what is wrong with it."""
+    assert cli.main(["case", "replication/convnet"]) == 2
+    assert "The suite has no file 'replication/convnet'" in capsys.readouterr().err

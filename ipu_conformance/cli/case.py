@@ -1,0 +1,33 @@
+"""``ipu-conformance case ID``: run one case of the suite alone, as a failure's last line says."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+from ipu_conformance.errors import ConformanceError
+from ipu_conformance.selection import OPTIONS
+
+
+class CaseError(ConformanceError):
+    """No case of the suite has the name that was given."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument("id", help="the case, as a failure names it: poptorch/test_batching_ipu.py::test_order[D2-G3]")
+    target = OPTIONS["target"]
+    parser.add_argument(target.flag, dest="target", metavar="TARGET", default="auto", help=target.help)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the case with pytest, in a process of its own."""
+    from ipu_conformance.plugin import suite_folder
+
+    file, _, _ = args.id.partition("::")
+    folder = suite_folder()
+    if not file.endswith(".py") or not (folder / file).is_file():
+        raise CaseError(f"The suite has no file {file!r}; give a case as file.py::name, below the suite's folder.")
+    command = [sys.executable, "-m", "pytest", str(folder / args.id), "--ipu-level", "soak", "-p", "no:cacheprovider"]
+    return subprocess.run([*command, OPTIONS["target"].flag, args.target], check=False).returncode
