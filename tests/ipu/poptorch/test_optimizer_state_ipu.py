@@ -1,0 +1,208 @@
+"""state_dict and load_state_dict of poptorch.optim: the device's state is saved and restored with the optimizer."""
+
+from __future__ import annotations
+
+import copy
+import io
+from typing import Any, Dict, Mapping
+
+import pytest
+
+from ipu_conformance import check
+from tests.ipu.poptorch.optimizer_reference import START, Problem
+
+OPTIMIZERS: Mapping[str, Dict[str, Any]] = {
+    "SGD": {"lr": 0.1, "momentum": 0.9},
+    "Adam": {"lr": 0.1},
+    "AdamW": {"lr": 0.1},
+    "RMSprop": {"lr": 0.1, "momentum": 0.5},
+    "LAMB": {"lr": 0.1},
+}
+
+
+def problem_of(poptorch: Any, name: str, **more: Any) -> Problem:
+    """The problem with an optimizer of poptorch.optim."""
+    cls = getattr(poptorch.optim, name)
+    return Problem(poptorch, lambda model: cls(model.parameters(), **OPTIMIZERS[name]), **more)
+
+
+def saved(problem: Problem) -> Any:
+    """The model's and the optimizer's state, as a checkpoint in a file would give them back."""
+    import torch
+
+    file = io.BytesIO()
+    torch.save({"model": problem.model.state_dict(), "optimizer": problem.optimizer.state_dict()}, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_before_compiling_there_is_no_state(poptorch: Any, name: str) -> None:
+    """ipu_state and ipu_param are in the state_dict from the start, None until the model is compiled."""
+    state = problem_of(poptorch, name).optimizer.state_dict()
+
+    assert (state["ipu_state"], state["ipu_param"]) == (None, None)
+    assert {"state", "param_groups"} <= set(state)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_after_a_call_there_is_a_state_for_every_weight(poptorch: Any, name: str) -> None:
+    """ipu_state holds tensors shaped like each weight, none of them zero, and ipu_param holds numbers."""
+    problem = problem_of(poptorch, name)
+    problem.call()
+    state = problem.optimizer.state_dict()
+
+    for weight, value in START.items():
+        own = [tensor for key, tensor in state["ipu_state"].items() if key.endswith(weight)]
+        shaped = [tensor for tensor in own if tuple(tensor.shape) == value.shape]
+        assert shaped, f"{weight} has no state among {sorted(state['ipu_state'])}"
+        assert all(bool((tensor != 0).any()) for tensor in shaped)
+    assert state["ipu_param"]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_state_follows_every_call(poptorch: Any, name: str) -> None:
+    """state_dict brings the newest state: it differs from one call to the next, and what was read before stays."""
+    problem = problem_of(poptorch, name)
+    problem.call()
+    first = problem.optimizer.state_dict()["ipu_state"]
+    kept = copy.deepcopy(first)
+    problem.call()
+    second = problem.optimizer.state_dict()["ipu_state"]
+
+    assert set(first) == set(second)
+    assert any(bool((first[key] != second[key]).any()) for key in first)
+    for key, value in kept.items():
+        check.identical(actual=first[key], expected=value, what=key, because="a state that was read is a copy")
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_restored_run_has_the_bits_of_one_without_a_break(poptorch: Any, name: str) -> None:
+    """Two calls, a checkpoint, a new model and two more calls give the same weights as four calls."""
+    whole = problem_of(poptorch, name)
+    whole.call(2)
+    checkpoint = saved(whole)
+    whole.call(2)
+
+    resumed = problem_of(poptorch, name)
+    resumed.model.load_state_dict(checkpoint["model"])
+    resumed.optimizer.load_state_dict(checkpoint["optimizer"])
+    resumed.calls = 2
+    resumed.call(2)
+
+    for key, value in whole.weights().items():
+        check.identical(actual=resumed.weights()[key], expected=value, what=key)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_state_loaded_on_the_device_counts_from_the_next_call(poptorch: Any, name: str) -> None:
+    """load_state_dict on a running model replaces the state there: going back and repeating gives the same weights."""
+    problem = problem_of(poptorch, name)
+    problem.call()
+    checkpoint = saved(problem)
+    problem.call(2)
+    first = problem.weights()
+    problem.executor.load_state_dict(checkpoint["model"])
+    problem.optimizer.load_state_dict(checkpoint["optimizer"])
+    problem.calls = 1
+    problem.call(2)
+
+    for key, value in problem.weights().items():
+        check.identical(actual=value, expected=first[key], what=key)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_without_its_state_a_restored_run_differs(poptorch: Any, name: str) -> None:
+    """Weights alone do not resume a run with momentum: the state matters."""
+    whole = problem_of(poptorch, name)
+    whole.call(2)
+    checkpoint = saved(whole)
+    whole.call(2)
+    resumed = problem_of(poptorch, name)
+    resumed.model.load_state_dict(checkpoint["model"])
+    resumed.calls = 2
+    resumed.call(2)
+
+    assert any((resumed.weights()[key] != value).any() for key, value in whole.weights().items())
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_detaching_brings_the_state_to_the_host(poptorch: Any, name: str) -> None:
+    """After detachFromDevice the state can still be read, and a call that re-attaches goes on from it."""
+    whole, parted = problem_of(poptorch, name), problem_of(poptorch, name)
+    whole.call(3)
+    parted.call(2)
+    before = parted.optimizer.state_dict()["ipu_state"]
+    parted.executor.detachFromDevice()
+    after = parted.optimizer.state_dict()["ipu_state"]
+    parted.call()
+
+    assert set(before) == set(after)
+    for key, value in before.items():
+        check.identical(actual=after[key], expected=value, what=key)
+    for key, value in whole.weights().items():
+        check.identical(actual=parted.weights()[key], expected=value, what=key)
+
+
+def test_missing_values_are_ignored(poptorch: Any) -> None:
+    """State of weights that a checkpoint lacks stays as it is."""
+    problem = problem_of(poptorch, "SGD")
+    problem.call(2)
+    state = problem.optimizer.state_dict()
+    lost = [key for key in state["ipu_state"] if key.endswith("layer.bias")]
+    assert lost
+    kept = {key: state["ipu_state"][key] for key in lost}
+    problem.optimizer.load_state_dict(
+        {**state, "ipu_state": {key: value * 0 for key, value in state["ipu_state"].items() if key not in lost}}
+    )
+    after = problem.optimizer.state_dict()["ipu_state"]
+
+    for key, value in kept.items():
+        check.identical(actual=after[key], expected=value, what=key)
+    assert all(not bool(value.any()) for key, value in after.items() if key not in lost)
+
+
+def test_hyper_parameters_are_restored_too(poptorch: Any) -> None:
+    """load_state_dict restores what torch's does: the learning rate of each group."""
+    first, second = problem_of(poptorch, "SGD"), problem_of(poptorch, "SGD")
+    first.optimizer.param_groups[0]["lr"] = 0.03
+    second.optimizer.load_state_dict(first.optimizer.state_dict())
+
+    assert second.optimizer.param_groups[0]["lr"] == 0.03
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
+def test_torchs_optimizers_have_no_state_of_the_device(poptorch: Any, name: str) -> None:
+    """The state_dict of an optimizer of torch stays torch's own."""
+    import torch
+
+    problem = Problem(poptorch, lambda model: getattr(torch.optim, name)(model.parameters(), lr=0.1))
+    problem.call()
+
+    assert set(problem.optimizer.state_dict()) == {"state", "param_groups"}
+
+
+def test_the_state_of_replicas_is_one(poptorch: Any) -> None:
+    """Two replicas hold one state: what is saved from two continues on two with the same bits."""
+    import torch
+
+    def replicated() -> Problem:
+        return problem_of(poptorch, "Adam", options=poptorch.Options().replicationFactor(2))
+
+    def call(problem: Problem, number: int) -> None:
+        from tests.ipu.poptorch.optimizer_reference import X, Y
+
+        problem.executor(torch.tensor(X[number, :8]), torch.tensor(Y[number, :8]))
+
+    whole = replicated()
+    for number in range(2):
+        call(whole, number)
+    checkpoint = saved(whole)
+    call(whole, 2)
+    resumed = replicated()
+    resumed.model.load_state_dict(checkpoint["model"])
+    resumed.optimizer.load_state_dict(checkpoint["optimizer"])
+    call(resumed, 2)
+
+    for key, value in whole.weights().items():
+        check.identical(actual=resumed.weights()[key], expected=value, what=key)

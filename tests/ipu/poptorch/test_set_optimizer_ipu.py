@@ -1,0 +1,362 @@
+"""setOptimizer: what it changes on a compiled model, what it refuses, and what it says."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict
+
+import pytest
+
+from ipu_conformance.run import optimiser
+from tests.ipu.poptorch.optimizer_reference import BIAS, WEIGHT, Problem, assert_weights
+
+SGD = optimiser("sgd")
+MOMENTUM = optimiser("sgd", momentum=0.9)
+
+
+def both(*pairs: Any) -> Any:
+    """One call per (rule, rate), the same for both weights."""
+    return [{WEIGHT: pair, BIAS: pair} for pair in pairs]
+
+
+def test_changes_wait_for_set_optimizer(poptorch: Any) -> None:
+    """A learning rate that is changed on the host has no effect until the optimizer is set again."""
+    import torch
+
+    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
+    problem.call()
+    problem.optimizer.param_groups[0]["lr"] = 0.01
+    problem.call()
+    problem.executor.setOptimizer(problem.optimizer)
+    problem.call()
+
+    assert_weights(problem.weights(), both((SGD, 0.1), (SGD, 0.1), (SGD, 0.01)))
+
+
+def test_a_new_optimizer_takes_over(poptorch: Any) -> None:
+    """Another optimizer of the same kind is used from the next call on."""
+    import torch
+
+    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
+    problem.call()
+    problem.executor.setOptimizer(torch.optim.SGD(problem.model.parameters(), lr=0.02))
+    problem.call(2)
+
+    assert_weights(problem.weights(), both((SGD, 0.1), (SGD, 0.02), (SGD, 0.02)))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "rule"),
+    [
+        ("SGD", {"momentum": 0.9}, MOMENTUM),
+        ("Adam", {}, optimiser("adam")),
+        ("AdamW", {}, optimiser("adamw")),
+        ("RMSprop", {"momentum": 0.5}, optimiser("rmsprop", momentum=0.5)),
+    ],
+    ids=["SGD", "Adam", "AdamW", "RMSprop"],
+)
+@pytest.mark.parametrize("package", ["torch", "poptorch"])
+def test_the_state_outlives_set_optimizer(
+    poptorch: Any, package: str, name: str, arguments: Dict[str, Any], rule: Any
+) -> None:
+    """Momentum and moments go on from where they were, with the new learning rate."""
+    import torch
+
+    cls = getattr(torch.optim if package == "torch" else poptorch.optim, name)
+    problem = Problem(poptorch, lambda model: cls(model.parameters(), lr=0.1, **arguments))
+    problem.call(2)
+    problem.optimizer.param_groups[0]["lr"] = 0.05
+    problem.executor.setOptimizer(problem.optimizer)
+    problem.call(2)
+
+    assert_weights(problem.weights(), both((rule, 0.1), (rule, 0.1), (rule, 0.05), (rule, 0.05)))
+
+
+SCHEDULERS: Dict[str, Callable[[Any, Any], Any]] = {
+    "StepLR": lambda scheduler, own: scheduler.StepLR(own, 2, gamma=0.5),
+    "MultiStepLR": lambda scheduler, own: scheduler.MultiStepLR(own, [1, 3], gamma=0.5),
+    "ExponentialLR": lambda scheduler, own: scheduler.ExponentialLR(own, 0.5),
+    "LambdaLR": lambda scheduler, own: scheduler.LambdaLR(own, lambda epoch: 1 / (1 + epoch)),
+    "LinearLR": lambda scheduler, own: scheduler.LinearLR(own, start_factor=0.25, total_iters=3),
+    "CosineAnnealingLR": lambda scheduler, own: scheduler.CosineAnnealingLR(own, 5),
+    "PolynomialLR": lambda scheduler, own: scheduler.PolynomialLR(own, 6, power=2.0),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of .lr_scheduler.step")
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_schedulers_of_torch_set_the_learning_rate(poptorch: Any, name: str, said: Callable[[], str]) -> None:
+    """A scheduler steps on the host, and setOptimizer sends its learning rate to the device without a warning."""
+    import torch
+
+    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    scheduler = SCHEDULERS[name](torch.optim.lr_scheduler, problem.optimizer)
+    problem.executor.setOptimizer(problem.optimizer)
+    rates = []
+    for _ in range(4):
+        rates.append(problem.optimizer.param_groups[0]["lr"])
+        problem.call()
+        scheduler.step()
+        problem.executor.setOptimizer(problem.optimizer)
+
+    assert len(set(rates)) > 1
+    assert "attribute" not in said()
+    assert_weights(problem.weights(), both(*((MOMENTUM, rate) for rate in rates)))
+
+
+@pytest.mark.parametrize(
+    ("first", "change", "rule"),
+    [
+        ({"momentum": 0.5}, {"momentum": 0.9}, {"momentum": 0.9}),
+        ({"weight_decay": 0.5}, {"weight_decay": 0.1}, {"weight_decay": 0.1}),
+        ({"momentum": 0.5, "dampening": 0.5}, {"dampening": 0.1}, {"momentum": 0.5, "dampening": 0.1}),
+    ],
+    ids=["momentum", "weight_decay", "dampening"],
+)
+def test_what_differs_from_torchs_default_can_change(
+    poptorch: Any, first: Dict[str, Any], change: Dict[str, Any], rule: Dict[str, Any]
+) -> None:
+    """A value of torch's optimizer that differs from its default is a variable of the compiled model."""
+    import torch
+
+    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1, **first))
+    problem.call()
+    problem.optimizer.param_groups[0].update(change)
+    problem.executor.setOptimizer(problem.optimizer)
+    problem.call(2)
+
+    before, after = (optimiser("sgd", **first), 0.1), (optimiser("sgd", **rule), 0.1)
+    assert_weights(problem.weights(), both(before, after, after))
+
+
+CONSTANTS: Dict[str, Any] = {
+    "SGD-momentum": ("SGD", {}, {"momentum": 0.9}),
+    "SGD-weight_decay": ("SGD", {}, {"weight_decay": 0.1}),
+    "SGD-nesterov": ("SGD", {"momentum": 0.9}, {"nesterov": True}),
+    "Adam-betas": ("Adam", {"betas": (0.5, 0.5)}, {"betas": (0.6, 0.6)}),
+    "Adam-eps": ("Adam", {}, {"eps": 0.1}),
+    "AdamW-weight_decay": ("AdamW", {}, {"weight_decay": 0.5}),
+    "RMSprop-alpha": ("RMSprop", {"alpha": 0.5}, {"alpha": 0.6}),
+    "RMSprop-centered": ("RMSprop", {}, {"centered": True}),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_constants_of_torchs_optimizers_cannot_change(poptorch: Any, name: str) -> None:
+    """Values at torch's defaults, and betas, alpha, nesterov and centered always, are compiled in: Error."""
+    import torch
+
+    cls, arguments, change = CONSTANTS[name]
+    problem = Problem(poptorch, lambda model: getattr(torch.optim, cls)(model.parameters(), lr=0.1, **arguments))
+    problem.call()
+    problem.optimizer.param_groups[0].update(change)
+
+    with pytest.raises(poptorch.Error, match=next(iter(change))):
+        problem.executor.setOptimizer(problem.optimizer)
+
+
+@pytest.mark.parametrize("attribute", ["momentum", "loss_scaling"])
+def test_constants_of_poptorchs_optimizers_cannot_change(poptorch: Any, attribute: str) -> None:
+    """An argument that was left out is compiled in: changing it later raises an Error that names it."""
+    problem = Problem(poptorch, lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1))
+    problem.call()
+    if attribute == "momentum":
+        problem.optimizer.param_groups[0]["momentum"] = 0.9
+    else:
+        problem.optimizer.loss_scaling = 8.0
+
+    with pytest.raises(poptorch.Error, match=attribute):
+        problem.executor.setOptimizer(problem.optimizer)
+
+
+def test_a_refused_optimizer_leaves_the_old_one(poptorch: Any) -> None:
+    """After an Error of setOptimizer the model trains on with the optimizer that it had."""
+    import torch
+
+    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
+    problem.call()
+    with pytest.raises(poptorch.Error):
+        problem.executor.setOptimizer(torch.optim.SGD(problem.model.parameters(), lr=0.5, momentum=0.9))
+    problem.call(2)
+
+    assert_weights(problem.weights(), both((SGD, 0.1), (SGD, 0.1), (SGD, 0.1)))
+
+
+def test_what_is_marked_as_variable_can_change(poptorch: Any) -> None:
+    """markAsVariable before compiling makes a constant changeable."""
+
+    def make(model: Any) -> Any:
+        own = poptorch.optim.SGD(model.parameters(), lr=0.1)
+        own.variable_attrs.markAsVariable("weight_decay")
+        return own
+
+    problem = Problem(poptorch, make)
+    problem.call()
+    problem.optimizer.param_groups[0]["weight_decay"] = 0.3
+    problem.executor.setOptimizer(problem.optimizer)
+    problem.call(2)
+
+    decayed = (optimiser("sgd", weight_decay=0.3), 0.1)
+    assert_weights(problem.weights(), both((SGD, 0.1), decayed, decayed))
+
+
+def test_what_is_marked_as_constant_cannot_change(poptorch: Any) -> None:
+    """markAsConstant before compiling compiles in what was passed, the learning rate too."""
+
+    def make(model: Any) -> Any:
+        own = poptorch.optim.SGD(model.parameters(), lr=0.1)
+        own.variable_attrs.markAsConstant("lr")
+        return own
+
+    problem = Problem(poptorch, make)
+    problem.call()
+    problem.optimizer.param_groups[0]["lr"] = 0.3
+
+    with pytest.raises(poptorch.Error, match="lr"):
+        problem.executor.setOptimizer(problem.optimizer)
+
+
+def test_before_compiling_anything_can_be_set(poptorch: Any) -> None:
+    """A model that has not been compiled takes an optimizer of any kind."""
+    import torch
+
+    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.5))
+    problem.executor.setOptimizer(torch.optim.AdamW(problem.model.parameters(), lr=0.1, weight_decay=0.3))
+    problem.call(2)
+
+    rule = (optimiser("adamw", weight_decay=0.3), 0.1)
+    assert_weights(problem.weights(), both(rule, rule))
+
+
+def test_the_kind_cannot_change(poptorch: Any) -> None:
+    """A compiled model refuses an optimizer of another kind with an Error."""
+    import torch
+
+    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
+    problem.call()
+
+    with pytest.raises(poptorch.Error):
+        problem.executor.setOptimizer(torch.optim.Adam(problem.model.parameters(), lr=0.1))
+
+
+def test_each_group_can_change(poptorch: Any) -> None:
+    """New learning rates reach the groups that they belong to."""
+    import torch
+
+    def make(model: Any) -> Any:
+        groups = [{"params": [model.layer.weight], "lr": 0.1}, {"params": [model.layer.bias], "lr": 0.2}]
+        return torch.optim.SGD(groups, lr=0.5)
+
+    problem = Problem(poptorch, make)
+    problem.call()
+    for group, rate in zip(problem.optimizer.param_groups, (0.03, 0.04)):
+        group["lr"] = rate
+    problem.executor.setOptimizer(problem.optimizer)
+    problem.call()
+
+    calls = [{WEIGHT: (SGD, 0.1), BIAS: (SGD, 0.2)}, {WEIGHT: (SGD, 0.03), BIAS: (SGD, 0.04)}]
+    assert_weights(problem.weights(), calls)
+
+
+def test_a_running_mean_cannot_come_after_compiling(poptorch: Any) -> None:
+    """Float16 accumulators need the Running strategy: on a model compiled with Post they raise a ValueError."""
+    import torch
+
+    problem = Problem(poptorch, lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1), accumulation=2)
+    problem.call()
+
+    with pytest.raises(ValueError, match="already compiled"):
+        problem.executor.setOptimizer(
+            poptorch.optim.SGD(problem.model.parameters(), lr=0.1, accum_type=torch.float16)
+        )
+
+
+@pytest.mark.parametrize("where", ["optimizer", "group"])
+def test_unexpected_attributes_are_reported(poptorch: Any, where: str, said: Callable[[], str]) -> None:
+    """setOptimizer warns of an attribute that the device does not know, on the optimizer or in a group."""
+    import torch
+
+    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
+    problem.call()
+    said()
+    if where == "optimizer":
+        problem.optimizer.colour = "red"
+    else:
+        problem.optimizer.param_groups[0]["colour"] = "red"
+    problem.executor.setOptimizer(problem.optimizer)
+
+    assert "colour" in said()
+
+
+def test_unexpected_attributes_are_not_reported_twice(poptorch: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    """A second setOptimizer with the same attribute is silent."""
+    import torch
+
+    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
+    problem.optimizer.colour = "red"
+    problem.call()
+    first = "".join(capfd.readouterr())
+    problem.executor.setOptimizer(problem.optimizer)
+    second = "".join(capfd.readouterr())
+
+    assert ("colour" in first, "colour" in second) == (True, False)
+
+
+def test_relaxed_checks_report_nothing(poptorch: Any, said: Callable[[], str]) -> None:
+    """relaxOptimizerAttributesChecks silences the warnings about attributes."""
+    import torch
+
+    options = poptorch.Options().relaxOptimizerAttributesChecks()
+    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1), options=options)
+    problem.optimizer.colour = "red"
+    problem.call()
+    problem.executor.setOptimizer(problem.optimizer)
+
+    assert "colour" not in said()
+
+
+def test_a_subclass_is_reported(poptorch: Any, said: Callable[[], str]) -> None:
+    """A user's subclass runs as the optimizer that it derives from, with a warning that names it."""
+    import torch
+
+    class Own(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            raise AssertionError("the device does not call the host's step")
+
+    problem = Problem(poptorch, lambda model: Own(model.parameters(), lr=0.1))
+    problem.call(2)
+
+    assert "Own" in said()
+    assert_weights(problem.weights(), both((SGD, 0.1), (SGD, 0.1)))
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
+@pytest.mark.parametrize("package", ["torch", "poptorch"])
+def test_ordinary_optimizers_say_nothing(poptorch: Any, package: str, name: str, said: Callable[[], str]) -> None:
+    """Neither torch's optimizers nor PopTorch's own make the device warn."""
+    import torch
+
+    cls = getattr(torch.optim if package == "torch" else poptorch.optim, name)
+    problem = Problem(poptorch, lambda model: cls(model.parameters(), lr=0.1))
+    problem.call()
+    problem.executor.setOptimizer(problem.optimizer)
+    text = said().lower()
+
+    assert "attribute" not in text
+    assert "subclass" not in text
+
+
+def test_inference_has_no_optimizer(poptorch: Any) -> None:
+    """Setting an optimizer on an inference model is refused."""
+    import torch
+
+    model = torch.nn.Linear(2, 2)
+    executor = poptorch.inferenceModel(model)
+
+    with pytest.raises((poptorch.Error, AssertionError)):
+        executor.setOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+def test_no_reduction_is_refused(poptorch: Any) -> None:
+    """Gradients are summed or averaged: ReductionType.NoReduction raises a ValueError."""
+    with pytest.raises(ValueError, match="NoReduction"):
+        poptorch.Options().Training.accumulationAndReplicationReductionType(poptorch.ReductionType.NoReduction)
