@@ -54,12 +54,7 @@ def write_trace(recorded: trace.Trace, options: Any) -> Path:
 
 
 def cycles(compiled: Any, options: Any) -> int:
-    """The cycles of one call, by the cost model on the lowered program."""
-    try:
-        from ipu_conformance.emulator.poptorch import lowering
-    except ImportError:
-        raise Error("The cycles of this model cannot be estimated: there is no lowering of its operations") from None
-    from ipu_conformance.emulator import cost
+    """The cycles of one call, by the cost model on the lowered forward pass."""
+    from ipu_conformance.emulator.poptorch import lowering
 
-    graph = lowering.lower(compiled, options, compiled.training)
-    return int(cost.estimate(compiled.plan, graph).cycles)
+    return lowering.cycles(compiled, options)
