@@ -1,0 +1,105 @@
+"""Replicas: what each is fed, how their gradients meet, and that they never drift apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check, nets
+from ipu_conformance.nets import distinct_micro_batches
+from ipu_conformance.run import learning_rate
+
+from .specified import FACTORS, Apart, Runs, counts, cut, ipus, tolerance
+
+COUNTS = ((1, 2, 3), (1, 3, 2), (2, 1, 3), (3, 1, 2), (2, 3, 1), (3, 2, 1), (2, 3, 5), (5, 2, 3))
+
+
+@pytest.fixture(scope="module")
+def runs() -> Runs:
+    """What the cases of this file share."""
+    return Runs()
+
+
+@pytest.mark.parametrize("config", counts(*COUNTS))
+@pytest.mark.parametrize("name", ["mlp", "tied_weights"])
+def test_any_counts_train_as_specified(runs: Runs, name: str, config: Any) -> None:
+    """Device iterations, accumulation and replicas that all differ give the oracle's run."""
+    runs.compare(name, config)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("config", counts((1, 2, 3), (3, 1, 2), (2, 3, 5)))
+@pytest.mark.parametrize("name", ["mlp", "bn_convnet"])
+def test_replicas_hold_identical_weights(runs: Runs, name: str, config: Any) -> None:
+    """After an update every replica holds the same bits."""
+    check.replicas_identical(runs.train(name, config).weights_by_replica, step=config.steps)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("strategy", ["pipelined", "sharded"])
+def test_cut_replicas_hold_identical_weights(runs: Runs, strategy: str) -> None:
+    """Replicas of several IPUs each hold the same bits too."""
+    run = runs.train("mlp", cut("mlp", FACTORS, 3, strategy))
+
+    check.replicas_identical(run.weights_by_replica, step=FACTORS.steps)
+
+
+@pytest.mark.emulator
+def test_the_user_reads_the_weights_of_the_device(runs: Runs) -> None:
+    """What the host's model holds after training is what every replica holds, bit for bit."""
+    run = runs.train("mlp", replace(FACTORS, gradient_accumulation=2))
+    replicas = run.weights_by_replica or ()
+
+    assert len(replicas) == FACTORS.replicas
+    for held in replicas:
+        for name, value in held.items():
+            check.identical(actual=(run.weights or {})[name], expected=value, what=name)
+
+
+@pytest.mark.parametrize("config", counts((1, 2, 3), (2, 1, 3), (3, 4, 2), (1, 2, 5)))
+@pytest.mark.parametrize("name", ["mlp", "convnet"])
+def test_replicas_are_worth_accumulation(runs: Runs, name: str, config: Any) -> None:
+    """R replicas that accumulate G micro-batches train as one that accumulates R x G."""
+    alone = replace(config, replicas=1, gradient_accumulation=config.replicas * config.gradient_accumulation)
+
+    check.runs_equivalent(
+        actual=runs.train(name, config),
+        expected=runs.train(name, alone),
+        tolerance=Apart(tolerance(name, config)),
+    )
+
+
+@pytest.mark.parametrize("stages", [1, 3], ids=["single", "pipelined"])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("name", ["mlp", "tied_weights"])
+def test_gradients_are_reduced_as_asked(runs: Runs, name: str, reduction: str, stages: int) -> None:
+    """Mean and sum over micro-batches and replicas are two different trainings, each as specified."""
+    gentle = learning_rate(base=0.03125)
+    config = replace(FACTORS, learning_rate=gentle, accumulation_reduction=reduction, replica_reduction=reduction)
+
+    runs.compare(name, cut(name, config, stages))
+
+
+@pytest.mark.parametrize("stages", [1, pytest.param(2, marks=ipus(cut("mlp", FACTORS, 2)))])
+def test_weights_are_updated_once_a_device_iteration(runs: Runs, stages: int) -> None:
+    """One call of three device iterations leaves the bits of three calls of one."""
+    together = replace(cut("mlp", FACTORS, stages), device_iterations=3)
+    apart = replace(together, device_iterations=1, steps=3)
+
+    check.runs_identical(actual=runs.train("mlp", together), expected=runs.train("mlp", apart), fields=["weights"])
+
+
+def test_statistics_are_those_of_each_replica_s_own_micro_batches(runs: Runs) -> None:
+    """Batch norm normalises a micro-batch by itself, and a running mean follows the micro-batches of one replica."""
+    config = replace(FACTORS, device_iterations=1, gradient_accumulation=2)
+    run = runs.compare("bn_convnet", config, fields=["statistics"])
+    net = nets.bn_convnet()
+    alone = replace(config, replicas=1, gradient_accumulation=config.replicas * config.gradient_accumulation)
+    assert np.array_equal(distinct_micro_batches(net, alone).inputs, distinct_micro_batches(net, config).inputs)
+    other = runs.train("bn_convnet", alone)
+
+    mean = "bn1.running_mean"
+    assert not np.array_equal((run.statistics or {})[mean], (other.statistics or {})[mean])
