@@ -11,21 +11,28 @@ import torch
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults import Fault, Wrong
 
-faults.register_point(
-    "optim.hyper_parameters",
-    "value: namespace of the numbers that a group of weights is updated with; kind: the optimizer; groups: the "
-    "namespaces of all groups",
-)
-faults.register_point(
-    "optim.gradients",
-    "value: list of the gradients that some weights are updated with; loss_scale: the factor that was taken out of "
-    "them; slots: dict of lists of their state",
-)
-faults.register_point("optim.count", "value: the number of the update, from 1; kind: the optimizer")
-faults.register_point("optim.clip", "value: the norm that the gradients are clipped to, infinite for none")
-faults.register_point("optim.accumulator", "value: dtype of accumulated gradients; dtype: that of one gradient")
-faults.register_point("optim.state_type", "value: dtype of a state; slot: its name")
-faults.register_point("optim.replaced", "value: the settings that replace others; before: those")
+POINTS = {
+    "optim.hyper_parameters": "value: namespace of the numbers that a group of weights is updated with; kind: the "
+    "optimizer; groups: the namespaces of all groups",
+    "optim.gradients": "value: list of the gradients that some weights are updated with; loss_scale: the factor that "
+    "was taken out of them",
+    "optim.count": "value: the number of the update, from 1; kind: the optimizer",
+    "optim.clip": "value: the norm that the gradients are clipped to, infinite for none",
+    "optim.accumulator": "value: dtype of accumulated gradients",
+    "optim.state_type": "value: dtype of a state; slot: its name",
+    "optim.kind": "value: the kind of an optimizer, None for one without counterpart on the device",
+    "optim.replaced": "value: the settings that replace others; before: those",
+    "optim.compiled_in": "value: whether what is compiled in is compared when an optimizer is replaced",
+    "optim.checked": "value: whether the arguments of an optimizer are checked",
+    "optim.variable": "value: list of the attributes that are variable",
+    "optim.said": "value: list of the lines to log of an optimizer; said: set of those that were logged before; "
+    "lines: all that there is to say",
+    "optim.relaxed": "value: whether warnings about attributes are off",
+    "optim.saved": "value: dict of the device's state by name, as state_dict gives it",
+    "optim.restored": "value: dict of the device's state by name, as load_state_dict sends it",
+}
+for _name, _what in POINTS.items():
+    faults.register_point(_name, _what)
 
 
 def _with(**numbers: Any) -> Wrong:
@@ -68,6 +75,28 @@ for _fault in (
           "whatever was asked", lambda value, **context: torch.float32),
     Fault("half-state-in-float32", "update", "optim.state_type", "the optimizer's state is held in float32 whatever "
           "was asked", lambda value, **context: torch.float32),
+    Fault("adamw-taken-for-adam", "update", "optim.kind", "AdamW decays weights as Adam does",
+          lambda value, **context: "adam" if value == "adamw" else value),
+    Fault("unknown-optimizer-is-sgd", "update", "optim.kind", "an optimizer that the device lacks is taken for SGD",
+          lambda value, **context: value or "sgd"),
+    Fault("constants-not-compared", "update", "optim.compiled_in", "what is compiled in can be replaced",
+          lambda value, **context: False),
+    Fault("optimizer-arguments-unchecked", "update", "optim.checked", "impossible arguments of an optimizer are "
+          "accepted", lambda value, **context: False),
+    Fault("all-attributes-constant", "update", "optim.variable", "arguments that are passed are constants",
+          lambda value, **context: []),
+    Fault("optimizer-warnings-missing", "update", "optim.said", "nothing is said about odd optimizers",
+          lambda value, **context: []),
+    Fault("optimizer-warnings-repeated", "update", "optim.said", "the same is said of an optimizer again and again",
+          lambda value, *, lines, **context: lines),
+    Fault("optimizer-warnings-for-all", "update", "optim.said", "ordinary optimizers are called odd",
+          lambda value, **context: ["unexpected attributes"]),
+    Fault("optimizer-checks-not-relaxed", "update", "optim.relaxed", "warnings about attributes cannot be turned off",
+          lambda value, **context: False),
+    Fault("optimizer-state-saved-as-zero", "update", "optim.saved", "the saved state of an optimizer is zero",
+          lambda value, **context: {name: tensor * 0 for name, tensor in value.items()}),
+    Fault("optimizer-state-not-restored", "update", "optim.restored", "loading an optimizer leaves the device's state",
+          lambda value, **context: {}),
     Fault("set-optimizer-ignored", "update", "optim.replaced", "the optimizer that was compiled in stays",
           lambda value, *, before, **context: before),
 ):  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 import torch
 
+from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch import optim_read, optim_state
 from ipu_conformance.emulator.poptorch.optim_kernels import KERNELS, hyper_parameters
 
@@ -33,18 +34,20 @@ class VariableAttributes:
 
     def markAsConstant(self, attr: str) -> None:
         """Compile the attribute in; it must be a variable so far."""
-        self._check(attr)
-        assert not self.isConstant(attr), f"Attribute {attr} is a constant already"
-        self._variable.remove(attr)
+        self._check(attr, constant=False)
+        self._variable = [name for name in self._variable if name != attr]
 
     def markAsVariable(self, attr: str) -> None:
         """Let the attribute change after compiling; it must be a constant so far."""
-        self._check(attr)
-        assert self.isConstant(attr), f"Attribute {attr} is a variable already"
+        self._check(attr, constant=True)
         self._variable.append(attr)
 
-    def _check(self, attr: str) -> None:
+    def _check(self, attr: str, *, constant: bool) -> None:
+        if not optim_read.checked():
+            return
         assert attr in self._allowed, f"Attribute {attr} cannot be marked: choose one of {', '.join(self._allowed)}"
+        kind = "variable" if constant else "constant"
+        assert self.isConstant(attr) == constant, f"Attribute {attr} is a {kind} already"
 
 
 class Optimizer:
@@ -66,16 +69,15 @@ class Optimizer:
             setattr(self, name, kept.get(name, default))
         known = {**optim_read.ATTRIBUTES[kind], **optim_read.WHOLE[kind]}
         allowed = [name for name in known if name not in optim_read.ALWAYS_CONSTANT]
-        self.variable_attrs = VariableAttributes(
-            [name for name in allowed if name in passed or name in kept], allowed
-        )
+        variable = [name for name in allowed if name in passed or name in kept]
+        if faults.active:
+            variable = faults.apply("optim.variable", variable)
+        self.variable_attrs = VariableAttributes(variable, allowed)
         self._on_device: Optional[List[optim_state.State]] = None
         self._on_host: Optional[optim_state.Tensors] = None
         self._compiled = False
         super().__init__(params, **passed)  # type: ignore[call-arg]
-        for group in self.param_groups:
-            if group.get("amsgrad"):
-                raise ValueError("amsgrad is True: only False is supported")
+        optim_read.read(self, {})  # refuses what the device does not have
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """Add a group; a value that it brings along is a variable from then on."""
@@ -87,8 +89,10 @@ class Optimizer:
     def state_dict(self) -> Dict[str, Any]:
         """What torch keeps, with the device's state and parameters; both are None before compiling."""
         result = dict(super().state_dict())  # type: ignore[misc]
-        device = self._on_device
-        result[IPU_STATE] = self._on_host if device is None else optim_state.named(self._ipu_kind, device[0])
+        held = self._on_host if self._on_device is None else optim_state.named(self._ipu_kind, self._on_device[0])
+        if faults.active and held is not None:
+            held = faults.apply("optim.saved", held)
+        result[IPU_STATE] = held
         result[IPU_PARAM] = optim_state.parameters(optim_read.read(self, {})) if self._compiled else None
         return result
 
@@ -99,6 +103,8 @@ class Optimizer:
         })
         tensors = state_dict.get(IPU_STATE)
         if tensors is not None:
+            if faults.active:
+                tensors = faults.apply("optim.restored", tensors)
             self._on_host = {name: value.detach().clone() for name, value in tensors.items()}
             self._upload()
 
@@ -134,6 +140,8 @@ class Optimizer:
 
 def _check_own(values: Mapping[str, Any]) -> None:
     """Refuse values that the device cannot use."""
+    if not optim_read.checked():
+        return
     for name, value in values.items():
         if name.endswith("accum_type"):
             assert value in _TYPES, (

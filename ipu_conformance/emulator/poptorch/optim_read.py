@@ -10,6 +10,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
 
 import torch
 
+from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.log import logger
 
 TORCH = (("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam), ("sgd", torch.optim.SGD),
@@ -74,10 +75,12 @@ class Settings:
 
 def kind_of(optimizer: Any) -> Optional[str]:
     """The kind of an optimizer, None for one that has no counterpart on the device."""
-    own = getattr(optimizer, "_ipu_kind", None)
-    if own is not None:
-        return str(own)
-    return next((kind for kind, known in TORCH if isinstance(optimizer, known)), None)
+    kind = getattr(optimizer, "_ipu_kind", None)
+    if kind is None:
+        kind = next((kind for kind, known in TORCH if isinstance(optimizer, known)), None)
+    if kind == "adam" and optimizer.param_groups[0].get("decoupled_weight_decay"):
+        kind = "adamw"
+    return faults.apply("optim.kind", kind) if faults.active else kind
 
 
 def read(optimizer: Any, parameters: Mapping[str, torch.Tensor]) -> Settings:
@@ -91,17 +94,20 @@ def read(optimizer: Any, parameters: Mapping[str, torch.Tensor]) -> Settings:
     names: Dict[int, str] = {id(parameter): name for name, parameter in parameters.items()}
     groups: List[Group] = []
     for group in optimizer.param_groups:
-        if group.get("amsgrad"):
-            raise ValueError("Only non-amsgrad Adam/AdamW optimizers are supported: amsgrad is True, use False")
+        if group.get("amsgrad") and checked():
+            raise ValueError("amsgrad is True: the device has no AMSGrad, use False")
         values = {name: group.get(name, default) for name, default in ATTRIBUTES[kind].items()}
         held = tuple(names[id(each)] for each in group["params"] if id(each) in names)
         groups.append(Group(held, values, constants_of(optimizer, kind, values)))
     whole = {name: _given(optimizer, name, default) for name, default in WHOLE[kind].items()}
     if kind in ("adam", "adamw"):
         whole["bias_correction"] = True  # the vendor's AdamW corrects the bias even when told not to
-    if kind == "adam" and optimizer.param_groups[0].get("decoupled_weight_decay"):
-        kind = "adamw"
     return Settings(kind, tuple(groups), whole, constants_of(optimizer, kind, whole))
+
+
+def checked() -> bool:
+    """Are arguments checked? They are, on a device that is right."""
+    return faults.apply("optim.checked", True) if faults.active else True
 
 
 def constants_of(optimizer: Any, kind: str, values: Mapping[str, Any]) -> FrozenSet[str]:
@@ -142,10 +148,13 @@ def warn(optimizer: Any, options: Any) -> None:
         )
     seen = set() if options is None else _seen.setdefault(options, set())
     relaxed = options is not None and options.relax_optimizer_checks
-    for line in lines:
-        if line not in seen:
-            seen.add(line)
-            (logger.debug if relaxed else logger.warning)("%s", line)
+    fresh = [line for line in lines if line not in seen]
+    if faults.active:
+        relaxed = faults.apply("optim.relaxed", relaxed)
+        fresh = faults.apply("optim.said", fresh, said=seen, lines=lines)
+    seen.update(fresh)
+    for line in fresh:
+        (logger.debug if relaxed else logger.warning)("%s", line)
 
 
 def unexpected_in_groups(optimizer: Any) -> List[str]:

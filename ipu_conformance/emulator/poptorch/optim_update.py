@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 import torch
 
@@ -51,26 +51,13 @@ class DeviceUpdate:
     @property
     def accum_type(self) -> torch.dtype:
         """The dtype in which gradients are accumulated."""
-        return self.settings.whole["accum_type"]
+        kind = self.settings.whole["accum_type"]
+        return faults.apply("optim.accumulator", kind) if faults.active else kind
 
     @property
     def max_grad_norm(self) -> float:
         """The norm above which all gradients are shrunk together; infinite for none."""
         return float(self.settings.whole.get("max_grad_norm", math.inf))
-
-    def accumulated(self, old: Optional[torch.Tensor], fresh: torch.Tensor, count: int) -> torch.Tensor:
-        """The accumulator after one more gradient, ``count`` having come before; rounded to ``accum_type``."""
-        kind = self.accum_type
-        if faults.active:
-            kind = faults.apply("optim.accumulator", kind, dtype=fresh.dtype)
-        fresh = fresh.float()
-        if old is None:
-            total = fresh
-        elif self.running_mean:
-            total = old.float() * (count / (count + 1)) + fresh / (count + 1)
-        else:
-            total = old.float() + fresh
-        return total.to(kind)
 
     def clip_factor(self, gradients: Mapping[str, torch.Tensor]) -> float:
         """What to multiply every gradient by so that the norm of all of them is at most ``max_grad_norm``."""
@@ -105,7 +92,7 @@ class DeviceUpdate:
         if faults.active:
             kind = self.settings.kind
             h = faults.apply("optim.hyper_parameters", SimpleNamespace(**vars(h)), kind=kind, groups=self._hyper)
-            given = faults.apply("optim.gradients", given, loss_scale=self.loss_scale, slots=columns)
+            given = faults.apply("optim.gradients", given, loss_scale=self.loss_scale)
             t = faults.apply("optim.count", t, kind=kind)
         self._kernel.run(new, given, wide, h, t)
         for before, after in ((held, new), *((columns[slot], wide[slot]) for slot in slots)):
@@ -157,6 +144,8 @@ def changed_constants(old: DeviceUpdate, new: DeviceUpdate) -> None:
     """Refuse to replace what is compiled into the program; what was variable then may have any value now."""
     if faults.active:
         new._use(faults.apply("optim.replaced", new.settings, before=old.settings))
+        if not faults.apply("optim.compiled_in", True):
+            return
     if new.running_mean and not old.running_mean:
         raise ValueError(
             "The new optimizer needs the mean reduction strategy Running, but the model is already compiled with Post: "

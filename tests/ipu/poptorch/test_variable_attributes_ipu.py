@@ -32,7 +32,7 @@ def made(poptorch: Any, name: str, **arguments: Any) -> Any:
 
 @pytest.mark.parametrize(("name", "attribute"), PAIRS, ids=[f"{name}-{attribute}" for name, attribute in PAIRS])
 def test_what_is_passed_is_variable(poptorch: Any, name: str, attribute: str) -> None:
-    """An argument that is passed is a variable; one that is left out is a constant and can be made a variable."""
+    """An argument that is passed is a variable until it is marked as constant; one that is left out is a constant."""
     passed = made(poptorch, name, **{attribute: VALUES[attribute]})
     assert not passed.variable_attrs.isConstant(attribute)
     if (name, attribute) != ("SGD", "lr"):

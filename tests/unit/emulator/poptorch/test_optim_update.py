@@ -195,29 +195,6 @@ def test_clipped_gradients_have_at_most_the_norm_asked_for(seed: int, limit: flo
     assert optim_update.rule_for(torch.optim.SGD(weights.values(), lr=0.1), weights, None).clip_factor(gradients) == 1.0
 
 
-@given(values=st.lists(st.floats(-1000, 1000, width=16), min_size=1, max_size=6), running=st.booleans())
-@settings(max_examples=50, deadline=None)
-def test_half_accumulators_round_after_every_gradient(values: List[float], running: bool) -> None:
-    """A float16 accumulator is rounded to float16 after each gradient, as a sum or as a running mean."""
-    weight = torch.nn.Parameter(torch.zeros(1))
-    options = Options()
-    strategy = enums.MeanReductionStrategy.Running if running else enums.MeanReductionStrategy.Post
-    options.Training.setMeanAccumulationAndReplicationReductionStrategy(strategy)
-    rule = optim_update.rule_for(optim.SGD([weight], lr=0.1, accum_type=torch.float16), {"w": weight}, options)
-    accumulator, expected = None, np.float16(0)
-    for count, value in enumerate(values):
-        accumulator = rule.accumulated(accumulator, torch.tensor([value]), count)
-        old, fresh = np.float32(expected), np.float32(value)
-        if running and count:
-            fresh = old * np.float32(count / (count + 1)) + fresh / np.float32(count + 1)
-        elif count:
-            fresh = old + fresh
-        expected = np.float16(fresh)
-
-    assert accumulator is not None
-    check.identical(actual=accumulator, expected=np.array([expected]), what="accumulator")
-
-
 @pytest.mark.parametrize(
     ("kwargs", "strategy", "running"),
     [
