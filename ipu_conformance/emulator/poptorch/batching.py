@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, FrozenSet, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -56,6 +56,8 @@ class Feed:
     def __init__(self, layout: streams.Layout, tensors: Sequence[torch.Tensor]) -> None:
         self.layout = layout
         self.sizes: List[Optional[int]] = [self._micro_size(tensor) for tensor in tensors]
+        self.copied: FrozenSet[int] = frozenset()
+        """The inputs that the model writes into: it gets copies of its own, so that the caller's stay as they are."""
         self._positions = layout.positions().tolist()
 
     def _micro_size(self, tensor: torch.Tensor) -> Optional[int]:
@@ -70,11 +72,12 @@ class Feed:
         return None if dim is None else size
 
     def deal(self, tensors: Sequence[torch.Tensor]) -> List[List[MicroBatch]]:
-        """The micro-batches by [replica][micro-batch of that replica]; all are views of the tensors."""
+        """The micro-batches by [replica][micro-batch of that replica]; all are views."""
         positions = self.layout.positions().tolist() if faults.active else self._positions
-        split = [
-            (tensor,) if size is None else narrowed(tensor).split(size) for tensor, size in zip(tensors, self.sizes)
-        ]
+        given = [narrowed(tensor) for tensor in tensors]
+        for number in self.copied:
+            given[number] = given[number].clone()
+        split = [(tensor,) if size is None else tensor.split(size) for tensor, size in zip(given, self.sizes)]
         rows: List[MicroBatch] = list(zip(*split)) if split else [()] * self.layout.inputs
         return [[rows[position] for position in fed] for fed in positions]
 

@@ -253,28 +253,33 @@ _STATISTICS = {
 """Operations that change buffers without saying so: the places of the buffers, and of the flag that says whether."""
 
 
-def changed_buffers(captured: Captured) -> Tuple[str, ...]:
-    """The names of the weights that running the model changes in place."""
-    changed: Dict[str, None] = {}
+def changed_in_place(captured: Captured) -> Tuple[Tuple[str, ...], FrozenSet[int]]:
+    """The names of the weights and the numbers of the inputs that running the model changes in place."""
+    weights: Dict[str, None] = {}
+    inputs = set()
     for node in captured.module.graph.nodes:
-        if node.op != "call_function":
-            continue
-        if node.target in _STATISTICS:
-            places, flag = _STATISTICS[node.target]
-            written = [node.args[place] for place in places if node.args[flag]]
-        else:
-            schema = getattr(node.target, "_schema", None)
-            arguments = schema.arguments if schema is not None and schema.is_mutable else ()
-            written = [
-                node.kwargs.get(argument.name, node.args[place] if place < len(node.args) else None)
-                for place, argument in enumerate(arguments)
-                if argument.alias_info is not None and argument.alias_info.is_write
-            ]
-        for value in written:
+        for value in _written(node) if node.op == "call_function" else ():
             origin = _origin(value)
             if origin is not None and origin.name in captured.weights:
-                changed[captured.weights[origin.name]] = None
-    return tuple(changed)
+                weights[captured.weights[origin.name]] = None
+            elif origin is not None and origin.op == "placeholder":
+                inputs.add(captured.inputs.index(origin.name))
+    return tuple(weights), frozenset(inputs)
+
+
+def _written(node: Node) -> List[Any]:
+    """The arguments that an operation writes into."""
+    if node.target in _STATISTICS:
+        places, flag = _STATISTICS[node.target]
+        return [node.args[place] for place in places if node.args[flag]]
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return []
+    return [
+        node.kwargs.get(argument.name, node.args[place] if place < len(node.args) else None)
+        for place, argument in enumerate(schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
 
 
 def _origin(value: Any) -> Optional[Node]:

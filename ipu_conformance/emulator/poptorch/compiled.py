@@ -13,7 +13,7 @@ from ipu_conformance.emulator import plan as planning
 from ipu_conformance.emulator import streams
 from ipu_conformance.emulator.execute import Engine
 from ipu_conformance.emulator.plan import Plan
-from ipu_conformance.emulator.poptorch import batching, calls, capture, outputs, partition, placement
+from ipu_conformance.emulator.poptorch import batching, calls, capture, outputs, partition, placement, precision
 from ipu_conformance.emulator.poptorch.enums import OutputMode, ReductionType
 from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.machine import TorchMachine
@@ -80,7 +80,7 @@ def compile_model(
     _check(captured, training)
     captured = replace(captured, losses=captured.losses if training else ())
     placed = placement.place(captured, options, training)
-    changed = capture.changed_buffers(captured)
+    changed, feed.copied = capture.changed_in_place(captured)
     _check_changed(changed, weights, options)
     anchors, extra, watched = _anchors(captured, options, layout, returned, weights)
     staged = replace(captured, outputs=(*captured.outputs, *extra))
@@ -100,6 +100,7 @@ def compile_model(
     )
     machine.watched_gradients = watched[GRADIENT]
     machine.watched_updates = watched[UPDATED]
+    precision.apply(machine, options, seed)
     engine = Engine(planned, machine, parallel=layout.replicas > 1)
     return Compiled(
         captured=captured,

@@ -38,7 +38,7 @@ def mode_id(mode: Tuple[str, Any]) -> str:
 def test_a_mode_of_training_returns_its_micro_batches(
     poptorch: Any, factors: Factors, mode: Tuple[str, Any]
 ) -> None:
-    """Outputs come along dimension 0, losses as a vector, a single loss as a scalar; what is returned changes no weight."""
+    """Outputs come along dimension 0, losses as a vector, a single loss as a scalar; no weight depends on the mode."""
     import torch
 
     period = period_of(mode[1], factors)
