@@ -9,11 +9,20 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch.fx import Node
 
+from ipu_conformance.emulator import memory, streams
 from ipu_conformance.emulator import plan as planning
-from ipu_conformance.emulator import streams
 from ipu_conformance.emulator.execute import Engine
 from ipu_conformance.emulator.plan import Plan
-from ipu_conformance.emulator.poptorch import batching, calls, capture, outputs, partition, placement, precision
+from ipu_conformance.emulator.poptorch import (
+    batching,
+    calls,
+    capture,
+    lowering,
+    outputs,
+    partition,
+    placement,
+    precision,
+)
 from ipu_conformance.emulator.poptorch.enums import OutputMode, ReductionType
 from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.machine import TorchMachine
@@ -49,7 +58,7 @@ class Compiled:
     engine: Engine
     changed: Tuple[str, ...]
     """The buffers that the model changes in place."""
-    seconds: float
+    seconds: float = 0.0
     """How long compiling took."""
     anchored: Dict[str, torch.Tensor] = field(default_factory=dict)
 
@@ -102,7 +111,7 @@ def compile_model(
     machine.watched_updates = watched[UPDATED]
     precision.apply(machine, options, seed)
     engine = Engine(planned, machine, parallel=layout.replicas > 1)
-    return Compiled(
+    result = Compiled(
         captured=captured,
         placement=placed,
         plan=planned,
@@ -117,8 +126,18 @@ def compile_model(
         machine=machine,
         engine=engine,
         changed=changed,
-        seconds=time.perf_counter() - begin,
     )
+    _check_memory(result, options)
+    result.seconds = time.perf_counter() - begin
+    return result
+
+
+def _check_memory(compiled: Compiled, options: Any) -> None:
+    """Raise Error, with what needs the space, for a model that no IPU of the device can hold."""
+    try:
+        memory.check(lowering.memory_of(compiled, options), compiled.placement.topology.device)
+    except memory.OutOfMemory as error:
+        raise Error(str(error), type="poplar_out_of_memory") from error
 
 
 def _check(captured: capture.Captured, training: bool) -> None:
@@ -157,9 +176,12 @@ def _check_changed(changed: Sequence[str], weights: DeviceWeights, options: Any)
 def _plan(placed: placement.Placement, options: Any, training: bool) -> Plan:
     """The plan of one call; in inference all device iterations pass before the pipeline is emptied."""
     iterations, accumulation = options.device_iterations, options.Training.gradient_accumulation
+    recompute = placed.topology.stages > 1 and bool(options._popart.options.get("autoRecomputation"))
     try:
         if training:
-            return planning.plan(placed.topology, placed.schedule, accumulation, device_iterations=iterations)
+            return planning.plan(
+                placed.topology, placed.schedule, accumulation, device_iterations=iterations, recompute=recompute
+            )
         return planning.plan(placed.topology, placed.schedule, iterations * accumulation, training=False)
     except ConformanceError as error:
         raise Error(str(error)) from error

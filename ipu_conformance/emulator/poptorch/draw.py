@@ -7,6 +7,9 @@ from typing import Any, Callable, Optional
 
 import torch
 
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.poptorch import faults_random  # noqa: F401  its rows are registered with the front end
+
 
 class _Slot(threading.local):
     """The generator and the seed of the running slot; each thread runs one replica."""
@@ -30,6 +33,9 @@ def dropout(value: torch.Tensor, p: float, train: bool, ordinal: int) -> torch.T
     if generator is None:
         generator = slot.generator = torch.Generator()
     generator.manual_seed(mix(slot.seed, ordinal))
+    if faults.active:
+        p, factor = faults.apply("draw.dropout", (p, 1.0 / (1.0 - p)))
+        return value * torch.empty_like(value).bernoulli_(1.0 - p, generator=generator) * factor
     mask = torch.empty_like(value).bernoulli_(1.0 - p, generator=generator)
     return value * mask.div_(1.0 - p)
 
@@ -55,7 +61,8 @@ class Seeded:
 
 def slot_seed(seed: int, run: int, replica: int, micro_batch: int) -> int:
     """A different seed for every micro-batch of every run, the same for all stages that work on it."""
-    return mix(seed, run, replica, micro_batch)
+    parts = (seed, run, replica, micro_batch)
+    return mix(*(faults.apply("draw.seed", parts) if faults.active else parts))
 
 
 def mix(seed: int, *parts: int) -> int:

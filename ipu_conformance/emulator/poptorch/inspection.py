@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 
 from ipu_conformance.emulator.poptorch import compiled as compiling
-from ipu_conformance.emulator.poptorch import measured
+from ipu_conformance.emulator.poptorch import lowering, measured
 from ipu_conformance.emulator.poptorch.exceptions import Error
 
 NOT_COMPILED = "Model has not been compiled or has been destroyed."
@@ -67,10 +67,8 @@ class Inspection:
             raise Error("Cycle count logging is disabled. Please set option logCycleCount to True to enable.")
         if self._compiled is None or not self._measured.runs:
             raise Error("Please run the model at least once before obtaining cycle count.")
-        return measured.cycles(self._compiled, self._options)
+        return lowering.cycles(self._compiled, self._options)
 
     def _debugGetPopartIR(self) -> str:
         """The program of the device in the JSON of PopART."""
-        from ipu_conformance.emulator.poptorch import lowering
-
         return lowering.popart_ir(self.compiled, self._options)

@@ -51,10 +51,3 @@ def write_trace(recorded: trace.Trace, options: Any) -> Path:
     folder = Path(options.profile_dir)
     folder.mkdir(parents=True, exist_ok=True)
     return trace.write(recorded, folder / f"{options.model_name or 'model'}.trace.json")
-
-
-def cycles(compiled: Any, options: Any) -> int:
-    """The cycles of one call, by the cost model on the lowered forward pass."""
-    from ipu_conformance.emulator.poptorch import lowering
-
-    return lowering.cycles(compiled, options)

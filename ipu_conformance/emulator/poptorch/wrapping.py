@@ -158,7 +158,7 @@ class _Model:
 
 def _empty(original: Type[torch.nn.Module]) -> torch.nn.Module:
     """A module without state, of the class that was wrapped."""
-    return original.__new__(original)
+    return object.__new__(original)
 
 
 _classes: Dict[type, type] = {}
