@@ -113,7 +113,10 @@ def _dot(left: Array, right: Array, r: Rounding) -> Array:
 
 
 class Problem:
-    """The problem on the device: a model with the starting weights, and an executor for it."""
+    """The problem on the device: a model with the starting weights, and an executor for it.
+
+    A ``pipelined`` model has its weight on one IPU and its bias and loss on the next.
+    """
 
     def __init__(
         self,
@@ -121,6 +124,8 @@ class Problem:
         make: Callable[[Any], Any],
         *,
         accumulation: int = 1,
+        replicas: int = 1,
+        pipelined: bool = False,
         options: Optional[Any] = None,
     ) -> None:
         import torch
@@ -132,15 +137,22 @@ class Problem:
                 self.loss = torch.nn.MSELoss()
 
             def forward(self, x: Any, y: Any) -> Any:
-                out = self.layer(x)
-                return out, self.loss(out, y)
+                if not pipelined:
+                    out = self.layer(x)
+                    return out, self.loss(out, y)
+                with poptorch.Block("weight", ipu_id=0):
+                    out = torch.nn.functional.linear(x, self.layer.weight)
+                with poptorch.Block("bias", ipu_id=1):
+                    out = out + self.layer.bias
+                    return out, self.loss(out, y)
 
-        self.accumulation = accumulation
+        self.samples = accumulation * replicas * BATCH
         self.model = Regression()
         self.model.load_state_dict({name: torch.tensor(value) for name, value in START.items()})
         self.optimizer = make(self.model)
         options = poptorch.Options() if options is None else options
         options.Training.gradientAccumulation(accumulation)
+        options.replicationFactor(replicas)
         self.executor = poptorch.trainingModel(self.model, options, self.optimizer)
         self.calls = 0
 
@@ -150,7 +162,7 @@ class Problem:
 
         result = None
         for _ in range(times):
-            x, y = (torch.tensor(data[self.calls, : self.accumulation * BATCH]) for data in (X, Y))
+            x, y = (torch.tensor(data[self.calls, : self.samples]) for data in (X, Y))
             result = self.executor(x, y)
             self.calls += 1
         return result

@@ -118,6 +118,24 @@ def test_an_update_uses_the_mean_of_accumulated_gradients(poptorch: Any, name: s
     assert_weights(weights, same(row.rule, 0.1), accumulation=3)
 
 
+@pytest.mark.parametrize("name", ["torch-SGD-nesterov", "torch-AdamW", "poptorch-Adam", "poptorch-LAMB-limited"])
+def test_an_update_uses_the_mean_over_replicas(poptorch: Any, name: str) -> None:
+    """With two replicas the optimizer sees the mean of their gradients, and the weights are updated once."""
+    row = ROWS[name]
+    weights = trained(poptorch, maker(poptorch, row), replicas=2)
+
+    assert_weights(weights, same(row.rule, 0.1), accumulation=2)
+
+
+@pytest.mark.parametrize("name", ["torch-SGD-dampened", "torch-Adam-decay", "poptorch-RMSprop-centered"])
+def test_each_stage_of_a_pipeline_updates_its_weights(poptorch: Any, name: str) -> None:
+    """Weights on two IPUs follow the optimizer as they would on one."""
+    row = ROWS[name]
+    weights = trained(poptorch, maker(poptorch, row), accumulation=3, pipelined=True)
+
+    assert_weights(weights, same(row.rule, 0.1), accumulation=3)
+
+
 @pytest.mark.parametrize("package", ["torch", "poptorch"])
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
 def test_every_group_has_its_own_learning_rate(poptorch: Any, package: str, name: str) -> None:
@@ -187,6 +205,27 @@ def test_the_mean_of_accumulated_gradients_is_clipped(poptorch: Any) -> None:
     )
 
     assert_weights(weights, same(optimiser("sgd"), 0.1), accumulation=3, clip=0.5)
+
+
+def test_the_norm_is_over_all_stages_of_a_pipeline(poptorch: Any) -> None:
+    """Gradients of weights on different IPUs are clipped by the norm of them all."""
+    weights = trained(
+        poptorch,
+        lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1, max_grad_norm=0.5),
+        accumulation=3,
+        pipelined=True,
+    )
+
+    assert_weights(weights, same(optimiser("sgd"), 0.1), accumulation=3, clip=0.5)
+
+
+def test_the_norm_is_that_of_the_mean_over_replicas(poptorch: Any) -> None:
+    """Clipping comes after the all-reduce."""
+    weights = trained(
+        poptorch, lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1, max_grad_norm=0.5), replicas=2
+    )
+
+    assert_weights(weights, same(optimiser("sgd"), 0.1), accumulation=2, clip=0.5)
 
 
 @pytest.mark.parametrize("package", ["torch", "poptorch"])

@@ -184,25 +184,31 @@ def test_torchs_optimizers_have_no_state_of_the_device(poptorch: Any, name: str)
 
 def test_the_state_of_replicas_is_one(poptorch: Any) -> None:
     """Two replicas hold one state: what is saved from two continues on two with the same bits."""
-    import torch
-
-    def replicated() -> Problem:
-        return problem_of(poptorch, "Adam", options=poptorch.Options().replicationFactor(2))
-
-    def call(problem: Problem, number: int) -> None:
-        from tests.ipu.poptorch.optimizer_reference import X, Y
-
-        problem.executor(torch.tensor(X[number, :8]), torch.tensor(Y[number, :8]))
-
-    whole = replicated()
-    for number in range(2):
-        call(whole, number)
+    whole = problem_of(poptorch, "Adam", replicas=2)
+    whole.call(2)
     checkpoint = saved(whole)
-    call(whole, 2)
-    resumed = replicated()
+    whole.call()
+    resumed = problem_of(poptorch, "Adam", replicas=2)
     resumed.model.load_state_dict(checkpoint["model"])
     resumed.optimizer.load_state_dict(checkpoint["optimizer"])
-    call(resumed, 2)
+    resumed.calls = 2
+    resumed.call()
+
+    for key, value in whole.weights().items():
+        check.identical(actual=resumed.weights()[key], expected=value, what=key)
+
+
+def test_a_pipeline_is_restored_stage_by_stage(poptorch: Any) -> None:
+    """The state of weights on two IPUs is saved and restored as that of weights on one."""
+    whole = problem_of(poptorch, "Adam", accumulation=3, pipelined=True)
+    whole.call(2)
+    checkpoint = saved(whole)
+    whole.call()
+    resumed = problem_of(poptorch, "Adam", accumulation=3, pipelined=True)
+    resumed.model.load_state_dict(checkpoint["model"])
+    resumed.optimizer.load_state_dict(checkpoint["optimizer"])
+    resumed.calls = 2
+    resumed.call()
 
     for key, value in whole.weights().items():
         check.identical(actual=resumed.weights()[key], expected=value, what=key)
