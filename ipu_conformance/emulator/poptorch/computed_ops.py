@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import List, Optional, Sequence, Union
 
 import torch
 
+from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch import blocks
 from ipu_conformance.emulator.poptorch.enums import MatMulSerializationMode
 from ipu_conformance.emulator.poptorch.exceptions import Error
@@ -29,7 +31,12 @@ def dynamic_slice(tensor: torch.Tensor, dim: int, start: torch.Tensor, size: int
             f"The size {size} and the step {step} were given to poptorch.dynamic_slice: use a multiple of the step"
         )
     with blocks.tagged(blocks.OPERATION, lambda _: ("dynamic_slice", {"dim": dim, "size": size, "step": step})):
-        places = (start.reshape(()) + torch.arange(0, size, step)) % length
+        start, wraps = start.reshape(()), True
+        if faults.active:
+            start = faults.apply("poptorch.operation", start, operation="dynamic_slice start")
+            wraps = faults.apply("poptorch.operation", wraps, operation="dynamic_slice wraps")
+        places = start + torch.arange(0, size, step)
+        places = places % length if wraps else places.clamp(max=length - 1)
         return tensor.index_select(dim, places)
 
 
@@ -44,7 +51,10 @@ def dynamic_update(input: torch.Tensor, src: torch.Tensor, dim: int, start: torc
     if list(src.shape) != wanted:
         raise Error(f"A source of shape {list(src.shape)} was given to poptorch.dynamic_update: {wanted} is needed")
     with blocks.tagged(blocks.OPERATION, lambda _: ("dynamic_update", {"dim": dim, "size": size})):
-        places = (start.reshape(()) + torch.arange(size)) % length
+        start = start.reshape(())
+        if faults.active:
+            start = faults.apply("poptorch.operation", start, operation="dynamic_update start")
+        places = (start + torch.arange(size)) % length
         return input.index_copy(dim, places.to(torch.int64), src)
 
 
@@ -107,8 +117,12 @@ def serializedMatMul(
 
 def _sum_of_parts(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor], keep_precision: bool) -> torch.Tensor:
     widen = keep_precision and left[0].dtype == torch.float16
+    parts = list(zip(left, right))
+    if faults.active:
+        widen = faults.apply("poptorch.operation", widen, operation="serializedMatMul widen")
+        parts = faults.apply("poptorch.operation", parts, operation="serializedMatMul parts")
     total: Optional[torch.Tensor] = None
-    for own, other in zip(left, right):
+    for own, other in parts:
         part = own.float() @ other.float() if widen else own @ other
         total = part if total is None else total + part
     assert total is not None
@@ -142,7 +156,10 @@ def _farthest(points: torch.Tensor, count: int, random_start: bool, offset: int)
     for _ in range(count - 1):
         from_current = (points - points.index_select(0, current.reshape(1))).square().sum(1)
         distance = torch.minimum(distance, from_current)
-        current = distance.argmax()
+        compared = distance
+        if faults.active:
+            compared = faults.apply("poptorch.operation", compared, operation="fps distance")
+        current = compared.argmax()
         chosen.append(current + offset)
     return chosen
 
@@ -162,12 +179,20 @@ def nearest(
         distance = (x.unsqueeze(1) - y.unsqueeze(0)).square().sum(-1)
         if batch_x is not None and batch_y is not None:
             own, other = _batch(batch_x, x, "batch_x"), _batch(batch_y, y, "batch_y")
-            distance = distance.masked_fill(own.unsqueeze(1) != other.unsqueeze(0), math.inf)
+            apart = own.unsqueeze(1) != other.unsqueeze(0)
+            if faults.active:
+                apart = faults.apply("poptorch.operation", apart, operation="nearest batches")
+            distance = distance.masked_fill(apart, math.inf)
         return distance.argmin(1).to(torch.int32)
 
 
 def _batch(given: Batch, points: torch.Tensor, name: str) -> torch.Tensor:
-    numbers = given if isinstance(given, torch.Tensor) else torch.tensor(list(given))
+    if isinstance(given, torch.Tensor):
+        numbers = given
+    else:
+        # Runs of one number are filled on the device; a constant would have to be sent there.
+        runs = [(number, len(list(run))) for number, run in itertools.groupby(given)]
+        numbers = torch.cat([torch.full((length,), number) for number, length in runs])
     if numbers.shape != points.shape[:1]:
         raise Error(f"{name} of shape {list(numbers.shape)} was given to poptorch.nearest for {points.shape[0]} points")
     return numbers

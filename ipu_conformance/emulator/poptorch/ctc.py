@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 import torch
 
+from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.exceptions import Error
 
 Prefix = Tuple[int, ...]
@@ -27,7 +28,10 @@ def ctc_beam_search(
     counts = np.zeros((batch, top_paths), np.int32)
     labels = np.full((batch, top_paths, steps), blank, np.int32)
     for row in range(batch):
-        found = decode(logs[: int(lengths[row]), row], blank, beam_width)[:top_paths]
+        length = int(lengths[row])
+        if faults.active:
+            length = faults.apply("poptorch.operation", length, operation="ctc length")
+        found = decode(logs[:length, row], blank, beam_width)[:top_paths]
         for place, (prefix, score) in enumerate(found):
             best[row, place] = score
             counts[row, place] = len(prefix)
@@ -51,6 +55,9 @@ def decode(logs: np.ndarray, blank: int, beam_width: int) -> List[Tuple[Prefix, 
     A prefix collects the probability of every alignment that collapses to it, apart by whether the alignment ends in
     a blank: only then does a repeated label begin anew.
     """
+    merges = True
+    if faults.active:
+        merges = faults.apply("poptorch.operation", merges, operation="ctc merges")
     beams: Dict[Prefix, Tuple[float, float]] = {(): (0.0, -np.inf)}
     for step in logs:
         grown: Dict[Prefix, List[float]] = {}
@@ -65,7 +72,7 @@ def decode(logs: np.ndarray, blank: int, beam_width: int) -> List[Tuple[Prefix, 
             for label, log in enumerate(step):
                 if label == blank:
                     continue
-                if prefix and label == prefix[-1]:
+                if prefix and label == prefix[-1] and merges:
                     add(prefix, 1, after_label + log)
                     add((*prefix, label), 1, after_blank + log)
                 else:

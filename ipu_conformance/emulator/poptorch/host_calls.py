@@ -9,6 +9,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch import blocks, capture, control_flow
 from ipu_conformance.emulator.poptorch.exceptions import Error
 
@@ -81,7 +82,10 @@ def host_call(
 ) -> List[torch.Tensor]:
     """Run a function of the host; in a branch that is not taken, give zeros without calling it."""
     operation = _operation(number, name)
-    if taken is not None and not bool(taken):
+    called = taken is None or bool(taken)
+    if faults.active:
+        called = faults.apply("poptorch.operation", called, operation="host called")
+    if not called:
         return [torch.zeros(shape, dtype=dtype) for shape, dtype in operation._described]
     results = _outputs(operation, [value.detach().clone() for value in inputs])
     found = [(tuple(value.shape), value.dtype) for value in results]

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 import torch.utils._pytree as pytree
 
+from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch import blocks, capture
 from ipu_conformance.emulator.poptorch.enums import OverlapMode
 from ipu_conformance.emulator.poptorch.exceptions import Error
@@ -34,6 +35,8 @@ def identity_loss(x: torch.Tensor, reduction: str) -> torch.Tensor:
         raise Error(f"Unsupported reduction {reduction!r} of identity_loss: use one of {', '.join(REDUCTIONS)}")
     if not isinstance(x, torch.Tensor):
         raise Error(f"{type(x).__name__} was given to poptorch.identity_loss: use a tensor")
+    if faults.active:
+        reduction = faults.apply("poptorch.operation", reduction, operation="identity_loss reduction")
     if reduction == "none":
         loss = marked("identity_loss", x, reduction=reduction)
     else:

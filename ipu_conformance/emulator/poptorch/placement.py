@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from torch.fx import Node
 
@@ -13,6 +13,8 @@ from ipu_conformance.emulator.poptorch import blocks, multiconv, printing, strat
 from ipu_conformance.emulator.poptorch.capture import Captured
 from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.log import logger
+
+Decision = TypeVar("Decision")
 
 _HIDDEN = frozenset({operator.getitem})
 """What picks one of an operation's results; it is where the operation is."""
@@ -74,21 +76,19 @@ def place(captured: Captured, options: Any, training: bool) -> Placement:
     if training:
         _refuse_inference_only(computed)
     multiconv.check(computed)
-    computed = [node for node in computed if node.users or node.target is not printing.PRINT]
+    computed = [node for node in computed if not _is_unused_print(node)]
     where = _spots(computed, strategy)
     spots, stage_of = _number(computed, where, from_ipu_zero=strategy.mode == "Pipelined")
-    if faults.active:
-        spots, stage_of = faults.apply("poptorch.placement", (spots, stage_of))
     replicas = options.replication_factor
     try:
         ipus = topology.poptorch_ipus(
-            [spot.ipu for spot in spots],
+            _decided("ipus", [spot.ipu for spot in spots]),
             replicas,
-            auto_round=options.auto_round_num_ipus,
-            hardware=not options.use_model,
+            auto_round=_decided("round", options.auto_round_num_ipus),
+            hardware=_decided("power of two", not options.use_model),
         )
         limits.check_poptorch(
-            len(spots),
+            _decided("stages", len(spots)),
             device_iterations=options.device_iterations,
             accumulation=options.Training.gradient_accumulation,
             training=training,
@@ -108,10 +108,22 @@ def place(captured: Captured, options: Any, training: bool) -> Placement:
     return placement
 
 
+def _decided(rule: str, value: Decision) -> Decision:
+    """What a rule of placement decided, unless a fault decides otherwise."""
+    if faults.active:
+        value = faults.apply("poptorch.placement", value, rule=rule)
+    return value
+
+
+def _is_unused_print(node: Node) -> bool:
+    """Whether the compiler drops an operation: a print whose result nobody uses."""
+    return node.target is printing.PRINT and not _decided("print used", bool(node.users))
+
+
 def _refuse_inference_only(computed: Sequence[Node]) -> None:
     for node in computed:
         region = blocks.tag_of(node, blocks.REGION)
-        if region:
+        if region and _decided("inference only", True):
             raise Error(f"poptorch.{region[0]} is only supported in inference models: {node.name} is part of one")
 
 
@@ -132,12 +144,14 @@ def _spots(computed: Sequence[Node], strategy: Any) -> Dict[Node, Spot]:
         if mark is None or node.target in _HIDDEN:
             continue
         if mark == blocks.OUTSIDE:
+            if not _decided("outside", True):
+                continue
             raise Error(
                 f"No active Block: {node.name} is called outside of every block; once a model has closed a "
                 "poptorch.Block, all of its operations must be in one"
             )
         if mark not in known:
-            known[mark] = locate(mark)
+            known[mark] = _decided("spot", locate(mark))
         found[node] = known[mark]
     return found
 
@@ -170,7 +184,7 @@ class _AutoStages:
             return known
         number = 0
         if self.rule == strategies.AutoStage.AutoIncrement:
-            number = self.next_stage
+            number = _decided("auto stage", self.next_stage)
             self.next_stage += 1
         spot = Spot(number if mark.ipu_id is None else mark.ipu_id)
         if mark.user_id is not None:
@@ -193,7 +207,7 @@ def _phased(strategy: Any, mark: blocks.Mark) -> Spot:
     phase, place_in_phase = strategy.locate(mark.user_id)
     own = strategy.phase(phase).stage(place_in_phase).ipu_id
     ipu = strategy.default_ipu(phase, place_in_phase) if own is None else own
-    if isinstance(strategy, strategies.ParallelPhasedExecution) and ipu % 2 != phase % 2:
+    if isinstance(strategy, strategies.ParallelPhasedExecution) and _decided("parity", ipu % 2 != phase % 2):
         raise Error(
             f"The block {mark.user_id!r} of phase {phase} is on IPU {ipu}: with ParallelPhasedExecution even phases "
             "run on even IPUs and odd phases on odd IPUs"
@@ -224,7 +238,8 @@ def _number(
             stage_of[node] = max((stage_of[source] for source in node.all_input_nodes if source in stage_of), default=0)
             continue
         if not spots or spot != spots[-1]:
-            if spots and spot.phase < spots[-1].phase:
+            goes_back = bool(spots) and spot.phase < spots[-1].phase
+            if _decided("phase order", goes_back):
                 raise Error(
                     f"{node.name} of phase {spot.phase} is called after phase {spots[-1].phase}: a model calls its "
                     "phases in order"
@@ -232,8 +247,3 @@ def _number(
             spots.append(spot)
         stage_of[node] = len(spots) - 1
     return spots or [Spot(0)], stage_of
-
-
-faults.register_point(
-    "poptorch.placement", "value: the spot of every stage and a dictionary of the stage of every operation"
-)

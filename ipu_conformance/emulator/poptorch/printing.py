@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
+from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch import capture, control_flow
 from ipu_conformance.emulator.poptorch.exceptions import Error
 
@@ -24,7 +25,10 @@ def print_tensor(
     tensor: torch.Tensor, title: str, gradient: bool, settings: str, taken: Optional[torch.Tensor]
 ) -> torch.Tensor:
     """Print a tensor and give it back."""
-    if taken is None or bool(taken):
+    wanted = taken is None or bool(taken)
+    if faults.active:
+        wanted = faults.apply("poptorch.operation", wanted, operation="print")
+    if wanted:
         # One write, so that lines of replicas that print at the same time do not mix.
         shown = text(tensor, **json.loads(settings))
         sys.stderr.write(f"{title}: {shown}\n" if title else f"{shown}\n")
@@ -42,7 +46,10 @@ def _remember(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
 
 
 def _backward(ctx: Any, gradient: torch.Tensor) -> Tuple[Any, ...]:
-    if ctx.gradient:
+    wanted = ctx.gradient
+    if faults.active:
+        wanted = faults.apply("poptorch.operation", wanted, operation="print gradient")
+    if wanted:
         gradient = print_tensor(gradient, f"Gradient__{ctx.title}", False, ctx.settings, ctx.taken)
     return gradient, None, None, None, None
 
