@@ -1,0 +1,139 @@
+"""Dropout: how much it drops, that no two masks know of each other, and that a seed decides them all."""
+
+from __future__ import annotations
+
+from typing import Any, Tuple
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.oracle.tolerance import FORMATS, Tolerance
+
+ITERATIONS, ACCUMULATION, REPLICAS, POSITIONS = 2, 3, 5, 600
+"""All counts differ; 600 positions are enough for the exact tests of independence to fail when they should."""
+
+
+def dropping(poptorch: Any, rate: float, stages: int) -> Any:
+    """A model of two dropouts; with two stages each is on an IPU of its own."""
+    import torch
+
+    class Dropping(torch.nn.Module):
+        """Drops the product of the input and a weight of ones, and drops the input alone."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(POSITIONS))
+            self.first, self.second = torch.nn.Dropout(rate), torch.nn.Dropout(rate)
+            poptorch.BeginBlock(self.second, ipu_id=stages - 1)
+
+        def forward(self, x: Any) -> Any:
+            first = self.first(x * self.weight)
+            second = self.second(x)
+            return first, second, poptorch.identity_loss(first.sum() + 0 * second.sum(), reduction="none")
+
+    return Dropping()
+
+
+def run(
+    poptorch: Any, *, rate: float = 0.5, seed: int = 1, calls: int = 1, stages: int = 1, lr: float = 0.0
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Both dropouts' outputs [call, D, G, R, position] of ones, and the weight after all calls."""
+    import torch
+
+    options = poptorch.Options().deviceIterations(ITERATIONS).replicationFactor(REPLICAS).randomSeed(seed)
+    options.Training.gradientAccumulation(ACCUMULATION).accumulationAndReplicationReductionType(
+        poptorch.ReductionType.Sum
+    )
+    options.outputMode(poptorch.OutputMode.All).autoRoundNumIPUs(True)
+    model = dropping(poptorch, rate, stages)
+    trainer = poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=lr))
+    shape = (ITERATIONS, ACCUMULATION, REPLICAS, POSITIONS)
+    made = [trainer(torch.ones(ITERATIONS * ACCUMULATION * REPLICAS, POSITIONS)) for _ in range(calls)]
+    first, second = (np.stack([call[place].numpy().reshape(shape) for call in made]) for place in (0, 1))
+    weight = model.weight.detach().numpy().copy()
+    trainer.destroy()
+    return first, second, weight
+
+
+def kept(actual: np.ndarray, rate: float) -> np.ndarray:
+    """Where dropout kept the ones; what it kept is divided by 1 - rate, which is one rounding of float32."""
+    scaled = np.full(actual.shape, 1.0 / (1.0 - rate))
+    one = Tolerance(
+        scaled * 2 * FORMATS["float32"].unit, "two roundings of float32: of the factor and the product", 0.0
+    )
+    return check.dropout_values(actual=actual, inputs=np.ones(actual.shape), rate=rate, tolerance=one, what="dropout")
+
+
+@pytest.mark.ipus(8)
+@pytest.mark.parametrize("rate", [0.125, 0.25, 0.5, 0.75])
+def test_dropout_drops_at_its_rate(poptorch: Any, rate: float) -> None:
+    """A share of ``rate`` is 0, the others are divided by 1 - rate, and positions are independent."""
+    first, _, _ = run(poptorch, rate=rate)
+
+    axes = ("call", "device iteration", "accumulation", "replica")
+    check.dropout_masks(masks=kept(first, rate), rate=rate, axes=axes, what="the mask")
+
+
+@pytest.mark.ipus(8)
+@pytest.mark.parametrize("stages", [1, 2], ids=["single", "pipelined"])
+def test_no_two_masks_know_of_each_other(poptorch: Any, stages: int) -> None:
+    """Masks of calls, device iterations, micro-batches, replicas and layers are independent."""
+    first, second, _ = run(poptorch, calls=2, stages=stages)
+    masks = np.stack([kept(first, 0.5), kept(second, 0.5)])
+
+    axes = ("layer", "call", "device iteration", "accumulation", "replica")
+    check.dropout_masks(masks=masks, rate=0.5, axes=axes, what="the mask")
+
+
+@pytest.mark.ipus(8)
+def test_seeds_give_independent_masks(poptorch: Any) -> None:
+    """Neighbouring seeds share nothing."""
+    masks = np.stack([kept(run(poptorch, seed=seed)[0], 0.5) for seed in (1, 2, 3)])
+
+    axes = ("seed", "call", "device iteration", "accumulation", "replica")
+    check.dropout_masks(masks=masks, rate=0.5, axes=axes, what="the mask")
+
+
+@pytest.mark.ipus(8)
+@pytest.mark.parametrize("seed", [0, 1, 2**31])
+def test_a_seed_decides_every_mask(poptorch: Any, seed: int) -> None:
+    """The same seed and a new wrapper give the same bits, call for call."""
+    first, second, _ = run(poptorch, seed=seed, calls=2)
+    again, other, _ = run(poptorch, seed=seed, calls=2)
+
+    check.identical(actual=again, expected=first, what="the first dropout", because="the seed is the same")
+    check.identical(actual=other, expected=second, what="the second dropout", because="the seed is the same")
+
+
+@pytest.mark.ipus(16)
+def test_a_cut_changes_no_mask(poptorch: Any) -> None:
+    """A pipeline drops what one IPU drops."""
+    whole, _, _ = run(poptorch)
+    first, _, _ = run(poptorch, stages=2)
+
+    check.identical(actual=first, expected=whole, what="dropout", because="stages do not change what is computed")
+
+
+@pytest.mark.ipus(8)
+@pytest.mark.parametrize("rate", [0.5, 0.75])
+@pytest.mark.parametrize("stages", [1, 2], ids=["single", "pipelined"])
+def test_gradients_pass_where_values_did(poptorch: Any, rate: float, stages: int) -> None:
+    """The backward pass uses the mask of the forward pass: the gradient is the sum of what came out, exactly."""
+    first, _, weight = run(poptorch, rate=rate, lr=1.0, stages=stages)
+    # Only the first device iteration has a weight of ones; sums of powers of two are exact in float32.
+    mask = kept(first[:, :1], rate).sum(axis=(0, 1, 2, 3)) / (1 - rate)
+    second = np.where(first[0, 1] != 0, 1.0, 0.0).sum(axis=(0, 1)) / (1 - rate)
+
+    check.identical(actual=weight, expected=(1.0 - mask - second).astype(np.float32), what="the weight")
+
+
+def test_evaluation_drops_nothing(poptorch: Any) -> None:
+    """A model in evaluation mode passes its input on."""
+    import torch
+
+    model = torch.nn.Dropout(0.5)
+    model.eval()
+    x = torch.arange(1.0, 13.0).reshape(4, 3)
+
+    assert torch.equal(poptorch.inferenceModel(model, poptorch.Options().deviceIterations(4))(x), x)

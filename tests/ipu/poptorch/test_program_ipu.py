@@ -1,0 +1,176 @@
+"""A program as a user writes it, on the vendor's documentation alone: four stages, replicas, accumulation, iterations.
+
+The model is written out in torch here and as a net of the oracle's beside it; both begin from the same weights.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check, nets
+from ipu_conformance.nets import Data, distinct_micro_batches
+from ipu_conformance.oracle import run_tolerance
+from ipu_conformance.oracle.train import train as specified
+from ipu_conformance.run import RunConfig, learning_rate, optimiser
+
+STAGES, REPLICAS, ACCUMULATION, ITERATIONS = 4, 2, 8, 3
+
+pytestmark = pytest.mark.ipus(8)
+
+CONFIG = RunConfig(
+    device_iterations=ITERATIONS,
+    gradient_accumulation=ACCUMULATION,
+    replicas=REPLICAS,
+    steps=2,
+    learning_rate=learning_rate(base=0.125),
+    optimiser=optimiser("sgd", momentum=0.5, weight_decay=0.03125),
+)
+"""The same for the oracle, which needs no stages."""
+
+
+class Outcome(NamedTuple):
+    """What the program leaves behind."""
+
+    losses: List[np.ndarray]
+    weights: Dict[str, np.ndarray]
+    reports: Path
+    """The folder that profiling was asked to write to."""
+    executor: Any
+
+
+def program(poptorch: Any, start: Dict[str, np.ndarray], data: Data, reports: Path) -> Outcome:
+    """Train a classifier of four linear layers, one to an IPU."""
+    import torch
+
+    class Classifier(torch.nn.Module):
+        """Four layers, each at the beginning of a stage."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc1 = torch.nn.Linear(6, 10)
+            self.fc2 = torch.nn.Linear(10, 9)
+            self.fc3 = torch.nn.Linear(9, 8)
+            self.fc4 = torch.nn.Linear(8, 5)
+            self.loss = torch.nn.CrossEntropyLoss()
+
+        def forward(self, x: Any, labels: Any = None) -> Any:
+            with poptorch.Block("encoder", ipu_id=0):
+                x = torch.tanh(self.fc1(x))
+            with poptorch.Block("middle", ipu_id=1):
+                x = torch.relu(self.fc2(x))
+            with poptorch.Block("late", ipu_id=2):
+                x = torch.tanh(self.fc3(x))
+            with poptorch.Block("head", ipu_id=3):
+                logits = self.fc4(x)
+                return logits if labels is None else (logits, self.loss(logits, labels))
+
+    model = Classifier()
+    model.load_state_dict({name: torch.from_numpy(value) for name, value in start.items()})
+    model.train()
+    options = poptorch.Options()
+    options.deviceIterations(ITERATIONS)
+    options.replicationFactor(REPLICAS)
+    options.Training.gradientAccumulation(ACCUMULATION)
+    options.outputMode(poptorch.OutputMode.All)
+    options.setExecutionStrategy(poptorch.PipelinedExecution("encoder", "middle", "late", "head"))
+    options.enableProfiling(str(reports))
+    options.modelName("classifier")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.125, momentum=0.5, weight_decay=0.03125)
+    trainer = poptorch.trainingModel(model, options, optimizer)
+    losses = []
+    for inputs, labels in zip(data.inputs, data.labels):
+        _, loss = trainer(torch.from_numpy(inputs).float(), torch.from_numpy(labels))
+        losses.append(loss.numpy().astype(np.float64))
+    weights = {name: value.numpy().astype(np.float64) for name, value in model.state_dict().items()}
+    return Outcome(losses, weights, reports, trainer)
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The program's run, which the cases look at from all sides."""
+    import poptorch
+
+    net = nets.mlp()
+    start = {name: value.astype(np.float32) for name, value in net.initial_weights(CONFIG.seed).items()}
+    made = program(poptorch, start, distinct_micro_batches(net, CONFIG), tmp_path_factory.mktemp("reports"))
+    yield made
+    made.executor.destroy()
+
+
+def test_the_program_gives_the_weights_of_the_oracle(outcome: Outcome) -> None:
+    """Losses of every micro-batch and weights after both calls are the oracle's, within the derived tolerance."""
+    net = nets.mlp()
+    data = distinct_micro_batches(net, CONFIG)
+    expected, allowed = specified(net, data, CONFIG), run_tolerance.for_run(net, data, CONFIG)
+
+    check.runs_equivalent(actual=outcome, expected=expected, tolerance=allowed, fields=["losses", "weights"])
+
+
+@pytest.mark.emulator
+def test_the_trace_of_the_program_is_its_plan(outcome: Outcome) -> None:
+    """Every slot of the plan was executed on its IPU, in its turn, on both replicas."""
+    plan, trace = outcome.executor.compiled.plan, outcome.executor._trace
+
+    assert (plan.stages, plan.replicas, plan.micro_batches, plan.device_iterations) == (4, 2, 8, 3)
+    for replica in range(REPLICAS):
+        check.trace_equals_plan(trace=trace.slots(replica), plan=plan.slots(replica))
+
+
+def events(outcome: Outcome) -> List[Dict[str, Any]]:
+    """The events of the file that profiling left for Perfetto."""
+    (file,) = outcome.reports.glob("classifier*.json")
+    read: List[Dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
+    return read
+
+
+@pytest.mark.emulator
+def test_the_perfetto_file_has_a_process_per_replica_and_a_thread_per_ipu(outcome: Outcome) -> None:
+    """The file names every replica and every one of its IPUs."""
+    named = [event for event in events(outcome) if event["ph"] == "M"]
+    processes = {event["pid"]: event["args"]["name"] for event in named if event["name"] == "process_name"}
+    threads = {(event["pid"], event["tid"]): event["args"]["name"] for event in named if event["name"] == "thread_name"}
+
+    assert processes == {replica: f"replica {replica}" for replica in range(REPLICAS)}
+    assert threads == {(replica, ipu): f"IPU {ipu}" for replica in range(REPLICAS) for ipu in range(STAGES)}
+
+
+@pytest.mark.emulator
+def test_the_perfetto_file_shows_the_schedule(outcome: Outcome) -> None:
+    """Stage s takes micro-batch m forward in cycle m + s and backward in cycle m + 2S - 2 - s; then all update."""
+    slots = [event for event in events(outcome) if event["ph"] == "X"]
+    expected = {"forward", "backward", "reduce", "update"}
+    assert {event["cat"] for event in slots} == expected
+    assert all(event["dur"] >= 0 and event["tid"] == event["args"]["stage"] for event in slots)
+    # A cycle is two ticks, a forward and a backward; the last updates of an iteration take two more.
+    length = 2 * (ACCUMULATION + 2 * STAGES - 2) + 2
+    for replica in range(REPLICAS):
+        for event in (event for event in slots if event["pid"] == replica):
+            where = event["args"]
+            iteration, number = divmod(where["micro_batch"], ACCUMULATION)
+            later = {"forward": where["stage"], "backward": 2 * STAGES - 2 - where["stage"]}.get(event["cat"])
+            if later is not None:
+                assert where["tick"] // 2 == iteration * length // 2 + number + later
+        for category in ("forward", "backward"):
+            assert sum(event["cat"] == category for event in slots if event["pid"] == replica) == (
+                ITERATIONS * ACCUMULATION * STAGES
+            )
+        for category in ("reduce", "update"):
+            assert sum(event["cat"] == category for event in slots if event["pid"] == replica) == ITERATIONS * STAGES
+
+
+@pytest.mark.emulator
+def test_the_perfetto_file_keeps_time_on_every_ipu(outcome: Outcome) -> None:
+    """On one IPU no slot begins before the one of an earlier tick has ended."""
+    slots = [event for event in events(outcome) if event["ph"] == "X"]
+    for where in {(event["pid"], event["tid"]) for event in slots}:
+        own = sorted(
+            (event for event in slots if (event["pid"], event["tid"]) == where), key=lambda event: event["args"]["tick"]
+        )
+        for before, after in zip(own, own[1:]):
+            # Times are microseconds with three decimals: half of the last one is lost twice.
+            assert after["ts"] >= before["ts"] + before["dur"] - 0.001
