@@ -49,7 +49,8 @@ def popart_ir(compiled: Any, options: Any) -> str:
 def cycles(compiled: Any, options: Any) -> int:
     """The cycles of one call, by the estimate of the core."""
     graph = forward_graph(compiled, options)
-    return int(cost.estimate(compiled.plan, graph, optimizer=_optimizer(compiled)).cycles)
+    found = int(cost.estimate(compiled.plan, graph, optimizer=_optimizer(compiled)).cycles)
+    return faults.apply("ir.cycles", found, plan=compiled.plan) if faults.active else found
 
 
 def memory_of(compiled: Any, options: Any) -> memory.MemoryEstimate:

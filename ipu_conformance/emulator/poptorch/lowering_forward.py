@@ -61,6 +61,8 @@ class Forward:
             if source in self.names:
                 self.names[node] = (self.names[source][int(index)],)
             return
+        if not _results(node):
+            return  # an assertion about shapes or types: it held while the model was captured
         mark = blocks.tag_of(node, blocks.OPERATION)
         row = ROWS.get(_base(node))
         if mark and mark[0] in MARKS:
@@ -123,11 +125,10 @@ class Forward:
         self, node: Node, type: str, inputs: Sequence[str], attributes: Mapping[str, Any], *, recompute: bool = True
     ) -> None:
         """Add the op that makes the results of a node."""
-        results = node.meta.get("val")
-        several = isinstance(results, (list, tuple))
-        leaves = [value for value in (results if several else [results]) if isinstance(value, torch.Tensor)]
+        several = isinstance(node.meta["val"], (list, tuple))
         outputs = [
-            (f"{node.name}_{place}" if several else node.name, *_described(value)) for place, value in enumerate(leaves)
+            (f"{node.name}_{place}" if several else node.name, *_described(value))
+            for place, value in enumerate(_results(node))
         ]
         self.names[node] = self._emit(node, type, inputs, outputs, attributes, recompute=recompute)
 
@@ -176,6 +177,34 @@ class Forward:
         for type in types[:-1]:
             inputs = [self._between(node, type, inputs, self.program.shape(inputs[0]), attributes)]
         self._add(node, types[-1], inputs, attributes)
+
+    def window(self, node: Node, row: Row) -> None:
+        """A convolution or pool; a single image is a batch of one in between."""
+        rank = int(_base(node)[-2])
+        inputs = self._tensors(node, row.inputs)
+        shape = self.program.shape(inputs[0])
+        if len(shape) == rank + 2:
+            self.plain(node, row)
+            return
+        batch = (1, *shape)
+        inputs[0] = self._between(node, "Reshape", [inputs[0]], batch, {"shape": batch})
+        attributes = row.attributes(self.values(node), batch)
+        result = tuple(int(length) for length in node.meta["val"].shape)
+        made = self._between(node, row.types[0], inputs, (1, *result), attributes)
+        self._add(node, "Reshape", [made], {"shape": result})
+
+    def softmax(self, node: Node, row: Row) -> None:
+        """A softmax, of values in the type of its result."""
+        name = self._cast(node, self._tensors(node)[0], TYPES[node.meta["val"].dtype])
+        self._add(node, row.types[0], [name], row.attributes(self.values(node), self.program.shape(name)))
+
+    def broadcast(self, node: Node, row: Row) -> None:
+        """Every tensor in the shape of all; those that have it already are left alone."""
+        names = []
+        for value in self.values(node)["tensors"]:
+            name, shape = self.name(value), tuple(node.meta["val"][0].shape)
+            names.append(name if self.program.shape(name) == shape else self._between(node, "Expand", [name], shape))
+        self.names[node] = tuple(names)
 
     def binary(self, node: Node, row: Row) -> None:
         """Two operands of one type; numbers become constants."""
@@ -306,6 +335,9 @@ class Forward:
 
 _KINDS: Mapping[str, Callable[[Forward, Node, Row], None]] = {
     "plain": Forward.plain,
+    "window": Forward.window,
+    "softmax": Forward.softmax,
+    "broadcast": Forward.broadcast,
     "binary": Forward.binary,
     "linear": Forward.linear,
     "reshape": Forward.reshape,
@@ -319,6 +351,12 @@ _KINDS: Mapping[str, Callable[[Forward, Node, Row], None]] = {
     "cross_entropy": Forward.cross_entropy,
     "distance": Forward.distance,
 }
+
+
+def _results(node: Node) -> List[torch.Tensor]:
+    """What an operation makes, as the tracer describes it."""
+    made = node.meta.get("val")
+    return [value for value in (made if isinstance(made, (list, tuple)) else [made]) if isinstance(value, torch.Tensor)]
 
 
 def _described(value: torch.Tensor) -> Tuple[str, Tuple[int, ...]]:

@@ -22,6 +22,8 @@ TYPES: Mapping[torch.dtype, str] = {
     torch.int8: "INT8",
     torch.uint8: "UINT8",
     torch.bool: "BOOL",
+    torch.complex64: "COMPLEX64",
+    torch.complex128: "COMPLEX64",
 }
 """The types of the device: 64 bits are narrowed and bfloat16 is widened."""
 

@@ -79,11 +79,11 @@ def _permutation(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
     order = list(range(len(shape)))
     if "dims" in values:
         order = [dim % len(shape) for dim in values["dims"]]
-    elif "dim0" in values:
-        one, other = values["dim0"] % len(shape), values["dim1"] % len(shape)
+    elif "dim0" in values or "axis0" in values:
+        one, other = (values.get(f"dim{i}", values.get(f"axis{i}")) % len(shape) for i in (0, 1))
         order[one], order[other] = order[other], order[one]
-    else:
-        order.reverse()
+    else:  # the operations without arguments: they turn two dimensions, the last two of more
+        order[-2:] = order[-2:][::-1]
     return {"perm": tuple(order)}
 
 
@@ -185,13 +185,14 @@ ROWS: Mapping[str, Row] = {
     **_rows("elu", "Elu", attributes=_number("alpha", 1.0, to="alpha")),
     **_rows("clamp clip hardtanh clamp_min clamp_max", "Clip", attributes=_clip, inputs=("self",)),
     **_rows("relu6", "Clip", attributes=lambda values, shape: {"min": 0.0, "max": 6.0}),
-    **_rows("softmax _softmax", "Softmax", attributes=_axis),
-    **_rows("log_softmax _log_softmax", "LogSoftmax", attributes=_axis),
-    **_rows("conv1d conv2d conv3d", "Conv", attributes=_conv, inputs=("input", "weight", "bias")),
+    **_rows("softmax _softmax", "Softmax", attributes=_axis, kind="softmax"),
+    **_rows("log_softmax _log_softmax", "LogSoftmax", attributes=_axis, kind="softmax"),
+    **_rows("conv1d conv2d conv3d", "Conv", attributes=_conv, inputs=("input", "weight", "bias"), kind="window"),
     **_rows("conv_transpose1d conv_transpose2d conv_transpose3d", "ConvTranspose", attributes=_conv,
-            inputs=("input", "weight", "bias")),
-    **_rows("max_pool1d max_pool2d max_pool3d", "MaxPool", attributes=_pool),
-    **_rows("avg_pool1d avg_pool2d avg_pool3d", "AveragePool", attributes=_pool),
+            inputs=("input", "weight", "bias"), kind="window"),
+    **_rows("max_pool1d max_pool2d max_pool3d", "MaxPool", attributes=_pool, kind="window"),
+    **_rows("avg_pool1d avg_pool2d avg_pool3d", "AveragePool", attributes=_pool, kind="window"),
+    **_rows("broadcast_tensors", "Expand", kind="broadcast"),
     **_rows("adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d", "AveragePool", kind="adaptive_pool"),
     **_rows("linear", "MatMul", kind="linear"),
     **_rows("matmul mm bmm mv dot", "MatMul"),
@@ -201,9 +202,10 @@ ROWS: Mapping[str, Row] = {
     **_rows("layer_norm", "GroupNormalization", attributes=_layer_norm, inputs=("input", "weight", "bias")),
     **_rows("group_norm", "GroupNormalization", attributes=_group_norm, inputs=("input", "weight", "bias")),
     **_rows("instance_norm", "InstanceNormalization", inputs=("input", "weight", "bias")),
-    **_rows("view reshape flatten unflatten unsqueeze squeeze _unsafe_view view_as reshape_as", "Reshape",
+    **_rows("view reshape flatten unflatten unsqueeze squeeze _unsafe_view view_as reshape_as "
+            "ravel", "Reshape",
             attributes=lambda values, shape: {}, inputs=("self", "input"), kind="reshape"),
-    **_rows("permute transpose t numpy_T", "Transpose", attributes=_permutation),
+    **_rows("permute transpose swapaxes swapdims t numpy_T mT", "Transpose", attributes=_permutation),
     **_rows("cat", "Concat", attributes=_axis),
     **_rows("stack", "Concat", attributes=_axis, kind="stack"),
     **_rows("split split_with_sizes chunk tensor_split", "Split", attributes=_axis),

@@ -1,0 +1,90 @@
+"""Ways for the lowered program to be wrong: ops left out, in the wrong place, or under the wrong name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Callable, Dict, List
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.faults import Fault
+from ipu_conformance.ir.graph import Graph, Op
+
+CYCLES = "ir.cycles"
+faults.register_point(CYCLES, "value: the estimated cycles of one call; plan: its plan")
+
+
+def _without(graph: Graph, unwanted: Callable[[Op], bool]) -> Graph:
+    """The graph without some ops; whoever read what they made reads what they read."""
+    instead: Dict[str, str] = {}
+    ops: List[Op] = []
+    for op in graph.ops:
+        inputs = tuple(instead.get(name, name) for name in op.inputs)
+        if unwanted(op):
+            instead.update(dict.fromkeys(op.outputs, inputs[0]))
+        else:
+            ops.append(replace(op, inputs=inputs))
+    tensors = {name: tensor for name, tensor in graph.tensors.items() if name not in instead}
+    outputs = dict.fromkeys(instead.get(name, name) for name in graph.outputs)
+    return replace(graph, ops=tuple(ops), tensors=tensors, outputs=tuple(outputs))
+
+
+def _each(graph: Graph, change: Callable[[Op], Op]) -> Graph:
+    return replace(graph, ops=tuple(change(op) for op in graph.ops))
+
+
+def _mirrored(graph: Graph) -> Graph:
+    """Backward stages numbered as the forward stages that they belong to."""
+    last = max((op.stage or 0 for op in graph.ops), default=0)
+    return _each(graph, lambda op: op if op.stage is None else replace(op, stage=min(op.stage, last - op.stage)))
+
+
+def _last_update_lost(graph: Graph) -> Graph:
+    last = [op for op in graph.ops if op.type.endswith("VarUpdate")][-1:]
+    return _without(graph, lambda op: any(op is each for each in last))
+
+
+def _retyped(graph: Graph, before: str, after: str) -> Graph:
+    return _each(graph, lambda op: replace(op, type=after) if op.type == before else op)
+
+
+def _dtypes_kept(graph: Graph) -> Graph:
+    tensors = {
+        name: replace(tensor, dtype="INT64") if tensor.dtype == "INT32" else tensor
+        for name, tensor in graph.tensors.items()
+    }
+    return replace(graph, tensors=tensors)
+
+
+def _recomputed(graph: Graph) -> Graph:
+    return _each(graph, lambda op: replace(op, attributes={**op.attributes, "recompute": "YES"}))
+
+
+_Change = Callable[[Graph], Graph]
+
+
+def _row(name: str, what: str, change: _Change) -> Fault:
+    def wrong(value: Any, **context: Any) -> Any:
+        return change(value)
+
+    return Fault(f"poptorch-ir-{name}", "ir", "ir.graph", what, wrong)
+
+
+for _fault in (
+    _row("no-copies", "values change their IPU without a copy",
+         lambda graph: _without(graph, lambda op: op.type == "IpuCopy")),
+    _row("no-all-reduce", "gradients are not reduced over replicas",
+         lambda graph: _without(graph, lambda op: op.type == "ReplicatedAllReduce")),
+    _row("update-lost", "the last parameter has no update", _last_update_lost),
+    _row("stages-mirrored", "the backward pass has the stage numbers of the forward pass", _mirrored),
+    _row("scopes-lost", "ops are not named after their modules",
+         lambda graph: _each(graph, lambda op: replace(op, name=op.name.rpartition("/")[2]))),
+    _row("optimizer-is-sgd", "Adam is lowered to SGD", lambda graph: _retyped(graph, "AdamVarUpdate", "SGD0VarUpdate")),
+    _row("not-accumulated", "gradients are updated without being accumulated",
+         lambda graph: _without(graph, lambda op: op.type == "Accumulate")),
+    _row("labels-wide", "integers keep 64 bits", _dtypes_kept),
+    _row("all-recomputed", "every op is marked as recomputed", _recomputed),
+    _row("dropout-lost", "training has no dropout", lambda graph: _without(graph, lambda op: op.type == "Dropout")),
+    Fault("poptorch-cycles-of-one-iteration", "ir", CYCLES, "the cycles of one device iteration are counted",
+          lambda value, plan, **context: value // plan.device_iterations),
+):  # fmt: skip
+    faults.register(_fault)
