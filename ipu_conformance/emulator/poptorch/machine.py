@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Protocol, Sequence, Tuple
+import threading
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 import torch
 
@@ -36,6 +37,20 @@ class Update(Protocol):
 
     def step(self, weights: Tensors, gradients: Tensors, state: Dict[str, Tensors]) -> None:
         """Change ``weights`` and their ``state`` in place; the gradients are read only and without loss scaling."""
+
+
+class _Thread(threading.local):
+    """Whether the running thread is prepared; the one that makes the machine computes as the user has set it."""
+
+    prepared = False
+
+    def __init__(self) -> None:
+        self.prepared = threading.current_thread() is threading.main_thread()
+
+    def prepare(self, threads: int) -> None:
+        """Give a replica its share of the cores: with all of them each, replicas would wait for one another."""
+        torch.set_num_threads(threads)
+        self.prepared = True
 
 
 class TorchMachine:
@@ -77,6 +92,8 @@ class TorchMachine:
         self._clipping: List[Optional[float]] = [None for _ in weights]
         self._updated = [0 for _ in weights]
         self._reduced: Dict[int, List[Tensors]] = {}
+        self._threads = max(1, torch.get_num_threads() // len(self.replica_weights))
+        self._thread = _Thread()
         self.set_update(update)
 
     def set_update(self, update: Optional[Update]) -> None:
@@ -133,6 +150,8 @@ class TorchMachine:
     def _run(
         self, own: Stage, replica: int, micro_batch: int, received: Sequence[torch.Tensor], keep: bool
     ) -> Tuple[torch.Tensor, ...]:
+        if not self._thread.prepared:
+            self._thread.prepare(self._threads)
         weights = self.replica_weights[replica]
         inputs = self.inputs[replica][micro_batch]
         if own.random:
@@ -211,7 +230,13 @@ class TorchMachine:
         return found
 
     def reduce(self, stage: int, gradients: List[Tensors]) -> List[Tensors]:
-        """The sum over the replicas in their order, over the divisor; every replica of a group gets the same bits."""
+        """The sum over the replicas in their order, over the divisor; every replica of a group gets the same bits.
+
+        The sum takes the place of the first replica's gradients and the others' are let go, so that no copy is needed.
+        """
+        if not self._clips:
+            for replica, own in enumerate(gradients):
+                self._forget(replica, own)
         reduced = self._sums(gradients)
         if self._clips:
             self._reduced[stage] = reduced
@@ -233,12 +258,17 @@ class TorchMachine:
 
     def _sum(self, gradients: Sequence[Tensors], names: Sequence[str], divisor: float) -> List[torch.Tensor]:
         total = [gradients[0][name] for name in names]
-        if not total:
-            return total
-        for other in gradients[1:]:
-            total = list(torch._foreach_add(total, [other[name] for name in names]))
         divisor = divisor * self.loss_scale
-        return list(torch._foreach_div(total, divisor)) if divisor != 1.0 else total
+        if not total or (len(gradients) == 1 and divisor == 1.0):
+            return total
+        if self._clips:
+            # The norm is taken of gradients that are not reduced yet, so they stay as they are.
+            total = [value.clone() for value in total]
+        for other in gradients[1:]:
+            torch._foreach_add_(total, [other.pop(name) for name in names])
+        if divisor != 1.0:
+            torch._foreach_div_(total, divisor)
+        return total
 
     def update(self, replica: int, stage: int, gradients: Tensors) -> None:
         """One step of the optimizer on the weights that the stage owns."""
@@ -249,10 +279,7 @@ class TorchMachine:
                     factor = self._clip_factor(replica)
                     gradients = {name: value * factor for name, value in gradients.items()}
                 self.update_rule.step({name: weights[name] for name in gradients}, gradients, self.state[replica])
-        for name in gradients:
-            weights[name].grad = None
-            self._accumulators[replica].pop(name, None)
-            self._counts[replica].pop(name, None)
+        self._forget(replica, gradients)
         for name, leaf in self.watched_updates.items():
             if name in gradients:
                 self._watch_update(replica, leaf, weights[name].detach().clone())
@@ -260,6 +287,14 @@ class TorchMachine:
         if self._updated[replica] == len(self.stages):
             self._updated[replica], self._clipping[replica] = 0, None
             self._iterations[replica] += 1
+
+    def _forget(self, replica: int, names: Iterable[str]) -> None:
+        """Begin to accumulate anew."""
+        weights = self.replica_weights[replica]
+        for name in names:
+            weights[name].grad = None
+            self._accumulators[replica].pop(name, None)
+            self._counts[replica].pop(name, None)
 
     def _watch_update(self, replica: int, leaf: int, value: torch.Tensor) -> None:
         first = self._iterations[replica] * self.accumulation
