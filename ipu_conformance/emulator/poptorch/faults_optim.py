@@ -28,11 +28,18 @@ POINTS = {
     "optim.said": "value: list of the lines to log of an optimizer; said: set of those that were logged before; "
     "lines: all that there is to say",
     "optim.relaxed": "value: whether warnings about attributes are off",
-    "optim.saved": "value: dict of the device's state by name, as state_dict gives it",
+    "optim.kept": "value: dict of the arguments that torch's optimizer does not have, None left out",
+    "optim.saved": "value: dict of the device's state by name, as state_dict gives it; None before compiling",
+    "optim.detached": "value: dict of the device's state by name, as detaching brings it to the host",
+    "optim.loaded": "value: dict of what load_state_dict restores on the host; own: the same before",
     "optim.restored": "value: dict of the device's state by name, as load_state_dict sends it",
 }
 for _name, _what in POINTS.items():
     faults.register_point(_name, _what)
+
+
+def _zeros(value: Any) -> Any:
+    return None if value is None else {name: tensor * 0 for name, tensor in value.items()}
 
 
 def _with(**numbers: Any) -> Wrong:
@@ -94,7 +101,15 @@ for _fault in (
     Fault("optimizer-checks-not-relaxed", "update", "optim.relaxed", "warnings about attributes cannot be turned off",
           lambda value, **context: False),
     Fault("optimizer-state-saved-as-zero", "update", "optim.saved", "the saved state of an optimizer is zero",
-          lambda value, **context: {name: tensor * 0 for name, tensor in value.items()}),
+          lambda value, **context: _zeros(value)),
+    Fault("optimizer-state-without-program", "update", "optim.saved", "there is a state before there is a program",
+          lambda value, **context: {} if value is None else value),
+    Fault("optimizer-state-lost-on-detach", "update", "optim.detached", "detaching forgets the optimizer's state",
+          lambda value, **context: _zeros(value)),
+    Fault("optimizer-groups-not-restored", "update", "optim.loaded", "loading an optimizer leaves its groups",
+          lambda value, *, own, **context: own),
+    Fault("extra-arguments-dropped", "update", "optim.kept", "arguments that torch's optimizers lack are ignored",
+          lambda value, **context: {}),
     Fault("optimizer-state-not-restored", "update", "optim.restored", "loading an optimizer leaves the device's state",
           lambda value, **context: {}),
     Fault("set-optimizer-ignored", "update", "optim.replaced", "the optimizer that was compiled in stays",

@@ -65,6 +65,8 @@ class Optimizer:
         passed = {name: value for name, value in given.items() if value is not None}
         kept = {name: value for name, value in own.items() if value is not None}
         _check_own(kept)
+        if faults.active:
+            kept = faults.apply("optim.kept", kept)
         for name, default in optim_read.WHOLE[kind].items():
             setattr(self, name, kept.get(name, default))
         known = {**optim_read.ATTRIBUTES[kind], **optim_read.WHOLE[kind]}
@@ -76,8 +78,13 @@ class Optimizer:
         self._on_device: Optional[List[optim_state.State]] = None
         self._on_host: Optional[optim_state.Tensors] = None
         self._compiled = False
-        super().__init__(params, **passed)  # type: ignore[call-arg]
-        optim_read.read(self, {})  # refuses what the device does not have
+        if optim_read.checked():
+            super().__init__(params, **passed)  # type: ignore[call-arg]
+            optim_read.read(self, {})  # refuses what the device does not have
+        else:
+            super().__init__(params)  # type: ignore[call-arg]
+            for group in self.param_groups:
+                group.update(passed)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """Add a group; a value that it brings along is a variable from then on."""
@@ -90,7 +97,7 @@ class Optimizer:
         """What torch keeps, with the device's state and parameters; both are None before compiling."""
         result = dict(super().state_dict())  # type: ignore[misc]
         held = self._on_host if self._on_device is None else optim_state.named(self._ipu_kind, self._on_device[0])
-        if faults.active and held is not None:
+        if faults.active:
             held = faults.apply("optim.saved", held)
         result[IPU_STATE] = held
         result[IPU_PARAM] = optim_state.parameters(optim_read.read(self, {})) if self._compiled else None
@@ -98,9 +105,10 @@ class Optimizer:
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over what ``state_dict`` gave; the device's part goes to the device, now or when it is attached."""
-        super().load_state_dict({  # type: ignore[misc]
-            name: value for name, value in state_dict.items() if name not in (IPU_STATE, IPU_PARAM)
-        })
+        on_host = {name: value for name, value in state_dict.items() if name not in (IPU_STATE, IPU_PARAM)}
+        if faults.active:
+            on_host = faults.apply("optim.loaded", on_host, own=super().state_dict())  # type: ignore[misc]
+        super().load_state_dict(on_host)  # type: ignore[misc]
         tensors = state_dict.get(IPU_STATE)
         if tensors is not None:
             if faults.active:
@@ -116,6 +124,8 @@ class Optimizer:
     def _ipu_state_to_host(self, states: List[optim_state.State], replicas: Any) -> None:
         """The device is about to be detached."""
         self._on_host, self._on_device = optim_state.named(self._ipu_kind, states[0]), None
+        if faults.active:
+            self._on_host = faults.apply("optim.detached", self._on_host)
 
     def _upload(self) -> None:
         """Let every replica go on from what the host has; what it lacks stays as it is on the device."""

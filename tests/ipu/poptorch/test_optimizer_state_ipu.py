@@ -111,14 +111,13 @@ def test_state_loaded_on_the_device_counts_from_the_next_call(poptorch: Any, nam
         check.identical(actual=value, expected=first[key], what=key)
 
 
-@pytest.mark.parametrize("name", ["SGD", "Adam"])
-def test_without_its_state_a_restored_run_differs(poptorch: Any, name: str) -> None:
+def test_without_its_state_a_restored_run_differs(poptorch: Any) -> None:
     """Weights alone do not resume a run with momentum: the state matters."""
-    whole = problem_of(poptorch, name)
+    whole = problem_of(poptorch, "SGD")
     whole.call(2)
     checkpoint = saved(whole)
     whole.call(2)
-    resumed = problem_of(poptorch, name)
+    resumed = problem_of(poptorch, "SGD")
     resumed.model.load_state_dict(checkpoint["model"])
     resumed.calls = 2
     resumed.call(2)
@@ -169,17 +168,6 @@ def test_hyper_parameters_are_restored_too(poptorch: Any) -> None:
     second.optimizer.load_state_dict(first.optimizer.state_dict())
 
     assert second.optimizer.param_groups[0]["lr"] == 0.03
-
-
-@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
-def test_torchs_optimizers_have_no_state_of_the_device(poptorch: Any, name: str) -> None:
-    """The state_dict of an optimizer of torch stays torch's own."""
-    import torch
-
-    problem = Problem(poptorch, lambda model: getattr(torch.optim, name)(model.parameters(), lr=0.1))
-    problem.call()
-
-    assert set(problem.optimizer.state_dict()) == {"state", "param_groups"}
 
 
 def test_the_state_of_replicas_is_one(poptorch: Any) -> None:

@@ -343,20 +343,3 @@ def test_ordinary_optimizers_say_nothing(poptorch: Any, package: str, name: str,
 
     assert "attribute" not in text
     assert "subclass" not in text
-
-
-def test_inference_has_no_optimizer(poptorch: Any) -> None:
-    """Setting an optimizer on an inference model is refused."""
-    import torch
-
-    model = torch.nn.Linear(2, 2)
-    executor = poptorch.inferenceModel(model)
-
-    with pytest.raises((poptorch.Error, AssertionError)):
-        executor.setOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
-
-
-def test_no_reduction_is_refused(poptorch: Any) -> None:
-    """Gradients are summed or averaged: ReductionType.NoReduction raises a ValueError."""
-    with pytest.raises(ValueError, match="NoReduction"):
-        poptorch.Options().Training.accumulationAndReplicationReductionType(poptorch.ReductionType.NoReduction)

@@ -1,0 +1,201 @@
+"""Loss scaling cancels out, saves small gradients in half precision, and half accumulators really round."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.run import optimiser
+from tests.ipu.poptorch.optimizer_reference import BIAS, WEIGHT, Problem, assert_weights, same, trained
+
+OPTIMIZERS: Mapping[str, Dict[str, Any]] = {
+    "SGD": {"momentum": 0.9},
+    "Adam": {"eps": 0.1},
+    "AdamW": {"eps": 0.1},
+    "RMSprop": {"eps": 0.1, "momentum": 0.5},
+    "LAMB": {"eps": 0.1},
+}
+"""A large epsilon, without which an adaptive optimizer would not notice a scale that is left in its gradients."""
+
+
+@pytest.mark.parametrize("scale", [0.25, 2.0, 1024.0])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_powers_of_two_cancel_exactly(poptorch: Any, name: str, scale: float) -> None:
+    """In float32 a scale that is a power of two leaves the bits of the weights as they are without it."""
+    cls = getattr(poptorch.optim, name)
+
+    def make(**more: Any) -> Any:
+        return lambda model: cls(model.parameters(), lr=0.1, **OPTIMIZERS[name], **more)
+
+    plain = trained(poptorch, make(), accumulation=3)
+    scaled = trained(poptorch, make(loss_scaling=scale), accumulation=3)
+
+    for key, value in plain.items():
+        check.identical(actual=scaled[key], expected=value, what=key, because="a power of two only moves exponents")
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
+def test_any_scale_cancels(poptorch: Any, name: str) -> None:
+    """A scale of 1000 leaves the updates as the oracle makes them without one."""
+    cls, arguments = getattr(poptorch.optim, name), OPTIMIZERS[name]
+    weights = trained(poptorch, lambda model: cls(model.parameters(), lr=0.1, loss_scaling=1000.0, **arguments))
+
+    settings = {{"eps": "epsilon"}.get(key, key): value for key, value in arguments.items()}
+    assert_weights(weights, same(optimiser(name.lower(), **settings), 0.1))
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_loss_comes_back_without_the_scale(poptorch: Any, name: str) -> None:
+    """The scale is the device's own business: the loss that is returned has the bits of one without it."""
+    cls, arguments = getattr(poptorch.optim, name), OPTIMIZERS[name]
+
+    def loss(scale: float) -> Any:
+        made = Problem(poptorch, lambda model: cls(model.parameters(), lr=0.1, loss_scaling=scale, **arguments))
+        return made.call(2)[1]
+
+    plain, scaled = loss(1.0), loss(512.0)
+
+    check.identical(actual=scaled, expected=plain, what="the loss")
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_scale_can_change_between_calls(poptorch: Any, name: str) -> None:
+    """A scale that was passed is a variable: a new one reaches the device through setOptimizer and cancels too."""
+    cls = getattr(poptorch.optim, name)
+    problem = Problem(poptorch, lambda model: cls(model.parameters(), lr=0.1, loss_scaling=2.0, **OPTIMIZERS[name]))
+    problem.call()
+    problem.optimizer.loss_scaling = 64.0
+    problem.executor.setOptimizer(problem.optimizer)
+    problem.call(2)
+    expected = trained(poptorch, lambda model: cls(model.parameters(), lr=0.1, **OPTIMIZERS[name]))
+
+    for key, value in problem.weights().items():
+        check.identical(actual=value, expected=expected[key], what=key)
+
+
+def test_clipping_looks_at_gradients_without_the_scale(poptorch: Any) -> None:
+    """max_grad_norm is about the gradient itself: a large scale does not make it clip."""
+    weights = trained(
+        poptorch,
+        lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1, loss_scaling=1024.0, max_grad_norm=0.5),
+    )
+
+    assert_weights(weights, same(optimiser("sgd"), 0.1), clip=0.5)
+
+
+def _weighted(poptorch: Any, make: Any, inputs: Any, *, accumulation: int = 1, half: bool = False) -> Any:
+    """The weight, first 0, after one call on a model whose gradient is the input itself."""
+    import torch
+
+    class Weighted(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
+
+        def forward(self, x: Any) -> Any:
+            return poptorch.identity_loss(self.weight * x, reduction="sum")
+
+    model = Weighted().half() if half else Weighted()
+    optimizer = make(model)
+    options = poptorch.Options()
+    options.Training.gradientAccumulation(accumulation)
+    executor = poptorch.trainingModel(model, options, optimizer)
+    executor(torch.tensor(inputs, dtype=model.weight.dtype).reshape(-1, 1))
+    return model.weight.detach().float().numpy().copy(), optimizer
+
+
+def test_half_accumulators_lose_what_they_cannot_hold(poptorch: Any) -> None:
+    """The mean of 1024 and 0.25 is 512.125, which a float16 accumulator rounds to 512; a float32 one holds it."""
+    import torch
+
+    for kind, expected in ((torch.float16, 512.0), (torch.float32, 512.125)):
+        weight, _ = _weighted(
+            poptorch,
+            lambda model, kind=kind: poptorch.optim.SGD(model.parameters(), lr=1.0, accum_type=kind),
+            [1024.0, 0.25],
+            accumulation=2,
+        )
+        check.identical(actual=weight, expected=np.array([-expected], np.float32), what=f"weight with {kind}")
+
+
+def test_a_running_mean_does_not_overflow(poptorch: Any) -> None:
+    """Three gradients of 40000 sum beyond float16; their running mean does not, and is 40000."""
+    import torch
+
+    weight, _ = _weighted(
+        poptorch,
+        lambda model: poptorch.optim.SGD(model.parameters(), lr=1.0, accum_type=torch.float16),
+        [40000.0, 40000.0, 40000.0],
+        accumulation=3,
+    )
+    # Every step of the running mean multiplies, divides and adds in float16: three roundings of half a spacing (32 at
+    # 40000) for each of the two steps after the first.
+    most = 2 * 3 * 16.0
+
+    assert abs(float(weight[0]) + 40000.0) <= most
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_half_accumulators_keep_what_they_can_hold(poptorch: Any, count: int) -> None:
+    """Equal gradients of a power of two have an exact mean in float16."""
+    import torch
+
+    weight, _ = _weighted(
+        poptorch,
+        lambda model: poptorch.optim.SGD(
+            model.parameters(), lr=1.0, accum_type=torch.float16, use_combined_accum=True
+        ),
+        [0.5] * count,
+        accumulation=count,
+    )
+
+    check.identical(actual=weight, expected=np.array([-0.5], np.float32), what="weight")
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute"),
+    [
+        ("SGD", "velocity_accum_type"),
+        ("Adam", "first_order_momentum_accum_type"),
+        ("Adam", "second_order_momentum_accum_type"),
+        ("AdamW", "first_order_momentum_accum_type"),
+        ("AdamW", "second_order_momentum_accum_type"),
+        ("LAMB", "second_order_momentum_accum_type"),
+        ("RMSprop", "second_order_momentum_accum_type"),
+    ],
+)
+def test_half_state_is_held_in_half(poptorch: Any, name: str, attribute: str) -> None:
+    """A state of type float16 holds the float16 value nearest to what a float32 one holds."""
+    import torch
+
+    cls = getattr(poptorch.optim, name)
+
+    def states(kind: Any) -> Any:
+        _, optimizer = _weighted(
+            poptorch,
+            lambda model: cls(model.parameters(), lr=1.0, **{attribute: kind}, **OPTIMIZERS[name]),
+            [1.0 + 2.0**-12],
+        )
+        found = optimizer.state_dict()["ipu_state"]
+        return {key: value.float().numpy() for key, value in found.items()}
+
+    half, single = states(torch.float16), states(torch.float32)
+    changed = [key for key in single if (half[key] != single[key]).any()]
+
+    assert len(changed) == 1
+    expected = single[changed[0]].astype(np.float16).astype(np.float32)
+    check.identical(actual=half[changed[0]], expected=expected, what=changed[0], because="the nearest float16 value")
+
+
+def test_each_group_is_unscaled(poptorch: Any) -> None:
+    """The scale cancels in every group, whatever their learning rates."""
+
+    def make(model: Any) -> Any:
+        groups = [{"params": [model.layer.weight]}, {"params": [model.layer.bias], "lr": 0.02}]
+        return poptorch.optim.SGD(groups, lr=0.1, loss_scaling=100.0)
+
+    rule = optimiser("sgd")
+    assert_weights(trained(poptorch, make), [{WEIGHT: (rule, 0.1), BIAS: (rule, 0.02)}] * 3)
