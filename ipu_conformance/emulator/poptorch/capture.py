@@ -19,6 +19,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 
 from ipu_conformance.emulator.poptorch import blocks
+from ipu_conformance.emulator.poptorch.decisions import decide
 from ipu_conformance.emulator.poptorch.exceptions import Error
 
 _NOT_NAMED_LOSS = ("cross_entropy", "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits")
@@ -211,7 +212,9 @@ def _describe(module: GraphModule, out_spec: pytree.TreeSpec, model: torch.nn.Mo
         if node.op == "placeholder":
             inputs.append(node.name)
         elif node.op == "get_attr" and str(node.target).startswith("model."):
-            weights[node.name] = _weight_name(str(node.target)[len("model.") :], model, names)
+            held = _weight_name(str(node.target)[len("model.") :], model, names)
+            if held is not None:
+                weights[node.name] = held
         elif node.op == "output":
             flat = pytree.tree_leaves(node.args[0])
     output_spec = out_spec.child(0) if hasattr(out_spec, "child") else out_spec.children_specs[0]
@@ -222,12 +225,12 @@ def _describe(module: GraphModule, out_spec: pytree.TreeSpec, model: torch.nn.Mo
     return Captured(module, tuple(inputs), weights, outputs, constants, output_spec, _independent(losses))
 
 
-def _weight_name(target: str, model: torch.nn.Module, names: Mapping[int, str]) -> str:
-    """The first name of a weight: one that is registered twice is still one weight."""
+def _weight_name(target: str, model: torch.nn.Module, names: Mapping[int, str]) -> Optional[str]:
+    """The first name of a weight, which may be registered twice; None for any other tensor, which is a constant."""
     value: Any = model
     for part in target.split("."):
-        value = getattr(value, part)
-    return names.get(id(value), target)
+        value = getattr(value, part, None)
+    return names.get(id(value))
 
 
 def _independent(losses: Sequence[Node]) -> Tuple[Node, ...]:
@@ -243,7 +246,7 @@ def _independent(losses: Sequence[Node]) -> Tuple[Node, ...]:
             seen.add(node)
             waiting.extend(node.all_input_nodes)
         feeding |= seen - {loss}
-    return tuple(loss for loss in losses if loss not in feeding)
+    return tuple(loss for loss in losses if decide("final loss", loss not in feeding))
 
 
 _STATISTICS = {

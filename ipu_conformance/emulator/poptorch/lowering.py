@@ -19,7 +19,7 @@ def lower(compiled: Any, options: Any, training: bool) -> Graph:
     placement = compiled.placement
     phases = placement.phases if "Phased" in placement.mode else None
     program = Program(
-        Pipeline(placement.topology.placement, placement.pipelined, phases), recompute=_recomputes(compiled, options)
+        Pipeline(placement.topology.placement, placement.pipelined, phases), recompute=compiled.plan.recompute
     )
     forward = _forward(program, compiled, options)
     updated: List[str] = []
@@ -74,11 +74,6 @@ def _outputs(forward: Forward) -> List[str]:
     captured = forward.captured
     nodes = [*captured.outputs, *captured.losses]
     return [forward.name(node) for node in nodes if node is not None and node in forward.names]
-
-
-def _recomputes(compiled: Any, options: Any) -> bool:
-    """Whether activations are computed again in the backward pass: by the plan, or by PopART's own option."""
-    return bool(compiled.plan.recompute or (compiled.training and options._popart.options.get("autoRecomputation")))
 
 
 def _optimizer(compiled: Any) -> str:
