@@ -7,6 +7,7 @@ computing them gives the same bits: results are compared exactly. ``trained`` pr
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import pytest
@@ -171,7 +172,11 @@ def assert_same_run(actual: Tuple[Any, Any], expected: Tuple[Any, Any]) -> None:
 
 
 def placements(capfd: Any, poptorch: Any, run: Callable[[], Any]) -> List[str]:
-    """What the log says at level DEBUG of where operations are placed while ``run`` compiles a model."""
+    """Where operations are placed while ``run`` compiles a model, as the log says at level DEBUG.
+
+    Each is ``mode(…), ipu(…), stage(…)``; neighbours in the same place are one, since how many operations the compiler
+    makes of a line of a model is its own affair.
+    """
     capfd.readouterr()
     poptorch.setLogLevel("DEBUG")
     try:
@@ -179,4 +184,5 @@ def placements(capfd: Any, poptorch: Any, run: Callable[[], Any]) -> List[str]:
     finally:
         poptorch.setLogLevel("WARN")
     captured = capfd.readouterr()
-    return [line for line in (captured.out + captured.err).splitlines() if "mode(" in line]
+    lines = [line for line in (captured.out + captured.err).splitlines() if "mode(" in line]
+    return [place for place, _ in itertools.groupby(line[line.index("mode(") :].strip() for line in lines)]

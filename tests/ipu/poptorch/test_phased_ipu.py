@@ -41,11 +41,11 @@ def test_phases_train_as_a_plain_loop_does(poptorch: Any, kind: str, make: Any, 
 
 
 def _ipus(poptorch: Any, capfd: Any, strategy: Any, ipus: Any = (0,) * 4) -> Any:
-    """The IPUs of the operations of the chain, two of each layer."""
+    """The IPUs of the layers of the chain."""
     made = poptorch.Options().autoRoundNumIPUs(True).setExecutionStrategy(strategy)
     inference = poptorch.inferenceModel(chain(poptorch, ipus, "with", loss=False), made)
     lines = placements(capfd, poptorch, lambda: inference(samples(3)))
-    return [int(line.split("ipu(")[1].split(")")[0]) for line in lines][::2]
+    return [int(line.split("ipu(")[1].split(")")[0]) for line in lines]
 
 
 @pytest.mark.ipus(4)

@@ -73,8 +73,7 @@ def test_a_strategy_moves_blocks(poptorch: Any, capfd: Any) -> None:
 
     lines = placements(capfd, poptorch, lambda: inference(samples(2)))
 
-    assert ["mode(Sharded), ipu(1)" in line for line in lines] == [True, True, False, False]
-    assert ["mode(Sharded), ipu(0)" in line for line in lines] == [False, False, True, True]
+    assert [line.split(", stage")[0] for line in lines] == ["mode(Sharded), ipu(1)", "mode(Sharded), ipu(0)"]
 
 
 @pytest.mark.parametrize("strategy", ["PipelinedExecution", "ShardedExecution"])
