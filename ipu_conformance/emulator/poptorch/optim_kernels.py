@@ -141,15 +141,7 @@ KERNELS: Mapping[str, Kernel] = {
 
 
 def hyper_parameters(**values: Any) -> SimpleNamespace:
-    """The values as numbers: a one-element tensor is read, ``betas`` becomes ``beta1`` and ``beta2``."""
-    numbers = {}
-    for name, value in values.items():
-        if name == "betas":
-            numbers["beta1"], numbers["beta2"] = (_number(beta) for beta in value)
-        else:
-            numbers[name] = _number(value)
-    return SimpleNamespace(**numbers)
-
-
-def _number(value: Any) -> Any:
-    return value.item() if isinstance(value, torch.Tensor) else value
+    """The values by name; ``betas`` becomes ``beta1`` and ``beta2``."""
+    if "betas" in values:
+        values["beta1"], values["beta2"] = values.pop("betas")
+    return SimpleNamespace(**values)

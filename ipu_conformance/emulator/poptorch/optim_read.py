@@ -96,7 +96,7 @@ def read(optimizer: Any, parameters: Mapping[str, torch.Tensor]) -> Settings:
     for group in optimizer.param_groups:
         if group.get("amsgrad") and checked():
             raise ValueError("amsgrad is True: the device has no AMSGrad, use False")
-        values = {name: group.get(name, default) for name, default in ATTRIBUTES[kind].items()}
+        values = {name: _plain(group.get(name, default)) for name, default in ATTRIBUTES[kind].items()}
         held = tuple(names[id(each)] for each in group["params"] if id(each) in names)
         groups.append(Group(held, values, constants_of(optimizer, kind, values)))
     whole = {name: _given(optimizer, name, default) for name, default in WHOLE[kind].items()}
@@ -121,6 +121,13 @@ def constants_of(optimizer: Any, kind: str, values: Mapping[str, Any]) -> Frozen
         for name, value in values.items()
         if name != "lr" and (name in CONSTANT_OF_TORCH or value == defaults[name])
     )
+
+
+def _plain(value: Any) -> Any:
+    """A number for a tensor of one, a tuple for any sequence: values that compare."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(each) for each in value)
+    return value.item() if isinstance(value, torch.Tensor) else value
 
 
 def _given(optimizer: Any, name: str, default: Any) -> Any:

@@ -114,6 +114,17 @@ def test_a_variable_can_be_replaced_by_any_value(weights: Dict[str, torch.nn.Par
     optim_update.changed_constants(old, new)
 
 
+def test_equal_values_of_other_types_are_equal(weights: Dict[str, torch.nn.Parameter]) -> None:
+    """A list is as good as a tuple, and a tensor of one number as good as that number."""
+    old = rule(torch.optim.Adam(weights.values(), lr=0.5, betas=(0.5, 0.75)), weights)
+    optimizer = torch.optim.Adam(weights.values(), lr=torch.tensor(0.25))
+    optimizer.param_groups[0].update(betas=[0.5, torch.tensor(0.75)])
+    new = rule(optimizer, weights)
+    optim_update.changed_constants(old, new)
+
+    assert (new.settings.groups[0].values["lr"], new.settings.groups[0].values["betas"]) == (0.25, (0.5, 0.75))
+
+
 @pytest.mark.parametrize(
     "make",
     [
