@@ -457,6 +457,35 @@ def test_a_border_is_crossed_both_ways(graph_of: GraphOf) -> None:
     assert sorted(ways) == [(0, 1), (0, 1), (1, 0), (1, 0)]
 
 
+def _phased(poptorch: Any, kind: str) -> Any:
+    stages = [poptorch.Stage(name) for name in ("one", "two", "three", "four")]
+    phases = [poptorch.Phase(stage) for stage in stages]
+    return poptorch.SerialPhasedExecution(phases) if kind == "Serial" else poptorch.ParallelPhasedExecution(phases)
+
+
+@pytest.mark.parametrize(("kind", "ipus"), [("Serial", {0}), ("Parallel", {0, 1})])
+def test_phases_are_marked(poptorch: Any, kind: str, ipus: Any) -> None:
+    """With phased execution an op carries its phase and no stage, and values are copied between IPUs only."""
+    import torch
+
+    class Row(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            for name in ("one", "two", "three", "four"):
+                with poptorch.Block(name):
+                    x = torch.tanh(x)
+            return x
+
+    options = poptorch.Options().setExecutionStrategy(_phased(poptorch, kind))
+    model = poptorch.inferenceModel(Row(), options)
+    model.compile(torch.zeros(2, 3))
+    found = read(model)
+
+    assert {op.ipu for op in found.ops} == ipus
+    assert {op.stage for op in found.ops} == {None}
+    assert [op.attributes["__execution_phase"] for op in found.ops if op.type == "Tanh"] == [0, 1, 2, 3]
+    assert checks.copies(found) == []
+
+
 def test_nothing_is_recomputed_by_default(graph_of: GraphOf) -> None:
     """Every op says that it is not recomputed."""
     assert {op.attributes["recompute"] for op in graph_of(BY_NAME["pipelined-2"]).ops} == {"NO"}
