@@ -7,6 +7,7 @@ from typing import Any, FrozenSet, List, Optional, Sequence, Tuple
 import torch
 
 from ipu_conformance.emulator import faults, streams
+from ipu_conformance.emulator.poptorch.decisions import decide
 from ipu_conformance.emulator.poptorch.enums import CommGroupType
 from ipu_conformance.emulator.poptorch.exceptions import Error
 
@@ -23,7 +24,7 @@ def layout_of(options: Any) -> streams.Layout:
             options.device_iterations,
             options.Training.gradient_accumulation,
             options.replication_factor,
-            options.input_group_size,
+            decide("group size", options.input_group_size),
             _GROUPED_BY[options.input_group_type],
         )
     except streams.StreamError as error:
@@ -63,12 +64,14 @@ class Feed:
     def _micro_size(self, tensor: torch.Tensor) -> Optional[int]:
         """The size of a micro-batch, None for a scalar, which is a micro-batch as it is."""
         dim = tensor.shape[0] if tensor.dim() else None
-        if tensor.dim() and 0 in tensor.shape:
+        if decide("refuse empty", 0 in tensor.shape):
             raise Error(f"Zero-sized tensors are not supported: an input has the shape {tuple(tensor.shape)}")
         try:
             size = self.layout.micro_batch_size(dim)
         except streams.StreamError as error:
-            raise AssertionError(str(error)) from error
+            if decide("refuse uneven", True):
+                raise AssertionError(str(error)) from error
+            size = max(1, (dim or 1) // self.layout.inputs)
         return None if dim is None else size
 
     def deal(self, tensors: Sequence[torch.Tensor]) -> List[List[MicroBatch]]:

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tup
 import torch
 import torch.utils._pytree as pytree
 
+from ipu_conformance.emulator.poptorch.decisions import decide
 from ipu_conformance.emulator.poptorch.exceptions import Error
 
 
@@ -134,6 +135,8 @@ def _structure(spec: Any) -> str:
 
 
 def _same(expected: Any, given: Any) -> bool:
+    if decide("same constant", False):
+        return True
     if type(expected) is not type(given):
         return False
     try:

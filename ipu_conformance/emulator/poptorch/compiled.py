@@ -23,6 +23,7 @@ from ipu_conformance.emulator.poptorch import (
     placement,
     precision,
 )
+from ipu_conformance.emulator.poptorch.decisions import decide
 from ipu_conformance.emulator.poptorch.enums import OutputMode, ReductionType
 from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.machine import TorchMachine
@@ -142,12 +143,12 @@ def _check_memory(compiled: Compiled, options: Any) -> None:
 
 def _check(captured: capture.Captured, training: bool) -> None:
     """Raise Error for what no device runs: training without one loss, tensors without elements."""
-    if training and not captured.losses:
+    if decide("refuse no loss", training and not captured.losses):
         raise Error(
             "Couldn't find a loss in graph! Compute one of torch's losses in the model, or mark the final loss with "
             "poptorch.identity_loss"
         )
-    if training and len(captured.losses) > 1:
+    if decide("refuse two losses", training and len(captured.losses) > 1):
         names = ", ".join(loss.name for loss in captured.losses)
         raise Error(
             f"Multiple independent losses found in graph: {names}. Please specify which loss to use with "
@@ -159,13 +160,13 @@ def _check(captured: capture.Captured, training: bool) -> None:
             raise Error(f"The final loss has the shape {tuple(value.shape)}: reduce it to a single value")
     for node in captured.module.graph.nodes:
         value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and 0 in value.shape:
+        if decide("refuse empty", isinstance(value, torch.Tensor) and 0 in value.shape):
             raise Error(f"Zero-sized tensors are not supported: {node.name} has the shape {tuple(value.shape)}")
 
 
 def _check_changed(changed: Sequence[str], weights: DeviceWeights, options: Any) -> None:
     buffers = [name for name in changed if name not in weights.parameters]
-    if buffers and options.replication_factor > 1 and options.broadcast_buffers:
+    if decide("refuse shared update", bool(buffers) and options.replication_factor > 1 and options.broadcast_buffers):
         raise Error(
             f"The buffer {buffers[0]} is updated by the model, which runs in {options.replication_factor} replicas "
             "that would hold different values: set poptorch.Options().broadcastBuffers(False) to let each replica have "
@@ -232,7 +233,8 @@ def _anchors(
             leaf = held.setdefault(
                 name[len(kind) :], len(captured.outputs) + operations + sum(len(each) for each in watched.values())
             )
-        chosen = default if mode == OutputMode.Default else outputs.Returned(layout, mode, period)
+        own = decide("own mode of anchor", mode != OutputMode.Default)
+        chosen = default if not own else outputs.Returned(layout, mode, period)
         anchors.append(Anchor(short, leaf, chosen))
     return tuple(anchors), extra, watched
 

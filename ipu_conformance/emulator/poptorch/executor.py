@@ -12,6 +12,7 @@ import torch
 
 from ipu_conformance.emulator.poptorch import calls, executables, hooks, measured, outputs, wrapping
 from ipu_conformance.emulator.poptorch import compiled as compiling
+from ipu_conformance.emulator.poptorch.decisions import decide
 from ipu_conformance.emulator.poptorch.enums import ConnectionType
 from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.inspection import NOT_COMPILED, Inspection
@@ -61,7 +62,8 @@ class PoplarExecutor(Inspection):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model on the device and return what its output mode selects."""
-        assert self._options.connection_type != ConnectionType.Never, (
+        offline = self._options.connection_type == ConnectionType.Never
+        assert not decide("refuse offline", offline), (
             "Trying to run a model on an offline device (ConnectionType.Never): use ConnectionType.Always or OnDemand"
         )
         if self._destroyed:
@@ -69,12 +71,17 @@ class PoplarExecutor(Inspection):
         call = calls.Call(self._forward, args, kwargs)
         if self._compiled is None:
             self._compile(call)
-        else:
+        elif decide("compare arguments", True):
             self._compiled.expected.check(call)
         if not self._attached:
             self.attachToDevice()
         self._follow_trainer()
-        return self._run(call)
+        if not decide("separate weights", True):
+            self.compiled.weights.upload()
+        result = self._run(call)
+        if decide("implicit copy of inference", False):
+            self.copyWeightsToHost()
+        return result
 
     @property
     def _forward(self) -> Callable[..., Any]:
@@ -112,31 +119,32 @@ class PoplarExecutor(Inspection):
                 leaves.append(outputs.guarded(ready.returned.join(made, number)))
         for anchor in ready.anchors:
             ready.anchored[anchor.name] = anchor.returned.join(made, anchor.leaf)
-        return ready.captured.rebuild(leaves)
+        return ready.captured.rebuild(leaves) if decide("keep structure", True) else leaves
 
     def _follow_trainer(self) -> None:
         """An inference model takes over what its paired training model has brought to the host since the last run."""
         if self._training:
             return
         trainer = wrapping.trainer_of(self._user_model)
-        if trainer is None:
+        if trainer is None or not decide("follow trainer", True):
             return
         trainer.copyWeightsToHostIfNeeded()
         version = (id(trainer), trainer._host_version)
-        if version != self._seen_version:
+        if decide("upload to follow", version != self._seen_version):
             self.copyWeightsToDevice()
 
     # Compiling.
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile the model for arguments like these, without running it."""
-        if self._compiled is not None:
+        if decide("ignore compile", self._compiled is not None):
             logger.warning("Call to compile() ignored: the model is already compiled")
             return
         if self._destroyed:
             raise Error(NOT_COMPILED)
         self._compile(calls.Call(self._forward, args, kwargs))
-        if self._options.connection_type == ConnectionType.Always and not self._attached:
+        always = decide("attach when compiled", self._options.connection_type == ConnectionType.Always)
+        if always and not self._attached:
             self.attachToDevice()
 
     def _compile(self, call: calls.Call) -> None:
@@ -184,22 +192,24 @@ class PoplarExecutor(Inspection):
 
     def attachToDevice(self) -> None:
         """Put the model on the device: weights, optimizer state and random state."""
-        if self._attached:
+        if decide("refuse to attach", self._attached):
             raise Error("Device is already attached")
         ready = self.compiled
         self._attached = True
         ready.machine.seed, ready.machine.runs = self._seed, self._runs
-        self._upload()
+        if decide("upload when attaching", True):
+            self._upload()
         _exchange_state(self._optimizer, ready, "to_device")
 
     def detachFromDevice(self) -> None:
         """Take the model off the device, with what has changed there."""
-        if not self._attached:
+        if decide("refuse to detach", not self._attached):
             raise Error("Device is not attached")
-        self.copyWeightsToHostIfNeeded()
+        if decide("copy when detaching", True):
+            self.copyWeightsToHostIfNeeded()
         ready = self.compiled
         _exchange_state(self._optimizer, ready, "to_host")
-        self._seed, self._runs = ready.machine.seed, ready.machine.runs
+        self._seed, self._runs = ready.machine.seed, decide("runs when detaching", ready.machine.runs)
         self._attached = False
 
     def destroy(self) -> None:
@@ -211,7 +221,7 @@ class PoplarExecutor(Inspection):
                 self.detachFromDevice()
             self._compiled.engine.close()
         self._destroyed, self._compiled, self._dirty = True, None, False
-        if self._training:
+        if self._training and decide("unwrap", True):
             wrapping.unwrap(self._user_model)
 
     def __del__(self) -> None:
@@ -225,7 +235,7 @@ class PoplarExecutor(Inspection):
         """Copy the weights from the device to the user's model."""
         self._require_device()
         self.compiled.weights.download()
-        self._dirty = False
+        self._dirty = decide("dirty after copying", False)
         self._host_version += 1
 
     def copyWeightsToHostIfNeeded(self) -> bool:
@@ -240,6 +250,8 @@ class PoplarExecutor(Inspection):
     def copyWeightsToDevice(self) -> None:
         """Copy the weights from the user's model to the device; newer ones there are lost."""
         self._require_device()
+        if decide("read back before upload", False):
+            self.copyWeightsToHost()
         self._upload()
 
     def _upload(self) -> None:
@@ -260,7 +272,7 @@ class PoplarExecutor(Inspection):
         unknown = [name for name in names if name not in known]
         if unknown:
             raise Error(f"{unknown[0]} is no buffer of the model: its buffers are {', '.join(sorted(known))}")
-        self.compiled.weights.upload(names)
+        self.compiled.weights.upload(decide("named buffers", names))
 
     def _require_device(self) -> None:
         if self._compiled is None:
@@ -271,7 +283,7 @@ class PoplarExecutor(Inspection):
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> Any:
         """Load the user's model and, if it is on the device, the device with it."""
         result = self._user_model.load_state_dict(state_dict, strict=strict)
-        if self._attached:
+        if decide("upload loaded state", self._attached):
             self.copyWeightsToDevice()
         return result
 
@@ -303,6 +315,8 @@ class PoplarExecutor(Inspection):
     def rng_state(self, state: Sequence[int]) -> None:
         if self._compiled is None:
             raise Error(NOT_COMPILED)
+        if not decide("set random state", True):
+            return
         seed, runs = state
         self._seed, self._runs = int(seed), int(runs)
         self._compiled.machine.seed, self._compiled.machine.runs = self._seed, self._runs
@@ -377,7 +391,7 @@ def inferenceModel(model: Model, options: Optional[Options] = None) -> PoplarExe
 def trainingModel(model: Model, options: Optional[Options] = None, optimizer: Optional[Any] = None) -> PoplarExecutor:
     """An executor that runs forward and backward passes and updates the weights, by SGD with lr 0.01 by default."""
     module = _module(model)
-    if wrapping.is_wrapped(module):
+    if decide("is wrapped", wrapping.is_wrapped(module)):
         raise RuntimeError(
             "The model has already been wrapped in 'poptorch.trainingModel'. Call destroy() on the training model "
             "to unwrap it before wrapping it again."

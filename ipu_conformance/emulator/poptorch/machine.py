@@ -8,6 +8,7 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Prot
 import torch
 
 from ipu_conformance.emulator.poptorch import draw
+from ipu_conformance.emulator.poptorch.decisions import decide
 from ipu_conformance.emulator.poptorch.partition import Stage
 
 Tensors = Dict[str, torch.Tensor]
@@ -212,7 +213,7 @@ class TorchMachine:
             return fresh if old is None else old + fresh
         total = fresh.float()
         if old is not None:
-            if rule.running_mean:
+            if decide("running mean", rule.running_mean):
                 total = old.float() * (count / (count + 1)) + total / (count + 1)
             else:
                 total = old.float() + total
@@ -291,7 +292,7 @@ class TorchMachine:
     def _forget(self, replica: int, names: Iterable[str]) -> None:
         """Begin to accumulate anew."""
         weights = self.replica_weights[replica]
-        for name in names:
+        for name in names if decide("forget gradients", True) else ():
             weights[name].grad = None
             self._accumulators[replica].pop(name, None)
             self._counts[replica].pop(name, None)

@@ -7,6 +7,7 @@ from typing import Any, Dict, FrozenSet, List, NoReturn, Sequence, Tuple
 import torch
 
 from ipu_conformance.emulator import faults, streams
+from ipu_conformance.emulator.poptorch.decisions import decide
 from ipu_conformance.emulator.poptorch.enums import OutputMode
 from ipu_conformance.emulator.poptorch.exceptions import Error
 
@@ -19,7 +20,8 @@ _NARROW = {torch.int64: torch.int32, torch.float64: torch.float32}
 def mode_of(options: Any, training: bool) -> Tuple[OutputMode, int]:
     """The output mode with its period; the default is Final for training and All for inference."""
     if options.output_mode == OutputMode.Default:
-        return (OutputMode.Final if training else OutputMode.All), 1
+        name = decide("default of training", "Final") if training else decide("default of inference", "All")
+        return OutputMode[name], 1
     return options.output_mode, options.output_return_period
 
 
@@ -43,7 +45,7 @@ class Returned:
 
     def join(self, made: Made, leaf: int) -> torch.Tensor:
         """One leaf of what a call returns: the selected micro-batches one after the other along dimension 0."""
-        selection = self._select() if faults.active else self._selection
+        selection = self._faulty_selection() if faults.active else self._selection
         parts: List[torch.Tensor] = []
         for entry in selection.entries:
             value = made[entry[0].replica][entry[0].micro_batch][leaf]
@@ -52,7 +54,19 @@ class Returned:
             parts.append(value)
         if parts[0].dim():
             return narrowed(torch.cat(parts))
-        return narrowed(torch.stack(parts) if len(parts) > 1 else parts[0].clone())
+        if decide("scalar stays", len(parts) == 1):
+            return narrowed(parts[0].clone())
+        return narrowed(torch.stack(parts))
+
+    def _faulty_selection(self) -> streams.Selection:
+        """The selection of a device that joins or sums up wrongly."""
+        entries = self._select().entries
+        if self.mode == OutputMode.Sum and decide("sum replicas", False):
+            entries = (tuple(source for entry in entries for source in entry),)
+        if self.mode == OutputMode.EveryN:
+            first = decide("every n", self.period - 1) - (self.period - 1)
+            entries = tuple(tuple(s._replace(micro_batch=s.micro_batch + first) for s in entry) for entry in entries)
+        return streams.Selection(entries)
 
 
 def narrowed(value: torch.Tensor) -> torch.Tensor:
@@ -68,13 +82,13 @@ def narrowed(value: torch.Tensor) -> torch.Tensor:
 def refuse_backward(*args: Any, **kwargs: Any) -> NoReturn:
     """What ``backward`` of an output does: the gradient was taken on the device."""
     raise Error(
-        "backward() cannot be called explicitly on outputs of a PopTorch model. If you're using a trainingModel, the "
-        "backward pass is performed automatically when invoking the model. If you're using an inferenceModel, you "
-        "should use a trainingModel instead."
+        "backward() was called on an output of a model on the device: a training model runs its backward pass whenever "
+        "it is called; for an inference model, which has none, use poptorch.trainingModel"
     )
 
 
 def guarded(value: torch.Tensor) -> torch.Tensor:
     """The output, which refuses ``backward`` with a sentence that says why."""
-    setattr(value, "backward", refuse_backward)  # noqa: B010 (typed torch declares a method here)
+    if decide("refuse backward", True):
+        setattr(value, "backward", refuse_backward)  # noqa: B010 (typed torch declares a method here)
     return value

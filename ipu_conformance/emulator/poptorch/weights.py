@@ -8,6 +8,7 @@ import torch
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch import batching, wrapping
+from ipu_conformance.emulator.poptorch.decisions import decide
 from ipu_conformance.emulator.poptorch.enums import CommGroupType
 from ipu_conformance.emulator.poptorch.exceptions import Error
 
@@ -43,7 +44,7 @@ class DeviceWeights:
     def _made(self, host: Tensors, replica: int) -> Tensors:
         made = {}
         for name, value in host.items():
-            if 0 in value.shape:
+            if decide("refuse empty", 0 in value.shape):
                 raise Error(f"Zero-sized tensors are not supported: {name} has the shape {tuple(value.shape)}")
             own = self._of_replica(name, value, replica)
             made[name] = own.to(batching.device_type(own.dtype), copy=True).requires_grad_(name in self.trainable)
@@ -58,7 +59,7 @@ class DeviceWeights:
                 f"{name} has the shape {tuple(value.shape)}: the first dimension of a parameter with replicaGrouping "
                 f"is the number of groups, which is {max(group) + 1}"
             )
-        return value[group[replica]]
+        return value[decide("group", group[replica])]
 
     @property
     def example(self) -> Mapping[str, torch.Tensor]:

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Protocol, T
 
 import torch
 
+from ipu_conformance.emulator.poptorch.decisions import decide
 from ipu_conformance.emulator.poptorch.enums import CommGroupType, VariableRetrievalMode
 
 _EXECUTOR = "_poptorch_executor"
@@ -54,7 +55,7 @@ def _touch(held: Any) -> None:
         return
     reference = object.__getattribute__(held, "__dict__").get(_EXECUTOR)
     owner = reference() if reference is not None else None
-    if owner is not None:
+    if owner is not None and decide("touch", True):
         _inside.depth += 1
         try:
             owner.copyWeightsToHostIfNeeded()
