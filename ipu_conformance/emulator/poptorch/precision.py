@@ -14,7 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ipu_conformance.emulator import numerics
+from ipu_conformance.emulator import faults, numerics
 from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.log import logger
 
@@ -45,14 +45,16 @@ _CONVOLUTIONS = frozenset({aten.convolution, aten.convolution_backward})
 def apply(machine: Any, options: Any, seed: int) -> None:
     """Let the slots of a machine compute as the options say; ``seed`` is that of stochastic rounding."""
     chosen = options.Precision
-    half_partials = chosen.partials_type == torch.float16
-    if not (chosen.enable_stochastic_rounding or chosen.enable_floating_point_exceptions or half_partials):
+    partials = "float16" if chosen.partials_type == torch.float16 else "float32"
+    if faults.active:
+        partials = faults.apply("numerics.partials", partials)
+    if partials == "float32" and not (chosen.enable_stochastic_rounding or chosen.enable_floating_point_exceptions):
         return
     make = functools.partial(
         Arithmetic,
         seed=seed if chosen.enable_stochastic_rounding else None,
         traps=_ALL_TRAPS if chosen.enable_floating_point_exceptions else numerics.NO_TRAPS,
-        partials="float16" if half_partials else "float32",
+        partials=partials,
     )
     for name in SLOT_METHODS:
         setattr(machine, name, _inside(getattr(machine, name), make, name))
@@ -167,9 +169,7 @@ class Arithmetic(TorchDispatchMode):
 def _floats(tree: Any) -> List[torch.Tensor]:
     """The float16 and float32 tensors of a nest of arguments."""
     leaves = pytree.tree_leaves(tree)
-    return [
-        leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.float16, torch.float32)
-    ]
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.float16, torch.float32)]
 
 
 def _is_half(value: torch.Tensor) -> bool:

@@ -136,3 +136,22 @@ def test_stochastic_rounding_follows_the_seed(runs: Runs) -> None:
         weights[seed] = driver.weights_of(module, net)
         trainer.destroy()
     assert any(not (weights[1][name] == weights[2][name]).all() for name in weights[1])
+
+
+def test_small_values_survive_stochastic_rounding(poptorch: Any) -> None:
+    """What float16 holds exactly is not rounded, down to its smallest value: subnormals are values too."""
+    import torch
+
+    class Negated(torch.nn.Module):
+        """Computes something that needs no rounding."""
+
+        def forward(self, x: Any) -> Any:
+            return -x
+
+    x = torch.arange(1, 9, dtype=torch.float32).mul(2.0**-24).half().reshape(4, 2)
+    options = poptorch.Options().deviceIterations(4)
+    options.Precision.enableStochasticRounding(True)
+    out = poptorch.inferenceModel(Negated(), options)(x)
+
+    assert out.dtype == torch.float16
+    assert torch.equal(out, -x)
