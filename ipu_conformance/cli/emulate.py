@@ -32,10 +32,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _arguments(args: argparse.Namespace) -> List[str]:
+    """What python is given: argparse leaves what follows a ``--`` to the second of the two."""
     if args.module is not None:
         if not args.module:
             raise EmulateError("-m needs the name of a module, as in: ipu-conformance emulate -m package.train")
-        return ["-m", *args.module]
-    if not args.program:
+        return ["-m", *args.module, *args.program]
+    program: List[str] = args.program[1:] if args.program[:1] == ["--"] else args.program
+    if not program:
         raise EmulateError("no program is given; name a script, or a module with -m")
-    return list(args.program)
+    return program

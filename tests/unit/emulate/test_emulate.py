@@ -3,6 +3,7 @@
 Programs here ask where ``poptorch`` would come from instead of importing it, except in the one test that needs it.
 """
 
+import argparse
 import importlib.util
 import json
 import os
@@ -13,6 +14,7 @@ import textwrap
 
 import pytest
 
+from ipu_conformance.cli import emulate as command
 from ipu_conformance.emulator import emulate
 
 if importlib.util.find_spec("torch") is None:
@@ -39,10 +41,10 @@ def program(folder, text, name="program.py"):
     return name
 
 
-def answer(*command, **options):
+def answer(*words, **options):
     """What a command printed and how it ended."""
     options.setdefault("stdin", subprocess.DEVNULL)
-    return subprocess.run(list(command), capture_output=True, text=True, timeout=120, check=False, **options)
+    return subprocess.run(list(words), capture_output=True, text=True, timeout=120, check=False, **options)
 
 
 STATE = """
@@ -61,7 +63,7 @@ print(json.dumps({
     [
         ["program.py", "--version", "-m", "--", "--ipu-target", "acme", ""],
         ["inner/program.py", "a b"],
-        ["-m", "inner.program", "--help", "-m"],
+        ["-m", "inner.program", "--help", "-m", "--", "-m", "--"],
         ["inner"],
         ["-"],
     ],
@@ -79,6 +81,25 @@ def test_a_program_sees_what_python_shows_it(folder, arguments):
     assert plain.returncode == 0, plain.stderr
     assert json.loads(emulated.stdout) == json.loads(plain.stdout)
     assert emulated.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["a.py", "--", "-h"], ["a.py", "--", "-h"]),
+        (["--", "a.py", "--"], ["a.py", "--"]),
+        (["-m", "a", "--", "-m"], ["-m", "a", "--", "-m"]),
+        (["--ipu-target", "emulator", "-m", "a", "-h"], ["-m", "a", "-h"]),
+        (["--ipu-target", "emulator", "a.py", "--ipu-target", "b"], ["a.py", "--ipu-target", "b"]),
+    ],
+    ids=" ".join,
+)
+def test_options_of_the_command_end_where_the_program_begins(given, expected):
+    """Everything from the program on is the program's."""
+    parser = argparse.ArgumentParser()
+    command.configure(parser)
+
+    assert command._arguments(parser.parse_args(given)) == expected
 
 
 def test_the_vendors_name_leads_to_the_emulator(folder, monkeypatch):
@@ -125,14 +146,14 @@ def test_signals_reach_the_program_itself(folder, number):
             print(signal.Signals(number).name, os.getpid(), flush=True)
             sys.exit(3)
         signal.signal(signal.SIGTERM, end)
-        print("ready", flush=True)
         try:
+            print("ready", flush=True)
             time.sleep(60)
         except KeyboardInterrupt:
             end(signal.SIGINT, None)
     """
-    command = [*EMULATE, program(folder, text)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    words = [*EMULATE, program(folder, text)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
         shown, _ = process.communicate(timeout=60)
