@@ -6,9 +6,9 @@ import os
 import pickle
 import queue
 import tempfile
-from multiprocessing.reduction import ForkingPickler
+from multiprocessing import shared_memory
 from multiprocessing.util import Finalize
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import torch
 import torch.multiprocessing
@@ -19,32 +19,66 @@ from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.enums import SharingStrategy
 from ipu_conformance.emulator.poptorch.exceptions import Error
 
-_START_METHODS = {
-    SharingStrategy.SharedMemory: "forkserver",
-    SharingStrategy.FileSystem: "forkserver",
-    SharingStrategy.Fork: "fork",
-    SharingStrategy.ForkServer: "forkserver",
-}
 _ELEMENT, _END, _FAILURE = "element", "end", "failure"
 _PATIENCE = 0.05
 """Seconds after which a process that waits looks whether the other one still lives; an element wakes it at once."""
 
 
-class _Stored:
-    """A dataset on its way to the worker through a file."""
+class _Sent:
+    """A dataset on its way to the worker, by value: nothing in it is shared with the process that it comes from."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.content = pickle.dumps(dataset)
+
+    def take(self) -> Any:
+        """The dataset, once."""
+        return pickle.loads(self.content)
+
+
+class _Stored(_Sent):
+    """A dataset that travels through a file."""
 
     def __init__(self, dataset: Any) -> None:
         handle, self.path = tempfile.mkstemp(prefix="ipu_conformance_dataset_")
         with os.fdopen(handle, "wb") as file:
-            file.write(ForkingPickler.dumps(dataset))
+            pickle.dump(dataset, file)
 
     def take(self) -> Any:
-        """The dataset; the file is gone afterwards."""
         try:
             with open(self.path, "rb") as file:
                 return pickle.load(file)
         finally:
             os.remove(self.path)
+
+
+class _InSharedMemory(_Sent):
+    """A dataset that travels through a block of shared memory."""
+
+    def __init__(self, dataset: Any) -> None:
+        content = pickle.dumps(dataset)
+        block = shared_memory.SharedMemory(create=True, size=len(content))
+        buffer: Any = block.buf
+        buffer[: len(content)] = content
+        self.name = block.name
+        block.close()
+
+    def take(self) -> Any:
+        block = shared_memory.SharedMemory(self.name)
+        buffer: Any = block.buf
+        try:
+            return pickle.loads(bytes(buffer))
+        finally:
+            block.close()
+            block.unlink()
+
+
+_WAYS: Mapping[SharingStrategy, Callable[[Any], Any]] = {
+    SharingStrategy.SharedMemory: _InSharedMemory,
+    SharingStrategy.FileSystem: _Stored,
+    SharingStrategy.Fork: lambda dataset: dataset,
+    SharingStrategy.ForkServer: _Sent,
+}
+"""How a dataset reaches the worker; one that is forked has it already."""
 
 
 def rebatch(elements: Any, size: int, drop_last: bool) -> Iterator[Any]:
@@ -95,7 +129,7 @@ def _work(dataset: Any, shared: _Shared, settings: Dict[str, Any]) -> None:
     """The life of the worker: one pass over the dataset after another, as long as they are wanted."""
     torch.set_num_threads(1)
     torch.manual_seed(settings["seed"])
-    if isinstance(dataset, _Stored):
+    if isinstance(dataset, _Sent):
         dataset = dataset.take()
     number = 0
     while _parent_lives():
@@ -154,7 +188,9 @@ class AsynchronousDataAccessor:
         self._pass = 0
         self._consumed = 0
         self._ended = True
-        context = torch.multiprocessing.get_context(_START_METHODS[sharing_strategy])
+        context = torch.multiprocessing.get_context(
+            "fork" if sharing_strategy == SharingStrategy.Fork else "forkserver"
+        )
         if sharing_strategy != SharingStrategy.Fork:
             # The server that forks workers has torch already: the second worker starts in no time.
             context.set_forkserver_preload(["__main__", "torch"])
@@ -166,7 +202,7 @@ class AsynchronousDataAccessor:
             # Drawn here, so that a seeded program shuffles the same way each time.
             "seed": int(torch.empty((), dtype=torch.int64).random_().item()),
         }
-        sent = _Stored(dataset) if sharing_strategy == SharingStrategy.FileSystem else dataset
+        sent = _WAYS[sharing_strategy](dataset)
         # Not a daemon: the dataset may be a loader with workers of its own.
         self._process = context.Process(target=_work, args=(sent, self._shared, settings), daemon=False)
         self._process.start()

@@ -51,6 +51,23 @@ def test_every_sharing_strategy_gives_the_same_elements(poptorch: Any, access: A
     assert values(accessor) == TWOS
 
 
+@pytest.mark.parametrize("strategy", ["Fork", "ForkServer"])
+def test_a_generator_sets_the_order_in_the_worker(poptorch: Any, strategy: str) -> None:
+    """A loader that shuffles by a generator gives in another process the order that it gives in this one."""
+    import torch
+
+    def order(**arguments: Any) -> Any:
+        generator = torch.Generator().manual_seed(3)
+        with poptorch.DataLoader(
+            poptorch.Options(), numbers(12), batch_size=4, shuffle=True, generator=generator, **arguments
+        ) as loader:
+            return [values(loader) for _ in range(2)]
+
+    way = {"sharing_strategy": getattr(poptorch.SharingStrategy, strategy)}
+
+    assert order(mode=poptorch.DataLoaderMode.Async, async_options=way) == order()
+
+
 @pytest.mark.parametrize("buffer_size", [1, 2, 8])
 def test_every_buffer_size_gives_the_same_elements(access: Access, buffer_size: int) -> None:
     """The size of the buffer changes neither elements nor order."""
