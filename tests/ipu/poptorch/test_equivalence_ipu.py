@@ -15,6 +15,8 @@ from .specified import CUT, FACTORS, NETS, STRATEGIES, Apart, Runs, cut, ipus, t
 
 STAGES = (2, 3, 4)
 
+pytestmark = ipus(FACTORS)
+
 
 @pytest.fixture(scope="module")
 def runs() -> Runs:
@@ -82,6 +84,7 @@ MODES = {
 }
 
 
+@pytest.mark.ipus(16)
 @pytest.mark.parametrize("stages", [1, 3], ids=["single", "pipelined"])
 @pytest.mark.parametrize(("mode", "period"), MODES.values(), ids=list(MODES))
 def test_outputs_come_back_as_the_mode_says(runs: Runs, mode: str, period: int, stages: int) -> None:
@@ -91,6 +94,7 @@ def test_outputs_come_back_as_the_mode_says(runs: Runs, mode: str, period: int, 
     runs.compare("mlp", config)
 
 
+@pytest.mark.ipus(16)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_losses_come_back_in_the_order_of_the_feed(runs: Runs, strategy: str) -> None:
     """The losses of all micro-batches stand in the order [device iteration, accumulation, replica]."""

@@ -23,6 +23,8 @@ STEPS = RunConfig(
 )
 """The rate is halved before every step but the first, each time by setOptimizer."""
 
+pytestmark = ipus(STEPS)
+
 # Epsilon is large so that no gradient is too small for its root: rounding errors stay in proportion to the step.
 RULES = {
     "sgd": optimiser("sgd"),
@@ -63,6 +65,7 @@ def test_an_optimizer_of_poptorch_steps_as_specified(runs: Runs, rule: str) -> N
     runs.compare("mlp", replace(STEPS, optimiser=RULES[rule]), "poptorch")
 
 
+@pytest.mark.ipus(16)
 @pytest.mark.parametrize("rule", ["sgd-momentum", "adamw", "rmsprop-centred", "lamb"])
 @pytest.mark.parametrize("strategy", ["pipelined", "sharded"])
 def test_stages_keep_their_own_state(runs: Runs, strategy: str, rule: str) -> None:

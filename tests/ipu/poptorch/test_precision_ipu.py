@@ -15,6 +15,8 @@ from .specified import FACTORS, Runs, cut, ipus
 
 HALF = replace(FACTORS, dtype="float16", gradient_accumulation=5)
 
+pytestmark = ipus(HALF)
+
 
 @pytest.fixture(scope="module")
 def runs() -> Runs:
@@ -28,6 +30,7 @@ def test_a_net_in_half_trains_as_specified(runs: Runs, name: str) -> None:
     runs.compare(name, HALF)
 
 
+@pytest.mark.ipus(16)
 @pytest.mark.parametrize("strategy", ["pipelined", "sharded"])
 @pytest.mark.parametrize("name", ["mlp", "convnet", "tied_weights"])
 def test_a_cut_net_in_half_trains_as_specified(runs: Runs, name: str, strategy: str) -> None:
@@ -35,6 +38,7 @@ def test_a_cut_net_in_half_trains_as_specified(runs: Runs, name: str, strategy: 
     runs.compare(name, cut(name, HALF, 3, strategy))
 
 
+@pytest.mark.ipus(16)
 @pytest.mark.parametrize("name", ["mlp", "convnet"])
 def test_a_cut_changes_no_bit_in_half(runs: Runs, name: str) -> None:
     """Pipelined, sharded and single execution agree bit for bit in float16 too."""

@@ -14,6 +14,8 @@ from ipu_conformance.run import learning_rate
 
 from .specified import FACTORS, Apart, Runs, counts, cut, ipus, tolerance
 
+pytestmark = ipus(FACTORS)
+
 COUNTS = ((1, 2, 3), (1, 3, 2), (2, 1, 3), (3, 1, 2), (2, 3, 1), (3, 2, 1), (2, 3, 5), (5, 2, 3))
 
 
@@ -39,6 +41,7 @@ def test_replicas_hold_identical_weights(runs: Runs, name: str, config: Any) -> 
 
 
 @pytest.mark.emulator
+@pytest.mark.ipus(16)
 @pytest.mark.parametrize("strategy", ["pipelined", "sharded"])
 def test_cut_replicas_hold_identical_weights(runs: Runs, strategy: str) -> None:
     """Replicas of several IPUs each hold the same bits too."""
@@ -72,6 +75,7 @@ def test_replicas_are_worth_accumulation(runs: Runs, name: str, config: Any) -> 
     )
 
 
+@pytest.mark.ipus(16)
 @pytest.mark.parametrize("stages", [1, 3], ids=["single", "pipelined"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("name", ["mlp", "tied_weights"])

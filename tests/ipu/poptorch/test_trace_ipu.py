@@ -30,10 +30,10 @@ def runs() -> Runs:
 @pytest.mark.parametrize("config", configured(PLANS))
 def test_training_executes_its_plan(runs: Runs, config: Any) -> None:
     """The trace of a call holds exactly the slots of its plan, in order, for every replica."""
-    check.trace_equals_plan(trace=runs.train("mlp", config).trace, plan=runs.driver.plan_of(config))
+    check.trace_equals_plan(trace=runs.train("mlp", config).trace or (), plan=runs.driver.plan_of(config))
 
 
 @pytest.mark.parametrize("config", configured({word: inference(config) for word, config in PLANS.items()}))
 def test_inference_executes_its_plan(runs: Runs, config: Any) -> None:
     """Inference goes forward only, and a pipeline stays full over all device iterations."""
-    check.trace_equals_plan(trace=runs.infer("mlp", config).trace, plan=runs.driver.plan_of(config))
+    check.trace_equals_plan(trace=runs.infer("mlp", config).trace or (), plan=runs.driver.plan_of(config))
