@@ -77,7 +77,8 @@ class Feed:
     def deal(self, tensors: Sequence[torch.Tensor]) -> List[List[MicroBatch]]:
         """The micro-batches by [replica][micro-batch of that replica]; all are views."""
         positions = self.layout.positions().tolist() if faults.active else self._positions
-        given = [narrowed(tensor) for tensor in tensors]
+        # An input that has a gradient on the host has none on the device.
+        given = [narrowed(tensor.detach()) for tensor in tensors]
         for number in self.copied:
             given[number] = given[number].clone()
         split = [(tensor,) if size is None else tensor.split(size) for tensor, size in zip(given, self.sizes)]

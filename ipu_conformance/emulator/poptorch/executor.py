@@ -38,7 +38,7 @@ class PoplarExecutor(Inspection):
         self, model: torch.nn.Module, options: Optional[Options], training: bool, optimizer: Optional[Any] = None
     ) -> None:
         self._user_model = model
-        # A shallow copy shares the weights, and reading it is not a touch by the user.
+        # A shallow copy shares the weights, and reading it is not a touch by the user; compiling makes it anew.
         self._plain = _shallow(model)
         self._options = Options() if options is None else options
         self._options._freeze()
@@ -149,6 +149,7 @@ class PoplarExecutor(Inspection):
 
     def _compile(self, call: calls.Call) -> None:
         hooks.before_compile()
+        self._plain = _shallow(self._user_model)
         trainer = None if self._training else wrapping.trainer_of(self._user_model)
         if trainer is not None:
             trainer.copyWeightsToHostIfNeeded()

@@ -107,6 +107,9 @@ def _build(
         copies[by_number[index]] = graph.placeholder(f"input_{index}")
     for node in received:
         copies[node] = graph.placeholder(node.name)
+    for node in loose:
+        if node not in copies:  # a constant
+            copies[node] = graph.node_copy(node)
     for node in own:
         for source in node.all_input_nodes:
             if source not in copies:
