@@ -5,18 +5,15 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.oracle import baseline as baselines
-from ipu_conformance.oracle.convergence import judge
 from ipu_conformance.oracle.run_tolerance import FALSE_ALARM_RATE, LEAST_RUNS, ArrayTolerance, estimate
-from ipu_conformance.workloads.poptorch_mnist import NAME, Settings
-from ipu_conformance.workloads.poptorch_mnist.reference import REFERENCE
+from ipu_conformance.workloads.poptorch_mnist import Settings
+from ipu_conformance.workloads.poptorch_mnist.reference import ACCURACY, LOSS, Reference, judgements
 
 LEARNS = Settings(epochs=1, train_size=800, test_size=160)
 SHORT = Settings(
@@ -227,15 +224,21 @@ def test_dropout_is_for_training_only() -> None:
     assert with_dropout[0] != without[0]
 
 
-CONVERGENCE_SEEDS: Sequence[int] = (1000,)
-"""Seeds that the baseline has not seen."""
+UNSEEN_SEED = 1000
+"""A seed that the baselines do not hold."""
 
 
-@pytest.mark.level("qualify")
-def test_the_workload_converges_like_its_baseline() -> None:
-    """The test accuracy after each epoch lies in the band of the native runs, neither below nor above."""
-    baseline = baselines.load(Path(NAME))
-    runs = [train(replace(REFERENCE.settings, seed=seed)).accuracies for seed in CONVERGENCE_SEEDS]
-    verdict = judge(baseline.band(len(runs)), runs, metric=f"{baseline.workload}'s {baseline.metric}")
+@pytest.mark.parametrize(
+    "reference",
+    [
+        pytest.param(LOSS, marks=pytest.mark.level("premerge")),
+        pytest.param(ACCURACY, marks=pytest.mark.level("qualify")),
+    ],
+    ids=lambda reference: reference.name,
+)
+def test_the_workload_converges_like_its_baseline(reference: Reference) -> None:
+    """The value of each epoch lies in the band of the native runs, neither below nor above."""
+    settings = replace(reference.settings, seed=UNSEEN_SEED)
+    (verdict,) = judgements(settings, train(settings))
 
     assert verdict.passed, verdict.sentence
