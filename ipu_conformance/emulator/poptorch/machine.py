@@ -262,6 +262,8 @@ class TorchMachine:
         divisor = divisor * self.loss_scale
         if not total or (len(gradients) == 1 and divisor == 1.0):
             return total
+        # Unscaled in float16, what loss scaling has saved would underflow after all.
+        total = [value.float() if value.dtype == torch.float16 else value for value in total]
         if self._clips:
             # The norm is taken of gradients that are not reduced yet, so they stay as they are.
             total = [value.clone() for value in total]

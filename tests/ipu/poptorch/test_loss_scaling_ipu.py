@@ -145,9 +145,7 @@ def test_half_accumulators_keep_what_they_can_hold(poptorch: Any, count: int) ->
 
     weight, _ = _weighted(
         poptorch,
-        lambda model: poptorch.optim.SGD(
-            model.parameters(), lr=1.0, accum_type=torch.float16, use_combined_accum=True
-        ),
+        lambda model: poptorch.optim.SGD(model.parameters(), lr=1.0, accum_type=torch.float16, use_combined_accum=True),
         [0.5] * count,
         accumulation=count,
     )
@@ -188,6 +186,21 @@ def test_half_state_is_held_in_half(poptorch: Any, name: str, attribute: str) ->
     assert len(changed) == 1
     expected = single[changed[0]].astype(np.float16).astype(np.float32)
     check.identical(actual=half[changed[0]], expected=expected, what=changed[0], because="the nearest float16 value")
+
+
+@pytest.mark.parametrize(("scale", "survives"), [(1.0, False), (2.0**15, True)])
+def test_scaling_saves_gradients_that_half_cannot_hold(poptorch: Any, scale: float, survives: bool) -> None:
+    """A gradient of 2^-26 is zero in a float16 accumulator, and arrives whole with a loss scale of 2^15."""
+    import torch
+
+    weight, _ = _weighted(
+        poptorch,
+        lambda model: poptorch.optim.SGD(model.parameters(), lr=1.0, loss_scaling=scale, accum_type=torch.float16),
+        [2.0**-26, 2.0**-26],
+        accumulation=2,
+    )
+
+    check.identical(actual=weight, expected=np.array([-(2.0**-26) if survives else 0.0], np.float32), what="weight")
 
 
 def test_each_group_is_unscaled(poptorch: Any) -> None:
