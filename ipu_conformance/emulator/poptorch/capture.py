@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from ipu_conformance.emulator.poptorch import blocks
 from ipu_conformance.emulator.poptorch.decisions import decide
 from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.source import is_excluded
 
 _NOT_NAMED_LOSS = ("cross_entropy", "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 
@@ -132,11 +133,12 @@ def capture(
     args: Tuple[Any, ...],
     kwargs: Dict[str, Any],
     weights: Optional[Mapping[str, torch.Tensor]] = None,
+    excludes: Sequence[str] = (),
 ) -> Captured:
     """Trace ``model(*args, **kwargs)`` on example tensors of one micro-batch; nothing is computed.
 
     ``weights`` stand in for the model's own while it is traced: they have the types of the device. Raises Error for a
-    model whose operations depend on the values of tensors, naming the line.
+    model whose operations depend on the values of tensors, naming the line in a file that ``excludes`` leaves.
     """
     leaves, spec = pytree.tree_flatten((args, kwargs))
     places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
@@ -156,7 +158,7 @@ def capture(
         except Error:
             raise
         except Exception as error:
-            raise _refusal(error) from error
+            raise _refusal(error, excludes) from error
     module = program.module(check_guards=False)
     return _describe(module, program.call_spec.out_spec, model)
 
@@ -186,13 +188,13 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _refusal(error: Exception) -> Error:
+def _refusal(error: Exception, excludes: Sequence[str]) -> Error:
     """Why a model could not be captured, and the line of the user's code."""
-    ours = str(Path(__file__).parent)
+    hidden = ("/torch/", str(Path(__file__).parent), *excludes)
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if "/torch/" not in frame.filename and ours not in frame.filename and not frame.filename.startswith("<")
+        if not is_excluded(frame.filename, hidden) and not frame.filename.startswith("<")
     ]
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if "data-dependent" in reason:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
@@ -13,6 +14,7 @@ from ipu_conformance.emulator.poptorch import blocks, multiconv, printing, strat
 from ipu_conformance.emulator.poptorch.capture import Captured
 from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.log import logger
+from ipu_conformance.emulator.poptorch.source import called
 
 Decision = TypeVar("Decision")
 
@@ -77,7 +79,7 @@ def place(captured: Captured, options: Any, training: bool) -> Placement:
         _refuse_inference_only(computed)
     multiconv.check(computed)
     computed = [node for node in computed if not _is_unused_print(node)]
-    where = _spots(computed, strategy)
+    where = _spots(computed, strategy, options.source_location_excludes)
     spots, stage_of = _number(computed, where, from_ipu_zero=strategy.mode == "Pipelined")
     replicas = options.replication_factor
     try:
@@ -104,7 +106,7 @@ def place(captured: Captured, options: Any, training: bool) -> Placement:
         ipus=ipus,
         phases=tuple(spot.phase for spot in spots),
     )
-    _log(placement)
+    _log(placement, options.source_location_excludes)
     return placement
 
 
@@ -127,14 +129,15 @@ def _refuse_inference_only(computed: Sequence[Node]) -> None:
             raise Error(f"poptorch.{region[0]} is only supported in inference models: {node.name} is part of one")
 
 
-def _log(placement: Placement) -> None:
+def _log(placement: Placement, excludes: Sequence[str]) -> None:
+    if not logger.isEnabledFor(logging.DEBUG):
+        return  # finding locations takes a while
     for node, stage in placement.stage_of.items():
-        logger.debug(
-            "%s mode(%s), ipu(%d), stage(%d)", node.name, placement.mode, placement.topology.placement[stage], stage
-        )
+        ipu = placement.topology.placement[stage]
+        logger.debug("%s mode(%s), ipu(%d), stage(%d)", called(node, excludes), placement.mode, ipu, stage)
 
 
-def _spots(computed: Sequence[Node], strategy: Any) -> Dict[Node, Spot]:
+def _spots(computed: Sequence[Node], strategy: Any, excludes: Sequence[str]) -> Dict[Node, Spot]:
     """The spot of every operation that carries a block."""
     locate = _locator(strategy)
     known: Dict[blocks.Mark, Spot] = {blocks.BEFORE: Spot(0)}
@@ -147,7 +150,7 @@ def _spots(computed: Sequence[Node], strategy: Any) -> Dict[Node, Spot]:
             if not _decided("outside", True):
                 continue
             raise Error(
-                f"No active Block: {node.name} is called outside of every block; once a model has closed a "
+                f"No active Block: {called(node, excludes)} is outside of every block; once a model has closed a "
                 "poptorch.Block, all of its operations must be in one"
             )
         if mark not in known:

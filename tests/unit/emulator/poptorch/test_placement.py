@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any, List
 
 import pytest
@@ -135,7 +136,7 @@ def test_rounding_reserves_for_all_replicas_together(replicas: int, rounded: int
 
 
 def test_every_operation_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """At level DEBUG there is a line for each operation with its mode, IPU and stage."""
+    """At level DEBUG there is a line for each operation with the line that calls it, its mode, IPU and stage."""
     logger.setLevel(logging.DEBUG)
     try:
         with caplog.at_level(logging.DEBUG, logger=logger.name):
@@ -143,9 +144,10 @@ def test_every_operation_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     finally:
         logger.setLevel(logging.WARNING)
 
-    assert [record.getMessage() for record in caplog.records if record.name == logger.name] == [
-        "add mode(Pipelined), ipu(0), stage(0)",
-        "add_1 mode(Pipelined), ipu(2), stage(1)",
+    lines = [record.getMessage() for record in caplog.records if record.name == logger.name]
+    assert [re.sub(r"\(\S+(placed_models\.py):\d+\)", r"(\1)", line) for line in lines] == [
+        "add (placed_models.py) mode(Pipelined), ipu(0), stage(0)",
+        "add_1 (placed_models.py) mode(Pipelined), ipu(2), stage(1)",
     ]
 
 
