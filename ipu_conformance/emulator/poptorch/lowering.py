@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+import os
+from typing import Any, List, Mapping, Optional
 
 from ipu_conformance.emulator import cost, faults, memory
 from ipu_conformance.emulator.poptorch import lowering_gradients, lowering_updates
+from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.lowering_forward import Forward
 from ipu_conformance.emulator.poptorch.lowering_program import Pipeline, Program
-from ipu_conformance.ir import popart
+from ipu_conformance.errors import ConformanceError
+from ipu_conformance.ir import files, popart
 from ipu_conformance.ir.graph import Graph
 
 NAME = "maingraph"
+EXPORT_VARIABLE = "POPTORCH_EXPORT_PROTO_FILE"
 
 
 def lower(compiled: Any, options: Any, training: bool) -> Graph:
@@ -19,7 +23,9 @@ def lower(compiled: Any, options: Any, training: bool) -> Graph:
     placement = compiled.placement
     phases = placement.phases if "Phased" in placement.mode else None
     program = Program(
-        Pipeline(placement.topology.placement, placement.pipelined, phases), recompute=compiled.plan.recompute
+        Pipeline(placement.topology.placement, placement.pipelined, phases),
+        recompute=compiled.plan.recompute,
+        shares=options.available_memory_proportion,
     )
     forward = _forward(program, compiled, options)
     updated: List[str] = []
@@ -44,6 +50,18 @@ def forward_graph(compiled: Any, options: Any) -> Graph:
 def popart_ir(compiled: Any, options: Any) -> str:
     """The program in the JSON of PopART."""
     return popart.dump(lower(compiled, options, compiled.training)).decode("utf-8")
+
+
+def export(compiled: Any, options: Any, environment: Optional[Mapping[str, str]] = None) -> None:
+    """Write the program as ONNX to the file that ``POPTORCH_EXPORT_PROTO_FILE`` names, if it names one."""
+    given: Mapping[str, str] = os.environ if environment is None else environment
+    path = given.get(EXPORT_VARIABLE)
+    if not path:
+        return
+    try:
+        files.write(lower(compiled, options, compiled.training), path, "onnx")
+    except ConformanceError as error:
+        raise Error(f"{EXPORT_VARIABLE} is {path}: {error}") from error
 
 
 def cycles(compiled: Any, options: Any) -> int:

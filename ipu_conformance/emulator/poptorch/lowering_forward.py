@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from ipu_conformance.emulator.poptorch import blocks
 from ipu_conformance.emulator.poptorch.capture import Captured
-from ipu_conformance.emulator.poptorch.lowering_program import TYPES, Program
+from ipu_conformance.emulator.poptorch.lowering_program import MEMORY_SHARE, PRODUCTS, TYPES, Program
 from ipu_conformance.emulator.poptorch.lowering_rows import MARKS, ROWS, Row, adaptive
 
 _REDUCED = ("", "ReduceMean", "ReduceSum")
@@ -149,6 +149,8 @@ class Forward:
         attributes: Mapping[str, Any], *, recompute: bool = True,
     ) -> Tuple[str, ...]:  # fmt: skip
         own = dict(blocks.tag_of(node, blocks.ATTRIBUTES) or {})
+        if type in PRODUCTS:
+            own.update(_own_share(node))
         stage = self.stage_of[node]
         last = stage == len(self.program.pipeline.ipus) - 1
         return self.program.emit(
@@ -381,6 +383,13 @@ def _generic(node: Node) -> str:
             return "PrintTensor"
         return f"{namespace}::{name.rstrip('_')}"
     return f"torch::{getattr(node.target, '__name__', str(node.target))}"
+
+
+def _own_share(node: Node) -> Dict[str, float]:
+    """The share of memory that set_available_memory gives to the product behind a tensor."""
+    marks = (blocks.tag_of(user, blocks.OPERATION) for user in node.users)
+    shares = [mark[1]["proportion"] for mark in marks if mark and mark[0] == "set_available_memory"]
+    return {MEMORY_SHARE: shares[-1]} if shares else {}
 
 
 def _reduction(settings: Mapping[str, Any]) -> str:

@@ -31,6 +31,11 @@ _PACKED = {"FLOAT": "<f", "FLOAT16": "<e", "INT32": "<i", "INT16": "<h", "INT8":
 
 FLOATS = ("FLOAT", "FLOAT16")
 
+PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "MultiConv")
+"""Ops that trade memory for speed, and whose gradients do; the types of those begin with the op's own."""
+
+MEMORY_SHARE = "availableMemoryProportion"
+
 Shape = Tuple[int, ...]
 
 
@@ -78,6 +83,8 @@ class Program:
     copying: bool = True
     """Whether a value that changes its IPU is copied by an op; an estimate counts such transfers by itself."""
     recompute: bool = False
+    shares: Mapping[int, float] = field(default_factory=dict)
+    """The share of memory that products and convolutions may use in between, of the IPUs that have one."""
     ops: List[Op] = field(default_factory=list)
     tensors: Dict[str, Tensor] = field(default_factory=dict)
     inputs: List[str] = field(default_factory=list)
@@ -194,6 +201,9 @@ class Program:
         if self.pipeline.phases is not None:
             full["__execution_phase"] = self.pipeline.phases[self.pipeline.forward(stage)]
         bare = type.rpartition("::")[2]
+        ipu = self.pipeline.ipu(stage)
+        if type.startswith(PRODUCTS) and ipu in self.shares:
+            full.setdefault(MEMORY_SHARE, self.shares[ipu])
         self.ops.append(
             Op(
                 type=type,
@@ -201,7 +211,7 @@ class Program:
                 inputs=inputs,
                 outputs=outputs,
                 attributes=full,
-                ipu=self.pipeline.ipu(stage),
+                ipu=ipu,
                 stage=stage if self.pipeline.pipelined else None,
             )
         )
