@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch.fx import Node
@@ -22,11 +22,14 @@ from ipu_conformance.emulator.poptorch import (
     partition,
     placement,
     precision,
+    progress,
+    unmodelled,
 )
 from ipu_conformance.emulator.poptorch.decisions import decide
 from ipu_conformance.emulator.poptorch.enums import OutputMode, ReductionType
 from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.machine import TorchMachine
+from ipu_conformance.emulator.poptorch.source import called
 from ipu_conformance.emulator.poptorch.weights import DeviceWeights
 from ipu_conformance.errors import ConformanceError
 
@@ -81,20 +84,41 @@ def compile_model(
 ) -> Compiled:
     """Compile the model for the arguments of ``call``; nothing is computed yet."""
     begin = time.perf_counter()
+    unmodelled.say(options)
+    with progress.compilation(options) as done:
+        result = _compile(model, call, options, training, update, weights, seed, done)
+    lowering.export(result, options)
+    result.seconds = time.perf_counter() - begin
+    return result
+
+
+def _compile(
+    model: torch.nn.Module,
+    call: calls.Call,
+    options: Any,
+    training: bool,
+    update: Optional[Any],
+    weights: DeviceWeights,
+    seed: int,
+    done: Callable[[str], None],
+) -> Compiled:
     layout = batching.layout_of(options)
     tensors = call.tensors
     feed = batching.Feed(layout, tensors)
     returned = outputs.Returned(layout, *outputs.mode_of(options, training))
     args, kwargs = call.with_tensors(feed.example(tensors))
-    captured = capture.capture(model, args, kwargs, weights.example)
-    _check(captured, training)
+    captured = capture.capture(model, args, kwargs, weights.example, options.source_location_excludes)
+    _check(captured, training, options.source_location_excludes)
+    done("capture")
     captured = replace(captured, losses=captured.losses if training else ())
     placed = placement.place(captured, options, training)
+    done("placement")
     changed, feed.copied = capture.changed_in_place(captured)
     _check_changed(changed, weights, options)
     anchors, extra, watched = _anchors(captured, options, layout, returned, weights)
     staged = replace(captured, outputs=(*captured.outputs, *extra))
     stages = partition.cut(staged, placed.stage_of, placed.topology.stages)
+    done("stages")
     planned = _plan(placed, options, training)
     mean = options.Training.accumulation_and_replication_reduction_type == ReductionType.Mean
     machine = TorchMachine(
@@ -112,6 +136,7 @@ def compile_model(
     machine.watched_updates = watched[UPDATED]
     precision.apply(machine, options, seed)
     engine = Engine(planned, machine, parallel=layout.replicas > 1)
+    done("plan")
     result = Compiled(
         captured=captured,
         placement=placed,
@@ -129,7 +154,7 @@ def compile_model(
         changed=changed,
     )
     _check_memory(result, options)
-    result.seconds = time.perf_counter() - begin
+    done("memory")
     return result
 
 
@@ -141,7 +166,7 @@ def _check_memory(compiled: Compiled, options: Any) -> None:
         raise Error(str(error), type="poplar_out_of_memory") from error
 
 
-def _check(captured: capture.Captured, training: bool) -> None:
+def _check(captured: capture.Captured, training: bool, excludes: Sequence[str]) -> None:
     """Raise Error for what no device runs: training without one loss, tensors without elements."""
     if decide("refuse no loss", training and not captured.losses):
         raise Error(
@@ -161,7 +186,9 @@ def _check(captured: capture.Captured, training: bool) -> None:
     for node in captured.module.graph.nodes:
         value = node.meta.get("val")
         if decide("refuse empty", isinstance(value, torch.Tensor) and 0 in value.shape):
-            raise Error(f"Zero-sized tensors are not supported: {node.name} has the shape {tuple(value.shape)}")
+            raise Error(
+                f"Zero-sized tensors are not supported: {called(node, excludes)} has the shape {tuple(value.shape)}"
+            )
 
 
 def _check_changed(changed: Sequence[str], weights: DeviceWeights, options: Any) -> None:

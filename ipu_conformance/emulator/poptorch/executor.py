@@ -10,7 +10,7 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Unio
 
 import torch
 
-from ipu_conformance.emulator.poptorch import calls, executables, hooks, measured, outputs, wrapping
+from ipu_conformance.emulator.poptorch import calls, executables, hooks, measured, outputs, synthetic, wrapping
 from ipu_conformance.emulator.poptorch import compiled as compiling
 from ipu_conformance.emulator.poptorch.decisions import decide
 from ipu_conformance.emulator.poptorch.enums import ConnectionType
@@ -91,7 +91,10 @@ class PoplarExecutor(Inspection):
         ready = self.compiled
         machine = ready.machine
         times = [time.perf_counter()]
-        dealt = ready.feed.deal(call.tensors)
+        tensors = call.tensors
+        if self._options.synthetic_data:
+            tensors = synthetic.inputs(tensors, machine.seed + machine.runs)
+        dealt = ready.feed.deal(tensors)
         machine.begin(dealt)
         times.append(time.perf_counter())
         recorder = Recorder(ready.plan.replicas) if self._recording else None
@@ -110,7 +113,9 @@ class PoplarExecutor(Inspection):
         return result
 
     def _returned(self, ready: compiling.Compiled) -> Any:
-        made = ready.machine.outputs
+        made: outputs.Made = ready.machine.outputs
+        if self._options.synthetic_data:
+            made = synthetic.unread(made)
         leaves: List[Any] = []
         for number, node in enumerate(ready.captured.outputs):
             if node is None:

@@ -1,0 +1,71 @@
+"""Options that are accepted and change nothing on the emulator, each with why; a model that sets one says so once."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Any, Callable, NamedTuple, Sequence, Tuple
+
+from ipu_conformance.emulator.poptorch.enums import SyncPattern
+from ipu_conformance.emulator.poptorch.log import logger
+
+
+class Row(NamedTuple):
+    """An option, whether given options ask for it, and why it has no effect."""
+
+    option: str
+    asked: Callable[[Any], bool]
+    why: str
+    level: int = logging.INFO
+    """WARNING where values may come out differently than on a device."""
+
+
+def _located(options: Any) -> bool:
+    return any(value not in (None, 0, {}) for value in options.TensorLocations.toDict().values())
+
+
+ROWS: Sequence[Row] = (
+    Row("enableStableNorm", lambda options: options.stable_norm, "variances are always computed from centred values"),
+    Row("TensorLocations", _located, "the emulator keeps everything on chip, and its memory estimate says so"),
+    Row("syncPattern", lambda options: options.sync_pattern != SyncPattern.Full, "the values do not depend on it"),
+    Row("useIpuId", lambda options: options.ipu_id is not None, "an emulated device has no number"),
+    Row(
+        "useOfflineIpuTarget",
+        lambda options: options.offline_ipu_version is not None,
+        "all generations of the IPU are emulated alike; the model is compiled and cannot be run",
+    ),
+    Row("_Popart.setPatterns", lambda options: bool(options._popart.patterns), "there is no graph compiler below"),
+    Row(
+        "Training.setConvolutionDithering",
+        lambda options: options.Training.convolution_dithering,
+        "where on a chip a convolution begins is not modelled",
+    ),
+    Row(
+        "Training.setAutomaticLossScaling",
+        lambda options: options.Training.auto_loss_scaling,
+        "the optimizer's loss scaling is used as it is",
+        logging.WARNING,
+    ),
+    Row(
+        "Distributed.configureProcessId",
+        lambda options: options.Distributed.numProcesses > 1,
+        "the DataLoader deals its data to the processes, but no gradient passes between them",
+        logging.WARNING,
+    ),
+)
+
+
+def without_effect(options: Any) -> Tuple[Row, ...]:
+    """The rows of what these options ask for in vain."""
+    return tuple(row for row in ROWS if row.asked(options))
+
+
+def say(options: Any) -> None:
+    """Log, once in a process, each option that has no effect."""
+    for row in without_effect(options):
+        _say_once(row)
+
+
+@functools.lru_cache(maxsize=None)
+def _say_once(row: Row) -> None:
+    logger.log(row.level, "%s has no effect on the emulator: %s", row.option, row.why)
