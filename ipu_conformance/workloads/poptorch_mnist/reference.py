@@ -53,12 +53,14 @@ LOSS = Reference(
 )
 
 
+def verdict(reference: Reference, results: Sequence[Result]) -> Verdict:
+    """What the shipped baseline says of runs with the reference's settings and seeds of their own, taken together."""
+    baseline = baselines.load(Path(reference.name))
+    values = [reference.values(result) for result in results]
+    return judge(baseline.band(len(values)), values, metric=f"{NAME}'s {baseline.metric}")
+
+
 def judgements(settings: Settings, result: Result) -> List[Verdict]:
     """What each shipped baseline that was recorded with these settings says of a run."""
-    verdicts = []
-    for reference in (ACCURACY, LOSS):
-        if replace(reference, settings=settings).budget == reference.budget:
-            baseline = baselines.load(Path(reference.name))
-            metric = f"{NAME}'s {baseline.metric}"
-            verdicts.append(judge(baseline.band(), [reference.values(result)], metric=metric))
-    return verdicts
+    fitting = [each for each in (ACCURACY, LOSS) if replace(each, settings=settings).budget == each.budget]
+    return [verdict(reference, [result]) for reference in fitting]
