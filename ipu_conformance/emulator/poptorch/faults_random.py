@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any, Dict, Tuple
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults import Fault, Wrong
@@ -20,8 +20,14 @@ def _always(place: int) -> Wrong:
     return wrong
 
 
+def _never_again(value: Tuple[int, ...], *, memory: Dict[Any, Any], **context: Any) -> Tuple[int, ...]:
+    memory["draws"] = memory.get("draws", 0) + 1
+    return (value[0] + memory["draws"], *value[1:])
+
+
 for _fault in (
     Fault("seed-ignored", "numerics", "draw.seed", "every seed gives the same random numbers", _always(0)),
+    Fault("masks-never-repeat", "numerics", "draw.seed", "no seed gives the same random numbers twice", _never_again),
     Fault("masks-same-in-every-run", "numerics", "draw.seed", "every call draws what the first one drew", _always(1)),
     Fault("masks-same-on-every-replica", "numerics", "draw.seed", "all replicas draw the same", _always(2)),
     Fault("masks-same-for-every-micro-batch", "numerics", "draw.seed", "all micro-batches of a call draw the same",

@@ -63,6 +63,7 @@ KILLING = {
     "int64-not-narrowed": PRECISION + "test_wide_types_are_narrowed_on_the_device[int64-int32]",
     "float64-not-narrowed": PRECISION + "test_wide_types_are_narrowed_on_the_device[float64-float32]",
     "seed-ignored": DROPOUT + "test_seeds_give_independent_masks",
+    "masks-never-repeat": DROPOUT + "test_a_seed_decides_every_mask[1]",
     "masks-same-in-every-run": DROPOUT + "test_no_two_masks_know_of_each_other[single]",
     "masks-same-on-every-replica": DROPOUT + "test_dropout_drops_at_its_rate[0.5]",
     "masks-same-for-every-micro-batch": DROPOUT + "test_dropout_drops_at_its_rate[0.5]",
