@@ -94,9 +94,7 @@ def _held(model: torch.nn.Module) -> Dict[str, Tuple[str, torch.Tensor]]:
     return {**parameters, **{n: ("buffer", value) for n, value in model.named_buffers(remove_duplicate=False)}}
 
 
-def _check_held(
-    before: Mapping[str, Tuple[str, torch.Tensor]], after: Mapping[str, Tuple[str, torch.Tensor]]
-) -> None:
+def _check_held(before: Mapping[str, Tuple[str, torch.Tensor]], after: Mapping[str, Tuple[str, torch.Tensor]]) -> None:
     """Raise Error if ``forward`` put something else in the place of a weight, or took it away."""
     for name, (kind, value) in before.items():
         if name not in after:
@@ -163,9 +161,7 @@ def capture(
     return _describe(module, program.call_spec.out_spec, model)
 
 
-def _standing_in(
-    model: torch.nn.Module, weights: Optional[Mapping[str, torch.Tensor]]
-) -> ContextManager[Any]:
+def _standing_in(model: torch.nn.Module, weights: Optional[Mapping[str, torch.Tensor]]) -> ContextManager[Any]:
     if weights is None:
         return contextlib.nullcontext()
     trainable = {name: torch.nn.Parameter(value, value.requires_grad) for name, value in weights.items()}

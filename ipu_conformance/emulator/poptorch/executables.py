@@ -99,9 +99,7 @@ def _contents(executor: PoplarExecutor, export_model: bool, save_rng_state: bool
 
 
 def _arguments(expected: calls.Expected) -> Any:
-    leaves = [
-        each.value if each.dtype is None else Like(each.dtype, each.shape) for each in expected.described
-    ]
+    leaves = [each.value if each.dtype is None else Like(each.dtype, each.shape) for each in expected.described]
     return pytree.tree_unflatten(leaves, expected.structure)
 
 
@@ -145,9 +143,7 @@ def load_into(executor: PoplarExecutor, filename: str) -> None:
 
 def _call(contents: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
     leaves, structure = pytree.tree_flatten(contents["arguments"])
-    made: List[Any] = [
-        torch.zeros(leaf.shape, dtype=leaf.dtype) if isinstance(leaf, Like) else leaf for leaf in leaves
-    ]
+    made: List[Any] = [torch.zeros(leaf.shape, dtype=leaf.dtype) if isinstance(leaf, Like) else leaf for leaf in leaves]
     args, kwargs = pytree.tree_unflatten(made, structure)
     return tuple(args), kwargs
 

@@ -412,4 +412,3 @@ def _module(model: Model) -> torch.nn.Module:
     if not isinstance(module, torch.nn.Module):
         raise Error(f"{type(model).__name__} was given: wrap a torch.nn.Module")
     return module
-

@@ -112,5 +112,5 @@ for _fault in (
           _at("same digest", _always)),
     Fault("cache-never-used", "ir", POINT, "every compilation adds a file to the cache",
           _at("digest", lambda digest: digest + _fresh())),
-):
+):  # fmt: skip
     faults.register(_fault)

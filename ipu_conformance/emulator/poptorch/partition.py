@@ -118,9 +118,7 @@ def _build(
         if node in ordinals:
             _seed(copies[node], ordinals[node])
     makes = [
-        index
-        for index, node in enumerate(captured.outputs)
-        if node is not None and (stage_of.get(node, 0) == number)
+        index for index, node in enumerate(captured.outputs) if node is not None and (stage_of.get(node, 0) == number)
     ]
     values = [copies[node] for node in handed] + [copies[captured.outputs[index]] for index in makes]
     has_loss = loss is not None and stage_of.get(loss) == number

@@ -137,8 +137,18 @@ def _plain(weight: Any) -> torch.Tensor:
     return value
 
 
-_WATCHED = frozenset(("_parameters", "_buffers", "parameters", "named_parameters", "buffers", "named_buffers",
-                      "state_dict", "load_state_dict"))
+_WATCHED = frozenset(
+    (
+        "_parameters",
+        "_buffers",
+        "parameters",
+        "named_parameters",
+        "buffers",
+        "named_buffers",
+        "state_dict",
+        "load_state_dict",
+    )
+)
 """What a model is asked for by whoever wants its weights."""
 
 

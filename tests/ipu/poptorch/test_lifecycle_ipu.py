@@ -350,7 +350,10 @@ def test_perf_counters_have_a_row_for_each_tensor(poptorch: Any) -> None:
     counters = trainer.getPerfCounters()
 
     assert {name: len(rows) for name, rows in counters.items()} == {
-        "input": 1, "input_complete": 1, "output": 2, "output_complete": 2
+        "input": 1,
+        "input_complete": 1,
+        "output": 2,
+        "output_complete": 2,
     }
     moments = [counters[name][0][0] for name in ("input", "input_complete", "output", "output_complete")]
     assert moments == sorted(moments)

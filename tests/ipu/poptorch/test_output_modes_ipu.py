@@ -35,9 +35,7 @@ def mode_id(mode: Tuple[str, Any]) -> str:
 
 @pytest.mark.parametrize("mode", MODES, ids=mode_id)
 @pytest.mark.parametrize("factors", TRAINING, ids=str)
-def test_a_mode_of_training_returns_its_micro_batches(
-    poptorch: Any, factors: Factors, mode: Tuple[str, Any]
-) -> None:
+def test_a_mode_of_training_returns_its_micro_batches(poptorch: Any, factors: Factors, mode: Tuple[str, Any]) -> None:
     """Outputs come along dimension 0, losses as a vector, a single loss as a scalar; no weight depends on the mode."""
     import torch
 
@@ -56,9 +54,7 @@ def test_a_mode_of_training_returns_its_micro_batches(
 
 @pytest.mark.parametrize("mode", [("All", None), ("Final", None), ("Sum", None), ("EveryN", "all")], ids=mode_id)
 @pytest.mark.parametrize("factors", INFERENCE, ids=str)
-def test_a_mode_of_inference_returns_its_micro_batches(
-    poptorch: Any, factors: Factors, mode: Tuple[str, Any]
-) -> None:
+def test_a_mode_of_inference_returns_its_micro_batches(poptorch: Any, factors: Factors, mode: Tuple[str, Any]) -> None:
     """The modes select the same micro-batches of an inference model."""
     import torch
 

@@ -49,9 +49,7 @@ def test_every_strategy_gives_the_mean(poptorch: Any, factors: Factors, strategy
     model, x = exact.scale(poptorch), exact.batch(factors)
     expected = exact.plain_run(model, x, factors)
     made = exact.options(poptorch, factors)
-    made.Training.setMeanAccumulationAndReplicationReductionStrategy(
-        getattr(poptorch.MeanReductionStrategy, strategy)
-    )
+    made.Training.setMeanAccumulationAndReplicationReductionStrategy(getattr(poptorch.MeanReductionStrategy, strategy))
     trainer = poptorch.trainingModel(model, made, exact.sgd(model))
 
     trainer(x)
@@ -89,12 +87,8 @@ def test_a_running_mean_does_not_overflow(poptorch: Any, strategy: str, finite: 
 
     model = weighted(poptorch)
     made = exact.options(poptorch, Factors(1, 4, 1))
-    made.Training.setMeanAccumulationAndReplicationReductionStrategy(
-        getattr(poptorch.MeanReductionStrategy, strategy)
-    )
-    optimizer = poptorch.optim.SGD(
-        model.parameters(), lr=2.0**-15, accum_type=torch.float16, use_combined_accum=False
-    )
+    made.Training.setMeanAccumulationAndReplicationReductionStrategy(getattr(poptorch.MeanReductionStrategy, strategy))
+    optimizer = poptorch.optim.SGD(model.parameters(), lr=2.0**-15, accum_type=torch.float16, use_combined_accum=False)
 
     poptorch.trainingModel(model, made, optimizer)(torch.full((4, 1), 2.0**15))
 
@@ -108,9 +102,7 @@ def test_float16_accumulators_run_by_default(poptorch: Any) -> None:
     import torch
 
     model = weighted(poptorch)
-    optimizer = poptorch.optim.SGD(
-        model.parameters(), lr=2.0**-15, accum_type=torch.float16, use_combined_accum=False
-    )
+    optimizer = poptorch.optim.SGD(model.parameters(), lr=2.0**-15, accum_type=torch.float16, use_combined_accum=False)
 
     made = exact.options(poptorch, Factors(1, 4, 1))
     poptorch.trainingModel(model, made, optimizer)(torch.full((4, 1), 2.0**15))

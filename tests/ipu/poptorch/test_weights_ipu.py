@@ -202,9 +202,7 @@ def test_inference_uploads_only_when_weights_changed(poptorch: Any, monkeypatch:
     inference(x)
     uploads: List[int] = []
     original = inference.copyWeightsToDevice
-    monkeypatch.setattr(
-        inference, "copyWeightsToDevice", lambda: (uploads.append(1), original())[1], raising=False
-    )
+    monkeypatch.setattr(inference, "copyWeightsToDevice", lambda: (uploads.append(1), original())[1], raising=False)
     inference(x)
     unchanged = len(uploads)
 
@@ -337,9 +335,7 @@ def test_a_frozen_weight_stays(poptorch: Any) -> None:
 
     model = exact.scale(poptorch)
     model.frozen = torch.nn.Parameter(torch.ones(3), requires_grad=False)
-    trainer = poptorch.trainingModel(
-        model, optimizer=torch.optim.SGD([model.weight], lr=exact.RATE, weight_decay=0.5)
-    )
+    trainer = poptorch.trainingModel(model, optimizer=torch.optim.SGD([model.weight], lr=exact.RATE, weight_decay=0.5))
 
     trainer(exact.samples(2))
 

@@ -89,7 +89,7 @@ def test_inputs_that_the_model_writes_to_are_copied() -> None:
     feed = batching.Feed(streams.Layout(2), [batch, batch])
     feed.copied = frozenset({1})
 
-    ((kept, copied), _), = feed.deal([batch, batch])
+    (((kept, copied), _),) = feed.deal([batch, batch])
 
     assert kept.untyped_storage().data_ptr() == batch.untyped_storage().data_ptr()
     assert copied.untyped_storage().data_ptr() != batch.untyped_storage().data_ptr()

@@ -127,9 +127,7 @@ def test_every_replica_has_weights_of_its_own() -> None:
 def test_a_model_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Out of memory is an Error that names the IPU and its largest tensors."""
     small = device.Device(**{**vars(device.MK2), "name": "small", "tiles": 1})
-    monkeypatch.setattr(
-        placement.topology, "Topology", lambda stages, replicas: Topology(stages, replicas, small)
-    )
+    monkeypatch.setattr(placement.topology, "Topology", lambda stages, replicas: Topology(stages, replicas, small))
     model = torch.nn.Linear(1000, 1000)
 
     with pytest.raises(poptorch.Error, match="memory"):
