@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any, Dict, FrozenSet, List, NoReturn, Sequence, Tuple
 
 import torch
@@ -79,16 +80,25 @@ def narrowed(value: torch.Tensor) -> torch.Tensor:
     return result
 
 
-def refuse_backward(*args: Any, **kwargs: Any) -> NoReturn:
-    """What ``backward`` of an output does: the gradient was taken on the device."""
-    raise Error(
-        "backward() was called on an output of a model on the device: a training model runs its backward pass whenever "
-        "it is called; for an inference model, which has none, use poptorch.trainingModel"
-    )
+class _RefusedBackward:
+    """What ``backward`` of an output is: the gradient was taken on the device."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise Error(
+            "backward() was called on an output of a model on the device: a training model runs its backward pass "
+            "whenever it is called; for an inference model, which has none, use poptorch.trainingModel"
+        )
+
+    def __reduce__(self) -> Tuple[type, Tuple[()]]:
+        # A saved output is loaded without this package too, so it holds nothing but a type that every loader trusts.
+        return OrderedDict, ()
+
+
+_REFUSED = _RefusedBackward()
 
 
 def guarded(value: torch.Tensor) -> torch.Tensor:
     """The output, which refuses ``backward`` with a sentence that says why."""
     if decide("refuse backward", True):
-        setattr(value, "backward", refuse_backward)  # noqa: B010 (typed torch declares a method here)
+        setattr(value, "backward", _REFUSED)  # noqa: B010 (typed torch declares a method here)
     return value

@@ -209,6 +209,20 @@ def test_backward_of_an_output_is_an_error(poptorch: Any, training: bool) -> Non
         loss.backward()
 
 
+def test_an_output_can_be_saved(poptorch: Any) -> None:
+    """What came back can be written to a file and read where there is no PopTorch."""
+    import io
+
+    import torch
+
+    out = poptorch.inferenceModel(exact.scale(poptorch, loss=False))(exact.samples(2))
+    file = io.BytesIO()
+    torch.save({"out": out}, file)
+    file.seek(0)
+
+    assert_same(torch.load(file, weights_only=True)["out"], out, "output")
+
+
 def test_an_output_is_no_view_of_an_input(poptorch: Any) -> None:
     """Changing what came back leaves what was given alone."""
     import torch
