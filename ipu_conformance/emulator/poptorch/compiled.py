@@ -17,6 +17,7 @@ from ipu_conformance.emulator.poptorch import (
     batching,
     calls,
     capture,
+    exporting,
     lowering,
     outputs,
     partition,
@@ -87,7 +88,7 @@ def compile_model(
     unmodelled.say(options)
     with progress.compilation(options) as done:
         result = _compile(model, call, options, training, update, weights, seed, done)
-    lowering.export(result, options)
+    exporting.export(result, options)
     result.seconds = time.perf_counter() - begin
     return result
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, List, Mapping, Optional
+from typing import Any, List
 
 from ipu_conformance.emulator import cost, faults, memory
 from ipu_conformance.emulator.poptorch import lowering_gradients, lowering_updates
-from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.lowering_forward import Forward
 from ipu_conformance.emulator.poptorch.lowering_program import Pipeline, Program
-from ipu_conformance.errors import ConformanceError
-from ipu_conformance.ir import files, popart
+from ipu_conformance.ir import popart
 from ipu_conformance.ir.graph import Graph
 
 NAME = "maingraph"
-EXPORT_VARIABLE = "POPTORCH_EXPORT_PROTO_FILE"
 
 
 def lower(compiled: Any, options: Any, training: bool) -> Graph:
@@ -50,18 +46,6 @@ def forward_graph(compiled: Any, options: Any) -> Graph:
 def popart_ir(compiled: Any, options: Any) -> str:
     """The program in the JSON of PopART."""
     return popart.dump(lower(compiled, options, compiled.training)).decode("utf-8")
-
-
-def export(compiled: Any, options: Any, environment: Optional[Mapping[str, str]] = None) -> None:
-    """Write the program as ONNX to the file that ``POPTORCH_EXPORT_PROTO_FILE`` names, if it names one."""
-    given: Mapping[str, str] = os.environ if environment is None else environment
-    path = given.get(EXPORT_VARIABLE)
-    if not path:
-        return
-    try:
-        files.write(lower(compiled, options, compiled.training), path, "onnx")
-    except ConformanceError as error:
-        raise Error(f"{EXPORT_VARIABLE} is {path}: {error}") from error
 
 
 def cycles(compiled: Any, options: Any) -> int:
