@@ -24,6 +24,14 @@ def _located(options: Any) -> bool:
     return any(value not in (None, 0, {}) for value in options.TensorLocations.toDict().values())
 
 
+def _set_below(options: Any) -> bool:
+    return bool(set(options._popart.options) - {"autoRecomputation", "engineOptions"})
+
+
+def _engine(options: Any) -> bool:
+    return not all(name.startswith("autoReport.") for name in options._popart.options.get("engineOptions", {}))
+
+
 ROWS: Sequence[Row] = (
     Row("enableStableNorm", lambda options: options.stable_norm, "variances are always computed from centred values"),
     Row("TensorLocations", _located, "the emulator keeps everything on chip, and its memory estimate says so"),
@@ -34,6 +42,9 @@ ROWS: Sequence[Row] = (
         lambda options: options.offline_ipu_version is not None,
         "all generations of the IPU are emulated alike; the model is compiled and cannot be run",
     ),
+    Row("logDir", lambda options: options.log_dir != ".", "the emulator writes no files of its own there"),
+    Row("_Popart.set", _set_below, "of the session options only autoRecomputation is modelled"),
+    Row("_Popart.setEngineOptions", _engine, "of the engine options only those of reports are modelled"),
     Row("_Popart.setPatterns", lambda options: bool(options._popart.patterns), "there is no graph compiler below"),
     Row(
         "Training.setConvolutionDithering",

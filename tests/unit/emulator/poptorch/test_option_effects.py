@@ -1,0 +1,203 @@
+"""Options inside the emulator: synthetic data, the progress bar, locations in the source, and what has no effect."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import pytest
+import torch
+
+from ipu_conformance.emulator import poptorch
+from ipu_conformance.emulator.poptorch import progress, source, synthetic, unmodelled
+from ipu_conformance.emulator.poptorch.log import logger
+
+PAGE = Path(__file__).parents[4] / "docs" / "poptorch.md"
+
+
+class Terminal(io.StringIO):
+    """A stream that a person watches."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Doubling(torch.nn.Module):
+    """Closes a block and computes outside of it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with poptorch.Block("inside", ipu_id=0):
+            x = x + 1
+        return x * 2
+
+
+class Passing(torch.nn.Module):
+    """Returns what it is given."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x * 1, y * 1
+
+
+# Synthetic data.
+
+
+def test_synthetic_inputs_are_drawn_by_a_seed() -> None:
+    """Floating-point inputs follow from the seed, differ between seeds and are no values of the host."""
+    given = [torch.full((50, 4), 3.0), torch.full((50, 4), 3.0, dtype=torch.float16)]
+    one, again, other = (synthetic.inputs(given, seed) for seed in (1, 1, 2))
+
+    assert all(a.equal(b) for a, b in zip(one, again))
+    assert not any(a.equal(b) for a, b in zip(one, other))
+    assert [tensor.dtype for tensor in one] == [torch.float32, torch.float16]
+    assert not bool((one[0] == 3.0).any())
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.bool], ids=str)
+def test_synthetic_indices_are_zero(dtype: torch.dtype) -> None:
+    """Integers and truth values are zero, which every index may be."""
+    (made,) = synthetic.inputs([torch.ones(3, dtype=dtype)], 1)
+
+    assert made.equal(torch.zeros(3, dtype=dtype))
+
+
+def test_outputs_of_synthetic_data_are_zero() -> None:
+    """Nothing is read back, anchored tensors neither."""
+    options = poptorch.Options().enableSyntheticData(True).deviceIterations(2)
+    options.anchorTensor("product", "mul")
+    model = poptorch.inferenceModel(Passing(), options)
+    x, y = model(torch.ones(4, 2), torch.ones(4, dtype=torch.int64))
+
+    assert x.equal(torch.zeros(4, 2))
+    assert y.equal(torch.zeros(4, dtype=torch.int32))
+    assert model.getAnchoredTensor("product").equal(torch.zeros(4, 2))
+
+
+# The progress bar.
+
+
+def _bar(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, show: bool) -> str:
+    monkeypatch.setattr(sys, "stderr", stream)
+    options = poptorch.Options().showCompilationProgressBar(show)
+    poptorch.inferenceModel(torch.nn.ReLU(), options).compile(torch.ones(1))
+    return stream.getvalue()
+
+
+def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step of the compilation is counted; the bar ends full."""
+    steps = len(progress.STEPS)
+
+    assert f"{steps}/{steps}" in _bar(monkeypatch, Terminal(), show=True)
+
+
+@pytest.mark.parametrize(("stream", "show"), [(Terminal, False), (io.StringIO, True)], ids=["off", "file"])
+def test_nobody_else_gets_a_bar(
+    monkeypatch: pytest.MonkeyPatch, stream: Callable[[], io.StringIO], show: bool
+) -> None:
+    """Nothing is drawn where it is turned off, or where nobody watches."""
+    assert _bar(monkeypatch, stream(), show) == ""
+
+
+def test_a_failed_compilation_leaves_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bar of a compilation that fails stops at the step that failed."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with pytest.raises(poptorch.Error, match="No active Block"):
+        poptorch.inferenceModel(Doubling()).compile(torch.ones(1))
+
+    assert f"1/{len(progress.STEPS)}" in stream.getvalue()
+    assert f"2/{len(progress.STEPS)}" not in stream.getvalue()
+
+
+# Locations.
+
+
+@pytest.mark.parametrize(("more", "named"), [((), True), ((Path(__file__).name,), False)], ids=["default", "excluded"])
+def test_an_error_names_the_line(more: Any, named: bool) -> None:
+    """An operation outside of every block is named with the user's line, unless its file is excluded."""
+    model = poptorch.inferenceModel(Doubling(), poptorch.Options().appendToLocationExcludes(*more))
+    with pytest.raises(poptorch.Error, match="No active Block") as raised:
+        model.compile(torch.ones(1))
+
+    assert bool(re.search(re.escape(Path(__file__).name) + r":\d+", str(raised.value))) is named
+
+
+def test_the_innermost_line_that_is_left_counts() -> None:
+    """Frames of excluded files are passed over from the inside out."""
+    node = torch.fx.Graph().placeholder("x")
+    node.meta["stack_trace"] = '  File "/a/model.py", line 3, in f\n    g()\n  File "/lib/inner.py", line 9, in g\n'
+
+    assert source.location(node, []) == "/lib/inner.py:9"
+    assert source.location(node, ["inner"]) == "/a/model.py:3"
+    assert source.location(node, ["inner", "/a/"]) == ""
+
+
+# Export.
+
+
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the variable and the path."""
+    monkeypatch.setenv("POPTORCH_EXPORT_PROTO_FILE", str(tmp_path / "missing" / "model.onnx"))
+    with pytest.raises(poptorch.Error, match=r"POPTORCH_EXPORT_PROTO_FILE is .*missing"):
+        poptorch.inferenceModel(torch.nn.ReLU()).compile(torch.ones(1))
+
+
+# What has no effect.
+
+
+def _located(options: Any) -> Any:
+    return options.TensorLocations.setWeightLocation(poptorch.TensorLocationSettings().useOnChipStorage(False))
+
+
+SET: Dict[str, Callable[[Any], Any]] = {
+    "enableStableNorm": lambda options: options.enableStableNorm(True),
+    "TensorLocations": _located,
+    "syncPattern": lambda options: options.syncPattern(poptorch.SyncPattern.SinglePipeline),
+    "useIpuId": lambda options: options.useIpuId(0),
+    "useOfflineIpuTarget": lambda options: options.useOfflineIpuTarget(),
+    "logDir": lambda options: options.logDir("logs"),
+    "_Popart.set": lambda options: options._Popart.set("enableStochasticRounding", True),
+    "_Popart.setEngineOptions": lambda options: options._Popart.setEngineOptions({"opt.enableInlining": "true"}),
+    "_Popart.setPatterns": lambda options: options._Popart.setPatterns({"OptimizerDecompose": False}),
+    "Training.setConvolutionDithering": lambda options: options.Training.setConvolutionDithering(True),
+    "Training.setAutomaticLossScaling": lambda options: options.Training.setAutomaticLossScaling(True),
+    "Distributed.configureProcessId": lambda options: options.Distributed.configureProcessId(0, 2),
+}
+
+
+def test_every_row_is_tried() -> None:
+    """Each option of the table is in the cases below."""
+    assert set(SET) == {row.option for row in unmodelled.ROWS}
+
+
+def test_default_options_ask_for_nothing_in_vain() -> None:
+    """A model with the default options has nothing to say, nor has one that asks for what is modelled below."""
+    modelled = poptorch.Options().enableProfiling("reports")
+    modelled._Popart.set("autoRecomputation", True)
+
+    assert unmodelled.without_effect(poptorch.Options()) == ()
+    assert unmodelled.without_effect(modelled) == ()
+
+
+@pytest.mark.parametrize("option", SET)
+def test_an_option_without_effect_says_so_once(option: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Two models that set it give one line, which says why."""
+    unmodelled._say_once.cache_clear()
+    with caplog.at_level(logging.INFO, logger=logger.name):
+        for _ in range(2):
+            options = poptorch.Options()
+            SET[option](options)
+            poptorch.inferenceModel(torch.nn.ReLU(), options).compile(torch.ones(1))
+    lines = [record.getMessage() for record in caplog.records if "no effect" in record.getMessage()]
+
+    assert len(lines) == 1
+    assert lines[0].startswith(f"{option} has no effect on the emulator: ")
+
+
+@pytest.mark.parametrize("row", unmodelled.ROWS, ids=lambda row: row.option)
+def test_the_page_lists_what_has_no_effect(row: unmodelled.Row) -> None:
+    """docs/poptorch.md names every option of the table."""
+    assert f"`{row.option}`" in PAGE.read_text(encoding="utf-8")
