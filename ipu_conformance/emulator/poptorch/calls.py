@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import torch
 import torch.utils._pytree as pytree
@@ -23,8 +23,8 @@ class Described(NamedTuple):
 class Call:
     """Arguments bound to the parameters of ``forward``, taken apart into tensors and constants."""
 
-    def __init__(self, forward: Callable[..., Any], args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self.args, self.kwargs, self.arguments = bind(forward, args, kwargs)
+    def __init__(self, signature: inspect.Signature, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.args, self.kwargs, self.arguments = bind(signature, args, kwargs)
         self.leaves, self.structure = pytree.tree_flatten((self.args, self.kwargs))
         self.places = [index for index, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Tensor)]
 
@@ -53,10 +53,9 @@ def _described(leaf: Any) -> Described:
 
 
 def bind(
-    forward: Callable[..., Any], args: Tuple[Any, ...], kwargs: Mapping[str, Any]
+    signature: inspect.Signature, args: Tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Tuple[Tuple[Any, ...], Dict[str, Any], Dict[str, Any]]:
     """The arguments as ``forward`` would see them, with its defaults; and by name."""
-    signature = inspect.signature(forward)
     parameters = signature.parameters.values()
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)

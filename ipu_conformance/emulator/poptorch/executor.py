@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import os
 import time
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 
@@ -40,6 +41,7 @@ class PoplarExecutor(Inspection):
         self._user_model = model
         # A shallow copy shares the weights, and reading it is not a touch by the user; compiling makes it anew.
         self._plain = _shallow(model)
+        self._signature = inspect.signature(self._plain.forward)
         self._options = Options() if options is None else options
         self._options._freeze()
         self._training = training
@@ -68,7 +70,7 @@ class PoplarExecutor(Inspection):
         )
         if self._destroyed:
             raise Error(NOT_COMPILED)
-        call = calls.Call(self._forward, args, kwargs)
+        call = calls.Call(self._signature, args, kwargs)
         if self._compiled is None:
             self._compile(call)
         elif decide("compare arguments", True):
@@ -82,10 +84,6 @@ class PoplarExecutor(Inspection):
         if decide("implicit copy of inference", False):
             self.copyWeightsToHost()
         return result
-
-    @property
-    def _forward(self) -> Callable[..., Any]:
-        return self._plain.forward
 
     def _run(self, call: calls.Call) -> Any:
         ready = self.compiled
@@ -147,7 +145,7 @@ class PoplarExecutor(Inspection):
             return
         if self._destroyed:
             raise Error(NOT_COMPILED)
-        self._compile(calls.Call(self._forward, args, kwargs))
+        self._compile(calls.Call(self._signature, args, kwargs))
         always = decide("attach when compiled", self._options.connection_type == ConnectionType.Always)
         if always and not self._attached:
             self.attachToDevice()
