@@ -18,7 +18,7 @@ from torch.fx import traceback as fx_traceback
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 
-from ipu_conformance.emulator.poptorch import blocks
+from ipu_conformance.emulator.poptorch import blocks, regions
 from ipu_conformance.emulator.poptorch.decisions import decide
 from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.source import is_excluded
@@ -158,6 +158,7 @@ def capture(
         except Exception as error:
             raise _refusal(error, excludes) from error
     module = program.module(check_guards=False)
+    regions.dissolve(module)
     return _describe(module, program.call_spec.out_spec, model)
 
 

@@ -8,6 +8,7 @@ from typing import Any, List
 
 import pytest
 
+from .on_device import gradient
 from .placed import SPELLINGS, chain, placements, samples
 
 
@@ -211,6 +212,36 @@ def test_a_block_is_on_one_ipu(poptorch: Any) -> None:
 
     with pytest.raises(poptorch.Error, match="same"):
         poptorch.inferenceModel(_model(forward), _sharded(poptorch))(samples(2))
+
+
+@pytest.mark.ipus(2)
+def test_operations_without_gradients_are_in_their_blocks(poptorch: Any, capfd: Any) -> None:
+    """A region of torch.no_grad is no block: what is inside is placed by the blocks that it begins."""
+    import torch
+
+    def forward(model: Any, x: Any) -> Any:
+        with torch.no_grad():
+            x = x * 2
+            poptorch.Block.start(ipu_id=1)
+            x = x + 1
+        poptorch.Block.start(ipu_id=0)
+        return x - 3
+
+    assert _placed(poptorch, capfd, forward) == [0, 1, 0]
+
+
+def test_a_region_without_gradients_stops_them(poptorch: Any) -> None:
+    """A weight that is used with and without its gradient gets the gradient of the first use only."""
+    import torch
+
+    def forward(model: Any, x: Any) -> Any:
+        with torch.no_grad():
+            scale = x * model.weight
+        return poptorch.identity_loss(scale * model.weight, "sum")
+
+    made = gradient(poptorch, forward, torch.tensor([2.0, -1.0]), torch.tensor([[3.0, 5.0]]))
+
+    assert made.tolist() == [6.0, -5.0]
 
 
 def test_begin_block_changes_the_layer_in_place(poptorch: Any) -> None:
