@@ -3,7 +3,8 @@
     python benchmarks/overhead.py [--threads 1] [--repeats 9]
 
 The two sides of a ratio take turns, and the ratio is the median over the turns, so that a busy machine disturbs both
-alike. Each side trains the same network on the same batches with the same number of threads.
+alike. Each side trains the same network on the same batches with the same number of threads. What two replicas gain
+needs two idle cores, which no turn-taking can replace: the load of the machine is printed for that reason.
 
 Memory is the growth of a process in which torch is warm: the peak of its resident memory while it trains a new model,
 over what it held before it made the model. An emulated device holds weights of its own besides the host's, as a real
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -177,6 +179,7 @@ def main() -> None:
     if args.memory_of:
         print(memory_of(*json.loads(args.memory_of)))
         return
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {args.threads} threads an operation\n")
     print(f"{'ms per batch':<34}{'emulated':>10}{'plain':>10}{'ratio':>8}")
     compile_time = single(SMALL, 50, args.repeats)[1]
     single(LARGE, 4, args.repeats)

@@ -211,8 +211,8 @@ def _updated(
             states[name],
             rate,
             update,
-            lambda x, name=name: rounding(x, f"update/{name}"),
-        )  # type: ignore[misc]
+            lambda x, name=name: rounding(x, f"update/{name}"),  # type: ignore[misc]
+        )
         for name, weight in weights.items()
     }
     return {name: pair[0] for name, pair in moved.items()}, {name: pair[1] for name, pair in moved.items()}

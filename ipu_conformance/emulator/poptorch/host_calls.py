@@ -57,9 +57,7 @@ def _outputs(operation: CPU, inputs: Sequence[torch.Tensor]) -> List[torch.Tenso
     operation._single = isinstance(results, torch.Tensor)
     listed = [results] if operation._single else list(results) if isinstance(results, (list, tuple)) else []
     if not listed or not all(isinstance(value, torch.Tensor) for value in listed):
-        raise Error(
-            f"The CPU operation {operation._ID} returned {type(results).__name__}: return a tensor or several"
-        )
+        raise Error(f"The CPU operation {operation._ID} returned {type(results).__name__}: return a tensor or several")
     return listed
 
 

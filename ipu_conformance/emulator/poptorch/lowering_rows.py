@@ -71,7 +71,7 @@ def _axis(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
 
 def _axes(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
     dim = values.get("dim")
-    axes = tuple(range(len(shape))) if dim in (None, []) else _each(dim, 1)
+    axes = tuple(range(len(shape))) if dim is None or dim == [] else _each(dim, 1)
     return {"axes": tuple(axis % max(len(shape), 1) for axis in axes), "keepdims": int(bool(values.get("keepdim")))}
 
 

@@ -330,9 +330,7 @@ class _LayerWise(torch.optim.Optimizer):
         kernel = KERNELS["lamb"]
         for group in self.param_groups:
             values = {name: group[name] for name in optim_read.ATTRIBUTES["lamb"]}
-            h = hyper_parameters(
-                **values, bias_correction=self.bias_correction, max_weight_norm=self.max_weight_norm
-            )
+            h = hyper_parameters(**values, bias_correction=self.bias_correction, max_weight_norm=self.max_weight_norm)
             for weight in group["params"]:
                 if weight.grad is None:
                     continue

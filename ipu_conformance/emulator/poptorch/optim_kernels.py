@@ -132,9 +132,7 @@ KERNELS: Mapping[str, Kernel] = {
     "sgd": Kernel(_sgd, _sgd_slots),
     "adam": Kernel(_adam, lambda h: ("first", "second")),
     "adamw": Kernel(_adamw, lambda h: ("first", "second")),
-    "rmsprop": Kernel(
-        _rmsprop, _rmsprop_slots, lambda slot, h: 1.0 if slot == "square" and h.use_tf_variant else 0.0
-    ),
+    "rmsprop": Kernel(_rmsprop, _rmsprop_slots, lambda slot, h: 1.0 if slot == "square" and h.use_tf_variant else 0.0),
     "lamb": Kernel(_lamb, lambda h: ("first", "second")),
 }
 """Every optimizer by its kind."""

@@ -48,9 +48,7 @@ def _mean_losses(result: Result) -> Tuple[float, ...]:
 
 
 ACCURACY = Reference(NAME, "test accuracy", lambda result: result.accuracies)
-LOSS = Reference(
-    f"{NAME}-loss", "mean training loss", _mean_losses, Settings(epochs=2, train_size=1600, test_size=80)
-)
+LOSS = Reference(f"{NAME}-loss", "mean training loss", _mean_losses, Settings(epochs=2, train_size=1600, test_size=80))
 
 
 def verdict(reference: Reference, results: Sequence[Result]) -> Verdict:

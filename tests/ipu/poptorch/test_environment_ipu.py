@@ -77,9 +77,7 @@ def program(poptorch: Any, text: str, environment: Dict[str, str], tmp_path: Pat
 
 def test_the_environment_names_the_level_and_the_file(poptorch: Any, tmp_path: Path) -> None:
     """POPTORCH_LOG_LEVEL is the level, and with POPTORCH_LOG_DEST lines go to a file instead of the terminal."""
-    made = program(
-        poptorch, THREE_LINES, {"POPTORCH_LOG_LEVEL": "INFO", "POPTORCH_LOG_DEST": "poptorch.log"}, tmp_path
-    )
+    made = program(poptorch, THREE_LINES, {"POPTORCH_LOG_LEVEL": "INFO", "POPTORCH_LOG_DEST": "poptorch.log"}, tmp_path)
     written = (tmp_path / "poptorch.log").read_text(encoding="utf-8")
 
     assert [line for line in ("line one", "line two", "line three") if line in written] == [

@@ -131,9 +131,7 @@ def test_a_file_that_is_missing_is_an_error(poptorch: Any, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("row", READ_BACK_IN_JSON, ids=str)
-def test_default_options_come_from_the_environment(
-    poptorch: Any, row: Row, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_default_options_come_from_the_environment(poptorch: Any, row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     """POPTORCH_DEFAULT_OPTIONS is JSON that fresh options are set from."""
     monkeypatch.setenv("POPTORCH_DEFAULT_OPTIONS", f'{{"{row.method}": {row.json}}}')
 

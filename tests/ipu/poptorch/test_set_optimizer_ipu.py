@@ -265,9 +265,7 @@ def test_a_running_mean_cannot_come_after_compiling(poptorch: Any) -> None:
     problem.call()
 
     with pytest.raises(ValueError, match="already compiled"):
-        problem.executor.setOptimizer(
-            poptorch.optim.SGD(problem.model.parameters(), lr=0.1, accum_type=torch.float16)
-        )
+        problem.executor.setOptimizer(poptorch.optim.SGD(problem.model.parameters(), lr=0.1, accum_type=torch.float16))
 
 
 @pytest.mark.parametrize("where", ["optimizer", "group"])

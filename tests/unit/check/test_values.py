@@ -112,7 +112,8 @@ class TestClose:
             sentence(
                 check.close, actual=[1.0, 2.5], expected=[1.0, 2.0], tolerance=reasoned(0.0, "bit-exact"), what="x"
             )
-            == "x differs at [1]: actual 2.5, expected 2.0, difference 0.5, allowed 0 (bit-exact); 1 of 2 values outside."
+            == "x differs at [1]: actual 2.5, expected 2.0, difference 0.5, allowed 0 (bit-exact); "
+            "1 of 2 values outside."
         )
 
     @pytest.mark.parametrize("bare", [1e-5, 1, np.float32(0.1), None, np.ones(3)])
@@ -226,9 +227,7 @@ def test_a_known_case_is_reproduced_in_the_second_line(half):
     finally:
         check.current_case.reset(token)
 
-    assert message.splitlines()[1:] == [
-        "reproduce: ipu-conformance case 'replication/convnet[poptorch-D2-G3-R5]'"
-    ]
+    assert message.splitlines()[1:] == ["reproduce: ipu-conformance case 'replication/convnet[poptorch-D2-G3-R5]'"]
     assert len(sentence(check.close, actual=[2.0], expected=[1.0], tolerance=half, what="x").splitlines()) == 1
 
 

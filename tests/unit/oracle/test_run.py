@@ -23,7 +23,8 @@ IDS = {
     "D3-G1-R1-S1-infer-out_every_n-3": RunConfig(
         device_iterations=3, training=False, output_mode="every_n", output_period=3
     ),
-    "D1-G1-R1-S1-sgd-B4-N7-step,base=0.5-sum-replica_sum-L1024-clip0.5-float16-partials_float16-sr-paddle-seed3": RunConfig(
+    "D1-G1-R1-S1-sgd-B4-N7-step,base=0.5-sum-replica_sum-L1024-clip0.5-float16-partials_float16"
+    "-sr-paddle-seed3": RunConfig(
         micro_batch=4,
         steps=7,
         learning_rate=learning_rate("step", base=0.5),

@@ -94,9 +94,7 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("stream", "show"), [(Terminal, False), (io.StringIO, True)], ids=["off", "file"])
-def test_nobody_else_gets_a_bar(
-    monkeypatch: pytest.MonkeyPatch, stream: Callable[[], io.StringIO], show: bool
-) -> None:
+def test_nobody_else_gets_a_bar(monkeypatch: pytest.MonkeyPatch, stream: Callable[[], io.StringIO], show: bool) -> None:
     """Nothing is drawn where it is turned off, or where nobody watches."""
     assert _bar(monkeypatch, stream(), show) == ""
 
