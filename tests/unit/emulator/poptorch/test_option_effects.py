@@ -35,6 +35,13 @@ class Doubling(torch.nn.Module):
         return x * 2
 
 
+class Choosing(torch.nn.Module):
+    """Asks for a value that only the device knows."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x if x.sum() > 0 else -x
+
+
 class Passing(torch.nn.Module):
     """Returns what it is given."""
 
@@ -113,11 +120,12 @@ def test_a_failed_compilation_leaves_its_bar(monkeypatch: pytest.MonkeyPatch) ->
 # Locations.
 
 
+@pytest.mark.parametrize("module", [Doubling, Choosing])
 @pytest.mark.parametrize(("more", "named"), [((), True), ((Path(__file__).name,), False)], ids=["default", "excluded"])
-def test_an_error_names_the_line(more: Any, named: bool) -> None:
-    """An operation outside of every block is named with the user's line, unless its file is excluded."""
-    model = poptorch.inferenceModel(Doubling(), poptorch.Options().appendToLocationExcludes(*more))
-    with pytest.raises(poptorch.Error, match="No active Block") as raised:
+def test_an_error_names_the_line(module: Callable[[], torch.nn.Module], more: Any, named: bool) -> None:
+    """An operation that cannot be compiled is named with the user's line, unless its file is excluded."""
+    model = poptorch.inferenceModel(module(), poptorch.Options().appendToLocationExcludes(*more))
+    with pytest.raises(poptorch.Error, match="No active Block|cannot be compiled") as raised:
         model.compile(torch.ones(1))
 
     assert bool(re.search(re.escape(Path(__file__).name) + r":\d+", str(raised.value))) is named
