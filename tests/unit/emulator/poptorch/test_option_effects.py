@@ -125,7 +125,7 @@ def test_a_failed_compilation_leaves_its_bar(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_error_names_the_line(module: Callable[[], torch.nn.Module], more: Any, named: bool) -> None:
     """An operation that cannot be compiled is named with the user's line, unless its file is excluded."""
     model = poptorch.inferenceModel(module(), poptorch.Options().appendToLocationExcludes(*more))
-    with pytest.raises(poptorch.Error, match="No active Block|cannot be compiled") as raised:
+    with pytest.raises(poptorch.Error, match=r"No active Block|cannot be compiled") as raised:
         model.compile(torch.ones(1))
 
     assert bool(re.search(re.escape(Path(__file__).name) + r":\d+", str(raised.value))) is named
