@@ -9,7 +9,8 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.run import optimiser
-from tests.ipu.poptorch.optimizer_reference import BIAS, WEIGHT, Problem, assert_weights, same, trained
+
+from .optimizer_reference import BIAS, WEIGHT, Problem, assert_weights, same, trained
 
 OPTIMIZERS: Mapping[str, Dict[str, Any]] = {
     "SGD": {"momentum": 0.9},

@@ -8,7 +8,8 @@ from typing import Any, Callable, Dict, Mapping, NamedTuple
 import pytest
 
 from ipu_conformance.run import Rule, optimiser
-from tests.ipu.poptorch.optimizer_reference import BIAS, WEIGHT, Problem, assert_weights, same, trained
+
+from .optimizer_reference import BIAS, WEIGHT, Problem, assert_weights, same, trained
 
 
 class Row(NamedTuple):

@@ -9,7 +9,8 @@ from typing import Any, Dict, Mapping
 import pytest
 
 from ipu_conformance import check
-from tests.ipu.poptorch.optimizer_reference import START, Problem
+
+from .optimizer_reference import START, Problem
 
 OPTIMIZERS: Mapping[str, Dict[str, Any]] = {
     "SGD": {"lr": 0.1, "momentum": 0.9},

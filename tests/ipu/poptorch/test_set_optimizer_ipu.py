@@ -7,7 +7,8 @@ from typing import Any, Callable, Dict
 import pytest
 
 from ipu_conformance.run import optimiser
-from tests.ipu.poptorch.optimizer_reference import BIAS, WEIGHT, Problem, assert_weights
+
+from .optimizer_reference import BIAS, WEIGHT, Problem, assert_weights
 
 SGD = optimiser("sgd")
 MOMENTUM = optimiser("sgd", momentum=0.9)

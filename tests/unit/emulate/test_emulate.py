@@ -153,7 +153,12 @@ def test_signals_reach_the_program_itself(folder, number):
             end(signal.SIGINT, None)
     """
     words = [*EMULATE, program(folder, text)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+
+    def listen():
+        # A test run in the background of a shell ignores SIGINT, and its children would inherit that.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=listen) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
         shown, _ = process.communicate(timeout=60)

@@ -94,7 +94,8 @@ def _restored():
         mapping.update(before)
 
 
-CORE = faults.table()
+CORE = [fault for fault in faults.table() if fault.wrong.__module__ == faults.__name__]
+"""The faults of the core; a front end that another test imported has added its own to the table."""
 
 
 @pytest.mark.parametrize("fault", CORE, ids=lambda fault: fault.name)
@@ -131,7 +132,7 @@ def test_a_fault_touches_its_own_point_only():
 
 def test_every_point_has_a_fault():
     """No hook point is without a fault that shows it is hooked."""
-    assert {fault.point for fault in CORE} == set(faults.POINTS)
+    assert {fault.point for fault in faults.table()} == set(faults.POINTS)
     assert {fault.area for fault in CORE} == set(faults.AREAS)
 
 

@@ -48,7 +48,9 @@ def test_every_fault_of_the_execution_is_in_the_table():
     """A fault that is added to the core without a case that kills it is noticed here."""
     executed = {"plan.slots", "streams.split", "streams.join", "execute.boundary", "reduce.gradients", "update.step"}
 
-    assert {fault.name for fault in faults.table() if fault.point in executed} == set(KILLED_BY)
+    core = [fault for fault in faults.table() if fault.wrong.__module__ == faults.__name__]
+
+    assert {fault.name for fault in core if fault.point in executed} == set(KILLED_BY)
 
 
 @pytest.mark.parametrize("name", KILLED_BY)
