@@ -75,6 +75,7 @@ def _graph(model: Any) -> Graph:
     for entries in (graph.node, graph.input, graph.output, graph.value_info, graph.initializer):
         if len(entries) > MAX_ENTRIES:
             raise IRError(f"the data lists {len(entries)} ops or tensors of a kind; at most {MAX_ENTRIES} are read")
+    _require_text(model)
     opset = _opset(model)
     ops = [_op(node, f"node {index}", opset) for index, node in enumerate(graph.node)]
     initializers = _initializers(graph)
@@ -98,6 +99,18 @@ def _graph(model: Any) -> Graph:
         initializers=initializers,
         opset=opset,
     )
+
+
+def _require_text(model: Any) -> None:
+    """Refuse names that are not UTF-8: the protobuf library hands them out as bytes."""
+    waiting = [model]
+    while waiting:
+        for field, value in waiting.pop().ListFields():
+            values = value if field.label == field.LABEL_REPEATED else (value,)
+            if field.type == field.TYPE_MESSAGE:
+                waiting.extend(values)
+            elif field.type == field.TYPE_STRING and any(isinstance(text, bytes) for text in values):
+                raise IRError(f"the data is not an ONNX model: {field.full_name} holds bytes that are not UTF-8 text")
 
 
 def _opset(model: Any) -> int:

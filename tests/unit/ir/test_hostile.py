@@ -191,3 +191,14 @@ def test_millions_of_tiny_ops_are_refused_at_once(monkeypatch):
 
     with pytest.raises(IRError, match="lists 1001 ops or tensors of a kind; at most 1000 are read"):
         read(data)
+
+
+@pytest.mark.parametrize("name", [b"conv1", b"Conv", b"fc1"])
+def test_names_that_are_not_text_are_refused(name):
+    """A name whose bytes are not UTF-8 is refused wherever in the file it stands."""
+    good = dumps(networks.convnet(), "onnx")
+    at = good.index(name)
+    bad = good[:at] + bytes([good[at] ^ 0x80]) + good[at + 1 :]
+
+    with pytest.raises(IRError, match="not an ONNX model"):
+        read(bad, format="onnx")
