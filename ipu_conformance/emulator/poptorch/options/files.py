@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ipu_conformance.emulator.poptorch.options.main import Options
 
 STRATEGIES = ("PipelinedExecution", "ShardedExecution", "SerialPhasedExecution", "ParallelPhasedExecution")
-DEFAULT_EXCLUDES = ["site-packages/torch/nn", "python3", "ipu_conformance/emulator/poptorch"]
-"""Files that are never where the user wrote an operation."""
+DEFAULT_EXCLUDES = ["site-packages/torch/", "dist-packages/torch/", "ipu_conformance/emulator/poptorch"]
+"""Files that are never where the user wrote an operation; the user's own may well be in an installed package."""
 
 _ROOTS = ("poptorch", "torch")
 
