@@ -1,0 +1,9 @@
+"""How Hypothesis draws: at random on a developer's machine, the same examples every time where CI is set."""
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
