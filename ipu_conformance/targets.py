@@ -202,7 +202,7 @@ class Emulator(Target):
             )
         from ipu_conformance.emulator import hook
 
-        if framework.name not in hook.ALIASES:
+        if framework.name not in hook.FRONT_ENDS:
             return Availability(False, f"this release of the emulator has no {framework.name} front end")
         return Availability(True, f"built in, on {framework.module} {framework.version}")
 

@@ -30,7 +30,7 @@ def frameworks(*, named: bool) -> List[str]:
     """The frameworks that can be emulated here; beside a real SDK only if the emulator was ``named``."""
     found: List[str] = []
     refusals: List[str] = []
-    for framework in (FRAMEWORKS[name] for name in hook.ALIASES):
+    for framework in (FRAMEWORKS[name] for name in hook.FRONT_ENDS):
         if not named:
             _refuse_beside_an_sdk(framework)
         availability = Emulator().probe(framework)

@@ -1,6 +1,8 @@
 """The import hook: the vendors' module names lead to the emulator's front ends.
 
-It is installed only when the target is the emulator, and never over a real SDK unless the emulator was named.
+A vendor's API that is a package of its own is an alias of ours; one that lives inside a framework is added to the
+framework's modules as they are imported. The hook is installed only when the target is the emulator, and never over a
+real SDK unless the emulator was named.
 """
 
 from __future__ import annotations
@@ -10,13 +12,30 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Dict, Mapping, Optional, Sequence
 
-ALIASES: Mapping[str, Mapping[str, str]] = {
-    "poptorch": {"poptorch": "ipu_conformance.emulator.poptorch"},
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """How one framework's vendor API is reached."""
+
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Which vendor name leads to which of our packages."""
+    changes: Mapping[str, str] = field(default_factory=dict)
+    """For a module of the framework, our ``module:function`` that is called with it as soon as it is imported."""
+
+
+FRONT_ENDS: Mapping[str, FrontEnd] = {
+    "poptorch": FrontEnd(aliases={"poptorch": "ipu_conformance.emulator.poptorch"}),
+    "paddle": FrontEnd(
+        changes={
+            "paddle.base.core": "ipu_conformance.emulator.paddle.activation:change_core",
+            "paddle": "ipu_conformance.emulator.paddle.activation:change_paddle",
+        }
+    ),
 }
-"""The front ends: for each framework, which vendor name leads to which of our packages."""
 
 
 class AliasFinder(importlib.abc.MetaPathFinder):
@@ -59,7 +78,50 @@ class _AliasLoader(importlib.abc.Loader):
         module.__spec__ = self.own_spec
 
 
+class ChangeFinder(importlib.abc.MetaPathFinder):
+    """Finds a framework's module where it is, and lets our function change it after it was executed."""
+
+    def __init__(self) -> None:
+        self.changes: Dict[str, str] = {}
+
+    def find_spec(
+        self, fullname: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
+    ) -> Optional[importlib.machinery.ModuleSpec]:
+        """The module's own spec, with a loader that calls our function in the end."""
+        if fullname not in self.changes:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _ChangingLoader(spec.loader, self.changes[fullname])
+        return spec
+
+
+class _ChangingLoader(importlib.abc.Loader):
+    """The module's own loader, and our function after it."""
+
+    def __init__(self, own: importlib.abc.Loader, change: str) -> None:
+        self.own = own
+        self.change = change
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> Optional[ModuleType]:
+        return self.own.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # Who reads the module's source later (inspect, tracebacks) asks the loader: let it be the own one again.
+        module.__loader__ = self.own
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.own
+        self.own.exec_module(module)
+        _change(module, self.change)
+
+
+def _change(module: ModuleType, change: str) -> None:
+    where, _, function = change.partition(":")
+    getattr(importlib.import_module(where), function)(module)
+
+
 _FINDER = AliasFinder()
+_CHANGER = ChangeFinder()
 
 
 def alias(names: Mapping[str, str]) -> None:
@@ -69,15 +131,34 @@ def alias(names: Mapping[str, str]) -> None:
         sys.meta_path.insert(0, _FINDER)
 
 
+def change(functions: Mapping[str, str]) -> None:
+    """Let our ``module:function`` change each named module: at once if it is imported, else when it will be."""
+    for name, function in functions.items():
+        if _CHANGER.changes.get(name) == function:
+            continue
+        _CHANGER.changes[name] = function
+        if name in sys.modules:
+            _change(sys.modules[name], function)
+    if _CHANGER not in sys.meta_path:
+        sys.meta_path.insert(0, _CHANGER)
+
+
 def install(framework: str) -> None:
-    """Make the vendor's API of ``framework`` importable under its own names; nothing is imported yet."""
-    alias(ALIASES[framework])
+    """Make the vendor's API of ``framework`` importable under its own names; no framework is imported yet."""
+    front_end = FRONT_ENDS[framework]
+    alias(front_end.aliases)
+    change(front_end.changes)
 
 
 def uninstall() -> None:
-    """Forget every alias; modules that were imported through one are dropped from ``sys.modules``."""
+    """Forget every alias and change to come; modules that were imported through an alias are dropped.
+
+    What was changed stays changed: a framework cannot be imported twice in one process.
+    """
     for name in [name for name in sys.modules if _FINDER.real_name(name) is not None]:
         del sys.modules[name]
     _FINDER.aliases.clear()
-    if _FINDER in sys.meta_path:
-        sys.meta_path.remove(_FINDER)
+    _CHANGER.changes.clear()
+    for finder in (_FINDER, _CHANGER):
+        if finder in sys.meta_path:
+            sys.meta_path.remove(finder)

@@ -24,11 +24,11 @@ def _emulate(frameworks: list[str], named: bool) -> None:
     if importlib.util.find_spec("ipu_conformance") is None:
         sys.path.append(ROOT)  # run from a checkout by a child with another current folder
     from ipu_conformance.emulator import hook
+    from ipu_conformance.targets import FRAMEWORKS
 
     for framework in frameworks:
-        names = hook.ALIASES.get(framework, {})
-        if named or not any(importlib.machinery.PathFinder.find_spec(name) for name in names if "." not in name):
-            hook.alias(names)
+        if named or FRAMEWORKS[framework].find_sdk() is None:
+            hook.install(framework)
 
 
 def _run_the_next() -> None:

@@ -67,3 +67,47 @@ def test_without_the_hook_the_vendors_name_is_unknown():
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("acmetorch")
     assert hook._FINDER not in sys.meta_path
+
+
+@pytest.fixture
+def framework(tmp_path, monkeypatch):
+    """A module ``acmeflow`` of somebody else, and our ``acme_changes`` that add to it."""
+    (tmp_path / "acmeflow.py").write_text("def devices():\n    return ['cpu']\n")
+    change = "def add(module):\n    module.changed = getattr(module, 'changed', 0) + 1\n"
+    (tmp_path / "acme_changes.py").write_text(change)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield "acmeflow"
+    hook.uninstall()
+    for name in ("acmeflow", "acme_changes"):
+        sys.modules.pop(name, None)
+
+
+def test_a_module_is_changed_when_it_is_imported(framework):
+    """Nothing is imported before its time; then our function gets the finished module, whose loader is its own."""
+    hook.change({framework: "acme_changes:add"})
+    assert framework not in sys.modules
+
+    module = importlib.import_module(framework)
+
+    assert (module.changed, module.devices()) == (1, ["cpu"])
+    assert module.__spec__.loader is module.__loader__
+    assert type(module.__loader__).__name__ == "SourceFileLoader"
+
+
+def test_a_module_that_is_imported_is_changed_at_once_and_once(framework):
+    """An imported module is changed by the installation; to install again changes nothing."""
+    module = importlib.import_module(framework)
+
+    for _ in range(2):
+        hook.change({framework: "acme_changes:add"})
+
+    assert module.changed == 1
+
+
+def test_after_the_hook_is_gone_a_module_comes_as_it_is(framework):
+    """A change that was never made is forgotten."""
+    hook.change({framework: "acme_changes:add"})
+    hook.uninstall()
+
+    assert not hasattr(importlib.import_module(framework), "changed")
+    assert hook._CHANGER not in sys.meta_path

@@ -105,7 +105,7 @@ def test_the_emulator_takes_over_where_there_is_no_sdk(monkeypatch):
     """On a machine with neither SDK nor hardware auto means the emulator."""
     from ipu_conformance.emulator import hook
 
-    monkeypatch.setattr(hook, "ALIASES", {"present": {}})
+    monkeypatch.setattr(hook, "FRONT_ENDS", {"present": hook.FrontEnd()})
     framework = Framework("present", "json", ("pytest",), "present", "the SDK", lambda: None)
 
     choice = choose(framework, "auto", targets.discover())

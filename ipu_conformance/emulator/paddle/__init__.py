@@ -1,0 +1,1 @@
+"""The emulated IPU part of Paddle: what an IPU build adds to the stock CPU wheel."""
