@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipu_conformance.emulator import faults, poptorch
 from ipu_conformance.emulator.poptorch.decisions import POINT
 
-from . import killing
+from .. import killing
 
 WEIGHTS, LIFECYCLE = "test_weights_ipu.py::test_", "test_lifecycle_ipu.py::test_"
 INPUTS, OUTPUTS = "test_inputs_ipu.py::test_", "test_output_modes_ipu.py::test_"
@@ -64,4 +64,4 @@ def test_every_fault_has_a_case() -> None:
 
 def test_every_fault_is_killed_by_its_case() -> None:
     """The named case passes on the right device and fails under the fault."""
-    killing.assert_all_killed(KILLING)
+    killing.assert_all_killed(KILLING, "poptorch")

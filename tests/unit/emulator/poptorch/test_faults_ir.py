@@ -10,6 +10,7 @@ from pathlib import Path
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch import faults_ir
 
+from .. import killing
 from .test_faults_options import RUN_EACH
 
 FILE = "tests/ipu/poptorch/test_ir_ipu.py"
@@ -37,7 +38,7 @@ def test_every_fault_has_a_case() -> None:
     """The table names a killing case for each fault of the lowered program."""
     points = ("ir.graph", faults_ir.CYCLES)
 
-    assert {fault.name for fault in faults.table() if fault.point in points} == set(KILLING)
+    assert {fault.name for fault in killing.registered("poptorch") if fault.point in points} == set(KILLING)
 
 
 def test_every_fault_is_killed_by_its_case() -> None:

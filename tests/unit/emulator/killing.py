@@ -1,0 +1,162 @@
+"""Shows that cases of the suite notice faults, and writes the table of which case notices which.
+
+``python -m tests.unit.emulator.killing`` prints docs/faults.md: for every front end it collects the table ``KILLING``
+of each ``test_faults_*.py`` in the folder of that name beside this file, whose tests show that each row is true. A file
+may also have a table ``SPARED``: faults of the core that the front end cannot have, each with the reason.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Tuple
+
+from ipu_conformance.emulator import faults
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+DOCUMENT = ROOT / "docs" / "faults.md"
+PACKAGE = "ipu_conformance.emulator"
+
+FRONT_ENDS: Mapping[str, str] = {"poptorch": "PopTorch", "paddle": "Paddle"}
+"""The front ends by the names of their folders, and how they are called."""
+
+# One process runs everything: first all cases on the right device, then each case once for its fault. A session of its
+# own for each fault keeps cases from sharing what they ran under another.
+_RUN = """
+import importlib, json, sys
+import pytest
+from ipu_conformance.emulator import faults
+
+class Outcomes:
+    def __init__(self):
+        self.of = {}
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" or report.failed:
+            self.of[report.nodeid] = report.outcome
+
+def run(*cases):
+    noted = Outcomes()
+    options = ["-q", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "--ipu-target", "emulator"]
+    pytest.main([*options, *cases], plugins=[noted])
+    return noted.of
+
+table = json.loads(sys.argv[1])
+verdicts = {"right": run(*sorted(set(table.values()))), "wrong": {}}
+for module in sys.argv[2:]:
+    importlib.import_module(module)
+for fault, case in table.items():
+    with faults.inject(fault):
+        verdicts["wrong"][fault] = run(case)
+print("VERDICTS", json.dumps(verdicts))
+"""
+
+
+def assert_all_killed(table: Mapping[str, str], framework: str) -> None:
+    """Every case passes on the right device and fails under its fault; ids are those of pytest."""
+    cases = {fault: _whole(case, framework) for fault, case in table.items()}
+    made = subprocess.run(
+        [sys.executable, "-c", _RUN, json.dumps(cases), *_registering(framework)],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name != faults.ENVIRONMENT},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [line for line in made.stdout.splitlines() if line.startswith("VERDICTS")]
+    assert lines, made.stdout + made.stderr
+    verdicts = json.loads(lines[-1].split(" ", 1)[1])
+    # A case that was not found has no outcome, and counts as neither passed nor failed.
+    unsound = sorted({case for case in cases.values() if verdicts["right"].get(case) != "passed"})
+    survived = sorted(
+        f"{fault}: {case}" for fault, case in cases.items() if verdicts["wrong"][fault].get(case) != "failed"
+    )
+
+    assert not unsound, "fail on the right device:\n" + "\n".join(unsound) + "\n" + made.stdout
+    assert not survived, "pass, or are not found, under the fault:\n" + "\n".join(survived) + "\n" + made.stdout
+
+
+def _whole(case: str, framework: str) -> str:
+    suite = f"tests/ipu/{framework}/"
+    return case if case.startswith(suite) else suite + case
+
+
+def _registering(framework: str) -> Tuple[str, ...]:
+    """The modules of a front end that register its faults."""
+    files = (ROOT / PACKAGE.replace(".", "/") / framework).glob("faults_*.py")
+    return tuple(f"{PACKAGE}.{framework}.{file.stem}" for file in sorted(files))
+
+
+def registered(framework: str) -> Tuple[faults.Fault, ...]:
+    """Every fault of the core and of one front end, whichever others this process has imported."""
+    for module in _registering(framework):
+        importlib.import_module(module)
+    owners = (faults.__name__, f"{PACKAGE}.{framework}.")
+    return tuple(fault for fault in faults.table() if fault.wrong.__module__.startswith(owners))
+
+
+@functools.lru_cache(maxsize=None)
+def _tables(framework: str) -> Tuple[Any, ...]:
+    """The modules of a front end's tests that show kills."""
+    files = sorted((HERE / framework).glob("test_faults_*.py"))
+    return tuple(importlib.import_module(f"{__package__}.{framework}.{file.stem}") for file in files)
+
+
+def killing_cases(framework: str) -> Dict[str, str]:
+    """The killing case of every fault that a table of a front end names, as the suite's command takes it."""
+    return {
+        fault: _whole(case, framework)[len("tests/ipu/") :]
+        for module in _tables(framework)
+        for fault, case in module.KILLING.items()
+    }
+
+
+def spared(framework: str) -> Dict[str, str]:
+    """The faults that a front end cannot have, each with the reason."""
+    return {fault: why for module in _tables(framework) for fault, why in getattr(module, "SPARED", {}).items()}
+
+
+def without_a_case(framework: str) -> List[str]:
+    """The faults of the core and of a front end that no table kills or spares."""
+    settled = {**killing_cases(framework), **spared(framework)}
+    return [fault.name for fault in registered(framework) if fault.name not in settled]
+
+
+def document() -> str:
+    """The published matrix, in Markdown."""
+    lines = [
+        "# Faults and the cases that kill them",
+        "",
+        "Each row is a way for a device to be wrong. The case passes on the right device and fails under the fault;",
+        "the tests of `tests/unit/emulator/<front end>/test_faults_*.py` show it for every row. To see one by hand:",
+        "",
+        "    IPU_CONFORMANCE_FAULT=update-halved pytest --ipu-target emulator tests/ipu/poptorch -k equivalence",
+        "",
+        "This page is written by `python -m tests.unit.emulator.killing > docs/faults.md`.",
+    ]
+    for framework, name in FRONT_ENDS.items():
+        if _tables(framework):
+            lines += ["", f"## {name}", *_section(framework)]
+    return "\n".join(lines) + "\n"
+
+
+def _section(framework: str) -> List[str]:
+    cases, reasons = killing_cases(framework), spared(framework)
+    lines, area = [], ""
+    for fault in registered(framework):
+        if fault.area != area:
+            area = fault.area
+            lines += ["", f"### {area}", "", "| fault | what the device does | killed by |", "|---|---|---|"]
+        killer = f"`{cases[fault.name]}`" if fault.name in cases else reasons.get(fault.name, "no case")
+        lines.append(f"| {fault.name} | {fault.what} | {killer} |")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())
