@@ -1,0 +1,29 @@
+"""Cutting a program that names no IPUs into equal runs of ops."""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping
+
+from ipu_conformance.emulator.paddle.passes.compilation import Compilation, place
+from ipu_conformance.emulator.paddle.passes.optimizer import TYPE
+
+
+def average(record: Compilation, values: Mapping[str, Any]) -> None:
+    """With ``need_avg_shard``, write index and stage on every op."""
+    if not record.strategy.value("need_avg_shard"):
+        return
+    ops = [op for op in record.ops() if op.type != TYPE]
+    for op, index in zip(ops, runs(len(ops), ipus_per_replica(record.strategy))):
+        place(op.desc, index, index)
+
+
+def runs(ops: int, ipus: int) -> List[int]:
+    """The IPU of each op: the next one after every ``ops // ipus`` ops; what is left over stays on the last."""
+    length = max(ops // ipus, 1)
+    return [min(position // length, ipus - 1) for position in range(ops)]
+
+
+def ipus_per_replica(strategy: Any) -> int:
+    """The IPUs that one replica has."""
+    replicas = strategy.value("replicated_graph_count") if strategy.value("enable_replicated_graphs") else 1
+    return max(int(strategy.value("num_ipus")) // max(int(replicas), 1), 1)
