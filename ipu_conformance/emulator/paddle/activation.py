@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+import functools
+from typing import Any
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.paddle import places
+from ipu_conformance.emulator.paddle.strategy import Strategy
 
 
-def change_core(core: ModuleType) -> None:
-    """Let ``paddle.base.core`` answer as in an IPU build."""
-    core.is_compiled_with_ipu = lambda: True  # type: ignore[attr-defined]
+def change_core(core: Any) -> None:
+    """Let ``paddle.base.core`` answer as in an IPU build; Paddle itself is not complete yet."""
+    if getattr(core, "IpuStrategy", None) is Strategy:
+        return
+    core.is_compiled_with_ipu = lambda: True
+    core.get_ipu_device_count = places.device_count
+    core.IPUPlace = places.ipu_place(core)
+    core.IpuStrategy = Strategy
+    core.get_pass = _with_passes_of_the_ipu(core.get_pass)
 
 
-def change_paddle(paddle: ModuleType) -> None:
+def _with_passes_of_the_ipu(stock: Any) -> Any:
+    @functools.wraps(stock)
+    def get_pass(name: str) -> Any:
+        from ipu_conformance.emulator.paddle import passes
+
+        return passes.get(name) if name in passes.PASSES else stock(name)
+
+    return get_pass
+
+
+def change_paddle(paddle: Any) -> None:
     """Let the finished ``paddle`` package run compiled programs on the emulator."""
+    places.change_devices(paddle)
+    faults.activate_from_environment()

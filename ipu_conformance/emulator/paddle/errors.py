@@ -1,0 +1,50 @@
+"""Errors as Paddle's core raises them: Python's own type for each kind, and the kind in front of the sentence."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ipu_conformance.errors import ConformanceError
+
+
+class PaddleError(ConformanceError):
+    """Something that Paddle's core refuses; ``kind`` is the word in brackets before the sentence."""
+
+    kind: ClassVar[str] = ""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(f"({self.kind}) {sentence}" if self.kind else sentence)
+
+
+class InvalidArgumentError(PaddleError, ValueError):
+    """A value is not one of those allowed."""
+
+    kind = "InvalidArgument"
+
+
+class NotFoundError(PaddleError, RuntimeError):
+    """Something that is named does not exist."""
+
+    kind = "NotFound"
+
+
+class PreconditionNotMetError(PaddleError, RuntimeError):
+    """Something must have happened before."""
+
+    kind = "PreconditionNotMet"
+
+
+class UnavailableError(PaddleError, RuntimeError):
+    """The device cannot do it now."""
+
+    kind = "Unavailable"
+
+
+class UnimplementedError(PaddleError, NotImplementedError):
+    """IPU builds do not support it."""
+
+    kind = "Unimplemented"
+
+
+class PopartError(PaddleError, RuntimeError):
+    """PopART refuses a graph or a session; it has no word in brackets."""

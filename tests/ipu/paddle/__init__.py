@@ -1,0 +1,1 @@
+"""The cases of Paddle, on its public API."""

@@ -1,0 +1,34 @@
+"""What the cases of Paddle share."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Iterator
+
+import pytest
+
+
+@pytest.fixture
+def paddle() -> Iterator[Any]:
+    """The framework in dynamic mode; the mode, the place and the patches of strategies are put back afterwards."""
+    module = importlib.import_module("paddle")
+    compiler = module.base.compiler
+    cache = importlib.import_module("paddle.jit.dy2static.program_translator").ProgramCache
+    kept = cache.__getitem__, module.optimizer.lr.LRScheduler.step
+    place = module.framework._current_expected_place_()
+    module.disable_static()
+    yield module
+    cache.__getitem__, module.optimizer.lr.LRScheduler.step = kept
+    compiler.IpuDynamicPatcher.patcher_cache.clear()
+    module.disable_static()
+    module.framework._set_expected_place(place)
+
+
+@pytest.fixture
+def static(paddle: Any) -> Iterator[Any]:
+    """``paddle.static`` in static mode, with fresh programs, a fresh scope and names that start from 0."""
+    paddle.enable_static()
+    main, startup, scope = paddle.static.Program(), paddle.static.Program(), paddle.static.Scope()
+    with paddle.static.program_guard(main, startup), paddle.static.scope_guard(scope), paddle.utils.unique_name.guard():
+        yield paddle.static
+    paddle.disable_static()
