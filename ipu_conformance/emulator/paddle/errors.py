@@ -1,4 +1,7 @@
-"""Errors as Paddle's core raises them: Python's own type for each kind, and the kind in front of the sentence."""
+"""Errors as Paddle's core raises them: Python's own type for each kind, and the kind in front of the sentence.
+
+The classes bear Paddle's own words for the kinds.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +19,31 @@ class PaddleError(ConformanceError):
         super().__init__(f"({self.kind}) {sentence}" if self.kind else sentence)
 
 
-class InvalidArgumentError(PaddleError, ValueError):
+class InvalidArgument(PaddleError, ValueError):  # noqa: N818
     """A value is not one of those allowed."""
 
     kind = "InvalidArgument"
 
 
-class NotFoundError(PaddleError, RuntimeError):
+class NotFound(PaddleError, RuntimeError):  # noqa: N818
     """Something that is named does not exist."""
 
     kind = "NotFound"
 
 
-class PreconditionNotMetError(PaddleError, RuntimeError):
+class PreconditionNotMet(PaddleError, RuntimeError):  # noqa: N818
     """Something must have happened before."""
 
     kind = "PreconditionNotMet"
 
 
-class UnavailableError(PaddleError, RuntimeError):
+class Unavailable(PaddleError, RuntimeError):  # noqa: N818
     """The device cannot do it now."""
 
     kind = "Unavailable"
 
 
-class UnimplementedError(PaddleError, NotImplementedError):
+class Unimplemented(PaddleError, NotImplementedError):  # noqa: N818
     """IPU builds do not support it."""
 
     kind = "Unimplemented"

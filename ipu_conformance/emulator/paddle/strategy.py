@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.paddle import faults_strategy  # noqa: F401  its rows are registered with the front end
-from ipu_conformance.emulator.paddle.errors import InvalidArgumentError, PaddleError, UnimplementedError
+from ipu_conformance.emulator.paddle.errors import InvalidArgument, PaddleError, Unimplemented
 from ipu_conformance.emulator.paddle.options import (
     BOOL,
     CUSTOM_OP_KEYS,
@@ -82,7 +82,7 @@ class Strategy:
         option = OPTIONS.get(name)
         if option is None:
             hint = ", which can only be set" if name in SET_ONLY else ""
-            raise InvalidArgumentError(f"Cannot find option: {name} when getting IpuStrategy options{hint}")
+            raise InvalidArgument(f"Cannot find option: {name} when getting IpuStrategy options{hint}")
         value = self.value(name)
         result = {"name": name, "type": option.type, "value": value}
         if option.type not in (VECTOR, MAP):
@@ -144,7 +144,7 @@ class Strategy:
         elif isinstance(value, dict):
             self._set_dict(name, value)
         else:
-            raise InvalidArgumentError(
+            raise InvalidArgument(
                 f"Invalid IpuStrategy option value type: {type(value)}, please check input value for option: {name}"
             )
 
@@ -164,7 +164,7 @@ class Strategy:
         number = _uint64(name, value)
         if option.members and number >= len(option.members):
             allowed = ", ".join(f"{index} ({member})" for index, member in enumerate(option.members))
-            raise InvalidArgumentError(
+            raise InvalidArgument(
                 f"Value for {option.enumeration} out of range: option {name} is {number}, and may be {allowed}"
             )
         self._values[name] = number
@@ -193,10 +193,10 @@ class Strategy:
 
     def _set_location(self, name: str, value: Dict[Any, Any]) -> None:
         if name not in LOCATIONS:
-            raise InvalidArgumentError(f"Unknown tensor location: {name}, it may be {', '.join(LOCATIONS)}")
+            raise InvalidArgument(f"Unknown tensor location: {name}, it may be {', '.join(LOCATIONS)}")
         for key, number in value.items():
             if key not in LOCATION_KEYS:
-                raise InvalidArgumentError(f"Unknown option {key} of {name}, it may be {', '.join(LOCATION_KEYS)}")
+                raise InvalidArgument(f"Unknown option {key} of {name}, it may be {', '.join(LOCATION_KEYS)}")
             self.places.setdefault(name, {})[key] = _uint64(f"{name}.{key}", number)
 
     def _set_progress_logger(self, value: Any) -> None:
@@ -215,7 +215,7 @@ def option_value(name: str, member: str) -> int:
 def _find(name: str, kind: str) -> Option:
     option = OPTIONS.get(name)
     if option is None or option.type != kind:
-        raise InvalidArgumentError(f"Cannot find option: {name}, type: {kind} when setting IpuStrategy options")
+        raise InvalidArgument(f"Cannot find option: {name}, type: {kind} when setting IpuStrategy options")
     return option
 
 
@@ -231,13 +231,13 @@ def _entry(name: str, entry: Any) -> str:
         return str(entry)
     if isinstance(entry, int):
         return str(_uint64(name, int(entry)))
-    raise UnimplementedError(f"Failed to convert type: {type(entry)} when set IpuStrategy option: {name}")
+    raise Unimplemented(f"Failed to convert type: {type(entry)} when set IpuStrategy option: {name}")
 
 
 def _custom_op(value: Mapping[Any, Any]) -> CustomOp:
     for key in value:
         if key not in CUSTOM_OP_KEYS:
-            raise InvalidArgumentError(
+            raise InvalidArgument(
                 f"Invalid argument, key must be one of {', '.join(CUSTOM_OP_KEYS)}, but received {key}"
             )
     return CustomOp(
