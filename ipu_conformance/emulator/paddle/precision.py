@@ -1,0 +1,190 @@
+"""float16 by rounding: what a program declares float16 is held in float32 and rounded after each op that writes it.
+
+Stock CPU wheels lack float16 kernels for common ops, and their cast truncates. A realised program therefore computes
+in float32, as the device's partial sums do, and an op of ours rounds every float16 result as the device stores it: to
+nearest even, or at random when the strategy asks for stochastic rounding.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import zlib
+from typing import Any, Callable, FrozenSet, Iterator, List
+
+import numpy as np
+from paddle.base import core, framework
+
+from ipu_conformance.emulator import numerics
+from ipu_conformance.emulator.paddle import callables
+from ipu_conformance.emulator.paddle.host_rules import decide
+
+FLOAT16, FLOAT32 = core.VarDesc.VarType.FP16, core.VarDesc.VarType.FP32
+
+ROUNDING = callables.CALL
+"""The type of the op that rounds: Paddle's own op that calls a Python function."""
+
+_DTYPES = ("dtype", "in_dtype", "out_dtype")
+"""The attributes of ops that name the type of what they write or read."""
+
+_TRAPS = numerics.Traps(inv=True, div0=True, oflo=True)
+
+
+def to_device(array: Any, declared: Any) -> np.ndarray:
+    """What the device's memory holds of a host's array: float16 is rounded and stored in float32."""
+    given = np.asarray(array)
+    if not _is_half(declared):
+        return given
+    return np.asarray(decide("round feeds", numerics.to_float16(given), exact=given)).astype(np.float32)
+
+
+def to_host(array: Any, declared: Any) -> np.ndarray:
+    """What the host gets of the device's array: a float16 variable arrives as float16."""
+    held = np.asarray(array)
+    if not _is_half(declared):
+        return held
+    return np.asarray(decide("halves arrive as float16", numerics.to_float16(held), exact=held))
+
+
+def _is_half(declared: Any) -> bool:
+    """Whether a type, as Paddle, NumPy or a string names it, is float16."""
+    return declared == FLOAT16 or (
+        not isinstance(declared, core.VarDesc.VarType) and np.dtype(declared) == np.dtype(np.float16)
+    )
+
+
+def halves(program: Any) -> FrozenSet[str]:
+    """The names of the variables that a program declares float16."""
+    return frozenset(var.name() for block in _blocks(program.desc) for var in block.all_vars() if _has_half(var))
+
+
+def _has_half(var: Any) -> bool:
+    return var.type() == core.VarDesc.VarType.LOD_TENSOR and var.dtype() == FLOAT16
+
+
+def realise(program: Any, strategy: Any) -> Any:
+    """The program in float32 that rounds where the given one computes in float16; the same one where none is."""
+    names = decide("float16 is float16", halves(program))
+    if not halves(program):
+        return program
+    desc = core.ProgramDesc(program.desc)
+    round_of = _rounding(strategy)
+    for block in _blocks(desc):
+        _keep_masters(block)
+        _widen(block)
+        _insert(block, names, round_of)
+    return framework.Program._construct_from_desc(desc)
+
+
+def _blocks(desc: Any) -> Iterator[Any]:
+    return (desc.block(index) for index in range(desc.num_blocks()))
+
+
+def _widen(block: Any) -> None:
+    """Declare float32 what was float16, in variables and in attributes."""
+    for var in block.all_vars():
+        if _has_half(var):
+            var.set_dtype(FLOAT32)
+    for index in range(block.op_size()):
+        op = block.op(index)
+        for name in _DTYPES:
+            if op.has_attr(name) and op.attr(name) == int(FLOAT16):
+                op._set_attr(name, int(FLOAT32))
+
+
+def _keep_masters(block: Any) -> None:
+    """Let optimizer ops with a float32 master weight update the master, and the weight be its copy.
+
+    The CPU kernels have no master weights: they would update the rounded weight and leave the master behind.
+    """
+    for index in reversed(range(block.op_size())):
+        op = block.op(index)
+        if "MasterParam" not in op.input_names() or not op.input("MasterParam"):
+            continue
+        weights, masters = op.output("ParamOut"), op.input("MasterParam")
+        op.set_input("Param", masters)
+        op.set_output("ParamOut", masters)
+        op.remove_input("MasterParam")
+        op.remove_output("MasterParamOut")
+        op._set_attr("multi_precision", False)
+        for weight, master in zip(weights, masters):
+            copy = block._insert_op(index + 1)
+            copy.set_type("assign")
+            copy.set_input("X", [master])
+            copy.set_output("Out", [weight])
+            _place_like(copy, op)
+
+
+def _insert(block: Any, names: FrozenSet[str], round_of: Callable[[int], int]) -> None:
+    """Put a rounding op after every op that writes float16."""
+    for index in reversed(range(block.op_size())):
+        op = block.op(index)
+        written = sorted({name for name in op.output_arg_names() if name in names})
+        if not written or op.type() in _EXACT:
+            continue
+        rounding = block._insert_op(index + 1)
+        rounding.set_type(ROUNDING)
+        rounding.set_input("X", written)
+        rounding.set_output("Out", written)
+        rounding._set_attr("forward_callable_id", round_of(index))
+        rounding._set_attr("backward_callable_id", callables.NONE)
+        rounding._set_attr("backward_skip_vars", [])
+        _place_like(rounding, op)
+
+
+_EXACT = frozenset(
+    {"feed", "fetch", "share_data", "reshape2", "transpose2", "squeeze2", "unsqueeze2", "flatten_contiguous_range"}
+)
+"""Ops that only move values: what was rounded before them needs no rounding after them."""
+
+
+def _place_like(op: Any, other: Any) -> None:
+    """Give an op the role and the place of the one that it belongs to."""
+    for name in ("op_role", "op_role_var", "ipu_index", "ipu_stage"):
+        if other.has_attr(name):
+            op._set_attr(name, other.attr(name))
+
+
+def _rounding(strategy: Any) -> Callable[[int], int]:
+    """For the number of an op, the id under which Paddle knows the function that rounds its results."""
+    traps = _TRAPS if strategy.value("enable_floating_point_checks") else numerics.NO_TRAPS
+    if not decide("round at random", bool(strategy.value("enable_stochastic_rounding"))):
+        return lambda index: _nearest(traps)
+    seed, replicas = strategy.seed or 0, strategy.value("replicated_graph_count")
+    return lambda index: callables.register(_AtRandom(seed, index, replicas, traps))
+
+
+@functools.lru_cache(maxsize=None)
+def _nearest(traps: numerics.Traps) -> int:
+    """Rounding to nearest has no state: one function serves every program."""
+
+    def rounded(*tensors: Any) -> List[Any]:
+        return [_held(numerics.to_float16(np.array(held), traps=traps)) for held in tensors]
+
+    return callables.register(rounded)
+
+
+class _AtRandom:
+    """Rounds the results of one op at random.
+
+    The draw depends on the seed, on the op, on the values and on how often every replica has been here: replicas that
+    round the same update draw the same, so that their weights stay equal, in whatever order they come.
+    """
+
+    def __init__(self, seed: int, op: int, replicas: int, traps: numerics.Traps) -> None:
+        self.seed, self.op, self.replicas, self.traps = seed, op, replicas, traps
+        self.calls = itertools.count()
+
+    def __call__(self, *tensors: Any) -> List[Any]:
+        turn = next(self.calls) // self.replicas
+        arrays = [np.array(held) for held in tensors]
+        return [_held(self._rounded(array, turn, place)) for place, array in enumerate(arrays)]
+
+    def _rounded(self, array: np.ndarray, turn: int, place: int) -> np.ndarray:
+        draw = (self.seed, self.op, place, turn, zlib.crc32(array.tobytes()))
+        return numerics.to_float16(array, seed=np.random.default_rng(draw), traps=self.traps)
+
+
+def _held(rounded: np.ndarray) -> Any:
+    """Rounded values in the float32 storage of a realised program."""
+    return callables.tensor(rounded.astype(np.float32))
