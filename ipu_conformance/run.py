@@ -99,7 +99,7 @@ CHOICES: Dict[str, Tuple[str, ...]] = {
     "schedule": ("grouped", "interleaved", "sequential"),
     "accumulation_reduction": ("mean", "sum", "running_mean"),
     "replica_reduction": ("mean", "sum"),
-    "update": ("device_iteration", "run"),
+    "update": ("device_iteration", "run", "micro_batch"),
     "rate_changes": ("run", "update"),
     "dtype": ("float16", "float32"),
     "partials": ("float16", "float32"),
@@ -158,6 +158,8 @@ class RunConfig:
 
     One *step* is one call of the framework's API. It consumes ``device_iterations x gradient_accumulation x replicas``
     micro-batches, in that order, and leaves one update per device iteration (or, with ``update="run"``, one per step).
+    With ``update="micro_batch"`` nothing is accumulated and a pipeline is not emptied before an update: a stage updates
+    its weights after each backward, while other micro-batches are on their way.
     """
 
     device_iterations: int = 1
@@ -225,6 +227,10 @@ class RunConfig:
             raise RunError(f"clip_norm is {self.clip_norm}: give a number above 0, or None for no clipping.")
         if not self.training and self.gradient_accumulation != 1:
             raise RunError(f"gradient_accumulation is {self.gradient_accumulation}: inference needs 1.")
+        if self.update == "micro_batch" and self.gradient_accumulation != 1:
+            raise RunError(f"gradient_accumulation is {self.gradient_accumulation}: an update a micro-batch needs 1.")
+        if self.update == "micro_batch" and self.clip_norm is not None:
+            raise RunError(f"clip_norm is {self.clip_norm}: updates inside a pipeline never see all gradients at once.")
 
     def _check_outputs(self) -> None:
         if self.output_mode != "every_n" and self.output_period != 1:

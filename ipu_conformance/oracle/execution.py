@@ -1,8 +1,9 @@
 """How one replica executes an accumulation group: micro-batches flow through the stages, forward and backward.
 
-All micro-batches of a group see the same weights. A stage sees what crossed the borders before it and nothing else.
-With recomputation it keeps only that, and goes forward once more before it goes backward: with the same dropout masks,
-and without counting the micro-batch a second time in the running statistics.
+All micro-batches of a group see the same weights, unless each is followed by an update of its own: a weight is in one
+place, so that a micro-batch on its way back meets what others have made of the weights. A stage sees what crossed the
+borders before it and nothing else. With recomputation it keeps only that, and goes forward once more before it goes
+backward: with the same dropout masks, and without counting the micro-batch a second time in the running statistics.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class MicroBatch:
         if number == len(stages) - 1:
             self._cotangents[LOSS] = np.array(config.loss_scale)
         for call in reversed(calls):
-            for name, gradient in call.backward(self._cotangents.pop(call.layer)).items():
+            for name, gradient in call.holding(weights).backward(self._cotangents.pop(call.layer)).items():
                 if name != INPUT:
                     self._add(
                         self.gradients if name in weights else self._cotangents,

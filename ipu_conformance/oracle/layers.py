@@ -32,6 +32,11 @@ class Call(NamedTuple):
         gradients = zip(self.names, vjp(cotangent, *self.operands, **self.attributes))
         return {name: gradient for name, gradient in gradients if gradient is not None}
 
+    def holding(self, weights: Weights) -> Call:
+        """The same call with the weights as they are now."""
+        now = tuple(weights.get(name, operand) for name, operand in zip(self.names, self.operands))
+        return self._replace(operands=now + self.operands[len(now) :])
+
 
 def call_of(
     layer: Layer, values: Weights, weights: Weights, statistics: Weights, mask: Optional[Array], training: bool

@@ -74,10 +74,18 @@ def _run(
     weights = dict(weights or net.initial_weights(config.seed))
     by_replica: List[Weights] = [dict(statistics or net.initial_statistics())] * config.replicas
     states = {name: optimisers.begin(config.optimiser, weight) for name, weight in weights.items()}
-    losses, outputs, by_step, gradients, seen = [], [], [], [], {}
+    losses, outputs, by_step, seen = [], [], [], {}
+    gradients: List[Weights] = []
     for step in range(config.steps):
         values: Dict[Place, MicroBatch] = {}
-        for places in _groups(step, config):
+        if config.training and config.update == "micro_batch":
+            places = _groups(step, config)[0]
+            values = {place: _micro_batch(data, place, config, masks, rounded) for place in places}
+            weights, states, moved = _stream(
+                values, stages, weights, states, by_replica, len(gradients), config, rounded
+            )
+            gradients.extend(moved)
+        for places in [] if values else _groups(step, config):
             for replica in range(config.replicas):
                 mine = [place for place in places if place.replica == replica]
                 flying = [_micro_batch(data, place, config, masks, rounded) for place in mine]
@@ -123,6 +131,9 @@ def _check(net: Net, data: Data, config: RunConfig) -> None:
         )
     if config.stages and len(config.stages) != len(net.layers):
         raise RunError(f"stages are given for {len(config.stages)} layers: {net.name} has {len(net.layers)}.")
+    placed = {(name, stage) for layer, stage in zip(net.layers, config.stages) for name in layer.weights}
+    if config.update == "micro_batch" and len(placed) > len({name for name, _ in placed}):
+        raise RunError(f"{net.name} has a weight in two stages, which an update inside a pipeline cannot serve.")
 
 
 def _groups(step: int, config: RunConfig) -> List[List[Place]]:
@@ -159,6 +170,50 @@ def _fly(
         else:
             flying[number].backward(stages, stage, weights, statistics, config)
     return statistics
+
+
+def _stream(
+    values: Dict[Place, MicroBatch],
+    stages: Sequence[Stage],
+    weights: Weights,
+    states: Dict[str, Dict[str, Array]],
+    statistics: List[Weights],
+    before: int,
+    config: RunConfig,
+    rounding: Rounding,
+) -> Tuple[Dict[str, Array], Dict[str, Dict[str, Array]], List[Weights]]:
+    """The weights, states and gradients when every stage updates after each backward; ``statistics`` are moved.
+
+    In a cycle each stage goes forward with one micro-batch, then backward with another, then updates its weights.
+    ``before`` is the number of updates of earlier steps.
+    """
+    weights, states = dict(weights), dict(states)
+    own = [sorted({name for layer in stage for name in layer.weights}) for stage in stages]
+    last, count = len(stages) - 1, len(values) // config.replicas
+    turns = [[batch for place, batch in sorted(values.items()) if place.iteration == turn] for turn in range(count)]
+    step = next(iter(values)).step
+    gradients: List[Dict[str, Array]] = [{} for _ in turns]
+    for cycle in range(count + 2 * last):
+        for stage in range(last + 1):
+            if 0 <= cycle - stage < count:
+                for replica, batch in enumerate(turns[cycle - stage]):
+                    statistics[replica] = batch.forward(stages, stage, weights, statistics[replica], config)
+        for stage in range(last + 1):
+            turn = cycle - 2 * last + stage
+            if not 0 <= turn < count:
+                continue
+            for replica, batch in enumerate(turns[turn]):
+                batch.backward(stages, stage, weights, statistics[replica], config)
+            found = [[{name: batch.gradients[name] for name in own[stage]}] for batch in turns[turn]]
+            gradients[turn].update(_reduced(found, config, rounding))
+        for stage in range(last + 1):
+            turn = cycle - 2 * last + stage
+            if 0 <= turn < count:
+                held = {name: weights[name] for name in own[stage]}
+                moved = _updated(held, gradients[turn], states, step, before + turn + 1, config, rounding)
+                weights.update(moved[0])
+                states.update(moved[1])
+    return weights, states, list(gradients)
 
 
 def _reduced(groups: Sequence[Sequence[Weights]], config: RunConfig, rounding: Rounding) -> Dict[str, Array]:
