@@ -6,7 +6,8 @@ import argparse
 import sys
 from typing import Any
 
-from ipu_conformance.workloads.poptorch_mnist.settings import BUDGETS, NAME, Settings, choose_data
+from ipu_conformance.workloads.digits import choose_data
+from ipu_conformance.workloads.poptorch_mnist.settings import BUDGETS, NAME, Settings
 
 __all__ = ["NAME", "Settings", "configure", "run"]
 

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
-from typing import Mapping, NamedTuple
+from typing import Mapping
 
 from ipu_conformance.workloads import WorkloadError
+from ipu_conformance.workloads.digits import Budget
 
 NAME = "poptorch-mnist"
-
-
-class Budget(NamedTuple):
-    """How much of a data set a run uses unless it is told otherwise."""
-
-    epochs: int
-    train_size: int
-    test_size: int
 
 
 BUDGETS: Mapping[str, Budget] = {
@@ -71,15 +63,3 @@ class Settings:
         """The most device iterations, up to those of training, with which no test sample is left over."""
         batches = self.test_size // self.test_batch_size
         return max(n for n in range(1, min(batches, self.device_iterations) + 1) if batches % n == 0)
-
-
-def choose_data(wanted: str) -> str:
-    """The data set: for ``auto`` real MNIST if the folder that IPU_CONFORMANCE_DATA names has it."""
-    if wanted != "auto":
-        return wanted
-    from ipu_conformance.data.places import DATA_VARIABLE, find
-
-    if os.environ.get(DATA_VARIABLE) is None:
-        return "synthetic-digits"
-    location = find("mnist")
-    return "mnist" if location is not None and location.origin == f"${DATA_VARIABLE}" else "synthetic-digits"

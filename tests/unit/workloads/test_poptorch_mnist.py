@@ -21,9 +21,10 @@ from ipu_conformance.oracle import baseline as baselines
 from ipu_conformance.oracle.recording import find
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.workloads import WORKLOADS, WorkloadError, poptorch_mnist
+from ipu_conformance.workloads.digits import choose_data
 from ipu_conformance.workloads.poptorch_mnist import Settings
 from ipu_conformance.workloads.poptorch_mnist.reference import ACCURACY, LOSS, judgements
-from ipu_conformance.workloads.poptorch_mnist.settings import BUDGETS, choose_data
+from ipu_conformance.workloads.poptorch_mnist.settings import BUDGETS
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 
