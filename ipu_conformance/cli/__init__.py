@@ -30,6 +30,7 @@ COMMANDS = (
     Command("baseline", "ipu_conformance.cli.baseline", "record, show and check convergence baselines"),
     Command("case", "ipu_conformance.cli.case", "run one case of the suite alone"),
     Command("train", "ipu_conformance.cli.train", "train one of the workloads"),
+    Command("infer", "ipu_conformance.cli.infer", "use the trained model of a workload"),
     Command("emulate", "ipu_conformance.cli.emulate", "run a program with the vendor's API emulated"),
 )
 

@@ -5,7 +5,7 @@ A workload never asks which target runs it. Nothing here imports a framework bef
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple
+from typing import Mapping, NamedTuple, Optional
 
 from ipu_conformance.errors import ConformanceError
 
@@ -17,13 +17,15 @@ class WorkloadError(ConformanceError):
 class Workload(NamedTuple):
     """A row of the table; ``module`` has ``configure(parser)`` and ``run(args) -> exit code``.
 
-    With ``args.native`` it runs without any IPU API; otherwise a target has been activated for ``framework``.
+    With ``args.native`` it runs without any IPU API; otherwise a target has been activated for ``framework``. Where
+    the trained model can be used, ``inference`` is a module of the same kind.
     """
 
     name: str
     framework: str
     module: str
     help: str
+    inference: Optional[str] = None
 
 
 WORKLOADS: Mapping[str, Workload] = {
@@ -34,6 +36,13 @@ WORKLOADS: Mapping[str, Workload] = {
             "poptorch",
             "ipu_conformance.workloads.poptorch_mnist",
             "a convolutional network on digits with PopTorch",
+        ),
+        Workload(
+            "paddle-mnist",
+            "paddle",
+            "ipu_conformance.workloads.paddle_mnist",
+            "LeNet-5 on digits with Paddle",
+            inference="ipu_conformance.workloads.paddle_mnist.infer",
         ),
     )
 }

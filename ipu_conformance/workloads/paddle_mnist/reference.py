@@ -1,0 +1,46 @@
+"""The references of the workload's convergence: native runs for many seeds, recorded in the shipped baselines.
+
+    ipu-conformance baseline record ipu_conformance.workloads.paddle_mnist.reference:LOSS -o paddle-mnist-loss.json
+
+The accuracy is what a user looks at; its baseline is of the default settings. The loss, a mean over all batches of an
+epoch, differs less from seed to seed and so tells smaller differences between devices in a shorter run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, List, Tuple
+
+from ipu_conformance.oracle.convergence import Verdict
+from ipu_conformance.workloads import reference
+from ipu_conformance.workloads.paddle_mnist.settings import NAME, Settings
+from ipu_conformance.workloads.reference import Reference
+
+if TYPE_CHECKING:
+    from ipu_conformance.workloads.paddle_mnist.training import Result
+
+
+def _native(settings: Settings) -> Result:
+    from ipu_conformance.workloads.paddle_mnist.training import train
+
+    return train(settings, native=True)
+
+
+def _accuracies(result: Result) -> Tuple[float, ...]:
+    return tuple(each.accuracy for each in result.passes)
+
+
+def _mean_costs(result: Result) -> Tuple[float, ...]:
+    epochs = len(result.passes)
+    batches = len(result.costs) // epochs
+    return tuple(sum(result.costs[epoch * batches :][:batches]) / batches for epoch in range(epochs))
+
+
+ACCURACY = Reference(NAME, NAME, "test accuracy", Settings(), _native, _accuracies)
+LOSS = Reference(
+    f"{NAME}-loss", NAME, "mean training loss", Settings(epochs=2, train_size=1600, test_size=64), _native, _mean_costs
+)
+
+
+def judgements(settings: Settings, result: Result) -> List[Verdict]:
+    """What each shipped baseline that was recorded with these settings says of a run."""
+    return reference.judgements((ACCURACY, LOSS), settings, result)
