@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Dict, Mapping, Optional, Sequence
 
+from ipu_conformance.emulator import tensorflow as emulated_tensorflow
+
 
 @dataclass(frozen=True)
 class FrontEnd:
@@ -27,8 +29,35 @@ class FrontEnd:
     """For a module of the framework, our ``module:function`` that is called with it as soon as it is imported."""
 
 
+TENSORFLOW = "ipu_conformance.emulator.tensorflow"
+KERAS = ("keras", "tf_keras")
+
 FRONT_ENDS: Mapping[str, FrontEnd] = {
     "poptorch": FrontEnd(aliases={"poptorch": "ipu_conformance.emulator.poptorch"}),
+    "tensorflow": FrontEnd(
+        aliases={
+            **{
+                f"tensorflow.python.ipu.{name}": f"{TENSORFLOW}.{where}"
+                for name, where in emulated_tensorflow.inner_modules().items()
+            },
+            "tensorflow.python.ipu": TENSORFLOW,
+            **{f"{name}.ipu": f"{TENSORFLOW}.keras" for name in (*KERAS, "tensorflow.keras")},
+        },
+        changes={
+            "tensorflow": f"{TENSORFLOW}.activation:change_tensorflow",
+            "tensorflow.python.eager.context": f"{TENSORFLOW}.activation:change_context",
+            "tensorflow.python.eager.polymorphic_function.polymorphic_function": (
+                f"{TENSORFLOW}.activation:change_functions"
+            ),
+            "tensorflow.python.client.session": f"{TENSORFLOW}.activation:change_session",
+            "tensorflow.keras": f"{TENSORFLOW}.activation:change_keras",
+            **{
+                module: f"{TENSORFLOW}.activation:change_keras"
+                for name in KERAS
+                for module in (name, f"{name}.api._v1.keras", f"{name}.api._v2.keras")
+            },
+        },
+    ),
     "paddle": FrontEnd(
         changes={
             "paddle.base.core": "ipu_conformance.emulator.paddle.activation:change_core",

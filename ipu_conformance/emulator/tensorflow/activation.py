@@ -1,0 +1,102 @@
+"""Adds to stock TensorFlow and Keras what an IPU build has; each function may be called again on the same module."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from types import ModuleType
+from typing import Any, Callable, List, Optional
+
+from ipu_conformance.emulator import faults
+
+OURS = "ipu_conformance.emulator.tensorflow"
+DONE = "_ipu_conformance_changed"
+
+
+def change_tensorflow(tensorflow: ModuleType) -> None:
+    """Let the finished ``tensorflow`` package be wrong in the ways that the environment names."""
+    package = importlib.import_module(OURS)
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name.startswith("faults_"):
+            importlib.import_module(f"{OURS}.{module.name}")
+    faults.activate_from_environment()
+
+
+def change_keras(keras: ModuleType) -> None:
+    """Let ``keras.ipu`` lead to the emulated module, which is imported when it is first asked for."""
+    own = getattr(keras, "__getattr__", None)
+    if getattr(own, DONE, False):
+        return
+
+    def find(name: str) -> Any:
+        if name == "ipu":
+            return importlib.import_module(f"{OURS}.keras")
+        if own is not None:
+            return own(name)
+        raise AttributeError(f"module {keras.__name__!r} has no attribute {name!r}")
+
+    setattr(find, DONE, True)
+    keras.__getattr__ = find  # type: ignore[method-assign]
+
+
+def change_session(session: ModuleType) -> None:
+    """Let every session of graph mode place what belongs to an IPU on the host, and list the configured IPUs."""
+    base = session.BaseSession
+    _replace(base, "__init__", _placing_softly)
+    _replace(base, "list_devices", _listing_session_devices)
+
+
+def change_context(context: ModuleType) -> None:
+    """Let the devices of the process include the configured IPUs."""
+    for method in ("list_physical_devices", "list_logical_devices", "get_visible_devices"):
+        _replace(context.Context, method, _listing_devices)
+
+
+def change_functions(functions: ModuleType) -> None:
+    """Let every ``tf.function`` run on the stock kernels: what asks for XLA is meant for the IPU."""
+    function = functions.Function
+    if DONE not in function.__dict__:
+        function._jit_compile = property(lambda self: None, lambda self, asked: None)
+        setattr(function, DONE, True)
+
+
+def _replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    own = getattr(owner, name)
+    if not getattr(own, DONE, False):
+        changed = make(own)
+        setattr(changed, DONE, True)
+        setattr(owner, name, changed)
+
+
+def _placing_softly(own: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def init(self: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
+        if hasattr(config, "allow_soft_placement") and not config.allow_soft_placement:
+            asked, config = config, type(config)()
+            config.CopyFrom(asked)
+            config.allow_soft_placement = True
+        own(self, target, graph, config)
+
+    return init
+
+
+def _listing_devices(own: Callable[..., Any]) -> Callable[..., Any]:
+    physical = own.__name__ != "list_logical_devices"
+
+    @functools.wraps(own)
+    def listed(self: Any, device_type: Optional[str] = None) -> List[Any]:
+        devices = importlib.import_module(f"{OURS}.devices")
+        extra = devices.physical() if physical else devices.logical()
+        return [*own(self, device_type), *(extra if device_type in (None, devices.TYPE) else ())]
+
+    return listed
+
+
+def _listing_session_devices(own: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def listed(self: Any) -> List[Any]:
+        devices = importlib.import_module(f"{OURS}.devices")
+        return [*own(self), *devices.of_session()]
+
+    return listed
