@@ -72,8 +72,11 @@ def _replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callabl
 def _placing_softly(own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     def init(self: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
-        if hasattr(config, "allow_soft_placement") and not config.allow_soft_placement:
-            asked, config = config, type(config)()
+        asked = (
+            importlib.import_module("tensorflow.python.eager.context").context().config if config is None else config
+        )
+        if hasattr(asked, "allow_soft_placement"):  # anything else is refused by the session itself
+            config = type(asked)()
             config.CopyFrom(asked)
             config.allow_soft_placement = True
         own(self, target, graph, config)

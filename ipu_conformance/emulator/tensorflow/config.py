@@ -1,0 +1,102 @@
+"""IPUConfig: the configuration of the IPU system, as a tree of typed attributes."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping
+
+from ipu_conformance.emulator.tensorflow import environment
+from ipu_conformance.emulator.tensorflow.config_enums import (
+    DeviceConnectionType,
+    ExecutionProfileType,
+    MergeRemoteBuffersBehaviour,
+    SchedulingAlgorithm,
+    SelectionOrder,
+    StochasticRoundingBehaviour,
+)
+from ipu_conformance.emulator.tensorflow.config_table import ATTRIBUTES
+from ipu_conformance.emulator.tensorflow.config_tree import AttributeMetadata, Root, resolved
+from ipu_conformance.errors import ConformanceError
+
+__all__ = [
+    "AttributeMetadata",
+    "DeviceConnectionType",
+    "ExecutionProfileType",
+    "IPUConfig",
+    "IpuOptions",
+    "MergeRemoteBuffersBehaviour",
+    "SchedulingAlgorithm",
+    "SelectionOrder",
+    "StochasticRoundingBehaviour",
+]
+
+ALL_EXCEPTIONS = ("inv", "div0", "oflo", "nanoo")
+
+
+class SelectionError(ConformanceError):
+    """IPUs are selected in two ways at once, or in one that the target does not know."""
+
+
+class IpuOptions:
+    """What a configuration says at one moment: attributes are read by name, and nothing can be set."""
+
+    def __init__(self, values: Mapping[str, Any], prefix: str = "") -> None:
+        self.__dict__.update(_values=dict(values), _prefix=prefix)
+
+    def __getattr__(self, name: str) -> Any:
+        full = f"{self._prefix}.{name}" if self._prefix else name
+        if full in self._values:
+            return self._values[full]
+        if full in ATTRIBUTES.categories:
+            return IpuOptions(self._values, full)
+        raise AttributeError(f"the options of an IPU system have no {full!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{name} cannot be set: change an IPUConfig, and configure the system with it")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IpuOptions) and (self._values, self._prefix) == (other._values, other._prefix)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __dir__(self) -> List[str]:
+        return ATTRIBUTES.below(self._prefix)
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}={value!r}" for name, value in self._values.items() if name.startswith(self._prefix))
+        return f"IpuOptions({inside})"
+
+
+class IPUConfig(Root):
+    """A configuration whose attributes are set one by one, and put in force by ``configure_ipu_system``."""
+
+    TABLE = ATTRIBUTES
+
+    def configure_ipu_system(self, device: str = "cpu") -> None:
+        """Put this configuration in force."""
+        from ipu_conformance.emulator.tensorflow import utils
+
+        utils.configure_ipu_system(self, device)
+
+    def _create_protobuf(self) -> IpuOptions:
+        """What the configuration says now; what cannot be put in force is refused."""
+        if _given(self.auto_select_ipus) and _given(self.select_ipus):
+            raise SelectionError("Only one of `auto_select_ipus` and `select_ipus` can be set.")
+        if _given(self.select_ipus) and environment.flags().use_ipu_model:
+            raise SelectionError(
+                "When using the IPUModel, the IPUs cannot be chosen with `select_ipus`: say how many there are with "
+                "`auto_select_ipus`."
+            )
+        return IpuOptions(resolved(self, self._exceptions()))
+
+    def _exceptions(self) -> Dict[str, Any]:
+        if not self.floating_point_behaviour.set_all:
+            return {}
+        category = "floating_point_behaviour"
+        return {
+            **{f"{category}.{name}": True for name in ALL_EXCEPTIONS},
+            f"{category}.esr": StochasticRoundingBehaviour.ON,
+        }
+
+
+def _given(selected: Any) -> bool:
+    return isinstance(selected, int) or len(selected) > 0

@@ -1,0 +1,146 @@
+"""The vendor's functions around a configuration: put it in force, ask for it, forget it, and what depends on it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, List, Optional
+
+from tensorflow.python.eager import context
+from tensorflow.python.framework import device_spec, errors_impl, ops, random_seed
+from tensorflow.python.platform import tf_logging as logging
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.tensorflow import environment, system
+from ipu_conformance.emulator.tensorflow.config import IPUConfig, IpuOptions
+from ipu_conformance.errors import ConformanceError
+
+__all__ = [
+    "SyntheticDataCategory",
+    "configure_ipu_system",
+    "get_ipu_config",
+    "get_num_of_ipus_in_device",
+    "move_variable_initialization_to_cpu",
+    "reset_ipu_configuration",
+    "reset_ipu_seed",
+    "running_on_ipu_model",
+    "use_synthetic_data_for",
+]
+
+faults.register_point("configuration.changed", "value: whether a configuration differs from the one in force")
+faults.register_point("configuration.seed", "value: the seed that a device's random numbers start from")
+faults.register_point("configuration.initializer", "value: whether an op that initialises variables goes to the host")
+
+
+class ConfigurationTypeError(ConformanceError, TypeError):
+    """Something that is no configuration was to be put in force."""
+
+
+class SyntheticDataCategory(Enum):
+    """What data that never leaves or reaches the host can stand for."""
+
+    Infeed = 0
+    Outfeed = 1
+    Seed = 2
+    HostEmbedding = 3
+    Parameters = 4
+
+
+def configure_ipu_system(config: Any, device: str = "cpu", reset_configuration: bool = True) -> None:
+    """Put a configuration in force; one that differs from the one before replaces it, and the log says so."""
+    if isinstance(config, IPUConfig):
+        options = config._create_protobuf()
+    elif isinstance(config, IpuOptions):
+        options = config
+    else:
+        raise ConfigurationTypeError(
+            f"`config` is {config!r} of type {type(config).__name__}; pass an IPUConfig or IpuOptions."
+        )
+    if system.configured():
+        changed = system.options() != options
+        if faults.active:
+            changed = faults.apply("configuration.changed", changed)
+        if not changed:
+            return
+        if not reset_configuration:
+            raise errors_impl.FailedPreconditionError(
+                None, None, "IPU system configuration can only be set once: reset it with reset_ipu_configuration()."
+            )
+        logging.warning(
+            "The IPU system is configured again with other options: what was compiled for the ones before is forgotten."
+        )
+        reset_ipu_configuration()
+    with ops.device(device):
+        system.configure(options)
+
+
+def reset_ipu_configuration() -> None:
+    """Forget the configuration in force, the devices, and what was compiled for them."""
+    system.reset()
+
+
+def get_ipu_config(session: Any = None) -> List[IpuOptions]:
+    """The options in force, once for each device; an error before a configuration."""
+    if session is not None and context.executing_eagerly():
+        raise ValueError("A session was given in eager execution; leave it out.")
+    options = system.options()
+    return [options for _ in system.devices()]
+
+
+def get_num_of_ipus_in_device(ipu_device: str, device: str = "cpu") -> int:
+    """How many IPUs a device has that is named like ``/device:IPU:0``."""
+    spec = device_spec.DeviceSpecV2.from_string(ipu_device)
+    if spec.device_type != "IPU":
+        raise ValueError(f"{ipu_device!r} is no IPU device; name one such as '/device:IPU:0'.")
+    return system.ipus(int(spec.device_index or 0))
+
+
+def running_on_ipu_model() -> bool:
+    """Whether TF_POPLAR_FLAGS asks for the IPU model."""
+    return environment.flags().use_ipu_model
+
+
+def use_synthetic_data_for(synthetic_data_category: SyntheticDataCategory) -> bool:
+    """Whether TF_POPLAR_FLAGS asks for synthetic data of that category."""
+    if not isinstance(synthetic_data_category, SyntheticDataCategory):
+        raise ValueError(
+            f"{synthetic_data_category!r} is no category of synthetic data; "
+            f"use {', '.join(str(category) for category in SyntheticDataCategory)}."
+        )
+    return environment.flags().synthetic(synthetic_data_category.name)
+
+
+def reset_ipu_seed(
+    seed: int,
+    device: str = "/device:IPU:0",
+    cpu_device: str = "cpu",
+    experimental_identical_replicas: bool = False,
+) -> None:
+    """Let the random numbers of a device start again from a seed."""
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise TypeError(f"The seed {seed!r} is of type {type(seed).__name__}; use a whole number.")
+    if faults.active:
+        seed = faults.apply("configuration.seed", seed)
+    system.set_seed(device, seed, experimental_identical_replicas)
+    random_seed.set_seed(seed)
+
+
+def move_variable_initialization_to_cpu(graph: Optional[Any] = None) -> None:
+    """Let the host compute the initial values of a graph's variables."""
+    graph = graph or ops.get_default_graph()
+    pending = [
+        variable.initializer
+        for key in (ops.GraphKeys.GLOBAL_VARIABLES, ops.GraphKeys.LOCAL_VARIABLES)
+        for variable in graph.get_collection(key)
+    ]
+    seen = set()
+    while pending:
+        op = pending.pop()
+        if op in seen or op.type == "VarHandleOp":
+            continue
+        seen.add(op)
+        moved = True
+        if faults.active:
+            moved = faults.apply("configuration.initializer", moved)
+        if moved:
+            op._set_device("/device:CPU:0")
+        pending += [tensor.op for tensor in op.inputs]
