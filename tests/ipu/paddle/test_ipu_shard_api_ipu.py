@@ -1,0 +1,259 @@
+"""Which ops bear which index and stage: ``ipu_shard_guard`` and ``set_ipu_shard``."""
+
+from __future__ import annotations
+
+from typing import Any, List, Tuple
+
+import pytest
+
+Shard = Tuple[Any, Any]
+"""The index and the stage of an op, None where it bears none."""
+
+
+def shard(op: Any) -> Shard:
+    """What an op of a program bears."""
+    return tuple(op.attr(name) if op.has_attr(name) else None for name in ("ipu_index", "ipu_stage"))  # type: ignore[return-value]
+
+
+def shards(static: Any) -> List[Shard]:
+    """What the ops of the main program bear, in order."""
+    return [shard(op) for op in static.default_main_program().global_block().ops]
+
+
+def data(static: Any) -> Any:
+    """A fed variable; it is no op."""
+    return static.data("x", [4, 3], "float32")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (None, None)),
+        ({"index": 0}, (0, None)),
+        ({"index": 3}, (3, None)),
+        ({"stage": 0}, (None, 0)),
+        ({"stage": 5}, (None, 5)),
+        ({"index": 2, "stage": 7}, (2, 7)),
+        ({"index": 0, "stage": 0}, (0, 0)),
+        ({"index": -1, "stage": 4}, (None, 4)),
+        ({"index": 4, "stage": -1}, (4, None)),
+        ({"index": -3, "stage": -2}, (None, None)),
+    ],
+    ids=str,
+)
+def test_ops_bear_what_their_guard_says(static: Any, given: Any, expected: Shard) -> None:
+    """An index or a stage is written on every op of the block if it is 0 or more, and on no op outside."""
+    x = data(static)
+    before = x + 1.0
+    with static.ipu_shard_guard(**given):
+        inside = before * before
+    inside.exp()
+
+    assert shards(static) == [(None, None), expected, (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "expected"),
+    [
+        ({"index": 1, "stage": 2}, {"index": 3, "stage": 4}, (3, 4)),
+        ({"index": 1, "stage": 2}, {"index": 3}, (3, None)),
+        ({"index": 1, "stage": 2}, {"stage": 4}, (None, 4)),
+        ({"index": 1, "stage": 2}, {}, (None, None)),
+        ({"index": 1}, {"stage": 4}, (None, 4)),
+        ({}, {"index": 3, "stage": 4}, (3, 4)),
+    ],
+    ids=str,
+)
+def test_an_inner_guard_replaces_both_values(static: Any, outer: Any, inner: Any, expected: Shard) -> None:
+    """What the inner guard leaves out is not taken from the outer one, which counts again afterwards."""
+    x = data(static)
+    with static.ipu_shard_guard(**outer):
+        first = x + 1.0
+        with static.ipu_shard_guard(**inner):
+            second = first * first
+        second.exp()
+    own = (outer.get("index"), outer.get("stage"))
+
+    assert shards(static) == [own, expected, own]
+
+
+def test_guards_nest_to_any_depth(static: Any) -> None:
+    """Each level has its own values, on the way in and on the way out."""
+    value = data(static)
+
+    def nest(depth: int) -> None:
+        nonlocal value
+        with static.ipu_shard_guard(index=depth, stage=10 + depth):
+            value = value + 1.0
+            if depth < 4:
+                nest(depth + 1)
+            value = value * 2.0
+
+    nest(0)
+    levels = [*range(5), *reversed(range(5))]
+
+    assert shards(static) == [(depth, 10 + depth) for depth in levels]
+
+
+def test_an_error_leaves_the_guard(static: Any) -> None:
+    """After an exception inside the block, ops bear what they bore before it."""
+    x = data(static)
+    with static.ipu_shard_guard(index=1, stage=1):
+        with pytest.raises(ZeroDivisionError), static.ipu_shard_guard(index=2, stage=2):
+            raise ZeroDivisionError
+        y = x + 1.0
+    y.exp()
+
+    assert shards(static) == [(1, 1), (None, None)]
+
+
+def test_parameters_of_a_guarded_layer_are_made_by_guarded_ops(static: Any) -> None:
+    """The ops that make a layer's parameters bear the guard's values as well."""
+    x = data(static)
+    with static.ipu_shard_guard(index=2, stage=3):
+        static.nn.fc(x, 5)
+    made = [shard(op) for op in static.default_startup_program().global_block().ops]
+
+    assert made
+    assert set(made) == {(2, 3)}
+    assert set(shards(static)) == {(2, 3)}
+
+
+# Functions and layers
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"index": 1, "stage": 2}, (1, 2)),
+        ({"index": 1}, (1, None)),
+        ({"stage": 2}, (None, 2)),
+        ({}, (None, None)),
+    ],
+    ids=str,
+)
+def test_a_function_is_wrapped(static: Any, given: Any, expected: Shard) -> None:
+    """The wrapped function's ops bear the values; the function itself is as it was, and arguments and result pass."""
+
+    def scaled(value: Any, factor: float, *, shift: float = 0.0) -> Tuple[Any, float]:
+        return value * factor + shift, factor + shift
+
+    x = data(static)
+    wrapped = static.set_ipu_shard(scaled, **given)
+    result, total = wrapped(x, 2.0, shift=3.0)
+    number = len(shards(static))
+    scaled(result, 2.0)
+
+    assert total == 5.0
+    assert set(shards(static)[:number]) == {expected}
+    assert set(shards(static)[number:]) == {(None, None)}
+
+
+@pytest.mark.parametrize("name", ["relu", "tanh", "softmax"])
+def test_functions_of_paddle_are_wrapped(static: Any, paddle: Any, name: str) -> None:
+    """Any function that makes ops can be wrapped, and used more than once."""
+    function = static.set_ipu_shard(getattr(paddle.nn.functional, name), index=3, stage=1)
+    function(function(data(static)))
+
+    assert shards(static) == [(3, 1), (3, 1)]
+
+
+def test_a_layer_is_changed_in_place(static: Any, paddle: Any) -> None:
+    """set_ipu_shard gives back the same layer, whose every later call bears the values, wherever it is used from."""
+    layer = paddle.nn.Linear(3, 3)
+    same = static.set_ipu_shard(layer, index=2, stage=1)
+    x = data(static)
+    layer(x)
+    bore = set(shards(static))
+
+    assert same is layer
+    assert isinstance(layer, paddle.nn.Linear)
+    assert type(layer).__name__ == "Linear"
+    assert bore == {(2, 1)}
+
+
+def test_a_layer_keeps_its_parameters(static: Any, paddle: Any) -> None:
+    """Nothing but the calls changes: the parameters are the same objects."""
+    layer = paddle.nn.Linear(3, 3)
+    before = {name: id(parameter) for name, parameter in layer.named_parameters()}
+    static.set_ipu_shard(layer, index=1)
+
+    assert {name: id(parameter) for name, parameter in layer.named_parameters()} == before
+
+
+def test_layers_of_one_class_are_sharded_one_by_one(static: Any, paddle: Any) -> None:
+    """A layer that was not changed bears nothing, though its twin does."""
+    first, second, third = (paddle.nn.ReLU() for _ in range(3))
+    static.set_ipu_shard(first, index=0, stage=0)
+    static.set_ipu_shard(third, index=1, stage=2)
+    third(second(first(data(static))))
+
+    assert shards(static) == [(0, 0), (None, None), (1, 2)]
+
+
+def test_sublayers_follow_their_layer_unless_they_were_changed(static: Any, paddle: Any) -> None:
+    """A changed layer's sublayers bear its values, a sublayer changed by itself its own."""
+    inner, own = paddle.nn.ReLU(), paddle.nn.Tanh()
+    static.set_ipu_shard(own, index=3)
+    outer = static.set_ipu_shard(paddle.nn.Sequential(inner, own, paddle.nn.Sigmoid()), index=1, stage=1)
+    outer(data(static))
+
+    assert shards(static) == [(1, 1), (3, None), (1, 1)]
+
+
+def test_a_second_change_is_inside_the_first(static: Any, paddle: Any) -> None:
+    """Changing a layer again wraps what was there: the first values are nearer to the ops."""
+    layer = paddle.nn.ReLU()
+    static.set_ipu_shard(layer, index=1, stage=1)
+    static.set_ipu_shard(layer, index=2, stage=2)
+    layer(data(static))
+
+    assert shards(static) == [(1, 1)]
+
+
+@pytest.mark.parametrize("given", [3, "relu", None, [abs]], ids=["int", "str", "None", "list"])
+def test_only_layers_and_functions_are_sharded(static: Any, given: Any) -> None:
+    """What cannot be called is refused."""
+    with pytest.raises(TypeError, match=r"Only accept paddle\.nn\.Layer or function"):
+        static.set_ipu_shard(given, index=1)
+
+
+# Training
+
+
+def train(static: Any, paddle: Any) -> Any:
+    """A program of three sharded parts and an optimizer."""
+    x = data(static)
+    with static.ipu_shard_guard(index=0, stage=0):
+        h = static.nn.fc(x, 5, activation="tanh")
+    with static.ipu_shard_guard(index=1, stage=1):
+        h = static.nn.fc(h, 2, activation="sigmoid")
+    with static.ipu_shard_guard(index=0, stage=2):
+        loss = paddle.mean(h * h)
+    paddle.optimizer.SGD(learning_rate=0.5).minimize(loss)
+    return static.default_main_program().global_block()
+
+
+DIFFERENTIATED = ["mul", "elementwise_add", "tanh", "sigmoid", "elementwise_mul", "reduce_mean"]
+
+
+@pytest.mark.parametrize("op", DIFFERENTIATED)
+def test_gradients_are_where_their_ops_are(static: Any, paddle: Any, op: str) -> None:
+    """The gradient of an op bears the index and the stage of the op."""
+    ops = train(static, paddle).ops
+    forward = [shard(found) for found in ops if found.type == op]
+    backward = [shard(found) for found in ops if found.type == op + "_grad"]
+
+    assert forward
+    assert backward == forward[::-1]
+    assert (None, None) not in forward
+
+
+def test_a_copy_of_a_program_keeps_its_shards(static: Any, paddle: Any) -> None:
+    """Programs that are cloned or read back from their bytes bear the same."""
+    train(static, paddle)
+    program = static.default_main_program()
+    read = static.Program.parse_from_string(program.desc.serialize_to_string())
+
+    assert [shard(op) for op in program.clone().global_block().ops] == shards(static)
+    assert [shard(op) for op in read.global_block().ops] == shards(static)
