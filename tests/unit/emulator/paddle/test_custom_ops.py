@@ -27,7 +27,6 @@ def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test has registered nothing but its own ops."""
     registered: Dict[str, Any] = {}
     monkeypatch.setattr(custom_ops, "_REGISTERED", registered)
-    return
 
 
 def leaky(x: np.ndarray, *, alpha: float) -> np.ndarray:
