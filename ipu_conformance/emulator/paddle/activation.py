@@ -33,5 +33,8 @@ def _with_passes_of_the_ipu(stock: Any) -> Any:
 
 def change_paddle(paddle: Any) -> None:
     """Let the finished ``paddle`` package run compiled programs on the emulator."""
+    from ipu_conformance.emulator.paddle import runtime
+
     places.change_devices(paddle)
+    runtime.install(paddle)
     faults.activate_from_environment()

@@ -1,0 +1,237 @@
+"""A compiled program on the device: its plan, its machine, and the way of weights and rates between host and device."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+from paddle.base import core
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.execute import Engine
+from ipu_conformance.emulator.paddle import draw, partition, pieces, placement, precision, updates
+from ipu_conformance.emulator.paddle.errors import InvalidArgument, PopartError, PreconditionNotMet
+from ipu_conformance.emulator.paddle.feeding import Declared, Feeder, Fetcher
+from ipu_conformance.emulator.paddle.machine import PaddleMachine
+from ipu_conformance.emulator.paddle.programs import Programs
+from ipu_conformance.emulator.paddle.rules import decide
+from ipu_conformance.emulator.trace import Recorder, Trace
+
+MEAN = 1
+RUNNING = 0
+_POWERS = {"Beta1Pow": "beta1", "Beta2Pow": "beta2"}
+_STEPS = "Beta1Pow"
+_numbers = itertools.count(1)
+
+
+class Executable:
+    """One compiled program."""
+
+    def __init__(self, record: Any) -> None:
+        self.number = next(_numbers)
+        self.record = record
+        self.strategy = record.strategy
+        self.scope = record.scope
+        self.asked = placement.Asked.of(record.strategy)
+        self.folded = record.optimizer if self.asked.training else None
+        self.program = draw.seeded(updates.without(record.forward))
+        self.placement = placement.place(pieces.ops_of(self.program), self.asked)
+        placement.check_order(pieces.ops_of(self.program), self.placement.stage_of)
+        self.plan = placement.plan(self.placement, self.asked)
+        known = pieces.variables(self.program)
+        self.feeds = {name: Declared.of(_find(known, name, "feed")) for name in record.feeds}
+        self.fetches = {name: Declared.of(_find(known, name, "fetch")) for name in record.fetches}
+        programs = self._programs()
+        self.programs = programs
+        self.lasting = self._lasting(known, programs)
+        """The variables that live on the device, with their types."""
+        layout = self.asked.layout
+        self.feeder = Feeder(list(self.feeds.values()), layout)
+        self.fetcher = Fetcher(layout, replicated=self.asked.replicated, accumulating=self.asked.accumulating)
+        self.machine = PaddleMachine(
+            programs, layout.replicas, seed=draw.base(record.strategy.seed), strategy=record.strategy
+        )
+        self.engine = Engine(self.plan, self.machine, parallel=layout.replicas > 1)
+        self.steps = 0.0
+        """How many steps the optimizer had taken when the weights were sent to the device."""
+        self.last_trace: Optional[Trace] = None
+        self.tracing = False
+        self._rates: Tuple[Any, ...] = ()
+        self.weights_from_host()
+
+    def _programs(self) -> Programs:
+        record, asked, folded, value = self.record, self.asked, self.folded, self.strategy.value
+        layout = asked.layout
+        loss_scale = float(value("loss_scaling"))
+        stages = partition.cut(
+            self.program,
+            self.placement.stage_of,
+            self.placement.topology.stages,
+            feeds=record.feeds,
+            fetches=record.fetches,
+            loss=record.loss if folded is not None else None,
+            trainable=folded.parameters if folded is not None else (),
+            loss_scale=loss_scale,
+        )
+        trained = [weight for stage in stages for weight in stage.gradients]
+        owner: Dict[str, int] = {}
+        for stage in stages:
+            for weight in stage.gradients:
+                owner.setdefault(weight, stage.number)
+        update = None
+        if folded is not None:
+            states = {state: weight for weight, slots in folded.states.items() for state in slots.values()}
+            update = updates.split(record.original, owner, folded.gradients, states, len(stages))
+            self._check_continuous(stages, update, trained)
+        return Programs(
+            stages,
+            update,
+            raw=folded.gradients if folded is not None else {},
+            accumulation=layout.accumulation,
+            accumulating=asked.accumulating and layout.accumulation > 1,
+            replicas=layout.replicas,
+            mean=decide("mean", int(value("accumulation_and_replication_reduction_type")) == MEAN),
+            running=int(value("mean_accumulation_and_replication_reduction_strategy")) == RUNNING,
+            loss_scale=loss_scale,
+        )
+
+    def _check_continuous(
+        self, stages: Sequence[partition.Stage], update: updates.Updates, trained: Sequence[str]
+    ) -> None:
+        """Raise PopartError for what needs all stages at once in a pipeline that updates after each micro-batch."""
+        if self.plan.accumulate or len(stages) == 1:
+            return
+        shared = sorted({weight for weight in trained if trained.count(weight) > 1})
+        if shared:
+            raise PopartError(
+                f"The weight {shared[0]} is used by several pipeline stages, which update it at different times: set "
+                "enable_gradient_accumulation to True"
+            )
+        if update.reads_gradients:
+            raise PopartError(
+                "Clipping by the global norm needs the gradients of all pipeline stages at once: set "
+                "enable_gradient_accumulation to True"
+            )
+
+    def _lasting(self, known: Mapping[str, Any], programs: Programs) -> Dict[str, Declared]:
+        names = {name for stage in programs.stages for name in stage.lasting} | set(programs.updates.lasting)
+        names |= {name for name in self.fetches if known[name].persistable()}
+        described = {**programs.updates.known, **known}
+        return {name: Declared.of(described[name]) for name in sorted(names)}
+
+    # Weights
+
+    def weights_from_host(self) -> None:
+        """Send every replica the host's weights and optimizer state."""
+        host = {name: self._host_array(name) for name in self.lasting}
+        values = {name: _stored(array, self.lasting[name]) for name, array in host.items()}
+        values.update(self._powers(values))
+        if faults.active:
+            values = faults.apply("weights.to_device", values, device=None)
+        self.machine.load(values)
+        self._rates = ()
+
+    def weights_to_host(self) -> None:
+        """Copy replica 0's weights and optimizer state to the host's scope; training alone changes them."""
+        if not self.asked.training:
+            return
+        names = [name for name in self.lasting if name not in self.programs.updates.rates]
+        values = self.machine.read(names)
+        values.update(self._step_counts(values))
+        values = {name: precision.to_host(value, self.lasting[name].dtype) for name, value in values.items()}
+        for powers in self._slots("Beta2Pow"):
+            values.pop(powers, None)
+        if faults.active:
+            host = {name: self._host_array(name) for name in values}
+            values = faults.apply("weights.to_host", values, host=host)
+        for name, value in values.items():
+            self.scope.var(name).get_tensor().set(value, core.CPUPlace())
+
+    def _host_array(self, name: str) -> np.ndarray:
+        found = self.scope.find_var(name) if self.scope is not None else None
+        if found is None or not found.get_tensor()._is_initialized():
+            raise PreconditionNotMet(
+                f"The variable {name} is not initialized in the scope of the compiled program: run the startup program "
+                "in that scope before compiling"
+            )
+        return np.array(found.get_tensor())
+
+    def _slots(self, slot: str) -> List[str]:
+        """The state variables of one slot of the optimizer."""
+        if self.folded is None:
+            return []
+        found = [slots[slot] for slots in self.folded.states.values() if slot in slots]
+        return [name for name in found if name in self.lasting]
+
+    def _powers(self, values: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+        """The powers of the betas that the host's step counts stand for."""
+        counted = self._slots(_STEPS)
+        self.steps = float(values[counted[0]].reshape(-1)[0]) if counted else 0.0
+        self.machine.updates = 0
+        found = {}
+        for slot, beta in _POWERS.items():
+            for name in self._slots(slot) if counted else ():
+                power = float(self.folded.settings[beta]) ** (self.steps + 1)  # type: ignore[union-attr]
+                found[name] = np.full_like(values[name], power)
+        return found
+
+    def _step_counts(self, values: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+        """The host's step counts, where Paddle has powers of beta1."""
+        count = self.steps + self.machine.updates
+        names = self._slots(_STEPS) if decide("count steps", True) else []
+        return {name: np.full_like(values[name], count) for name in names}
+
+    # Running
+
+    def run(self, feed: Mapping[str, Any]) -> List[List[Dict[str, np.ndarray]]]:
+        """One step on the device: the outputs of every replica's micro-batches."""
+        machine = self.machine
+        machine.begin(self.feeder.deal(feed))
+        if self.folded is not None:
+            self._set_rates()
+        recorder = Recorder(self.plan.replicas) if self.tracing else None
+        try:
+            self.engine.run(machine.inputs, recorder)
+            outputs = machine.outputs
+        finally:
+            machine.end()
+        if recorder is not None:
+            self.last_trace = recorder.trace()
+        return outputs
+
+    def fetch(self, name: str, outputs: Sequence[Sequence[Mapping[str, np.ndarray]]]) -> np.ndarray:
+        """One fetched variable of a run."""
+        return self.fetcher.fetch(name, self.fetches[name].dtype, outputs)
+
+    def _set_rates(self) -> None:
+        """Read the learning rate where the host keeps it; evaluation steps with none."""
+        value = self.strategy.value
+        evaluating = bool(value("runtime_options.enable_eval"))
+        if value("is_dynamic"):
+            rates = tuple((name, float(value("lr"))) for name in self.programs.updates.rates)
+        else:
+            rates = tuple(
+                (name, float(self.scope.find_var(name).get_tensor()._get_float_element(0)))
+                for name in self.programs.updates.rates
+            )
+        if decide("no rate in evaluation", evaluating):
+            rates = tuple((name, 0.0) for name, _ in rates)
+        if decide("set rates", (rates, evaluating) != self._rates):
+            self._rates = (rates, evaluating)
+            self.machine.evaluating = evaluating
+            self.machine.put(
+                {name: np.full(self.lasting[name].shape, rate, self.lasting[name].stored) for name, rate in rates}
+            )
+
+
+def _find(known: Mapping[str, Any], name: str, what: str) -> Any:
+    if name not in known:
+        raise InvalidArgument(f"The {what} {name} is not a variable of the forward program: name one that it holds")
+    return known[name]
+
+
+def _stored(array: np.ndarray, own: Declared) -> np.ndarray:
+    if own.dtype == "float16":
+        return precision.to_device(array, np.float16)
+    return array
