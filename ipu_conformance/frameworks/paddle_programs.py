@@ -1,0 +1,173 @@
+"""The suite's nets as Paddle's static programs, with weights of their own in a scope of their own."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+import numpy as np
+import paddle
+from paddle.nn import functional
+
+from ipu_conformance.frameworks import paddle_rules
+from ipu_conformance.nets import INPUT, Data, Layer, Net
+from ipu_conformance.run import Array, RunConfig, Weights
+
+Kernel = Callable[..., Any]
+
+KERNELS: Mapping[str, Kernel] = {
+    "linear": lambda x, w, b: functional.linear(x, w, b),
+    "tanh": lambda x: paddle.tanh(x),
+    "relu": lambda x: functional.relu(x),
+    "add": lambda x, y: paddle.add(x, y),
+    "conv": lambda x, w, b=None, *, padding: functional.conv2d(x, w, b, padding=padding),
+    "max_pool": lambda x, *, kernel, stride: functional.max_pool2d(x, kernel, stride),
+    "avg_pool": lambda x, *, kernel, stride: functional.avg_pool2d(x, kernel, stride),
+    "flatten": lambda x, *, start, stop: paddle.flatten(x, start, stop),
+}
+"""Each op of the nets on Paddle; batch norm and dropout also need the net or the configuration."""
+
+FEEDS = ("x", "label")
+
+
+@contextmanager
+def static_mode() -> Iterator[None]:
+    """Static mode inside the block, and afterwards the mode that was on before."""
+    dynamic = paddle.in_dynamic_mode()
+    paddle.enable_static()
+    try:
+        yield
+    finally:
+        if dynamic:
+            paddle.disable_static()
+
+
+@dataclass(frozen=True)
+class Built:
+    """A net as programs, in a scope and under names of its own."""
+
+    net: Net
+    config: RunConfig
+    main: Any
+    startup: Any
+    scope: Any
+    logits: Any
+    loss: Any
+    rate: Any
+    """Paddle's scheduler, or a number."""
+
+    @property
+    def fetches(self) -> List[Any]:
+        return [self.logits, self.loss] if self.config.training else [self.logits]
+
+    def feed(self, data: Data, step: int) -> Dict[str, Array]:
+        """What one run is fed: the combined batch, and in training its labels."""
+        return self.batch(data.inputs[step], data.labels[step])
+
+    def batch(self, inputs: Array, labels: Array) -> Dict[str, Array]:
+        """Samples and, in training, their labels, as the program takes them."""
+        fed = {"x": inputs.astype(np.float32)}
+        return dict(fed, label=labels.astype(np.int64).reshape(-1, 1)) if self.config.training else fed
+
+    def read(self, name: str) -> Array:
+        """A float64 copy of a variable as the host's scope holds it."""
+        return np.array(self.scope.find_var(name).get_tensor(), dtype=np.float64)
+
+    def weights(self) -> Weights:
+        """The trained weights in the net's own orientation."""
+        return {weight.name: oriented(self.net, weight.name, self.read(weight.name)) for weight in self.net.weights}
+
+    def statistics(self) -> Optional[Weights]:
+        """Batch norm's running statistics, None for a net that has none."""
+        return {weight.name: self.read(weight.name) for weight in self.net.statistics} or None
+
+    def state(self) -> Dict[str, Weights]:
+        """The optimizer's state by the rule's words, then by weight."""
+        return {
+            word: {
+                weight.name: oriented(self.net, weight.name, self.read(f"{weight.name}_{theirs}_0"))
+                for weight in self.net.weights
+            }
+            for word, theirs in paddle_rules.states(self.config.optimiser)
+        }
+
+
+@contextmanager
+def built(net: Net, config: RunConfig, *, batch: Optional[int] = None, sharded: bool = True) -> Iterator[Built]:
+    """The net as a program with its weights at their initial values, ready in a scope that is current inside.
+
+    ``batch`` is the size of the batch that the program is written for, a micro-batch if it is not given. Without
+    ``sharded`` no part of the IPU's API is used.
+    """
+    main, startup, scope = paddle.static.Program(), paddle.static.Program(), paddle.static.Scope()
+    main.random_seed = startup.random_seed = config.seed
+    with static_mode(), paddle.utils.unique_name.guard(), paddle.static.scope_guard(scope):
+        with paddle.static.program_guard(main, startup):
+            logits, loss, rate = _written(net, config, batch or config.micro_batch, sharded)
+        paddle.static.Executor(paddle.CPUPlace()).run(startup)
+        yield Built(net, config, main, startup, scope, logits, loss, rate)
+
+
+def _written(net: Net, config: RunConfig, batch: int, sharded: bool) -> Tuple[Any, Any, Any]:
+    """Append the net, its loss and its optimizer to the current program."""
+    values = {INPUT: paddle.static.data("x", (batch, *net.input_shape), "float32")}
+    label = paddle.static.data("label", (batch, 1), "int64") if config.training else None
+    held: Dict[str, Any] = {}
+    start = net.initial_weights(config.seed)
+    stages = config.stages or (0,) * len(net.layers)
+    devices = config.devices or tuple(range(config.number_of_stages))
+    loss: Any = None
+    for stage, ipu in enumerate(devices):
+        # Without pipelining there are no stages, only the IPU on which an op runs.
+        placed = paddle.static.ipu_shard_guard(ipu, stage if config.schedule == "grouped" else -1)
+        with placed if sharded and len(devices) > 1 else nullcontext():
+            for layer, own in zip(net.layers, stages):
+                if own == stage:
+                    values[layer.name] = _applied(layer, values, net, config, held, start)
+            if stage == len(devices) - 1 and label is not None:
+                loss = functional.cross_entropy(values[net.layers[-1].name], label)
+    rate = paddle_rules.rate(config)
+    if config.training:
+        paddle_rules.optimiser(config, rate).minimize(loss)
+    return values[net.layers[-1].name], loss, rate
+
+
+def _applied(
+    layer: Layer, values: Mapping[str, Any], net: Net, config: RunConfig, held: Dict[str, Any], start: Weights
+) -> Any:
+    inputs = [values[name] for name in layer.inputs]
+    if layer.op == "dropout":
+        return functional.dropout(*inputs, layer.attributes["rate"], training=config.training)
+    if layer.op == "batch_norm":
+        return _batch_norm(layer, inputs[0], config, start)
+    for name in layer.weights:
+        if name not in held:
+            value = oriented(net, name, start[name]).astype(np.float32)
+            held[name] = paddle.create_parameter(value.shape, "float32", attr=_attribute(name, value))
+    return KERNELS[layer.op](*inputs, *(held[name] for name in layer.weights), **layer.attributes)
+
+
+def _batch_norm(layer: Layer, x: Any, config: RunConfig, start: Weights) -> Any:
+    scale, shift = (_attribute(name, start[name].astype(np.float32)) for name in layer.weights)
+    return paddle.static.nn.batch_norm(
+        x,
+        is_test=not config.training,
+        # Paddle's momentum is the share of the old value.
+        momentum=1 - layer.attributes["momentum"],
+        epsilon=layer.attributes["epsilon"],
+        param_attr=scale,
+        bias_attr=shift,
+        moving_mean_name=f"{layer.name}.running_mean",
+        moving_variance_name=f"{layer.name}.running_var",
+    )
+
+
+def _attribute(name: str, value: Array) -> Any:
+    return paddle.ParamAttr(name=name, initializer=paddle.nn.initializer.Assign(value))
+
+
+def oriented(net: Net, name: str, value: Array) -> Array:
+    """A weight turned between the net's orientation and Paddle's, which keeps linear weights as [in, out]."""
+    linear = any(layer.op == "linear" and layer.weights[0] == name for layer in net.layers)
+    return np.ascontiguousarray(value.T) if linear else value
