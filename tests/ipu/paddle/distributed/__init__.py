@@ -1,0 +1,1 @@
+"""The cases of Paddle's distributed launch."""
