@@ -91,8 +91,8 @@ class PaddleMachine:
         stash = None
         if keep and not merged:
             stash = cells.take(own.stash)
-        for name in own.handed:
-            cells[name]._clear()
+        cells.clear(own.handed)
+        cells.clear(own.received)
         return _movable(handed), stash
 
     def recompute(self, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
@@ -104,7 +104,10 @@ class PaddleMachine:
         self._feed(own, replica, micro_batch, cells)
         self._piece(replica, Key("keep", stage)).run()
         cells.put(before)
-        return cells.take(own.stash)
+        stash = cells.take(own.stash)
+        cells.clear(own.handed)
+        cells.clear(own.received)
+        return stash
 
     def _feed(self, own: Any, replica: int, micro_batch: int, cells: Cells) -> None:
         if own.feeds:
@@ -124,9 +127,10 @@ class PaddleMachine:
             self._before_backward(replica, stage)
             if own.backward:
                 self._piece(replica, Key("backward", stage)).run()
+            cells.clear(own.stash)
+            cells.clear(own.incoming.values())
         sent = _shared(cells, list(own.outgoing.values()))
-        for name in own.outgoing.values():
-            cells[name]._clear()
+        cells.clear(own.outgoing.values())
         return _movable({name: sent[variable] for name, variable in own.outgoing.items()})
 
     def _before_backward(self, replica: int, stage: int) -> None:

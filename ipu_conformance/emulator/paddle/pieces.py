@@ -145,6 +145,11 @@ class Cells:
             moved[name] = other
         return moved
 
+    def clear(self, names: Iterable[str]) -> None:
+        """Let go of tensors, lest a later run writes to memory that is in use elsewhere."""
+        for name in names:
+            self[name]._clear()
+
     def put(self, tensors: Mapping[str, Any]) -> None:
         """Let the scope have tensors, or copies of arrays, under their names."""
         for name, value in tensors.items():
