@@ -1,0 +1,99 @@
+"""How the benchmarks of overhead measure: turns, threads and the memory of processes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+import numpy as np
+
+
+def seconds(action: Callable[[], Any]) -> float:
+    """How long one call takes."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def in_turns(one: Callable[[], Any], other: Callable[[], Any], repeats: int) -> Tuple[float, float, float]:
+    """The median times of both sides and the median of the ratios, one over other; the first turn is not counted."""
+    pairs: List[Tuple[float, float]] = []
+    for turn in range(repeats + 1):
+        # Who begins changes from turn to turn.
+        if turn % 2:
+            second = seconds(other)
+            first = seconds(one)
+        else:
+            first = seconds(one)
+            second = seconds(other)
+        pairs.append((first, second))
+    pairs = pairs[1:]
+    firsts, seconds_ = zip(*pairs)
+    ratio = statistics.median(first / second for first, second in pairs)
+    return statistics.median(firsts), statistics.median(seconds_), ratio
+
+
+def two_threads(repeats: int) -> None:
+    """Print what two threads gain that share nothing and hardly touch Python."""
+    matrix = np.random.default_rng(0).standard_normal((600, 600), np.float32)
+
+    def work() -> None:
+        for _ in range(20):
+            matrix @ matrix
+
+    def together() -> None:
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    one, other, ratio = in_turns(lambda: (work(), work()), together, repeats)
+    name = "two threads of matrix products"
+    print(f"{name:<34}{one / 20 * 1e3:10.2f}{other / 20 * 1e3:10.2f}{ratio:8.3f}   the ceiling")
+
+
+def forget_peak() -> None:
+    """Let the peak of resident memory begin again from here."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def status(field: str) -> int:
+    """A size that the kernel states of this process, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field + ":"))
+
+
+def memory(module: str, threads: int, rows: Sequence[Tuple[str, int, bool]]) -> None:
+    """Print the growth of memory of all sides, each in a process of its own: ``module --memory-of [side, ...]``."""
+    print(f"\n{'memory, MB':<34}{'plain':>10}{'one IPU':>10}{'2 repl.':>10}{'per replica':>15}")
+    for name, batch, wide in rows:
+        found: Dict[str, int] = {}
+        for side in ("plain", "one IPU", "two replicas"):
+            asked = json.dumps([side, batch, wide])
+            command = [sys.executable, "-m", module, "--threads", str(threads), "--memory-of", asked]
+            found[side] = int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        ratios = f"{found['one IPU'] / found['plain']:.2f}, {found['two replicas'] / 2 / found['plain']:.2f}"
+        row = "".join(f"{found[side] / 1e6:10.1f}" for side in found)
+        print(f"{name:<34}{row}{ratios:>15}   at most 1.2")
+
+
+def start(main: Callable[[int, int], None], memory_of: Callable[..., int], set_threads: Callable[[int], None]) -> None:
+    """Run the benchmark of one framework, or one of its measurements of memory, as the command line asks."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--memory-of")
+    args = parser.parse_args()
+    set_threads(args.threads)
+    if args.memory_of:
+        print(memory_of(*json.loads(args.memory_of)))
+    else:
+        main(args.repeats, args.threads)
