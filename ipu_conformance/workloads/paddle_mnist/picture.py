@@ -9,7 +9,7 @@ import numpy as np
 from ipu_conformance.workloads import WorkloadError
 from ipu_conformance.workloads.paddle_mnist.batches import SIDE, scaled
 
-_MOST_PIXELS = 50_000_000
+MOST_PIXELS = 50_000_000
 """A larger picture is no picture of one digit."""
 
 
@@ -22,10 +22,10 @@ def read(path: Path) -> np.ndarray:
 
     try:
         with Image.open(path) as picture:
-            if picture.width * picture.height > _MOST_PIXELS:
+            if picture.width * picture.height > MOST_PIXELS:
                 raise WorkloadError(
                     f"--img {path} has {picture.width} x {picture.height} pixels; give a picture of one digit with "
-                    f"at most {_MOST_PIXELS:,}"
+                    f"at most {MOST_PIXELS:,}"
                 )
             pixels = np.asarray(picture.convert("L").resize((SIDE, SIDE), Image.Resampling.BILINEAR))
     except FileNotFoundError:
