@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 from paddle.base import core, framework
 
-from ipu_conformance.emulator.paddle import inference_config
+from ipu_conformance.emulator.paddle import inference_config, runtime
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, NotFound, PreconditionNotMet, Unimplemented
 from ipu_conformance.emulator.paddle.host_rules import decide
 from ipu_conformance.emulator.paddle.inference_config import settings_of
@@ -129,9 +129,7 @@ class Predictor:
         feed = {}
         for name, handle in self._inputs.items():
             if handle.array is None:
-                raise PreconditionNotMet(
-                    f"input {name} holds nothing yet; copy an array into its handle first"
-                )
+                raise PreconditionNotMet(f"input {name} holds nothing yet; copy an array into its handle first")
             feed[name] = handle.array
         with _static_mode():
             made = paddle.static.Executor(paddle.CPUPlace()).run(
@@ -234,6 +232,7 @@ def _compile(program: Any, feeds: List[str], fetches: List[str], strategy: Any, 
     for name in feeds:
         compiled.global_block().var(name).desc.set_need_check_feed(False)
     compiled.org_program = program
+    setattr(compiled, runtime.EXECUTABLE, backend.executable)
     return compiled
 
 
