@@ -54,11 +54,20 @@ def change_context(context: ModuleType) -> None:
 
 
 def change_functions(functions: ModuleType) -> None:
-    """Let every ``tf.function`` run on the stock kernels: what asks for XLA is meant for the IPU."""
+    """Let every ``tf.function`` run on the stock kernels, and replicas meet inside of one that they call.
+
+    What asks for XLA is meant for the IPU, and XLA on the host does not know data set iterators.
+    """
     function = functions.Function
+    _replace(function, "__call__", importlib.import_module(f"{OURS}.replica_calls").inlining)
     if DONE not in function.__dict__:
         function._jit_compile = property(lambda self: None, lambda self, asked: None)
         setattr(function, DONE, True)
+
+
+def change_loops(loops: ModuleType) -> None:
+    """Let replicas meet inside the loops that they run."""
+    _replace(loops, "while_loop", importlib.import_module(f"{OURS}.replica_calls").sharing)
 
 
 def _replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple
+import contextlib
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
 from tensorflow.python.distribute import distribute_lib, numpy_dataset
 from tensorflow.python.eager import context
+from tensorflow.python.framework import device_spec, ops
 from tensorflow.python.ops import array_ops
 from tensorflow.python.util import nest
 
-from ipu_conformance.emulator.tensorflow import system
+from ipu_conformance.emulator.tensorflow import replicas, strategy_run, system, variables
 from ipu_conformance.errors import ConformanceError
 
 __all__ = ["IPUExtended", "IPUStrategy", "IPUStrategyV1", "current"]
@@ -49,9 +51,19 @@ class IPUStrategyV1(distribute_lib.StrategyV1):
         self, fn: Callable[..., Any], args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None,
         options: Any = None,
     ) -> Any:  # fmt: skip
-        """Run ``fn``, a ``tf.function`` or a function called inside of one, on the device."""
+        """Run ``fn``, a ``tf.function`` or a function called inside of one, on every replica; the first one's result."""
         _require_compiled(fn)
-        return super().run(fn, args=args, kwargs=kwargs, options=options)
+        count = self.replicas()
+        if count == 1 or replicas.inside():
+            return super().run(fn, args=args, kwargs=kwargs, options=options)
+        run = super().run
+        return strategy_run.on_replicas(
+            lambda program, *own: run(program, args=own, options=options), fn, count, args, kwargs or {}
+        )
+
+    def replicas(self) -> int:
+        """How many replicas the device makes of a program for one IPU; 1 before a configuration."""
+        return self.num_ipus if system.configured() else 1
 
 
 IPUStrategy = IPUStrategyV1
@@ -97,13 +109,8 @@ class IPUExtended(distribute_lib.StrategyExtendedV1):
     # Variables
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-        colocate_with = kwargs.pop("colocate_with", None)
-        if colocate_with is None:
-            return next_creator(**kwargs)
-        from tensorflow.python.framework import ops
-
-        with ops.colocate_with(colocate_with):
-            return next_creator(**kwargs)
+        with _colocated(kwargs.pop("colocate_with", None)):
+            return variables.replicated(next_creator(**kwargs))
 
     def _validate_colocate_with_variable(self, colocate_with_variable: Any) -> None:
         """Any variable of one worker may be colocated with any other."""
@@ -210,9 +217,13 @@ class IPUExtended(distribute_lib.StrategyExtendedV1):
         return False
 
 
-def _ordinal(ipu_device: str) -> int:
-    from tensorflow.python.framework import device_spec
+def _colocated(with_variable: Any) -> ContextManager[Any]:
+    if with_variable is None or isinstance(with_variable, str):
+        return contextlib.nullcontext()
+    return ops.colocate_with(with_variable)
 
+
+def _ordinal(ipu_device: str) -> int:
     spec = device_spec.DeviceSpecV2.from_string(ipu_device)
     if spec.device_type != "IPU":
         raise ValueError(f"ipu_device is {ipu_device!r}; name an IPU device such as '/device:IPU:0'.")

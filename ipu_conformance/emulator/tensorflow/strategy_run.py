@@ -1,0 +1,73 @@
+"""A function that a strategy runs on several replicas: one graph that holds them all."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Callable, Dict, MutableMapping, Tuple
+
+from tensorflow.python.data.ops import iterator_ops
+from tensorflow.python.eager import context
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.tensorflow import replica_calls, replicas, system
+
+faults.register_point("strategy.results", "value: list with the results of every replica of a function that was run")
+
+Enter = Callable[..., Any]
+"""``enter(program)`` calls a program in the replica context of its strategy."""
+
+_COMPILED: MutableMapping[Any, Dict[int, Any]] = weakref.WeakKeyDictionary()
+system.on_reset(_COMPILED.clear)
+
+
+def on_replicas(enter: Enter, fn: Callable[..., Any], count: int, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+    """What the first of ``count`` replicas returns; all run ``fn`` with the same arguments."""
+    if not context.executing_eagerly():
+        return _unrolled(enter, fn, count, args, kwargs)
+    by_count = _COMPILED.setdefault(fn, {})
+    if count not in by_count:
+        # The function is referred to weakly: what is compiled lives as long as the function itself.
+        kept = weakref.ref(fn)
+        by_count[count] = polymorphic_function.function(
+            lambda *own, **named: _unrolled(enter, kept(), count, own, named), autograph=False
+        )
+    return by_count[count](*args, **kwargs)
+
+
+def _unrolled(enter: Enter, fn: Any, count: int, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+    shared = [_SharedIterator(value) if isinstance(value, iterator_ops.IteratorBase) else value for value in args]
+    named = {
+        key: _SharedIterator(value) if isinstance(value, iterator_ops.IteratorBase) else value
+        for key, value in kwargs.items()
+    }
+    inner = replica_calls.inlined(fn) if hasattr(fn, "python_function") else fn
+
+    def program() -> Any:
+        results = replicas.run(lambda *own: inner(*own, **named), [shared] * count)
+        if faults.active:
+            results = faults.apply("strategy.results", results)
+        return results[0]
+
+    return enter(program)
+
+
+class _SharedIterator:
+    """An iterator that replicas take from in turns: the n-th element that replica r of R takes is number n·R + r."""
+
+    def __init__(self, own: Any) -> None:
+        self._own = own
+
+    def get_next(self, name: Any = None) -> Any:
+        """The next element of the replica that asks."""
+        return replicas.exchange(None, lambda all_: [self._own.get_next() for _ in all_], "the next element")
+
+    __next__ = get_next
+
+    def __iter__(self) -> _SharedIterator:
+        return self
+
+    @property
+    def element_spec(self) -> Any:
+        """The type of an element."""
+        return self._own.element_spec
