@@ -22,7 +22,7 @@ class Format(NamedTuple):
     """A row of the table of formats."""
 
     extensions: Tuple[str, ...]
-    dump: Callable[[Graph], bytes]
+    dump: Optional[Callable[[Graph], bytes]]
     load: Optional[Callable[[bytes], Graph]]
 
 
@@ -38,10 +38,17 @@ def _dump_onnx(graph: Graph) -> bytes:
     return onnx_writer.dump(graph)
 
 
+def _load_paddle(data: bytes) -> Graph:
+    from ipu_conformance.ir import paddle_program
+
+    return paddle_program.load(data)
+
+
 FORMATS: Mapping[str, Format] = {
     "popart": Format((".popart.json", ".popart"), popart.dump, lambda data: popart.load(json_text.parse(data))),
     "json": Format((".json",), canonical.dump, lambda data: canonical.load(json_text.parse(data))),
     "onnx": Format((".onnx",), _dump_onnx, _load_onnx),
+    "paddle": Format((".pdmodel", "__model__"), None, _load_paddle),
     "dot": Format((".dot", ".gv"), dot.dump, None),
     "svg": Format((".svg",), dot.dump_svg, None),
 }
@@ -75,9 +82,10 @@ def loads(data: bytes, format: Optional[str] = None) -> Graph:
         return load(data)
     start = data[:4096].lstrip()
     if not start:
-        raise IRError("there is nothing in it; give a graph as JSON, PopART JSON or ONNX")
+        raise IRError("there is nothing in it; give a graph as JSON, PopART JSON, ONNX or a saved program of Paddle")
     if not start.startswith(b"{"):
-        return _load_onnx(data)
+        # The first byte of a saved program is a line feed, with which no ONNX model begins.
+        return _load_paddle(data) if data.startswith(b"\n") else _load_onnx(data)
     document: Any = json_text.parse(data)
     return popart.load(document) if popart.MAINGRAPH in document else canonical.load(document)
 
@@ -94,7 +102,9 @@ def write(graph: Graph, path: Union[str, os.PathLike[str]], format: Optional[str
 
 def dumps(graph: Graph, format: str) -> bytes:
     """The graph as the bytes of a format."""
-    return _row(format).dump(graph)
+    dump = _row(format).dump
+    assert dump is not None
+    return dump(graph)
 
 
 def format_of(path: str) -> str:
@@ -107,7 +117,7 @@ def format_of(path: str) -> str:
 
 
 def _row(format: str, *, reading: bool = False) -> Format:
-    allowed: Dict[str, Format] = {name: row for name, row in FORMATS.items() if row.load or not reading}
+    allowed: Dict[str, Format] = {name: row for name, row in FORMATS.items() if (row.load if reading else row.dump)}
     if format not in allowed:
         verb = "read" if reading else "written"
         raise IRError(f"graphs are not {verb} as {format!r}; use one of {', '.join(allowed)}")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
+from ipu_conformance.emulator.paddle import canonical
 from ipu_conformance.emulator.paddle.passes.compilation import Compilation
 
 
 def canonicalize(record: Compilation, values: Mapping[str, Any]) -> None:
-    """Replace every op of Paddle by ops of PopART."""
+    """Replace every op of Paddle's by ops of PopART's; custom ops pass through under their own names."""
     record.custom_ops = tuple(sorted(values.get("custom_ops", ())))
-    record.canonical = record.snapshot()
+    rows = [row for row in record.strategy.custom_ops if row.paddle_op in record.custom_ops]
+    record.written = canonical.translated(record.program, rows)
+    canonical.write(record.program, record.written)

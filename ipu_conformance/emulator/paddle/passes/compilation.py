@@ -65,15 +65,15 @@ class Compilation:
 
         Scales by one are still in it: they change no value, and backward ops and fetches may use their names.
         """
-        self.canonical: Optional[Any] = None
-        """Once canonicalised, the Program in PopART's ops: this is what is lowered and dumped."""
+        self.written: Optional[Any] = None
+        """Once canonicalised, the ops of PopART's (``canonical.Written``): this is what is lowered and dumped."""
         self.feeds: Tuple[str, ...] = ()
         self.fetches: Tuple[str, ...] = ()
         self.loss: Optional[str] = None
         self.optimizer: Optional[Folded] = None
         self.custom_ops: Tuple[str, ...] = ()
         self.aliases: Dict[str, str] = {}
-        """For every variable of ``forward`` that the canonical Program calls by another name, that name."""
+        """For every variable of ``forward`` whose last value has another name in ``written``, that name."""
 
     @property
     def training(self) -> bool:

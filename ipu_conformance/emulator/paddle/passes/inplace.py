@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from dataclasses import replace
+from typing import Any, Mapping, Set
 
+from ipu_conformance.emulator.paddle import canonical
 from ipu_conformance.emulator.paddle.passes.compilation import Compilation, name_of
+from ipu_conformance.ir.paddle_ops import renamed
 
 
 def rename(record: Compilation, values: Mapping[str, Any]) -> None:
-    """Rename the second and every further version of a variable that several ops write."""
+    """Rename what an op writes that was there before; whoever reads it afterwards reads the new name."""
     record.feeds = tuple(name_of(feed) for feed in values.get("feed_list", record.feeds))
     record.fetches = tuple(name_of(fetch) for fetch in values.get("fetch_list", record.fetches))
-    record.canonical = record.snapshot()
+    written = record.written
+    if written is None:
+        return
+    ops, tensors, latest = renamed(written.ops, _given(record), written.tensors)
+    # A fetched variable keeps its alias even where a deleted scale stands between.
+    for name, kept in record.aliases.items():
+        record.aliases[name] = latest.get(kept, kept)
+    record.aliases.update(latest)
+    customs = {latest.get(name, name): call for name, call in written.customs.items()}
+    record.written = replace(written, ops=tuple(ops), tensors=tensors, customs=customs)
+    canonical.write(record.program, record.written)
+
+
+def _given(record: Compilation) -> Set[str]:
+    """The variables that hold values before the first op: what is fed, and what persists."""
+    persistent = {variable.name for variable in record.program.list_vars() if variable.persistable}
+    return persistent.union(record.feeds)
