@@ -11,7 +11,7 @@ from paddle import static
 from ipu_conformance.workloads.paddle_mnist.batches import Samples, filled
 from ipu_conformance.workloads.paddle_mnist.model import IMAGE, LABEL, build
 from ipu_conformance.workloads.paddle_mnist.settings import Settings
-from ipu_conformance.workloads.paddle_mnist.sides import Host, feed
+from ipu_conformance.workloads.paddle_mnist.sides import Host, Weights, feed, put
 
 
 class Ipu:
@@ -35,10 +35,6 @@ class Ipu:
         index = part if self._settings.stages > 1 else -1
         return static.ipu_shard_guard(index=index, stage=index)
 
-    @property
-    def scope(self) -> Any:
-        return self._host.scope
-
     def train(self, batch: Samples) -> float:
         (costs,) = self._executor.run(
             self.program, feed=feed(batch), fetch_list=[self.network.cost], scope=self._host.scope
@@ -48,10 +44,13 @@ class Ipu:
     def to_host(self) -> None:
         self.compiled._backend.weights_to_host()
 
-    def classify(self, samples: Samples) -> np.ndarray:
+    def classify(self, samples: Samples, weights: Weights) -> np.ndarray:
         evaluation, batch = self._host.evaluation, self._host.batch
+        # Compiling brings the weights on the device to the scope of the training: these need one of their own.
+        scope = static.Scope()
+        put(weights, scope)
         program = static.normalize_program(evaluation.main, [evaluation.image], [evaluation.prediction])
-        classifier = Classifier(program, IMAGE, evaluation.prediction.name, self._host.scope, batch)
+        classifier = Classifier(program, IMAGE, evaluation.prediction.name, scope, batch)
         return np.concatenate([classifier(own.images)[:count] for own, count in filled(samples, batch)])
 
 

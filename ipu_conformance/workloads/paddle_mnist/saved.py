@@ -6,9 +6,8 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Mapping, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import paddle
 from paddle import static
 
@@ -24,18 +23,6 @@ class SavedModel(NamedTuple):
     image: str
     prediction: Any
     scope: Any
-
-
-def weights(host: Host) -> Dict[str, np.ndarray]:
-    """Copies of what the network for evaluation needs."""
-    names = [variable.name for variable in host.evaluation.main.list_vars() if variable.persistable]
-    return {name: np.array(host.scope.find_var(name).get_tensor()) for name in names}
-
-
-def restore(host: Host, values: Mapping[str, np.ndarray]) -> None:
-    """Put such copies back."""
-    for name, value in values.items():
-        host.scope.find_var(name).get_tensor().set(value, paddle.CPUPlace())
 
 
 def save(host: Host, folder: Path) -> None:

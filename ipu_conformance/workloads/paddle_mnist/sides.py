@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Tuple
+from typing import Any, Dict, Mapping, Protocol, Tuple
 
 import numpy as np
 import paddle
@@ -12,13 +12,11 @@ from ipu_conformance.workloads.paddle_mnist.batches import Samples, filled
 from ipu_conformance.workloads.paddle_mnist.model import IMAGE, LABEL, Network, build
 from ipu_conformance.workloads.paddle_mnist.settings import Settings
 
+Weights = Mapping[str, np.ndarray]
+
 
 class Side(Protocol):
     """What the training loop needs; both sides begin with the same weights and take the same batches."""
-
-    @property
-    def scope(self) -> Any:
-        """The host's scope, with weights as they were at the last ``to_host``."""
 
     def train(self, batch: Samples) -> float:
         """One update; the mean cost of its samples before the update."""
@@ -26,8 +24,8 @@ class Side(Protocol):
     def to_host(self) -> None:
         """Bring the weights to the host's scope."""
 
-    def classify(self, samples: Samples) -> np.ndarray:
-        """The probabilities of the digits of all samples, after training, with the weights of the host's scope."""
+    def classify(self, samples: Samples, weights: Weights) -> np.ndarray:
+        """The probabilities of the digits of all samples with these weights; it ends the training."""
 
 
 class Host:
@@ -47,6 +45,11 @@ class Host:
         """``Executor.run`` with this scope."""
         return self.executor.run(*args, scope=self.scope, **kwargs)
 
+    def weights(self) -> Dict[str, np.ndarray]:
+        """Copies of what the network for evaluation needs, statistics included."""
+        names = [variable.name for variable in self.evaluation.main.list_vars() if variable.persistable]
+        return {name: np.array(self.scope.find_var(name).get_tensor()) for name in names}
+
     def evaluate(self, samples: Samples) -> Tuple[np.ndarray, np.ndarray]:
         """The probabilities and the cost of every sample with the weights of this scope."""
         fetched = [self.evaluation.prediction, self.evaluation.costs]
@@ -63,6 +66,12 @@ def feed(batch: Samples) -> Any:
     return {IMAGE: batch.images, LABEL: batch.labels}
 
 
+def put(weights: Weights, scope: Any) -> None:
+    """Give the variables of a scope these values."""
+    for name, value in weights.items():
+        scope.var(name).get_tensor().set(value, paddle.CPUPlace())
+
+
 class Native:
     """The network in the stock executor, without any IPU API."""
 
@@ -71,10 +80,6 @@ class Native:
         self.network = build(settings.batch_size, learning_rate=settings.learning_rate, seed=settings.seed)
         host.initialise(self.network)
 
-    @property
-    def scope(self) -> Any:
-        return self._host.scope
-
     def train(self, batch: Samples) -> float:
         (cost,) = self._host.run(self.network.main, feed=feed(batch), fetch_list=[self.network.cost])
         return float(cost)
@@ -82,5 +87,6 @@ class Native:
     def to_host(self) -> None:
         """The host is where the weights are."""
 
-    def classify(self, samples: Samples) -> np.ndarray:
+    def classify(self, samples: Samples, weights: Weights) -> np.ndarray:
+        put(weights, self._host.scope)
         return self._host.evaluate(samples)[0]

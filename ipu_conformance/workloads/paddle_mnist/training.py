@@ -82,11 +82,10 @@ def train(
             passes.append(validations[-1])
             say(f"Epoch {epoch}, accuracy on test set {100 * passes[-1].accuracy:.2f}%")
             if passes[-1].cost <= min(each.cost for each in passes):
-                weights = saved.weights(host)
+                weights = host.weights()
                 if model is not None:
                     saved.save(host, model)
-        saved.restore(host, weights)
-        accuracy = share_recognised(side.classify(test), test)
+        accuracy = share_recognised(side.classify(test, weights), test)
     return Result(tuple(costs), tuple(validations), tuple(passes), accuracy, weights)
 
 

@@ -136,16 +136,16 @@ def test_saving_again_replaces_the_model(trained, tmp_path, monkeypatch):
 
     from ipu_conformance.workloads.paddle_mnist import saved
     from ipu_conformance.workloads.paddle_mnist.model import static_mode
-    from ipu_conformance.workloads.paddle_mnist.sides import Host, Native
+    from ipu_conformance.workloads.paddle_mnist.sides import Host, Native, put
 
     with static_mode():
         host = Host(TINY)
         Native(TINY, host)
-        saved.restore(host, trained[0].weights)
+        put(trained[0].weights, host.scope)
         saved.save(host, tmp_path / "model")
         first = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
         changed = {name: value + 1 for name, value in trained[0].weights.items()}
-        saved.restore(host, changed)
+        put(changed, host.scope)
         saved.save(host, tmp_path / "model")
         second = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
 
@@ -181,17 +181,16 @@ def test_a_damaged_model_is_refused_in_a_sentence(trained, tmp_path):
 
 def test_a_picture_gets_the_digit_and_the_probability_of_the_network(trained, tmp_path):
     """The re-batched model says of one image what the network says of it among others, up to rounding."""
-    from ipu_conformance.workloads.paddle_mnist import saved
     from ipu_conformance.workloads.paddle_mnist.inference import recognise
     from ipu_conformance.workloads.paddle_mnist.model import static_mode
-    from ipu_conformance.workloads.paddle_mnist.sides import Host, Native
+    from ipu_conformance.workloads.paddle_mnist.sides import Host, Native, put
 
     result, folder, _ = trained
     test = datasets(TINY)[1]
     with static_mode():
         host = Host(TINY)
         Native(TINY, host)
-        saved.restore(host, result.weights)
+        put(result.weights, host.scope)
         expected = host.evaluate(test)[0]
     found = [recognise(image[np.newaxis], folder, native=True) for image in test.images[:3]]
     # A score is a sum of 800 products of features that are sums of 500 and 25: float32 rounds each addition by at
