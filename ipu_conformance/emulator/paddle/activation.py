@@ -8,13 +8,14 @@ from typing import Any
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.paddle import places
 from ipu_conformance.emulator.paddle.strategy import Strategy
+from ipu_conformance.emulator.paddle.strategy_rules import decide
 
 
 def change_core(core: Any) -> None:
     """Let ``paddle.base.core`` answer as in an IPU build; Paddle itself is not complete yet."""
     if getattr(core, "IpuStrategy", None) is Strategy:
         return
-    core.is_compiled_with_ipu = lambda: True
+    core.is_compiled_with_ipu = lambda: decide("ipu build", True)
     core.get_ipu_device_count = places.device_count
     core.IPUPlace = places.ipu_place(core)
     core.IpuStrategy = Strategy

@@ -7,12 +7,13 @@ from types import ModuleType
 from typing import Any, Type
 
 from ipu_conformance.emulator.paddle import environment
+from ipu_conformance.emulator.paddle.strategy_rules import decide
 from ipu_conformance.targets import EMULATED_IPUS
 
 
 def device_count() -> int:
     """How many IPUs a program may attach to; the IPU model is one device."""
-    return 1 if environment.uses_model() else EMULATED_IPUS
+    return decide("devices", 1 if environment.uses_model() else EMULATED_IPUS)
 
 
 def ipu_place(core: ModuleType) -> Type[Any]:
@@ -26,12 +27,12 @@ def ipu_place(core: ModuleType) -> Type[Any]:
         """The place of tensors that belong to IPUs."""
 
         def __repr__(self) -> str:
-            return "Place(ipu)"
+            return decide("place", "Place(ipu)")
 
         __str__ = __repr__
 
         def _equals(self, other: Any) -> bool:
-            return isinstance(other, IPUPlace)
+            return decide("places equal", isinstance(other, IPUPlace))
 
     IPUPlace.__module__, IPUPlace.__qualname__ = "paddle.base.libpaddle", "IPUPlace"
     return IPUPlace
@@ -52,7 +53,7 @@ def change_devices(paddle: Any) -> None:
     @functools.wraps(stock_get_device)
     def get_device() -> str:
         # An IPUPlace is a CPUPlace to the kernels, and the stock function asks for that first.
-        if isinstance(device.framework._current_expected_place_(), core.IPUPlace):
+        if decide("device is an ipu", isinstance(device.framework._current_expected_place_(), core.IPUPlace)):
             return f"ipus:{{0-{core.get_ipu_device_count() - 1}}}"
         return str(stock_get_device())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.paddle import faults_strategy  # noqa: F401  its rows are registered with the front end
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, PaddleError, Unimplemented
 from ipu_conformance.emulator.paddle.options import (
@@ -23,6 +22,7 @@ from ipu_conformance.emulator.paddle.options import (
     VECTOR,
     Option,
 )
+from ipu_conformance.emulator.paddle.strategy_rules import decide
 
 DEFAULT_PATTERNS = frozenset(
     {
@@ -61,7 +61,7 @@ class Strategy:
     """The options of one strategy; reading gives what was set last, or the default."""
 
     def __init__(self) -> None:
-        self._values: Dict[str, Any] = {}
+        self._values: Dict[str, Any] = decide("own values", {})
         self._patterns: Dict[str, bool] = {}
         self.custom_ops: List[CustomOp] = []
         self.places: Dict[str, Dict[str, int]] = {}
@@ -72,18 +72,23 @@ class Strategy:
         """Set each option in order; one that is refused leaves those before it set."""
         if not isinstance(options, dict):
             raise TypeError(f"the options of a strategy are a dict of names and values, not {type(options).__name__}")
+        before = dict(self._values)
         for name, value in options.items():
             if not isinstance(name, str):
                 raise UncastableError(f"Unable to cast {name!r} to the name of an option: give a str")
-            self._set(name, value)
+            try:
+                self._set(name, value)
+            except PaddleError:
+                decide("refused", self._values, before=before)
+                raise
 
     def get_option(self, name: str) -> Dict[str, Any]:
         """The name, type and value of one option; a scalar's value also as text."""
-        option = OPTIONS.get(name)
+        option = decide("readable", OPTIONS).get(name)
         if option is None:
             hint = ", which can only be set" if name in SET_ONLY else ""
             raise InvalidArgument(f"Cannot find option: {name} when getting IpuStrategy options{hint}")
-        value = self.value(name)
+        value = self._read(option)
         result = {"name": name, "type": option.type, "value": value}
         if option.type not in (VECTOR, MAP):
             result["value_s"] = _text(option, value)
@@ -95,20 +100,23 @@ class Strategy:
 
     def value(self, name: str) -> Any:
         """The plain typed value of one option; vectors are new lists and maps new dicts."""
-        option = OPTIONS[name]
+        return self._read(OPTIONS[name])
+
+    def _read(self, option: Option) -> Any:
+        name = option.name
         if name == "enable_manual_shard":
             value: Any = self.value("virtual_graph_mode") == option_value("virtual_graph_mode", "Manual")
         elif name == "enable_half_partial":
             value = self.value("partials_type_matmuls") == "half"
+        elif name in self._values:
+            value = self._values[name]
         else:
-            value = self._values.get(name, option.default)
+            value = decide("default", option.default)
         if option.type == VECTOR:
             return list(value)
         if option.type == MAP:
             return dict(value)
-        if faults.active:
-            value = faults.apply("paddle.option", value, name=name, default=option.default)
-        return value
+        return decide("read", value, default=option.default)
 
     @property
     def seed(self) -> Optional[int]:
@@ -122,7 +130,7 @@ class Strategy:
 
     def disable_pattern(self, name: str) -> None:
         """Turn a graph rewrite off."""
-        self._patterns[_pattern(name)] = False
+        self._patterns[_pattern(name)] = decide("pattern", False)
 
     def is_pattern_enabled(self, name: str) -> bool:
         """Whether a graph rewrite is on: as it was set last, else by default."""
@@ -143,14 +151,14 @@ class Strategy:
             self._extend(name, [_entry(name, entry) for entry in value])
         elif isinstance(value, dict):
             self._set_dict(name, value)
-        else:
+        elif decide("no value", True):
             raise InvalidArgument(
                 f"Invalid IpuStrategy option value type: {type(value)}, please check input value for option: {name}"
             )
 
     def _set_bool(self, name: str, value: bool) -> None:
         option = _find(name, BOOL)
-        if name == "enable_manual_shard":
+        if name == "enable_manual_shard" and decide("manual shard is a mode", True):
             self._values["virtual_graph_mode"] = option_value("virtual_graph_mode", "Manual" if value else "Off")
         elif name == "enable_half_partial":
             partials = "half" if value else "float"
@@ -162,7 +170,7 @@ class Strategy:
     def _set_int(self, name: str, value: int) -> None:
         option = _find(name, UINT64)
         number = _uint64(name, value)
-        if option.members and number >= len(option.members):
+        if decide("out of range", bool(option.members) and number >= len(option.members)):
             allowed = ", ".join(f"{index} ({member})" for index, member in enumerate(option.members))
             raise InvalidArgument(
                 f"Value for {option.enumeration} out of range: option {name} is {number}, and may be {allowed}"
@@ -171,7 +179,7 @@ class Strategy:
 
     def _extend(self, name: str, entries: List[str]) -> None:
         option = _find(name, VECTOR)
-        held = list(self._values.get(name, option.default))
+        held = decide("held", list(self._values.get(name, option.default)))
         # A check or an instrument is asked for or not, while codelets are files in the order in which they were given.
         new = entries if name == "custom_codelets" else [entry for entry in entries if entry not in held]
         self._values[name] = tuple(held + new)
@@ -189,13 +197,13 @@ class Strategy:
             self._insert(name, {str(key): _entry(name, entry) for key, entry in value.items()})
 
     def _insert(self, name: str, entries: Mapping[str, str]) -> None:
-        self._values[name] = {**self._values.get(name, {}), **entries}
+        self._values[name] = {**decide("held", dict(self._values.get(name, {}))), **entries}
 
     def _set_location(self, name: str, value: Dict[Any, Any]) -> None:
-        if name not in LOCATIONS:
+        if decide("unknown location", name not in LOCATIONS):
             raise InvalidArgument(f"Unknown tensor location: {name}, it may be {', '.join(LOCATIONS)}")
         for key, number in value.items():
-            if key not in LOCATION_KEYS:
+            if decide("unknown location", key not in LOCATION_KEYS):
                 raise InvalidArgument(f"Unknown option {key} of {name}, it may be {', '.join(LOCATION_KEYS)}")
             self.places.setdefault(name, {})[key] = _uint64(f"{name}.{key}", number)
 
@@ -214,15 +222,15 @@ def option_value(name: str, member: str) -> int:
 
 def _find(name: str, kind: str) -> Option:
     option = OPTIONS.get(name)
-    if option is None or option.type != kind:
+    if option is None or decide("wrong type", option.type != kind):
         raise InvalidArgument(f"Cannot find option: {name}, type: {kind} when setting IpuStrategy options")
     return option
 
 
 def _uint64(name: str, value: Any) -> int:
-    if not isinstance(value, int) or not 0 <= value < 2**64:
+    if decide("not 64 bits", not isinstance(value, int) or not 0 <= value < 2**64):
         raise UncastableError(f"Unable to cast {value!r} for option {name}: give a whole number from 0 to 2**64 - 1")
-    return int(value)
+    return int(value) % 2**64
 
 
 def _entry(name: str, entry: Any) -> str:
@@ -231,12 +239,14 @@ def _entry(name: str, entry: Any) -> str:
         return str(entry)
     if isinstance(entry, int):
         return str(_uint64(name, int(entry)))
-    raise Unimplemented(f"Failed to convert type: {type(entry)} when set IpuStrategy option: {name}")
+    if decide("wrong entry", True):
+        raise Unimplemented(f"Failed to convert type: {type(entry)} when set IpuStrategy option: {name}")
+    return str(entry)
 
 
 def _custom_op(value: Mapping[Any, Any]) -> CustomOp:
     for key in value:
-        if key not in CUSTOM_OP_KEYS:
+        if decide("unknown custom op key", key not in CUSTOM_OP_KEYS):
             raise InvalidArgument(
                 f"Invalid argument, key must be one of {', '.join(CUSTOM_OP_KEYS)}, but received {key}"
             )

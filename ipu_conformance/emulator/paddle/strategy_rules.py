@@ -1,0 +1,19 @@
+"""What strategies, places, sessions and the environment decide, each of which a fault can turn round."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from ipu_conformance.emulator import faults
+
+POINT = "paddle.strategy"
+
+Value = TypeVar("Value")
+
+
+def decide(rule: str, value: Value, **context: Any) -> Value:
+    """What happens where ``value`` is right: the same unless a fault of that rule is on."""
+    if not faults.active:
+        return value
+    decided: Value = faults.apply(POINT, value, rule=rule, **context)
+    return decided
