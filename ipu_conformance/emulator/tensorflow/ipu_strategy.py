@@ -51,7 +51,7 @@ class IPUStrategyV1(distribute_lib.StrategyV1):
         self, fn: Callable[..., Any], args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None,
         options: Any = None,
     ) -> Any:  # fmt: skip
-        """Run ``fn``, a ``tf.function`` or a function called inside of one, on every replica; the first one's result."""
+        """Run ``fn``, a ``tf.function`` or called inside of one, on every replica; the result is the first one's."""
         _require_compiled(fn)
         count = self.replicas()
         if count == 1 or replicas.inside():

@@ -1,0 +1,81 @@
+"""What the cases of TensorFlow share."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from typing import Any, Callable, Iterator, List
+
+import pytest
+
+# What the C++ part of TensorFlow says when it is imported is of no interest here; it is read once, at the import.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+@pytest.fixture
+def tf() -> Any:
+    """TensorFlow itself."""
+    return importlib.import_module("tensorflow")
+
+
+@pytest.fixture
+def ipu(tf: Any) -> Any:
+    """The vendor's package, or whatever the target puts in its place."""
+    return importlib.import_module("tensorflow.python.ipu")
+
+
+@pytest.fixture(autouse=True)
+def _clean_system() -> Iterator[None]:
+    """No case inherits a configuration, a graph or Keras' counters from the one before."""
+    yield
+    if "tensorflow.python.ipu" in sys.modules:
+        tensorflow = sys.modules["tensorflow"]
+        sys.modules["tensorflow.python.ipu"].utils.reset_ipu_configuration()
+        tensorflow.keras.backend.clear_session()
+
+
+@pytest.fixture
+def configure(ipu: Any) -> Callable[..., Any]:
+    """Puts a configuration in force: so many IPUs in each device, and attributes by their full names."""
+
+    def put_in_force(ipus: Any = 1, **attributes: Any) -> Any:
+        config = ipu.config.IPUConfig()
+        config.auto_select_ipus = ipus
+        for name, value in attributes.items():
+            *categories, attribute = name.split("__")
+            category = config
+            for inner in categories:
+                category = getattr(category, inner)
+            setattr(category, attribute, value)
+        config.configure_ipu_system()
+        return config
+
+    return put_in_force
+
+
+@pytest.fixture
+def strategy(ipu: Any, configure: Callable[..., Any]) -> Any:
+    """A strategy on one IPU."""
+    configure(1)
+    return ipu.ipu_strategy.IPUStrategy()
+
+
+class _Collecting(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: List[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@pytest.fixture
+def said(tf: Any) -> Iterator[Callable[[], str]]:
+    """All that TensorFlow's log has warned of since the case began."""
+    collecting = _Collecting()
+    logger = tf.get_logger()
+    logger.addHandler(collecting)
+    yield lambda: "\n".join(collecting.lines)
+    logger.removeHandler(collecting)

@@ -1,0 +1,1 @@
+"""Tests of what lies inside the emulated TensorFlow."""
