@@ -6,6 +6,7 @@ from typing import Any, Mapping
 
 from paddle.base import core
 
+from ipu_conformance.emulator.paddle import dumps
 from ipu_conformance.emulator.paddle.passes.compilation import Compilation, keep, name_of
 
 TYPE = "ipu_runtime"
@@ -16,6 +17,7 @@ def build(record: Compilation, values: Mapping[str, Any]) -> None:
     record.feeds = tuple(name_of(feed) for feed in values.get("feed_list", record.feeds))
     record.fetches = tuple(name_of(fetch) for fetch in values.get("fetch_list", record.fetches))
     core.IpuBackend.get_instance().compile(record)
+    dumps.compiled(record)
 
 
 def replace(record: Compilation, values: Mapping[str, Any]) -> None:
