@@ -73,7 +73,7 @@ ATTRIBUTES = Table(
         Row("optimizations.cholesky_block_size", 0, "The block of a Cholesky factorisation; 0 for any."),
         Row("optimizations.enable_dynamic_slice_replacement", True,
             "Whether dynamic slices become lookups where these are faster."),
-        Row("optimizations.enable_fast_math", False, "Sets optimizations.math.fast.",
+        Row("optimizations.enable_fast_math", False, "Another name of optimizations.math.fast.",
             deprecated="use optimizations.math.fast instead.", sets="optimizations.math.fast"),
         Row("pooling.poplar_options", {}, "Options of every pooling."),
         Row("scheduling.algorithm", SchedulingAlgorithm.CHOOSE_BEST, "How ops are ordered."),
