@@ -9,8 +9,10 @@ from typing import Any, Mapping
 from ipu_conformance.emulator.paddle import environment, lowering
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
 from ipu_conformance.ir import files
-from ipu_conformance.ir.graph import Graph
+from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.tensor import IRError
+
+POPART_DOMAIN = "ai.graphcore"
 
 CHECKS: Mapping[str, str] = {
     "Fwd0": "forward",
@@ -33,7 +35,17 @@ def compiled(record: Any) -> None:
 
 def save_model_proto(record: Any, path: str) -> None:
     """Write the forward pass as ONNX, with its placement and the weights that the host holds."""
-    _write(lowering.forward(record, values=True), path, "onnx")
+    _write(in_domains(lowering.forward(record, values=True)), path, "onnx")
+
+
+def in_domains(graph: Graph) -> Graph:
+    """The graph with every norm that holds statistics in another type than its data, as ONNX does not, as PopART's."""
+    return replace(graph, ops=tuple(_in_domain(op, graph) for op in graph.ops))
+
+
+def _in_domain(op: Op, graph: Graph) -> Op:
+    mixed = len({graph.tensors[name].dtype for name in op.inputs if name}) > 1
+    return replace(op, type=f"{POPART_DOMAIN}::{op.type}") if op.type == "BatchNormalization" and mixed else op
 
 
 def draw(record: Any, check: str, folder: str) -> None:

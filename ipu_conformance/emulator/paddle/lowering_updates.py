@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ipu_conformance.ir.graph import Op
@@ -43,6 +44,8 @@ def updates(program: Any, gradients: Mapping[str, str], optimizer: Any, strategy
         ready[weight] = gradient
     places = {weight: makers[gradient] for weight, gradient in gradients.items()}
     if optimizer.clip_norm is not None and ready:
+        # The norm spans all stages, so that what follows from it happens after the pipeline, in no stage.
+        places = {weight: replace(op, stage=None) for weight, op in places.items()}
         ready = _clipped(program, ready, places, float(optimizer.clip_norm))
     settings = {name: value for name, value in optimizer.settings.items() if isinstance(value, (int, float))}
     settings["weightDecay"] = optimizer.weight_decay

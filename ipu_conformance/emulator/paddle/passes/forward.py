@@ -13,6 +13,7 @@ from ipu_conformance.emulator.paddle.passes.compilation import (
     role_of,
 )
 from ipu_conformance.emulator.paddle.passes.optimizer import TYPE
+from ipu_conformance.emulator.paddle.passes.widths import narrowed
 
 _KEPT_ROLES = (FORWARD, FORWARD | LOSS, SCHEDULE)
 
@@ -25,7 +26,7 @@ def extract(record: Compilation, values: Mapping[str, Any]) -> None:
 
 def delete_scale(record: Compilation, values: Mapping[str, Any]) -> None:
     """Delete every scale by one that adds nothing; what read its output reads its input instead."""
-    record.forward = record.snapshot()
+    record.forward = narrowed(record.snapshot())
     ops = record.ops()
     deleted: List[Any] = []
     instead: Dict[str, str] = {}

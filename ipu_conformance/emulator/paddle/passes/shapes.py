@@ -1,8 +1,8 @@
-"""Fixing the batch and the types of feeds, and inferring every shape anew."""
+"""Fixing the batch and the types of a program, and inferring every shape anew."""
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Mapping, Set
 
 from paddle.base import core
 
@@ -11,22 +11,56 @@ from ipu_conformance.emulator.paddle.passes.optimizer import TYPE
 
 _TYPES = core.VarDesc.VarType
 NARROWER = {_TYPES.INT64: _TYPES.INT32, _TYPES.FP64: _TYPES.FP32}
-"""The type that a feed has on the device, which has no 64-bit numbers."""
+"""The type that a value has on the device, which has no 64-bit numbers."""
+
+TYPE_ATTRIBUTES = ("dtype", "in_dtype", "out_dtype")
+"""The attributes of ops that name the type of what they write or read."""
+
+CALL = "py_func"
+"""The op that calls Python: its outputs have the shapes that were declared."""
+
+_BY_NUMBER = {int(wide): int(narrow) for wide, narrow in NARROWER.items()}
+_STILL_WIDE = ("assign_value",)
+"""Ops whose attributes hold values of the type that they name."""
 
 
 def infer(record: Compilation, values: Mapping[str, Any]) -> None:
-    """Give feeds the micro-batch for a leading -1 and 32-bit types, then infer the shapes of all outputs."""
-    feeds = tuple(name_of(feed) for feed in values.get("feed_list", record.feeds))
-    record.feeds = feeds
+    """Give feeds the micro-batch for a leading -1, narrow all types, then infer the shapes of all outputs."""
+    record.feeds = tuple(name_of(feed) for feed in values.get("feed_list", record.feeds))
     block = record.program.global_block()
     size = int(record.strategy.value("micro_batch_size"))
-    for name in feeds:
-        desc = block.var(name).desc
-        shape = list(desc.shape())
-        if shape and shape[0] < 0:
-            desc.set_shape([size, *shape[1:]])
-        desc.set_dtype(NARROWER.get(desc.dtype(), desc.dtype()))
-    known = set(record.custom_ops)
+    for name in record.feeds:
+        _fix_batch(block.var(name).desc, size)
+    narrow(record)
+    declared = {row.paddle_op for row in record.strategy.custom_ops}
     for op in block.ops:
-        if op.type != TYPE and op.type not in known:
+        if op.type == TYPE:
+            continue
+        if op.type == CALL or op.type in declared:
+            for name in op.output_arg_names:
+                _fix_batch(block.var(name).desc, size)
+        else:
             op.desc.infer_shape(block.desc)
+
+
+def narrow(record: Compilation) -> None:
+    """Give 32 bits to what is fed and computed; what persists on the host keeps its type."""
+    block = record.program.global_block()
+    computed: Set[str] = set(record.feeds)
+    for op in block.ops:
+        computed.update(op.output_arg_names)
+        for name in TYPE_ATTRIBUTES:
+            if op.type not in _STILL_WIDE and op.has_attr(name) and isinstance(op.attr(name), int):
+                number = int(op.attr(name))
+                if number in _BY_NUMBER:
+                    op.desc._set_attr(name, _BY_NUMBER[number])
+    for name in computed:
+        desc = block.desc.find_var(name.encode())
+        if desc is not None and desc.type() == _TYPES.LOD_TENSOR and not desc.persistable():
+            desc.set_dtype(NARROWER.get(desc.dtype(), desc.dtype()))
+
+
+def _fix_batch(desc: Any, size: int) -> None:
+    shape = list(desc.shape())
+    if shape and shape[0] < 0:
+        desc.set_shape([size, *shape[1:]])
