@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping, Optional
 
+from ipu_conformance.emulator.paddle.strategy_rules import decide
+
 IPU_MODEL = "POPLAR_IPUMODEL"
 COMPILE_ONLY = "IPU_COMPILE_ONLY"
 ONNX_DUMP_PATH = "IPU_ONNX_DUMP_PATH"
@@ -15,22 +17,23 @@ _TRUE = ("1", "true", "True", "TRUE")
 
 def uses_model(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether programs are compiled for the IPU model: one device, of as many IPUs and tiles as the strategy says."""
-    return environment.get(IPU_MODEL, "") in _TRUE
+    return decide("uses model", environment.get(IPU_MODEL, "") in _TRUE)
 
 
 def compile_only(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether a compiled program is not run: it is compiled, and what it fetches stays unwritten."""
-    return environment.get(COMPILE_ONLY, "") in _TRUE
+    return decide("compile only", environment.get(COMPILE_ONLY, "") in _TRUE)
 
 
 def onnx_dump_path(strategy: Any, environment: Mapping[str, str] = os.environ) -> Optional[str]:
     """Where the compiled model is written as ONNX, None for nowhere; the variable beats the strategy's option."""
-    return environment.get(ONNX_DUMP_PATH) or strategy.value("onnx_dump_path") or None
+    named, option = environment.get(ONNX_DUMP_PATH), strategy.value("onnx_dump_path")
+    return decide("dump path", named or option or None, option=option)
 
 
 def cache_path(strategy: Any, environment: Mapping[str, str] = os.environ) -> Optional[str]:
     """The folder of compiled executables, None without a cache; the variable turns the cache on by itself."""
-    named = environment.get(CACHE_PATH)
+    named = decide("cache path", environment.get(CACHE_PATH))
     if named:
         return named
     return strategy.value("cache_path") if strategy.value("enable_engine_caching") else None

@@ -62,5 +62,18 @@ for _name, _what, _wrong in (
      _where("place", lambda value, **context: "Place(cpu)")),
     ("paddle-places-equal", "the places of host and IPU are equal",
      _where("places equal", lambda value, **context: True)),
+    ("paddle-counts-unchecked", "a program of no micro-batch is compiled", _never("count below one")),
+    ("paddle-proportion-unchecked", "any proportion of memory is accepted", _never("no proportion")),
+    ("paddle-attaches-beyond", "more IPUs than there are can be attached", _never("cannot attach")),
+    ("paddle-model-ignored", "POPLAR_IPUMODEL has no effect", _never("uses model")),
+    ("paddle-compile-only-runs", "IPU_COMPILE_ONLY has no effect", _never("compile only")),
+    ("paddle-dump-path-of-the-option", "IPU_ONNX_DUMP_PATH does not beat the option",
+     _where("dump path", lambda value, option, **context: option or value)),
+    ("paddle-cache-path-ignored", "IPU_CACHE_PATH has no effect",
+     _where("cache path", lambda value, **context: None)),
+    ("paddle-cache-of-one", "the cache takes every executable for the same one",
+     _where("digest", lambda value, **context: "0")),
+    ("paddle-cache-never-hit", "the cache never finds an executable again",
+     _where("digest", lambda value, memory, **context: f"{value}{memory.setdefault(len(memory), len(memory))}")),
 ):  # fmt: skip
     faults.register(Fault(_name, "plan", POINT, _what, _wrong))

@@ -7,7 +7,7 @@ from tests.unit.emulator import killing
 
 OPTIONS, STRATEGY = "test_ipu_options_ipu.py", "test_ipu_strategy_ipu.py"
 SHARD, DEVICE = "test_ipu_shard_api_ipu.py", "test_set_device_ipu.py"
-LAUNCH = "distributed/test_dist_launch_ipu.py"
+ENVIRONMENT, LAUNCH = "test_environment_ipu.py", "distributed/test_dist_launch_ipu.py"
 
 KILLING = {
     "paddle-option-forgotten": f"{OPTIONS}::test_an_option_gives_what_was_set_last[num_ipus]",
@@ -31,6 +31,15 @@ KILLING = {
     "paddle-device-named-cpu": f"{DEVICE}::test_the_ipu_is_set_as_the_device[ipu]",
     "paddle-place-prints-cpu": f"{DEVICE}::test_places_can_be_made[paddle.base]",
     "paddle-places-equal": f"{DEVICE}::test_a_place_of_the_host_is_no_ipu_place",
+    "paddle-counts-unchecked": f"{ENVIRONMENT}::test_there_is_at_least_one_of_everything[micro_batch_size]",
+    "paddle-proportion-unchecked": f"{ENVIRONMENT}::test_a_proportion_of_memory_is_between_0_and_1[7.0]",
+    "paddle-attaches-beyond": f"{ENVIRONMENT}::test_only_ipus_that_exist_are_attached[65-128]",
+    "paddle-model-ignored": f"{ENVIRONMENT}::test_the_ipu_model_is_one_device[1]",
+    "paddle-compile-only-runs": f"{ENVIRONMENT}::test_compiling_only_runs_nothing",
+    "paddle-dump-path-of-the-option": f"{ENVIRONMENT}::test_the_dump_of_the_variable_beats_that_of_the_option",
+    "paddle-cache-path-ignored": f"{ENVIRONMENT}::test_the_cache_is_written_where_the_variable_says",
+    "paddle-cache-of-one": f"{ENVIRONMENT}::test_another_program_has_another_executable",
+    "paddle-cache-never-hit": f"{ENVIRONMENT}::test_the_same_program_is_found_again",
 }
 
 

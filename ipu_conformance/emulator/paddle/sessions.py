@@ -1,0 +1,114 @@
+"""What surrounds the compilation of a program: the device it asks for, its progress, and the cache of executables."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ipu_conformance.emulator.paddle import environment, places
+from ipu_conformance.emulator.paddle.errors import InvalidArgument, Unavailable, Unimplemented
+from ipu_conformance.emulator.paddle.options import OPTIONS
+from ipu_conformance.emulator.paddle.strategy import Strategy
+from ipu_conformance.emulator.paddle.strategy_rules import decide
+from ipu_conformance.emulator.topology import power_of_two
+
+COUNTS = ("num_ipus", "batches_per_step", "micro_batch_size", "accumulation_factor", "replicated_graph_count")
+"""Options of which there is at least one."""
+TOTAL_PROGRESS = 100
+SUFFIX = ".popef"
+
+_NOT_COMPILED = ("lr", "random_seed", "cache_path", "enable_engine_caching", "log_dir", "onnx_dump_path", "dot_checks")
+"""Options that an executable does not depend on."""
+
+
+def install(paddle: Any) -> None:
+    """Surround the compilations of Paddle's backend; a second call does nothing."""
+    backend = paddle.base.core.IpuBackend
+    own = backend.compile
+    if hasattr(own, "__wrapped__"):
+        return
+
+    @functools.wraps(own)
+    def compile(self: Any, record: Any) -> None:
+        begin(record.strategy)
+        own(self, record)
+        finish(record)
+
+    backend.compile = compile
+
+
+def check(strategy: Strategy) -> None:
+    """Refuse a strategy that no device can be attached for, or that asks for what the emulator does not do."""
+    for name in COUNTS:
+        if decide("count below one", strategy.value(name) < 1):
+            raise InvalidArgument(f"The option {name} is {strategy.value(name)}: set it to 1 or more")
+    proportion = strategy.value("available_memory_proportion")
+    if decide("no proportion", not 0.0 <= proportion <= 1.0):
+        raise InvalidArgument(
+            f"available_memory_proportion {proportion} is invalid, which should be set between 0.0 and 1.0"
+        )
+    wanted = power_of_two(strategy.value("num_ipus"))
+    if decide("cannot attach", wanted > places.device_count() and not environment.uses_model()):
+        raise Unavailable(f"Can't attach IPU, ipu_num = {wanted}: there are {places.device_count()} IPUs")
+    _check_distribution(strategy)
+
+
+def _check_distribution(strategy: Strategy) -> None:
+    """Refuse to train in step with other processes, whose gradients do not arrive."""
+    everywhere, here = strategy.value("global_replication_factor"), strategy.value("replicated_graph_count")
+    apart = strategy.value("enable_distributed_replicated_graphs") and everywhere > here
+    if apart and strategy.value("is_training"):
+        raise Unimplemented(
+            f"Training {everywhere} replicas in several processes, {here} of them here, needs gradients of the other "
+            "processes, which the emulator does not exchange: let one process have all replicas, with "
+            f"replicated_graph_count {everywhere} and without enable_distributed_replicated_graphs"
+        )
+
+
+def begin(strategy: Strategy) -> None:
+    """Check the strategy and say that compiling begins."""
+    check(strategy)
+    _progress(strategy, 0)
+
+
+def finish(record: Any) -> None:
+    """Keep the executable of a record in the cache, if there is one, and say that compiling is over."""
+    folder = environment.cache_path(record.strategy)
+    if folder is not None:
+        _keep(Path(folder), digest(record))
+    _progress(record.strategy, TOTAL_PROGRESS)
+
+
+def _progress(strategy: Strategy, done: int) -> None:
+    if strategy.progress_logger is not None:
+        strategy.progress_logger(done, TOTAL_PROGRESS)
+
+
+def digest(record: Any) -> str:
+    """A name for what was compiled: the program, its feeds and fetches, and the options that it depends on."""
+    hashed = hashlib.sha256(record.original.desc.serialize_to_string())
+    options = {name: record.strategy.value(name) for name in sorted(OPTIONS) if name not in _NOT_COMPILED}
+    hashed.update(json.dumps([list(record.feeds), list(record.fetches), options], sort_keys=True).encode())
+    return decide("digest", hashed.hexdigest())
+
+
+def _keep(folder: Path, name: str) -> None:
+    """Leave an executable's file in the cache unless it is there; two processes may do so at once."""
+    file = folder / f"{name}{SUFFIX}"
+    if file.exists():
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, unfinished = tempfile.mkstemp(dir=folder)
+        with os.fdopen(handle, "w", encoding="utf-8") as written:
+            written.write(f"ipu-conformance paddle executable 1\n{name}\n")
+        os.replace(unfinished, file)
+    except OSError as error:
+        raise Unavailable(
+            f"The cache of executables {folder} cannot be written: {error.strerror}; name another folder"
+        ) from error
