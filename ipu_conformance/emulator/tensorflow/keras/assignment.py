@@ -1,0 +1,130 @@
+"""Which layer belongs to which pipeline stage: asked for, set, reset and printed."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional, Sequence
+
+from ipu_conformance.emulator.tensorflow.keras import library, partition, stages
+
+
+class _LayerPipelineStageAssignment:
+    """One call of a layer and its stage, which may be changed before it is handed back."""
+
+    def __init__(
+        self, layer: Any, node_index: int, pipeline_stage: Optional[int] = None, inbound_layers: Sequence[Any] = ()
+    ) -> None:
+        self._layer = layer
+        self._node_index = node_index
+        self._inbound_layers = tuple(inbound_layers)
+        self.pipeline_stage = pipeline_stage
+
+    @property
+    def layer(self) -> Any:
+        """The layer that is called."""
+        return self._layer
+
+    @property
+    def node_index(self) -> int:
+        """Which of the layer's calls it is."""
+        return self._node_index
+
+    @property
+    def inbound_layers(self) -> Any:
+        """The layers whose outputs are read."""
+        return list(self._inbound_layers)
+
+    @property
+    def pipeline_stage(self) -> Optional[int]:
+        """The stage, None where the call is not assigned."""
+        return self._pipeline_stage
+
+    @pipeline_stage.setter
+    def pipeline_stage(self, stage: Optional[int]) -> None:
+        if stage is not None and (isinstance(stage, bool) or not isinstance(stage, int) or stage < 0):
+            raise ValueError(f"A pipeline stage must be an integer of at least 0, but {stage!r} was given.")
+        self._pipeline_stage = stage
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.layer.name!r}, node {self.node_index}, stage {self.pipeline_stage})"
+
+
+class FunctionalLayerPipelineStageAssignment(_LayerPipelineStageAssignment):
+    """The assignment of a call in a model made of inputs and outputs."""
+
+
+class ModelLayerPipelineStageAssignment(_LayerPipelineStageAssignment):
+    """The assignment of a call in a subclassed model."""
+
+
+def of_functional(model: Any, kind: Any = FunctionalLayerPipelineStageAssignment) -> List[Any]:
+    """The assignments of every call, in the order of execution."""
+    return [kind(call.layer, call.node_index, call.stage, call.inbound) for call in partition.functional_calls(model)]
+
+
+def set_functional(model: Any, given: Any, kind: Any = FunctionalLayerPipelineStageAssignment) -> None:
+    """Replace the stages of all calls; the list is as long as, and speaks of, what ``of_functional`` gives."""
+    calls = partition.functional_calls(model)
+    if not isinstance(given, list) or not all(isinstance(one, kind) for one in given):
+        raise ValueError(
+            f"`pipeline_stage_assignment` must be a list of {kind.__name__}: change what "
+            "get_pipeline_stage_assignment returns."
+        )
+    if len(given) != len(calls):
+        raise ValueError(
+            f"The size of the provided `pipeline_stage_assignment` ({len(given)}) does not match the number of layer "
+            f"calls in the model ({len(calls)})."
+        )
+    by_call = {(id(one.layer), one.node_index): one.pipeline_stage for one in given}
+    wanted = []
+    for call in calls:
+        key = (id(call.layer), call.node_index)
+        if key not in by_call:
+            raise ValueError(f"The provided `pipeline_stage_assignment` has no entry for layer {call.name}.")
+        wanted.append(partition.Call(call.layer, call.node_index, call.inputs, call.outputs, by_call[key]))
+    partition.check(wanted)
+    for call, one in zip(calls, wanted):
+        stages.assign(call.node, one.stage)
+
+
+def reset_functional(model: Any) -> None:
+    """Take back all stages."""
+    for call in partition.functional_calls(model):
+        stages.assign(call.node, None)
+
+
+def checked_sequential(model: Any, given: Any) -> List[int]:
+    """The stages of a chain of layers: as many integers as layers, ascending from 0."""
+    if not isinstance(given, list) or not all(type(stage) is int for stage in given):
+        raise ValueError("`pipeline_stage_assignment` must be a list of integers, one for each layer.")
+    if len(given) != len(model.layers):
+        raise ValueError(
+            f"The size of the provided `pipeline_stage_assignment` ({len(given)}) does not match the number of layers "
+            f"in the model ({len(model.layers)})."
+        )
+    partition.check(partition.sequential_calls(model, given))
+    return list(given)
+
+
+def summary(model: Any, calls: Sequence[partition.Call], line_length: Optional[int], print_fn: Any) -> None:
+    """A table of calls and their stages."""
+    say: Callable[[str], Any] = print_fn or library.module("utils.io_utils").print_msg
+    width = line_length or 98
+    wide, narrow = int(width * 0.45), int(width * 0.25)
+    chained = all(call.node is None for call in calls)
+    heads = ("Layer (type)", "Inbound Layers", "Pipeline Stage")
+    say(f'Model: "{model.name}"')
+    say("_" * width)
+    say(_row(heads, (wide, wide + narrow) if not chained else (wide, wide)))
+    say("=" * width)
+    for call in calls:
+        inbound = ", ".join(layer.name for layer in call.inbound)
+        cells = (f"{call.name} ({type(call.layer).__name__})", inbound, "" if call.stage is None else str(call.stage))
+        say(_row(cells, (wide, wide + narrow) if not chained else (wide, wide)))
+    say("_" * width)
+
+
+def _row(cells: Sequence[str], stops: Sequence[int]) -> str:
+    line = ""
+    for cell, stop in zip(cells, [*stops, 0]):
+        line = (line + cell + " ").ljust(stop)
+    return line.rstrip()

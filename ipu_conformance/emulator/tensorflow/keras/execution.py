@@ -1,0 +1,226 @@
+"""The function of one execution: a loop on the device over runs of the model's plan."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List
+
+from ipu_conformance.emulator import streams
+from ipu_conformance.emulator.plan import Plan, plan
+from ipu_conformance.emulator.tensorflow import machine, training, variables
+from ipu_conformance.emulator.tensorflow.keras import feeding, library, partition
+from ipu_conformance.emulator.tensorflow.keras.options import ReplicatedMetricReductionMethod
+from ipu_conformance.emulator.topology import tensorflow_topology
+
+STEPS = {"train": "train_step", "evaluate": "test_step", "predict": "predict_step"}
+COUNTERS = {"train": "_train_counter", "evaluate": "_test_counter", "predict": "_predict_counter"}
+
+
+def function_of(model: Any, phase: str) -> Callable[[Any], Any]:
+    """A ``tf.function`` of an iterator that runs ``steps_per_execution`` steps on every replica."""
+    import tensorflow as tf
+
+    planned = plan_of(model, phase)
+    if model._ipu_pipelined():
+        refuse_own_step(model, phase)
+
+    def execute(iterator: Any) -> Any:
+        strategy = model.distribute_strategy
+        return strategy.extended.call_for_each_replica(lambda: _executed(model, phase, planned, iterator))
+
+    return tf.function(execute, autograph=False, reduce_retracing=True)
+
+
+def plan_of(model: Any, phase: str) -> Plan:
+    """The slots of one run: as many micro-batches as are accumulated, or as fill the pipeline in inference."""
+    pipelined = model._ipu_pipelined()
+    topology = tensorflow_topology(model._ipu_replicas() * _ipus(model), model._ipu_mapping())
+    return plan(
+        topology,
+        model._ipu.pipelining.schedule if pipelined else "sequential",
+        model._ipu_accumulation(phase),
+        training=phase == "train",
+    )
+
+
+def _ipus(model: Any) -> int:
+    return int(model.distribute_strategy.num_ipus) // int(model._ipu_replicas())
+
+
+def refuse_own_step(model: Any, phase: str) -> None:
+    """A pipeline is made of layers: a model's own version of a step would never be called."""
+    name = STEPS[phase]
+    base = library.model_class()
+    if getattr(type(model), name) is not getattr(base, name):
+        raise RuntimeError(
+            f"{model.name} has its own `{name}`, which a pipelined model cannot use: change `compute_loss` or "
+            "`compute_metrics`, or take back the pipeline stages."
+        )
+
+
+def _executed(model: Any, phase: str, planned: Plan, iterator: Any) -> Any:
+    """Built inside the ``tf.function``."""
+    import tensorflow as tf
+
+    spec = training.spec_of(lambda element: _once(model, phase, element), iterator.element_spec)
+    optimizers = optimizers_of(model) if phase == "train" else []
+    for optimizer in optimizers:
+        build(optimizer, model)
+    for variable in all_variables(model):
+        variables.replicated(variable)
+    per_run = planned.total_micro_batches
+    steps = model._steps_per_execution
+    times = (tf.constant(1) if steps is None else tf.cast(steps, tf.int32)) // per_run
+
+    def run() -> Any:
+        fed: List[Any] = []
+
+        def take() -> Any:
+            fed.append(iterator.get_next())
+            return fed[-1]
+
+        with machine.capturing(optimizers):
+            outputs = training.one_run(planned, machine_of(model, phase, planned, fed), take)
+        return results(model, phase, planned, outputs)
+
+    counter = getattr(model, COUNTERS[phase])
+    if phase == "predict" or model._ipu.asynchronous:
+        rows = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *_row(leaf, phase)], leaf.dtype), spec)
+        outputs = training.repeated_all(times, run, _of_replicas(model, phase, planned, rows))
+    else:
+        outputs = training.repeated_last(times, run, _of_replicas(model, phase, planned, spec))
+    counter.assign_add(tf.cast(times * per_run, counter.dtype))
+    return outputs
+
+
+def _row(leaf: Any, phase: str) -> Any:
+    return leaf.shape[1:] if phase == "predict" else leaf.shape
+
+
+def _once(model: Any, phase: str, element: Any) -> Any:
+    """One step on one element: it makes the variables and shows what a step returns."""
+    with machine.capturing(optimizers_of(model) if phase == "train" else []), machine.captured():
+        return converted(getattr(model, STEPS[phase]))(element)
+
+
+def converted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A user's function with Python's loops and conditions turned into those of a graph, as Keras' own is."""
+    from tensorflow.python.autograph.core import ag_ctx, converter
+    from tensorflow.python.autograph.impl import api
+
+    def call(*arguments: Any) -> Any:
+        with ag_ctx.ControlStatusCtx(status=ag_ctx.Status.ENABLED, options=converter.STANDARD_OPTIONS):
+            return api.tf_convert(function, ag_ctx.control_status_ctx(), True)(*arguments)
+
+    return call
+
+
+def machine_of(model: Any, phase: str, planned: Plan, fed: List[Any]) -> Any:
+    """The machine that builds the slots of one run."""
+    count, method = planned.total_micro_batches, model._ipu_method()
+    if not model._ipu_pipelined():
+        step = converted(getattr(model, STEPS[phase]))
+        return machine.WholeStep(step, lambda: model.trainable_variables, planned.replicas, count, method)
+    positions = training.layout_of(planned).positions().tolist()
+    stages = partition.KerasStages(model, model._ipu_network(), model._ipu_calls(), phase)
+    return machine.Pipeline(
+        stages,
+        model.optimizer,
+        lambda replica, micro_batch: fed[positions[replica][micro_batch]],
+        planned.replicas,
+        count,
+        method,
+    )
+
+
+def results(model: Any, phase: str, planned: Plan, outputs: List[List[Any]]) -> Any:
+    """What one run returns: all predictions in order, the logs of every step, or those of the last."""
+    import tensorflow as tf
+
+    layout = training.layout_of(planned)
+    every = training.arranged(streams.select_all(layout), outputs)
+    if phase == "predict":
+        return tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), *every)
+    steps = [every[start : start + planned.replicas] for start in range(0, len(every), planned.replicas)]
+    logs = [reduced(own, model._ipu.metric_reduction) for own in steps]
+    if model._ipu.pipelining.accumulate_outfeed and model._ipu_pipelined():
+        mean = tf.nest.map_structure(lambda *values: tf.add_n(values) / len(values), *logs)
+        logs = [mean] * len(logs)
+    if model._ipu.asynchronous:
+        return tf.nest.map_structure(lambda *values: tf.stack(values), *logs)
+    return logs[-1]
+
+
+def reduced(by_replica: List[Any], method: ReplicatedMetricReductionMethod) -> Any:
+    """The metrics of one step from those of its replicas."""
+    import tensorflow as tf
+
+    method = feeding.decide("metric-reduction", method)
+    if method is ReplicatedMetricReductionMethod.NONE or len(by_replica) == 1:
+        return by_replica[-1]
+    if method is ReplicatedMetricReductionMethod.LIST:
+        return tf.nest.map_structure(lambda *values: tf.stack(values), *by_replica)
+    total = tf.nest.map_structure(lambda *values: tf.add_n(values), *by_replica)
+    if method is ReplicatedMetricReductionMethod.SUM:
+        return total
+    return tf.nest.map_structure(lambda value: value / len(by_replica), total)
+
+
+def _of_replicas(model: Any, phase: str, planned: Plan, spec: Any) -> Any:
+    """The shapes of what a run returns, from those of a step."""
+    import tensorflow as tf
+
+    listed = model._ipu.metric_reduction is ReplicatedMetricReductionMethod.LIST
+    if phase == "predict" or not listed or planned.replicas == 1:
+        return spec
+    place = 1 if model._ipu.asynchronous else 0
+
+    def widened(leaf: Any) -> Any:
+        shape = list(leaf.shape)
+        return tf.TensorSpec([*shape[:place], planned.replicas, *shape[place:]], leaf.dtype)
+
+    return tf.nest.map_structure(widened, spec)
+
+
+def optimizers_of(model: Any) -> List[Any]:
+    """The optimizers that a model's step may use: the one it was compiled with, and its other attributes."""
+    kinds = library.optimizer_classes()
+    found: Dict[int, Any] = {id(model.optimizer): model.optimizer} if model.optimizer is not None else {}
+    found.update((id(value), value) for value in vars(model).values() if isinstance(value, kinds))
+    return list(found.values())
+
+
+def build(optimizer: Any, model: Any) -> None:
+    """Make the variables of an optimizer before the first step."""
+    import tensorflow as tf
+
+    with tf.init_scope():
+        inner = getattr(optimizer, "inner_optimizer", optimizer)
+        if hasattr(inner, "_create_all_weights"):
+            inner._create_all_weights(model.trainable_variables)
+        elif not getattr(inner, "_built", False):
+            inner.build(model.trainable_variables)
+
+
+def all_variables(model: Any) -> List[Any]:
+    """Every variable of a model, of its metrics and of its optimizers."""
+    found: Dict[int, Any] = {id(variable): variable for variable in model.variables}
+    for metric in model.metrics:
+        found.update((id(variable), variable) for variable in metric.variables)
+    for optimizer in optimizers_of(model):
+        own = optimizer.variables
+        found.update((id(variable), variable) for variable in (own() if callable(own) else own))
+    return list(found.values())
+
+
+def traced(model: Any, spec: Any) -> Any:
+    """A model of inputs and outputs from calling a subclassed one on symbols of its inputs."""
+    import tensorflow as tf
+
+    def symbol(leaf: Any) -> Any:
+        shape = leaf.shape if hasattr(leaf, "shape") else leaf
+        return tf.keras.Input(batch_shape=tuple(shape), dtype=getattr(leaf, "dtype", None))
+
+    inputs = tf.nest.map_structure(symbol, spec) if hasattr(tf.nest.flatten(spec)[0], "dtype") else symbol(spec)
+    with model.distribute_strategy.scope():
+        outputs = model.call(inputs)
+    return library.functional_class()(inputs, outputs, name=f"{model.name}_network")

@@ -1,0 +1,368 @@
+"""The methods that a model has on the IPU, and how it then fits, evaluates and predicts."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Dict, Iterator, List, Optional, Sequence
+
+from ipu_conformance.emulator.limits import LimitError, check_tensorflow
+from ipu_conformance.emulator.schedules import SharedDeviceError
+from ipu_conformance.emulator.tensorflow import variables
+from ipu_conformance.emulator.tensorflow.keras import (
+    assignment,
+    callbacks,
+    execution,
+    feeding,
+    library,
+    options,
+    partition,
+)
+from ipu_conformance.emulator.topology import TopologyError, tensorflow_replicas
+
+
+class State:
+    """What one model remembers of its options, beside Keras' own attributes."""
+
+    def __init__(self) -> None:
+        self.accumulation = options.Accumulation()
+        self.pipelining = options.Pipelining()
+        self.pipelining_set = False
+        self.metric_reduction = options.ReplicatedMetricReductionMethod.NONE
+        self.asynchronous = False
+        self.infeed: Dict[str, Any] = {}
+        self.outfeed: Dict[str, Any] = {}
+        self.stages: Optional[List[int]] = None
+        self.network: Any = None
+        self.losses: Optional[List[Any]] = None
+        self.keys: Dict[str, Any] = {}
+        self.program: Optional[str] = None
+
+
+class ModelExtension:
+    """The IPU's methods of a subclassed model; the two other kinds derive from it."""
+
+    # Options
+
+    def set_pipelining_options(
+        self,
+        gradient_accumulation_steps_per_replica: Optional[int] = None,
+        device_mapping: Optional[Sequence[int]] = None,
+        accumulate_outfeed: Optional[bool] = None,
+        gradient_accumulation_reduction_method: Any = "sum",
+        **pipelining_kwargs: Any,
+    ) -> None:
+        """Set how a pipelined model is run; it takes effect when a program is next compiled."""
+        state = self._ipu
+        state.pipelining = options.pipelining(
+            gradient_accumulation_steps_per_replica,
+            device_mapping,
+            accumulate_outfeed,
+            gradient_accumulation_reduction_method,
+            pipelining_kwargs,
+        )
+        state.pipelining_set = True
+
+    def set_gradient_accumulation_options(
+        self,
+        gradient_accumulation_steps_per_replica: Optional[int] = None,
+        gradient_accumulation_reduction_method: Any = "sum",
+        use_v2_gradient_accumulation_optimizer: bool = False,
+        **gradient_accumulation_optimizer_kwargs: Any,
+    ) -> None:
+        """Set how many micro-batches a replica accumulates before an update, and how."""
+        self._ipu.accumulation = options.accumulation(
+            gradient_accumulation_steps_per_replica,
+            gradient_accumulation_reduction_method,
+            use_v2_gradient_accumulation_optimizer,
+            gradient_accumulation_optimizer_kwargs,
+        )
+
+    def set_replication_options(self, replicated_metric_reduction_method: Any = "NONE") -> None:
+        """Set what is returned for metrics when there are several replicas."""
+        self._ipu.metric_reduction = options.metric_reduction(replicated_metric_reduction_method)
+
+    def set_asynchronous_callbacks(self, asynchronous: bool = False) -> None:
+        """Let callbacks see every step, while later executions already run, or one step per execution."""
+        self._ipu.asynchronous = bool(asynchronous)
+
+    def set_infeed_queue_options(self, **kwargs: Any) -> None:
+        """Set the options of the queue that feeds the model."""
+        options.refuse_reserved(kwargs, options.RESERVED_OF_INFEED, "set_infeed_queue_options")
+        self._ipu.infeed = kwargs
+
+    def set_outfeed_queue_options(self, **kwargs: Any) -> None:
+        """Set the options of the queue that brings results to the host."""
+        options.refuse_reserved(kwargs, options.RESERVED_OF_OUTFEED, "set_outfeed_queue_options")
+        self._ipu.outfeed = kwargs
+
+    # Stages
+
+    def get_pipeline_stage_assignment(self) -> List[Any]:
+        """The stage of every call of a layer, in the order of execution."""
+        return assignment.of_functional(self._ipu_network(), assignment.ModelLayerPipelineStageAssignment)
+
+    def set_pipeline_stage_assignment(self, pipeline_stage_assignment: List[Any]) -> None:
+        """Set the stage of every call of a layer."""
+        kind = assignment.ModelLayerPipelineStageAssignment
+        assignment.set_functional(self._ipu_network(), pipeline_stage_assignment, kind)
+
+    def reset_pipeline_stage_assignment(self) -> None:
+        """Take back all stages: the model is not pipelined any more."""
+        assignment.reset_functional(self._ipu_network())
+
+    def print_pipeline_stage_assignment_summary(self, line_length: Optional[int] = None, print_fn: Any = None) -> None:
+        """Print a table of layers and stages."""
+        assignment.summary(self, self._ipu_calls(), line_length, print_fn)
+
+    # Running
+
+    def fit(self, *arguments: Any, **settings: Any) -> Any:
+        """Train the model, see ``tf.keras.Model.fit``."""
+        return self._ipu_run("train", super().fit, arguments, settings)  # type: ignore[misc]
+
+    def evaluate(self, *arguments: Any, **settings: Any) -> Any:
+        """Evaluate the model, see ``tf.keras.Model.evaluate``."""
+        return self._ipu_run("evaluate", super().evaluate, arguments, settings)  # type: ignore[misc]
+
+    def predict(self, *arguments: Any, **settings: Any) -> Any:
+        """Predict with the model, see ``tf.keras.Model.predict``."""
+        return self._ipu_run("predict", super().predict, arguments, settings)  # type: ignore[misc]
+
+    def train_on_batch(self, *arguments: Any, **settings: Any) -> Any:
+        """One step on one replica, see ``tf.keras.Model.train_on_batch``."""
+        self._ipu_refuse_single_batch("train_on_batch", "train")
+        return super().train_on_batch(*arguments, **settings)  # type: ignore[misc]
+
+    def test_on_batch(self, *arguments: Any, **settings: Any) -> Any:
+        """One step on one replica, see ``tf.keras.Model.test_on_batch``."""
+        self._ipu_refuse_single_batch("test_on_batch", "evaluate")
+        return super().test_on_batch(*arguments, **settings)  # type: ignore[misc]
+
+    def predict_on_batch(self, *arguments: Any, **settings: Any) -> Any:
+        """One step on one replica, see ``tf.keras.Model.predict_on_batch``."""
+        self._ipu_refuse_single_batch("predict_on_batch", "predict")
+        return super().predict_on_batch(*arguments, **settings)  # type: ignore[misc]
+
+    def make_train_function(self, force: bool = False) -> Any:
+        """The function of one execution in training."""
+        return self._ipu_function("train", "train_function", super().make_train_function, force)  # type: ignore[misc]
+
+    def make_test_function(self, force: bool = False) -> Any:
+        """The function of one execution in evaluation."""
+        return self._ipu_function("evaluate", "test_function", super().make_test_function, force)  # type: ignore[misc]
+
+    def make_predict_function(self, force: bool = False) -> Any:
+        """The function of one execution in prediction."""
+        make = super().make_predict_function  # type: ignore[misc]
+        return self._ipu_function("predict", "predict_function", make, force)
+
+    @property
+    def losses(self) -> Any:
+        """The losses that layers add; while a pipeline's last stage is built, what all stages have added."""
+        given = self._ipu.losses
+        return super().losses if given is None else given  # type: ignore[misc]
+
+    def _validate_and_get_metrics_result(self, logs: Any) -> Any:
+        """The logs of an epoch are those of its last step on the device."""
+        if self._ipu.keys.get("train") is None and not self._ipu.asynchronous:
+            return super()._validate_and_get_metrics_result(logs)  # type: ignore[misc]
+        return callbacks.last_step(logs) if self._ipu.asynchronous else logs
+
+    # What the execution asks
+
+    @property
+    def _ipu(self) -> State:
+        """The options, made when they are first asked for; Keras does not track them."""
+        state: Optional[State] = self.__dict__.get("_ipu_state")
+        if state is None:
+            state = self.__dict__["_ipu_state"] = State()
+        return state
+
+    def _ipu_network(self) -> Any:
+        """The graph of layers: a subclassed model gets one from calling it on the shapes that it was built with."""
+        state = self._ipu
+        if state.network is None:
+            spec = self._ipu_input_spec()
+            if spec is None:
+                raise RuntimeError(
+                    f"The layers of {self.name} are not known before it is built: call `build` with the shape of a "  # type: ignore[attr-defined]
+                    "batch, or call the model on one, before asking for its pipeline stages."
+                )
+            state.network = execution.traced(self, spec)
+        return state.network
+
+    def _ipu_input_spec(self) -> Any:
+        return self._saved_model_inputs_spec or getattr(self, "_build_input_shape", None)  # type: ignore[attr-defined]
+
+    def _ipu_calls(self) -> List[partition.Call]:
+        return partition.functional_calls(self._ipu_network())
+
+    def _ipu_pipelined(self) -> bool:
+        """Whether any layer has been assigned to a stage."""
+        if self._ipu.network is None and self._ipu_input_spec() is None:
+            return False
+        return any(call.stage is not None for call in self._ipu_calls())
+
+    def _ipu_mapping(self) -> Sequence[int]:
+        """The IPU of every stage; one stage on IPU 0 for a model that is not pipelined."""
+        if not self._ipu_pipelined():
+            return (0,)
+        number = partition.check(self._ipu_calls())
+        mapping = self._ipu.pipelining.device_mapping
+        if mapping is None:
+            return tuple(range(number))
+        if len(mapping) != number:
+            raise ValueError(f"`device_mapping` has {len(mapping)} entries for a pipeline of {number} stages.")
+        return mapping
+
+    def _ipu_replicas(self) -> int:
+        """How often the model fits on the IPUs of the strategy's device."""
+        strategy = self.distribute_strategy  # type: ignore[attr-defined]
+        try:
+            return int(feeding.decide("replicas", tensorflow_replicas(strategy.num_ipus, self._ipu_mapping())))
+        except TopologyError as error:
+            raise ValueError(str(error)) from None
+
+    def _ipu_accumulation(self, phase: str) -> int:
+        """Micro-batches between two updates; in inference those that pass a pipeline before it is empty."""
+        state = self._ipu
+        if not self._ipu_pipelined():
+            return (state.accumulation.count or 1) if phase == "train" else 1
+        if phase != "train":
+            return len(self._ipu_mapping())
+        if state.pipelining.count is None:
+            raise RuntimeError(
+                "The model is pipelined, but `gradient_accumulation_steps_per_replica` has not been set: call "
+                "`set_pipelining_options` before training."
+            )
+        return state.pipelining.count
+
+    def _ipu_method(self) -> str:
+        state = self._ipu
+        return state.pipelining.method if self._ipu_pipelined() else state.accumulation.method
+
+    def _ipu_check_execution(self, steps: int, *, training: bool) -> None:
+        """An execution of so many steps is what the accumulation and the schedule of the pipeline allow."""
+        pipelined = self._ipu_pipelined()
+        if training:
+            count = self._ipu_accumulation("train")
+            feeding.check_accumulation(steps, count, pipelined=pipelined)
+            steps = count
+        if pipelined:
+            self._ipu_check_schedule(steps, training)
+
+    def _ipu_check_schedule(self, count: int, training: bool) -> None:
+        import tensorflow as tf
+
+        try:
+            check_tensorflow(self._ipu_mapping(), self._ipu.pipelining.schedule, count, training=training)
+        except SharedDeviceError as error:
+            raise NotImplementedError(str(error)) from None
+        except LimitError as error:
+            if feeding.decide("multiple-checked", True):
+                raise tf.errors.FailedPreconditionError(None, None, str(error)) from None
+
+    def _ipu_key(self, phase: str) -> Any:
+        """What a compiled program depends on; None where Keras' own function is what the device does."""
+        state, count, replicas = self._ipu, self._ipu_accumulation(phase), self._ipu_replicas()
+        pipelined = self._ipu_pipelined()
+        if not pipelined and count == 1 and replicas == 1 and not (state.asynchronous and phase != "predict"):
+            return None
+        stages = tuple(call.stage for call in self._ipu_calls()) if pipelined else ()
+        return replicas, count, stages, self._ipu_method(), state.pipelining, state.metric_reduction, state.asynchronous
+
+    def _ipu_function(self, phase: str, attribute: str, make: Any, force: bool) -> Any:
+        key = self._ipu_key(phase)
+        if key != self._ipu.keys.get(phase):
+            force = True
+        self._ipu.keys[phase] = key
+        if key is None:
+            return make(force)
+        if force or getattr(self, attribute) is None:
+            function = execution.function_of(self, phase)
+            if phase == "train":
+                self.train_tf_function = function
+            setattr(self, attribute, function)
+        return getattr(self, attribute)
+
+    def _ipu_run(self, phase: str, run: Any, arguments: Any, settings: Any) -> Any:
+        """Check what no data is needed for, load the program, and let Keras run."""
+        if self.run_eagerly and feeding.decide("eager-refused", True):  # type: ignore[attr-defined]
+            raise RuntimeError("Keras models on the IPU cannot be run eagerly: compile them without `run_eagerly`.")
+        self._ipu_load(phase)
+        if self._ipu.asynchronous:
+            settings = callbacks.stepped(self, phase, run, arguments, settings)
+            arguments = ()
+        return run(*arguments, **settings)
+
+    def _ipu_load(self, phase: str) -> None:
+        """Another program begins with the values of replica 0 on every replica."""
+        state = self._ipu
+        if state.program != phase:
+            variables.broadcast(execution.all_variables(self))
+            state.program = phase
+
+    def _ipu_refuse_single_batch(self, method: str, phase: str) -> None:
+        if self._ipu_key(phase) is not None:
+            raise RuntimeError(
+                f"`{method}` runs one batch on one replica: it cannot be used with replicas, gradient accumulation, "
+                "pipelining or asynchronous callbacks."
+            )
+
+    @contextlib.contextmanager
+    def _ipu_losses(self, losses: List[Any]) -> Iterator[None]:
+        """Inside, ``losses`` are these."""
+        self._ipu.losses = losses
+        try:
+            yield
+        finally:
+            self._ipu.losses = None
+
+
+class FunctionalExtension(ModelExtension):
+    """The IPU's methods of a model that is made of inputs and outputs."""
+
+    def get_pipeline_stage_assignment(self) -> List[Any]:
+        """The stage of every call of a layer, in the order of execution."""
+        return assignment.of_functional(self)
+
+    def set_pipeline_stage_assignment(self, pipeline_stage_assignment: List[Any]) -> None:
+        """Set the stage of every call of a layer."""
+        assignment.set_functional(self, pipeline_stage_assignment)
+
+    def _ipu_network(self) -> Any:
+        return self
+
+    def _ipu_pipelined(self) -> bool:
+        return any(call.stage is not None for call in self._ipu_calls())
+
+
+class SequentialExtension(ModelExtension):
+    """The IPU's methods of a chain of layers, whose stages are integers."""
+
+    def get_pipeline_stage_assignment(self) -> List[Any]:
+        """The stage of every layer; an empty list where none is assigned."""
+        return list(self._ipu.stages or [])
+
+    def set_pipeline_stage_assignment(self, pipeline_stage_assignment: List[Any]) -> None:
+        """Set the stage of every layer."""
+        self._ipu.stages = assignment.checked_sequential(self, pipeline_stage_assignment)
+
+    def reset_pipeline_stage_assignment(self) -> None:
+        """Take back all stages: the model is not pipelined any more."""
+        self._ipu.stages = None
+
+    def _ipu_network(self) -> Any:
+        return self
+
+    def _ipu_calls(self) -> List[partition.Call]:
+        assigned = self._ipu.stages
+        if assigned is not None and len(assigned) != len(self.layers):  # type: ignore[attr-defined]
+            raise ValueError(
+                f"{self.name} has {len(self.layers)} layers, and stages were assigned to {len(assigned)}: call "  # type: ignore[attr-defined]
+                "set_pipeline_stage_assignment again."
+            )
+        return partition.sequential_calls(self, assigned)
+
+    def _ipu_pipelined(self) -> bool:
+        return self._ipu.stages is not None

@@ -1,0 +1,71 @@
+"""Gives models that are built in a strategy's scope the IPU's methods, by a subclass of their own class.
+
+The subclass carries the name and the module of the class, so that saving, printing and type tests see what they know.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Dict, Type
+
+from ipu_conformance.emulator.tensorflow import ipu_strategy
+from ipu_conformance.emulator.tensorflow.keras import feeding, library, stages
+from ipu_conformance.emulator.tensorflow.keras.extension import (
+    FunctionalExtension,
+    ModelExtension,
+    SequentialExtension,
+)
+
+DONE = "_ipu_conformance_changed"
+_EXTENDED: Dict[Type[Any], Type[Any]] = {}
+
+
+def install() -> None:
+    """Change the Keras in use, once: models know the scope they are built in, calls know their stage."""
+    model = library.model_class()
+    if getattr(model.__new__, DONE, False):
+        return
+    own = model.__new__
+
+    @functools.wraps(own)
+    def new(cls: Type[Any], *arguments: Any, **settings: Any) -> Any:
+        made = own(cls, *arguments, **settings)
+        strategy = ipu_strategy.current()
+        if strategy is not None and strategy.enable_keras_extensions:
+            extend(made)
+        return made
+
+    setattr(new, DONE, True)
+    model.__new__ = new
+    stages.mark_nodes()
+    adapters = library.module("engine.data_adapter")
+    adapters.get_data_handler = functools.partial(feeding.handle, adapters.get_data_handler)
+
+
+def extend(model: Any) -> None:
+    """Swap the class of one model."""
+    own = type(model)
+    if not isinstance(model, ModelExtension):
+        model.__class__ = extended(own)
+
+
+def extended(own: Type[Any]) -> Type[Any]:
+    """The subclass of a class of models that has the IPU's methods."""
+    if own not in _EXTENDED:
+        if issubclass(own, library.sequential_class()):
+            extension: Type[Any] = SequentialExtension
+        elif issubclass(own, library.functional_class()):
+            extension = FunctionalExtension
+        else:
+            extension = ModelExtension
+        names = {"__module__": own.__module__, "__doc__": own.__doc__, "__qualname__": own.__qualname__}
+        _EXTENDED[own] = type(own.__name__, (extension, own), names)
+        _register(own, _EXTENDED[own])
+    return _EXTENDED[own]
+
+
+def _register(own: Type[Any], made: Type[Any]) -> None:
+    """A class that is registered for saving stays registered under its name."""
+    registration = library.module("saving.object_registration")
+    if own in registration._GLOBAL_CUSTOM_NAMES:
+        registration._GLOBAL_CUSTOM_NAMES[made] = registration._GLOBAL_CUSTOM_NAMES[own]

@@ -1,0 +1,203 @@
+"""A model cut into the stages of a pipeline: which calls of layers each runs, and which tensors pass between them."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+
+from ipu_conformance.emulator.tensorflow.keras import library, stages
+
+AUXILIARY = "regularisation"
+"""The tensor that carries the sum of regularisation losses from stage to stage."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a layer: what it reads and writes, by the names of tensors."""
+
+    layer: Any
+    node_index: int
+    inputs: Tuple[str, ...]
+    outputs: Tuple[str, ...]
+    stage: Optional[int]
+    node: Any = field(default=None, repr=False, compare=False)
+    inbound: Tuple[Any, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The layer, with the number of its call where it is called again."""
+        return self.layer.name if self.node_index == 0 else f"{self.layer.name} (call {self.node_index})"
+
+
+def functional_calls(model: Any) -> List[Call]:
+    """The calls of a model that is made of inputs and outputs, in the order of execution."""
+    calls = []
+    for depth in sorted(model._nodes_by_depth, reverse=True):
+        for node in model._nodes_by_depth[depth]:
+            if node.is_input:
+                continue
+            inbound = node.inbound_layers
+            inbound = tuple(inbound) if isinstance(inbound, (list, tuple)) else (inbound,)
+            calls.append(
+                Call(
+                    node.layer,
+                    node.layer._inbound_nodes.index(node),
+                    tuple(node.flat_input_ids),
+                    tuple(node.flat_output_ids),
+                    stages.of_node(node),
+                    node,
+                    inbound,
+                )
+            )
+    return calls
+
+
+def sequential_calls(model: Any, assigned: Optional[Sequence[Optional[int]]]) -> List[Call]:
+    """The calls of a chain of layers."""
+    calls = []
+    for number, layer in enumerate(model.layers):
+        stage = None if assigned is None else assigned[number]
+        calls.append(Call(layer, 0, (_link(number),), (_link(number + 1),), stage))
+    return calls
+
+
+def _link(number: int) -> str:
+    return f"link {number}"
+
+
+def check(calls: Sequence[Call]) -> int:
+    """The number of stages, when every call has one, none is missing, and no call needs what a later stage makes."""
+    missing = [call.name for call in calls if call.stage is None]
+    if missing:
+        raise ValueError(
+            "All layers of a pipelined model must have an associated pipeline stage. However, "
+            f"{', '.join(missing)} have not been assigned to one: use PipelineStage scopes or "
+            "set_pipeline_stage_assignment."
+        )
+    made: Dict[str, Call] = {}
+    for call in calls:
+        assert call.stage is not None
+        for name in call.inputs:
+            source = made.get(name)
+            if source is not None and source.stage is not None and source.stage > call.stage:
+                raise ValueError(
+                    f"Layer {call.name} in pipeline stage {call.stage} has a dependency from a pipeline stage which "
+                    f"has not yet been executed: {source.name} is in stage {source.stage}."
+                )
+        made.update((name, call) for name in call.outputs)
+    used = sorted({call.stage for call in calls if call.stage is not None})
+    if used != list(range(len(used))):
+        raise ValueError(
+            f"Pipeline stages in the graph need to be consecutive and start at 0, but the stages are {used}."
+        )
+    return len(used)
+
+
+class KerasStages:
+    """The stages of a model as a machine runs them; ``phase`` is train, evaluate or predict."""
+
+    def __init__(self, model: Any, network: Any, calls: Sequence[Call], phase: str) -> None:
+        self.model = model
+        self.network = network
+        self.number = check(calls)
+        self.training = phase == "train"
+        self.phase = phase
+        self.calls = [[call for call in calls if call.stage == stage] for stage in range(self.number)]
+        self.functional = calls[0].node is not None
+        if self.functional:
+            self.inputs = [str(id(tensor)) for tensor in network.inputs]
+            self.outputs = [str(id(tensor)) for tensor in network.outputs]
+        else:
+            self.inputs, self.outputs = [_link(0)], [calls[-1].outputs[0]]
+        self.needed = self._needed_after()
+        self.regularised = any(layer.losses or _has_activity(layer) for own in self.calls for layer in _layers(own))
+
+    def _needed_after(self) -> List[Set[str]]:
+        """For every stage the tensors that later ones need."""
+        needed: Set[str] = set(self.outputs)
+        after: List[Set[str]] = []
+        for own in reversed(self.calls):
+            after.append(set(needed))
+            needed = needed | {name for call in own for name in call.inputs}
+        return after[::-1]
+
+    def enter(self, data: Any) -> Dict[str, Any]:
+        """The inputs of the model, conformed as Keras does."""
+        import tensorflow as tf
+
+        x = data[0] if isinstance(data, tuple) else data
+        if self.functional or getattr(self.network, "_is_graph_network", False):
+            flat = self.network._flatten_to_reference_inputs(x)
+            flat = [
+                self.network._conform_to_reference_input(tensor, ref_input=reference)
+                for tensor, reference in zip(flat, self.network.inputs)
+            ]
+        else:
+            flat = [tf.convert_to_tensor(x)]
+        live = dict(zip(self.inputs, flat))
+        if self.regularised:
+            live[AUXILIARY] = tf.zeros([])
+        return live
+
+    def forward(self, stage: int, live: Dict[str, Any]) -> Dict[str, Any]:
+        """Run the calls of one stage."""
+        import tensorflow as tf
+
+        held = dict(live)
+        self.model._clear_losses()
+        with self._calling(held):
+            for call in self.calls[stage]:
+                results = self._result(call, held)
+                held.update(zip(call.outputs, tf.nest.flatten(results)))
+        if self.regularised:
+            own = [loss for layer in _layers(self.calls[stage]) for loss in layer.losses]
+            held[AUXILIARY] = tf.add_n([held[AUXILIARY], *own]) if own else held[AUXILIARY]
+        keep = self.needed[stage] | {AUXILIARY}
+        return {name: tensor for name, tensor in held.items() if name in keep}
+
+    @contextlib.contextmanager
+    def _calling(self, held: Dict[str, Any]) -> Iterator[None]:
+        """Layers are called as if by the model, which tells them the phase."""
+        with library.call_context().enter(
+            layer=self.model, inputs=list(held.values()), build_graph=True, training=self.training
+        ):
+            yield
+
+    def _result(self, call: Call, held: Dict[str, Any]) -> Any:
+        if call.node is None:
+            return call.layer(held[call.inputs[0]])
+        arguments, settings = call.node.map_arguments({name: [held[name]] * len(call.inputs) for name in call.inputs})
+        return call.layer(*arguments, **settings)
+
+    def finish(self, live: Dict[str, Any], data: Any) -> Tuple[Any, Any]:
+        """The loss and the logs, or in prediction the outputs."""
+        import tensorflow as tf
+
+        flat = [live[name] for name in self.outputs]
+        predicted = tf.nest.pack_sequence_as(self.network._nested_outputs, flat) if self.functional else flat[0]
+        if self.phase == "predict":
+            return None, predicted
+        x, y, weight = library.module("engine.data_adapter").unpack_x_y_sample_weight(data)
+        model = self.model
+        with model._ipu_losses([live[AUXILIARY]] if self.regularised else []):
+            loss = model.compute_loss(x, y, predicted, weight)
+            if self.training:
+                model._validate_target_and_loss(y, loss)
+            return loss, model.compute_metrics(x, y, predicted, weight)
+
+    def variables(self, stage: int) -> Sequence[Any]:
+        """The trained variables of the stage's layers."""
+        seen: Dict[int, Any] = {}
+        for layer in _layers(self.calls[stage]):
+            seen.update((id(variable), variable) for variable in layer.trainable_variables)
+        return list(seen.values())
+
+
+def _layers(calls: Sequence[Call]) -> List[Any]:
+    """The layers of the calls, each once."""
+    return list({id(call.layer): call.layer for call in calls}.values())
+
+
+def _has_activity(layer: Any) -> bool:
+    return any(getattr(inner, "_activity_regularizer", None) is not None for inner in layer._flatten_layers())

@@ -1,0 +1,75 @@
+"""``PipelineStage``: the layers that are called inside belong to one stage of a pipeline."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any, List, Optional
+
+from ipu_conformance.emulator.tensorflow.keras import library
+
+MARK = "_ipu_pipeline_stage"
+
+
+class _Entered(threading.local):
+    def __init__(self) -> None:
+        self.stages: List[int] = []
+
+
+_entered = _Entered()
+
+
+class PipelineStage:
+    """A scope in which the calls of layers are assigned to a pipeline stage; scopes do not nest."""
+
+    def __init__(self, stage: int) -> None:
+        if isinstance(stage, bool) or not isinstance(stage, int) or stage < 0:
+            raise ValueError(f"The pipeline stage must be an integer of at least 0, but {stage!r} was given.")
+        self._stage = stage
+
+    def __enter__(self) -> PipelineStage:
+        from ipu_conformance.emulator.tensorflow import ipu_strategy
+
+        if ipu_strategy.current() is None:
+            raise RuntimeError("PipelineStage may only be used from within an IPUStrategy context.")
+        if _entered.stages:
+            raise RuntimeError("Pipeline stages must not be nested.")
+        _entered.stages.append(self._stage)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _entered.stages.pop()
+
+
+def current() -> Optional[int]:
+    """The stage whose scope is entered."""
+    return _entered.stages[-1] if _entered.stages else None
+
+
+def of_node(node: Any) -> Optional[int]:
+    """The stage of one call of a layer."""
+    stage: Optional[int] = getattr(node, MARK, None)
+    return stage
+
+
+def assign(node: Any, stage: Optional[int]) -> None:
+    """Set the stage of one call of a layer; None takes it back."""
+    setattr(node, MARK, stage)
+
+
+def mark_nodes() -> None:
+    """Let Keras remember for every call of a layer the stage whose scope it was made in."""
+    node = library.module("engine.node").Node
+    own = node.__init__
+    if getattr(own, MARK, False):
+        return
+
+    @functools.wraps(own)
+    def init(self: Any, *arguments: Any, **settings: Any) -> None:
+        own(self, *arguments, **settings)
+        stage = current()
+        if stage is not None and not self.is_input:
+            setattr(self, MARK, stage)
+
+    setattr(init, MARK, True)
+    node.__init__ = init
