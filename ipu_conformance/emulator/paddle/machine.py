@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from paddle.base import core
@@ -88,8 +88,10 @@ class PaddleMachine:
                 made[name] = np.array(cells[name])
         # What is handed on may be needed backwards as well: both are views of the same memory.
         handed = _shared(cells, own.handed)
-        stash = None
-        if keep and not merged:
+        stash: Any = None
+        if merged:
+            stash = _Sent(self._sent(own, cells))
+        elif keep:
             stash = cells.take(own.stash)
         cells.clear(own.handed)
         cells.clear(own.received)
@@ -120,18 +122,23 @@ class PaddleMachine:
     def backward(self, replica: int, stage: int, micro_batch: int, stash: Any, gradient: Any) -> Any:
         """Accumulate the gradients of the stage's weights; return those of what it received."""
         own, cells = self.stages[stage], self._cells[replica]
-        if stash is not None:
-            cells.put(stash)
-            if gradient is not None:
-                cells.put({own.incoming[name]: value for name, value in gradient.items()})
-            self._before_backward(replica, stage)
-            if own.backward:
-                self._piece(replica, Key("backward", stage)).run()
-            cells.clear(own.stash)
-            cells.clear(own.incoming.values())
-        sent = _shared(cells, list(own.outgoing.values()))
-        cells.clear(own.outgoing.values())
-        return _movable({name: sent[variable] for name, variable in own.outgoing.items()})
+        if isinstance(stash, _Sent):
+            return stash.gradients
+        cells.put(stash)
+        if gradient is not None:
+            cells.put({own.incoming[name]: value for name, value in gradient.items()})
+        self._before_backward(replica, stage)
+        if own.backward:
+            self._piece(replica, Key("backward", stage)).run()
+        cells.clear(own.stash)
+        cells.clear(own.incoming.values())
+        return _movable(self._sent(own, cells))
+
+    @staticmethod
+    def _sent(own: Any, cells: Cells) -> Dict[str, Any]:
+        """The gradients that backward has left for the stage before, moved out of the scope."""
+        sent = cells.take(own.outgoing.values())
+        return {name: sent[variable] for name, variable in own.outgoing.items()}
 
     def _before_backward(self, replica: int, stage: int) -> None:
         """Say by how much a running mean counts what it holds and what comes."""
@@ -204,6 +211,12 @@ class PaddleMachine:
                 precision.realise(self.programs.program(key), self._strategy), scope
             )
         return found
+
+
+class _Sent(NamedTuple):
+    """The stash of a stage that has gone backwards already: what it sends back."""
+
+    gradients: Mapping[str, Any]
 
 
 _CPU = core.CPUPlace()

@@ -13,8 +13,6 @@ from ipu_conformance.emulator.paddle.rules import decide
 
 INCOMING = "@INCOMING"
 """What the name of a gradient ends with that a later stage sends back."""
-OUTGOING = "@OUTGOING"
-"""What the name of the sum of gradients ends with that a stage sends back."""
 _CUT = "@CUT"
 _FLOATS = (
     core.VarDesc.VarType.FP16,
@@ -39,6 +37,8 @@ class Stage:
     handed: Tuple[str, ...]
     stash: Tuple[str, ...]
     """What backward reads that a later micro-batch would overwrite."""
+    shapes: Tuple[str, ...]
+    """What backward reads for its shape alone, which has no memory and is the same for all micro-batches."""
     lasting: Tuple[str, ...]
     """The variables of the replica that the stage reads: weights, statistics."""
     moving: Tuple[str, ...]
@@ -136,6 +136,7 @@ def _stage(
         described.update(derived.known)
         held = derived.program
     arriving = set(incoming.values())
+    shapes = {name for op in own if "XShape" in op.output_names() for name in op.output("XShape")}
     made_backward: Set[str] = set()
     stash: List[str] = []
     for op in backward:
@@ -152,7 +153,8 @@ def _stage(
         fetches=tuple(name for name in fetches if name in made or name in loose),
         received=border.received,
         handed=border.handed,
-        stash=tuple(dict.fromkeys(stash)),
+        stash=tuple(name for name in dict.fromkeys(stash) if name not in shapes),
+        shapes=tuple(name for name in dict.fromkeys(stash) if name in shapes),
         lasting=lasting,
         moving=tuple(name for name in lasting if name in made),
         gradients=gradients,
@@ -193,14 +195,19 @@ def _differentiate(
     block = program.global_block()
     touched = pieces.touched(own)
     wanted = [name for name in trainable if name in touched]
-    wanted += [name for name in border.received if name in touched and known[name].dtype() in _FLOATS]
+    used = [name for name in border.received if name in touched or (name in incoming and name in border.handed)]
+    wanted += [name for name in used if known[name].dtype() in _FLOATS]
     targets: List[Any] = []
     seeds: List[Any] = []
     begin = len(block.ops)
     with paddle.static.program_guard(program, paddle.static.Program()):
+        for name in used:
+            if not block.has_var(name):
+                block.create_var(name=name, shape=known[name].shape(), dtype=known[name].dtype())
         for name in wanted:
             block.var(name).stop_gradient = False
-        handed = [name for name in border.handed if name in made and name in incoming]
+        # A later stage's gradient joins those of this stage in Paddle's own order, so that a cut changes no bit.
+        handed = [name for name in border.handed if name in incoming]
         alone = not handed and loss_scale == 1.0
         if loss in made:
             targets.append(block.var(loss) if alone else _separate(block, loss))
@@ -212,7 +219,6 @@ def _differentiate(
             seeds.append(block.create_var(name=incoming[name], shape=known[name].shape(), dtype=known[name].dtype()))
         found = paddle.static.gradients(targets, [block.var(name) for name in wanted], seeds) if targets else []
         of = {name: gradient.name for name, gradient in zip(wanted, found) if gradient is not None}
-        outgoing = _sent_back(block, border, known, of, incoming)
     program.desc.flush()
     ops = [op for op in pieces.ops_of(program)[begin:] if not _separates(op)]
     return _Derived(
@@ -220,7 +226,7 @@ def _differentiate(
         known=pieces.variables(program),
         program=program,
         gradients={name: of[name] for name in wanted if name in trainable and name in of},
-        outgoing=outgoing,
+        outgoing={name: of[name] for name in border.received if name in of},
     )
 
 
@@ -234,26 +240,6 @@ def _separate(block: Any, name: str) -> Any:
 
 def _separates(op: Any) -> bool:
     return op.type() == "assign" and op.output("Out")[0].endswith(_CUT)
-
-
-def _sent_back(
-    block: Any, border: _Border, known: Mapping[str, Any], of: Mapping[str, str], incoming: Mapping[str, str]
-) -> Dict[str, str]:
-    """The gradients of what was received; what was only handed on has that of the later stages added."""
-    result: Dict[str, str] = {}
-    for name in border.received:
-        later = incoming.get(name) if name in border.handed else None
-        if later is None:
-            if name in of:
-                result[name] = of[name]
-            continue
-        if not block.has_var(later):
-            block.create_var(name=later, shape=known[name].shape(), dtype=known[name].dtype())
-        terms = [later] + ([of[name]] if name in of else [])
-        total = block.create_var(name=name + OUTGOING, shape=known[name].shape(), dtype=known[name].dtype())
-        block.append_op(type="sum", inputs={"X": terms}, outputs={"Out": [total.name]}, attrs={"use_mkldnn": False})
-        result[name] = total.name
-    return result
 
 
 def known_dtype(desc: Any) -> str:

@@ -123,12 +123,12 @@ class Programs:
 
     def _keep(self, key: Key) -> Tuple[List[Any], List[str]]:
         ops, kept = self._forward(key)
-        return ops, [*kept, *self.stages[key.stage].stash]
+        return ops, [*kept, *self.stages[key.stage].stash, *self.stages[key.stage].shapes]
 
     def _backward(self, key: Key) -> Tuple[List[Any], List[str]]:
         stage = self.stages[key.stage]
         ops = [*stage.backward, *self._accumulation(stage)]
-        kept = [*stage.stash, *stage.lasting, *stage.incoming.values(), *stage.outgoing.values()]
+        kept = [*stage.stash, *stage.shapes, *stage.lasting, *stage.incoming.values(), *stage.outgoing.values()]
         return ops, [*kept, *self._kept_gradients(stage)]
 
     def _kept_gradients(self, stage: Stage) -> Iterable[str]:
@@ -158,7 +158,7 @@ class Programs:
     def _together(self, key: Key) -> Tuple[List[Any], List[str]]:
         forward, entering = self._forward(key)
         backward, leaving = self._backward(key)
-        inner = set(self.stages[key.stage].stash)
+        inner = {*self.stages[key.stage].stash, *self.stages[key.stage].shapes}
         return [*forward, *backward], [*entering, *(name for name in leaving if name not in inner)]
 
     def _update(self, key: Key) -> Tuple[List[Any], List[str]]:
