@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, Dict, List, Mapping
 
 from ipu_conformance.emulator.tensorflow import environment
@@ -57,6 +58,14 @@ class IpuOptions:
         return isinstance(other, IpuOptions) and (self._values, self._prefix) == (other._values, other._prefix)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The values as a nested dictionary; members of enumerations by their names."""
+        values = {name: getattr(self, name) for name in dir(self)}
+        return {
+            name: value.to_dict() if isinstance(value, IpuOptions) else value.name if isinstance(value, Enum) else value
+            for name, value in values.items()
+        }
 
     def __dir__(self) -> List[str]:
         return ATTRIBUTES.below(self._prefix)

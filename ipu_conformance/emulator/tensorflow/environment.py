@@ -15,6 +15,8 @@ from ipu_conformance.errors import ConformanceError
 FLAGS_VARIABLE = "TF_POPLAR_FLAGS"
 ENGINE_VARIABLE = "POPLAR_ENGINE_OPTIONS"
 EVERYTHING = "autoReport.all"
+GRAPH_PROFILE = "autoReport.outputGraphProfile"
+EXECUTION_PROFILE = "autoReport.outputExecutionProfile"
 DIRECTORY = "autoReport.directory"
 CATEGORIES = ("infeed", "outfeed", "seed", "hostembedding", "parameters")
 """What synthetic data can stand for, as ``synthetic_data_categories`` names it."""
@@ -133,11 +135,30 @@ def engine_options(environment: Optional[Mapping[str, str]] = None) -> Dict[str,
     return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in read.items()}
 
 
+@dataclass(frozen=True)
+class ReportParts:
+    """What reports hold: what a program is, and what is executed when."""
+
+    graph: bool = False
+    execution: bool = False
+
+
+def report_parts(environment: Optional[Mapping[str, str]] = None) -> ReportParts:
+    """The parts that ``autoReport`` options ask for; one that is set on its own counts more than ``autoReport.all``."""
+    options = engine_options(environment)
+
+    def asked(name: str) -> bool:
+        value = options.get(name, options.get(EVERYTHING, "false")).lower()
+        if value not in (*_TRUE, *_FALSE):
+            raise EnvironmentVariableError(f"{ENGINE_VARIABLE} sets {name} to {value!r}; use true or false.")
+        return value in _TRUE
+
+    return ReportParts(asked(GRAPH_PROFILE), asked(EXECUTION_PROFILE))
+
+
 def report_directory(environment: Optional[Mapping[str, str]] = None) -> Optional[Path]:
     """The folder that report folders are made in, None where no report is asked for."""
-    options = engine_options(environment)
-    wanted = any(
-        name.startswith("autoReport.") and name != DIRECTORY and value.lower() in _TRUE
-        for name, value in options.items()
-    )
-    return Path(options.get(DIRECTORY, ".")) if wanted else None
+    parts = report_parts(environment)
+    if not (parts.graph or parts.execution):
+        return None
+    return Path(engine_options(environment).get(DIRECTORY, "."))

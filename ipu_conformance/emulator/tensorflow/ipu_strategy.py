@@ -36,6 +36,11 @@ class IPUStrategyV1(distribute_lib.StrategyV1):
         super().__init__(IPUExtended(self, ipu_device, cpu_device))
         self.enable_dataset_iterators = enable_dataset_iterators
         self.enable_keras_extensions = enable_keras_extensions
+        if enable_keras_extensions:
+            # Keras is changed only for programs that make a strategy, and its emulated part imports this module.
+            from ipu_conformance.emulator.tensorflow.keras import models
+
+            models.install()
 
     @property
     def device_ordinal(self) -> int:
@@ -53,13 +58,12 @@ class IPUStrategyV1(distribute_lib.StrategyV1):
     ) -> Any:  # fmt: skip
         """Run ``fn``, a ``tf.function`` or called inside of one, on every replica; the result is the first one's."""
         _require_compiled(fn)
-        count = self.replicas()
-        if count == 1 or replicas.inside():
-            return super().run(fn, args=args, kwargs=kwargs, options=options)
+        count = 1 if replicas.inside() else self.replicas()
         run = super().run
-        return strategy_run.on_replicas(
-            lambda program, *own: run(program, args=own, options=options), fn, count, args, kwargs or {}
-        )
+        return strategy_run.run(
+            lambda program, *own, **named: run(program, args=own, kwargs=named, options=options),
+            fn, count, args, kwargs or {},
+        )  # fmt: skip
 
     def replicas(self) -> int:
         """How many replicas the device makes of a program for one IPU; 1 before a configuration."""

@@ -10,21 +10,38 @@ from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.tensorflow import replica_calls, replicas, system
+from ipu_conformance.emulator.plan import plan
+from ipu_conformance.emulator.tensorflow import replica_calls, replicas, reports, system
+from ipu_conformance.emulator.topology import Topology
 
 faults.register_point("strategy.results", "value: list with the results of every replica of a function that was run")
 
 Enter = Callable[..., Any]
-"""``enter(program)`` calls a program in the replica context of its strategy."""
+"""``enter(function, *args, **kwargs)`` calls a function in the replica context of its strategy."""
 
 _COMPILED: MutableMapping[Any, Dict[int, Any]] = weakref.WeakKeyDictionary()
-system.on_reset(_COMPILED.clear)
+_REPORTED: MutableMapping[Any, int] = weakref.WeakKeyDictionary()
+"""How many graphs of a function have a report."""
 
 
-def on_replicas(enter: Enter, fn: Callable[..., Any], count: int, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+@system.on_reset
+def _forget() -> None:
+    _COMPILED.clear()
+    _REPORTED.clear()
+
+
+def run(enter: Enter, fn: Callable[..., Any], count: int, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
     """What the first of ``count`` replicas returns; all run ``fn`` with the same arguments."""
     if not context.executing_eagerly():
-        return _unrolled(enter, fn, count, args, kwargs)
+        return enter(fn, *args, **kwargs) if count == 1 else _unrolled(enter, fn, count, args, kwargs)
+    compiled = fn if count == 1 else _compiled(enter, fn, count)
+    result = enter(fn, *args, **kwargs) if count == 1 else compiled(*args, **kwargs)
+    if reports.wanted():
+        _report(compiled, getattr(fn, "__name__", type(fn).__name__), count)
+    return result
+
+
+def _compiled(enter: Enter, fn: Callable[..., Any], count: int) -> Any:
     by_count = _COMPILED.setdefault(fn, {})
     if count not in by_count:
         # The function is referred to weakly: what is compiled lives as long as the function itself.
@@ -32,7 +49,17 @@ def on_replicas(enter: Enter, fn: Callable[..., Any], count: int, args: Tuple[An
         by_count[count] = polymorphic_function.function(
             lambda *own, **named: _unrolled(enter, kept(), count, own, named), autograph=False
         )
-    return by_count[count](*args, **kwargs)
+    return by_count[count]
+
+
+def _report(compiled: Any, name: str, count: int) -> None:
+    """Write a report if calling the function has compiled a program that has none."""
+    graphs = compiled.experimental_get_tracing_count() if hasattr(compiled, "experimental_get_tracing_count") else 1
+    if graphs <= _REPORTED.get(compiled, 0):
+        return
+    _REPORTED[compiled] = graphs
+    executed = plan(Topology((0,), count, system.chip()), "sequential", 1, training=False)
+    reports.write(reports.Program(name, executed))
 
 
 def _unrolled(enter: Enter, fn: Any, count: int, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
