@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import itertools
 import zlib
-from typing import Any, Callable, FrozenSet, Iterator, List
+from typing import Any, Callable, FrozenSet, Iterator, List, Set
 
 import numpy as np
-from paddle.base import core, framework
+from paddle.base import compiler, core, framework
 
 from ipu_conformance.emulator import numerics
 from ipu_conformance.emulator.paddle import callables
@@ -24,8 +24,14 @@ FLOAT16, FLOAT32 = core.VarDesc.VarType.FP16, core.VarDesc.VarType.FP32
 ROUNDING = callables.CALL
 """The type of the op that rounds: Paddle's own op that calls a Python function."""
 
+_FOLLOWING = "_follows_the_scope"
+
 _DTYPES = ("dtype", "in_dtype", "out_dtype")
 """The attributes of ops that name the type of what they write or read."""
+
+_ROLE = core.op_proto_and_checker_maker.kOpRoleAttrName()
+_NO_ROLE = 1 << 12
+"""The role of ops to which none was given."""
 
 _TRAPS = numerics.Traps(inv=True, div0=True, oflo=True)
 
@@ -62,15 +68,45 @@ def _has_half(var: Any) -> bool:
     return var.type() == core.VarDesc.VarType.LOD_TENSOR and var.dtype() == FLOAT16
 
 
+def follow_the_scope(program: Any, scope: Any) -> None:
+    """Declare float16 every weight that the host holds so: it is sent, kept and brought home in that type.
+
+    A program that was traced before its Layer was turned into float16 still declares float32.
+    """
+    for var in program.list_vars():
+        if var.persistable and var.type == core.VarDesc.VarType.LOD_TENSOR and var.dtype == FLOAT32:
+            found = scope.find_var(var.name)
+            if found is not None and found.get_tensor()._dtype() == FLOAT16:
+                var.desc.set_dtype(FLOAT16)
+
+
+def install(package: Any) -> None:
+    """Let programs be compiled with their weights in the types that the host holds them in."""
+    stock = compiler.IpuCompiledProgram.compile
+    if getattr(stock, _FOLLOWING, False):
+        return
+
+    @functools.wraps(stock)
+    def compile(self: Any, feed_list: Any, fetch_list: Any) -> Any:
+        follow_the_scope(self._program, self._scope)
+        return stock(self, feed_list, fetch_list)
+
+    setattr(compile, _FOLLOWING, True)
+    compiler.IpuCompiledProgram.compile = compile
+
+
 def realise(program: Any, strategy: Any) -> Any:
     """The program in float32 that rounds where the given one computes in float16; the same one where none is."""
-    names = decide("float16 is float16", halves(program))
-    if not halves(program):
+    declared = halves(program)
+    if not declared and not any(_repeated_casts(block) for block in _blocks(program.desc)):
         return program
+    names = decide("float16 is float16", declared)
     desc = core.ProgramDesc(program.desc)
     round_of = _rounding(strategy)
     for block in _blocks(desc):
         _keep_masters(block)
+        for index in reversed(_repeated_casts(block)):
+            block._remove_op(index, index + 1)
         _widen(block)
         _insert(block, names, round_of)
     return framework.Program._construct_from_desc(desc)
@@ -115,12 +151,35 @@ def _keep_masters(block: Any) -> None:
             _place_like(copy, op)
 
 
+def _repeated_casts(block: Any) -> List[int]:
+    """Where the update casts gradients that the device has brought in their last type.
+
+    The device accumulates and divides gradients in the type that the optimizer reads.
+    """
+    brought: Set[str] = set()
+    found = []
+    for index in range(block.op_size()):
+        op = block.op(index)
+        if _is_made_by_the_device(op):
+            brought.update(op.output_arg_names())
+        elif op.type() == "cast" and brought.issuperset(op.output_arg_names()):
+            found.append(index)
+    return found
+
+
+def _is_made_by_the_device(op: Any) -> bool:
+    """Whether an op is none of the user's program, but was added to accumulate, reduce or divide."""
+    return bool(op.has_attr(_ROLE) and op.attr(_ROLE) == _NO_ROLE)
+
+
 def _insert(block: Any, names: FrozenSet[str], round_of: Callable[[int], int]) -> None:
     """Put a rounding op after every op that writes float16."""
     for index in reversed(range(block.op_size())):
         op = block.op(index)
         written = sorted({name for name in op.output_arg_names() if name in names})
-        if not written or op.type() in _EXACT:
+        # Gradients are divided on their way into the update, which computes in float32.
+        divides = op.type() == "scale" and _is_made_by_the_device(op)
+        if not written or op.type() in _EXACT or divides:
             continue
         rounding = block._insert_op(index + 1)
         rounding.set_type(ROUNDING)
@@ -140,7 +199,7 @@ _EXACT = frozenset(
 
 def _place_like(op: Any, other: Any) -> None:
     """Give an op the role and the place of the one that it belongs to."""
-    for name in ("op_role", "op_role_var", "ipu_index", "ipu_stage"):
+    for name in (_ROLE, "op_role_var", "ipu_index", "ipu_stage"):
         if other.has_attr(name):
             op._set_attr(name, other.attr(name))
 
