@@ -192,7 +192,8 @@ class Executable:
             self._set_rates()
         recorder = Recorder(self.plan.replicas) if self.tracing else None
         try:
-            self.engine.run(machine.inputs, recorder)
+            with pieces.in_order():
+                self.engine.run(machine.inputs, recorder)
             outputs = machine.outputs
         finally:
             machine.end()

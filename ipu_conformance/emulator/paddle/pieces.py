@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Set
+import contextlib
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Set
 
 from paddle.base import core, framework
 
@@ -11,6 +12,25 @@ _PLACE = core.Place()
 _PLACE.set_place(CPU)
 _EMPTY = core.empty_var_name()
 _NO_FEEDS: List[str] = []
+
+
+# Handing each op to a pool of threads, of which every piece has its own, costs more than the ops of a small net; the
+# kernels of a large one use all cores by themselves.
+_IN_ORDER = ("FLAGS_new_executor_serial_run", "FLAGS_new_executor_sequential_run")
+_FLAGS = core.globals()
+
+
+@contextlib.contextmanager
+def in_order() -> Iterator[None]:
+    """Pieces that run inside execute their ops one after the other in the caller's thread; they never run outside."""
+    before = [_FLAGS[flag] for flag in _IN_ORDER]
+    for flag in _IN_ORDER:
+        _FLAGS[flag] = True
+    try:
+        yield
+    finally:
+        for flag, value in zip(_IN_ORDER, before):
+            _FLAGS[flag] = value
 
 
 def variables(*programs: Any) -> Dict[str, Any]:
