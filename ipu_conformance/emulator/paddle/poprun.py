@@ -13,9 +13,10 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import IO, Any, Dict, Iterable, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.targets import EMULATED_IPUS
@@ -180,6 +181,8 @@ def _span(numbers: range) -> str:
 def run(launch: Launch) -> int:
     """Start every instance and wait; when one fails the others are ended, and its exit code is the command's."""
     processes: List[subprocess.Popen] = []
+    copies: List[threading.Thread] = []
+    lock = threading.Lock()
 
     def forward(number: int, frame: Any) -> None:
         for process in processes:
@@ -190,19 +193,38 @@ def run(launch: Launch) -> int:
         signal.signal(number, forward)
     try:
         for instance in launch.instances:
-            processes.append(_start(launch, instance))
+            process = _start(launch, instance)
+            processes.append(process)
+            silent = launch.only_output_from not in (None, instance.index)
+            for stream, target in ((process.stdout, sys.stdout.buffer), (process.stderr, sys.stderr.buffer)):
+                copy = threading.Thread(
+                    target=_copy_lines, args=(stream, None if silent else target, lock), daemon=True
+                )
+                copy.start()
+                copies.append(copy)
         return _wait(processes)
     finally:
         _end(processes)
+        for copy in copies:
+            copy.join(GRACE_SECONDS)  # what an instance leaves running may keep its streams open
 
 
 def _start(launch: Launch, instance: Instance) -> subprocess.Popen:
-    silent = launch.only_output_from not in (None, instance.index)
-    stream = subprocess.DEVNULL if silent else None
+    variables = {**os.environ, **instance.variables}
     try:
-        return subprocess.Popen(launch.command, env={**os.environ, **instance.variables}, stdout=stream, stderr=stream)
+        return subprocess.Popen(launch.command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except OSError as error:
         raise PoprunError(f"{launch.command[0]} cannot be started: {error.strerror}; name a program") from error
+
+
+def _copy_lines(stream: IO[bytes], target: Optional[IO[bytes]], lock: threading.Lock) -> None:
+    """Pass on what an instance prints, a whole line at a time, so that lines of instances do not mix."""
+    with stream:
+        for line in stream:
+            if target is not None:
+                with lock:
+                    target.write(line)
+                    target.flush()
 
 
 def _wait(processes: Sequence[subprocess.Popen]) -> int:
