@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any, Callable, ContextManager, Iterator
+from typing import Any, Callable, ContextManager, Iterator, Tuple
 
 import paddle
 from paddle import static
@@ -55,39 +55,52 @@ def build(
 
     Weights have the same names whatever the batch, so that networks in one scope share them.
     """
-    training = learning_rate > 0
+    with new_programs(seed) as (main, startup):
+        image, label = inputs(batch)
+        prediction, costs = classify(image, label, training=learning_rate > 0, shard=shard)
+        with shard(1):
+            cost = paddle.mean(costs)
+        if learning_rate > 0:
+            paddle.optimizer.Adam(learning_rate=learning_rate).minimize(cost)
+    return Network(main, startup, image, prediction, costs, cost)
+
+
+@contextlib.contextmanager
+def new_programs(seed: int) -> Iterator[Tuple[Any, Any]]:
+    """A main and a startup Program that are built inside, with names that begin anew."""
     main, startup = static.Program(), static.Program()
     # Paddle takes 0 for "any seed".
     main.random_seed = startup.random_seed = seed + 1
     with paddle.utils.unique_name.guard(), static.program_guard(main, startup):
-        image = static.data(IMAGE, [batch, 1, 28, 28], "float32")
-        label = static.data(LABEL, [batch, 1], "int64")
-        with shard(0):
-            features = functional.max_pool2d(_convolution(image, 20, "conv1"), 2, 2)
-            features = _batch_norm(features, training)
-        with shard(1):
-            features = functional.max_pool2d(_convolution(features, 50, "conv2"), 2, 2)
-            scores = static.nn.fc(features, CLASSES, weight_attr="fc.weight", bias_attr="fc.bias")
-            prediction = functional.softmax(scores)
-            costs = functional.softmax_with_cross_entropy(scores, label)
-            cost = paddle.mean(costs)
-        if training:
-            paddle.optimizer.Adam(learning_rate=learning_rate).minimize(cost)
-    return Network(main, startup, image, prediction, costs, cost)
+        yield main, startup
+
+
+def inputs(batch: int, dtype: str = "float32") -> Tuple[Any, Any]:
+    """The images and the labels that a Program is fed."""
+    return static.data(IMAGE, [batch, 1, 28, 28], dtype), static.data(LABEL, [batch, 1], "int64")
+
+
+def classify(
+    image: Any, label: Any, *, training: bool, shard: Shard = lambda part: contextlib.nullcontext(), norm: str = "norm"
+) -> Tuple[Any, Any]:
+    """The probabilities of the digits and the cost of every sample; ``norm`` names the batch norm's statistics."""
+    with shard(0):
+        features = functional.max_pool2d(_convolution(image, 20, "conv1"), 2, 2)
+        features = static.nn.batch_norm(
+            features,
+            is_test=not training,
+            param_attr="norm.weight",
+            bias_attr="norm.bias",
+            moving_mean_name=f"{norm}.mean",
+            moving_variance_name=f"{norm}.variance",
+        )
+    with shard(1):
+        features = functional.max_pool2d(_convolution(features, 50, "conv2"), 2, 2)
+        scores = static.nn.fc(features, CLASSES, weight_attr="fc.weight", bias_attr="fc.bias")
+        return functional.softmax(scores), functional.softmax_with_cross_entropy(scores, label)
 
 
 def _convolution(images: Any, channels: int, name: str) -> Any:
     return static.nn.conv2d(
         images, channels, 5, act="relu", param_attr=f"{name}.weight", bias_attr=f"{name}.bias"
     )  # fmt: skip
-
-
-def _batch_norm(features: Any, training: bool) -> Any:
-    return static.nn.batch_norm(
-        features,
-        is_test=not training,
-        param_attr="norm.weight",
-        bias_attr="norm.bias",
-        moving_mean_name="norm.mean",
-        moving_variance_name="norm.variance",
-    )

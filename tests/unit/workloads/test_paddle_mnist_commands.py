@@ -89,9 +89,6 @@ SIZES = ["--epochs", "1", "--train-size", "48", "--test-size", "9", "--batch-siz
 SIDES = {
     "native": ["--use_ipu", "False"],
     "one IPU": ["--use_ipu", "True", "--num_ipus", "1", "--no_pipelining", "--ipu-target", "emulator"],
-    "two replicas": ["--num_ipus", "2", "--replication-factor", "2", "--ipu-target", "emulator"],
-    "pipeline": ["--num_ipus", "2", "--ipu-target", "emulator"],
-    "shards": ["--num_ipus", "2", "--no_pipelining", "--ipu-target", "emulator"],
     "replicated pipeline": ["--num_ipus", "4", "--replication-factor", "2", "--ipu-target", "emulator"],
 }
 

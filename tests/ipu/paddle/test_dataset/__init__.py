@@ -1,0 +1,1 @@
+"""Whole data sets on the device."""

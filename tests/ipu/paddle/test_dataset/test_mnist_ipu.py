@@ -1,0 +1,66 @@
+"""The digits workload learns its data set on the device as well as the native runs do, and its saved model shows it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Tuple
+
+import numpy as np
+import pytest
+
+from ipu_conformance.workloads.paddle_mnist import Settings
+from ipu_conformance.workloads.paddle_mnist.reference import ACCURACY, LOSS
+from ipu_conformance.workloads.reference import Reference, verdict
+
+LEARNS = Settings(epochs=3, train_size=1280, test_size=200)
+
+
+@pytest.fixture(autouse=True)
+def own_state(paddle: Any) -> None:
+    """The workload finds and leaves Paddle in dynamic mode."""
+
+
+def train(settings: Settings, **options: Any) -> Any:
+    """A run of the workload on the device."""
+    from ipu_conformance.workloads.paddle_mnist.training import train as run
+
+    return run(settings, native=False, **options)
+
+
+@pytest.mark.parametrize(
+    ("reference", "seeds"),
+    [
+        pytest.param(LOSS, (1000, 1001, 1002), marks=pytest.mark.level("premerge"), id="loss"),
+        pytest.param(ACCURACY, (1000,), marks=pytest.mark.level("qualify"), id="accuracy"),
+    ],
+)
+def test_the_workload_converges_like_its_baseline(reference: Reference, seeds: Tuple[int, ...]) -> None:
+    """The values of runs with new seeds lie in the band of the native runs at each epoch, neither below nor above."""
+    found = verdict(reference, [train(replace(reference.settings, seed=seed)) for seed in seeds])
+
+    assert found.passed, found.sentence
+
+
+def test_the_saved_model_recognises_what_the_run_did(tmp_path: Path) -> None:
+    """For one picture at a time, of every digit, the saved model says on the device what the run's weights say."""
+    from ipu_conformance.data import load
+    from ipu_conformance.workloads.paddle_mnist.batches import datasets
+    from ipu_conformance.workloads.paddle_mnist.inference import recognise
+    from ipu_conformance.workloads.paddle_mnist.model import static_mode
+    from ipu_conformance.workloads.paddle_mnist.places import model_folder
+    from ipu_conformance.workloads.paddle_mnist.sides import Host, Native
+
+    result = train(LEARNS, model=model_folder(tmp_path))
+    tests = datasets(LEARNS)[1]
+    labels = load(LEARNS.data, train=0, test=LEARNS.test_size).test.labels
+    chosen = [int(np.flatnonzero(labels == digit)[0]) for digit in range(10)]
+    with static_mode():
+        host = Host(LEARNS)
+        expected = Native(LEARNS, host).classify(tests, result.weights)
+    found = [recognise(tests.images[number : number + 1], tmp_path, native=False) for number in chosen]
+
+    assert [each.digit for each in found] == [int(expected[number].argmax()) for number in chosen]
+    # Most of them are right: a model that was not trained, or trained on one digit, gets one of ten.
+    assert sum(each.digit == digit for digit, each in enumerate(found)) > 5
+    assert result.accuracy > np.bincount(labels).max() / len(labels)
