@@ -12,14 +12,6 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from ipu_conformance.emulator import faults
 from ipu_conformance.errors import ConformanceError
 
-faults.register_point(
-    "configuration.accepted", "value: whether a value is of its attribute's type; attribute: its name"
-)
-faults.register_point("configuration.stored", "value: what is stored; attribute: its name")
-faults.register_point("configuration.exported", "value: the dictionary of a whole configuration")
-faults.register_point("configuration.copied", "value: a deep copy of a configuration; original: what was copied")
-faults.register_point("configuration.category", "value: whether an attribute is a category; attribute: its name")
-
 
 class UnknownAttributeError(ConformanceError, ValueError):
     """A configuration has no attribute of that name."""

@@ -23,8 +23,6 @@ CATEGORIES = ("infeed", "outfeed", "seed", "hostembedding", "parameters")
 
 _TRUE, _FALSE = ("1", "true", "yes"), ("0", "false", "no")
 
-faults.register_point("environment.flags", "value: the dictionary of what TF_POPLAR_FLAGS says")
-
 
 class EnvironmentVariableError(ConformanceError, ValueError):
     """An environment variable cannot be understood."""

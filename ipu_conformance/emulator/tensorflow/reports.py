@@ -23,10 +23,6 @@ from ipu_conformance.ir.graph import Graph
 PREFIX = "tf_report"
 PROFILE, TRACE, PAGE = "profile.json", "trace.json", "report.html"
 
-faults.register_point("reports.wanted", "value: whether a report is written; program: the compiled program's name")
-faults.register_point("reports.profile", "value: the dictionary that becomes profile.json")
-faults.register_point("reports.folder", "value: the path of a new report folder")
-
 
 @dataclass(frozen=True)
 class Program:

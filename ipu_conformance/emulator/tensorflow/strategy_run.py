@@ -14,8 +14,6 @@ from ipu_conformance.emulator.plan import plan
 from ipu_conformance.emulator.tensorflow import replica_calls, replicas, reports, system
 from ipu_conformance.emulator.topology import Topology
 
-faults.register_point("strategy.results", "value: list with the results of every replica of a function that was run")
-
 Enter = Callable[..., Any]
 """``enter(function, *args, **kwargs)`` calls a function in the replica context of its strategy."""
 

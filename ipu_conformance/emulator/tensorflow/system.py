@@ -14,10 +14,6 @@ from ipu_conformance.emulator.topology import power_of_two
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.targets import EMULATED_IPUS
 
-faults.register_point(
-    "configuration.devices", "value: tuple with the number of IPUs of each device; options: the configuration"
-)
-
 
 class NotConfigured(ConformanceError, RuntimeError):  # noqa: N818 (it says what is)
     """IPU devices were asked for before a configuration."""

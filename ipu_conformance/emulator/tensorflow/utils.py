@@ -10,13 +10,15 @@ from tensorflow.python.framework import device_spec, errors_impl, ops, random_se
 from tensorflow.python.platform import tf_logging as logging
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.tensorflow import environment, system
+from ipu_conformance.emulator.tensorflow import environment, system, unavailable
 from ipu_conformance.emulator.tensorflow.config import IPUConfig, IpuOptions
 from ipu_conformance.errors import ConformanceError
 
 __all__ = [
     "SyntheticDataCategory",
     "configure_ipu_system",
+    "export_dataset_to_file",
+    "export_inputs_to_file",
     "get_ipu_config",
     "get_num_of_ipus_in_device",
     "move_variable_initialization_to_cpu",
@@ -26,9 +28,10 @@ __all__ = [
     "use_synthetic_data_for",
 ]
 
-faults.register_point("configuration.changed", "value: whether a configuration differs from the one in force")
-faults.register_point("configuration.seed", "value: the seed that a device's random numbers start from")
-faults.register_point("configuration.initializer", "value: whether an op that initialises variables goes to the host")
+
+EXPORTED = "a file of exported data is read by an executable of the vendor's compiler"
+export_dataset_to_file = unavailable.function("export_dataset_to_file", EXPORTED)
+export_inputs_to_file = unavailable.function("export_inputs_to_file", EXPORTED)
 
 
 class ConfigurationTypeError(ConformanceError, TypeError):
