@@ -1,0 +1,146 @@
+"""A model whose arithmetic has no rounding in float32, and the plain steps that it takes.
+
+Weights and samples are small multiples of powers of two, so any order of computing gives the same bits and results are
+compared exactly. ``float32`` proves it each time: what was computed in float64 must be the same in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+RATE = 2.0**-2
+"""The learning rate for a mean; a sum over a micro-batch is eight times as large."""
+START = np.array([1.0, -2.0])
+"""The weight before training."""
+REDUCTIONS = {"sum": 0, "mean": 1, "none": 2}
+"""How a loss is reduced, by the numbers that ``identity_loss`` takes."""
+
+
+def samples(count: int, first: int = 0) -> np.ndarray:
+    """That many samples of two features, no two of the first twelve alike."""
+    numbers = np.arange(first, first + count)
+    return np.stack([(numbers % 4 + 1) * 0.5, (numbers % 3 - 0.5) * 1.0], axis=1).astype(np.float32)
+
+
+def targets(count: int, first: int = 0) -> np.ndarray:
+    """What the model should make of the samples."""
+    numbers = np.arange(first, first + count)
+    return np.stack([numbers % 5 * 0.5, numbers % 2 * -0.5], axis=1).astype(np.float32)
+
+
+class Step(NamedTuple):
+    """What one step makes: outputs and losses with the weight before it, and the weight after it."""
+
+    out: np.ndarray
+    loss: np.ndarray
+    weight: np.ndarray
+
+
+def step(weight: np.ndarray, x: np.ndarray, y: np.ndarray, *, rate: float = RATE, reduction: str = "mean") -> Step:
+    """One step down the gradient of (x w - y)^2 in float64; a loss that is not reduced has the gradient of its sum."""
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    out = x * weight
+    squares = (out - y) ** 2
+    divisor = squares.size if reduction == "mean" else 1
+    gradient = (2 * (out - y) * x).sum(axis=0) / divisor
+    loss = squares if reduction == "none" else np.array([squares.sum() / divisor])
+    return Step(out, loss, weight - rate * gradient)
+
+
+def float32(value: np.ndarray) -> np.ndarray:
+    """The value in float32, which must hold it exactly."""
+    narrow = np.asarray(value).astype(np.float32)
+    assert np.array_equal(narrow, value), "the case is not exact in float32: choose other numbers"
+    return narrow
+
+
+class Static(NamedTuple):
+    """The model in a static program."""
+
+    main: Any
+    startup: Any
+    feeds: Sequence[str]
+    out: Any
+    loss: Any
+    halves: Sequence[str]
+    """What was turned into float16."""
+
+
+def build(
+    paddle: Any, *, size: int = 4, optimizer: Optional[Any] = None, half: Optional[str] = None, cut: bool = False
+) -> Static:
+    """Build the model into the current programs.
+
+    ``half`` turns it into float16 before or after the optimizer, or by hand, by casts that lie in the model's stages.
+    """
+    narrow = (lambda value: paddle.cast(value, "float16")) if half == "by hand" else (lambda value: value)
+    static, main = paddle.static, paddle.static.default_main_program()
+    x = static.data("x", [size, 2], "float32")
+    y = static.data("y", [size, 2], "float32")
+    shard = static.ipu_shard_guard
+    with shard(index=0 if cut else -1, stage=0 if cut else -1):
+        weight = paddle.create_parameter(
+            [2], "float32", name="w", default_initializer=paddle.nn.initializer.Assign(START.astype(np.float32))
+        )
+        out = narrow(x) * narrow(weight)
+    with shard(index=1 if cut else -1, stage=1 if cut else -1):
+        loss = paddle.mean(paddle.square(out - narrow(y)))
+    halves: List[str] = []
+    if half == "before":
+        halves = to_half(paddle, main)
+    if optimizer is not None:
+        optimizer.minimize(loss)
+    if half == "after":
+        halves = to_half(paddle, main)
+    return Static(main, static.default_startup_program(), ["x", "y"], out, loss, halves)
+
+
+def to_half(paddle: Any, program: Any, lists: Optional[Any] = None) -> List[str]:
+    """Turn a program into float16 as users do, and give the names of what must follow in the scope."""
+    if lists is None:
+        lists = paddle.static.amp.CustomOpLists()
+        lists.unsupported_list = set()
+    return list(paddle.static.amp.cast_model_to_fp16(program, lists, use_fp16_guard=False))
+
+
+class Device(NamedTuple):
+    """A compiled program, run by the arrays of its feeds."""
+
+    paddle: Any
+    executor: Any
+    program: Any
+    fetches: Sequence[Any]
+
+    def run(self, **feed: np.ndarray) -> List[np.ndarray]:
+        """One run; the fetched arrays."""
+        made: List[np.ndarray] = self.executor.run(self.program, feed=feed, fetch_list=list(self.fetches))
+        return made
+
+    def weights_to_host(self) -> None:
+        """Bring the weights into the scope."""
+        self.paddle.base.core.IpuBackend.get_instance().weights_to_host()
+
+
+def compiled(
+    paddle: Any, program: Any, feeds: Sequence[str], fetches: Sequence[Any], *, size: int = 4, **options: Any
+) -> Device:
+    """Compile a program for the device; ``options`` are those of the strategy."""
+    strategy = paddle.static.IpuStrategy()
+    strategy.set_options({"micro_batch_size": size, **options})
+    names = [fetch if isinstance(fetch, str) else fetch.name for fetch in fetches]
+    made = paddle.static.IpuCompiledProgram(program, ipu_strategy=strategy).compile(list(feeds), names)
+    return Device(paddle, paddle.static.Executor(paddle.CPUPlace()), made, names)
+
+
+def start(paddle: Any, built: Static) -> None:
+    """Initialise the weights in the scope, in float16 where the program has them so."""
+    paddle.static.Executor(paddle.CPUPlace()).run(built.startup)
+    if built.halves:
+        paddle.static.amp.cast_parameters_to_fp16(paddle.CPUPlace(), built.main, to_fp16_var_names=set(built.halves))
+
+
+def held(paddle: Any, name: str = "w") -> np.ndarray:
+    """What the host's scope holds of a variable."""
+    return np.array(paddle.static.global_scope().find_var(name).get_tensor())
