@@ -23,11 +23,38 @@ def function_of(model: Any, phase: str) -> Callable[[Any], Any]:
     if model._ipu_pipelined():
         refuse_own_step(model, phase)
 
-    def execute(iterator: Any) -> Any:
-        strategy = model.distribute_strategy
-        return strategy.extended.call_for_each_replica(lambda: _executed(model, phase, planned, iterator))
+    strategy, specs = model.distribute_strategy, {}
 
-    return tf.function(execute, autograph=False, reduce_retracing=True)
+    def execute(iterator: Any) -> Any:
+        spec = specs[_key(iterator)]
+        return strategy.extended.call_for_each_replica(lambda: _executed(model, phase, planned, iterator, spec))
+
+    compiled = tf.function(execute, autograph=False, reduce_retracing=True)
+
+    def run(iterator: Any) -> Any:
+        key = _key(iterator)
+        if key not in specs:
+            # Variables that a first step makes are made before the graph is built: it need not be built twice.
+            specs[key] = strategy.extended.call_for_each_replica(lambda: _prepared(model, phase, iterator))
+        return compiled(iterator)
+
+    return run
+
+
+def _key(iterator: Any) -> Any:
+    import tensorflow as tf
+
+    return tuple(tf.nest.flatten(iterator.element_spec))
+
+
+def _prepared(model: Any, phase: str, iterator: Any) -> Any:
+    """The shapes of what a step returns, with every variable made and ready for replicas."""
+    spec = training.spec_of(lambda element: _once(model, phase, element), iterator.element_spec)
+    for optimizer in optimizers_of(model) if phase == "train" else []:
+        build(optimizer, model)
+    for variable in all_variables(model):
+        variables.replicated(variable)
+    return spec
 
 
 def plan_of(model: Any, phase: str) -> Plan:
@@ -57,16 +84,11 @@ def refuse_own_step(model: Any, phase: str) -> None:
         )
 
 
-def _executed(model: Any, phase: str, planned: Plan, iterator: Any) -> Any:
+def _executed(model: Any, phase: str, planned: Plan, iterator: Any, spec: Any) -> Any:
     """Built inside the ``tf.function``."""
     import tensorflow as tf
 
-    spec = training.spec_of(lambda element: _once(model, phase, element), iterator.element_spec)
     optimizers = optimizers_of(model) if phase == "train" else []
-    for optimizer in optimizers:
-        build(optimizer, model)
-    for variable in all_variables(model):
-        variables.replicated(variable)
     per_run = planned.total_micro_batches
     steps = model._steps_per_execution
     times = (tf.constant(1) if steps is None else tf.cast(steps, tf.int32)) // per_run

@@ -13,7 +13,6 @@ from ipu_conformance.emulator.tensorflow.keras import (
     callbacks,
     execution,
     feeding,
-    library,
     options,
     partition,
 )
