@@ -203,7 +203,7 @@ def _relu6(call: Call, to: Writer) -> None:
     clipped(to, call.read("X"), 0.0, float(call.get("threshold", 6.0)), call.made())
 
 
-@row("brelu", "hard_tanh")
+@row("brelu")
 def _bounded(call: Call, to: Writer) -> None:
     clipped(to, call.read("X"), float(call.get("t_min", 0.0)), float(call.get("t_max", 24.0)), call.made())
 
@@ -219,9 +219,8 @@ def _hard_swish(call: Call, to: Writer) -> None:
 
 @row("swish", "silu")
 def _swish(call: Call, to: Writer) -> None:
-    source, beta = call.read("X"), float(call.get("beta", 1.0))
-    inner = source if beta == 1 else to.add("Mul", (source, to.number(beta, source)))
-    to.add("Mul", (source, to.add("Sigmoid", (inner,))), call.made())
+    # Paddle's kernel leaves the attribute beta aside.
+    to.add("Mul", (call.read("X"), to.add("Sigmoid", (call.read("X"),))), call.made())
 
 
 @row("softplus")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Dict, Sequence, Tuple
 
 from ipu_conformance.ir.paddle_ops import Call, Writer, length_of, row
@@ -135,9 +136,10 @@ def _equal_windows(shape: Sequence[Any], wanted: Sequence[int], call: Call) -> T
 def _batch_norm(call: Call, to: Writer) -> None:
     _require_channels_first(call, call.get("data_layout", "NCHW"))
     inputs = [call.read(slot) for slot in ("X", "Scale", "Bias", "Mean", "Variance")]
-    attributes = {"epsilon": float(call.get("epsilon", 1e-5)), "momentum": float(call.get("momentum", 0.9))}
+    attributes = {"epsilon": float(call.get("epsilon", 1e-5))}
     outputs = [call.made("Y")]
     if not (call.get("is_test", False) or call.get("use_global_stats", False)):
+        attributes["momentum"] = float(call.get("momentum", 0.9))
         outputs += [call.made(slot) for slot in ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance")]
     to.add("BatchNormalization", inputs, outputs, attributes)
 
@@ -238,8 +240,20 @@ def _interpolate(call: Call, to: Writer) -> None:
     sizes = to.sizes(made)
     if -1 in sizes:
         raise IRError(f"{call.type} needs the shape of {made!r}, which is not known")
-    nothing = to.constant([], "FLOAT"), to.constant([], "FLOAT")
-    to.add("Resize", (source, *nothing, to.constant(list(sizes), "INT64")), made, attributes)
+    lengths = [length_of(length, source) for length in to.shape(source)]
+    region = to.constant([0.0] * len(sizes) + [1.0] * len(sizes), "FLOAT")
+    scales = to.constant([_scale(*pair) for pair in zip(lengths, sizes)], "FLOAT")
+    to.add("Resize", (source, region, scales), made, attributes)
+
+
+def _scale(length: int, wanted: int) -> float:
+    """The factor, as a float of 32 bits, by which a length becomes the wanted one when the product is cut off."""
+    bits = struct.unpack("<I", struct.pack("<f", wanted / length))[0]
+    for candidate in (bits, bits + 1):
+        found: float = struct.unpack("<f", struct.pack("<I", candidate))[0]
+        if int(found * length) == wanted:
+            return found
+    raise IRError(f"no factor of 32 bits makes {wanted} of {length}")
 
 
 @row("print")

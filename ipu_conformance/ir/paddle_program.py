@@ -36,16 +36,19 @@ def load(data: bytes) -> Graph:
     return graph_of(*paddle_wire.parse(data))
 
 
-def read_program(program: Any, name: str = "program") -> Graph:
-    """The graph of a ``paddle.static.Program``."""
-    return graph_of(*paddle_wire.parse(program.desc.serialize_to_string()), name=name)
+def read_program(program: Any, fetches: Sequence[str] = (), name: str = "program") -> Graph:
+    """The graph of a ``paddle.static.Program``; without fetches, its outputs are what nobody reads."""
+    return graph_of(*paddle_wire.parse(program.desc.serialize_to_string()), fetches=fetches, name=name)
 
 
-def graph_of(variables: Sequence[Variable], calls: Sequence[Call], name: str = "program") -> Graph:
-    """The graph of a program's variables and ops."""
+def graph_of(
+    variables: Sequence[Variable], calls: Sequence[Call], *, fetches: Sequence[str] = (), name: str = "program"
+) -> Graph:
+    """The graph of a program's variables and ops, and of what is fetched beside what its own ops fetch."""
     forward = [call for call in calls if _role(call) in _FORWARD_ROLES]
     fed = [names[0] for call in forward if call.type == "feed" for names in call.outputs.values() if names]
     fetched = [names[0] for call in forward if call.type == "fetch" for names in call.inputs.values() if names]
+    fetched += [fetch for fetch in fetches if fetch not in fetched]
     inner = [call for call in forward if call.type not in _PLUMBING]
     writer = Writer({variable.name: tensor_of(variable) for variable in variables})
     for call in inner:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import List, Optional, Sequence, Tuple
 
 from ipu_conformance.ir.paddle_ops import FLOATS, Call, Writer, dtype_of, row
-from ipu_conformance.ir.tensor import IRError
+from ipu_conformance.ir.shapes import MismatchError, broadcast
+from ipu_conformance.ir.tensor import IRError, Shape
 
 _FAR = 2**31 - 1
 """What stands for "to the end" in a slice."""
@@ -162,6 +164,8 @@ def _repeat(call: Call, to: Writer) -> None:
     if call.type == "expand_v2":
         sizes = [1 if size == -1 else size for size in call.ints("shape")]
         to.add("Expand", (source, to.constant(sizes, "INT64")), call.made())
+        # Paddle declares 1 where a length is kept.
+        to.tensors[call.made()] = replace(to.tensors[call.made()], shape=_expanded(to.shape(source), sizes))
         return
     times = list(call.ints("expand_times" if call.type == "expand" else "repeat_times"))
     rank = len(to.shape(source))
@@ -170,6 +174,13 @@ def _repeat(call: Call, to: Writer) -> None:
         source = to.add("Unsqueeze", (source,), None, {"axes": tuple(range(len(times) - rank))}, shape=shape)
     times = [1] * (rank - len(times)) + times
     to.add("Tile", (source, to.constant(times, "INT64")), call.made())
+
+
+def _expanded(shape: Sequence[Optional[int]], sizes: Sequence[int]) -> Optional[Shape]:
+    try:
+        return broadcast(tuple(shape), tuple(sizes))
+    except MismatchError as mismatch:
+        raise IRError(f"expand: {mismatch}") from None
 
 
 @row("expand_as_v2")
