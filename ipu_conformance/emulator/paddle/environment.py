@@ -11,6 +11,8 @@ IPU_MODEL = "POPLAR_IPUMODEL"
 COMPILE_ONLY = "IPU_COMPILE_ONLY"
 ONNX_DUMP_PATH = "IPU_ONNX_DUMP_PATH"
 CACHE_PATH = "IPU_CACHE_PATH"
+INSTANCES = ("PADDLE_TRAINERS_NUM", "OMPI_COMM_WORLD_SIZE")
+"""How many processes run the program, as the launch command and poprun say it."""
 
 _TRUE = ("1", "true", "True", "TRUE")
 
@@ -37,3 +39,9 @@ def cache_path(strategy: Any, environment: Mapping[str, str] = os.environ) -> Op
     if named:
         return named
     return strategy.value("cache_path") if strategy.value("enable_engine_caching") else None
+
+
+def instances(environment: Mapping[str, str] = os.environ) -> int:
+    """How many processes run the program together."""
+    counts = [environment.get(name, "") for name in INSTANCES]
+    return max([1, *(int(count) for count in counts if count.isdigit())])

@@ -60,14 +60,21 @@ def check(strategy: Strategy) -> None:
 
 def _check_distribution(strategy: Strategy) -> None:
     """Refuse to train in step with other processes, whose gradients do not arrive."""
+    if not strategy.value("is_training"):
+        return
     everywhere, here = strategy.value("global_replication_factor"), strategy.value("replicated_graph_count")
-    apart = strategy.value("enable_distributed_replicated_graphs") and everywhere > here
-    if apart and strategy.value("is_training"):
-        raise Unimplemented(
-            f"Training {everywhere} replicas in several processes, {here} of them here, needs gradients of the other "
-            "processes, which the emulator does not exchange: let one process have all replicas, with "
-            f"replicated_graph_count {everywhere} and without enable_distributed_replicated_graphs"
-        )
+    instances = environment.instances()
+    if strategy.value("enable_distributed_replicated_graphs") and everywhere > here:
+        asked = f"Training {everywhere} replicas in several processes, {here} of them here,"
+    elif strategy.value("enable_distribution") and instances > 1:
+        asked = f"Training with enable_distribution in {instances} processes"
+    else:
+        return
+    raise Unimplemented(
+        f"{asked} needs gradients of the other processes, which the emulator does not exchange: let one process have "
+        "all replicas, with replicated_graph_count and without enable_distribution and "
+        "enable_distributed_replicated_graphs"
+    )
 
 
 def begin(strategy: Strategy) -> None:

@@ -23,7 +23,8 @@ def strategy(**options: Any) -> Strategy:
 @pytest.fixture(autouse=True)
 def unset(monkeypatch: pytest.MonkeyPatch) -> None:
     """No variable of the machine reaches a test."""
-    for name in (environment.IPU_MODEL, environment.CACHE_PATH, environment.ONNX_DUMP_PATH, environment.COMPILE_ONLY):
+    own = (environment.IPU_MODEL, environment.CACHE_PATH, environment.ONNX_DUMP_PATH, environment.COMPILE_ONLY)
+    for name in (*own, *environment.INSTANCES):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -118,8 +119,22 @@ def test_training_in_step_with_other_processes_is_refused() -> None:
     assert str(caught.value) == (
         "(Unimplemented) Training 4 replicas in several processes, 2 of them here, needs gradients of the other "
         "processes, which the emulator does not exchange: let one process have all replicas, with "
-        "replicated_graph_count 4 and without enable_distributed_replicated_graphs"
+        "replicated_graph_count and without enable_distribution and enable_distributed_replicated_graphs"
     )
+
+
+@pytest.mark.parametrize("variable", environment.INSTANCES)
+def test_training_with_distribution_in_several_processes_is_refused(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """Whichever command started the processes; one process, or inference, is sound."""
+    monkeypatch.setenv(variable, "2")
+    with pytest.raises(Unimplemented, match="Training with enable_distribution in 2 processes needs gradients"):
+        sessions.check(strategy(enable_distribution=True))
+    sessions.check(strategy(enable_distribution=True, is_training=False))
+    sessions.check(strategy())
+    monkeypatch.setenv(variable, "1")
+    sessions.check(strategy(enable_distribution=True))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,115 @@
+"""``ipu-conformance emulate`` runs programs for IPU builds of Paddle, alone and as several instances."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from ipu_conformance.emulator import emulate
+
+if importlib.util.find_spec("paddle") is None:
+    pytest.skip("the emulated IPU part of Paddle needs paddle", allow_module_level=True)
+
+EMULATE = [sys.executable, "-m", "ipu_conformance", "emulate"]
+
+TRAIN = """
+    import os
+    import sys
+
+    import numpy as np
+    import paddle
+
+    paddle.enable_static()
+    x = paddle.static.data("x", [None, 3], "float32")
+    loss = paddle.mean(paddle.tanh(paddle.static.nn.fc(x, 2)))
+    paddle.optimizer.SGD(learning_rate=0.5).minimize(loss)
+    executor = paddle.static.Executor(paddle.IPUPlace())
+    executor.run(paddle.static.default_startup_program())
+    strategy = paddle.static.IpuStrategy()
+    strategy.set_graph_config(num_ipus=1, is_training=True, micro_batch_size=2)
+    strategy.set_options({"enable_distribution": "--together" in sys.argv})
+    program = paddle.static.IpuCompiledProgram(ipu_strategy=strategy).compile([x.name], [loss.name])
+    losses = [
+        float(executor.run(program, feed={"x": np.ones((2, 3), np.float32)}, fetch_list=[loss])[0]) for _ in range(3)
+    ]
+    print("trained", os.environ.get("PADDLE_TRAINER_ID"), losses == sorted(losses, reverse=True), sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the program, and no trace of emulation in the environment."""
+    for name in ("PYTHONPATH", emulate.VARIABLE, emulate.TARGET_VARIABLE, "IPU_CONFORMANCE_FAULT", "PADDLE_TRAINER_ID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(textwrap.dedent(TRAIN))
+    return tmp_path
+
+
+def answer(*words):
+    """What a command printed and how it ended."""
+    return subprocess.run([*EMULATE, *words], capture_output=True, text=True, timeout=240, check=False)
+
+
+def launch(*arguments):
+    """The program in two instances, by Paddle's own launch command."""
+    return answer(
+        "-m", "paddle.distributed.launch", "--devices", "2", "ipu", "--hosts=localhost", "--nproc_per_host=2",
+        "--ipus_per_replica=1", "--ipu_partition=pod", "--vipu_server=localhost", "train.py", *arguments,
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_program_for_an_ipu_build_runs_unmodified():
+    """A script that compiles and trains for the IPU does so on the stock wheel."""
+    emulated = answer("train.py", "--epochs", "3")
+
+    assert emulated.returncode == 0, emulated.stderr
+    assert emulated.stdout == "trained None True ['--epochs', '3']\n"
+
+
+def test_a_launched_program_runs_in_every_instance(folder):
+    """Paddle's launch starts the instances through poprun, each emulated and with its own rank."""
+    emulated = launch("--lr", "0.1")
+    log = (folder / "log" / "workerlog.0").read_text()
+    lines = [line for line in log.splitlines() if line.startswith(("trained", "poprun"))]
+
+    assert emulated.returncode == 0, emulated.stderr + log
+    assert sorted(lines) == [
+        "poprun: 2 instances, 2 replicas, all emulated on this machine",
+        "poprun: instance 0 for host localhost: replicas 0, IPUs 0",
+        "poprun: instance 1 for host localhost: replicas 1, IPUs 1",
+        "trained 0 True ['--lr', '0.1']",
+        "trained 1 True ['--lr', '0.1']",
+    ]
+
+
+def test_instances_that_would_train_together_are_refused(folder):
+    """A launched program that asks for gradients of the other instances ends with one sentence that says so."""
+    emulated = launch("--together")
+    log = (folder / "log" / "workerlog.0").read_text()
+
+    assert emulated.returncode != 0
+    assert "trained" not in log
+    assert "needs gradients of the other processes, which the emulator does not exchange" in log
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ({"PATH": "/a"}, ["{}", "/a"]),
+        ({"PATH": os.pathsep.join(["/a", "{}", "/b"])}, ["{}", "/a", "/b"]),
+        ({}, ["{}", *os.defpath.split(os.pathsep)]),
+    ],
+    ids=["one", "nested", "none"],
+)
+def test_the_commands_of_the_vendor_come_first_and_once(before, expected):
+    """PATH keeps its entries in order behind the folder of the emulated commands."""
+    inherited = {name: value.replace("{}", str(emulate.COMMANDS)) for name, value in before.items()}
+    found = emulate.environment(["paddle"], inherited, named=False)
+
+    assert found["PATH"].split(os.pathsep) == [place.replace("{}", str(emulate.COMMANDS)) for place in expected]
+    assert found[emulate.PYTHON_VARIABLE] == sys.executable
