@@ -100,14 +100,25 @@ def align(one: Graph, other: Graph, *, structural: bool) -> Alignment:
 
 
 def _pair_names(alignment: Alignment) -> None:
-    # All named pairs are made before any spreads, so that a neighbour is never taken from its namesake.
-    one, other = alignment.graphs
-    counts = [Counter(op.name for op in graph.ops) for graph in (one, other)]
-    positions = {op.name: index for index, op in enumerate(other.ops)}
-    for left, op in enumerate(one.ops):
-        if op.name and counts[0][op.name] == counts[1][op.name] == 1:
-            right = positions[op.name]
-            alignment.forward[left], alignment.backward[right] = right, left
+    # All named pairs are made before any spreads, so that a neighbour is never taken from its namesake. Ops that share
+    # a name are told apart by the tensors that they make.
+    for named in (_own_name, _made_names):
+        free = alignment.left_over()
+        names = [[named(graph.ops[index]) for index in indices] for graph, indices in zip(alignment.graphs, free)]
+        counts = [Counter(side) for side in names]
+        positions = dict(zip(names[1], free[1]))
+        for left, name in zip(free[0], names[0]):
+            if name is not None and counts[0][name] == counts[1][name] == 1:
+                right = positions[name]
+                alignment.forward[left], alignment.backward[right] = right, left
+
+
+def _own_name(op: Op) -> Hashable:
+    return op.name or None
+
+
+def _made_names(op: Op) -> Hashable:
+    return (op.name, op.outputs) if op.name and any(op.outputs) else None
 
 
 def _pair_unique(alignment: Alignment, key_one: Callable[[int], int], key_other: Callable[[int], int]) -> None:

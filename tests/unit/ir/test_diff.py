@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.ir import Graph, Tensor, diff, in_order
+from ipu_conformance.ir import Graph, Op, Tensor, diff, in_order
 
 from . import networks
 from .strategies import graphs
@@ -116,6 +116,15 @@ def test_one_op_less_in_a_long_chain_of_equal_layers_is_one_sentence(place):
 
     assert len(said) == 1
     assert "has no" in said[0] or "is missing" in said[0]
+
+
+def test_ops_of_one_name_are_told_apart_by_what_they_make():
+    """Two ops that share name and type, in another order, are the same two ops."""
+    tensors = {name: Tensor(name, "FLOAT", (2,)) for name in ("x", "a", "b")}
+    ops = tuple(Op("Relu", "act", ("x",), (made,)) for made in ("a", "b"))
+    graph = Graph("g", ops, inputs=("x",), outputs=("a", "b"), tensors=tensors)
+
+    assert sentences(graph, dataclasses.replace(graph, ops=ops[::-1])) == []
 
 
 @settings(deadline=None, max_examples=50)
