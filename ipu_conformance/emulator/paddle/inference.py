@@ -26,7 +26,6 @@ PASSES = (
     "ipu_inplace_pass",
     "ipu_graph_builder_pass",
     "ipu_runtime_replacer_pass",
-    "inference_postprocess_pass",
 )
 """What is done to a loaded program, in this order."""
 

@@ -34,11 +34,6 @@ class IpuSettings:
 
     def strategy(self) -> Strategy:
         """The strategy that a predictor compiles with: one stage per IPU, cut where the ops are evenly many."""
-        if self.ipu_enable_pipelining and self.ipu_batches_per_step < self.ipu_device_num:
-            raise InvalidArgument(
-                f"Batched per step should be equal or greater than the number of IPUs: {self.ipu_batches_per_step} "
-                f"batches per step were given for {self.ipu_device_num} IPUs; raise ipu_batches_per_step"
-            )
         several = self.ipu_device_num // self.ipu_replica_num > 1
         made = Strategy()
         made.set_options(

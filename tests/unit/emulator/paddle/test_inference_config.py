@@ -73,15 +73,6 @@ def test_one_ipu_for_each_replica_is_not_cut(ipus: int, replicas: int) -> None:
     assert not strategy.value("enable_manual_shard")
 
 
-def test_a_pipeline_needs_as_many_batches_as_ipus() -> None:
-    """Fewer batches per step than IPUs are refused with pipelining, and allowed without."""
-    with pytest.raises(InvalidArgument, match="3 batches per step were given for 4 IPUs"):
-        IpuSettings(ipu_device_num=4, ipu_enable_pipelining=True, ipu_batches_per_step=3).strategy()
-
-    IpuSettings(ipu_device_num=4, ipu_enable_pipelining=True, ipu_batches_per_step=4).strategy()
-    IpuSettings(ipu_device_num=4, ipu_batches_per_step=3).strategy()
-
-
 FILE = """ipu_device_num, 2
 ipu_micro_batch_size,3
 ipu_enable_pipelining,True

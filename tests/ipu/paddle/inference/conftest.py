@@ -1,0 +1,36 @@
+"""What the cases of paddle.inference share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+import pytest
+
+WEIGHTS = np.array([[1.0, -0.5, 2.0], [0.25, 1.5, -1.0]], np.float32)
+"""Two features to three."""
+
+
+def exact(x: np.ndarray) -> np.ndarray:
+    """What the saved model makes of samples, in float64."""
+    hidden = np.maximum(x.astype(np.float64) @ WEIGHTS.astype(np.float64), 0)
+    return hidden * hidden + 1
+
+
+@pytest.fixture
+def saved(paddle: Any, static: Any, tmp_path: Path) -> Callable[[int], str]:
+    """A function that saves the model for a batch size, -1 for any, and gives the prefix of its files."""
+
+    def save(size: int) -> str:
+        x = static.data("x", [size, 2], "float32")
+        weight = paddle.create_parameter([2, 3], "float32", default_initializer=paddle.nn.initializer.Assign(WEIGHTS))
+        hidden = paddle.nn.functional.relu(paddle.matmul(x, weight))
+        out = paddle.square(hidden) + 1.0
+        executor = static.Executor(paddle.CPUPlace())
+        executor.run(static.default_startup_program())
+        prefix = str(tmp_path / "model")
+        static.save_inference_model(prefix, [x], [out], executor)
+        return prefix
+
+    return save
