@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 from paddle.base import core
 
 from ipu_conformance.emulator.paddle.errors import Unimplemented
+from ipu_conformance.emulator.paddle.ir_rules import decide
 from ipu_conformance.emulator.paddle.passes.compilation import FORWARD, ROLE, SCHEDULE, place
 from ipu_conformance.ir import paddle_program, paddle_wire
 from ipu_conformance.ir.graph import Op
@@ -50,7 +51,7 @@ class Written:
 
 def name_of(type: str) -> str:
     """The name of an op type in the IR of an IPU build."""
-    return SPECIAL.get(type, PREFIX + type.lower())
+    return decide("name", SPECIAL.get(type, PREFIX + type.lower()))
 
 
 def read(program: Any) -> Tuple[List[paddle_wire.Variable], List[Call]]:
@@ -64,22 +65,26 @@ def translated(program: Any, custom_ops: Sequence[Any]) -> Written:
     rows = {row.paddle_op: row for row in custom_ops}
     wanted = [call for call in calls if _is_translated(call)]
     unknown = [call for call in wanted if _custom_name(call) not in rows and call.type not in ROWS]
-    if unknown:
+    if decide("refuse unknown ops", bool(unknown)):
         names = ", ".join(dict.fromkeys(_custom_name(call) for call in unknown))
         raise Unimplemented(f"Found unimplemented op_handler(s) for IPU: {names}")
     writer = Writer({variable.name: paddle_program.tensor_of(variable) for variable in variables})
     customs: Dict[str, Call] = {}
     for call in wanted:
         row = rows.get(_custom_name(call))
-        if row is None:
+        if row is not None:
+            _pass_through(call, row, writer)
+            customs[writer.ops[-1].outputs[0]] = call
+        elif call.type in ROWS:
             _translate(call, writer)
-            continue
-        outputs = [name for slot in call.outputs.values() for name in slot]
-        writer.begin(call)
-        inputs = [name for slot in call.inputs.values() for name in slot]
-        writer.add(f"{row.domain}::{row.popart_op}", inputs, outputs, {"version": int(row.version)})
-        customs[outputs[0]] = call
     return Written(tuple(writer.ops), writer.tensors, customs)
+
+
+def _pass_through(call: Call, row: Any, writer: Writer) -> None:
+    writer.begin(call)
+    inputs = [name for slot in call.inputs.values() for name in slot]
+    outputs = [name for slot in call.outputs.values() for name in slot]
+    writer.add(f"{row.domain}::{row.popart_op}", inputs, outputs, {"version": int(row.version)})
 
 
 def _translate(call: Call, writer: Writer) -> None:
@@ -146,7 +151,8 @@ def _append(block: Any, op: Op, customs: Mapping[str, Call]) -> None:
     desc.set_input(INPUTS, [name or core.empty_var_name() for name in op.inputs])
     desc.set_output(OUTPUTS, list(op.outputs))
     desc._set_attr(ROLE, FORWARD)
-    place(desc, op.ipu, op.stage)
+    if decide("place", True):
+        place(desc, op.ipu, op.stage)
     for name, value in op.attributes.items():
         _attribute(desc, name, value)
 

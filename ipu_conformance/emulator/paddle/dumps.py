@@ -8,6 +8,7 @@ from typing import Any, Mapping
 
 from ipu_conformance.emulator.paddle import environment, lowering
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
+from ipu_conformance.emulator.paddle.ir_rules import decide
 from ipu_conformance.ir import files
 from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.tensor import IRError
@@ -29,7 +30,7 @@ def compiled(record: Any) -> None:
     path = environment.onnx_dump_path(record.strategy)
     if path:
         save_model_proto(record, path)
-    for check in record.strategy.value("dot_checks") or ():
+    for check in decide("dot checks", record.strategy.value("dot_checks") or ()):
         draw(record, str(check), str(record.strategy.value("log_dir") or "."))
 
 
@@ -50,11 +51,12 @@ def _in_domain(op: Op, graph: Graph) -> Op:
 
 def draw(record: Any, check: str, folder: str) -> None:
     """Draw the IR at a check into a folder, from the first to before the final op that the strategy names."""
-    if check not in CHECKS:
+    if decide("refuse unknown checks", check not in CHECKS):
         raise InvalidArgument(f"Unknown dot check {check!r}: the checks are {', '.join(CHECKS)}")
     value = record.strategy.value
-    graph = part(lowering.lower(record, CHECKS[check]), int(value("first_dot_op")), int(value("final_dot_op")))
-    if not value("dot_op_names"):
+    first, final = decide("dot range", (int(value("first_dot_op")), int(value("final_dot_op"))))
+    graph = part(lowering.lower(record, decide("dot step", CHECKS[check])), first, final)
+    if decide("nameless", not value("dot_op_names")):
         graph = replace(graph, ops=tuple(replace(op, name="") for op in graph.ops))
     try:
         os.makedirs(folder, exist_ok=True)

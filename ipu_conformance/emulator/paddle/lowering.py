@@ -9,6 +9,7 @@ import numpy as np
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.paddle import lowering_gradients, lowering_updates
+from ipu_conformance.emulator.paddle.ir_rules import decide
 from ipu_conformance.emulator.paddle.lowering_copies import copied
 from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.tensor import Literal, Tensor
@@ -38,7 +39,7 @@ class Program:
 
     def backward_stage(self, stage: Optional[int]) -> Optional[int]:
         """The stage that computes the gradients of a forward stage; the last one computes its own."""
-        return None if stage is None else 2 * (self.stages - 1) - stage
+        return None if stage is None else decide("backward stage", 2 * (self.stages - 1) - stage, forward=stage)
 
     def declare(self, name: str, like: Tensor) -> str:
         """Add a tensor like another one; a name that is taken gets a number."""
@@ -73,7 +74,7 @@ def lower(record: Any, upto: str = STEPS[-1]) -> Graph:
         updated = list(gradients.values())
         if "update" in wanted:
             updated = lowering_updates.updates(program, gradients, record.optimizer, record.strategy)
-    if "copies" in wanted:
+    if decide("copies", "copies" in wanted):
         program.ops, program.tensors = copied(program.ops, program.tensors, pipelined=program.pipelined)
     graph = _graph(record, program, updated)
     return faults.apply("ir.graph", graph) if faults.active else graph
@@ -115,7 +116,7 @@ def _graph(record: Any, program: Program, updated: Sequence[str], *, values: boo
     feeds = [name for name in record.feeds if name in program.tensors]
     weights = [name for name in read if name not in feeds and name not in program.held]
     initializers: Dict[str, Optional[bytes]] = {
-        name: value_of(record.scope, program.tensors[name]) if values else None for name in weights
+        name: value_of(record.scope, program.tensors[name]) if decide("values", values) else None for name in weights
     }
     initializers.update({name: data for name, data in program.held.items() if name in read})
     fetched = [record.aliases.get(name, name) for name in record.fetches]

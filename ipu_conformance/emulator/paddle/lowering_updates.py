@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
+from ipu_conformance.emulator.paddle.ir_rules import decide
 from ipu_conformance.ir.graph import Op
 from ipu_conformance.ir.tensor import Tensor
 
@@ -35,15 +36,15 @@ def updates(program: Any, gradients: Mapping[str, str], optimizer: Any, strategy
     ready: Dict[str, str] = {}
     for weight, gradient in gradients.items():
         at = makers[gradient]
-        if accumulating:
+        if decide("accumulate", accumulating):
             held = program.declare(f"Accum___{weight}", program.tensors[weight])
             program.held[held] = None
             gradient = _add(program, "Accumulate", [held, gradient], f"UpdatedAccum___{weight}", weight, at)
-        if replicated:
+        if decide("all-reduce", replicated):
             gradient = _add(program, "ReplicatedAllReduce", [gradient], f"{gradient}_reduced", weight, at)
         ready[weight] = gradient
     places = {weight: makers[gradient] for weight, gradient in gradients.items()}
-    if optimizer.clip_norm is not None and ready:
+    if decide("clip", optimizer.clip_norm is not None) and ready:
         # The norm spans all stages, so that what follows from it happens after the pipeline, in no stage.
         places = {weight: replace(op, stage=None) for weight, op in places.items()}
         ready = _clipped(program, ready, places, float(optimizer.clip_norm))

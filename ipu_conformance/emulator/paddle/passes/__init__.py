@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Mapping
 
-from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.paddle import faults_passes
+from ipu_conformance.emulator.paddle import faults_passes as _faults_passes  # noqa: F401  its rows are registered
 from ipu_conformance.emulator.paddle.passes import (
     building,
     canonicalization,
@@ -66,8 +65,6 @@ class Pass:
         """Change the record of a graph, and make its nodes anew from the record's Program."""
         record = compilation.of(graph)
         PASSES[self._name](record, self._values)
-        if faults.active:
-            faults.apply(faults_passes.POINT, record, name=self._name)
         compilation.rebuild(graph, record.program)
         return graph
 

@@ -7,6 +7,7 @@ from typing import Any, Mapping
 from paddle.base import core
 
 from ipu_conformance.emulator.paddle import dumps
+from ipu_conformance.emulator.paddle.ir_rules import decide
 from ipu_conformance.emulator.paddle.passes.compilation import Compilation, keep, name_of
 
 TYPE = "ipu_runtime"
@@ -24,9 +25,9 @@ def replace(record: Compilation, values: Mapping[str, Any]) -> None:
     """Replace all ops by one ``ipu_runtime`` that reads the feeds and writes the fetches."""
     feeds = [name_of(feed) for feed in values.get("feed_list", record.feeds)]
     fetches = [name_of(fetch) for fetch in values.get("fetch_list", record.fetches)]
-    keep(record.program, [])
+    keep(record.program, decide("left over", [], ops=record.ops()))
     desc = record.program.global_block().desc.append_op()
     desc.set_type(TYPE)
-    desc.set_input("FeedList", feeds)
-    desc.set_output("FetchList", fetches)
+    desc.set_input("FeedList", decide("runtime feeds", feeds))
+    desc.set_output("FetchList", decide("runtime fetches", fetches))
     record.program._sync_with_cpp()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
+from ipu_conformance.emulator.paddle.ir_rules import decide
 from ipu_conformance.emulator.paddle.passes.compilation import (
     FORWARD,
     LOSS,
@@ -21,7 +22,8 @@ _KEPT_ROLES = (FORWARD, FORWARD | LOSS, SCHEDULE)
 def extract(record: Compilation, values: Mapping[str, Any]) -> None:
     """Keep the ops of the forward pass, of the loss and of the learning rate, and the folded optimizer."""
     ops = record.ops()
-    keep(record.program, [op for op in ops if op.type == TYPE or role_of(op) in _KEPT_ROLES])
+    kept = [op for op in ops if op.type == TYPE or role_of(op) in _KEPT_ROLES]
+    keep(record.program, decide("kept ops", kept, ops=ops))
 
 
 def delete_scale(record: Compilation, values: Mapping[str, Any]) -> None:
@@ -35,7 +37,7 @@ def delete_scale(record: Compilation, values: Mapping[str, Any]) -> None:
             if name in instead:
                 op.desc._rename_input(name, instead[name])
         written = op.output_arg_names
-        if _changes_nothing(op) and _written_once(op, ops):
+        if decide("deleted", _changes_nothing(op) and _written_once(op, ops), op=op):
             instead[written[0]] = op.input("X")[0]
             deleted.append(op)
     keep(record.program, [op for op in ops if not any(op is gone for gone in deleted)])

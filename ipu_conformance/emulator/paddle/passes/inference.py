@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from paddle.base import core
 
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
+from ipu_conformance.emulator.paddle.ir_rules import decide
 from ipu_conformance.emulator.paddle.passes.compilation import (
     FORWARD,
     ROLE,
@@ -33,10 +34,10 @@ def process(record: Compilation, values: Mapping[str, Any]) -> None:
     record.feeds = tuple(name_of(feed) for feed in values.get("feed_list", ()))
     record.fetches = tuple(name_of(fetch) for fetch in values.get("fetch_list", ()))
     strategy = record.strategy
-    if strategy.value("is_training"):
+    if decide("refuse training", bool(strategy.value("is_training"))):
         raise InvalidArgument("A predictor was given a strategy for training: set is_training to False")
     batches, ipus = int(strategy.value("batches_per_step")), ipus_per_replica(strategy)
-    if strategy.value("enable_pipelining") and batches < ipus:
+    if decide("refuse few batches", bool(strategy.value("enable_pipelining")) and batches < ipus):
         raise InvalidArgument(
             f"Batched per step should be equal or greater than the number of IPUs: {batches} batches per step were "
             f"given for {ipus} IPUs; raise batches_per_step"
@@ -45,7 +46,7 @@ def process(record: Compilation, values: Mapping[str, Any]) -> None:
 
 def transfer(record: Compilation, values: Mapping[str, Any]) -> None:
     """With ``enable_fp16``, compute and hold weights in float16; feeds and fetches stay float32, with casts between."""
-    if not record.strategy.value("enable_fp16"):
+    if not decide("transfer", bool(record.strategy.value("enable_fp16"))):
         return
     block = record.program.global_block()
     kept = {
@@ -122,7 +123,7 @@ def postprocess(record: Compilation, values: Mapping[str, Any]) -> None:
         desc = block.var(name.encode())
         desc.set_type(kind)
         desc.set_persistable(True)
-    for column, name in reversed(list(enumerate(record.feeds))):
+    for column, name in reversed(list(enumerate(decide("predictor's feeds", record.feeds)))):
         _column(block._prepend_op(), "feed", "feed", name, column)
     for column, name in enumerate(record.fetches):
         _column(block.append_op(), "fetch", name, "fetch", column)

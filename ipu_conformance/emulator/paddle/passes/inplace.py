@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Mapping, Set
 
 from ipu_conformance.emulator.paddle import canonical
+from ipu_conformance.emulator.paddle.ir_rules import decide
 from ipu_conformance.emulator.paddle.passes.compilation import Compilation, name_of
 from ipu_conformance.ir.paddle_ops import renamed
 
@@ -15,7 +16,7 @@ def rename(record: Compilation, values: Mapping[str, Any]) -> None:
     record.feeds = tuple(name_of(feed) for feed in values.get("feed_list", record.feeds))
     record.fetches = tuple(name_of(fetch) for fetch in values.get("fetch_list", record.fetches))
     written = record.written
-    if written is None:
+    if written is None or not decide("rename", True):
         return
     ops, tensors, latest = renamed(written.ops, _given(record), written.tensors)
     # A fetched variable keeps its alias even where a deleted scale stands between.

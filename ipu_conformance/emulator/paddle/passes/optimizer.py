@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ipu_conformance.emulator.paddle.errors import NotFound, Unimplemented
+from ipu_conformance.emulator.paddle.ir_rules import decide
 from ipu_conformance.emulator.paddle.passes.compilation import (
     BACKWARD,
     FORWARD,
@@ -42,9 +43,9 @@ _PREFIX_OF_DECAY = "/regularization"
 def extract(record: Compilation, values: Mapping[str, Any]) -> None:
     """Fold what has the optimizer's role into one op, and find the loss."""
     ops = record.ops()
-    record.loss = find_loss(ops)
+    record.loss = decide("loss", find_loss(ops), ops=ops)
     record.optimizer = fold(ops)
-    keep(record.program, [op for op in ops if not role_of(op) & OPTIMIZE])
+    keep(record.program, decide("unfolded", [op for op in ops if not role_of(op) & OPTIMIZE], ops=ops))
     _append(record, record.optimizer, record.loss)
 
 
@@ -71,10 +72,10 @@ def fold(ops: List[Any]) -> Folded:
     """The optimizer that a program's ops describe."""
     optimizing = [op for op in ops if role_of(op) & OPTIMIZE]
     updates = [op for op in optimizing if op.has_attr("op_namescope") and "Param" in op.input_names]
-    if not updates:
+    if decide("need an optimizer", not updates):
         raise NotFound("No optimizer found in the program; training needs one: call optimizer.minimize(loss) first")
     kinds = list(dict.fromkeys(op.type for op in updates))
-    unknown = [kind for kind in kinds if kind not in KINDS]
+    unknown = decide("unknown optimizers", [kind for kind in kinds if kind not in KINDS])
     if unknown:
         raise Unimplemented(
             f"Optimizer {', '.join(unknown)} is not implemented for IPU; the optimizers are {', '.join(KINDS)}"
@@ -87,9 +88,9 @@ def fold(ops: List[Any]) -> Folded:
         type=first.type,
         learning_rate=first.input("LearningRate")[0],
         parameters=tuple(op.input("Param")[0] for op in updates),
-        settings={name: first.attr(name) for name in KINDS[first.type]},
-        weight_decay=_decay(first, optimizing),
-        clip_norm=_clip_norm(optimizing),
+        settings=decide("settings", {name: first.attr(name) for name in KINDS[first.type]}),
+        weight_decay=decide("decay", _decay(first, optimizing)),
+        clip_norm=decide("clip norm", _clip_norm(optimizing)),
         scheduled=any(role_of(op) & SCHEDULE for op in ops),
         gradients={op.input("Param")[0]: _raw_gradient(op.input("Grad")[0], optimizing) for op in updates},
         states={op.input("Param")[0]: _states(op) for op in updates},
@@ -97,15 +98,16 @@ def fold(ops: List[Any]) -> Folded:
 
 
 def _refuse(update: Any, optimizing: List[Any]) -> None:
-    if update.type == "momentum" and update.attr("use_nesterov"):
+    if decide("refuse nesterov", update.type == "momentum" and bool(update.attr("use_nesterov"))):
         raise Unimplemented("Momentum with use_nesterov=True is not implemented for IPU; use use_nesterov=False")
     for op in optimizing:
         scope = _scope(op)
-        if scope.startswith(_PREFIX_OF_CLIPPING) and op.type == "clip":
+        clipping, decaying = scope.startswith(_PREFIX_OF_CLIPPING), scope.startswith(_PREFIX_OF_DECAY)
+        if decide("refuse clipping by value", clipping and op.type == "clip"):
             raise Unimplemented("Gradient clipping by value is not implemented for IPU; use ClipGradByGlobalNorm")
-        if scope.startswith(_PREFIX_OF_CLIPPING) and op.type == "clip_by_norm":
+        if decide("refuse clipping by norm", clipping and op.type == "clip_by_norm"):
             raise Unimplemented("Gradient clipping by norm is not implemented for IPU; use ClipGradByGlobalNorm")
-        if scope.startswith(_PREFIX_OF_DECAY) and op.type == "sign":
+        if decide("refuse L1", decaying and op.type == "sign"):
             raise Unimplemented("Weight decay L1Decay is not implemented for IPU; use L2Decay")
 
 

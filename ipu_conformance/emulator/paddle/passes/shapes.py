@@ -6,6 +6,7 @@ from typing import Any, Mapping, Set
 
 from paddle.base import core
 
+from ipu_conformance.emulator.paddle.ir_rules import decide
 from ipu_conformance.emulator.paddle.passes.compilation import Compilation, name_of
 from ipu_conformance.emulator.paddle.passes.optimizer import TYPE
 
@@ -28,7 +29,7 @@ def infer(record: Compilation, values: Mapping[str, Any]) -> None:
     """Give feeds the micro-batch for a leading -1, narrow all types, then infer the shapes of all outputs."""
     record.feeds = tuple(name_of(feed) for feed in values.get("feed_list", record.feeds))
     block = record.program.global_block()
-    size = int(record.strategy.value("micro_batch_size"))
+    size = decide("micro-batch", int(record.strategy.value("micro_batch_size")))
     for name in record.feeds:
         _fix_batch(block.var(name).desc, size)
     narrow(record)
@@ -39,7 +40,7 @@ def infer(record: Compilation, values: Mapping[str, Any]) -> None:
         if op.type == CALL or op.type in declared:
             for name in op.output_arg_names:
                 _fix_batch(block.var(name).desc, size)
-        else:
+        elif decide("infer", True):
             op.desc.infer_shape(block.desc)
 
 
@@ -57,7 +58,7 @@ def narrow(record: Compilation) -> None:
     for name in computed:
         desc = block.desc.find_var(name.encode())
         if desc is not None and desc.type() == _TYPES.LOD_TENSOR and not desc.persistable():
-            desc.set_dtype(NARROWER.get(desc.dtype(), desc.dtype()))
+            desc.set_dtype(decide("narrow", NARROWER.get(desc.dtype(), desc.dtype()), declared=desc.dtype()))
 
 
 def _fix_batch(desc: Any, size: int) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping
 
+from ipu_conformance.emulator.paddle.ir_rules import decide
 from ipu_conformance.emulator.paddle.passes.compilation import Compilation, place
 from ipu_conformance.emulator.paddle.passes.optimizer import TYPE
 
 
 def average(record: Compilation, values: Mapping[str, Any]) -> None:
     """With ``need_avg_shard``, write index and stage on every op."""
-    if not record.strategy.value("need_avg_shard"):
+    if not decide("average", bool(record.strategy.value("need_avg_shard"))):
         return
     ops = [op for op in record.ops() if op.type != TYPE]
-    for op, index in zip(ops, runs(len(ops), ipus_per_replica(record.strategy))):
-        place(op.desc, index, index)
+    ipus = decide("IPUs per replica", ipus_per_replica(record.strategy), strategy=record.strategy)
+    for op, index in zip(ops, decide("runs", runs(len(ops), ipus), ipus=ipus)):
+        place(op.desc, index, decide("average stage", index))
 
 
 def runs(ops: int, ipus: int) -> List[int]:

@@ -7,6 +7,7 @@ from typing import Any, Mapping
 import numpy as np
 from paddle.base import core
 
+from ipu_conformance.emulator.paddle.ir_rules import decide
 from ipu_conformance.emulator.paddle.passes.compilation import Compilation
 
 POWER = "Beta1Pow"
@@ -23,7 +24,7 @@ def align(record: Compilation, values: Mapping[str, Any]) -> None:
             continue
         tensor = variable.get_tensor()
         power = np.asarray(tensor)
-        tensor.set(steps(power, float(folded.settings["beta1"])), core.CPUPlace())
+        tensor.set(decide("steps", steps(power, float(folded.settings["beta1"])), power=power), core.CPUPlace())
 
 
 def steps(power: np.ndarray, beta1: float) -> np.ndarray:
