@@ -52,8 +52,8 @@ def _running(stock: Any) -> Any:
 
 def _is_compiled(program: Any) -> bool:
     """Whether a Program consists of the op that runs the device: a copy of a compiled one has it too."""
-    ops = program.global_block().ops if hasattr(program, "global_block") else ()
-    return len(ops) == 1 and ops[0].type == RUNTIME
+    ops = list(program.global_block().ops) if hasattr(program, "global_block") else []
+    return [op.type for op in ops] == [RUNTIME]
 
 
 def _run(

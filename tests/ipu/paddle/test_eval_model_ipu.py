@@ -109,7 +109,7 @@ def test_training_goes_on_after_evaluation(paddle: Any, static: Any, stages: int
 
 def test_a_changed_rate_counts_after_evaluation(paddle: Any, static: Any) -> None:
     """A schedule that went on during evaluation is heard by the next run that trains."""
-    rate = paddle.optimizer.lr.StepDecay(exact.RATE, step_size=1, gamma=4.0)
+    rate = paddle.optimizer.lr.StepDecay(exact.RATE, step_size=1, gamma=0.25)
     chosen = exact.strategy(paddle)
     made = Device(paddle, exact.chain(paddle, optimizer=paddle.optimizer.SGD(rate)), chosen)
     chosen.set_options({EVAL: True})
@@ -118,6 +118,6 @@ def test_a_changed_rate_counts_after_evaluation(paddle: Any, static: Any) -> Non
     chosen.set_options({EVAL: False})
     made.run(exact.samples(1))
     made.backend.weights_to_host()
-    expected = exact.plain_run(exact.samples(1), exact.ONE, rate=exact.RATE * 4).weights["w0"]
+    expected = exact.plain_run(exact.samples(1), exact.ONE, rate=exact.RATE / 4).weights["w0"]
 
     check.identical(actual=made.weights()["w0"], expected=expected, what="the weight")
