@@ -18,12 +18,12 @@ from ipu_conformance.targets import FRAMEWORKS, Emulator, Framework
 
 STARTUP = Path(__file__).parent / "startup"
 COMMANDS = STARTUP / "bin"
-"""The vendors' commands that emulated programs start: poprun."""
+"""The commands that emulated Paddle programs start: poprun."""
 VARIABLE = "IPU_CONFORMANCE_EMULATE"
 """The frameworks that a process emulates, separated by commas; ``startup/sitecustomize.py`` reads it."""
 TARGET_VARIABLE = "IPU_CONFORMANCE_TARGET"
 PYTHON_VARIABLE = "IPU_CONFORMANCE_PYTHON"
-"""The interpreter that the vendors' commands run in."""
+"""The interpreter that those commands run in."""
 
 
 class EmulateError(ConformanceError):
@@ -61,14 +61,11 @@ def environment(names: Sequence[str], inherited: Mapping[str, str], *, named: bo
     # An empty entry would stand for the current folder, which Python alone decides about.
     places = [place for place in inherited.get("PYTHONPATH", "").split(os.pathsep) if place != str(STARTUP)]
     path = [str(STARTUP), *places] if any(places) else [str(STARTUP)]
-    commands = [place for place in inherited.get("PATH", os.defpath).split(os.pathsep) if place != str(COMMANDS)]
-    result = {
-        **inherited,
-        VARIABLE: ",".join(names),
-        PYTHON_VARIABLE: sys.executable,
-        "PYTHONPATH": os.pathsep.join(path),
-        "PATH": os.pathsep.join([str(COMMANDS), *commands]),
-    }
+    result = {**inherited, VARIABLE: ",".join(names), "PYTHONPATH": os.pathsep.join(path)}
+    if "paddle" in names:
+        commands = [place for place in inherited.get("PATH", os.defpath).split(os.pathsep) if place != str(COMMANDS)]
+        result["PATH"] = os.pathsep.join([str(COMMANDS), *commands])
+        result[PYTHON_VARIABLE] = sys.executable
     if named:
         result[TARGET_VARIABLE] = Emulator.name
     return result

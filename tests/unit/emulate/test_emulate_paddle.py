@@ -113,3 +113,11 @@ def test_the_commands_of_the_vendor_come_first_and_once(before, expected):
 
     assert found["PATH"].split(os.pathsep) == [place.replace("{}", str(emulate.COMMANDS)) for place in expected]
     assert found[emulate.PYTHON_VARIABLE] == sys.executable
+
+
+def test_without_paddle_the_path_stays_as_it_is():
+    """The commands are those of Paddle's programs."""
+    found = emulate.environment(["poptorch"], {"PATH": "/a"}, named=False)
+
+    assert found["PATH"] == "/a"
+    assert emulate.PYTHON_VARIABLE not in found
