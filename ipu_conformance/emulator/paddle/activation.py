@@ -34,10 +34,11 @@ def _with_passes_of_the_ipu(stock: Any) -> Any:
 
 def change_paddle(paddle: Any) -> None:
     """Let the finished ``paddle`` package run compiled programs on the emulator."""
-    from ipu_conformance.emulator.paddle import custom_ops, dynamic, inference, precision, runtime, sessions
+    from ipu_conformance.emulator.paddle import custom_ops, dynamic, inference, model_runtime, precision, runtime, sessions
 
     places.change_devices(paddle)
     runtime.install(paddle)
+    model_runtime.install(paddle)
     precision.install(paddle)
     sessions.install(paddle)
     dynamic.install(paddle)

@@ -167,7 +167,8 @@ def bind(program: Any, strategy: Any) -> None:
     must be registered, or be ops of Paddle's.
     """
     for row in strategy.custom_ops:
-        if row.paddle_op not in _REGISTERED and row.paddle_op not in _stock_ops():
+        known = row.paddle_op in _REGISTERED or row.paddle_op in _stock_ops()
+        if not decide("custom op is registered", known):
             raise _unregistered(row.paddle_op)
     for block in program.blocks:
         for op in block.ops:
@@ -204,19 +205,16 @@ def _written(name: str, attributes: Mapping[str, Any]) -> str:
 def _numbers(op: CustomOp, written: str) -> Tuple[int, int]:
     """The numbers of an op's functions with the given attributes, made once."""
     attributes = json.loads(written)
-    forward = callables.register(_called(op.name, "forward function", op.forward, attributes))
-    if op.gradient is None:
-        return forward, callables.NONE
-    return forward, callables.register(_called(op.name, "gradient", op.gradient, attributes))
+    forward = callables.register(_called(op.forward, attributes))
+    return forward, callables.NONE if op.gradient is None else callables.register(_called(op.gradient, attributes))
 
 
-def _called(name: str, what: str, function: Function, attributes: Mapping[str, Any]) -> Function:
+def _called(function: Function, attributes: Mapping[str, Any]) -> Function:
     """The function on arrays as Paddle calls it, on tensors; results have the type of the first operand."""
 
     def called(*tensors: Any) -> List[Any]:
         arrays = [np.array(tensor) for tensor in tensors]
-        given = decide("custom op's attributes", dict(attributes), name=name, what=what)
-        made = decide("custom op's function", function, name=name, what=what)(*arrays, **given)
+        made = function(*arrays, **attributes)
         results = made if isinstance(made, (tuple, list)) else [made]
         return [callables.tensor(np.asarray(result).astype(arrays[0].dtype)) for result in results]
 
@@ -230,7 +228,7 @@ def refuse_sources(load: Function) -> Function:
     def checked(*args: Any, **kwargs: Any) -> Any:
         given = inspect.signature(load).bind(*args, **kwargs).arguments
         for source in given.get("sources") or ():
-            if _is_for_the_ipu(Path(source)):
+            if decide("source is for the IPU", _is_for_the_ipu(Path(source))):
                 raise CustomOpError(
                     f"{source} is a custom op in C++ for the IPU, and the emulator has no PopART to build it with; "
                     f"write the op in Python with ipu_conformance.emulator.paddle.custom_ops.register"
@@ -248,9 +246,23 @@ def _is_for_the_ipu(source: Path) -> bool:
     return any(f"#include <{header}" in text for header in ("popart", "poplar", "popops", "popnn"))
 
 
+_BINDING = "_binds_custom_ops"
+
+
 def install(package: Any) -> None:
-    """Let ``paddle.utils.cpp_extension`` refuse what it cannot build for the IPU."""
+    """Bind the custom ops of programs that are compiled, and let ``cpp_extension`` refuse what it cannot build."""
+    from paddle.base import compiler
     from paddle.utils import cpp_extension
 
-    if getattr(cpp_extension.load, "__wrapped__", None) is None:
-        cpp_extension.load = refuse_sources(cpp_extension.load)
+    stock = compiler.IpuCompiledProgram.compile
+    if getattr(stock, _BINDING, False):
+        return
+
+    @functools.wraps(stock)
+    def compile(self: Any, feed_list: Any, fetch_list: Any) -> Any:
+        bind(self._program, self._ipu_strategy._ipu_strategy)
+        return stock(self, feed_list, fetch_list)
+
+    setattr(compile, _BINDING, True)
+    compiler.IpuCompiledProgram.compile = compile
+    cpp_extension.load = refuse_sources(cpp_extension.load)

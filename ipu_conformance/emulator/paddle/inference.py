@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 from paddle.base import core, framework
 
-from ipu_conformance.emulator.paddle import inference_config, runtime
+from ipu_conformance.emulator.paddle import custom_ops, inference_config, runtime
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, NotFound, PreconditionNotMet, Unimplemented
 from ipu_conformance.emulator.paddle.host_rules import decide
 from ipu_conformance.emulator.paddle.inference_config import settings_of
@@ -207,6 +207,7 @@ def _files(config: Any) -> Tuple[Path, Optional[Path]]:
 
 def _compile(program: Any, feeds: List[str], fetches: List[str], strategy: Any, scope: Any) -> Any:
     """The program that runs the model on the device."""
+    custom_ops.bind(program, strategy)
     block = program.global_block()
     for index in reversed(range(len(block.ops))):
         if block.ops[index].type in ("feed", "fetch"):

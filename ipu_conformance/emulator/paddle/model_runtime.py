@@ -6,11 +6,14 @@ with what there is; the answer holds as many samples as the request.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
+from paddle.base import executor
 
+from ipu_conformance.emulator.paddle import callables, runtime
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
 from ipu_conformance.emulator.paddle.host_rules import decide
 
@@ -97,3 +100,27 @@ def _rows(array: np.ndarray, capacity: int) -> Any:
         if held == capacity:
             return array.reshape(capacity, *array.shape[place:])
     return None
+
+
+_SERVING = "_serves_requests"
+
+
+def install(package: Any) -> None:
+    """Let requests be completed on their way to the device, and cut on their way back."""
+    stock = executor.Executor._run_impl
+    if getattr(stock, _SERVING, False):
+        return
+
+    @functools.wraps(stock)
+    def _run_impl(self: Any, program: Any = None, **given: Any) -> Any:
+        executable = getattr(program, runtime.EXECUTABLE, None)
+        if executable is None or not is_used(executable.strategy):
+            return stock(self, program=program, **given)
+        shapes = {name: declared.shape for name, declared in executable.feeds.items()}
+        asked = request(given["feed"], shapes, executable.strategy, executable.asked.layout.inputs)
+        made = stock(self, program=program, **{**given, "feed": asked.feeds, "return_numpy": True})
+        answered = asked.answer(made)
+        return answered if given["return_numpy"] else [callables.tensor(array) for array in answered]
+
+    setattr(_run_impl, _SERVING, True)
+    executor.Executor._run_impl = _run_impl

@@ -144,3 +144,16 @@ def start(paddle: Any, built: Static) -> None:
 def held(paddle: Any, name: str = "w") -> np.ndarray:
     """What the host's scope holds of a variable."""
     return np.array(paddle.static.global_scope().find_var(name).get_tensor())
+
+
+def save_squares(paddle: Any, folder: Any, size: int) -> str:
+    """Save a model that squares its input, with a weight of ones, and give the prefix of its two files."""
+    static = paddle.static
+    x = static.data("x", [size, 2], "float32")
+    ones = paddle.nn.initializer.Constant(1.0)
+    out = paddle.square(x) * paddle.create_parameter([2], "float32", default_initializer=ones)
+    executor = static.Executor(paddle.CPUPlace())
+    executor.run(static.default_startup_program())
+    prefix = str(folder / "model")
+    static.save_inference_model(prefix, [x], [out], executor)
+    return prefix
