@@ -7,6 +7,8 @@ from typing import Any, Iterator
 
 import pytest
 
+from .specified import Runs
+
 
 @pytest.fixture
 def paddle() -> Iterator[Any]:
@@ -32,3 +34,9 @@ def static(paddle: Any) -> Iterator[Any]:
     with paddle.static.program_guard(main, startup), paddle.static.scope_guard(scope), paddle.utils.unique_name.guard():
         yield paddle.static
     paddle.disable_static()
+
+
+@pytest.fixture(scope="session")
+def runs() -> Runs:
+    """The runs of the suite's nets that the cases share."""
+    return Runs()

@@ -1,0 +1,56 @@
+"""Regularizers: L2 decay as an object is L2 decay as a number, and L1 decay is refused."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+
+RATE = 0.125
+
+
+def trained(paddle: Any, decay: Any, batches: int = 3) -> Dict[str, np.ndarray]:
+    """The weights of a small net after one run of a few batches."""
+    static = paddle.static
+    main, startup, scope = static.Program(), static.Program(), static.Scope()
+    with static.scope_guard(scope), static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        x = static.data("x", [2, 3], "float32")
+        start = np.linspace(-1.0, 1.0, 12, dtype=np.float32).reshape(3, 4)
+        weight = paddle.create_parameter(
+            [3, 4], "float32", attr=paddle.ParamAttr("w", initializer=paddle.nn.initializer.Assign(start))
+        )
+        loss = paddle.mean(paddle.square(paddle.tanh(paddle.matmul(x, weight))))
+        paddle.optimizer.Momentum(RATE, 0.5, weight_decay=decay(paddle)).minimize(loss)
+        executor = static.Executor(paddle.IPUPlace())
+        static.Executor(paddle.CPUPlace()).run(startup)
+        strategy = static.IpuStrategy()
+        strategy.set_graph_config(num_ipus=1, is_training=True, micro_batch_size=2)
+        strategy.set_pipelining_config(batches_per_step=batches)
+        compiled = static.IpuCompiledProgram(main, scope=scope, ipu_strategy=strategy)
+        program = compiled.compile([x.name], [loss.name])
+        samples = np.sin(np.arange(batches * 2 * 3, dtype=np.float32)).reshape(batches * 2, 3)
+        executor.run(program, feed={"x": samples}, fetch_list=[loss])
+        compiled._backend.weights_to_host()
+        return {"w": np.array(scope.find_var("w").get_tensor())}
+
+
+def test_l2_decay_is_decay_by_a_number(paddle: Any) -> None:
+    """``weight_decay=L2Decay(c)`` and ``weight_decay=c`` leave the same bits, and none leaves others."""
+    paddle.enable_static()
+    number = trained(paddle, lambda paddle: 0.25)
+    regularizer = trained(paddle, lambda paddle: paddle.regularizer.L2Decay(0.25))
+    none = trained(paddle, lambda paddle: None)
+
+    check.identical(actual=regularizer["w"], expected=number["w"], what="the weight")
+    assert not np.array_equal(none["w"], number["w"])
+
+
+def test_l1_decay_is_refused(paddle: Any) -> None:
+    """L1 decay is not implemented, and compilation says so."""
+    paddle.enable_static()
+
+    with pytest.raises(Exception, match=r"(?i)unimplemented"):
+        trained(paddle, lambda paddle: paddle.regularizer.L1Decay(0.25))
