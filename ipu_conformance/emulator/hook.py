@@ -49,6 +49,7 @@ FRONT_ENDS: Mapping[str, FrontEnd] = {
             "tensorflow.python.eager.polymorphic_function.polymorphic_function": (
                 f"{TENSORFLOW}.activation:change_functions"
             ),
+            "tensorflow.python.autograph.pyct.error_utils": f"{TENSORFLOW}.activation:change_errors",
             "tensorflow.python.ops.while_loop": f"{TENSORFLOW}.activation:change_loops",
             "tensorflow.python.client.session": f"{TENSORFLOW}.activation:change_session",
             "tensorflow.keras": f"{TENSORFLOW}.activation:change_keras",

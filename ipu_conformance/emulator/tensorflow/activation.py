@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, Callable, List, Optional
 
 from ipu_conformance.emulator import faults
+from ipu_conformance.errors import ConformanceError
 
 OURS = "ipu_conformance.emulator.tensorflow"
 DONE = "_ipu_conformance_changed"
@@ -65,6 +66,11 @@ def change_functions(functions: ModuleType) -> None:
         setattr(function, DONE, True)
 
 
+def change_errors(errors: ModuleType) -> None:
+    """Let our exceptions keep their types when they pass a converted function; stock only keeps Python's own."""
+    _replace(errors.ErrorMetadataBase, "create_exception", _keeping_types)
+
+
 def change_loops(loops: ModuleType) -> None:
     """Let replicas meet inside the loops that they run."""
     _replace(loops, "while_loop", importlib.import_module(f"{OURS}.replica_calls").sharing)
@@ -76,6 +82,20 @@ def _replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callabl
         changed = make(own)
         setattr(changed, DONE, True)
         setattr(owner, name, changed)
+
+
+def _keeping_types(own: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def create(self: Any, source_error: BaseException) -> Any:
+        if not isinstance(source_error, ConformanceError):
+            return own(self, source_error)
+        kind = type(source_error)
+        made = kind.__new__(kind)
+        made.__dict__.update(source_error.__dict__)
+        made.args = (self.get_message(),)
+        return made.with_traceback(source_error.__traceback__)
+
+    return create
 
 
 def _placing_softly(own: Callable[..., Any]) -> Callable[..., Any]:

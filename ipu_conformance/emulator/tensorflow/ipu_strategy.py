@@ -58,16 +58,12 @@ class IPUStrategyV1(distribute_lib.StrategyV1):
     ) -> Any:  # fmt: skip
         """Run ``fn``, a ``tf.function`` or called inside of one, on every replica; the result is the first one's."""
         _require_compiled(fn)
-        count = 1 if replicas.inside() else self.replicas()
+        ipus = self.num_ipus if system.configured() and not replicas.inside() else 1
         run = super().run
         return strategy_run.run(
             lambda program, *own, **named: run(program, args=own, kwargs=named, options=options),
-            fn, count, args, kwargs or {},
+            fn, ipus, args, kwargs or {},
         )  # fmt: skip
-
-    def replicas(self) -> int:
-        """How many replicas the device makes of a program for one IPU; 1 before a configuration."""
-        return self.num_ipus if system.configured() else 1
 
 
 IPUStrategy = IPUStrategyV1

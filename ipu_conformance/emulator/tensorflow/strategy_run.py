@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, Dict, MutableMapping, Tuple
+from typing import Any, Callable, Dict, MutableMapping, Set, Tuple
 
 from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tensorflow.python.framework import func_graph
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.plan import plan
-from ipu_conformance.emulator.tensorflow import replica_calls, replicas, reports, system
+from ipu_conformance.emulator.tensorflow import replica_calls, replicas, reports, shards, system
 from ipu_conformance.emulator.topology import Topology
 
 Enter = Callable[..., Any]
 """``enter(function, *args, **kwargs)`` calls a function in the replica context of its strategy."""
 
 _COMPILED: MutableMapping[Any, Dict[int, Any]] = weakref.WeakKeyDictionary()
+_PLACED: MutableMapping[Any, Set[int]] = weakref.WeakKeyDictionary()
 _REPORTED: MutableMapping[Any, int] = weakref.WeakKeyDictionary()
 """How many graphs of a function have a report."""
 
@@ -25,18 +27,31 @@ _REPORTED: MutableMapping[Any, int] = weakref.WeakKeyDictionary()
 @system.on_reset
 def _forget() -> None:
     _COMPILED.clear()
+    _PLACED.clear()
     _REPORTED.clear()
 
 
-def run(enter: Enter, fn: Callable[..., Any], count: int, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
-    """What the first of ``count`` replicas returns; all run ``fn`` with the same arguments."""
+def run(enter: Enter, fn: Callable[..., Any], ipus: int, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+    """What the first replica returns; all that the device's IPUs make run ``fn`` with the same arguments."""
+    placed = _placement(enter, fn, args, kwargs) if ipus > 1 else {0}
+    count = shards.replicas(ipus, placed)
     if not context.executing_eagerly():
         return enter(fn, *args, **kwargs) if count == 1 else _unrolled(enter, fn, count, args, kwargs)
     compiled = fn if count == 1 else _compiled(enter, fn, count)
     result = enter(fn, *args, **kwargs) if count == 1 else compiled(*args, **kwargs)
     if reports.wanted():
-        _report(compiled, getattr(fn, "__name__", type(fn).__name__), count)
+        _report(compiled, getattr(fn, "__name__", type(fn).__name__), count, ipus)
     return result
+
+
+def _placement(enter: Enter, fn: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Set[int]:
+    """The IPUs of a replica that a function names: it is built once to learn them."""
+    if fn in _PLACED:
+        return _PLACED[fn]
+    with shards.noted() as found, func_graph.FuncGraph("placement").as_default():
+        enter(replica_calls.inlined(fn) if hasattr(fn, "python_function") else fn, *args, **kwargs)
+    _PLACED[fn] = found or {0}
+    return _PLACED[fn]
 
 
 def _compiled(enter: Enter, fn: Callable[..., Any], count: int) -> Any:
@@ -50,13 +65,13 @@ def _compiled(enter: Enter, fn: Callable[..., Any], count: int) -> Any:
     return by_count[count]
 
 
-def _report(compiled: Any, name: str, count: int) -> None:
+def _report(compiled: Any, name: str, count: int, ipus: int) -> None:
     """Write a report if calling the function has compiled a program that has none."""
     graphs = compiled.experimental_get_tracing_count() if hasattr(compiled, "experimental_get_tracing_count") else 1
     if graphs <= _REPORTED.get(compiled, 0):
         return
     _REPORTED[compiled] = graphs
-    executed = plan(Topology((0,), count, system.chip()), "sequential", 1, training=False)
+    executed = plan(Topology((0,), count, system.chip(), ipus // count), "sequential", 1, training=False)
     reports.write(reports.Program(name, executed))
 
 
