@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ipu_conformance.emulator.paddle import environment, places
+from ipu_conformance.emulator.paddle import environment, places, unmodelled
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, Unavailable, Unimplemented
 from ipu_conformance.emulator.paddle.options import OPTIONS
 from ipu_conformance.emulator.paddle.strategy import Strategy
@@ -78,8 +78,9 @@ def _check_distribution(strategy: Strategy) -> None:
 
 
 def begin(strategy: Strategy) -> None:
-    """Check the strategy and say that compiling begins."""
+    """Check the strategy, say what of it has no effect, and say that compiling begins."""
     check(strategy)
+    unmodelled.tell(strategy)
     _progress(strategy, 0)
 
 
