@@ -84,6 +84,10 @@ class Compilation:
         """The ops of the working Program's global block, in order."""
         return list(self.program.global_block().ops)
 
+    def refresh(self) -> None:
+        """Make the working Program anew from its description, into which ops were inserted."""
+        self.program = program_of(core.ProgramDesc(self.program.desc))
+
     def snapshot(self) -> Any:
         """A Program equal to the working one, independent of what later passes do."""
         return program_of(core.ProgramDesc(self.program.desc))

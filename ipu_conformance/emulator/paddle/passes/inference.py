@@ -59,11 +59,10 @@ def transfer(record: Compilation, values: Mapping[str, Any]) -> None:
     outside = [name for name in dict.fromkeys((*record.feeds, *record.fetches)) if _is_float(block, name)]
     for name in outside:
         _cast_between(record, name)
-    for desc in block.desc.all_vars():
+    for desc in record.program.global_block().desc.all_vars():
         plain = desc.type() == _TYPES.LOD_TENSOR and desc.dtype() == _TYPES.FP32
         if plain and desc.name() not in kept and desc.name() not in outside:
             desc.set_dtype(_TYPES.FP16)
-    record.program._sync_with_cpp()
 
 
 def _of(op: Any, slot: str) -> List[str]:
@@ -100,7 +99,7 @@ def _cast_between(record: Compilation, name: str) -> None:
     elif users[False]:
         at = users[False][0]
         _cast(block, at, name, name + HALF, (_TYPES.FP32, _TYPES.FP16), placement_of(block.ops[at]))
-    record.program._sync_with_cpp()
+    record.refresh()
 
 
 def _cast(
@@ -127,7 +126,7 @@ def postprocess(record: Compilation, values: Mapping[str, Any]) -> None:
         _column(block._prepend_op(), "feed", "feed", name, column)
     for column, name in enumerate(record.fetches):
         _column(block.append_op(), "fetch", name, "fetch", column)
-    record.program._sync_with_cpp()
+    record.refresh()
 
 
 def _column(desc: Any, type: str, source: str, made: str, column: int) -> None:

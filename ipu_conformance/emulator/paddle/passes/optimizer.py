@@ -25,14 +25,14 @@ KINDS: Mapping[str, Tuple[str, ...]] = {
     "sgd": (),
     "momentum": ("mu",),
     "adam": ("beta1", "beta2", "epsilon"),
-    "adamw": ("beta1", "beta2", "epsilon", "coeff"),
+    "adamw": ("beta1", "beta2", "epsilon"),
     "adamax": ("beta1", "beta2", "epsilon"),
-    "lamb": ("beta1", "beta2", "epsilon", "weight_decay"),
+    "lamb": ("beta1", "beta2", "epsilon"),
     "adadelta": ("rho", "epsilon"),
     "adagrad": ("epsilon",),
     "rmsprop": ("decay", "momentum", "epsilon", "centered"),
 }
-"""The optimizers that an IPU build knows, each with the attributes of its op that are folded."""
+"""The optimizers that an IPU build knows, each with the attributes of its op that are folded beside decay."""
 
 _SLOTS_THAT_ARE_NO_STATE = ("Param", "Grad", "LearningRate")
 _OWN_DECAY = {"adamw": ("coeff", "with_decay"), "lamb": ("weight_decay", None)}
