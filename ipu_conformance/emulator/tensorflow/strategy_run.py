@@ -12,8 +12,9 @@ from tensorflow.python.framework import func_graph
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.plan import plan
-from ipu_conformance.emulator.tensorflow import replica_calls, replicas, reports, shards, system
+from ipu_conformance.emulator.tensorflow import replica_calls, replicas, report_graph, reports, shards, system
 from ipu_conformance.emulator.topology import Topology
+from ipu_conformance.ir.graph import Graph
 
 Enter = Callable[..., Any]
 """``enter(function, *args, **kwargs)`` calls a function in the replica context of its strategy."""
@@ -40,7 +41,7 @@ def run(enter: Enter, fn: Callable[..., Any], ipus: int, args: Tuple[Any, ...], 
     compiled = fn if count == 1 else _compiled(enter, fn, count)
     result = enter(fn, *args, **kwargs) if count == 1 else compiled(*args, **kwargs)
     if reports.wanted():
-        _report(compiled, getattr(fn, "__name__", type(fn).__name__), count, ipus)
+        _report(compiled, fn, Topology((0,), count, system.chip(), ipus // count), args, kwargs)
     return result
 
 
@@ -65,14 +66,19 @@ def _compiled(enter: Enter, fn: Callable[..., Any], count: int) -> Any:
     return by_count[count]
 
 
-def _report(compiled: Any, name: str, count: int, ipus: int) -> None:
+def _report(compiled: Any, fn: Any, topology: Topology, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
     """Write a report if calling the function has compiled a program that has none."""
     graphs = compiled.experimental_get_tracing_count() if hasattr(compiled, "experimental_get_tracing_count") else 1
     if graphs <= _REPORTED.get(compiled, 0):
         return
     _REPORTED[compiled] = graphs
-    executed = plan(Topology((0,), count, system.chip(), ipus // count), "sequential", 1, training=False)
-    reports.write(reports.Program(name, executed))
+    name = getattr(fn, "__name__", type(fn).__name__)
+
+    def graph() -> Graph:
+        concrete = fn.get_concrete_function(*args, **kwargs) if hasattr(fn, "get_concrete_function") else fn
+        return report_graph.read(concrete.graph, name)
+
+    reports.write(reports.Program(name, plan(topology, "sequential", 1, training=False), graph))
 
 
 def _unrolled(enter: Enter, fn: Any, count: int, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:

@@ -167,6 +167,27 @@ def test_the_profile_tells_of_the_program(
 
 
 @pytest.mark.emulator
+@pytest.mark.parametrize("ipus", [1, 2])
+def test_the_profile_tells_of_memory_and_time(
+    tf: Any, ipu: Any, configure: Callable[..., Any], ask: Callable[..., Path], ipus: int
+) -> None:
+    """profile.json holds the memory of each IPU and the products of one replica, read from the program itself."""
+    where = ask(ALL)
+    configure(ipus)
+    strategy = ipu.ipu_strategy.IPUStrategy()
+    with strategy.scope():
+        weight = tf.Variable(tf.ones([32, 16]), name="weight")
+    strategy.run(tf.function(lambda value: tf.matmul(value, weight)), args=(tf.ones([8, 32]),))
+    profile = json.loads((folders(where)[0] / "profile.json").read_text())
+    (memory,) = profile["memory"]["ipus"]
+
+    assert profile["cost"]["macs"] == 8 * 32 * 16
+    assert memory["weights"] == 4 * 32 * 16
+    assert memory["peak"] <= profile["memory"]["capacity"] == 1472 * 624 * 1024
+    assert memory["largest"][0]["name"] == "weight:0"
+
+
+@pytest.mark.emulator
 def test_the_trace_opens_in_perfetto(
     tf: Any, ipu: Any, configure: Callable[..., Any], ask: Callable[..., Path]
 ) -> None:
