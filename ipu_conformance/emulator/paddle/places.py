@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, Type
 
 from ipu_conformance.emulator.paddle import environment
+from ipu_conformance.emulator.paddle.errors import Unavailable
 from ipu_conformance.emulator.paddle.strategy_rules import decide
 from ipu_conformance.targets import EMULATED_IPUS
 
@@ -25,6 +26,11 @@ def ipu_place(core: ModuleType) -> Type[Any]:
 
     class IPUPlace(core.CPUPlace):  # type: ignore[name-defined]
         """The place of tensors that belong to IPUs."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            if not device_count():
+                raise Unavailable("Cannot use IPU because there is no IPU detected on your machine.")
 
         def __repr__(self) -> str:
             return decide("place", "Place(ipu)")

@@ -10,6 +10,12 @@ Shard = Tuple[Any, Any]
 """The index and the stage of an op, None where it bears none."""
 
 
+@pytest.fixture(autouse=True)
+def ipu_build(paddle: Any) -> None:
+    """The cases are about an IPU build: on another, where much of this would pass as well, they fail."""
+    assert paddle.is_compiled_with_ipu(), "Paddle is not compiled with IPU"
+
+
 def shard(op: Any) -> Shard:
     """What an op of a program bears."""
     return tuple(op.attr(name) if op.has_attr(name) else None for name in ("ipu_index", "ipu_stage"))  # type: ignore[return-value]
