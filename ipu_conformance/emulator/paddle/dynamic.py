@@ -53,7 +53,7 @@ def _run(layer: Any, arrays: List[np.ndarray]) -> List[np.ndarray]:
 def _tensor(array: np.ndarray) -> Any:
     """A dynamic tensor on the host, which nothing can be differentiated through: the device has done it."""
     made = core.eager.Tensor(value=np.ascontiguousarray(array), place=core.CPUPlace())
-    made.stop_gradient = True
+    made.stop_gradient = decide("no gradient on the host", True)
     return made
 
 
@@ -75,7 +75,7 @@ def _whole_on_the_ipu(stock: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(stock)
     def _perform_call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_patched():
+        if not decide("one program", is_patched()):
             return stock(self, *args, **kwargs)
         if _WHOLE not in self.__dict__:
             whole = program_translator.ASTStaticFunction(self._dygraph_function, self._input_spec, **self._kwargs)

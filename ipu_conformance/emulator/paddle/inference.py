@@ -26,6 +26,7 @@ PASSES = (
     "ipu_inplace_pass",
     "ipu_graph_builder_pass",
     "ipu_runtime_replacer_pass",
+    "inference_postprocess_pass",
 )
 """What is done to a loaded program, in this order."""
 
@@ -53,7 +54,7 @@ class Handle:
             raise TypeError("In copy_from_cpu, we only support numpy ndarray and list[str] data type.")
         if not self._is_input:
             raise PreconditionNotMet(f"{self._name} is an output of the predictor; copy into its inputs")
-        self.array, self._shape = data.copy(), tuple(data.shape)
+        self.array, self._shape = decide("copy inputs", data.copy(), given=data), tuple(data.shape)
 
     def share_external_data(self, data: Any) -> None:
         """Take the values of a tensor of Paddle's."""
@@ -246,7 +247,8 @@ def install(package: Any) -> None:
 
     @functools.wraps(stock)
     def create_predictor(config: Any) -> Any:
-        return Predictor(config) if settings_of(config).enabled else stock(config)
+        enabled = decide("predictor on the IPU", settings_of(config).enabled)
+        return Predictor(config) if enabled else stock(config)
 
     for method in inference_config.METHODS:
         setattr(core.AnalysisConfig, method.__name__, method)

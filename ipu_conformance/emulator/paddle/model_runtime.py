@@ -43,7 +43,7 @@ def is_used(strategy: Any) -> bool:
     """Whether runs go through the model runtime."""
     if not strategy.value("enable_model_runtime_executor"):
         return False
-    if strategy.value("is_training"):
+    if decide("serve inference alone", bool(strategy.value("is_training"))):
         raise InvalidArgument(
             "enable_model_runtime_executor is for inference, and the strategy is training; set is_training to False"
         )
@@ -79,7 +79,7 @@ def _samples(name: str, array: np.ndarray, shape: Sequence[int], runs: int, time
 
 
 def _agreed(counts: Mapping[str, Tuple[int, int]]) -> Tuple[int, int]:
-    if len(set(counts.values())) > 1:
+    if decide("feeds agree", len(set(counts.values())) > 1):
         told = ", ".join(f"{name} {given} of {capacity}" for name, (given, capacity) in counts.items())
         raise InvalidArgument(f"Batch size doesn't equal between the feeds: {told}; give the same samples to each")
     return next(iter(counts.values()), (1, 1))

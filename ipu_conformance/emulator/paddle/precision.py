@@ -74,10 +74,11 @@ def follow_the_scope(program: Any, scope: Any) -> None:
     A program that was traced before its Layer was turned into float16 still declares float32.
     """
     for var in program.list_vars():
-        if var.persistable and var.type == core.VarDesc.VarType.LOD_TENSOR and var.dtype == FLOAT32:
-            found = scope.find_var(var.name)
-            if found is not None and found.get_tensor()._dtype() == FLOAT16:
-                var.desc.set_dtype(FLOAT16)
+        if not var.persistable or var.type != core.VarDesc.VarType.LOD_TENSOR or var.dtype != FLOAT32:
+            continue
+        found = scope.find_var(var.name)
+        if decide("weights follow the host", found is not None and found.get_tensor()._dtype() == FLOAT16):
+            var.desc.set_dtype(FLOAT16)
 
 
 def install(package: Any) -> None:
@@ -135,7 +136,8 @@ def _keep_masters(block: Any) -> None:
     """
     for index in reversed(range(block.op_size())):
         op = block.op(index)
-        if "MasterParam" not in op.input_names() or not op.input("MasterParam"):
+        has_master = "MasterParam" in op.input_names() and op.input("MasterParam")
+        if not decide("masters are updated", bool(has_master)):
             continue
         weights, masters = op.output("ParamOut"), op.input("MasterParam")
         op.set_input("Param", masters)
@@ -178,7 +180,7 @@ def _insert(block: Any, names: FrozenSet[str], round_of: Callable[[int], int]) -
         op = block.op(index)
         written = sorted({name for name in op.output_arg_names() if name in names})
         # Gradients are divided on their way into the update, which computes in float32.
-        divides = op.type() == "scale" and _is_made_by_the_device(op)
+        divides = decide("divide without rounding", op.type() == "scale" and _is_made_by_the_device(op))
         if not written or op.type() in _EXACT or divides:
             continue
         rounding = block._insert_op(index + 1)

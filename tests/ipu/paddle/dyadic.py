@@ -6,6 +6,7 @@ compared exactly. ``float32`` proves it each time: what was computed in float64 
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, List, NamedTuple, Optional, Sequence
 
 import numpy as np
@@ -91,10 +92,17 @@ def build(
     if half == "before":
         halves = to_half(paddle, main)
     if optimizer is not None:
-        optimizer.minimize(loss)
+        minimize(optimizer, loss)
     if half == "after":
         halves = to_half(paddle, main)
     return Static(main, static.default_startup_program(), ["x", "y"], out, loss, halves)
+
+
+def minimize(optimizer: Any, loss: Any) -> None:
+    """Add the optimizer to the program, without Paddle's advice against optimizers of float16 weights."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Accumulating with FP16")
+        optimizer.minimize(loss)
 
 
 def to_half(paddle: Any, program: Any, lists: Optional[Any] = None) -> List[str]:

@@ -12,9 +12,6 @@ from .test_dy2static_ipu import SIZE, home, inference, model, training
 
 HALF = np.float16
 
-pytestmark = pytest.mark.filterwarnings("ignore:Accumulating with FP16")
-"""Paddle's advice about optimizers of float16 weights, which is what these cases are about."""
-
 
 def half(value: Any) -> np.ndarray:
     """The nearest float16, computed with from here on in float64."""

@@ -17,9 +17,6 @@ HALF = np.float16
 PAST = 2048.0
 """From here on float16 has even numbers only."""
 
-pytestmark = pytest.mark.filterwarnings("ignore:Accumulating with FP16")
-"""Paddle's advice about optimizers of float16 weights, which is what these cases are about."""
-
 
 def half(value: Any) -> np.ndarray:
     """The nearest float16, computed with from here on in float64."""
@@ -49,6 +46,26 @@ def test_sums_are_rounded_to_nearest_even(paddle: Any, static: Any, feed: str) -
 
     assert got.dtype == HALF
     assert got.tolist() == (half(half(x) + PAST) - PAST).tolist() == [[0.0, 0.0, 2.0, 2.0, 4.0, 4.0, 8.0, 8.0]]
+
+
+def test_float32_arrays_are_rounded_on_their_way(paddle: Any, static: Any) -> None:
+    """What is fed in float32 to a float16 variable arrives rounded to nearest even."""
+    x = np.array([[1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-12]], np.float32)
+    variable = static.data("x", [1, 3], "float16")
+    wide = paddle.cast(variable, "float32") * 1.5
+    device = dyadic.compiled(paddle, static.default_main_program(), ["x"], [wide], size=1, is_training=False)
+    (got,) = device.run(x=x)
+
+    assert got.tolist() == (half(x) * 1.5).tolist() == [[1.5, 1.5 * (1 + 2.0**-9), 1.5]]
+
+
+def test_small_values_lose_bits_gradually(paddle: Any, static: Any) -> None:
+    """Below 2^-14 float16 has ever fewer bits, down to 2^-24, and nothing is lost to zero before."""
+    x = np.array([[2.0**-4, 3.0 * 2.0**-5, 5.0 * 2.0**-6, 2.0**-7]], np.float32)
+    got = infer(paddle, lambda v: (v * 2.0**-19) * 2.0**15, x)
+
+    assert got.tolist() == (half(half(x) * 2.0**-19) * 2.0**15).tolist()
+    assert got.tolist() == [[2.0**-8, 3 * 2.0**-9, 2.0**-8, 0.0]]
 
 
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
@@ -206,6 +223,27 @@ def test_small_steps_add_up_in_float32_weights_alone(paddle: Any, static: Any, w
     assert bool((weight.astype(np.float64) != dyadic.START).all()) is moved
 
 
+@pytest.mark.parametrize("kept", [True, False], ids=["master", "none"])
+def test_a_master_weight_keeps_small_steps(paddle: Any, static: Any, kept: bool) -> None:
+    """With multi_precision the optimizer has a float32 weight, of which the float16 one is the rounded copy."""
+    rule = paddle.optimizer.Momentum(2.0**-12, momentum=0.0, multi_precision=kept)
+    built = dyadic.build(paddle, optimizer=rule, half="before")
+    dyadic.start(paddle, built)
+    for var in built.main.list_vars():
+        if var.name.endswith("fp32_master_0"):
+            tensor = static.global_scope().find_var(var.name).get_tensor()
+            tensor.set(dyadic.START.astype(np.float32), paddle.CPUPlace())
+    device = dyadic.compiled(paddle, built.main, built.feeds, [built.loss], is_training=True)
+    for _ in range(6):
+        device.run(x=odd(4), y=dyadic.targets(4))
+    device.weights_to_host()
+    weight = dyadic.held(paddle)
+
+    # A step is about 2^-12 times a gradient between 1/2 and 2; the spacing of float16 above 1 is 2^-10.
+    assert weight.dtype == HALF
+    assert bool((weight.astype(np.float64) != dyadic.START).all()) is kept
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("scaling", [1.0, 256.0])
 def test_loss_scaling_saves_small_gradients(paddle: Any, static: Any, when: str, scaling: float) -> None:
@@ -216,7 +254,7 @@ def test_loss_scaling_saves_small_gradients(paddle: Any, static: Any, when: str,
     main = static.default_main_program()
     halves = dyadic.to_half(paddle, main) if when == "before" else []
     # The step is made in float32: a rate of 2^20 brings 2^-26 into the range of float16.
-    paddle.optimizer.SGD(2.0**20).minimize(loss)
+    dyadic.minimize(paddle.optimizer.SGD(2.0**20), loss)
     halves = halves or dyadic.to_half(paddle, main)
     dyadic.start(paddle, dyadic.Static(main, static.default_startup_program(), ["x"], loss, loss, halves))
     device = dyadic.compiled(paddle, main, ["x"], [loss], size=1, is_training=True, loss_scaling=scaling)

@@ -100,7 +100,6 @@ def test_a_model_saved_without_a_batch_size_takes_any(paddle: Any, static: Any, 
 
 
 @pytest.mark.parametrize("half", ["before", "after"])
-@pytest.mark.filterwarnings("ignore:Accumulating with FP16")
 def test_a_float16_model_stays_float16(paddle: Any, static: Any, tmp_path: Path, half: str) -> None:
     """A program in float16 is saved and loaded as such: outputs are float16."""
     built, weight = trained(paddle, half=half)
