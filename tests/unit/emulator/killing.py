@@ -26,34 +26,43 @@ PACKAGE = "ipu_conformance.emulator"
 FRONT_ENDS: Mapping[str, str] = {"poptorch": "PopTorch", "paddle": "Paddle"}
 """The front ends by the names of their folders, and how they are called."""
 
-# One process runs everything: first all cases on the right device, then each case once for its fault. A session of its
-# own for each fault keeps cases from sharing what they ran under another.
+# One process collects the cases once and runs everything: first all cases on the right device, then each case once for
+# its fault. After every run all fixtures end, those of the session too, so that no case shares what it ran before.
 _RUN = """
 import importlib, json, sys
 import pytest
+from _pytest.runner import runtestprotocol
 from ipu_conformance.emulator import faults
 
-class Outcomes:
-    def __init__(self):
-        self.of = {}
-
-    def pytest_runtest_logreport(self, report):
-        if report.when == "call" or report.failed:
-            self.of[report.nodeid] = report.outcome
-
-def run(*cases):
-    noted = Outcomes()
-    options = ["-q", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "--ipu-target", "emulator"]
-    pytest.main([*options, *cases], plugins=[noted])
-    return noted.of
-
 table = json.loads(sys.argv[1])
-verdicts = {"right": run(*sorted(set(table.values()))), "wrong": {}}
-for module in sys.argv[2:]:
-    importlib.import_module(module)
-for fault, case in table.items():
-    with faults.inject(fault):
-        verdicts["wrong"][fault] = run(case)
+verdicts = {"right": {}, "wrong": {fault: {} for fault in table}}
+
+def outcome(item):
+    if hasattr(item, "_initrequest"):
+        item._initrequest()
+    reports = runtestprotocol(item, log=False, nextitem=None)
+    for report in reports:
+        if report.failed:
+            print(report.nodeid, report.when, report.longreprtext)
+            # A fault that cannot be applied breaks the device, which tells nothing about the case.
+            return "broken" if "FaultError" in report.longreprtext else "failed"
+    return next((report.outcome for report in reports if report.when == "call"), "skipped")
+
+class Loop:
+    def pytest_runtestloop(self, session):
+        cases = {item.nodeid: item for item in session.items}
+        for case, item in cases.items():
+            verdicts["right"][case] = outcome(item)
+        for module in sys.argv[2:]:
+            importlib.import_module(module)
+        for fault, case in table.items():
+            if case in cases:
+                with faults.inject(fault):
+                    verdicts["wrong"][fault][case] = outcome(cases[case])
+        return True
+
+options = ["-q", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "--ipu-target", "emulator"]
+pytest.main([*options, *sorted(set(table.values()))], plugins=[Loop()])
 print("VERDICTS", json.dumps(verdicts))
 """
 
