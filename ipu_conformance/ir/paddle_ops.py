@@ -124,6 +124,8 @@ class Writer:
         shape: Optional[Sequence[Optional[int]]] = None,
     ) -> str:
         """Add an op and return its first output; without ``output`` a new tensor, like the first input unless told."""
+        for name in filter(None, inputs):
+            self._tensor(name)
         outputs = (output,) if isinstance(output, str) else tuple(output or ())
         if not outputs:
             like = self._tensor(inputs[0]) if inputs else Tensor("like")

@@ -167,8 +167,8 @@ def test_the_dumped_model_computes_the_loss(net: Net, tmp_path: Path) -> None:
 
     # Products of at most 6 terms, tanh of values below 1, and a mean of 12: each sums or rounds at most that often.
     allowed = 3 * (6 + 2) * float(np.finfo(np.float32).eps) + 12 * float(np.finfo(np.float32).eps)
-    assert found.shape == (5,)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=allowed)
+    assert found.shape == (5, 1)
+    np.testing.assert_allclose(found[:, 0], expected, rtol=0, atol=allowed)
 
 
 def test_a_model_that_is_saved_later_holds_the_trained_weights(net: Net, tmp_path: Path) -> None:
