@@ -56,12 +56,46 @@ TYPES: Mapping[str, str] = {
 _DTYPES = {"float32": "FLOAT", "float64": "DOUBLE", **{name.lower(): name for name in BITS}}
 
 
-def of_function(function: Callable[..., Any], specs: Sequence[Any], stage_of: Optional[StageOf] = None) -> Graph:
-    """The graph of a function that is built for tensors of these specs, which must have full shapes."""
+def of_function(
+    function: Callable[..., Any],
+    specs: Sequence[Any],
+    stage_of: Optional[StageOf] = None,
+    *,
+    results_only: bool = False,
+) -> Graph:
+    """The graph of a function that is built for tensors of these specs, which must have full shapes.
+
+    With ``results_only``, what its results do not depend on (the state of metrics, for one) is left out.
+    """
     import tensorflow as tf
 
     concrete = tf.function(function).get_concrete_function(*specs)
-    return read(concrete.graph, concrete.name if isinstance(concrete.name, str) else concrete.name.decode(), stage_of)
+    graph = read(concrete.graph, function_name(concrete), stage_of)
+    return needed(graph) if results_only else graph
+
+
+def function_name(concrete: Any) -> str:
+    """The name of a ConcreteFunction, which some versions give as bytes."""
+    return concrete.name if isinstance(concrete.name, str) else concrete.name.decode()
+
+
+def needed(graph: Graph) -> Graph:
+    """The part of a graph that its outputs depend on."""
+    wanted = set(graph.outputs)
+    kept: List[Op] = []
+    for op in reversed(graph.ops):
+        if wanted.intersection(op.outputs):
+            kept.append(op)
+            wanted.update(name for name in op.inputs if name)
+    declared = {*wanted, *graph.inputs, *(name for op in kept for name in op.outputs if name)}
+    return Graph(
+        graph.name,
+        reversed(kept),
+        graph.inputs,
+        graph.outputs,
+        [tensor for name, tensor in graph.tensors.items() if name in declared],
+        [name for name in graph.initializers if name in wanted],
+    )
 
 
 def read(graph: Any, name: str = "program", stage_of: Optional[StageOf] = None) -> Graph:

@@ -108,3 +108,17 @@ def test_updates_are_read(tf: Any) -> None:
 
     assert [op.outputs for op in graph.ops if "AssignSub" in op.type] == [()]
     assert memory.estimate(plan((0,), "sequential", 1, training=False), graph).total("weights") == 8
+
+
+def test_what_results_do_not_need_is_left_out(tf: Any) -> None:
+    """Only the ops and weights that lead to a result are kept when that is asked for."""
+    weight, counter = tf.Variable(tf.ones([4, 4])), tf.Variable(0.0)
+
+    def counted(value: Any) -> Any:
+        counter.assign_add(tf.reduce_sum(value))
+        return tf.matmul(value, weight)
+
+    graph = report_graph.of_function(counted, [tf.TensorSpec([2, 4])], results_only=True)
+
+    assert kinds(graph) == ["MatMul"]
+    assert list(graph.initializers) == [weight.name]

@@ -1,0 +1,141 @@
+"""Reports of Keras models hold the estimates of their layers, by stage."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from ipu_conformance.emulator.plan import plan
+from ipu_conformance.emulator.tensorflow import report_keras
+
+
+@pytest.fixture(scope="module")
+def tf() -> Any:
+    """TensorFlow."""
+    import tensorflow
+
+    return tensorflow
+
+
+@pytest.fixture
+def wanted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Reports are asked for."""
+    options = {"autoReport.all": "true", "autoReport.directory": str(tmp_path)}
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps(options))
+
+
+class Assigned:
+    """A layer and its stage, as a model tells of them."""
+
+    def __init__(self, layer: Any, stage: Any) -> None:
+        self.layer, self.pipeline_stage = layer, stage
+
+
+@pytest.fixture
+def model(tf: Any) -> Any:
+    """Two dense layers, compiled."""
+    layers = [
+        tf.keras.layers.Dense(64, name="first", activation="relu", input_shape=(32,)),
+        tf.keras.layers.Dense(16, name="second"),
+    ]
+    made = tf.keras.Sequential(layers)
+    made.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return made
+
+
+def element(tf: Any) -> Any:
+    """The spec of eight samples with labels."""
+    return tf.TensorSpec([8, 32]), tf.TensorSpec([8], tf.int32)
+
+
+@pytest.mark.usefixtures("wanted")
+@pytest.mark.parametrize("phase", ["train", "evaluate", "predict"])
+def test_a_model_in_one_piece_is_reported(tf: Any, model: Any, phase: str) -> None:
+    """Each phase leaves a report of its own name; training has gradients and Adam's two states beside the weights."""
+    planned = plan((0,), "sequential", 1, training=phase == "train")
+    folder = report_keras.write(model, phase, planned, element(tf))
+
+    assert folder is not None
+    profile = json.loads((folder / "profile.json").read_text())
+    (ipu,) = profile["memory"]["ipus"]
+    weights = 4 * (32 * 64 + 64 + 64 * 16 + 16)
+    trained = phase == "train"
+    assert profile["program"]["name"] == report_keras.NAMES[phase]
+    assert [ipu["weights"], ipu["gradients"], ipu["optimizer_state"]] == [
+        weights,
+        weights * trained,
+        2 * weights * trained,
+    ]
+    forward = 8 * (32 * 64 + 64 * 16)
+    assert profile["cost"]["macs"] == forward * (3 if trained else 1)
+
+
+@pytest.mark.usefixtures("wanted")
+def test_layers_are_dealt_out_by_their_stages(tf: Any, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every IPU holds the weights of the layers of its stage, and the loss belongs to the last."""
+    assigned = [Assigned(layer, stage) for stage, layer in enumerate(model.layers)]
+    monkeypatch.setattr(type(model), "get_pipeline_stage_assignment", lambda self: assigned, raising=False)
+    folder = report_keras.write(model, "train", plan((0, 1), "grouped", 4), element(tf))
+
+    assert folder is not None
+    profile = json.loads((folder / "profile.json").read_text())
+    assert [ipu["weights"] for ipu in profile["memory"]["ipus"]] == [4 * (32 * 64 + 64), 4 * (64 * 16 + 16)]
+    assert profile["ops"]["SoftmaxCrossEntropyLoss"] == 1
+
+
+def test_nothing_is_read_unasked(tf: Any, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the variable the model is not built again."""
+    monkeypatch.delenv("POPLAR_ENGINE_OPTIONS", raising=False)
+    monkeypatch.setattr(report_keras, "graph_of", None)
+
+    assert report_keras.write(model, "train", plan((0,), "sequential", 1), element(tf)) is None
+
+
+@pytest.mark.usefixtures("wanted")
+def test_a_function_reports_each_kind_of_data_once(tf: Any, model: Any, tmp_path: Path) -> None:
+    """A report is written after the first execution, and again for another shape; functions are wrapped once."""
+    seen = []
+
+    def execute(iterator: Any) -> Any:
+        seen.append(len(list(tmp_path.iterdir())))
+        return next(iterator)
+
+    planned = plan((0,), "sequential", 1)
+    function = report_keras.reporting(model, "train", lambda: planned, execute)
+    for size in (8, 8, 4):
+        data = tf.data.Dataset.from_tensor_slices((tf.ones([size, 32]), tf.ones([size], tf.int32)))
+        function(iter(data.batch(size, drop_remainder=True)))
+
+    assert seen == [0, 1, 1]
+    assert len(list(tmp_path.iterdir())) == 2
+    assert report_keras.reporting(model, "train", lambda: planned, function) is function
+
+
+def test_a_function_stays_itself_unasked(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no reports are wanted nothing stands between Keras and its function."""
+    monkeypatch.delenv("POPLAR_ENGINE_OPTIONS", raising=False)
+
+    assert report_keras.reporting(model, "train", lambda: plan((0,), "sequential", 1), len) is len
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda optimizers: optimizers.SGD(), "sgd"),
+        (lambda optimizers: optimizers.SGD(momentum=0.9), "momentum"),
+        (lambda optimizers: optimizers.Adam(), "adam"),
+        (lambda optimizers: optimizers.RMSprop(), "rmsprop"),
+        (lambda optimizers: optimizers.RMSprop(centered=True), "rmsprop-centered"),
+        (lambda optimizers: optimizers.Ftrl(), "sgd"),
+    ],
+    ids=["sgd", "momentum", "adam", "rmsprop", "centred", "other"],
+)
+@pytest.mark.parametrize("legacy", [False, True])
+def test_optimizers_are_known_by_name(tf: Any, make: Callable[[Any], Any], name: str, legacy: bool) -> None:
+    """Old and new optimizers of Keras count with the state that they keep."""
+    optimizers = tf.keras.optimizers.legacy if legacy else tf.keras.optimizers
+
+    assert report_keras.optimizer_of(make(optimizers)) == name
