@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -147,13 +148,14 @@ def test_the_ipu_model_computes_the_same(net: Net, monkeypatch: pytest.MonkeyPat
 # IPU_COMPILE_ONLY
 
 
-@pytest.mark.filterwarnings("ignore:IPU_COMPILE_ONLY")
 def test_compiling_only_runs_nothing(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     """With IPU_COMPILE_ONLY a program is compiled, and running it leaves the weights as they are."""
     monkeypatch.setenv("IPU_COMPILE_ONLY", "1")
     program = net.compile()
     before = net.weights()
-    net.run(program)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a target may say that it runs nothing
+        net.run(program)
 
     assert [op.type for op in program.global_block().ops] == ["ipu_runtime"]
     for old, new in zip(before, net.weights()):
