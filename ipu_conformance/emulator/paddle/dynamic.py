@@ -23,9 +23,6 @@ RUNTIME = "ipu_runtime"
 _WHOLE = "_whole_for_the_ipu"
 """Where a function keeps its companion that makes one program."""
 
-_CALLS = ("__call__", "sot_call", "_sot_call")
-"""The ways in which ``paddle.jit`` calls the program of a model."""
-
 
 def is_compiled(program: Any) -> bool:
     """Whether a program runs on the device."""
@@ -34,15 +31,13 @@ def is_compiled(program: Any) -> bool:
 
 def run(layer: Any, inputs: Any) -> Any:
     """Run the compiled program of a model on dynamic tensors, and give the model's outputs in their own structure."""
-    tensors, _ = layer._prepare_inputs(inputs)
-    made = _run(layer, [np.asarray(tensor.numpy()) for tensor in tensors])
+    tensors, names = layer._prepare_inputs(inputs)
+    made = _run(layer._origin_main_program, {name: tensor.numpy() for name, tensor in zip(names, tensors)})
     return layer._remove_no_value(layer._restore_out([_tensor(array) for array in made]))
 
 
-def _run(layer: Any, arrays: List[np.ndarray]) -> List[np.ndarray]:
-    program = layer._origin_main_program
+def _run(program: Any, feed: Dict[str, np.ndarray]) -> List[np.ndarray]:
     (runtime,) = [op for op in program.global_block().ops if op.type == RUNTIME]
-    feed: Dict[str, np.ndarray] = dict(zip(layer._in_var_names, arrays))
     with framework._dygraph_guard(None):
         made: List[np.ndarray] = paddle.static.Executor(paddle.CPUPlace()).run(
             program, feed=feed, fetch_list=list(runtime.output("FetchList")), scope=paddle.static.global_scope()
@@ -91,8 +86,4 @@ def install(package: Any) -> None:
     symbolic = program_translator.SymbolicStaticFunction
     if getattr(symbolic._perform_call, "__wrapped__", None) is None:
         symbolic._perform_call = _whole_on_the_ipu(symbolic._perform_call)
-    layer = partial_program.PartialProgramLayer
-    for name in _CALLS:
-        stock = getattr(layer, name)
-        if getattr(stock, "__wrapped__", None) is None:
-            setattr(layer, name, _or_on_the_ipu(stock))
+        partial_program.PartialProgramLayer.__call__ = _or_on_the_ipu(partial_program.PartialProgramLayer.__call__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -86,6 +87,12 @@ class Handle:
         if len(lod):
             raise Unimplemented(f"{self._name} was given levels of detail, which the IPU has not; pad the sequences")
 
+    def fresh(self) -> Handle:
+        """A handle of the same variable that holds nothing yet."""
+        other = copy.copy(self)
+        other.array = None
+        return other
+
     def hold(self, array: np.ndarray) -> None:
         """Keep what a run made."""
         self.array, self._shape = array, tuple(array.shape)
@@ -95,10 +102,8 @@ class Predictor:
     """A saved inference model, compiled for the IPU with weights of its own."""
 
     def __init__(self, config: Any) -> None:
-        self._config = config
         self._scope = core.Scope()
-        settings = settings_of(config)
-        self._strategy = settings.strategy()
+        self._strategy = settings_of(config).strategy()
         with _static_mode():
             program, feeds, fetches = _load(config, self._scope)
             block = program.global_block()
@@ -150,8 +155,11 @@ class Predictor:
         return [paddle.to_tensor(handle.copy_to_cpu()) for handle in self._outputs.values()]
 
     def clone(self) -> Predictor:
-        """Another predictor of the same model and settings, with handles of its own."""
-        return Predictor(self._config)
+        """Another predictor of the same program on the device, with handles of its own."""
+        other = copy.copy(self)
+        other._inputs = {name: handle.fresh() for name, handle in self._inputs.items()}
+        other._outputs = {name: handle.fresh() for name, handle in self._outputs.items()}
+        return other
 
     def clear_intermediate_tensor(self) -> None:
         """Nothing outlives a run on the host."""
@@ -237,11 +245,27 @@ def _compile(program: Any, feeds: List[str], fetches: List[str], strategy: Any, 
     return compiled
 
 
+class PredictorPool:
+    """Several predictors of one model; on the IPU they share the program that is on the device."""
+
+    def __init__(self, config: Any, size: int) -> None:
+        if size < 1:
+            raise InvalidArgument(f"a pool of {size} predictors was asked for; give a number from 1")
+        first = Predictor(config)
+        self._predictors = [first, *(first.clone() for _ in range(size - 1))]
+
+    def retrive(self, index: int) -> Predictor:
+        """The predictor of that number; the name is Paddle's."""
+        if not 0 <= index < len(self._predictors):
+            raise InvalidArgument(f"predictor {index} was asked of a pool of {len(self._predictors)}")
+        return self._predictors[index]
+
+
 def install(package: Any) -> None:
     """Let ``paddle.inference`` of an IPU build stand in place of the stock one's refusals."""
     from paddle import inference
 
-    stock = core.create_predictor
+    stock, stock_pool = core.create_predictor, core.PredictorPool
     if getattr(stock, "__wrapped__", None) is not None:
         return
 
@@ -250,6 +274,11 @@ def install(package: Any) -> None:
         enabled = decide("predictor on the IPU", settings_of(config).enabled)
         return Predictor(config) if enabled else stock(config)
 
+    def create_pool(config: Any, size: int) -> Any:
+        return (PredictorPool if settings_of(config).enabled else stock_pool)(config, size)
+
     for method in inference_config.METHODS:
         setattr(core.AnalysisConfig, method.__name__, method)
+    core.AnalysisConfig.__init__ = inference_config.copying(core.AnalysisConfig.__init__)
     core.create_predictor = inference.create_predictor = create_predictor
+    core.PredictorPool = inference.PredictorPool = create_pool

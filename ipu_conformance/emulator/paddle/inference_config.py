@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import weakref
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
@@ -70,6 +71,18 @@ def settings_of(config: Any) -> IpuSettings:
 
 def _change(config: Any, **values: Any) -> None:
     _SETTINGS[config] = dataclasses.replace(settings_of(config), **values)
+
+
+def copying(stock: Callable[..., None]) -> Callable[..., None]:
+    """The constructor of configurations; a copy of one has its settings of the IPU too."""
+
+    @functools.wraps(stock)
+    def construct(self: Any, *args: Any) -> None:
+        stock(self, *args)
+        if args and isinstance(args[0], type(self)):
+            _SETTINGS[self] = settings_of(args[0])
+
+    return construct
 
 
 def enable_ipu(

@@ -125,6 +125,35 @@ def test_replicas_share_a_step(paddle: Any, saved: Saved, batches: int) -> None:
     assert got.reshape(-1, 3).tolist() == dyadic.float32(exact(x)).tolist()
 
 
+def test_a_copied_configuration_is_the_same(paddle: Any, saved: Saved) -> None:
+    """The settings of the IPU are copied with the others."""
+    x = dyadic.samples(SIZE * 2)
+    got = predict(paddle, paddle.inference.Config(config(paddle, saved(-1), 1, SIZE, False, 2)), x)
+
+    assert got.shape == (2, SIZE, 3)
+    assert got.reshape(-1, 3).tolist() == exact(x).tolist()
+
+
+@pytest.mark.parametrize("kind", ["clones", "pool"])
+def test_predictors_of_one_model_have_handles_of_their_own(paddle: Any, saved: Saved, kind: str) -> None:
+    """Clones, and the predictors of a pool, compute with what was copied into each."""
+    made = config(paddle, saved(SIZE), 1, SIZE)
+    if kind == "pool":
+        pool = paddle.inference.PredictorPool(made, 2)
+        predictors = [pool.retrive(0), pool.retrive(1)]
+    else:
+        first = paddle.inference.create_predictor(made)
+        predictors = [first, first.clone()]
+    for turn, predictor in enumerate(predictors):
+        predictor.get_input_handle("x").copy_from_cpu(dyadic.samples(SIZE, turn * SIZE))
+    for predictor in predictors:
+        predictor.run()
+
+    for turn, predictor in enumerate(predictors):
+        got = predictor.get_output_handle(predictor.get_output_names()[0]).copy_to_cpu()
+        assert got.tolist() == exact(dyadic.samples(SIZE, turn * SIZE)).tolist()
+
+
 WRONG: Dict[str, Tuple[str, Sequence[Any], str]] = {
     "missing file": ("none", (), "Cannot open file"),
     "no ipus": ("model", (0,), "ipu_device_num"),
