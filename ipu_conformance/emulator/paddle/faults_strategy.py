@@ -62,6 +62,8 @@ for _name, _what, _wrong in (
      _where("place", lambda value, **context: "Place(cpu)")),
     ("paddle-places-equal", "the places of host and IPU are equal",
      _where("places equal", lambda value, **context: True)),
+    ("paddle-feeds-by-name-only", "a program cannot be compiled with feeds that are Variables",
+     _where("variable", lambda value, **context: None)),
     ("paddle-counts-unchecked", "a program of no micro-batch is compiled", _never("count below one")),
     ("paddle-proportion-unchecked", "any proportion of memory is accepted", _never("no proportion")),
     ("paddle-attaches-beyond", "more IPUs than there are can be attached", _never("cannot attach")),

@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, List, Sequence
 
 from ipu_conformance.emulator.paddle import environment, places, unmodelled
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, Unavailable, Unimplemented
@@ -27,19 +27,28 @@ _NOT_COMPILED = ("lr", "random_seed", "cache_path", "enable_engine_caching", "lo
 
 
 def install(paddle: Any) -> None:
-    """Surround the compilations of Paddle's backend; a second call does nothing."""
-    backend = paddle.base.core.IpuBackend
-    own = backend.compile
+    """Surround the compilations of Paddle's backend, and let feeds and fetches be Variables; once is enough."""
+    backend, compiled = paddle.base.core.IpuBackend, paddle.base.compiler.IpuCompiledProgram
+    own, stock = backend.compile, compiled.compile
     if hasattr(own, "__wrapped__"):
         return
 
     @functools.wraps(own)
-    def compile(self: Any, record: Any) -> None:
+    def compile_record(self: Any, record: Any) -> None:
         begin(record.strategy)
         own(self, record)
         finish(record)
 
-    backend.compile = compile
+    @functools.wraps(stock)
+    def compile(self: Any, feed_list: Sequence[Any], fetch_list: Sequence[Any]) -> Any:
+        return stock(self, _names(feed_list), _names(fetch_list))
+
+    backend.compile, compiled.compile = compile_record, compile
+
+
+def _names(variables: Sequence[Any]) -> List[str]:
+    """The names of variables that are given by name or as themselves."""
+    return [variable if isinstance(variable, str) else decide("variable", variable).name for variable in variables]
 
 
 def check(strategy: Strategy) -> None:

@@ -102,6 +102,17 @@ def test_compiling_settles_the_strategy(made: Made) -> None:
     assert (settled, made.strategy.need_compile) == (False, True)
 
 
+@pytest.mark.parametrize("which", ["feeds", "fetches", "both"])
+def test_feeds_and_fetches_are_compiled_by_name_or_as_variables(made: Made, which: str) -> None:
+    """The compiled op has their names either way."""
+    feeds = [made.x.name if which == "fetches" else made.x]
+    fetches = [made.loss.name if which == "feeds" else made.loss, made.hidden.name]
+    (op,) = made.compile(feeds, fetches).global_block().ops
+
+    assert op.input("FeedList") == [made.x.name]
+    assert op.output("FetchList") == [made.loss.name, made.hidden.name]
+
+
 @pytest.mark.parametrize("how", ["names", "variables"])
 def test_fetches_are_names_or_variables(made: Made, how: str) -> None:
     """Running takes either, in any order, and gives each its own value."""

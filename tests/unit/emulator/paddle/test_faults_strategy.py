@@ -7,6 +7,7 @@ from tests.unit.emulator import killing
 
 OPTIONS, STRATEGY = "test_ipu_options_ipu.py", "test_ipu_strategy_ipu.py"
 SHARD, DEVICE = "test_ipu_shard_api_ipu.py", "test_set_device_ipu.py"
+COMPILED = "test_ipu_compiled_program_ipu.py"
 ENVIRONMENT, LAUNCH = "test_environment_ipu.py", "distributed/test_dist_launch_ipu.py"
 
 KILLING = {
@@ -31,6 +32,7 @@ KILLING = {
     "paddle-device-named-cpu": f"{DEVICE}::test_the_ipu_is_set_as_the_device[ipu]",
     "paddle-place-prints-cpu": f"{DEVICE}::test_places_can_be_made[paddle.base]",
     "paddle-places-equal": f"{DEVICE}::test_a_place_of_the_host_is_no_ipu_place",
+    "paddle-feeds-by-name-only": f"{COMPILED}::test_feeds_and_fetches_are_compiled_by_name_or_as_variables[feeds]",
     "paddle-counts-unchecked": f"{ENVIRONMENT}::test_there_is_at_least_one_of_everything[micro_batch_size]",
     "paddle-proportion-unchecked": f"{ENVIRONMENT}::test_a_proportion_of_memory_is_between_0_and_1[7.0]",
     "paddle-attaches-beyond": f"{ENVIRONMENT}::test_only_ipus_that_exist_are_attached[65-128]",
