@@ -1,0 +1,55 @@
+"""What was learned on the device is what an inference program computes with, on one IPU or on several."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ipu_conformance import check, nets
+from ipu_conformance.nets import distinct_micro_batches
+from ipu_conformance.oracle.rounding import RandomRounding
+from ipu_conformance.oracle.train import infer as specified_inference
+
+from .specified import Runs, configured, counted, cut, inference, measured
+
+WAYS = {
+    "single": counted(2, 3, 1, steps=2),
+    "replicated": counted(2, 1, 3, steps=2),
+    "pipelined": cut("mlp", counted(2, 5, 1, steps=2), 3),
+    "sharded": cut("mlp", counted(2, 3, 1, steps=2), 4, "sharded"),
+}
+
+
+@pytest.mark.parametrize("config", configured(WAYS))
+@pytest.mark.parametrize("name", ["mlp", "bn_convnet"])
+def test_what_was_learned_is_used(runs: Runs, name: str, config: Any) -> None:
+    """A program compiled after training takes weights and statistics from the scope, with all their bits."""
+    import paddle
+
+    net, driver = nets.NETS[name](), runs.driver
+    if config.stages:
+        config = replace(config, stages=net.cut(config.number_of_stages))
+    asked = replace(inference(config), steps=1)
+    data, questions = distinct_micro_batches(net, config), distinct_micro_batches(net, asked, seed=7)
+    with driver.built(net, config) as made:
+        tested = made.main.clone(for_test=True)
+        compiled, run = driver.compiled_for(made, driver.strategy(config))
+        for step in range(config.steps):
+            run(made.feed(data, step))
+        compiled._backend.weights_to_host()
+        weights, statistics = made.weights(), made.statistics()
+        block = tested.global_block()
+        alone = paddle.static.normalize_program(tested, [block.var("x")], [block.var(made.logits.name)])
+        asking = replace(made, main=alone, config=asked)
+        _, run = driver.compiled_for(asking, driver.strategy(asked))
+        output = driver.array(run(asking.feed(questions, 0))[0])
+
+    def arrays(rounding: Any) -> Any:
+        chosen = RandomRounding(net, asked, rounding) if isinstance(rounding, int) else rounding
+        given = {"weights": weights, "statistics": statistics}
+        return {0: (specified_inference(net, questions, asked, rounding=chosen, **given).outputs or ())[0]}
+
+    expected, allowed = measured(asked, arrays)
+    check.close(actual=output, expected=expected[0], tolerance=allowed[0], what="the output after training")
