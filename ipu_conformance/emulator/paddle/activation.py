@@ -34,7 +34,15 @@ def _with_passes_of_the_ipu(stock: Any) -> Any:
 
 def change_paddle(paddle: Any) -> None:
     """Let the finished ``paddle`` package run compiled programs on the emulator."""
-    from ipu_conformance.emulator.paddle import custom_ops, dynamic, inference, model_runtime, precision, runtime, sessions
+    from ipu_conformance.emulator.paddle import (
+        custom_ops,
+        dynamic,
+        inference,
+        model_runtime,
+        precision,
+        runtime,
+        sessions,
+    )
 
     places.change_devices(paddle)
     runtime.install(paddle)
