@@ -34,6 +34,12 @@ from ipu_conformance.errors import ConformanceError
 NAME, ATTRIBUTES = "custom_op", "custom_op_attributes"
 """The attributes that mark an op of a program as a custom one: its name, and its own attributes as JSON."""
 
+_SURVIVING = "backward_skip_vars"
+"""An attribute of Paddle's own that survives saving, which drops those it does not know: it holds both as well.
+
+It names variables that the gradient does not need; names of none are ignored.
+"""
+
 Function = Callable[..., Any]
 Shape = Sequence[int]
 
@@ -102,11 +108,10 @@ class CustomOp:
             attrs={
                 "forward_callable_id": forward,
                 "backward_callable_id": gradient,
-                "backward_skip_vars": [],
+                _SURVIVING: [NAME, self.name, written],
             },
         )
-        op.desc._set_attr(NAME, self.name)
-        op.desc._set_attr(ATTRIBUTES, written)
+        _mark(op.desc)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _output_shapes(self, shapes: List[Shape], attributes: Mapping[str, Any]) -> List[Shape]:
@@ -172,14 +177,24 @@ def bind(program: Any, strategy: Any) -> None:
             raise _unregistered(row.paddle_op)
     for block in program.blocks:
         for op in block.ops:
-            name = name_of(op)
-            if name is None or op.type != callables.CALL or not op.desc.has_attr(ATTRIBUTES):
+            if op.type != callables.CALL or not _mark(op.desc):
                 continue
+            name = str(op.desc.attr(NAME))
             if name not in _REGISTERED:
                 raise _unregistered(name)
             forward, gradient = _numbers(_REGISTERED[name], str(op.desc.attr(ATTRIBUTES)))
             op.desc._set_attr("forward_callable_id", forward)
             op.desc._set_attr("backward_callable_id", gradient)
+
+
+def _mark(desc: Any) -> bool:
+    """Write on a call which custom op it is, as saving may have dropped; whether it is one."""
+    kept = list(desc.attr(_SURVIVING)) if desc.has_attr(_SURVIVING) else []
+    if len(kept) != 3 or kept[0] != NAME:
+        return False
+    desc._set_attr(NAME, kept[1])
+    desc._set_attr(ATTRIBUTES, kept[2])
+    return True
 
 
 def _unregistered(name: str) -> CustomOpError:
