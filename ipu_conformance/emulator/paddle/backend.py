@@ -55,7 +55,10 @@ class IpuBackend:
             )
         if decide("detached does not run", not self.attached):
             raise PreconditionNotMet("The device is detached: compile the program again before running it")
-        return executable.run(feed)
+        outputs = executable.run(feed)
+        if not decide("host stays stale", True):
+            executable.weights_to_host()
+        return outputs
 
     def weights_to_host(self) -> None:
         """Copy the weights on the device to the scope."""

@@ -134,10 +134,10 @@ class Executable:
 
     def weights_to_host(self) -> None:
         """Copy replica 0's weights and optimizer state to the host's scope; training alone changes them."""
-        if not self.asked.training:
+        if not decide("training comes home", self.asked.training):
             return
         names = [name for name in self.lasting if name not in self.programs.updates.rates]
-        values = self.machine.read(names)
+        values = self.machine.read(names, decide("replica that comes home", 0))
         values.update(self._step_counts(values))
         values = {name: precision.to_host(value, self.lasting[name].dtype) for name, value in values.items()}
         for powers in self._slots("Beta2Pow"):

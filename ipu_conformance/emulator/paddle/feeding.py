@@ -105,6 +105,7 @@ class Fetcher:
             "fetched shape",
             streams.paddle_shape(self.layout, shape, replicated=self.replicated, accumulating=self.accumulating),
             layout=self.layout,
+            own=len(shape),
         )
 
     def fetch(self, name: str, dtype: str, outputs: Sequence[Sequence[Mapping[str, np.ndarray]]]) -> np.ndarray:

@@ -9,7 +9,6 @@ import paddle
 from paddle.base import core
 
 from ipu_conformance.emulator.paddle import pieces
-from ipu_conformance.emulator.paddle.rules import decide
 
 INCOMING = "@INCOMING"
 """What the name of a gradient ends with that a later stage sends back."""
@@ -75,7 +74,6 @@ def cut(
     """The stages of a forward program, whose backward ops begin at ``loss`` where there is one."""
     ops = pieces.ops_of(program)
     known = pieces.variables(program)
-    stage_of = decide("stages", stage_of)
     borders = _borders(ops, stage_of, stages, known, feeds)
     result: List[Stage] = []
     incoming: Mapping[str, str] = {}

@@ -49,7 +49,7 @@ class Asked:
             num_ipus=int(value("num_ipus")),
             training=bool(value("is_training")),
             sharded=bool(value("enable_manual_shard")),
-            pipelined=bool(value("enable_pipelining")),
+            pipelined=decide("pipelined", bool(value("enable_pipelining"))),
             accumulating=accumulating,
             replicated=replicated,
             recompute=int(value("auto_recomputation")) != RECOMPUTATION_OFF,
@@ -95,13 +95,10 @@ def place(ops: Sequence[Any], asked: Asked) -> Placement:
 def _sharded(op: Any, number: int, sharded: bool) -> Sharded:
     """An op's attributes, which count only where graphs are sharded by hand."""
     name = f"{op.type()}:{number}"
-    if not sharded:
+    if not decide("sharded by hand", sharded):
         return Sharded(name)
-    return Sharded(
-        name,
-        int(op.attr(INDEX)) if op.has_attr(INDEX) else None,
-        int(op.attr(STAGE)) if op.has_attr(STAGE) else None,
-    )
+    stage = int(op.attr(STAGE)) if op.has_attr(STAGE) else None
+    return Sharded(name, int(op.attr(INDEX)) if op.has_attr(INDEX) else None, decide("stage of op", stage))
 
 
 def _pipeline_stages(ops: Sequence[Sharded]) -> Tuple[int, ...]:
@@ -158,11 +155,12 @@ def plan(placed: Placement, asked: Asked) -> Plan:
             )
         if not asked.training and not asked.accumulating:
             return planning.plan(where, by, layout.device_iterations, training=False)
+        micro_batches, iterations = decide("update once", (layout.accumulation, layout.device_iterations))
         return planning.plan(
             where,
             by,
-            layout.accumulation,
-            device_iterations=layout.device_iterations,
+            micro_batches,
+            device_iterations=iterations,
             training=asked.training,
             recompute=recompute,
         )

@@ -60,7 +60,8 @@ class Programs:
         self.replicas = replicas
         shares = (replicas if mean else 1) * (accumulation if mean and not self.running else 1)
         self.divisor = float(shares)
-        self._scale = decide("factor of gradients", 1.0 / (shares * loss_scale), shares=shares, loss_scale=loss_scale)
+        factor = 1.0 / (shares * loss_scale)
+        self._scale = decide("factor of gradients", factor, accumulation=accumulation, loss_scale=loss_scale)
         self._scratch = pieces.Scratch()
         self._alive: List[Any] = []
         self.updates = update or updates.NONE
@@ -142,7 +143,9 @@ class Programs:
         ops = []
         scratch = self._scratch
         for weight, fresh in stage.gradients.items():
-            if weight not in self.accumulated:
+            if weight not in self.accumulated or not decide(
+                "every use", True, first=stage.number == self.owner[weight]
+            ):
                 continue
             like = stage.known[fresh]
             total = scratch.variable(weight + ACCUMULATED, like)
@@ -163,7 +166,7 @@ class Programs:
 
     def _update(self, key: Key) -> Tuple[List[Any], List[str]]:
         sources = self.sources[key.stage]
-        ops = self._brought(sources, key.stage)
+        ops = self._brought(sources, key.stage, self._scale)
         ops += self._evaluated(self.updates.stages[key.stage], key.evaluating)
         if decide("forget gradients", True):
             ops += [self._zero(key.stage, weight) for weight in sources if weight in self.accumulated]
@@ -177,7 +180,7 @@ class Programs:
         ops: List[Any] = []
         kept: List[str] = []
         for number, sources in enumerate(self.sources):
-            ops += self._brought(sources, number)
+            ops += self._brought(sources, number, decide("part of the norm", self._scale, stage=number))
             kept += self._kept_by_update(sources)
         return [*ops, *self._evaluated(self.updates.before, key.evaluating)], kept
 
@@ -201,7 +204,7 @@ class Programs:
     def _gradient(self, stage: int, weight: str) -> Any:
         return self.stages[stage].known[self.stages[stage].gradients[weight]]
 
-    def _brought(self, sources: Mapping[str, str], stage: int) -> List[Any]:
+    def _brought(self, sources: Mapping[str, str], stage: int, factor: float) -> List[Any]:
         """The ops that bring the gradients, divided, to where the update reads them."""
         ops = []
         for weight, source in sources.items():
@@ -209,9 +212,9 @@ class Programs:
             if self.replicas > 1:
                 source = self._scratch.variable(self.reduced(weight), like)
             target = self.raw[weight]
-            if source != target or self._scale != 1.0:
+            if source != target or factor != 1.0:
                 self._scratch.variable(target, like)
-                ops.append(self._scratch.op("scale", {"X": [source]}, target, scale=self._scale))
+                ops.append(self._scratch.op("scale", {"X": [source]}, target, scale=factor))
         return ops
 
     def _evaluated(self, ops: Sequence[Any], evaluating: bool) -> List[Any]:

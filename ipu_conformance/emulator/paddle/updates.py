@@ -145,9 +145,11 @@ def without_decay(ops: Sequence[Any]) -> Tuple[List[Any], Any]:
         copy = block.append_op()
         copy.copy_from(op)
         scope = str(op.attr(_SCOPE)) if op.has_attr(_SCOPE) else ""
+        if not decide("no decay in evaluation", True):
+            continue
         if op.type() == "scale" and scope.startswith(_DECAY_SCOPE):
             copy._set_attr("scale", 0.0)
         for name in ("regularization_coeff", "coeff", "weight_decay"):
-            if op.has_attr(name) and decide("no decay in evaluation", True):
+            if op.has_attr(name):
                 copy._set_attr(name, 0.0)
     return [block.op(index) for index in range(block.op_size())], desc
