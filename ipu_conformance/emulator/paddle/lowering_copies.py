@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ipu_conformance.ir.graph import Op
 from ipu_conformance.ir.tensor import Tensor
@@ -48,12 +48,15 @@ class _Copying:
                 (stage, self.ipus[stage]) for stage in range(home.stage + 1, reader.stage + 1) if stage in self.ipus
             ]
         now, source, at = name, home.ipu or 0, home
-        for stage, ipu in path:
-            if ipu == home.ipu:
-                now = name
-            elif (name, ipu) in self.there:
-                now = self.there[name, ipu]
-            elif ipu != source:
+        # Whatever IPU on the way has the value already, the last of them is where the copies begin.
+        here = [place for place, (_, ipu) in enumerate(path) if ipu == home.ipu or (name, ipu) in self.there]
+        if here:
+            stage, source = path[here[-1]]
+            now = self.there.get((name, source), name)
+            at = replace(home, ipu=source, stage=stage)
+            path = path[here[-1] + 1 :]
+        for stage, ipu in _straight(path):
+            if ipu != source:
                 now = self._copy(name, now, at, source, ipu)
             source, at = ipu, replace(at, ipu=ipu, stage=stage)
         return now
@@ -67,3 +70,12 @@ class _Copying:
         ends = {"sourceIpu": source, "destIpu": ipu}
         self.ops.append(Op(TYPE, TYPE, (now,), (made,), ends, ipu=source, stage=at.stage))
         return made
+
+
+def _straight(path: Sequence[Tuple[Optional[int], int]]) -> List[Tuple[Optional[int], int]]:
+    """A way from IPU to IPU without what leads away from one and back to it."""
+    found: List[Tuple[Optional[int], int]] = []
+    for stage, ipu in path:
+        seen = [place for place, (_, other) in enumerate(found) if other == ipu]
+        found = [*found[: seen[0]] if seen else found, (stage, ipu)]
+    return found

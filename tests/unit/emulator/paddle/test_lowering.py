@@ -1,0 +1,162 @@
+"""The lowered program of a Paddle network is sound: shapes, placement, stages, copies and reductions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Dict, List
+
+import paddle
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipu_conformance import ir
+from ipu_conformance.emulator.paddle import dumps, lowering
+from ipu_conformance.emulator.paddle.lowering_copies import copied
+from ipu_conformance.emulator.paddle.lowering_updates import RULES
+from ipu_conformance.emulator.paddle.passes.optimizer import KINDS
+from ipu_conformance.ir import Graph, Op, Tensor, checks
+
+from .compiled import PIPELINE, layers, record_of
+
+CASES: Dict[str, Any] = {
+    "single": (layers((0, 0), (0, 0)), {}),
+    "sharded": (layers((0, 0), (1, 0), (0, 0)), {"num_ipus": 2, "enable_manual_shard": True}),
+    "pipelined": (layers((0, 0), (1, 1)), {"num_ipus": 2, **PIPELINE, "accumulation_factor": 3}),
+    "three stages": (layers((1, 0), (2, 1), (0, 2)), {"num_ipus": 3, **PIPELINE, "accumulation_factor": 5}),
+    "skip": (layers((0, 0), (1, 1), (2, 2), skip=True), {"num_ipus": 3, **PIPELINE, "accumulation_factor": 7}),
+    "back again": (layers((0, 0), (1, 1), (0, 2)), {"num_ipus": 2, **PIPELINE, "accumulation_factor": 5}),
+    "shared weight": (layers((0, 0), (1, 1), shared=True), {"num_ipus": 2, **PIPELINE, "accumulation_factor": 3}),
+    "replicated": (
+        layers((0, 0), (1, 1)),
+        {"num_ipus": 6, **PIPELINE, "accumulation_factor": 4, "enable_replicated_graphs": True,
+         "replicated_graph_count": 3},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_lowered_program_is_sound(name: str) -> None:
+    """Every check of the IR passes for the whole program of a training."""
+    build, options = CASES[name]
+    record = record_of(build, ["x"], lambda: paddle.optimizer.Momentum(0.1, 0.9), **options)
+
+    graph = lowering.lower(record)
+
+    pipelined = bool(options.get("enable_pipelining"))
+    assert checks.shapes(graph) == []
+    assert checks.placement(graph, stages=pipelined) == []
+    assert checks.stage_order(graph) == []
+    assert checks.copies(graph) == []
+    assert checks.all_reduce(graph, int(options.get("replicated_graph_count", 1))) == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_parameter_is_updated_once(name: str) -> None:
+    """Each weight has one update, which reads it, whatever the cut."""
+    build, options = CASES[name]
+    record = record_of(build, ["x"], lambda: paddle.optimizer.SGD(0.1), **options)
+
+    updated = [op for op in lowering.lower(record).ops if op.type == "SGD0VarUpdate"]
+
+    read = [name.rpartition("_c")[0] if "_c" in name else name for op in updated for name in op.inputs[:1]]
+    assert sorted(read) == sorted(record.optimizer.parameters)
+
+
+def test_every_optimizer_has_its_ops() -> None:
+    """There is a rule for every optimizer that is folded."""
+    assert set(RULES) == set(KINDS)
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_an_optimizer_is_lowered_to_its_own_ops(name: str) -> None:
+    """Each weight passes the ops of the optimizer's rule."""
+    makers = {
+        "sgd": paddle.optimizer.SGD, "momentum": paddle.optimizer.Momentum, "adam": paddle.optimizer.Adam,
+        "adamw": paddle.optimizer.AdamW, "adamax": paddle.optimizer.Adamax, "lamb": paddle.optimizer.Lamb,
+        "adadelta": paddle.optimizer.Adadelta, "adagrad": paddle.optimizer.Adagrad, "rmsprop": paddle.optimizer.RMSProp,
+    }  # fmt: skip
+    record = record_of(layers((0, 0)), ["x"], lambda: makers[name](learning_rate=0.1))
+
+    found = Counter(op.type for op in lowering.lower(record).ops)
+
+    renewing, making = RULES[name]
+    expected = Counter([kind for kind, _ in renewing] + list(making) + (["LambSquare"] if name == "lamb" else []))
+    assert {kind: found[kind] for kind in expected} == {kind: 2 * count for kind, count in expected.items()}
+
+
+def test_clipping_spans_the_stages() -> None:
+    """One norm is made of the squares of all gradients, after the pipeline, and every gradient is multiplied."""
+    build, options = CASES["pipelined"]
+    clip = paddle.nn.ClipGradByGlobalNorm(0.5)
+
+    graph = lowering.lower(record_of(build, ["x"], lambda: paddle.optimizer.SGD(0.1, grad_clip=clip), **options))
+
+    norm = next(op for op in graph.ops if op.type == "Sum" and "squares" in op.outputs[0])
+    clipped = [op for op in graph.ops if op.type == "Mul"]
+    assert (len(norm.inputs), norm.stage, len(clipped)) == (4, None, 4)
+    assert checks.copies(graph) == []
+
+
+def test_what_is_dumped_is_what_is_lowered(tmp_path: Any) -> None:
+    """The dumped ONNX model is read back as the graph of the forward pass."""
+    build, options = CASES["skip"]
+    record = record_of(build, ["x"], lambda: paddle.optimizer.SGD(0.1), **options)
+
+    dumps.save_model_proto(record, str(tmp_path / "model.onnx"))
+
+    outcome = ir.isomorphic(ir.read(tmp_path / "model.onnx"), lowering.forward(record))
+    assert outcome.verdict == "isomorphic", outcome.sentence
+
+
+def test_steps_add_to_one_another() -> None:
+    """Each step of lowering keeps the types of the one before."""
+    build, options = CASES["pipelined"]
+    record = record_of(build, ["x"], lambda: paddle.optimizer.SGD(0.1), **options)
+
+    counted = [Counter(op.type for op in lowering.lower(record, step).ops) for step in lowering.STEPS]
+
+    for before, after in zip(counted, counted[1:]):
+        assert not before - after
+        assert sum(after.values()) > sum(before.values())
+
+
+placements = st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 20), max_size=3)), min_size=1, max_size=12)
+
+
+@settings(deadline=None, max_examples=200)
+@given(placements)
+def test_copies_bring_every_value_to_its_reader(drawn: Any) -> None:
+    """However ops are spread over IPUs, after copying none reads what was made on another."""
+    ops: List[Op] = []
+    for number, (ipu, sources) in enumerate(drawn):
+        inputs = tuple(f"t{source % (number + 1)}" for source in sources)
+        ops.append(Op("Sum", "", inputs or ("t0",), (f"t{number + 1}",), ipu=ipu))
+    tensors = {f"t{number}": Tensor(f"t{number}", "FLOAT", ()) for number in range(len(drawn) + 1)}
+
+    made, known = copied(ops, tensors, pipelined=False)
+
+    used = {name for op in made for name in (*op.inputs, *op.outputs)}
+    graph = Graph("drawn", made, ["t0"], [], [tensor for name, tensor in known.items() if name in used], [])
+    assert checks.copies(graph) == []
+    assert [op.outputs for op in made if op.type == "Sum"] == [op.outputs for op in ops]
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.data())
+def test_in_a_pipeline_values_pass_stage_by_stage(ipus: List[int], data: Any) -> None:
+    """A copy leaves from the IPU of its stage, and somebody reads it."""
+    ops = []
+    for stage, ipu in enumerate(ipus):
+        source = data.draw(st.integers(0, stage), label="source")
+        ops.append(Op("Relu", "", (f"t{source}",), (f"t{stage + 1}",), ipu=ipu, stage=stage))
+    tensors = {f"t{number}": Tensor(f"t{number}", "FLOAT", ()) for number in range(len(ipus) + 1)}
+
+    made, known = copied(ops, tensors, pipelined=True)
+
+    used = {name for op in made for name in (*op.inputs, *op.outputs)}
+    graph = Graph("drawn", made, ["t0"], [], [tensor for name, tensor in known.items() if name in used], [])
+    assert checks.copies(graph) == []
+    moved = [op for op in made if op.type == "IpuCopy"]
+    assert all(op.ipu == op.attributes["sourceIpu"] == ipus[op.stage or 0] for op in moved)
+    assert all(graph.consumers(op.outputs[0]) for op in moved)
