@@ -77,5 +77,5 @@ def _straight(path: Sequence[Tuple[Optional[int], int]]) -> List[Tuple[Optional[
     found: List[Tuple[Optional[int], int]] = []
     for stage, ipu in path:
         seen = [place for place, (_, other) in enumerate(found) if other == ipu]
-        found = [*found[: seen[0]] if seen else found, (stage, ipu)]
+        found = [*(found[: seen[0]] if seen else found), (stage, ipu)]
     return found
