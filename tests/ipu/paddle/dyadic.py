@@ -57,6 +57,16 @@ def float32(value: np.ndarray) -> np.ndarray:
     return narrow
 
 
+def half(value: Any) -> np.ndarray:
+    """The nearest float16, computed with from here on in float64."""
+    return np.asarray(value, np.float64).astype(np.float16).astype(np.float64)
+
+
+def odd(count: int, first: int = 0) -> np.ndarray:
+    """Samples that need more than the eleven bits of float16, and so do their products."""
+    return samples(count, first) * np.float32(1 + 2.0**-7 + 2.0**-9 + 2.0**-13)
+
+
 class Static(NamedTuple):
     """The model in a static program."""
 

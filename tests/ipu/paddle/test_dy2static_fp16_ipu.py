@@ -8,19 +8,10 @@ import numpy as np
 import pytest
 
 from . import dyadic
+from .dyadic import half, odd
 from .test_dy2static_ipu import SIZE, home, inference, model, training
 
 HALF = np.float16
-
-
-def half(value: Any) -> np.ndarray:
-    """The nearest float16, computed with from here on in float64."""
-    return np.asarray(value, np.float64).astype(HALF).astype(np.float64)
-
-
-def odd(first: int = 0) -> np.ndarray:
-    """Samples that need more than the eleven bits of float16, and so do their products."""
-    return dyadic.samples(SIZE, first) * np.float32(1 + 2.0**-7 + 2.0**-9 + 2.0**-13)
 
 
 def specified(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Tuple[np.ndarray, float, np.ndarray]:
@@ -38,11 +29,11 @@ def test_inference_rounds(paddle: Any, way: str) -> None:
     """Outputs are float16, rounded after each op."""
     net = model(paddle, way=way)
     inference(paddle).set_precision_config(enable_fp16=True)
-    out = net(paddle.to_tensor(odd())).numpy()
+    out = net(paddle.to_tensor(odd(SIZE))).numpy()
 
     assert out.dtype == HALF
-    assert out.tolist() == half(half(odd()) * dyadic.START).tolist()
-    assert out.tolist() != (odd() * dyadic.START).tolist()
+    assert out.tolist() == half(half(odd(SIZE)) * dyadic.START).tolist()
+    assert out.tolist() != (odd(SIZE) * dyadic.START).tolist()
 
 
 def trained(paddle: Any, turns: int, **options: Any) -> Tuple[Any, List[Tuple[np.ndarray, float]], Any]:
@@ -52,7 +43,7 @@ def trained(paddle: Any, turns: int, **options: Any) -> Tuple[Any, List[Tuple[np
     made = []
     for turn in range(turns):
         y = dyadic.targets(SIZE, turn * SIZE)
-        out, loss = net(paddle.to_tensor(odd(turn * SIZE)), paddle.to_tensor(y))
+        out, loss = net(paddle.to_tensor(odd(SIZE, turn * SIZE)), paddle.to_tensor(y))
         made.append((out.numpy(), float(loss)))
     return net, made, net.weight.numpy().copy()
 
@@ -67,7 +58,7 @@ def test_a_call_is_a_step_in_float16(paddle: Any, turns: int) -> None:
     assert stale.dtype == HALF
     assert stale.tolist() == dyadic.START.tolist()
     for turn, (out, loss) in enumerate(made):
-        wanted, cost, weight = specified(odd(turn * SIZE), dyadic.targets(SIZE, turn * SIZE), weight)
+        wanted, cost, weight = specified(odd(SIZE, turn * SIZE), dyadic.targets(SIZE, turn * SIZE), weight)
         assert out.dtype == HALF
         assert (out.tolist(), loss) == (wanted.tolist(), cost)
     assert net.weight.numpy().dtype == HALF
@@ -80,7 +71,7 @@ def test_loss_scaling_cancels(paddle: Any, scaling: float) -> None:
     net, _, _ = trained(paddle, 1, loss_scaling=scaling)
     home(paddle)
 
-    assert net.weight.numpy().tolist() == specified(odd(), dyadic.targets(SIZE), dyadic.START)[2].tolist()
+    assert net.weight.numpy().tolist() == specified(odd(SIZE), dyadic.targets(SIZE), dyadic.START)[2].tolist()
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -88,7 +79,7 @@ def test_only_enable_fp16_turns_a_layer(paddle: Any, enabled: bool) -> None:
     """Without it the Layer, its outputs and the arithmetic are float32."""
     net = model(paddle)
     inference(paddle).set_precision_config(enable_fp16=enabled)
-    out = net(paddle.to_tensor(odd())).numpy()
+    out = net(paddle.to_tensor(odd(SIZE))).numpy()
 
     assert out.dtype == net.weight.numpy().dtype == (HALF if enabled else np.float32)
-    assert bool((out == odd() * dyadic.START).all()) is not enabled
+    assert bool((out == odd(SIZE) * dyadic.START).all()) is not enabled

@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 
 from . import dyadic
+from .dyadic import half
 
 SIZE = 4
 FINE = np.float32(1 + 2.0**-12)
-
-
-def half(value: Any) -> np.ndarray:
-    """The nearest float16, computed with from here on in float64."""
-    return np.asarray(value, np.float64).astype(np.float16).astype(np.float64)
 
 
 def predictor(paddle: Any, path: Path, *enabling: Any, fp16: bool = True, **settings: Any) -> Any:

@@ -17,7 +17,7 @@ KILLING = {
     "half-arrives-as-float32": HALF + "a_step_rounds_forwards_backwards_and_in_the_update[before]",
     "stochastic-rounding-ignored": HALF + "stochastic_rounding_goes_both_ways",
     "half-weights-become-float32": "test_dy2static_fp16_ipu.py::test_a_call_is_a_step_in_float16[1]",
-    "master-weight-left-behind": HALF + "a_master_weight_keeps_small_steps[master]",
+    "master-weight-left-behind": "test_mixed_precision_ipu.py::test_a_master_weight_keeps_small_steps[master]",
     "unscaled-gradient-rounded": HALF + "loss_scaling_saves_small_gradients[256.0-before]",
     "call-outputs-reversed": DYNAMIC + "a_call_is_a_step[mean-wrapped]",
     "model-cut-into-programs": DYNAMIC + "a_call_is_a_step[sum-wrapped]",
