@@ -16,7 +16,7 @@ import numpy as np
 from paddle.base import compiler, core, framework
 
 from ipu_conformance.emulator import numerics
-from ipu_conformance.emulator.paddle import callables
+from ipu_conformance.emulator.paddle import callables, partials
 from ipu_conformance.emulator.paddle.host_rules import decide
 
 FLOAT16, FLOAT32 = core.VarDesc.VarType.FP16, core.VarDesc.VarType.FP32
@@ -108,6 +108,8 @@ def realise(program: Any, strategy: Any) -> Any:
         _keep_masters(block)
         for index in reversed(_repeated_casts(block)):
             block._remove_op(index, index + 1)
+        if partials.are_half(strategy):
+            partials.replace(block, names)
         _widen(block)
         _insert(block, names, round_of)
     return framework.Program._construct_from_desc(desc)

@@ -237,6 +237,25 @@ def test_stages_hand_on_float16(paddle: Any, static: Any, pipelined: bool) -> No
     assert weight.tolist() == dyadic.float32(dyadic.START - dyadic.RATE * gradient).tolist()
 
 
+@pytest.mark.parametrize("partials", ["float", "half"])
+def test_partial_sums(paddle: Any, static: Any, partials: str) -> None:
+    """A product in float16 sums in float32 unless half is asked for, which may lose what is small beside the sum."""
+    x = np.zeros((1, 64), np.float32)
+    x[0, 0], x[0, 16::16] = 2048.0, 1.0
+    ones = static.data("ones", [64, 1], "float16")
+    variable = static.data("x", [1, 64], "float16")
+    out = paddle.matmul(variable, ones)
+    device = dyadic.compiled(
+        paddle, static.default_main_program(), ["x", "ones"], [out], size=1, is_training=False,
+        partials_type_matmuls=partials,
+    )  # fmt: skip
+    (got,) = device.run(x=x.astype(HALF), ones=np.ones((64, 1), HALF))
+
+    assert got.dtype == HALF
+    # 2051 lies between 2050 and 2052; partial sums in float16 may lose any of the three ones.
+    assert got.item() in ([2052.0] if partials == "float" else [2048.0, 2050.0, 2052.0])
+
+
 def test_stochastic_rounding_goes_both_ways(paddle: Any, static: Any) -> None:
     """Of values a quarter of a spacing above a float16 about a quarter goes up.
 
