@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, Callable, List, Optional
 
 from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.tensorflow.decisions import decide
 from ipu_conformance.errors import ConformanceError
 
 OURS = "ipu_conformance.emulator.tensorflow"
@@ -107,7 +108,7 @@ def _placing_softly(own: Callable[..., Any]) -> Callable[..., Any]:
         if hasattr(asked, "allow_soft_placement"):  # anything else is refused by the session itself
             config = type(asked)()
             config.CopyFrom(asked)
-            config.allow_soft_placement = True
+            config.allow_soft_placement = decide("soft-placement", True) or asked.allow_soft_placement
         own(self, target, graph, config)
 
     return init

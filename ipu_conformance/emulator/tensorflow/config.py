@@ -16,6 +16,7 @@ from ipu_conformance.emulator.tensorflow.config_enums import (
 )
 from ipu_conformance.emulator.tensorflow.config_table import ATTRIBUTES
 from ipu_conformance.emulator.tensorflow.config_tree import AttributeMetadata, Root, resolved
+from ipu_conformance.emulator.tensorflow.decisions import decide
 from ipu_conformance.errors import ConformanceError
 
 __all__ = [
@@ -88,14 +89,14 @@ class IPUConfig(Root):
 
     def _create_protobuf(self) -> IpuOptions:
         """What the configuration says now; what cannot be put in force is refused."""
-        if _given(self.auto_select_ipus) and _given(self.select_ipus):
+        if decide("two-selections", _given(self.auto_select_ipus) and _given(self.select_ipus)):
             raise SelectionError("Only one of `auto_select_ipus` and `select_ipus` can be set.")
-        if _given(self.select_ipus) and environment.flags().use_ipu_model:
+        if decide("model-selection", _given(self.select_ipus) and environment.flags().use_ipu_model):
             raise SelectionError(
                 "When using the IPUModel, the IPUs cannot be chosen with `select_ipus`: say how many there are with "
                 "`auto_select_ipus`."
             )
-        return IpuOptions(resolved(self, self._exceptions()))
+        return IpuOptions(resolved(self, decide("exceptions", self._exceptions())))
 
     def _exceptions(self) -> Dict[str, Any]:
         if not self.floating_point_behaviour.set_all:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.tensorflow.decisions import decide
 from ipu_conformance.errors import ConformanceError
 
 
@@ -64,9 +64,7 @@ class AttributeMetadata:
             accepted = type(value) is self._kind
         else:
             accepted = type(value) is int or (type(value) in (list, tuple) and all(type(item) is int for item in value))
-        if faults.active:
-            accepted = faults.apply("configuration.accepted", accepted, attribute=self.name)
-        return accepted
+        return decide("type-accepted", accepted)
 
     def check_type(self, value: Any) -> None:
         """Refuse a value of another type."""
@@ -75,7 +73,7 @@ class AttributeMetadata:
 
     def warn_if_deprecated(self) -> None:
         """Say in the log what to use instead of a deprecated attribute."""
-        if self.deprecated:
+        if decide("deprecated", self.deprecated):
             from tensorflow.python.platform import tf_logging
 
             tf_logging.warning("%s is deprecated: %s", self.name, self.deprecated_msg)
@@ -112,6 +110,7 @@ class Table:
         by_leaf = {full.rsplit(".", 1)[-1]: full for full in reversed(known)}
         near = difflib.get_close_matches(leaf, by_leaf, n=1)
         meant = by_leaf[near[0]] if near else next(iter(difflib.get_close_matches(name, known, n=1)), None)
+        meant = decide("nearest-name", meant)
         hint = f" Did you mean '{meant}'?" if meant else ""
         return UnknownAttributeError(f"'{leaf}' is not a valid attribute of this config.{hint}")
 
@@ -128,8 +127,7 @@ class Category:
         return f"{self._prefix}.{name}" if self._prefix else name
 
     def _is_category(self, full: str) -> bool:
-        found = full in self._table.categories
-        return faults.apply("configuration.category", found, attribute=full) if faults.active else found
+        return decide("category", full in self._table.categories)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # Python itself asks for these, to copy or to inspect
@@ -151,10 +149,7 @@ class Category:
         metadata = AttributeMetadata(row)
         metadata.check_type(value)
         metadata.warn_if_deprecated()
-        value = _copied(value)
-        if faults.active:
-            value = faults.apply("configuration.stored", value, attribute=full)
-        self._values[row.sets or full] = value
+        self._values[decide("stored-as", row.sets or full, row=row)] = decide("stored", _copied(value))
 
     def __dir__(self) -> List[str]:
         return sorted({*object.__dir__(self), *self._table.below(self._prefix)})
@@ -193,7 +188,7 @@ class Category:
         for name in self._table.below(self._prefix):
             value = getattr(self, name)
             result[name] = value.to_dict() if isinstance(value, Category) else _plain(value)
-        return faults.apply("configuration.exported", result) if faults.active and not self._prefix else result
+        return decide("written", result)
 
     def from_dict(self, dct: Mapping[str, Any]) -> Category:
         """Set what a nested dictionary holds; what it leaves out keeps its value."""
@@ -229,7 +224,7 @@ class Root(Category):
     def __deepcopy__(self, memo: Dict[int, Any]) -> Root:
         made = type(self)()
         made._values.update(copy.deepcopy(self._values, memo))
-        return faults.apply("configuration.copied", made, original=self) if faults.active else made
+        return decide("copied", made, original=self)
 
 
 def _defaults(table: Table) -> Dict[str, Any]:

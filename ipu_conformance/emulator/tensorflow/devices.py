@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, List, Tuple
 
 from ipu_conformance.emulator.tensorflow import system
+from ipu_conformance.emulator.tensorflow.decisions import decide
 
 TYPE = "IPU"
 
 
 def names() -> Tuple[str, ...]:
     """The devices of the configuration in force, in order; none before a configuration."""
-    return tuple(f"/device:{TYPE}:{index}" for index in range(len(system.devices())))
+    return tuple(f"/device:{TYPE}:{index}" for index in range(decide("devices-listed", len(system.devices()))))
 
 
 def physical() -> List[Any]:
@@ -20,7 +21,7 @@ def physical() -> List[Any]:
 
     return [
         context.PhysicalDevice(name=f"/physical_device:{TYPE}:{index}", device_type=TYPE)
-        for index in range(len(system.devices()))
+        for index in range(decide("devices-listed", len(system.devices())))
     ]
 
 

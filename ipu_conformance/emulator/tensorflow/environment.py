@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Union
 
-from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.tensorflow.decisions import decide
 from ipu_conformance.errors import ConformanceError
 
 FLAGS_VARIABLE = "TF_POPLAR_FLAGS"
@@ -59,7 +59,7 @@ class Flags:
 
     def synthetic(self, category: str) -> bool:
         """Whether data of that category (of ``CATEGORIES``) never leaves or reaches the host."""
-        return self.use_synthetic_data or category.lower() in self.categories
+        return decide("synthetic-data", self.use_synthetic_data) or category.lower() in self.categories
 
     @property
     def categories(self) -> FrozenSet[str]:
@@ -76,14 +76,12 @@ def flags(environment: Optional[Mapping[str, str]] = None) -> Flags:
     found: Dict[str, Any] = {}
     for word in _words(text):
         name, given, value = word.lstrip("-").partition("=")
-        if not word.startswith("--") or name not in _TYPES:
+        if decide("switch-refused", not word.startswith("--") or name not in _TYPES):
             raise EnvironmentVariableError(
                 f"{FLAGS_VARIABLE} holds {word!r}, which is no switch of it; use {', '.join('--' + x for x in _TYPES)}."
             )
         found[name] = _value(name, value if given else None)
-    if faults.active:
-        found = faults.apply("environment.flags", found)
-    read = Flags(**found)
+    read = Flags(**decide("flags", found))
     unknown = sorted(read.categories - set(CATEGORIES))
     if unknown:
         raise EnvironmentVariableError(

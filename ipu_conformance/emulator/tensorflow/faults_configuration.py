@@ -1,43 +1,21 @@
-"""Faults of the configuration, its devices, the environment, strategies and reports."""
+"""Ways for the system around a program to be wrong: configuration, devices, environment, strategies and reports."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults import Fault
-
-POINTS = {
-    "configuration.accepted": "value: whether a value is of its attribute's type; attribute: its name",
-    "configuration.stored": "value: what is stored; attribute: its name",
-    "configuration.exported": "value: the dictionary of a whole configuration",
-    "configuration.copied": "value: a deep copy of a configuration; original: what was copied",
-    "configuration.category": "value: whether an attribute is a category; attribute: its name",
-    "environment.flags": "value: the dictionary of what TF_POPLAR_FLAGS says",
-    "reports.wanted": "value: whether a report is written; program: the compiled program's name",
-    "reports.profile": "value: the dictionary that becomes profile.json",
-    "reports.folder": "value: the path of a new report folder",
-    "strategy.results": "value: list with the results of every replica of a function that was run",
-    "configuration.devices": "value: tuple with the number of IPUs of each device; options: the configuration",
-    "configuration.changed": "value: whether a configuration differs from the one in force",
-    "configuration.seed": "value: the seed that a device's random numbers start from",
-    "configuration.initializer": "value: whether an op that initialises variables goes to the host",
-}
-"""Every hook point of these modules with what ``value`` and the context are there."""
-
-for _point, _what in POINTS.items():
-    faults.register_point(_point, _what)
+from ipu_conformance.emulator.tensorflow.decisions import POINT
 
 
-def _accepting(*attributes: str) -> Any:
-    return lambda value, attribute, **context: True if attribute in attributes or not attributes else value
+def _at(wanted: str, wrong: Callable[..., Any]) -> Callable[..., Any]:
+    """``wrong(value, **context)`` at one decision, and the right value at all others."""
+    return lambda value, rule, **context: wrong(value, **context) if rule == wanted else value
 
 
-def _without(name: str) -> Any:
-    def wrong(value: Dict[str, Any], **context: Any) -> Dict[str, Any]:
-        return {key: item for key, item in value.items() if key != name}
-
-    return wrong
+def _always(answer: Any) -> Callable[..., Any]:
+    return lambda value, **context: answer
 
 
 def _sharing(value: Any, original: Any, **context: Any) -> Any:
@@ -45,60 +23,69 @@ def _sharing(value: Any, original: Any, **context: Any) -> Any:
     return value
 
 
-def _nothing_stored(value: Any, attribute: str, **context: Any) -> Any:
-    return False if isinstance(value, bool) else value
+def _without_a_category(value: Any, **context: Any) -> Any:
+    return {name: item for name, item in value.items() if name != "optimizations"}
 
 
-def _one_device(value: Tuple[int, ...], **context: Any) -> Tuple[int, ...]:
-    return (sum(value),)
+def _silent(value: Any, **context: Any) -> Callable[..., None]:
+    return lambda *args: None
 
 
-def _one_ipu_each(value: Tuple[int, ...], **context: Any) -> Tuple[int, ...]:
-    return (1,) * len(value)
-
-
-def _last_result(value: List[Any], **context: Any) -> List[Any]:
-    return value[::-1]
-
-
-def _folder_of_all(value: Any, **context: Any) -> Any:
-    return value.with_name("report_of_" + value.name)
-
-
-def _one_replica(value: Dict[str, Any], **context: Any) -> Dict[str, Any]:
+def _one_replica(value: Any, **context: Any) -> Any:
     return {**value, "program": {**value["program"], "replicas": 1}}
 
 
-for _fault in (
-    Fault("config-types-unchecked", "plan", "configuration.accepted", "attributes take values of any type",
-          _accepting()),
-    Fault("config-true-not-stored", "plan", "configuration.stored", "an attribute that is set to True stays False",
-          _nothing_stored),
-    Fault("config-dictionary-incomplete", "plan", "configuration.exported", "a written configuration lacks a category",
-          _without("optimizations")),
-    Fault("config-copy-shares-values", "plan", "configuration.copied", "a deep copy changes with its original",
-          _sharing),
-    Fault("config-category-assignable", "plan", "configuration.category", "a category is taken for an attribute",
-          lambda value, **context: False),
-    Fault("config-devices-merged", "plan", "configuration.devices", "all selected IPUs make one device", _one_device),
-    Fault("config-devices-of-one-ipu", "plan", "configuration.devices", "every device has one IPU", _one_ipu_each),
-    Fault("config-first-stays", "plan", "configuration.changed", "another configuration does not replace the first",
-          lambda value, **context: False),
-    Fault("config-always-changed", "plan", "configuration.changed", "an equal configuration is taken for another",
-          lambda value, **context: True),
-    Fault("config-seed-ignored", "plan", "configuration.seed", "every seed is the same seed",
-          lambda value, **context: 0),
-    Fault("config-initializers-stay", "plan", "configuration.initializer", "initialisers stay on the device",
-          lambda value, **context: False),
-    Fault("environment-flags-ignored", "plan", "environment.flags", "TF_POPLAR_FLAGS is not read",
-          lambda value, **context: {}),
-    Fault("environment-model-stuck", "plan", "environment.flags", "TF_POPLAR_FLAGS is read once",
-          lambda value, memory, **context: memory.setdefault("first", value)),
-    Fault("strategy-last-result", "streams", "strategy.results", "the host gets the last replica's result",
-          _last_result),
-    Fault("report-not-written", "plan", "reports.wanted", "no report is written",
-          lambda value, **context: False),
-    Fault("report-folder-misnamed", "plan", "reports.folder", "report folders have another name", _folder_of_all),
-    Fault("report-replicas-lost", "plan", "reports.profile", "a profile tells of one replica", _one_replica),
+for _name, _rule, _what, _wrong in (
+    # Configuration
+    ("config-types-unchecked", "type-accepted", "attributes take values of any type", _always(True)),
+    ("config-true-not-stored", "stored", "an attribute that is set to True stays False",
+     lambda value, **context: False if value is True else value),
+    ("config-deprecation-silent", "deprecated", "nothing is said of a deprecated attribute", _always(False)),
+    ("config-deprecated-name-dead", "stored-as", "a deprecated name sets nothing", lambda value, row, **_: row.name),
+    ("config-no-name-offered", "nearest-name", "an unknown name is refused without the nearest", _always(None)),
+    ("config-category-assignable", "category", "a category is taken for an attribute", _always(False)),
+    ("config-dictionary-incomplete", "written", "a written configuration lacks a category", _without_a_category),
+    ("config-copy-shares-values", "copied", "a deep copy changes with its original", _sharing),
+    ("config-two-selections", "two-selections", "IPUs are selected in two ways at once", _always(False)),
+    ("config-model-ids", "model-selection", "IPUs of the IPU model are selected by ids", _always(False)),
+    ("config-set-all-ignored", "exceptions", "set_all turns nothing on", _always({})),
+    ("config-devices-merged", "devices", "all selected IPUs make one device", lambda value, **_: (sum(value),)),
+    ("config-devices-of-one-ipu", "devices", "every device has one IPU", lambda value, **_: (1,) * len(value)),
+    ("config-any-number-of-ipus", "too-many-ipus", "more IPUs are promised than there are", _always(False)),
+    ("config-first-stays", "changed", "another configuration does not replace the first", _always(False)),
+    ("config-always-changed", "changed", "an equal configuration is taken for another", _always(True)),
+    ("config-replaced-silently", "warned", "nothing is said of a configuration that is replaced", _silent),
+    ("config-replaced-unasked", "configured-once", "a configuration is replaced that must stay", _always(False)),
+    ("config-seed-ignored", "seed", "every seed is the same seed", _always(0)),
+    ("config-initializers-stay", "initializer-moved", "initialisers stay on the device", _always(False)),
+    # Devices
+    ("devices-not-listed", "devices-listed", "TensorFlow's lists lack the last IPU device",
+     lambda value, **context: max(0, value - 1)),
+    ("sessions-place-hard", "soft-placement", "sessions refuse what is placed on an IPU device", _always(False)),
+    # Environment
+    ("environment-flags-ignored", "flags", "TF_POPLAR_FLAGS is not read", _always({})),
+    ("environment-flags-read-once", "flags", "TF_POPLAR_FLAGS is read once",
+     lambda value, memory, **context: memory.setdefault("first", value)),
+    ("environment-synthetic-ignored", "synthetic-data", "synthetic data are never used for everything",
+     _always(False)),
+    ("environment-model-ignored", "flags", "the IPU model is never in use",
+     lambda value, **context: {name: item for name, item in value.items() if name != "use_ipu_model"}),
+    # Strategies
+    ("strategy-eager-accepted", "eager-refused", "functions run that are not compiled", _always(False)),
+    ("strategy-one-replica", "replicas", "a strategy runs on one replica", _always(1)),
+    ("strategy-last-result", "results", "the host gets the last replica's result", lambda value, **_: value[::-1]),
+    ("strategy-elements-reversed", "elements", "replicas take elements in reverse order",
+     lambda value, **context: value[::-1]),
+    ("strategy-functions-shared", "functions-inlined", "functions that replicas call work on the first replica",
+     _always(False)),
+    # Reports
+    ("report-not-written", "report-written", "no report is written", _always(False)),
+    ("report-written-again", "reported", "a report is written for every run", _always(False)),
+    ("report-folder-misnamed", "report-folder", "report folders have another name",
+     lambda value, **context: value.with_name("report_of_" + value.name)),
+    ("report-replicas-lost", "profile", "a profile tells of one replica", _one_replica),
+    ("report-trace-always", "trace-written", "a trace is written that was not asked for", _always(True)),
+    # This one comes last: what it leaves configured would be found by whoever comes next.
+    ("config-never-reset", "reset", "a reset forgets nothing", _always(False)),
 ):  # fmt: skip
-    faults.register(_fault)
+    faults.register(Fault(_name, "streams" if "elements" in _name else "plan", POINT, _what, _at(_rule, _wrong)))

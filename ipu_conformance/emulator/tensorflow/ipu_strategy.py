@@ -12,6 +12,7 @@ from tensorflow.python.ops import array_ops
 from tensorflow.python.util import nest
 
 from ipu_conformance.emulator.tensorflow import replicas, strategy_run, system, variables
+from ipu_conformance.emulator.tensorflow.decisions import decide
 from ipu_conformance.errors import ConformanceError
 
 __all__ = ["IPUExtended", "IPUStrategy", "IPUStrategyV1", "current"]
@@ -78,7 +79,7 @@ def current() -> Optional[IPUStrategyV1]:
 
 
 def _require_compiled(fn: Callable[..., Any]) -> None:
-    if context.executing_eagerly() and not _is_compiled(fn):
+    if decide("eager-refused", context.executing_eagerly() and not _is_compiled(fn)):
         raise StrategyError(
             "IPUStrategy.run(fn, ...) does not support pure eager execution: pass a tf.function, or call it inside "
             "of one."

@@ -10,6 +10,7 @@ import functools
 from typing import Any, Callable, List, Sequence, Tuple
 
 from ipu_conformance.emulator.tensorflow import replicas
+from ipu_conformance.emulator.tensorflow.decisions import decide
 from ipu_conformance.emulator.tensorflow.replicas import ReplicaError
 
 
@@ -18,7 +19,7 @@ def inlining(own: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(own)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not replicas.inside():
+        if not decide("functions-inlined", replicas.inside()):
             return own(self, *args, **kwargs)
         return inlined(self)(*args, **kwargs)
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 
-from ipu_conformance.emulator import faults, trace
+from ipu_conformance.emulator import trace
 from ipu_conformance.emulator.plan import Plan
 from ipu_conformance.emulator.tensorflow import environment, report_page, report_profile
+from ipu_conformance.emulator.tensorflow.decisions import decide
 from ipu_conformance.ir.graph import Graph
 
 PREFIX = "tf_report"
@@ -43,21 +44,17 @@ def wanted() -> bool:
 def write(program: Program) -> Optional[Path]:
     """Write the report of a program that was compiled, and return its folder; None where none is asked for."""
     directory = environment.report_directory()
-    asked = directory is not None
-    if faults.active:
-        asked = faults.apply("reports.wanted", asked, program=program.name)
-    if not asked or directory is None:
+    if directory is None or not decide("report-written", True):
         return None
     profile = report_profile.profile(program.name, program.plan, program.graph, program.optimizer)
     timeline = report_profile.timeline(program.plan, profile)
     profile.update(_surroundings())
-    if faults.active:
-        profile = faults.apply("reports.profile", profile)
+    profile = decide("profile", profile)
     folder = _new_folder(directory)
     parts = environment.report_parts()
     (folder / PROFILE).write_text(json.dumps(profile, indent=1) + "\n", encoding="utf-8")
     (folder / PAGE).write_text(report_page.page(profile, timeline), encoding="utf-8")
-    if parts.execution:
+    if decide("trace-written", parts.execution):
         trace.write(timeline, folder / TRACE)
     return folder
 
@@ -68,8 +65,7 @@ def _new_folder(directory: Path) -> Path:
     while True:
         now = datetime.datetime.now().strftime("%Y-%m-%dT%H-%M-%S-%f")
         folder = directory / f"{PREFIX}__{now}__{os.getpid()}"
-        if faults.active:
-            folder = faults.apply("reports.folder", folder)
+        folder = decide("report-folder", folder)
         try:
             folder.mkdir()
         except FileExistsError:

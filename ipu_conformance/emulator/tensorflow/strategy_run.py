@@ -10,9 +10,9 @@ from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import func_graph
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.plan import plan
 from ipu_conformance.emulator.tensorflow import replica_calls, replicas, report_graph, reports, shards, system
+from ipu_conformance.emulator.tensorflow.decisions import decide
 from ipu_conformance.emulator.topology import Topology
 from ipu_conformance.ir.graph import Graph
 
@@ -35,7 +35,7 @@ def _forget() -> None:
 def run(enter: Enter, fn: Callable[..., Any], ipus: int, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
     """What the first replica returns; all that the device's IPUs make run ``fn`` with the same arguments."""
     placed = _placement(enter, fn, args, kwargs) if ipus > 1 else {0}
-    count = shards.replicas(ipus, placed)
+    count = decide("replicas", shards.replicas(ipus, placed))
     if not context.executing_eagerly():
         return enter(fn, *args, **kwargs) if count == 1 else _unrolled(enter, fn, count, args, kwargs)
     compiled = fn if count == 1 else _compiled(enter, fn, count)
@@ -69,7 +69,7 @@ def _compiled(enter: Enter, fn: Callable[..., Any], count: int) -> Any:
 def _report(compiled: Any, fn: Any, topology: Topology, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
     """Write a report if calling the function has compiled a program that has none."""
     graphs = compiled.experimental_get_tracing_count() if hasattr(compiled, "experimental_get_tracing_count") else 1
-    if graphs <= _REPORTED.get(compiled, 0):
+    if decide("reported", graphs <= _REPORTED.get(compiled, 0)):
         return
     _REPORTED[compiled] = graphs
     name = getattr(fn, "__name__", type(fn).__name__)
@@ -91,9 +91,7 @@ def _unrolled(enter: Enter, fn: Any, count: int, args: Tuple[Any, ...], kwargs: 
 
     def program() -> Any:
         results = replicas.run(lambda *own: inner(*own, **named), [shared] * count)
-        if faults.active:
-            results = faults.apply("strategy.results", results)
-        return results[0]
+        return decide("results", results)[0]
 
     return enter(program)
 
@@ -106,7 +104,9 @@ class _SharedIterator:
 
     def get_next(self, name: Any = None) -> Any:
         """The next element of the replica that asks."""
-        return replicas.exchange(None, lambda all_: [self._own.get_next() for _ in all_], "the next element")
+        return replicas.exchange(
+            None, lambda all_: decide("elements", [self._own.get_next() for _ in all_]), "the next element"
+        )
 
     __next__ = get_next
 

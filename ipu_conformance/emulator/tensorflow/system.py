@@ -9,7 +9,7 @@ import threading
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ipu_conformance.emulator import device as device_descriptions
-from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.tensorflow.decisions import decide
 from ipu_conformance.emulator.topology import power_of_two
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.targets import EMULATED_IPUS
@@ -39,9 +39,7 @@ _STATE = _State()
 
 def configure(options: Any) -> None:
     """Put a configuration (``config.IpuOptions``) in force."""
-    counts = _ipus_of_devices(options)
-    if faults.active:
-        counts = faults.apply("configuration.devices", counts, options=options)
+    counts = decide("devices", _ipus_of_devices(options))
     with _STATE.lock:
         _STATE.options = options
         _STATE.devices = counts
@@ -49,6 +47,8 @@ def configure(options: Any) -> None:
 
 def reset() -> None:
     """Forget the configuration, and call all that asked to be told."""
+    if not decide("reset", True):
+        return
     with _STATE.lock:
         _STATE.options = None
         _STATE.devices = ()
@@ -86,7 +86,7 @@ def ipus(device: int = 0) -> int:
     counts = devices()
     if not counts:
         raise NotConfigured("No IPU devices configured.")
-    if not 0 <= device < len(counts):
+    if decide("no-such-device", not 0 <= device < len(counts)):
         raise NoSuchDevice(f"There is no device /device:IPU:{device}: {len(counts)} are configured, counted from 0.")
     return counts[device]
 
@@ -133,7 +133,7 @@ def _ipus_of_devices(options: Any) -> Tuple[int, ...]:
     for count in counts:
         if count < 1:
             raise NoSuchDevice(f"A device of {count} IPUs was asked for; ask for at least 1.")
-    if sum(counts) > EMULATED_IPUS:
+    if decide("too-many-ipus", sum(counts) > EMULATED_IPUS):
         raise NoSuchDevice(f"{sum(counts)} IPUs were asked for in all; the system has {EMULATED_IPUS}.")
     return counts
 

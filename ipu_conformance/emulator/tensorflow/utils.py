@@ -9,9 +9,9 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import device_spec, errors_impl, ops, random_seed
 from tensorflow.python.platform import tf_logging as logging
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.tensorflow import environment, system, unavailable
 from ipu_conformance.emulator.tensorflow.config import IPUConfig, IpuOptions
+from ipu_conformance.emulator.tensorflow.decisions import decide
 from ipu_conformance.errors import ConformanceError
 
 __all__ = [
@@ -59,16 +59,13 @@ def configure_ipu_system(config: Any, device: str = "cpu", reset_configuration: 
             f"`config` is {config!r} of type {type(config).__name__}; pass an IPUConfig or IpuOptions."
         )
     if system.configured():
-        changed = system.options() != options
-        if faults.active:
-            changed = faults.apply("configuration.changed", changed)
-        if not changed:
+        if not decide("changed", system.options() != options):
             return
-        if not reset_configuration:
+        if decide("configured-once", not reset_configuration):
             raise errors_impl.FailedPreconditionError(
                 None, None, "IPU system configuration can only be set once: reset it with reset_ipu_configuration()."
             )
-        logging.warning(
+        decide("warned", logging.warning)(
             "The IPU system is configured again with other options: what was compiled for the ones before is forgotten."
         )
         reset_ipu_configuration()
@@ -121,8 +118,7 @@ def reset_ipu_seed(
     """Let the random numbers of a device start again from a seed."""
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise TypeError(f"The seed {seed!r} is of type {type(seed).__name__}; use a whole number.")
-    if faults.active:
-        seed = faults.apply("configuration.seed", seed)
+    seed = decide("seed", seed)
     system.set_seed(device, seed, experimental_identical_replicas)
     random_seed.set_seed(seed)
 
@@ -141,9 +137,6 @@ def move_variable_initialization_to_cpu(graph: Optional[Any] = None) -> None:
         if op in seen or op.type == "VarHandleOp":
             continue
         seen.add(op)
-        moved = True
-        if faults.active:
-            moved = faults.apply("configuration.initializer", moved)
-        if moved:
+        if decide("initializer-moved", True):
             op._set_device("/device:CPU:0")
         pending += [tensor.op for tensor in op.inputs]

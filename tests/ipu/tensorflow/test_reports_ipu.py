@@ -225,7 +225,7 @@ def test_the_page_stands_alone(tf: Any, strategy: Any, ask: Callable[..., Path])
         ({"autoReport.outputExecutionProfile": "true"}, {"profile.json", "report.html", "trace.json"}),
         ({**ALL, "autoReport.outputExecutionProfile": "false"}, {"profile.json", "report.html"}),
     ],
-    ids=str,
+    ids=["all", "graph", "execution", "no-execution"],
 )
 def test_parts_of_a_report_can_be_asked_for(
     tf: Any, strategy: Any, ask: Callable[..., Path], options: Dict[str, str], files: Any
