@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 import pytest
@@ -41,10 +41,13 @@ def train(settings: Settings) -> Any:
     return run(settings, native=False, every=2)
 
 
-@functools.lru_cache(maxsize=None)
-def trained(settings: Settings) -> Any:
-    """A run on the device, the same one for every case that only looks at it."""
-    return train(settings)
+Trained = Callable[[Settings], Any]
+
+
+@pytest.fixture(scope="session")
+def trained() -> Trained:
+    """Runs on the device, one for all cases that only look at it."""
+    return functools.lru_cache(maxsize=None)(train)
 
 
 def reordered(weights: Dict[str, np.ndarray], seed: int) -> Dict[str, np.ndarray]:
@@ -171,7 +174,7 @@ def noise(replicas: int, accumulation: int) -> List[Tuple[np.ndarray, ArrayToler
 
 
 @each_way
-def test_the_device_trains_as_its_native_twin(way: str) -> None:
+def test_the_device_trains_as_its_native_twin(trained: Trained, way: str) -> None:
     """Batch by batch the costs are those of plain Paddle on the same batches, from the same initial weights."""
     expected, tolerance = noise(WAYS[way].replication_factor, WAYS[way].accumulation)[0]
     costs = np.asarray(trained(WAYS[way]).costs)
@@ -193,7 +196,7 @@ def probabilities(settings: Settings, weights: Any, *, after: int = 0) -> np.nda
 
 
 @each_way
-def test_the_device_classifies_as_its_native_twin(way: str) -> None:
+def test_the_device_classifies_as_its_native_twin(trained: Trained, way: str) -> None:
     """With the weights that the run brought home, the statistics of its first replica among them, the device gives the
     test set the probabilities that the native twin gives it."""
     expected, tolerance = noise(WAYS[way].replication_factor, WAYS[way].accumulation)[1]
@@ -202,7 +205,7 @@ def test_the_device_classifies_as_its_native_twin(way: str) -> None:
     check.close(actual=found, expected=expected, tolerance=tolerance, what="the probabilities of the test set")
 
 
-def test_the_device_classifies_with_the_weights_it_is_given() -> None:
+def test_the_device_classifies_with_the_weights_it_is_given(trained: Trained) -> None:
     """What the device has learnt since does not change the model of the best pass."""
     weights = trained(SHORT).weights
 
@@ -214,7 +217,7 @@ def test_the_device_classifies_with_the_weights_it_is_given() -> None:
 
 
 @each_way
-def test_the_accuracy_is_that_of_the_best_pass(way: str) -> None:
+def test_the_accuracy_is_that_of_the_best_pass(trained: Trained, way: str) -> None:
     """It is a share of the whole test set, and the device finds what the validation of that pass found."""
     result = trained(WAYS[way])
 
@@ -223,7 +226,7 @@ def test_the_accuracy_is_that_of_the_best_pass(way: str) -> None:
     assert [each.batches for each in result.validations] == [2, 4, 5]
 
 
-def test_validations_see_the_weights_of_the_device() -> None:
+def test_validations_see_the_weights_of_the_device(trained: Trained) -> None:
     """Each validation costs what the native twin's network costs after as many updates, and no two cost the same."""
     from ipu_conformance.workloads.paddle_mnist.training import train as run
 
