@@ -228,7 +228,7 @@ class ModelExtension:
         if not self._ipu_pipelined():
             return (state.accumulation.count or 1) if phase == "train" else 1
         if phase != "train":
-            return len(self._ipu_mapping())
+            return 1 if state.pipelining.schedule == "sequential" else len(self._ipu_mapping())
         if state.pipelining.count is None:
             raise RuntimeError(
                 "The model is pipelined, but `gradient_accumulation_steps_per_replica` has not been set: call "

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import logging
 from typing import Any, Optional
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.tensorflow.keras import library
 
-log = logging.getLogger("ipu_conformance.tensorflow")
 POINT = "keras.decision"
 faults.register_point(POINT, "value: what a rule of Keras models decides; rule: the name of the rule")
 
@@ -17,6 +15,12 @@ faults.register_point(POINT, "value: what a rule of Keras models decides; rule: 
 def decide(rule: str, value: Any) -> Any:
     """What the device makes of a rule: the value, unless a fault of that rule is on."""
     return faults.apply(POINT, value, rule=rule) if faults.active else value
+
+
+def _warn(text: str, *numbers: int) -> None:
+    import tensorflow as tf
+
+    tf.get_logger().warning(text, *numbers)
 
 
 def steps_per_replica(batches: int, replicas: int) -> int:
@@ -28,7 +32,7 @@ def steps_per_replica(batches: int, replicas: int) -> int:
             "more data or use fewer IPUs."
         )
     if batches % replicas:
-        log.warning(
+        _warn(
             "The number of batches (%d) is not divisible by the number of replicas (%d): the last %d batches of an "
             "epoch are not used.",
             batches,
@@ -41,7 +45,7 @@ def steps_per_replica(batches: int, replicas: int) -> int:
 def steps_per_execution(asked: int, steps: int) -> int:
     """``asked``, cut to the steps there are; anything else must divide them."""
     if asked > steps:
-        log.warning(
+        _warn(
             "`steps_per_execution` (%d) is larger than the number of steps (%d) of the data: it is set to %d.",
             asked,
             steps,
