@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from paddle.base import core
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.execute import Engine
-from ipu_conformance.emulator.paddle import draw, partition, pieces, placement, precision, updates
+from ipu_conformance.emulator.paddle import draw, memory_use, partition, pieces, placement, precision, updates
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, PopartError, PreconditionNotMet
 from ipu_conformance.emulator.paddle.feeding import Declared, Feeder, Fetcher
 from ipu_conformance.emulator.paddle.machine import PaddleMachine
@@ -23,6 +24,7 @@ RUNNING = 0
 _POWERS = {"Beta1Pow": "beta1", "Beta2Pow": "beta2"}
 _STEPS = "Beta1Pow"
 _numbers = itertools.count(1)
+_TRAP = re.compile(r"There are NAN or INF .*op=(\w+), tensor=([^,]+),")
 
 
 class Executable:
@@ -42,6 +44,7 @@ class Executable:
         known = pieces.variables(self.program)
         self.feeds = {name: Declared.of(_find(known, name, "feed")) for name in record.feeds}
         self.fetches = {name: Declared.of(_find(known, name, "fetch")) for name in record.fetches}
+        memory_use.check(record, self.plan, pipelined=self.asked.pipelined)
         programs = self._programs()
         self.programs = programs
         self.lasting = self._lasting(known, programs)
@@ -55,6 +58,7 @@ class Executable:
         self.engine = Engine(self.plan, self.machine, parallel=layout.replicas > 1)
         self.steps = 0.0
         """How many steps the optimizer had taken when the weights were sent to the device."""
+        self._checked = decide("trap", bool(record.strategy.value("enable_floating_point_checks")))
         self.last_trace: Optional[Trace] = None
         self.tracing = False
         self._rates: Tuple[Any, ...] = ()
@@ -192,9 +196,14 @@ class Executable:
             self._set_rates()
         recorder = Recorder(self.plan.replicas) if self.tracing else None
         try:
-            with pieces.in_order():
+            with pieces.in_order(checked=self._checked):
                 self.engine.run(machine.inputs, recorder)
             outputs = machine.outputs
+        except RuntimeError as error:
+            trapped = _trapped(error)
+            if trapped is None:
+                raise
+            raise trapped from error
         finally:
             machine.end()
         if recorder is not None:
@@ -224,6 +233,17 @@ class Executable:
             self.machine.put(
                 {name: np.full(self.lasting[name].shape, rate, self.lasting[name].stored) for name, rate in rates}
             )
+
+
+def _trapped(error: RuntimeError) -> Optional[PopartError]:
+    """What the device says where Paddle's check of results has stopped a run, None for other errors."""
+    found = _TRAP.search(str(error))
+    if found is None:
+        return None
+    return PopartError(
+        f"Floating point exception: op {found.group(1)} made a NaN or an infinity in {found.group(2)}: look for an "
+        "overflow, a division by zero or an invalid operation, or turn enable_floating_point_checks off"
+    )
 
 
 def _find(known: Mapping[str, Any], name: str, what: str) -> Any:

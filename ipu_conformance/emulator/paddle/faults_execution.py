@@ -109,6 +109,8 @@ for _name, _area, _what, _wrong in (
      _leading(lambda leading, layout: (*leading, 1) if layout.device_iterations == 1 else leading)),
     ("paddle-scalar-without-dimension", "streams", "a fetched scalar has no dimension",
      _where("fetched shape", lambda shape, *, own, **context: shape if own else shape[:-1])),
+    ("paddle-never-traps", "numerics", "floating-point checks are never made", _never("trap")),
+    ("paddle-memory-without-end", "plan", "a program of any size fits", _never("refuse what does not fit")),
     ("paddle-drops-without-seed", "streams", "dropout ignores the seed", _without(0)),
     ("paddle-drops-same-for-every-micro-batch", "streams", "all micro-batches are dropped alike", _without(3)),
 ):  # fmt: skip

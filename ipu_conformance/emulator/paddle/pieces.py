@@ -17,19 +17,24 @@ _NO_FEEDS: List[str] = []
 # Handing each op to a pool of threads, of which every piece has its own, costs more than the ops of a small net; the
 # kernels of a large one use all cores by themselves.
 _IN_ORDER = ("FLAGS_new_executor_serial_run", "FLAGS_new_executor_sequential_run")
+_CHECK = "FLAGS_check_nan_inf"
 _FLAGS = core.globals()
 
 
 @contextlib.contextmanager
-def in_order() -> Iterator[None]:
-    """Pieces that run inside execute their ops one after the other in the caller's thread; they never run outside."""
-    before = [_FLAGS[flag] for flag in _IN_ORDER]
-    for flag in _IN_ORDER:
+def in_order(*, checked: bool = False) -> Iterator[None]:
+    """Pieces that run inside execute their ops one after the other in the caller's thread; they never run outside.
+
+    With ``checked``, an op that makes a NaN or an infinity is an error.
+    """
+    flags = (*_IN_ORDER, _CHECK) if checked else _IN_ORDER
+    before = [_FLAGS[flag] for flag in flags]
+    for flag in flags:
         _FLAGS[flag] = True
     try:
         yield
     finally:
-        for flag, value in zip(_IN_ORDER, before):
+        for flag, value in zip(flags, before):
             _FLAGS[flag] = value
 
 
