@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
-from tensorflow.python.distribute import distribute_lib, numpy_dataset
+from tensorflow.python.data.ops import dataset_ops
+from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.eager import context
 from tensorflow.python.framework import device_spec, ops
 from tensorflow.python.ops import array_ops
@@ -151,7 +152,8 @@ class IPUExtended(distribute_lib.StrategyExtendedV1):
         return self._make_dataset_iterator(input_fn(distribute_lib.InputContext()))
 
     def _experimental_make_numpy_dataset(self, numpy_input: Any, session: Any) -> Any:
-        return numpy_dataset.one_host_numpy_dataset(numpy_input, numpy_dataset.SingleDevice(self._cpu_device), session)
+        with ops.device(self._cpu_device):
+            return dataset_ops.DatasetV2.from_tensor_slices(numpy_input)
 
     # Replicas
 

@@ -433,3 +433,25 @@ def test_two_devices_have_strategies_of_their_own(tf: Any, ipu: Any, configure: 
     assert int(first.run(taken, args=(iterator,))) == 0
     assert int(second.run(taken, args=(iterator,))) == 1
     assert int(first.run(taken, args=(iterator,))) == 3
+
+
+def test_a_dataset_is_made_of_arrays(tf: Any, strategy: Any) -> None:
+    """Arrays on the host become a data set of their rows."""
+    with strategy.scope():
+        dataset = strategy.experimental_make_numpy_dataset(np.float32([[1, 2], [3, 4]]))
+
+    assert [row.numpy().tolist() for row in dataset] == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_a_graph_of_tensorflow_1_takes_from_a_dataset(tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:
+    """In graph mode the strategy's iterator is initialised in a session, and gives elements to a function of run."""
+    configure(1)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        strategy = ipu.ipu_strategy.IPUStrategyV1()
+        with strategy.scope():
+            iterator = tf.compat.v1.data.make_initializable_iterator(tf.data.Dataset.range(5, 9))
+            weight = tf.compat.v1.get_variable("weight", initializer=tf.constant(2, tf.int64))
+            result = strategy.run(lambda value: value * weight, args=(iterator.get_next(),))
+        session.run([iterator.initializer, tf.compat.v1.global_variables_initializer()])
+
+        assert [int(session.run(result)) for _ in range(3)] == [10, 12, 14]
