@@ -396,27 +396,6 @@ def test_checkpoints_go_through_the_scope(tf: Any, strategy: Any, tmp_path: Any)
     np.testing.assert_array_equal(variable.numpy(), np.float32([1, 2]))
 
 
-def test_a_restored_variable_reaches_every_replica(
-    tf: Any, ipu: Any, configure: Callable[..., Any], tmp_path: Any
-) -> None:
-    """After a restore all replicas go on from the restored value."""
-    configure(2)
-    strategy = ipu.ipu_strategy.IPUStrategy()
-    with strategy.scope():
-        variable = tf.Variable(5.0)
-    saved = tf.train.Checkpoint(variable=variable).save(str(tmp_path / "checkpoint"))
-
-    @tf.function
-    def double() -> Any:
-        variable.assign(variable * 2.0)
-        return ipu.cross_replica_ops.cross_replica_sum(variable.read_value())
-
-    strategy.run(double)
-    tf.train.Checkpoint(variable=variable).restore(saved)
-
-    assert float(strategy.run(double)) == 2 * 10.0
-
-
 def test_a_device_that_is_no_ipu_is_refused(ipu: Any) -> None:
     """A strategy is made for an IPU device."""
     with pytest.raises(ValueError, match="CPU"):

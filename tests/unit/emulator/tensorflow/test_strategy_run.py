@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from pathlib import Path
 from typing import Any, Iterator, Set
 
 import numpy as np
@@ -265,3 +266,21 @@ def test_keyword_iterators_are_shared_too(tf: Any, strategy: Any) -> None:
     results = strategy.run(taken, kwargs={"elements": iterator})
 
     np.testing.assert_array_equal(results, [sum(range(4)), sum(range(4, 8))])
+
+
+def test_a_restored_variable_reaches_every_replica(tf: Any, strategy: Any, tmp_path: Path) -> None:
+    """After a restore all replicas go on from the restored value."""
+    with strategy.scope():
+        variable = tf.Variable(5.0)
+    saved = tf.train.Checkpoint(variable=variable).save(str(tmp_path / "checkpoint"))
+
+    @tf.function
+    def double() -> Any:
+        variable.assign(variable * 2.0)
+        return total(variable.read_value())
+
+    first = float(strategy.run(double))
+    second = float(strategy.run(double))
+    tf.train.Checkpoint(variable=variable).restore(saved)
+
+    assert [first, second, float(strategy.run(double))] == [4 * 10.0, 4 * 20.0, 4 * 10.0]
