@@ -41,9 +41,14 @@ def parse(data: bytes) -> Tuple[List[Variable], List[Call]]:
         raise IRError("the data is not a saved program of Paddle: it has no block")
     if len(blocks) > 1:
         raise IRError(f"the program has {len(blocks)} blocks; one with control flow is not read")
+    return parse_block(_message(blocks[0], "a block"))
+
+
+def parse_block(data: bytes) -> Tuple[List[Variable], List[Call]]:
+    """The variables and the ops of one block of a program."""
     variables: List[Variable] = []
     calls: List[Call] = []
-    for number, value in _fields(blocks[0], "a block"):
+    for number, value in _fields(data, "a block"):
         if number == 3:
             variables.append(_variable(_message(value, "a variable")))
         elif number == 4:

@@ -55,8 +55,8 @@ def name_of(type: str) -> str:
 
 
 def read(program: Any) -> Tuple[List[paddle_wire.Variable], List[Call]]:
-    """The variables and the calls of a Program."""
-    return paddle_wire.parse(program.desc.serialize_to_string())
+    """The variables and the calls of a Program's global block; ops of control flow have no handler anyway."""
+    return paddle_wire.parse_block(program.desc.block(0).serialize_to_string())
 
 
 def translated(program: Any, custom_ops: Sequence[Any]) -> Written:

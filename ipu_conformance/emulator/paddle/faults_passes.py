@@ -69,6 +69,7 @@ for _name, _what, _wrong in (
     ("paddle-shapes-not-inferred", "shapes are left as they were declared", _never("infer")),
     ("paddle-types-not-narrowed", "64-bit types are left as they were declared",
      _where("narrow", lambda value, declared, **context: declared)),
+    ("paddle-wide-results-kept", "indices of 64 bits are computed with as they are", _never("cast wide results")),
     ("paddle-never-averaged", "need_avg_shard has no effect", _never("average")),
     ("paddle-always-averaged", "programs are cut though nobody asked",
      _where("average", lambda value, **context: True)),

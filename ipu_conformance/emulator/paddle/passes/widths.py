@@ -6,6 +6,7 @@ from typing import Any, Mapping
 
 from paddle.base import core, framework
 
+from ipu_conformance.emulator.paddle.ir_rules import decide
 from ipu_conformance.emulator.paddle.passes.compilation import INDEX, ROLE, STAGE
 from ipu_conformance.emulator.paddle.passes.shapes import NARROWER
 
@@ -25,7 +26,7 @@ def narrowed(program: Any) -> Any:
     block = program.desc.block(0)
     for index in reversed(range(block.op_size())):
         op = block.op(index)
-        if op.type() in WIDE and op.output(WIDE[op.type()]):
+        if decide("cast wide results", op.type() in WIDE and bool(op.output(WIDE[op.type()]))):
             _cast_after(block, index, op)
     return framework.Program._construct_from_desc(program.desc)
 
