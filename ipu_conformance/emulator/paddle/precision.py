@@ -17,6 +17,7 @@ from paddle.base import compiler, core, framework
 
 from ipu_conformance.emulator import numerics
 from ipu_conformance.emulator.paddle import callables, partials
+from ipu_conformance.emulator.paddle.errors import PopartError
 from ipu_conformance.emulator.paddle.host_rules import decide
 
 FLOAT16, FLOAT32 = core.VarDesc.VarType.FP16, core.VarDesc.VarType.FP32
@@ -213,8 +214,8 @@ def _rounding(strategy: Any) -> Callable[[int], int]:
     traps = _TRAPS if strategy.value("enable_floating_point_checks") else numerics.NO_TRAPS
     if not decide("round at random", bool(strategy.value("enable_stochastic_rounding"))):
         return lambda index: _nearest(traps)
-    seed, replicas = strategy.seed or 0, strategy.value("replicated_graph_count")
-    return lambda index: callables.register(_AtRandom(seed, index, replicas, traps))
+    seed = strategy.seed or 0
+    return lambda index: callables.register(_AtRandom(seed, index, traps))
 
 
 @functools.lru_cache(maxsize=None)
@@ -222,7 +223,7 @@ def _nearest(traps: numerics.Traps) -> int:
     """Rounding to nearest has no state: one function serves every program."""
 
     def rounded(*tensors: Any) -> List[Any]:
-        return [_held(numerics.to_float16(np.array(held), traps=traps)) for held in tensors]
+        return [_held(_rounded(np.array(held), traps=traps)) for held in tensors]
 
     return callables.register(rounded)
 
@@ -230,22 +231,30 @@ def _nearest(traps: numerics.Traps) -> int:
 class _AtRandom:
     """Rounds the results of one op at random.
 
-    The draw depends on the seed, on the op, on the values and on how often every replica has been here: replicas that
-    round the same update draw the same, so that their weights stay equal, in whatever order they come.
+    The draw depends on the seed, on the op, on the values and on how often the op has run. Every replica has a program
+    of its own: those that round the same update draw the same, so that their weights stay equal.
     """
 
-    def __init__(self, seed: int, op: int, replicas: int, traps: numerics.Traps) -> None:
-        self.seed, self.op, self.replicas, self.traps = seed, op, replicas, traps
+    def __init__(self, seed: int, op: int, traps: numerics.Traps) -> None:
+        self.seed, self.op, self.traps = seed, op, traps
         self.calls = itertools.count()
 
     def __call__(self, *tensors: Any) -> List[Any]:
-        turn = next(self.calls) // self.replicas
-        arrays = [np.array(held) for held in tensors]
-        return [_held(self._rounded(array, turn, place)) for place, array in enumerate(arrays)]
+        turn = next(self.calls)
+        made = []
+        for place, held in enumerate(tensors):
+            array = np.array(held)
+            draw = np.random.default_rng((self.seed, self.op, place, turn, zlib.crc32(array.tobytes())))
+            made.append(_held(_rounded(array, seed=draw, traps=self.traps)))
+        return made
 
-    def _rounded(self, array: np.ndarray, turn: int, place: int) -> np.ndarray:
-        draw = (self.seed, self.op, place, turn, zlib.crc32(array.tobytes()))
-        return numerics.to_float16(array, seed=np.random.default_rng(draw), traps=self.traps)
+
+def _rounded(array: np.ndarray, **how: Any) -> np.ndarray:
+    """The array in float16; what traps stops the run as the device does."""
+    try:
+        return numerics.to_float16(array, **how)
+    except numerics.NumericsError as error:
+        raise PopartError(f"Floating point exception: {error}") from error
 
 
 def _held(rounded: np.ndarray) -> Any:

@@ -64,6 +64,19 @@ def test_small_values_lose_bits_gradually(paddle: Any, static: Any) -> None:
     assert got.tolist() == [[2.0**-8, 3 * 2.0**-9, 2.0**-8, 0.0]]
 
 
+def test_overflow_saturates(paddle: Any, static: Any) -> None:
+    """A result beyond the range of float16 is its largest value."""
+    got = infer(paddle, lambda v: v * v, np.array([[300.0, -3.0]], np.float32))
+
+    assert got.tolist() == [[65504.0, 9.0]]
+
+
+def test_overflow_stops_a_checked_program(paddle: Any, static: Any) -> None:
+    """With enable_floating_point_checks it is an error."""
+    with pytest.raises(RuntimeError, match="Floating point exception"):
+        infer(paddle, lambda v: v * v, np.array([[300.0, -3.0]], np.float32), enable_floating_point_checks=True)
+
+
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 CHAINS = ["**", "*-", "*+*", "+*-*", "**-+"]
 """What is done to x with x again, from left to right."""

@@ -14,6 +14,7 @@ from paddle.base import core
 
 from ipu_conformance.emulator import numerics
 from ipu_conformance.emulator.paddle import precision
+from ipu_conformance.emulator.paddle.errors import PopartError
 from ipu_conformance.emulator.paddle.strategy import Strategy
 
 from .static_mode import run, static
@@ -97,13 +98,13 @@ def test_overflow_traps_when_asked() -> None:
         squared = half * half
         realised = precision.realise(program, strategy(enable_floating_point_checks=True))
 
-        with pytest.raises(numerics.NumericsError, match="90000"):
+        with pytest.raises(PopartError, match=r"Floating point exception: .*90000"):
             run(realised, {"x": np.array([3, 300], np.float32)}, [squared.name], scope)
 
 
-def stochastic(replicas: int, seed: int) -> Strategy:
+def stochastic(seed: int) -> Strategy:
     """A strategy with stochastic rounding."""
-    return strategy(enable_stochastic_rounding=True, random_seed=seed, replicated_graph_count=replicas)
+    return strategy(enable_stochastic_rounding=True, random_seed=seed)
 
 
 def test_stochastic_rounding_is_unbiased() -> None:
@@ -114,7 +115,7 @@ def test_stochastic_rounding_is_unbiased() -> None:
     count = 4096
     with static() as (program, _, scope):
         half = paddle.cast(paddle.static.data("x", [count], "float32"), "float16")
-        realised = precision.realise(program, stochastic(1, 7))
+        realised = precision.realise(program, stochastic(7))
         (got,) = run(realised, {"x": np.full(count, 1 + STEP / 4, np.float32)}, [half.name], scope)
 
     assert set(got.tolist()) == {1.0, 1 + STEP}
@@ -122,21 +123,20 @@ def test_stochastic_rounding_is_unbiased() -> None:
 
 
 def test_replicas_round_alike_and_turns_differ() -> None:
-    """Two replicas that round the same values draw the same; the next turn draws anew; the seed repeats it all."""
+    """The programs of two replicas that round the same values draw the same; the next turn and other seeds do not."""
     values = np.full(64, 1 + STEP / 2, np.float32)
     with static() as (program, _, scope):
         half = paddle.cast(paddle.static.data("x", [64], "float32"), "float16")
 
-        def turns() -> List[List[float]]:
-            realised = precision.realise(program, stochastic(2, 7))
-            return [run(realised, {"x": values}, [half.name], scope)[0].tolist() for _ in range(4)]
+        def turns(seed: int) -> List[List[float]]:
+            realised = precision.realise(program, stochastic(seed))
+            return [run(realised, {"x": values}, [half.name], scope)[0].tolist() for _ in range(2)]
 
-        first, again = turns(), turns()
+        first, second, other = turns(7), turns(7), turns(8)
 
-    assert first[0] == first[1]
-    assert first[2] == first[3]
-    assert first[0] != first[2]
-    assert first == again
+    assert first == second
+    assert first[0] != first[1]
+    assert first[0] != other[0]
 
 
 def network(multi_precision: bool) -> Any:
