@@ -20,7 +20,6 @@ WRONG_VALUES: Mapping[str, str] = {
     "automatic_loss_scaling_settings.thresholdUpperCountProportion": "the loss scaling is used as it is",
     "convolution_options": "convolutions are summed in float32",
     "max_weight_norm": "the norm of weights in lamb is not limited",
-    "partials_type_matmuls": "products are summed in float32",
     "scaled_optimizer_state": "the optimizer's state is not scaled with the loss",
     "synthetic_data_mode": "the data that are fed are used",
     "use_no_bias_optimizer": "biases follow the optimizer of the program",
@@ -108,7 +107,6 @@ _GROUPS: Mapping[str, Tuple[str, ...]] = {
 
 AS_GOOD_AS_UNSET: Mapping[str, Tuple[Any, ...]] = {
     "convolution_options": ({"partialsType": "float"},),
-    "partials_type_matmuls": ("float",),
 }
 """Values beside the default that ask for what the emulator does."""
 
