@@ -18,8 +18,8 @@ from ipu_conformance.run import RunConfig, learning_rate, optimiser
 from .specified import Runs
 
 WORKLOAD = workloads.WORKLOADS["oracle-mlp"]
-SEEDS = (100, 101)
-"""Seeds of their own, judged together by their mean; the baseline's are 0 to 19."""
+SEED = 100
+"""A seed of its own; the baseline's are 0 to 19."""
 
 UPDATE = RunConfig(
     device_iterations=WORKLOAD.train // WORKLOAD.batch,
@@ -60,8 +60,8 @@ def test_digits_are_learned_as_by_the_reference(runs: Runs, config: Any) -> None
     recorded = baseline.load(Path("oracle-mlp"))
 
     verdict = judge(
-        band(recorded.values, runs=len(SEEDS)),
-        [_accuracies(runs, replace(config, seed=seed)) for seed in SEEDS],
+        band(recorded.values),
+        [_accuracies(runs, replace(config, seed=SEED))],
         metric=recorded.metric,
     )
 

@@ -14,7 +14,7 @@ from ipu_conformance.run import optimiser
 from .specified import Runs, counted, counts, cut, ipus, tolerance
 
 
-@pytest.mark.parametrize("config", counts((1, 2, 1), (2, 3, 1), (4, 3, 1)))
+@pytest.mark.parametrize("config", counts((2, 3, 1), (4, 3, 1)))
 @pytest.mark.parametrize("name", ["mlp", "bn_convnet"])
 def test_accumulation_trains_as_specified(runs: Runs, name: str, config: Any) -> None:
     """Each batch of the step ends with one update by the mean of its micro-batches' gradients."""

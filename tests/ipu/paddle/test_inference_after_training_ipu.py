@@ -25,24 +25,21 @@ WAYS = {
 @pytest.mark.parametrize("config", configured(WAYS))
 @pytest.mark.parametrize("name", ["mlp", "bn_convnet"])
 def test_what_was_learned_is_used(runs: Runs, name: str, config: Any) -> None:
-    """A program compiled after training takes weights and statistics from the scope, with all their bits."""
-    import paddle
-
+    """An inference program that is given the trained weights and statistics computes with all their bits."""
     net, driver = nets.NETS[name](), runs.driver
     if config.stages:
         config = replace(config, stages=net.cut(config.number_of_stages))
     asked = replace(inference(config), steps=1)
     data, questions = distinct_micro_batches(net, config), distinct_micro_batches(net, asked, seed=7)
     with driver.built(net, config) as made:
-        tested = made.main.clone(for_test=True)
         compiled, run = driver.compiled_for(made, driver.strategy(config))
         for step in range(config.steps):
             run(made.feed(data, step))
         compiled._backend.weights_to_host()
         weights, statistics = made.weights(), made.statistics()
-        block = tested.global_block()
-        alone = paddle.static.normalize_program(tested, [block.var("x")], [block.var(made.logits.name)])
-        asking = replace(made, main=alone, config=asked)
+        learned = made.main.state_dict(mode="param", scope=made.scope)
+    with driver.built(net, asked) as asking:
+        asking.main.set_state_dict(learned, asking.scope)
         _, run = driver.compiled_for(asking, driver.strategy(asked))
         output = driver.array(run(asking.feed(questions, 0))[0])
 

@@ -32,7 +32,7 @@ RATES = {
 @pytest.mark.parametrize("rate", RATES)
 def test_a_scheduler_trains_as_specified(runs: Runs, rate: str) -> None:
     """The scheduler moves once a run, and all updates of a run use one rate."""
-    runs.compare("mlp", replace(STEPS, learning_rate=RATES[rate]))
+    runs.compare("linear", replace(STEPS, learning_rate=RATES[rate]))
 
 
 @pytest.mark.ipus(4)
@@ -50,7 +50,7 @@ def test_a_rate_that_changes_leaves_the_moments(runs: Runs, rule: str) -> None:
     """Moments go on over changes of the rate."""
     made = optimiser(rule, beta1=0.5, beta2=0.75, epsilon=0.125)
 
-    runs.compare("mlp", replace(STEPS, learning_rate=RATES["step"], optimiser=made))
+    runs.compare("linear", replace(STEPS, learning_rate=RATES["step"], optimiser=made))
 
 
 def test_a_rate_holds_until_the_scheduler_steps(runs: Runs) -> None:
