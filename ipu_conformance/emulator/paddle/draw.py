@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+import contextlib
+import threading
+from typing import Any, Iterator, List, Optional
 
 import numpy as np
 from paddle.base import core, framework
@@ -12,6 +14,9 @@ from ipu_conformance.emulator.paddle.rules import decide
 
 SEED = "@SEED@"
 """What the name of the variable begins with that holds a dropout's seed."""
+_DRAWING = frozenset({"uniform_random", "gaussian_random", "truncated_gaussian_random", "randint", "bernoulli"})
+_lock = threading.Lock()
+"""Held while Paddle's one generator stands in for that of a slot."""
 _MASK = 0xFFFFFFFFFFFFFFFF
 
 
@@ -38,6 +43,24 @@ def seeds_of(ops: Any) -> List[str]:
     return sorted(name for name in pieces.touched(ops) if name.startswith(SEED))
 
 
+def draws(ops: Any) -> bool:
+    """Whether ops draw from Paddle's one generator."""
+    return any(op.type() in _DRAWING for op in ops)
+
+
+@contextlib.contextmanager
+def generator(seed: int) -> Iterator[None]:
+    """Ops inside draw from Paddle's generator as if it had been seeded; the user's own draws go on as before."""
+    own = core.default_cpu_generator()
+    with _lock:
+        before = own.get_state()
+        own.manual_seed(seed)
+        try:
+            yield
+        finally:
+            own.set_state(before)
+
+
 def base(seed: Optional[int]) -> int:
     """The seed of a program: the strategy's, else that of Paddle's own generator."""
     return int(core.default_cpu_generator().initial_seed()) if seed is None else seed
@@ -45,9 +68,14 @@ def base(seed: Optional[int]) -> int:
 
 def value(seed: int, run: int, replica: int, micro_batch: int, name: str) -> np.ndarray:
     """What one dropout is seeded with in one slot."""
-    parts = decide("what a draw depends on", (seed, run, replica, micro_batch, int(name[len(SEED) :])))
+    return np.array([number(seed, run, replica, micro_batch, int(name[len(SEED) :]))], np.int32)
+
+
+def number(seed: int, run: int, replica: int, micro_batch: int, place: int) -> int:
+    """The seed of one slot at a place of the program."""
+    parts = decide("what a draw depends on", (seed, run, replica, micro_batch, place))
     # Zero would let Paddle draw a seed of its own.
-    return np.array([mix(*parts) % 0x7FFFFFFE + 1], np.int32)
+    return mix(*parts) % 0x7FFFFFFE + 1
 
 
 def mix(seed: int, *parts: int) -> int:

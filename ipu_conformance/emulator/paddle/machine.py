@@ -76,12 +76,13 @@ class PaddleMachine:
         self._feed(own, replica, micro_batch, cells)
         merged = keep and stage == self._last and not faults.active
         if not merged:
-            self._piece(replica, Key("keep" if keep else "forward", stage)).run()
+            key = Key("keep" if keep else "forward", stage)
         elif self.programs.whole:
-            self._piece(replica, Key("step", stage, self.evaluating)).run()
+            key = Key("step", stage, self.evaluating)
         else:
             self._before_backward(replica, stage)
-            self._piece(replica, Key("together", stage)).run()
+            key = Key("together", stage)
+        self._forward(replica, micro_batch, key)
         if own.fetches:
             made = self.outputs[replica][micro_batch]
             for name in own.fetches:
@@ -104,12 +105,19 @@ class PaddleMachine:
         if own.received:
             cells.put(boundary)
         self._feed(own, replica, micro_batch, cells)
-        self._piece(replica, Key("keep", stage)).run()
+        self._forward(replica, micro_batch, Key("keep", stage))
         cells.put(before)
         stash = cells.take(own.stash)
         cells.clear(own.handed)
         cells.clear(own.received)
         return stash
+
+    def _forward(self, replica: int, micro_batch: int, key: Key) -> None:
+        if not self.programs.draws[key.stage]:
+            self._piece(replica, key).run()
+            return
+        with draw.generator(draw.number(self.seed, self.runs, replica, micro_batch, -1 - key.stage)):
+            self._piece(replica, key).run()
 
     def _feed(self, own: Any, replica: int, micro_batch: int, cells: Cells) -> None:
         if own.feeds:

@@ -82,6 +82,7 @@ class Programs:
             for stage in stages
         ]
         self.seeds = [draw.seeds_of(stage.forward) for stage in stages]
+        self.draws = [draw.draws(stage.forward) for stage in stages]
         fetched = {name for stage in stages for name in stage.fetches}
         lasting = {name for stage in stages for name in stage.lasting}
         self.whole = update is not None and len(stages) == 1 and replicas == 1 and not accumulating

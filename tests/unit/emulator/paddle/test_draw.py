@@ -1,0 +1,58 @@
+"""Random numbers of Paddle's emulated device."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from paddle.base import core
+
+from ipu_conformance.emulator.paddle import draw, pieces
+
+from .static_mode import static
+
+small = st.integers(0, 1000)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.tuples(small, small, small, small, small), st.tuples(small, small, small, small, small))
+def test_slots_have_seeds_of_their_own(first: tuple, second: tuple) -> None:
+    """A seed depends on every part, and is one that Paddle does not replace by its own."""
+    one, other = draw.number(*first), draw.number(*second)
+
+    assert 0 < one < 2**31
+    assert (one == other) == (first == second)
+
+
+def test_dropouts_read_their_seeds() -> None:
+    """Each dropout of a copy has a variable for its seed, numbered in the order of the program; tests draw nothing."""
+    with static() as (program, _, _):
+        x = paddle.static.data("x", [2, 3], "float32")
+        first = paddle.nn.functional.dropout(x, 0.5)
+        paddle.nn.functional.dropout(paddle.nn.functional.dropout(first, 0.25, training=False), 0.5)
+        seeded = draw.seeded(program)
+        read = [op.input("Seed") for op in pieces.ops_of(seeded) if op.type() == "dropout" and not op.attr("is_test")]
+
+        assert read == [["@SEED@0"], ["@SEED@1"]]
+        assert draw.seeds_of(pieces.ops_of(seeded)) == ["@SEED@0", "@SEED@1"]
+        assert not draw.seeds_of(pieces.ops_of(program))
+
+
+def test_the_generator_of_the_user_goes_on() -> None:
+    """What a slot draws from Paddle's generator leaves the user's next draw as it would have been."""
+    generator = core.default_cpu_generator()
+    before = generator.get_state()
+    paddle.seed(7)
+    expected = paddle.rand([4]).numpy()
+    paddle.seed(7)
+    with draw.generator(3):
+        first = paddle.rand([4]).numpy()
+    actual = paddle.rand([4]).numpy()
+    with draw.generator(3):
+        again = paddle.rand([4]).numpy()
+    generator.set_state(before)
+
+    np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_array_equal(again, first)
+    assert not np.array_equal(first, expected)
