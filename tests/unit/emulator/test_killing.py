@@ -7,7 +7,7 @@ import pytest
 from . import killing
 
 
-@pytest.mark.parametrize("front_end", ["poptorch"])
+@pytest.mark.parametrize("front_end", list(killing.FRONT_ENDS))
 def test_every_fault_of_a_front_end_has_a_case(front_end: str) -> None:
     """No fault of the core or of a front end is without a case that kills it, or a reason why none can."""
     assert killing.without_a_case(front_end) == []
