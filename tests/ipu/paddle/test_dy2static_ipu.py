@@ -16,7 +16,9 @@ WAYS = ["decorated", "wrapped", "whole"]
 """How a model is given to ``to_static``: by decorating, by wrapping an object, and with ``full_graph``."""
 
 
-def model(paddle: Any, *, way: str = "wrapped", reduction: str = "mean", outputs: str = "both") -> Any:
+def model(
+    paddle: Any, *, way: str = "wrapped", reduction: str = "mean", outputs: str = "both", spec: Any = None
+) -> Any:
     """The exact model as a Layer that returns its outputs, its loss, or both."""
 
     class Scale(paddle.nn.Layer):
@@ -42,7 +44,9 @@ def model(paddle: Any, *, way: str = "wrapped", reduction: str = "mean", outputs
     if way == "decorated":
         setattr(Scale, "forward", paddle.jit.to_static(Scale.forward))  # noqa: B010  a decorator, written later
         return Scale()
-    return paddle.jit.to_static(Scale(), full_graph=True) if way == "whole" else paddle.jit.to_static(Scale())
+    if way == "whole":
+        return paddle.jit.to_static(Scale(), input_spec=spec, full_graph=True)
+    return paddle.jit.to_static(Scale())
 
 
 def training(paddle: Any, net: Any, rate: Any = dyadic.RATE, **options: Any) -> Any:
@@ -192,6 +196,34 @@ def test_the_rate_may_be_set_as_an_option(paddle: Any) -> None:
     home(paddle)
 
     assert_same(net.weight, expected(2, rates=rates)[-1].weight, "weight")
+
+
+FACTORS = {
+    "batches": {"batches_per_step": 2},
+    "accumulation": {"enable_gradient_accumulation": True, "accumulation_factor": 4},
+    "replicas": {"enable_replicated_graphs": True, "replicated_graph_count": 2, "num_ipus": 2},
+}
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("factor", FACTORS)
+def test_a_call_takes_several_micro_batches(paddle: Any, factor: str) -> None:
+    """With an open leading dimension one call takes all micro-batches of a run, and returns an output for each."""
+    options: Any = FACTORS[factor]
+    count = next(value for value in options.values() if not isinstance(value, bool))
+    specs = [paddle.static.InputSpec([None, 2], "float32", name) for name in ("x", "y")]
+    net = model(paddle, way="whole", spec=specs)
+    training(paddle, net, **options)
+    out, loss = net(paddle.to_tensor(dyadic.samples(count * SIZE)), paddle.to_tensor(dyadic.targets(count * SIZE)))
+    home(paddle)
+    steps = expected(count, rates=None if factor == "batches" else [0.0] * count)
+    parts = [(dyadic.samples(SIZE, turn * SIZE), dyadic.targets(SIZE, turn * SIZE)) for turn in range(count)]
+    # One step on the mean of gradients leads to the mean of where each of them would have led.
+    once = np.mean([dyadic.step(dyadic.START, *part).weight for part in parts], axis=0)
+
+    assert_same(out, np.stack([step.out for step in steps]), "output")
+    assert_same(loss, np.stack([step.loss for step in steps]), "loss")
+    assert_same(net.weight, steps[-1].weight if factor == "batches" else once, "weight")
 
 
 def test_momentum_is_kept_on_the_device(paddle: Any) -> None:
