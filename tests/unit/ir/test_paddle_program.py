@@ -134,13 +134,13 @@ def test_a_huge_constant_is_not_written_out():
 
 
 def test_many_versions_of_a_variable_are_read_in_time():
-    """Ten thousand writes to one name take no time that grows with their square."""
-    ops = [messages.op("tanh", {"X": ["v"]}, {"Out": ["v"]})] * 10_000
+    """Three thousand writes to one name take no time that grows with their square."""
+    ops = [messages.op("tanh", {"X": ["v"]}, {"Out": ["v"]})] * 3_000
     begun = time.perf_counter()
 
     graph = read(messages.program([messages.variable("v", (2, 3))], ops))
 
-    assert len(graph.ops) == 10_000
+    assert len(graph.ops) == 3_000
     assert time.perf_counter() - begun < 20
 
 
@@ -152,14 +152,14 @@ def survives(data: bytes) -> None:
     assert isinstance(outcome, Graph) or "\n" not in str(outcome)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.binary(max_size=120))
 def test_random_bytes_are_refused_or_read(data):
     """No bytes make the reader raise anything but its own error."""
     survives(b"\n" + data)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_changed_programs_are_refused_or_read(data):
     """A program with bytes changed, cut out or put in never breaks the reader."""
@@ -195,7 +195,7 @@ NAMES = [
 SLOTS = ["X", "Y", "Input", "Filter", "Scale", "Bias", "Mean", "Variance", "Ids", "W", "Label", "Logits", "Index"]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=250)
 @given(
     st.sampled_from(sorted(paddle_program.ROWS)),
     st.dictionaries(st.sampled_from(SLOTS), st.lists(st.sampled_from(["a", "b", "c"]), max_size=2), max_size=5),
