@@ -50,9 +50,12 @@ def change_session(session: ModuleType) -> None:
 
 
 def change_context(context: ModuleType) -> None:
-    """Let the devices of the process include the configured IPUs."""
+    """Let the devices of the process include the configured IPUs, and run what is placed on them."""
     for method in ("list_physical_devices", "list_logical_devices", "get_visible_devices"):
         _replace(context.Context, method, _listing_devices)
+    placement = context.Context.soft_device_placement
+    if not getattr(placement.fset, DONE, False):
+        context.Context.soft_device_placement = property(_asked_placement(placement.fget), _placed(placement.fset))
 
 
 def change_functions(functions: ModuleType) -> None:
@@ -97,6 +100,21 @@ def _keeping_types(own: Callable[..., Any]) -> Callable[..., Any]:
         return made.with_traceback(source_error.__traceback__)
 
     return create
+
+
+def _placed(own: Callable[..., None]) -> Callable[..., None]:
+    """The runtime always places softly: there is an IPU for a program, but none for stock TensorFlow."""
+
+    def change(self: Any, enable: bool) -> None:
+        self._ipu_asked_placement = enable
+        own(self, decide("soft-placement", True) or enable)
+
+    setattr(change, DONE, True)
+    return change
+
+
+def _asked_placement(own: Callable[..., bool]) -> Callable[..., bool]:
+    return lambda self: self._ipu_asked_placement if hasattr(self, "_ipu_asked_placement") else own(self)
 
 
 def _placing_softly(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -70,6 +70,8 @@ for _name, _rule, _what, _wrong in (
      _always(False)),
     ("environment-model-ignored", "flags", "the IPU model is never in use",
      lambda value, **context: {name: item for name, item in value.items() if name != "use_ipu_model"}),
+    ("environment-infeed-real", "synthetic-infeed", "data of the host reach a program in spite of synthetic infeeds",
+     _always(False)),
     # Strategies
     ("strategy-eager-accepted", "eager-refused", "functions run that are not compiled", _always(False)),
     ("strategy-one-replica", "replicas", "a strategy runs on one replica", _always(1)),

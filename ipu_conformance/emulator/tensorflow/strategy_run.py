@@ -11,7 +11,15 @@ from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import func_graph
 
 from ipu_conformance.emulator.plan import plan
-from ipu_conformance.emulator.tensorflow import replica_calls, replicas, report_graph, reports, shards, system
+from ipu_conformance.emulator.tensorflow import (
+    replica_calls,
+    replicas,
+    report_graph,
+    reports,
+    shards,
+    synthetic,
+    system,
+)
 from ipu_conformance.emulator.tensorflow.decisions import decide
 from ipu_conformance.emulator.topology import Topology
 from ipu_conformance.ir.graph import Graph
@@ -34,6 +42,8 @@ def _forget() -> None:
 
 def run(enter: Enter, fn: Callable[..., Any], ipus: int, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
     """What the first replica returns; all that the device's IPUs make run ``fn`` with the same arguments."""
+    args = tuple(synthetic.instead_of(value) if _is_iterator(value) else value for value in args)
+    kwargs = {name: synthetic.instead_of(value) if _is_iterator(value) else value for name, value in kwargs.items()}
     placed = _placement(enter, fn, args, kwargs) if ipus > 1 else {0}
     count = decide("replicas", shards.replicas(ipus, placed))
     if not context.executing_eagerly():
@@ -82,11 +92,8 @@ def _report(compiled: Any, fn: Any, topology: Topology, args: Tuple[Any, ...], k
 
 
 def _unrolled(enter: Enter, fn: Any, count: int, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
-    shared = [_SharedIterator(value) if isinstance(value, iterator_ops.IteratorBase) else value for value in args]
-    named = {
-        key: _SharedIterator(value) if isinstance(value, iterator_ops.IteratorBase) else value
-        for key, value in kwargs.items()
-    }
+    shared = [_SharedIterator(value) if _is_iterator(value) else value for value in args]
+    named = {key: _SharedIterator(value) if _is_iterator(value) else value for key, value in kwargs.items()}
     inner = replica_calls.inlined(fn) if hasattr(fn, "python_function") else fn
 
     def program() -> Any:
@@ -94,6 +101,10 @@ def _unrolled(enter: Enter, fn: Any, count: int, args: Tuple[Any, ...], kwargs: 
         return decide("results", results)[0]
 
     return enter(program)
+
+
+def _is_iterator(value: Any) -> bool:
+    return isinstance(value, iterator_ops.IteratorBase)
 
 
 class _SharedIterator:

@@ -144,3 +144,50 @@ def test_the_ipu_model_has_a_version(
 
     with tf.device("/device:IPU:0"):
         assert float(tf.function(lambda: tf.constant(2.0) * 3.0)()) == 6.0
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("ipus", [1, 2])
+@pytest.mark.parametrize("text", ["--use_synthetic_data", "--synthetic_data_categories=infeed"])
+def test_synthetic_data_are_not_taken_from_the_host(
+    tf: Any, ipu: Any, flags: Callable[[str], None], configure: Callable[..., Any], text: str, ipus: int
+) -> None:
+    """With synthetic infeeds a function computes with zeros of the right shape, and takes nothing from its iterator."""
+    configure(ipus)
+    strategy = ipu.ipu_strategy.IPUStrategy()
+    iterator = iter(tf.data.Dataset.range(1, 100).batch(3, drop_remainder=True))
+    taken = tf.function(lambda elements: next(elements))
+    flags(text)
+    synthetic = [strategy.run(taken, args=(iterator,)).numpy().tolist() for _ in range(2)]
+    flags("")
+
+    assert synthetic == [[0, 0, 0]] * 2
+    assert strategy.run(taken, args=(iterator,)).numpy().tolist() == [1, 2, 3]
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize(("text", "expected"), [("", {0.0}), ("2.5", {2.5}), ("random", None)])
+def test_synthetic_data_have_an_initializer(
+    tf: Any, strategy: Any, flags: Callable[[str], None], text: str, expected: Any
+) -> None:
+    """Synthetic data are zeros, a number, or random; labels are never random."""
+    iterator = iter(tf.data.Dataset.from_tensors((tf.ones([8]), tf.ones([8], tf.int32))))
+    flags(f"--use_synthetic_data --synthetic_data_initializer={text}")
+    features, labels = strategy.run(tf.function(lambda elements: next(elements)), args=(iterator,))
+    values = set(features.numpy().tolist())
+
+    assert labels.dtype == tf.int32
+    if expected is None:
+        assert len(values) == 8
+        assert set(labels.numpy().tolist()) == {0}
+    else:
+        assert values == expected
+
+
+@pytest.mark.emulator
+def test_an_initializer_is_a_number_or_random(tf: Any, strategy: Any, flags: Callable[[str], None]) -> None:
+    """Any other initializer of synthetic data is refused."""
+    flags("--use_synthetic_data --synthetic_data_initializer=ones")
+
+    with pytest.raises(ValueError, match="synthetic_data_initializer"):
+        strategy.run(tf.function(lambda elements: next(elements)), args=(iter(tf.data.Dataset.range(3)),))

@@ -262,6 +262,24 @@ def test_compiled_functions_run_on_an_ipu_device(tf: Any, configure: Callable[..
         assert float(scaled(tf.constant(3.0))) == 6.0
 
 
+@pytest.mark.parametrize("soft", [False, True])
+def test_an_ipu_device_needs_no_soft_placement(tf: Any, configure: Callable[..., Any], soft: bool) -> None:
+    """An IPU device runs operations and functions whether or not TensorFlow places softly."""
+    configure(1)
+    before = tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(soft)
+    try:
+        with tf.device("/device:IPU:0"):
+            eager = tf.constant(2.0) * 3.0
+            compiled = tf.function(lambda: tf.constant(2.0) * 4.0)()
+        said = tf.config.get_soft_device_placement()
+    finally:
+        tf.config.set_soft_device_placement(before)
+
+    assert [float(eager), float(compiled)] == [6.0, 8.0]
+    assert said is soft
+
+
 @pytest.mark.parametrize("soft", [None, False, True])
 def test_sessions_run_on_an_ipu_device(tf: Any, configure: Callable[..., Any], soft: Any) -> None:
     """A session runs what is placed on an IPU device, whether or not it places softly."""

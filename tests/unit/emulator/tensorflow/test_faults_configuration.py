@@ -35,6 +35,8 @@ KILLING = {
     "environment-flags-read-once": f"{ENVIRONMENT}::test_flags_are_read_when_they_are_needed",
     "environment-synthetic-ignored": f"{ENVIRONMENT}::test_synthetic_data_stand_for_everything[Infeed]",
     "environment-model-ignored": f"{ENVIRONMENT}::test_the_ipu_model_is_asked_for[--use_ipu_model]",
+    "environment-infeed-real": f"{ENVIRONMENT}::test_synthetic_data_are_not_taken_from_the_host"
+    "[--use_synthetic_data-1]",
     "strategy-eager-accepted": f"{STRATEGY}::test_eager_functions_are_refused[function]",
     "strategy-one-replica": f"{STRATEGY}::test_replicas_take_neighbouring_elements[3-2]",
     "strategy-last-result": f"{STRATEGY}::test_the_result_is_that_of_the_first_replica[2]",
