@@ -37,6 +37,10 @@ def change_paddle(paddle: Any) -> None:
     from ipu_conformance.emulator.paddle import (
         custom_ops,
         dynamic,
+        faults_execution,
+        faults_host,
+        faults_passes,
+        faults_strategy,
         inference,
         model_runtime,
         precision,
@@ -52,4 +56,6 @@ def change_paddle(paddle: Any) -> None:
     dynamic.install(paddle)
     inference.install(paddle)
     custom_ops.install(paddle)
+    # Whoever names a fault in the environment may name any: all have to be registered by now.
+    assert all((faults_execution, faults_host, faults_passes, faults_strategy))
     faults.activate_from_environment()
