@@ -1,55 +1,44 @@
 """The report of a Keras model's program: its forward pass and loss for one micro-batch, with the stages of its layers.
 
-Whoever makes the function that runs a phase passes it through ``reporting``.
+``keras_programs.watched`` writes it when a program is compiled.
 """
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Set
+from typing import Any, Dict, Optional
 
-from ipu_conformance.emulator.plan import Plan
-from ipu_conformance.emulator.tensorflow import report_graph, reports
+from ipu_conformance.emulator.plan import Plan, plan
+from ipu_conformance.emulator.tensorflow import report_graph, reports, system
 from ipu_conformance.ir.graph import Graph
 
 NAMES = {"train": "train_function", "evaluate": "test_function", "predict": "predict_function"}
 """What the program of each phase is called, as Keras calls it."""
-REPORTED = "_ipu_reported"
 OPTIMIZERS = ("adam", "adamw", "adamax", "adagrad", "adadelta", "rmsprop")
 
 
-def write(model: Any, phase: str, plan: Plan, element_spec: Any) -> Optional[Path]:
+def write(model: Any, phase: str, executed: Plan, element_spec: Any) -> Optional[Path]:
     """Write the report of the program that a model has compiled for elements of that spec, if reports are wanted."""
     if not reports.wanted():
         return None
     optimizer = optimizer_of(model.optimizer) if phase == "train" else "sgd"
-    program = reports.Program(NAMES[phase], plan, lambda: graph_of(model, phase, element_spec), optimizer)
-    return reports.write(program)
+    planned = with_recomputation(executed)
+    return reports.write(
+        reports.Program(NAMES[phase], planned, lambda: graph_of(model, phase, element_spec), optimizer)
+    )
 
 
-def reporting(model: Any, phase: str, plan_of: Callable[[], Plan], function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that runs a phase; if reports are wanted, one that also writes them, once for each kind of data.
-
-    The report is written after the first execution: then the program is compiled.
-    """
-    if not reports.wanted() or hasattr(function, REPORTED):
-        return function
-    seen: Set[Any] = set()
-
-    @functools.wraps(function)
-    def run(iterator: Any) -> Any:
-        import tensorflow as tf
-
-        results = function(iterator)
-        kind = tuple(tf.nest.flatten(iterator.element_spec))
-        if kind not in seen:
-            seen.add(kind)
-            write(model, phase, plan_of(), iterator.element_spec)
-        return results
-
-    setattr(run, REPORTED, seen)
-    return run
+def with_recomputation(executed: Plan) -> Plan:
+    """The plan of the device: it recomputes if the configuration allows it, where the host keeps what it has."""
+    if not executed.training or executed.stages == 1 or not system.configured():
+        return executed
+    return plan(
+        executed.topology,
+        executed.schedule,
+        executed.micro_batches,
+        recompute=system.options().allow_recompute,
+        device_iterations=executed.device_iterations,
+    )
 
 
 def graph_of(model: Any, phase: str, element_spec: Any) -> Graph:

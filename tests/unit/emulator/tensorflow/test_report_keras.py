@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
 
-from ipu_conformance.emulator.plan import plan
-from ipu_conformance.emulator.tensorflow import report_keras
+from ipu_conformance.emulator.device import MK2
+from ipu_conformance.emulator.plan import Kind, plan
+from ipu_conformance.emulator.tensorflow import capacity, keras_programs, report_keras, system
+from ipu_conformance.emulator.tensorflow.config import IPUConfig
+from ipu_conformance.emulator.topology import Topology
+
+from ..graphs import chain
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +101,7 @@ def test_nothing_is_read_unasked(tf: Any, model: Any, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.usefixtures("wanted")
-def test_a_function_reports_each_kind_of_data_once(tf: Any, model: Any, tmp_path: Path) -> None:
+def test_a_function_is_reported_once_for_each_kind_of_data(tf: Any, model: Any, tmp_path: Path) -> None:
     """A report is written after the first execution, and again for another shape; functions are wrapped once."""
     seen = []
 
@@ -104,21 +110,78 @@ def test_a_function_reports_each_kind_of_data_once(tf: Any, model: Any, tmp_path
         return next(iterator)
 
     planned = plan((0,), "sequential", 1)
-    function = report_keras.reporting(model, "train", lambda: planned, execute)
+    function = keras_programs.watched(model, "train", lambda: planned, execute)
     for size in (8, 8, 4):
-        data = tf.data.Dataset.from_tensor_slices((tf.ones([size, 32]), tf.ones([size], tf.int32)))
-        function(iter(data.batch(size, drop_remainder=True)))
+        data = tf.data.Dataset.from_tensor_slices((tf.ones([2 * size, 32]), tf.ones([2 * size], tf.int32)))
+        iterator = iter(data.batch(size, drop_remainder=True))
+        function(iterator)
+        function(iterator)
 
-    assert seen == [0, 1, 1]
+    assert seen == [0, 1, 1, 1, 1, 2]
     assert len(list(tmp_path.iterdir())) == 2
-    assert report_keras.reporting(model, "train", lambda: planned, function) is function
+    assert keras_programs.watched(model, "train", lambda: planned, function) is function
 
 
-def test_a_function_stays_itself_unasked(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no reports are wanted nothing stands between Keras and its function."""
-    monkeypatch.delenv("POPLAR_ENGINE_OPTIONS", raising=False)
+def pipeline(tf: Any, model: Any, monkeypatch: pytest.MonkeyPatch, stages: int) -> Any:
+    """The model with its layers on so many stages."""
+    assigned = [Assigned(layer, min(stage, stages - 1)) for stage, layer in enumerate(model.layers)]
+    monkeypatch.setattr(type(model), "get_pipeline_stage_assignment", lambda self: assigned, raising=False)
+    return model
 
-    assert report_keras.reporting(model, "train", lambda: plan((0,), "sequential", 1), len) is len
+
+SMALL = replace(MK2, name="small", memory_per_tile=40 * 1024)
+"""A device of 57.5 MiB, of which the code takes about half."""
+
+
+@pytest.mark.parametrize(("phase", "stages", "fits"), [
+    ("predict", 1, True), ("train", 1, False), ("train", 2, True),
+])  # fmt: skip
+def test_a_program_that_no_ipu_holds_is_refused(
+    tf: Any, monkeypatch: pytest.MonkeyPatch, phase: str, stages: int, fits: bool
+) -> None:
+    """Weights alone fit on one IPU; with gradients and state they need two, and the error names the tensors."""
+    layers = [tf.keras.layers.Dense(1024, name=f"layer{index}", input_shape=(1024,)) for index in range(2)]
+    model = tf.keras.Sequential(layers)
+    model.compile("adam", "mse")
+    pipeline(tf, model, monkeypatch, stages)
+    by = "grouped" if stages > 1 else "sequential"
+    planned = plan(Topology(tuple(range(stages)), device=SMALL), by, 2 * stages, training=phase == "train")
+    spec = (tf.TensorSpec([1, 1024]), tf.TensorSpec([1, 1024]))
+    ran = []
+    run = keras_programs.watched(model, phase, lambda: planned, ran.append)
+    iterator = iter(tf.data.Dataset.from_tensors(tuple(tf.ones(one.shape) for one in spec)))
+    if fits:
+        run(iterator)
+    else:
+        with pytest.raises(tf.errors.ResourceExhaustedError, match=r"Out of memory: IPU 0 needs .*layer0"):
+            run(iterator)
+
+    assert len(ran) == fits
+
+
+def test_small_programs_are_not_estimated(tf: Any, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that is far from filling an IPU is not built again for an estimate; unknown shapes may be large."""
+    built = []
+    monkeypatch.setattr(report_keras, "graph_of", lambda *arguments: built.append(arguments) or chain([4, 4]))
+    for spec in (element(tf), (tf.TensorSpec([None, 32]), tf.TensorSpec([None], tf.int32))):
+        capacity.require(model, "train", plan((0,), "sequential", 1), spec)
+
+    assert len(built) == 1
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_device_recomputes_if_it_is_allowed(tf: Any, allowed: bool) -> None:
+    """With allow_recompute the reported plan of a pipeline has slots that recompute."""
+    options = IPUConfig()
+    options.allow_recompute = allowed
+    system.configure(options._create_protobuf())
+    try:
+        planned = report_keras.with_recomputation(plan((0, 1), "grouped", 4))
+    finally:
+        system.reset()
+
+    assert planned.recompute is allowed
+    assert bool((planned.columns["kind"] == Kind.RECOMPUTE).any()) is allowed
 
 
 @pytest.mark.parametrize(
