@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, List, Tuple
 
 from ipu_conformance.emulator import memory
 from ipu_conformance.emulator import plan as planning
@@ -11,6 +11,7 @@ from ipu_conformance.emulator.paddle import lowering
 from ipu_conformance.emulator.paddle.errors import PopartError
 from ipu_conformance.emulator.paddle.rules import decide
 from ipu_conformance.emulator.plan import Plan
+from ipu_conformance.ir.graph import Graph
 
 
 def check(record: Any, plan: Plan, *, pipelined: bool) -> None:
@@ -23,11 +24,26 @@ def check(record: Any, plan: Plan, *, pipelined: bool) -> None:
 
 
 def _estimate(record: Any, plan: Plan, pipelined: bool) -> memory.MemoryEstimate:
+    graph = lowering.forward(record)
     if not pipelined:
-        # Shards come and go between IPUs, which an estimate of what each of them holds need not know.
-        placed = replace(plan.topology, placement=plan.topology.used)
+        ipus, graph = _runs(graph)
         plan = planning.plan(
-            placed, plan.schedule, plan.micro_batches, training=plan.training, device_iterations=plan.device_iterations
+            replace(plan.topology, placement=ipus),
+            plan.schedule,
+            plan.micro_batches,
+            training=plan.training,
+            device_iterations=plan.device_iterations,
         )
     # A strategy keeps the state of optimizers off the chip, where it takes no memory of an IPU.
-    return memory.estimate(plan, lowering.forward(record), optimizer="sgd")
+    return memory.estimate(plan, graph, optimizer="sgd")
+
+
+def _runs(graph: Graph) -> Tuple[Tuple[int, ...], Graph]:
+    """The IPUs of a sharded graph in the order in which it visits them, and the graph with each visit as a stage."""
+    ipus: List[int] = []
+    ops = []
+    for op in graph.ops:
+        if not ipus or ipus[-1] != (op.ipu or 0):
+            ipus.append(op.ipu or 0)
+        ops.append(replace(op, stage=len(ipus) - 1))
+    return tuple(ipus or [0]), replace(graph, ops=tuple(ops))
