@@ -236,9 +236,13 @@ class _Surroundings:
         from tensorflow.python.framework import ops
         from tensorflow.python.ops import variable_scope
 
+        from ipu_conformance.emulator.tensorflow import variables  # it needs this module
+
         with contextlib.ExitStack() as stack:
             stack.enter_context(_graph_entered(self.outer_graph, self.outer_eager, self.outer_creators))
+            stack.enter_context(variables.scope())
             stack.enter_context(_graph_entered(self.graph, self.eager, self.creators))
+            stack.enter_context(variables.scope())
             self.graph._distribution_strategy_stack = list(self.strategies)
             status = self.conversion
             stack.enter_context(ag_ctx.ControlStatusCtx(status=status.status, options=status.options))

@@ -9,7 +9,7 @@ import pytest
 from .keras_nets import Keras
 
 
-@pytest.fixture
-def keras(tf: Any, ipu: Any, configure: Any) -> Keras:
+@pytest.fixture(name="keras")
+def made_keras(tf: Any, ipu: Any, configure: Any) -> Keras:
     """Builds and trains the suite's nets."""
     return Keras(tf, ipu, configure)

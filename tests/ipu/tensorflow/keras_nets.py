@@ -119,7 +119,7 @@ class Keras:
     def _subclassed(self, net: Net, made: Mapping[str, List[Any]], stages: Sequence[int]) -> Any:
         called = self.called
 
-        class Subclassed(self.tf.keras.Model):  # type: ignore[name-defined,misc]
+        class Subclassed(self.tf.keras.Model):  # type: ignore[name-defined]
             """A model whose layers are called in Python."""
 
             def __init__(self) -> None:
@@ -165,11 +165,12 @@ class Keras:
     def options(self, model: Any, config: RunConfig) -> None:
         """Set the options of accumulation or of the pipeline."""
         if config.stages:
+            chosen = {} if config.schedule == "grouped" else {"pipeline_schedule": self.schedule(config.schedule)}
             model.set_pipelining_options(
                 config.gradient_accumulation,
                 device_mapping=list(config.devices) or None,
                 gradient_accumulation_reduction_method=config.accumulation_reduction,
-                pipeline_schedule=self.schedule(config.schedule),
+                **chosen,
             )
         elif config.gradient_accumulation > 1:
             model.set_gradient_accumulation_options(
@@ -305,7 +306,9 @@ def inferred(
     flat = Data(data.inputs.reshape((1, samples, *net.input_shape)), data.labels.reshape(1, samples))
 
     def outputs(rounding: Any = None) -> np.ndarray:
-        return np.asarray(specified_inference(net, flat, config, weights=weights, rounding=rounding).outputs[0])
+        record = specified_inference(net, flat, config, weights=weights, rounding=rounding)
+        assert record.outputs is not None
+        return np.asarray(record.outputs[0])
 
     exact, form, runs = outputs(), mantissa(config.dtype), run_tolerance.LEAST_RUNS
     apart = np.stack([outputs(RandomRounding(net, config, run)) - exact for run in range(runs)])

@@ -12,7 +12,7 @@ from ipu_conformance import check
 from ipu_conformance.nets import distinct_micro_batches, mlp
 from ipu_conformance.run import RunConfig
 
-from .keras_fixture import keras  # noqa: F401 (a fixture)
+from .keras_fixture import made_keras  # noqa: F401 (a fixture)
 from .keras_nets import PLAIN, Keras, adam, assert_trained, kinds_of, momentum
 
 METHODS = ("sum", "mean", "running_mean")
@@ -110,7 +110,7 @@ def test_an_unknown_reduction_method_is_refused(keras: Keras, method: Any) -> No
     with keras.scope(PLAIN):
         model = keras.build(mlp(), "sequential")
 
-        with pytest.raises(ValueError, match="Cannot parse .* as one of GradientAccumulationReductionMethod"):
+        with pytest.raises(ValueError, match=r"Cannot parse .* as one of GradientAccumulationReductionMethod"):
             model.set_gradient_accumulation_options(2, gradient_accumulation_reduction_method=method)
 
 

@@ -13,7 +13,7 @@ from ipu_conformance import check
 from ipu_conformance.nets import mlp
 from ipu_conformance.oracle.run_tolerance import ArrayTolerance
 
-from .keras_fixture import keras  # noqa: F401 (a fixture)
+from .keras_fixture import made_keras  # noqa: F401 (a fixture)
 from .keras_nets import PLAIN, Keras, cut, expected, tolerance
 
 SIX = replace(PLAIN, device_iterations=6)
@@ -145,8 +145,9 @@ def test_an_error_in_an_asynchronous_callback_reaches_fit(keras: Keras) -> None:
         keras.compile(model, SIX)
         model.set_asynchronous_callbacks(True)
 
+        callback = keras.tf.keras.callbacks.LambdaCallback(on_train_batch_end=fail)
+
         with pytest.raises(KeyError, match="callback"):
-            callback = keras.tf.keras.callbacks.LambdaCallback(on_train_batch_end=fail)
             model.fit(keras.dataset(mlp(), SIX), callbacks=[callback], verbose=0)
 
 

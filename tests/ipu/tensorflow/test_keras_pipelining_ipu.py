@@ -12,7 +12,7 @@ from ipu_conformance import check
 from ipu_conformance.nets import distinct_micro_batches, mlp
 from ipu_conformance.run import RunConfig
 
-from .keras_fixture import keras  # noqa: F401 (a fixture)
+from .keras_fixture import made_keras  # noqa: F401 (a fixture)
 from .keras_nets import PLAIN, Keras, adam, assert_trained, cut, inferred, kinds_of, momentum
 
 SCHEDULES = ("grouped", "interleaved", "sequential")

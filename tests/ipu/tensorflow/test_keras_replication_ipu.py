@@ -14,7 +14,7 @@ from ipu_conformance.nets import Data, distinct_micro_batches, mlp
 from ipu_conformance.oracle.run_tolerance import ArrayTolerance
 from ipu_conformance.run import RunConfig
 
-from .keras_fixture import keras  # noqa: F401 (a fixture)
+from .keras_fixture import made_keras  # noqa: F401 (a fixture)
 from .keras_nets import PLAIN, Keras, Trained, adam, assert_trained, inferred, kinds_of, mean_losses, momentum
 
 COUNTS = {"D3-R2": (3, 2), "D2-R4": (2, 4), "D1-R3": (1, 3), "D5-R2": (5, 2)}

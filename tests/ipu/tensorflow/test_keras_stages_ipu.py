@@ -10,7 +10,7 @@ import pytest
 
 from ipu_conformance.nets import mlp
 
-from .keras_fixture import keras  # noqa: F401 (a fixture)
+from .keras_fixture import made_keras  # noqa: F401 (a fixture)
 from .keras_nets import PLAIN, Keras, Trained, assert_trained, cut
 
 CUT = cut("mlp", replace(PLAIN, device_iterations=1, gradient_accumulation=4), 2)
@@ -28,16 +28,13 @@ def test_a_stage_needs_a_scope(tf: Any, ipu: Any) -> None:
     stage = importlib.import_module("keras.ipu").PipelineStage
 
     with pytest.raises(RuntimeError, match="PipelineStage may only be used from within an IPUStrategy context"):
-        with stage(0):
-            pass
+        stage(0).__enter__()
 
 
 def test_stages_do_not_nest(keras: Keras) -> None:
     """A stage inside of a stage is an error."""
-    with keras.scope(PLAIN), keras.stage(0):
-        with pytest.raises(RuntimeError, match="Pipeline stages must not be nested"):
-            with keras.stage(1):
-                pass
+    with keras.scope(PLAIN), keras.stage(0), pytest.raises(RuntimeError, match="Pipeline stages must not be nested"):
+        keras.stage(1).__enter__()
 
 
 def test_a_stage_can_be_entered_after_a_refused_one(keras: Keras) -> None:
@@ -250,7 +247,7 @@ def test_every_layer_of_a_pipeline_has_a_stage(keras: Keras, tf: Any) -> None:
         keras.compile(model, CUT)
         keras.options(model, CUT)
 
-        with pytest.raises(ValueError, match="must have an associated pipeline stage.*forgotten"):
+        with pytest.raises(ValueError, match=r"must have an associated pipeline stage.*forgotten"):
             model.fit(keras.dataset(mlp(), CUT), verbose=0)
 
 

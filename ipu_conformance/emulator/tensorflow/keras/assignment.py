@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, Optional, Sequence
 
-from ipu_conformance.emulator.tensorflow.keras import library, partition, stages
+from ipu_conformance.emulator.tensorflow.keras import decisions, library, partition, stages
 
 
 class _LayerPipelineStageAssignment:
@@ -83,13 +83,13 @@ def set_functional(model: Any, given: Any, kind: Any = FunctionalLayerPipelineSt
         wanted.append(partition.Call(call.layer, call.node_index, call.inputs, call.outputs, by_call[key]))
     partition.check(wanted)
     for call, one in zip(calls, wanted):
-        stages.assign(call.node, one.stage)
+        stages.assign(call.node, decisions.decide("stage-set", one.stage))
 
 
 def reset_functional(model: Any) -> None:
     """Take back all stages."""
     for call in partition.functional_calls(model):
-        stages.assign(call.node, None)
+        stages.assign(call.node, decisions.decide("stage-reset", None))
 
 
 def checked_sequential(model: Any, given: Any) -> List[int]:
@@ -118,7 +118,8 @@ def summary(model: Any, calls: Sequence[partition.Call], line_length: Optional[i
     say("=" * width)
     for call in calls:
         inbound = ", ".join(layer.name for layer in call.inbound)
-        cells = (f"{call.name} ({type(call.layer).__name__})", inbound, "" if call.stage is None else str(call.stage))
+        stage = decisions.decide("stage-printed", call.stage)
+        cells = (f"{call.name} ({type(call.layer).__name__})", inbound, "" if stage is None else str(stage))
         say(_row(cells, (wide, wide + narrow) if not chained else (wide, wide)))
     say("_" * width)
 

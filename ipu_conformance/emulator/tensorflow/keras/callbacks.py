@@ -8,7 +8,7 @@ import queue
 import threading
 from typing import Any, Callable, Dict, Optional
 
-from ipu_conformance.emulator.tensorflow.keras import library
+from ipu_conformance.emulator.tensorflow.keras import decisions, library
 
 
 def last_step(logs: Any) -> Any:
@@ -18,7 +18,7 @@ def last_step(logs: Any) -> Any:
     return tf.nest.map_structure(lambda values: values[-1], logs)
 
 
-def stepped(model: Any, phase: str, run: Callable[..., Any], arguments: Any, settings: Any) -> Dict[str, Any]:
+def stepped(model: Any, run: Callable[..., Any], arguments: Any, settings: Any) -> Dict[str, Any]:
     """The arguments of fit, evaluate or predict with callbacks that see every step."""
     bound = inspect.signature(run).bind(*arguments, **settings)
     bound.apply_defaults()
@@ -56,7 +56,7 @@ def stepped_class() -> Any:
             logs = tf.nest.map_structure(lambda values: values.numpy(), logs)
             number = len(tf.nest.flatten(logs)[0])
             begin, end = getattr(super(), f"on_{mode}_batch_begin"), getattr(super(), f"on_{mode}_batch_end")
-            for place in range(number):
+            for place in decisions.decide("steps-called", list(range(number))):
                 step = end_step - number + 1 + place
                 own = tf.nest.map_structure(lambda values, place=place: values[place], logs)
                 self._worker.put(functools.partial(begin, step))
@@ -80,7 +80,8 @@ def stepped_class() -> Any:
                 worker.finish()
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            self._settle()
+            if decisions.decide("epoch-waits", True):
+                self._settle()
             super().on_epoch_end(epoch, logs)
 
         def on_test_begin(self, logs: Any = None) -> None:
@@ -127,4 +128,4 @@ class _Worker:
                 try:
                     call()
                 except BaseException as error:
-                    self._error = error
+                    self._error = decisions.decide("callback-error", error)

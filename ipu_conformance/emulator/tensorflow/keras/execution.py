@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List
 from ipu_conformance.emulator import streams
 from ipu_conformance.emulator.plan import Plan, plan
 from ipu_conformance.emulator.tensorflow import machine, training, variables
-from ipu_conformance.emulator.tensorflow.keras import feeding, library, partition
+from ipu_conformance.emulator.tensorflow.keras import decisions, library, partition
 from ipu_conformance.emulator.tensorflow.keras.options import ReplicatedMetricReductionMethod
 from ipu_conformance.emulator.topology import tensorflow_topology
 
@@ -23,7 +23,8 @@ def function_of(model: Any, phase: str) -> Callable[[Any], Any]:
     if model._ipu_pipelined():
         refuse_own_step(model, phase)
 
-    strategy, specs = model.distribute_strategy, {}
+    strategy = model.distribute_strategy
+    specs: Dict[Any, Any] = {}
 
     def execute(iterator: Any) -> Any:
         spec = specs[_key(iterator)]
@@ -77,7 +78,7 @@ def refuse_own_step(model: Any, phase: str) -> None:
     """A pipeline is made of layers: a model's own version of a step would never be called."""
     name = STEPS[phase]
     base = library.model_class()
-    if getattr(type(model), name) is not getattr(base, name):
+    if decisions.decide("own-step-refused", getattr(type(model), name) is not getattr(base, name)):
         raise RuntimeError(
             f"{model.name} has its own `{name}`, which a pipelined model cannot use: change `compute_loss` or "
             "`compute_metrics`, or take back the pipeline stages."
@@ -165,18 +166,19 @@ def results(model: Any, phase: str, planned: Plan, outputs: List[List[Any]]) -> 
     steps = [every[start : start + planned.replicas] for start in range(0, len(every), planned.replicas)]
     logs = [reduced(own, model._ipu.metric_reduction) for own in steps]
     if model._ipu.pipelining.accumulate_outfeed and model._ipu_pipelined():
-        mean = tf.nest.map_structure(lambda *values: tf.add_n(values) / len(values), *logs)
+        number = decisions.decide("accumulated-logs-divisor", len(logs))
+        mean = tf.nest.map_structure(lambda *values: tf.add_n(values) / number, *logs)
         logs = [mean] * len(logs)
     if model._ipu.asynchronous:
         return tf.nest.map_structure(lambda *values: tf.stack(values), *logs)
-    return logs[-1]
+    return logs[decisions.decide("step-of-logs", -1)]
 
 
 def reduced(by_replica: List[Any], method: ReplicatedMetricReductionMethod) -> Any:
     """The metrics of one step from those of its replicas."""
     import tensorflow as tf
 
-    method = feeding.decide("metric-reduction", method)
+    method = decisions.decide("metric-reduction", method)
     if method is ReplicatedMetricReductionMethod.NONE or len(by_replica) == 1:
         return by_replica[-1]
     if method is ReplicatedMetricReductionMethod.LIST:

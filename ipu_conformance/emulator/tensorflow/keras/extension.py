@@ -7,10 +7,11 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from ipu_conformance.emulator.limits import LimitError, check_tensorflow
 from ipu_conformance.emulator.schedules import SharedDeviceError
-from ipu_conformance.emulator.tensorflow import variables
+from ipu_conformance.emulator.tensorflow import keras_programs, serving, variables
 from ipu_conformance.emulator.tensorflow.keras import (
     assignment,
     callbacks,
+    decisions,
     execution,
     feeding,
     options,
@@ -35,10 +36,11 @@ class State:
         self.losses: Optional[List[Any]] = None
         self.keys: Dict[str, Any] = {}
         self.program: Optional[str] = None
+        self.running: List[str] = []
 
 
 class ModelExtension:
-    """The IPU's methods of a subclassed model; the two other kinds derive from it."""
+    """The IPU's methods of a model; that of a chain of layers derives from it."""
 
     # Options
 
@@ -94,16 +96,19 @@ class ModelExtension:
         options.refuse_reserved(kwargs, options.RESERVED_OF_OUTFEED, "set_outfeed_queue_options")
         self._ipu.outfeed = kwargs
 
+    def export_for_ipu_serving(self, *arguments: Any, **settings: Any) -> Any:
+        """Refused: an export holds an executable, and there is no compiler here."""
+        return serving.export_keras(self, *arguments, **settings)
+
     # Stages
 
     def get_pipeline_stage_assignment(self) -> List[Any]:
         """The stage of every call of a layer, in the order of execution."""
-        return assignment.of_functional(self._ipu_network(), assignment.ModelLayerPipelineStageAssignment)
+        return assignment.of_functional(self._ipu_network(), self._ipu_kind())
 
     def set_pipeline_stage_assignment(self, pipeline_stage_assignment: List[Any]) -> None:
         """Set the stage of every call of a layer."""
-        kind = assignment.ModelLayerPipelineStageAssignment
-        assignment.set_functional(self._ipu_network(), pipeline_stage_assignment, kind)
+        assignment.set_functional(self._ipu_network(), pipeline_stage_assignment, self._ipu_kind())
 
     def reset_pipeline_stage_assignment(self) -> None:
         """Take back all stages: the model is not pipelined any more."""
@@ -163,9 +168,12 @@ class ModelExtension:
 
     def _validate_and_get_metrics_result(self, logs: Any) -> Any:
         """The logs of an epoch are those of its last step on the device."""
-        if self._ipu.keys.get("train") is None and not self._ipu.asynchronous:
-            return super()._validate_and_get_metrics_result(logs)  # type: ignore[misc]
-        return callbacks.last_step(logs) if self._ipu.asynchronous else logs
+        state = self._ipu
+        if state.asynchronous:
+            return callbacks.last_step(logs)
+        if state.running and state.keys.get(state.running[-1]) is not None:
+            return logs
+        return super()._validate_and_get_metrics_result(logs)  # type: ignore[misc]
 
     # What the execution asks
 
@@ -177,8 +185,19 @@ class ModelExtension:
             state = self.__dict__["_ipu_state"] = State()
         return state
 
+    def _ipu_is_graph(self) -> bool:
+        """Whether the model was made of inputs and outputs, as a subclass may be too."""
+        return bool(getattr(self, "_is_graph_network", False))
+
+    def _ipu_kind(self) -> Any:
+        if self._ipu_is_graph():
+            return assignment.FunctionalLayerPipelineStageAssignment
+        return assignment.ModelLayerPipelineStageAssignment
+
     def _ipu_network(self) -> Any:
         """The graph of layers: a subclassed model gets one from calling it on the shapes that it was built with."""
+        if self._ipu_is_graph():
+            return self
         state = self._ipu
         if state.network is None:
             spec = self._ipu_input_spec()
@@ -198,7 +217,7 @@ class ModelExtension:
 
     def _ipu_pipelined(self) -> bool:
         """Whether any layer has been assigned to a stage."""
-        if self._ipu.network is None and self._ipu_input_spec() is None:
+        if not self._ipu_is_graph() and self._ipu.network is None and self._ipu_input_spec() is None:
             return False
         return any(call.stage is not None for call in self._ipu_calls())
 
@@ -218,9 +237,11 @@ class ModelExtension:
         """How often the model fits on the IPUs of the strategy's device."""
         strategy = self.distribute_strategy  # type: ignore[attr-defined]
         try:
-            return int(feeding.decide("replicas", tensorflow_replicas(strategy.num_ipus, self._ipu_mapping())))
+            return int(decisions.decide("replicas", tensorflow_replicas(strategy.num_ipus, self._ipu_mapping())))
         except TopologyError as error:
-            raise ValueError(str(error)) from None
+            if decisions.decide("whole-replicas", True):
+                raise ValueError(str(error)) from None
+            return 1
 
     def _ipu_accumulation(self, phase: str) -> int:
         """Micro-batches between two updates; in inference those that pass a pipeline before it is empty."""
@@ -230,6 +251,8 @@ class ModelExtension:
         if phase != "train":
             return 1 if state.pipelining.schedule == "sequential" else len(self._ipu_mapping())
         if state.pipelining.count is None:
+            if not decisions.decide("count-required", True):
+                return 2 * len(self._ipu_mapping())
             raise RuntimeError(
                 "The model is pipelined, but `gradient_accumulation_steps_per_replica` has not been set: call "
                 "`set_pipelining_options` before training."
@@ -256,9 +279,10 @@ class ModelExtension:
         try:
             check_tensorflow(self._ipu_mapping(), self._ipu.pipelining.schedule, count, training=training)
         except SharedDeviceError as error:
-            raise NotImplementedError(str(error)) from None
+            if decisions.decide("interleaved-shared-refused", True):
+                raise NotImplementedError(str(error)) from None
         except LimitError as error:
-            if feeding.decide("multiple-checked", True):
+            if decisions.decide("multiple-checked", True):
                 raise tf.errors.FailedPreconditionError(None, None, str(error)) from None
 
     def _ipu_key(self, phase: str) -> Any:
@@ -272,37 +296,44 @@ class ModelExtension:
 
     def _ipu_function(self, phase: str, attribute: str, make: Any, force: bool) -> Any:
         key = self._ipu_key(phase)
-        if key != self._ipu.keys.get(phase):
+        if decisions.decide("options-take-effect", key != self._ipu.keys.get(phase)):
             force = True
         self._ipu.keys[phase] = key
         if key is None:
-            return make(force)
-        if force or getattr(self, attribute) is None:
+            function = make(force)
+        elif force or getattr(self, attribute) is None:
             function = execution.function_of(self, phase)
-            if phase == "train":
-                self.train_tf_function = function
-            setattr(self, attribute, function)
-        return getattr(self, attribute)
+        else:
+            function = getattr(self, attribute)
+        watched = keras_programs.watched(self, phase, lambda: execution.plan_of(self, phase), function)
+        setattr(self, attribute, watched)
+        return watched
 
     def _ipu_run(self, phase: str, run: Any, arguments: Any, settings: Any) -> Any:
         """Check what no data is needed for, load the program, and let Keras run."""
-        if self.run_eagerly and feeding.decide("eager-refused", True):  # type: ignore[attr-defined]
+        if self.run_eagerly and decisions.decide("eager-refused", True):  # type: ignore[attr-defined]
             raise RuntimeError("Keras models on the IPU cannot be run eagerly: compile them without `run_eagerly`.")
-        self._ipu_load(phase)
+        running = self._ipu.running
         if self._ipu.asynchronous:
-            settings = callbacks.stepped(self, phase, run, arguments, settings)
-            arguments = ()
-        return run(*arguments, **settings)
+            arguments, settings = (), callbacks.stepped(self, run, arguments, settings)
+        self._ipu_load(phase)
+        running.append(phase)
+        try:
+            return run(*arguments, **settings)
+        finally:
+            running.pop()
+            if running:
+                self._ipu_load(running[-1])
 
     def _ipu_load(self, phase: str) -> None:
         """Another program begins with the values of replica 0 on every replica."""
         state = self._ipu
-        if state.program != phase:
+        if decisions.decide("program-loaded", state.program != phase):
             variables.broadcast(execution.all_variables(self))
             state.program = phase
 
     def _ipu_refuse_single_batch(self, method: str, phase: str) -> None:
-        if self._ipu_key(phase) is not None:
+        if decisions.decide("single-batch-refused", self._ipu_key(phase) is not None):
             raise RuntimeError(
                 f"`{method}` runs one batch on one replica: it cannot be used with replicas, gradient accumulation, "
                 "pipelining or asynchronous callbacks."
@@ -316,24 +347,6 @@ class ModelExtension:
             yield
         finally:
             self._ipu.losses = None
-
-
-class FunctionalExtension(ModelExtension):
-    """The IPU's methods of a model that is made of inputs and outputs."""
-
-    def get_pipeline_stage_assignment(self) -> List[Any]:
-        """The stage of every call of a layer, in the order of execution."""
-        return assignment.of_functional(self)
-
-    def set_pipeline_stage_assignment(self, pipeline_stage_assignment: List[Any]) -> None:
-        """Set the stage of every call of a layer."""
-        assignment.set_functional(self, pipeline_stage_assignment)
-
-    def _ipu_network(self) -> Any:
-        return self
-
-    def _ipu_pipelined(self) -> bool:
-        return any(call.stage is not None for call in self._ipu_calls())
 
 
 class SequentialExtension(ModelExtension):

@@ -5,16 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any, Optional
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.tensorflow.keras import library
-
-POINT = "keras.decision"
-faults.register_point(POINT, "value: what a rule of Keras models decides; rule: the name of the rule")
-
-
-def decide(rule: str, value: Any) -> Any:
-    """What the device makes of a rule: the value, unless a fault of that rule is on."""
-    return faults.apply(POINT, value, rule=rule) if faults.active else value
+from ipu_conformance.emulator.tensorflow.keras.decisions import decide
 
 
 def _warn(text: str, *numbers: int) -> None:
@@ -31,7 +23,7 @@ def steps_per_replica(batches: int, replicas: int) -> int:
             f"The data has {batches} batches, fewer than the {replicas} replicas that each take one per step: give "
             "more data or use fewer IPUs."
         )
-    if batches % replicas:
+    if decide("remainder-warned", batches % replicas):
         _warn(
             "The number of batches (%d) is not divisible by the number of replicas (%d): the last %d batches of an "
             "epoch are not used.",
@@ -44,7 +36,7 @@ def steps_per_replica(batches: int, replicas: int) -> int:
 
 def steps_per_execution(asked: int, steps: int) -> int:
     """``asked``, cut to the steps there are; anything else must divide them."""
-    if asked > steps:
+    if decide("execution-cut", asked > steps):
         _warn(
             "`steps_per_execution` (%d) is larger than the number of steps (%d) of the data: it is set to %d.",
             asked,
@@ -118,7 +110,7 @@ def narrowed(dataset: Any) -> Any:
 
 def _without_remainder(dataset: Any, batches: int, replicas: int) -> Any:
     """Epochs that follow one another in one data set, each without the batches that fill no step of all replicas."""
-    kept = batches - batches % replicas
+    kept = batches - decide("remainder-of-epoch", batches % replicas)
     return dataset.enumerate().filter(lambda number, _: number % batches < kept).map(lambda _, element: element)
 
 
@@ -133,6 +125,9 @@ def handler_class() -> Any:
             self._training = training
             super().__init__(*arguments, **settings)
 
+        _dataset: Any
+        _inferred_steps: Any
+
         def _configure_dataset_and_inferred_steps(
             self, strategy: Any, x: Any, steps_per_epoch: Optional[int], class_weight: Any, distribute: bool
         ) -> None:
@@ -141,7 +136,7 @@ def handler_class() -> Any:
             self._dataset = narrowed(self._dataset)
             check_shapes(self._dataset)
             batches = self._inferred_steps
-            if batches is None:
+            if batches is None and decide("size-known", True):
                 raise ValueError(
                     "The size of the data is unknown: pass the number of steps (`steps_per_epoch`, `steps` or "
                     "`validation_steps`)."

@@ -8,13 +8,12 @@ from __future__ import annotations
 import functools
 from typing import Any, Dict, Type
 
-from ipu_conformance.emulator.tensorflow import ipu_strategy
-from ipu_conformance.emulator.tensorflow.keras import feeding, library, stages
-from ipu_conformance.emulator.tensorflow.keras.extension import (
-    FunctionalExtension,
-    ModelExtension,
-    SequentialExtension,
+from ipu_conformance.emulator.tensorflow import (
+    faults_keras,  # noqa: F401  its rows are registered with the front end
+    ipu_strategy,
 )
+from ipu_conformance.emulator.tensorflow.keras import decisions, feeding, library, stages
+from ipu_conformance.emulator.tensorflow.keras.extension import ModelExtension, SequentialExtension
 
 DONE = "_ipu_conformance_changed"
 _EXTENDED: Dict[Type[Any], Type[Any]] = {}
@@ -31,14 +30,14 @@ def install() -> None:
     def new(cls: Type[Any], *arguments: Any, **settings: Any) -> Any:
         made = own(cls, *arguments, **settings)
         strategy = ipu_strategy.current()
-        if strategy is not None and strategy.enable_keras_extensions:
+        if decisions.decide("extended", strategy is not None and strategy.enable_keras_extensions):
             extend(made)
         return made
 
     setattr(new, DONE, True)
     model.__new__ = new
     stages.mark_nodes()
-    adapters = library.module("engine.data_adapter")
+    adapters: Any = library.module("engine.data_adapter")
     adapters.get_data_handler = functools.partial(feeding.handle, adapters.get_data_handler)
 
 
@@ -52,12 +51,7 @@ def extend(model: Any) -> None:
 def extended(own: Type[Any]) -> Type[Any]:
     """The subclass of a class of models that has the IPU's methods."""
     if own not in _EXTENDED:
-        if issubclass(own, library.sequential_class()):
-            extension: Type[Any] = SequentialExtension
-        elif issubclass(own, library.functional_class()):
-            extension = FunctionalExtension
-        else:
-            extension = ModelExtension
+        extension = SequentialExtension if issubclass(own, library.sequential_class()) else ModelExtension
         names = {"__module__": own.__module__, "__doc__": own.__doc__, "__qualname__": own.__qualname__}
         _EXTENDED[own] = type(own.__name__, (extension, own), names)
         _register(own, _EXTENDED[own])

@@ -6,7 +6,7 @@ import functools
 import threading
 from typing import Any, List, Optional
 
-from ipu_conformance.emulator.tensorflow.keras import library
+from ipu_conformance.emulator.tensorflow.keras import decisions, library
 
 MARK = "_ipu_pipeline_stage"
 
@@ -30,9 +30,9 @@ class PipelineStage:
     def __enter__(self) -> PipelineStage:
         from ipu_conformance.emulator.tensorflow import ipu_strategy
 
-        if ipu_strategy.current() is None:
+        if decisions.decide("stage-needs-scope", ipu_strategy.current() is None):
             raise RuntimeError("PipelineStage may only be used from within an IPUStrategy context.")
-        if _entered.stages:
+        if decisions.decide("stages-not-nested", bool(_entered.stages)):
             raise RuntimeError("Pipeline stages must not be nested.")
         _entered.stages.append(self._stage)
         return self
@@ -67,7 +67,7 @@ def mark_nodes() -> None:
     @functools.wraps(own)
     def init(self: Any, *arguments: Any, **settings: Any) -> None:
         own(self, *arguments, **settings)
-        stage = current()
+        stage = decisions.decide("stage-of-call", current())
         if stage is not None and not self.is_input:
             setattr(self, MARK, stage)
 
