@@ -52,8 +52,11 @@ def _running(stock: Any) -> Any:
 
 def _is_compiled(program: Any) -> bool:
     """Whether a Program consists of the op that runs the device: a copy of a compiled one has it too."""
-    ops = list(program.global_block().ops) if hasattr(program, "global_block") else []
-    return [op.type for op in ops] == [RUNTIME]
+    if not hasattr(program, "global_block"):
+        return False
+    # Stock programs come by here in every run, so their ops are only counted.
+    ops = program.global_block().ops
+    return len(ops) == 1 and ops[0].type == RUNTIME
 
 
 def _run(
