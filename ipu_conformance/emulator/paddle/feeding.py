@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 from paddle.base import core
 
-from ipu_conformance.emulator import numerics, streams
+from ipu_conformance.emulator import faults, numerics, streams
 from ipu_conformance.emulator.paddle import precision
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
 from ipu_conformance.emulator.paddle.rules import decide
@@ -72,13 +72,11 @@ class Feeder:
                 streams.paddle_feed_size(self.layout, held.shape, own.shape or (1,))
         except streams.StreamError as error:
             raise InvalidArgument(f"The feed {own.name} does not fit: {error}") from error
-        count = self.layout.inputs
-        wanted = (count, *own.shape)
-        return (
-            np.resize(held, wanted)
-            if held.size != np.prod(wanted)
-            else held.reshape(wanted if count > 1 else own.shape)
-        )
+        wanted = own.shape if self.alone else (self.layout.inputs, *own.shape)
+        if faults.active and held.size != np.prod(wanted):
+            # A device that takes any feed cuts or repeats it.
+            return np.resize(held, wanted)
+        return held.reshape(wanted)
 
     @staticmethod
     def _held(own: Declared, array: np.ndarray) -> np.ndarray:
