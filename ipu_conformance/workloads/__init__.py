@@ -44,5 +44,17 @@ WORKLOADS: Mapping[str, Workload] = {
             "LeNet-5 on digits with Paddle",
             inference="ipu_conformance.workloads.paddle_mnist.infer",
         ),
+        Workload(
+            "keras-mnist",
+            "tensorflow",
+            "ipu_conformance.workloads.keras_mnist",
+            "dense layers on digits with Keras",
+        ),
+        Workload(
+            "keras-cifar10",
+            "tensorflow",
+            "ipu_conformance.workloads.keras_cifar10",
+            "a convolutional network on small pictures with Keras",
+        ),
     )
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
+
+from ipu_conformance.workloads.real_data import choose
 
 
 class Budget(NamedTuple):
@@ -16,11 +17,4 @@ class Budget(NamedTuple):
 
 def choose_data(wanted: str) -> str:
     """The data set: for ``auto`` real MNIST if the folder that IPU_CONFORMANCE_DATA names has it."""
-    if wanted != "auto":
-        return wanted
-    from ipu_conformance.data.places import DATA_VARIABLE, find
-
-    if os.environ.get(DATA_VARIABLE) is None:
-        return "synthetic-digits"
-    location = find("mnist")
-    return "mnist" if location is not None and location.origin == f"${DATA_VARIABLE}" else "synthetic-digits"
+    return choose(wanted, real="mnist", synthetic="synthetic-digits")

@@ -1,0 +1,43 @@
+"""The network: plain Keras, the same for every approach and for the native twin."""
+
+from __future__ import annotations
+
+from typing import Any, List
+
+import tensorflow as tf
+
+SIDE, COLOURS, CLASSES = 32, 3, 10
+
+
+def layers(seed: int, *, dropout: bool = True) -> List[Any]:
+    """Two blocks of two convolutions, and two dense layers, in order; the seed chooses the initial weights."""
+    keras = tf.keras.layers
+    numbers = iter(range(100 * seed, 100 * seed + 100))
+
+    def initial() -> Any:
+        return tf.keras.initializers.GlorotUniform(seed=next(numbers))
+
+    def dropped(rate: float) -> List[Any]:
+        return [keras.Dropout(rate)] if dropout else []
+
+    def block(channels: int) -> List[Any]:
+        return [
+            keras.Conv2D(channels, 3, padding="same", activation="relu", kernel_initializer=initial()),
+            keras.Conv2D(channels, 3, activation="relu", kernel_initializer=initial()),
+            keras.MaxPooling2D(2),
+            *dropped(0.25),
+        ]
+
+    return [
+        *block(32),
+        *block(64),
+        keras.Flatten(),
+        keras.Dense(512, activation="relu", kernel_initializer=initial()),
+        *dropped(0.5),
+        keras.Dense(CLASSES, activation="softmax", kernel_initializer=initial()),
+    ]
+
+
+def build(seed: int, *, dropout: bool = True) -> Any:
+    """The layers as a chain."""
+    return tf.keras.Sequential([tf.keras.layers.Input((SIDE, SIDE, COLOURS)), *layers(seed, dropout=dropout)])

@@ -1,0 +1,31 @@
+"""Images and labels as data sets of TensorFlow, pixels from 0 to 1."""
+
+from __future__ import annotations
+
+from typing import Any, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from ipu_conformance.data import Split
+
+
+def training_set(split: Split, batch: int, seed: int) -> Any:
+    """Whole batches without an end; each pass over the samples has an order of its own, the same on every target."""
+    numbers = tf.data.Dataset.range(len(split)).shuffle(len(split), seed=seed, reshuffle_each_iteration=True)
+    return _batches(numbers.repeat(), split, batch)
+
+
+def test_set(split: Split, batch: int) -> Any:
+    """All samples in their order; the batch divides them."""
+    return _batches(tf.data.Dataset.range(len(split)), split, batch)
+
+
+def _batches(numbers: Any, split: Split, batch: int) -> Any:
+    # Numbers are shuffled and images gathered by the batch: moving single images about would cost more than training.
+    images, labels = tf.constant(split.images), tf.constant(split.labels.astype(np.int32))
+
+    def samples(chosen: Any) -> Tuple[Any, Any]:
+        return tf.cast(tf.gather(images, chosen), tf.float32) / 255.0, tf.gather(labels, chosen)
+
+    return numbers.batch(batch, drop_remainder=True).map(samples)

@@ -1,0 +1,103 @@
+"""What the Keras workloads share: a model is fitted on IPUs or natively, and then classifies the test set."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any, Callable, ContextManager, Iterator, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from ipu_conformance.data import DataSet
+from ipu_conformance.workloads.keras_data import test_set, training_set
+from ipu_conformance.workloads.keras_progress import Progress
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training; an update takes a batch, which the replicas share."""
+
+    build: Callable[[], Any]
+    """Makes the model, not yet compiled."""
+    data: DataSet
+    epochs: int
+    steps: int
+    """Updates of an epoch."""
+    steps_per_execution: int
+    batch_size: int
+    test_batch: int
+    """The test samples that a replica takes at once."""
+    learning_rate: float
+    replicas: int
+    seed: int
+
+    @property
+    def test_batches(self) -> int:
+        """The batches of the test set, those of all replicas together."""
+        return len(self.data.test) // self.test_batch
+
+
+@dataclass(frozen=True)
+class Result:
+    """The mean loss and the share of training samples recognised in each epoch, and what the test set gave."""
+
+    losses: Tuple[float, ...]
+    training_accuracies: Tuple[float, ...]
+    probabilities: np.ndarray
+    """Of every test sample's classes, after training."""
+    accuracy: float
+    """The share of test samples that are recognised."""
+    weights: Tuple[np.ndarray, ...]
+
+
+def train(job: Job, *, native: bool, progress: bool = False, say: Callable[[str], None] = lambda line: None) -> Result:
+    """Train a new model; with ``native`` no IPU API is touched."""
+    tf.random.set_seed(job.seed)
+    with contextlib.nullcontext() if native else ipu_scope(job.replicas, job.seed):
+        model = job.build()
+        # Keras adds up the gradients of replicas, each a mean over its share of the batch.
+        optimizer = tf.keras.optimizers.SGD(job.learning_rate / job.replicas)
+        compile_for(model, optimizer, job.steps_per_execution)
+        if not native:
+            model.set_replication_options("MEAN")
+        history = model.fit(
+            training_set(job.data.train, job.batch_size // job.replicas, job.seed),
+            epochs=job.epochs,
+            steps_per_epoch=job.steps * job.replicas,
+            callbacks=[Progress(job.epochs, job.steps, bars=progress, say=say)],
+            verbose=0,
+        ).history
+        # Another number of batches follows, and steps_per_execution has to divide it.
+        compile_for(model, optimizer, job.test_batches // job.replicas)
+        probabilities = model.predict(test_set(job.data.test, job.test_batch), steps=job.test_batches, verbose=0)
+        weights = tuple(model.get_weights())
+    if len(probabilities) != len(job.data.test):
+        raise RuntimeError(f"{len(probabilities)} of {len(job.data.test)} test samples were classified")
+    accuracy = float(np.mean(probabilities.argmax(axis=1) == job.data.test.labels))
+    return Result(tuple(history["loss"]), tuple(history["accuracy"]), probabilities, accuracy, weights)
+
+
+def compile_for(model: Any, optimizer: Any, steps_per_execution: int) -> None:
+    """Compile a classifier whose last layer is a softmax."""
+    model.compile(
+        optimizer,
+        tf.keras.losses.SparseCategoricalCrossentropy(),
+        metrics=["accuracy"],
+        steps_per_execution=steps_per_execution,
+    )
+
+
+@contextlib.contextmanager
+def ipu_scope(ipus: int, seed: int) -> Iterator[None]:
+    """The scope of a strategy on so many IPUs, whose random numbers start from a seed."""
+    from tensorflow.python import ipu
+
+    config = ipu.config.IPUConfig()
+    config.auto_select_ipus = ipus
+    config.configure_ipu_system()
+    ipu.utils.reset_ipu_seed(seed)
+    strategy = ipu.ipu_strategy.IPUStrategy()
+    scope: ContextManager[Any] = strategy.scope()
+    with scope:
+        yield
