@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+import threading
 from types import ModuleType
 from typing import Any, Callable, List, Optional
 
@@ -65,8 +66,9 @@ def change_functions(functions: ModuleType) -> None:
     """
     function = functions.Function
     _replace(function, "__call__", importlib.import_module(f"{OURS}.replica_calls").inlining)
+    _replace(function, "experimental_get_compiler_ir", _revealing_compilation)
     if DONE not in function.__dict__:
-        function._jit_compile = property(lambda self: None, lambda self, asked: None)
+        function._jit_compile = property(_compilation, _ask_for_compilation)
         setattr(function, DONE, True)
 
 
@@ -86,6 +88,36 @@ def _replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callabl
         changed = make(own)
         setattr(changed, DONE, True)
         setattr(owner, name, changed)
+
+
+class _Here(threading.local):
+    """Whether this thread asks what a function compiles to, which XLA answers."""
+
+    revealing = False
+
+
+_here = _Here()
+
+
+def _compilation(function: Any) -> Optional[bool]:
+    return function.__dict__.get("_jit_compile") if _here.revealing else None
+
+
+def _ask_for_compilation(function: Any, asked: Optional[bool]) -> None:
+    function.__dict__["_jit_compile"] = asked
+
+
+def _revealing_compilation(own: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def reveal(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.get_concrete_function(*args, **kwargs)  # built as it is executed, before XLA is let in
+        _here.revealing = True
+        try:
+            return own(self, *args, **kwargs)
+        finally:
+            _here.revealing = False
+
+    return reveal
 
 
 def _keeping_types(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -284,3 +284,15 @@ def test_a_restored_variable_reaches_every_replica(tf: Any, strategy: Any, tmp_p
     tf.train.Checkpoint(variable=variable).restore(saved)
 
     assert [first, second, float(strategy.run(double))] == [4 * 10.0, 4 * 20.0, 4 * 10.0]
+
+
+@pytest.mark.parametrize("asked", [True, None])
+def test_what_a_function_compiles_to_can_be_asked(tf: Any, strategy: Any, asked: Any) -> None:
+    """A function that asks for XLA still shows its HLO, though it runs without; any other is refused as ever."""
+    function = tf.function(lambda value: value * 2.0, jit_compile=asked)
+    if asked:
+        assert "multiply" in function.experimental_get_compiler_ir(tf.constant(1.0))(stage="hlo")
+    else:
+        with pytest.raises(ValueError, match="jit_compile"):
+            function.experimental_get_compiler_ir(tf.constant(1.0))
+    assert float(strategy.run(function, args=(tf.constant(3.0),))) == 6.0
