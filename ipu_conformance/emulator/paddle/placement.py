@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, List, Sequence, Tuple
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, Sequence, Tuple
 
 from ipu_conformance.emulator import limits, topology
 from ipu_conformance.emulator import plan as planning
 from ipu_conformance.emulator.paddle import pieces
 from ipu_conformance.emulator.paddle.errors import PopartError
+from ipu_conformance.emulator.paddle.passes.forward import changes_nothing
 from ipu_conformance.emulator.paddle.rules import decide
 from ipu_conformance.emulator.plan import Plan
 from ipu_conformance.emulator.streams import Layout
@@ -71,7 +72,7 @@ class Placement:
 
 def place(ops: Sequence[Any], asked: Asked) -> Placement:
     """Place the ops of a forward program."""
-    sharded = [_sharded(op, number, asked.sharded) for number, op in enumerate(ops)]
+    sharded = _beside_what_they_copy(ops, [_sharded(op, number, asked.sharded) for number, op in enumerate(ops)])
     replicas = asked.layout.replicas
     try:
         if asked.pipelined:
@@ -99,6 +100,19 @@ def _sharded(op: Any, number: int, sharded: bool) -> Sharded:
         return Sharded(name)
     stage = int(op.attr(STAGE)) if op.has_attr(STAGE) else None
     return Sharded(name, int(op.attr(INDEX)) if op.has_attr(INDEX) else None, decide("stage of op", stage))
+
+
+def _beside_what_they_copy(ops: Sequence[Any], sharded: Sequence[Sharded]) -> List[Sharded]:
+    """Ops that the device's compiler deletes have no place of their own: they stand where their input is made."""
+    made: Dict[str, Sharded] = {}
+    placed = []
+    for op, own in zip(ops, sharded):
+        if own.index is None and own.stage is None and changes_nothing(op):
+            maker = made.get(op.input("X")[0])
+            own = own if maker is None else replace(own, index=maker.index, stage=maker.stage)
+        placed.append(own)
+        made.update((name, own) for name in pieces.writes(op))
+    return placed
 
 
 def _pipeline_stages(ops: Sequence[Sharded]) -> Tuple[int, ...]:

@@ -125,3 +125,30 @@ def test_a_saved_model_holds_no_training(paddle: Any, static: Any, tmp_path: Pat
         assert len(fetches) == 1
         assert kinds[0] == "elementwise_mul"
         assert not [kind for kind in kinds if kind.endswith("_grad") or kind == "sgd"]
+
+
+def test_a_saved_model_keeps_its_pipeline(paddle: Any, static: Any, tmp_path: Path) -> None:
+    """The scales by one that saving adds have no stage, and none is asked of them."""
+    constant = paddle.nn.initializer.Constant
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        x = static.data("x", [SIZE, 3], "float32")
+        with static.ipu_shard_guard(index=0, stage=0):
+            tripled = x * static.create_parameter([3], "float32", default_initializer=constant(3.0))
+        with static.ipu_shard_guard(index=1, stage=1):
+            out = tripled - 0.5
+    static.Executor().run(startup)
+    prefix = str(tmp_path / "model")
+    static.save_inference_model(prefix, [x], [out], static.Executor(), program=main)
+    program, feeds, fetches = static.load_inference_model(prefix, static.Executor())
+    assert [op.type for op in program.global_block().ops if not op.has_attr("ipu_stage")].count("scale") == 1
+    strategy = static.IpuStrategy()
+    strategy.set_graph_config(num_ipus=2, is_training=False, micro_batch_size=SIZE, enable_manual_shard=True)
+    strategy.set_pipelining_config(enable_pipelining=True, batches_per_step=3)
+    compiled = static.IpuCompiledProgram(program, ipu_strategy=strategy).compile(feeds, [out.name for out in fetches])
+    given = np.arange(3 * SIZE * 3, dtype=np.float32).reshape(3 * SIZE, 3)
+
+    (got,) = static.Executor(paddle.IPUPlace()).run(compiled, feed={"x": given}, fetch_list=fetches)
+
+    assert got.shape == (3, SIZE, 3)
+    assert got.reshape(given.shape).tolist() == (given * 3 - np.float32(0.5)).tolist()

@@ -37,15 +37,16 @@ def delete_scale(record: Compilation, values: Mapping[str, Any]) -> None:
             if name in instead:
                 op.desc._rename_input(name, instead[name])
         written = op.output_arg_names
-        if decide("deleted", _changes_nothing(op) and _written_once(op, ops), op=op):
+        if decide("deleted", changes_nothing(op.desc) and _written_once(op, ops), op=op):
             instead[written[0]] = op.input("X")[0]
             deleted.append(op)
     keep(record.program, [op for op in ops if not any(op is gone for gone in deleted)])
     record.aliases.update(instead)
 
 
-def _changes_nothing(op: Any) -> bool:
-    if op.type != "scale" or op.input("ScaleTensor"):
+def changes_nothing(op: Any) -> bool:
+    """Whether the desc of an op is a scale by one that adds nothing, as saving an inference model puts behind it."""
+    if op.type() != "scale" or ("ScaleTensor" in op.input_names() and op.input("ScaleTensor")):
         return False
     return bool(op.attr("scale") == 1 and op.attr("bias") == 0)
 
