@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ipu_conformance.targets import FRAMEWORKS
 
-MODULES = {"poptorch": "benchmarks.overhead_poptorch", "paddle": "benchmarks.overhead_paddle"}
+MODULES = {name: f"benchmarks.overhead_{name}" for name in ("poptorch", "paddle", "tensorflow")}
 ROOT = Path(__file__).resolve().parent.parent
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Libraries read them when they are imported, so that each framework gets a process of its own."""
@@ -36,6 +36,12 @@ def main() -> int:
     )
     parser.add_argument("--threads", type=int, default=1, help="threads that one operation uses (1)")
     parser.add_argument("--repeats", type=int, default=9, help="turns that are counted (9)")
+    parser.add_argument(
+        "--clock",
+        choices=("wall", "processor"),
+        default="wall",
+        help="processor time is fair to one IPU on a busy machine, and says nothing of what replicas gain (wall)",
+    )
     args = parser.parse_args()
     environment = {**os.environ, **{name: str(args.threads) for name in THREADS}}
     for framework in args.framework or [name for name in MODULES if FRAMEWORKS[name].installed]:
@@ -43,7 +49,7 @@ def main() -> int:
         print(
             f"{framework}: {os.cpu_count()} cores, load {load:.1f}, {args.threads} threads an operation\n", flush=True
         )
-        options = ["--threads", str(args.threads), "--repeats", str(args.repeats)]
+        options = ["--threads", str(args.threads), "--repeats", str(args.repeats), "--clock", args.clock]
         command = [sys.executable, "-m", MODULES[framework], *options]
         code = subprocess.run(command, cwd=str(ROOT), env=environment, check=False).returncode
         if code:
