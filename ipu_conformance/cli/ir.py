@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the four subcommands."""
     actions = parser.add_subparsers(metavar="action", required=True)
     show = _action(actions, "show", _show, "count the ops per type, IPU and stage, and list them")
-    show.add_argument("file", metavar="FILE", help="a graph as JSON, PopART JSON, ONNX or a saved Paddle program; - reads standard input")
+    show.add_argument("file", metavar="FILE", help=f"a graph, one of {', '.join(READABLE)}; - reads standard input")
     show.add_argument("--json", action="store_true", help="print the same as JSON")
     diff = _action(actions, "diff", _diff, "say how FOUND differs from EXPECTED; exit with 1 when it does")
     diff.add_argument("expected", metavar="EXPECTED")
