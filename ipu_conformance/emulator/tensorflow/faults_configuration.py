@@ -80,6 +80,8 @@ for _name, _rule, _what, _wrong in (
      lambda value, **context: value[::-1]),
     ("strategy-functions-shared", "functions-inlined", "functions that replicas call work on the first replica",
      _always(False)),
+    # Memory
+    ("memory-endless", "out-of-memory", "programs run that no IPU can hold", _always(False)),
     # Reports
     ("report-not-written", "report-written", "no report is written", _always(False)),
     ("report-written-again", "reported", "a report is written for every run", _always(False)),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Optional
 
@@ -22,21 +23,25 @@ def write(model: Any, phase: str, executed: Plan, element_spec: Any) -> Optional
     if not reports.wanted():
         return None
     optimizer = optimizer_of(model.optimizer) if phase == "train" else "sgd"
-    planned = with_recomputation(executed)
+    planned = on_device(executed)
     return reports.write(
         reports.Program(NAMES[phase], planned, lambda: graph_of(model, phase, element_spec), optimizer)
     )
 
 
-def with_recomputation(executed: Plan) -> Plan:
-    """The plan of the device: it recomputes if the configuration allows it, where the host keeps what it has."""
-    if not executed.training or executed.stages == 1 or not system.configured():
+def on_device(executed: Plan) -> Plan:
+    """The plan as the configured device has it: its own memory and clock, and recomputation where that is allowed.
+
+    What is executed on the host needs neither.
+    """
+    if not system.configured():
         return executed
     return plan(
-        executed.topology,
+        replace(executed.topology, device=system.chip()),
         executed.schedule,
         executed.micro_batches,
-        recompute=system.options().allow_recompute,
+        training=executed.training,
+        recompute=executed.training and executed.stages > 1 and system.options().allow_recompute,
         device_iterations=executed.device_iterations,
     )
 

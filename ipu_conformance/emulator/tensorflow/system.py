@@ -6,6 +6,7 @@ It holds no TensorFlow object, so that device lists can ask it while TensorFlow 
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ipu_conformance.emulator import device as device_descriptions
@@ -97,7 +98,9 @@ def chip() -> device_descriptions.Device:
 
     if not configured() or not environment.flags().use_ipu_model:
         return device_descriptions.MK2
-    return device_descriptions.device(options().ipu_model.version)
+    model = options().ipu_model
+    described = device_descriptions.device(model.version)
+    return replace(described, tiles=model.tiles_per_ipu) if model.tiles_per_ipu else described
 
 
 def set_seed(device: str, seed: int, identical_replicas: bool) -> None:

@@ -118,6 +118,57 @@ def test_each_program_leaves_a_report_of_its_own(tf: Any, strategy: Any, ask: Ca
     assert [profile["program"]["name"] for profile in profiles] == names
 
 
+@pytest.mark.emulator
+@pytest.mark.parametrize("ipus", [1, 2])
+def test_a_model_leaves_a_report_for_each_phase(
+    tf: Any, ipu: Any, configure: Callable[..., Any], ask: Callable[..., Path], ipus: int
+) -> None:
+    """Training and evaluation leave a report each, the older for training; doing it again leaves no more."""
+    where = ask(ALL)
+    configure(ipus)
+    data = tf.data.Dataset.from_tensor_slices((tf.ones([8, 3]), tf.ones([8, 2]))).batch(2, drop_remainder=True)
+    with ipu.ipu_strategy.IPUStrategy().scope():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))])
+        model.compile("sgd", "mse", steps_per_execution=2)
+        for _ in range(2):
+            model.fit(data, verbose=0)
+            model.evaluate(data, verbose=0)
+    profiles = [json.loads((folder / "profile.json").read_text()) for folder in folders(where)]
+
+    assert [profile["program"]["name"] for profile in profiles] == ["train_function", "test_function"]
+    assert [profile["program"]["training"] for profile in profiles] == [True, False]
+    assert [profile["program"]["replicas"] for profile in profiles] == [ipus, ipus]
+    assert [profile["memory"]["ipus"][0]["weights"] for profile in profiles] == [4 * (3 * 2 + 2)] * 2
+
+
+@pytest.mark.emulator
+def test_a_pipeline_is_reported_by_ipu(
+    tf: Any, ipu: Any, configure: Callable[..., Any], ask: Callable[..., Path]
+) -> None:
+    """The report of a pipeline deals memory out to its IPUs, and its trace shows every slot."""
+    where = ask(ALL)
+    configure(2)
+    data = tf.data.Dataset.from_tensor_slices((tf.ones([8, 3]), tf.ones([8, 2]))).batch(2, drop_remainder=True)
+    with ipu.ipu_strategy.IPUStrategy().scope():
+        inputs = tf.keras.Input((3,))
+        with tf.keras.ipu.PipelineStage(0):
+            values = tf.keras.layers.Dense(5)(inputs)
+        with tf.keras.ipu.PipelineStage(1):
+            values = tf.keras.layers.Dense(2)(values)
+        model = tf.keras.Model(inputs, values)
+        model.compile("sgd", "mse", steps_per_execution=4)
+        model.set_pipelining_options(gradient_accumulation_steps_per_replica=4)
+        model.fit(data, verbose=0)
+    (folder,) = folders(where)
+    profile = json.loads((folder / "profile.json").read_text())
+    trace = json.loads((folder / "trace.json").read_text())
+    slots = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+
+    assert [memory["weights"] for memory in profile["memory"]["ipus"]] == [4 * (3 * 5 + 5), 4 * (5 * 2 + 2)]
+    assert profile["program"]["slots"] == {"forward": 8, "recompute": 0, "backward": 8, "reduce": 0, "update": 2}
+    assert [sum(event["tid"] == stage for event in slots) for stage in (0, 1)] == [9, 9]
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '"text"', '{"autoReport.all": "perhaps"}'])
 def test_options_that_are_no_options_are_refused(
     tf: Any, strategy: Any, monkeypatch: pytest.MonkeyPatch, text: str

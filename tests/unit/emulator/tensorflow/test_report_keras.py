@@ -176,7 +176,7 @@ def test_the_device_recomputes_if_it_is_allowed(tf: Any, allowed: bool) -> None:
     options.allow_recompute = allowed
     system.configure(options._create_protobuf())
     try:
-        planned = report_keras.with_recomputation(plan((0, 1), "grouped", 4))
+        planned = report_keras.on_device(plan((0, 1), "grouped", 4))
     finally:
         system.reset()
 
