@@ -153,7 +153,10 @@ def compiling(network: str, batch: int) -> None:
 
 
 def memory_of(side: str, batch: int, wide: bool) -> int:
-    """The bytes that a model and its training add, without the host's copy; called in a process of its own."""
+    """The bytes that a model and its training add; called in a process of its own.
+
+    The variables of the first replica are the model's own: the host has no copy besides.
+    """
     count = {"plain": 0, "one IPU": 1, "two replicas": 2}[side]
     network = WIDE if wide else PICTURES
     fit(DENSE, 2, 2, ipus=count, replicas=max(count, 1))()
