@@ -80,8 +80,8 @@ class Accumulator:
         if number == 0:
             self.held[key] = value
         elif self.method == RUNNING_MEAN:
-            kept, new = number / (number + 1), 1 / (number + 1)
-            self.held[key] = self.held[key] * tf.cast(kept, value.dtype) + value * tf.cast(new, value.dtype)
+            kept = tf.constant(number / (number + 1), value.dtype)
+            self.held[key] = self.held[key] * kept + value * tf.constant(1 / (number + 1), value.dtype)
         else:
             self.held[key] = self.held[key] + value
 
@@ -108,7 +108,7 @@ class _Updating:
         total = {}
         for key, first in gradients[0].items():
             value = first if len(gradients) == 1 else tf.add_n([own[key] for own in gradients])
-            total[key] = value if self.divisor == 1.0 else value / tf.cast(self.divisor, value.dtype)
+            total[key] = value if self.divisor == 1.0 else value / tf.constant(self.divisor, value.dtype)
         return [total] * len(gradients)
 
 

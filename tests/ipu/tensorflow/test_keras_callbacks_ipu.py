@@ -29,7 +29,7 @@ OPTIONS = {
 def noting(keras: Keras, events: List[Tuple[str, Any]]) -> Any:
     """A callback that notes what it is told."""
 
-    class Noting(keras.tf.keras.callbacks.Callback):  # type: ignore[name-defined,misc]
+    class Noting(keras.tf.keras.callbacks.Callback):  # type: ignore[name-defined]
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             events.append(("begin", batch))
 

@@ -44,7 +44,7 @@ def test_generators_are_refused(keras: Keras, phase: str) -> None:
 def test_sequences_are_refused(keras: Keras, tf: Any, phase: str) -> None:
     """A Keras sequence cannot feed a model either."""
 
-    class Batches(tf.keras.utils.Sequence):  # type: ignore[name-defined,misc]
+    class Batches(tf.keras.utils.Sequence):
         def __len__(self) -> int:
             return 3
 
@@ -172,7 +172,7 @@ def test_a_pipeline_has_no_step_of_its_own(keras: Keras, tf: Any) -> None:
     """A pipelined model whose train_step is overridden is refused rather than trained without it."""
     config = cut("mlp", PLAIN, 2)
 
-    class Own(tf.keras.Model):  # type: ignore[name-defined,misc]
+    class Own(tf.keras.Model):
         def train_step(self, data: Any) -> Any:
             return {}
 

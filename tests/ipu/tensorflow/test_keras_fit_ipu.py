@@ -151,7 +151,7 @@ def test_float64_becomes_float32(keras: Keras, tf: Any, phase: str) -> None:
     """A data set of float64 reaches the model as float32."""
     seen = []
 
-    class Looking(tf.keras.layers.Layer):  # type: ignore[name-defined,misc]
+    class Looking(tf.keras.layers.Layer):
         def call(self, inputs: Any) -> Any:
             seen.append(inputs.dtype)
             return inputs
@@ -204,7 +204,7 @@ def test_single_batches_run_on_one_replica(keras: Keras, method: str, replicas: 
 def test_a_models_own_train_step_is_used(keras: Keras, tf: Any, replicas: int) -> None:
     """A train_step that is overridden is what a replica runs; its gradients are added up over replicas."""
 
-    class Own(tf.keras.Model):  # type: ignore[name-defined,misc]
+    class Own(tf.keras.Model):
         def train_step(self, data: Any) -> Any:
             x, y = data
             with tf.GradientTape() as tape:
@@ -231,7 +231,7 @@ def test_a_models_own_train_step_is_used(keras: Keras, tf: Any, replicas: int) -
 def test_python_control_flow_in_a_train_step_is_converted(keras: Keras, tf: Any) -> None:
     """Conditions on tensors in a user's train_step work as in Keras."""
 
-    class Own(tf.keras.Model):  # type: ignore[name-defined,misc]
+    class Own(tf.keras.Model):
         def train_step(self, data: Any) -> Any:
             x, _ = data
             if tf.reduce_sum(x) > 3:  # noqa: SIM108 (the statement is what is tested)

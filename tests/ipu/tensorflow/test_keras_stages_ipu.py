@@ -27,21 +27,22 @@ def test_a_stage_needs_a_scope(tf: Any, ipu: Any) -> None:
     """PipelineStage outside of a strategy's scope is an error."""
     stage = importlib.import_module("keras.ipu").PipelineStage
 
-    with pytest.raises(RuntimeError, match="PipelineStage may only be used from within an IPUStrategy context"):
-        stage(0).__enter__()
+    with pytest.raises(RuntimeError, match="may only be used from within an IPUStrategy context"), stage(0):
+        pass
 
 
 def test_stages_do_not_nest(keras: Keras) -> None:
     """A stage inside of a stage is an error."""
-    with keras.scope(PLAIN), keras.stage(0), pytest.raises(RuntimeError, match="Pipeline stages must not be nested"):
-        keras.stage(1).__enter__()
+    refused = pytest.raises(RuntimeError, match="Pipeline stages must not be nested")
+    with keras.scope(PLAIN), keras.stage(0), refused, keras.stage(1):
+        pass
 
 
 def test_a_stage_can_be_entered_after_a_refused_one(keras: Keras) -> None:
     """A refused scope leaves nothing behind."""
     with keras.scope(PLAIN):
-        with keras.stage(0), pytest.raises(RuntimeError):
-            keras.stage(1).__enter__()
+        with keras.stage(0), pytest.raises(RuntimeError), keras.stage(1):
+            pass
         with keras.stage(1):
             pass
 
@@ -254,7 +255,7 @@ def test_every_layer_of_a_pipeline_has_a_stage(keras: Keras, tf: Any) -> None:
 def test_a_subclassed_model_is_asked_after_it_is_built(keras: Keras, tf: Any) -> None:
     """The layers of a subclassed model are not known before it was built."""
 
-    class Unbuilt(tf.keras.Model):  # type: ignore[name-defined,misc]
+    class Unbuilt(tf.keras.Model):
         def call(self, inputs: Any) -> Any:
             return inputs
 

@@ -152,7 +152,7 @@ def handler_class() -> Any:
             found: Optional[int] = super()._infer_steps(steps, dataset)
             if self._model is None or found is None or not hasattr(self, "_dataset"):
                 return found
-            return found // int(self._model._ipu_replicas())
+            return int(decide("steps-per-replica", found // int(self._model._ipu_replicas())))
 
         def _fit_execution(self) -> None:
             asked = int(self._steps_per_execution.numpy())

@@ -115,7 +115,7 @@ def test_a_meeting_may_run_replicas_again() -> None:
 def test_groups_of_neighbours_reduce(groups: int, size: int, reduction: str) -> None:
     """A reduction over groups is that of consecutive replicas."""
     values = np.arange(1.0, groups * size + 1)
-    function = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "product": np.prod}[reduction]
+    function: Any = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "product": np.prod}[reduction]
     got = replicas.run(lambda value: collectives.all_reduce(value, reduction, size), [(value,) for value in values])
     want = np.repeat(function(values.reshape(groups, size), axis=1), size)
 
