@@ -1,0 +1,158 @@
+"""Programs on several replicas in a graph of TensorFlow 1.
+
+The host's variable is that of replica 0. The other replicas' values are no variables of the graph: a saver, or a list
+of all variables, does not see them. They keep their values from one run of a session to the next, and follow the
+host's variable whenever the host has changed it since the last run.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List
+
+import tensorflow as tf
+from tensorflow.python.framework import func_graph, ops
+from tensorflow.python.ops import gen_resource_variable_ops, resource_variable_ops, variable_scope
+
+from ipu_conformance.emulator.tensorflow import replicas, shards, variables
+from ipu_conformance.emulator.tensorflow.ops._decisions import decide
+from ipu_conformance.emulator.tensorflow.ops._replay import Replay
+
+SHADOW = "_ipu_after_last_run"
+
+
+class GraphProgram:
+    """A computation that a session runs on the IPUs of one device."""
+
+    def __init__(self, computation: Callable[..., List[Any]], ipus: int) -> None:
+        self._computation = computation
+        self._ipus = ipus
+        self._count = 1
+        self._replay = Replay(self._made)
+        self._variables: Dict[int, Any] = {}
+
+    def __call__(self, inputs: List[Any]) -> List[Any]:
+        """Build it into the current graph; the tensors that replica 0 returns."""
+        scope = variable_scope.get_variable_scope()
+        if self._ipus > 1:
+            self._count = decide("graph-replicas", shards.replicas(self._ipus, self._placed(inputs, scope)))
+        if self._count > 1:
+            for variable in _of_graph():
+                self._made(variable)
+
+        def program(*own: Any) -> List[Any]:
+            if self._count == 1:
+                with variable_scope.variable_scope(scope, use_resource=True, auxiliary_name_scope=False):
+                    return self._computation(*own)
+            return decide("graph-results", replicas.run(self._one, [(scope, own)] * self._count))[0]
+
+        called = _function(program, inputs)
+        if self._count == 1:
+            return list(called(*inputs))
+        with tf.control_dependencies([self._call(self._follow_host)]):
+            outputs = list(called(*inputs))
+        with tf.control_dependencies([*outputs, *_calls(called)]):
+            remembered = self._call(self._remember)
+        with tf.control_dependencies([remembered]):
+            return [tf.identity(output) for output in outputs]
+
+    def _one(self, scope: Any, inputs: List[Any]) -> List[Any]:
+        with self._replay.building(scope):
+            return self._computation(*inputs)
+
+    def _placed(self, inputs: List[Any], scope: Any) -> Any:
+        """The IPUs that the computation names: it is built once to learn them, and its variables stay."""
+        with shards.noted() as found, func_graph.FuncGraph("placement").as_default():
+            self._one(scope, inputs)
+        return found
+
+    def _made(self, variable: Any) -> None:
+        """Give a variable its other replicas' values, as soon as there are replicas."""
+        self._variables[id(variable)] = variable
+        if not hasattr(variables.replicated(variable), "_handle"):
+            return
+        others = variable.__dict__.setdefault("_others", {})
+        for number in range(1, self._count):
+            if number not in others:
+                others[number] = _hidden(variable, f"replica_{number}")
+        if SHADOW not in variable.__dict__:
+            variable.__dict__[SHADOW] = _hidden(variable, "after_last_run")
+
+    def _replicated(self) -> List[Any]:
+        for variable in self._variables.values():
+            self._made(variable)
+        return [variable for variable in self._variables.values() if variable.__dict__.get("_others")]
+
+    @staticmethod
+    def _call(body: Callable[[], None]) -> Any:
+        def program() -> Any:
+            body()
+            return tf.constant(True)
+
+        return _function(program, [])()
+
+    def _follow_host(self) -> None:
+        """Every replica gets the host's value of what the host has changed since the last run."""
+        for variable in self._replicated():
+            value, shadow = _read(variable), variable.__dict__[SHADOW]
+            known = gen_resource_variable_ops.var_is_initialized_op(shadow.handle)
+            changed = tf.cond(known, lambda: tf.reduce_any(value != _read(shadow)), lambda: True)  # noqa: B023
+            tf.cond(
+                decide("host-followed", changed),
+                lambda: _all_assigned(variable, value),
+                lambda: True,  # noqa: B023
+            )
+
+    def _remember(self) -> None:
+        for variable in self._replicated():
+            _write(variable.__dict__[SHADOW], _read(variable))
+
+
+def _all_assigned(variable: Any, value: Any) -> Any:
+    for other in variable.__dict__["_others"].values():
+        _write(other, value)
+    return tf.constant(True)
+
+
+def _read(variable: Any) -> Any:
+    return gen_resource_variable_ops.read_variable_op(variable._handle, variable.dtype)
+
+
+def _write(variable: Any, value: Any) -> None:
+    gen_resource_variable_ops.assign_variable_op(variable._handle, value)
+
+
+def _hidden(variable: Any, name: str) -> Any:
+    """A variable of the same shape that no collection holds: the program itself gives it a value."""
+    with tf.init_scope():
+        return resource_variable_ops.ResourceVariable(
+            tf.zeros(variable.shape, variable.dtype),
+            trainable=False,
+            collections=[],
+            name=f"{variable.name.split(':')[0]}/{name}",
+        )
+
+
+def _of_graph() -> List[Any]:
+    """Every variable that the graph has so far."""
+    keys = (ops.GraphKeys.GLOBAL_VARIABLES, ops.GraphKeys.LOCAL_VARIABLES)
+    found = {id(variable): variable for key in keys for variable in ops.get_default_graph().get_collection(key)}
+    return [variable for variable in found.values() if hasattr(variable, "_handle")]
+
+
+def _function(program: Callable[..., Any], inputs: List[Any]) -> Any:
+    """A function of the graph, whose operations run in the order in which they were built."""
+    from tensorflow.python.eager.polymorphic_function import tracing_compilation
+
+    options = tracing_compilation.TracingOptions(python_function=program, name="ipu_program", autograph=False)
+    return tracing_compilation.trace_function(inputs, {}, options)
+
+
+def _calls(concrete: Any) -> List[Any]:
+    """The operation of the graph that calls a function: the last one of its name."""
+    name = concrete.name
+    found = [
+        op
+        for op in ops.get_default_graph().get_operations()
+        if op.type in ("PartitionedCall", "StatefulPartitionedCall") and op.get_attr("f").name.encode() == name
+    ]
+    return found[-1:]

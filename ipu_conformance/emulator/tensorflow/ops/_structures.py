@@ -1,0 +1,31 @@
+"""Arguments and results of the functions that a program hands to loops, pipelines and the compiler."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Tuple
+
+import tensorflow as tf
+
+
+def listed(value: Any) -> List[Any]:
+    """A list of what was given: nothing, one thing, or several."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def fed(function: Callable[..., Any], values: List[Any], element: Any) -> Any:
+    """``function`` of values and of an element of a data set: a dictionary is passed by name, all else in order."""
+    if isinstance(element, dict):
+        return function(*values, **element)
+    return function(*values, *listed(element))
+
+
+def split(outputs: Any, what: str) -> Tuple[List[Any], List[Any]]:
+    """The tensors and then the operations among what a function returns; tensors must come first."""
+    results = listed(outputs)
+    tensors = [tf.convert_to_tensor(item) for item in results if not isinstance(item, tf.Operation)]
+    operations = [item for item in results if isinstance(item, tf.Operation)]
+    if any(isinstance(item, tf.Operation) for item in results[: len(tensors)]):
+        raise ValueError(f"{what} must return zero or more Tensor values followed by zero or more Operations.")
+    return tensors, operations
