@@ -33,6 +33,8 @@ DENSE = "dense layers"
 PICTURES = "pictures"
 """The network on small pictures: kernels outweigh the loop."""
 WIDE = "wide layer"
+SMALL = 2
+"""A batch so small that kernels cost next to nothing."""
 DEVICES = (1, 2, 4)
 """The IPUs of the devices."""
 SHAPES = {DENSE: (28, 28, 1), PICTURES: (32, 32, 3), WIDE: (28, 28, 1)}
@@ -170,13 +172,16 @@ def memory_of(side: str, batch: int, wide: bool) -> int:
 def main(repeats: int, threads: int) -> None:
     """Print every ratio with the limit that it is held to."""
     title("ms per step of fit", "emulated", "plain")
+    single(DENSE, SMALL, 400, repeats)
     single(DENSE, 32, 400, repeats)
     single(PICTURES, 16, 10, repeats)
     title("ms per step of all replicas", "together", "R steps")
     for replicas in (2, 4):
+        replicated(DENSE, SMALL, replicas, 200, repeats)
         replicated(DENSE, 32, replicas, 200, repeats)
     replicated(PICTURES, 16, 2, 5, repeats)
     title("ms per micro-batch", "pipeline", "one IPU")
+    pipelined(DENSE, SMALL, 8, 400, repeats)
     pipelined(DENSE, 32, 8, 400, repeats)
     pipelined(PICTURES, 16, 8, 16, repeats)
     compiling(DENSE, 32)
