@@ -241,8 +241,7 @@ class Pipeline(_Updating):
             handed = self.stages.forward(stage, live)
             if last:
                 loss, output = self.stages.finish(handed, self.labels(replica, micro_batch))
-                scale = getattr(self.optimizer, "get_scaled_loss", None)
-                outputs = {LOSS: loss if scale is None else scale(loss)}
+                outputs = {LOSS: loss}
         if not last:
             output, outputs = handed, _differentiable(handed)
         return output, _Stash(tape, inputs, outputs)
@@ -259,9 +258,6 @@ class Pipeline(_Updating):
             output_gradients=None if gradient is None else [gradient[name] for name in names],
         )
         of_inputs, of_variables = found[: len(stash.inputs)], found[len(stash.inputs) :]
-        unscale = getattr(self.optimizer, "get_unscaled_gradients", None)
-        if unscale is not None:
-            of_variables = unscale(of_variables)
         for value, variable in zip(of_variables, variables):
             self.accumulators[replica].add(_key(variable), Gradient(self.optimizer, value, variable))
         return {

@@ -200,3 +200,37 @@ def test_asynchronous_callbacks_run_beside_the_training(keras: Keras) -> None:
     callback, _ = fitted(keras, SIX, 2, asynchronous=True)
 
     assert threading.main_thread() not in callback.threads
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["synchronous", "asynchronous"])
+def test_prediction_calls_back_alike(keras: Keras, asynchronous: bool, replicas: int) -> None:
+    """Callbacks of predict get the outputs of an execution, or of each step with all its replicas."""
+    config = replace(SIX, replicas=replicas)
+    seen: List[Tuple[int, Any]] = []
+    callback = keras.tf.keras.callbacks.LambdaCallback()
+    callback.on_predict_batch_end = lambda batch, logs=None: seen.append((batch, np.asarray(logs["outputs"])))
+    with keras.scope(config):
+        model = keras.build(mlp(), "functional")
+        keras.compile(model, config, steps_per_execution=3)
+        model.set_asynchronous_callbacks(asynchronous)
+        whole = model.predict(keras.dataset(mlp(), config), callbacks=[callback], verbose=0)
+
+    assert [batch for batch, _ in seen] == ([0, 1, 2, 3, 4, 5] if asynchronous else [2, 5])
+    check.identical(actual=np.concatenate([part for _, part in seen]), expected=whole, what="the outputs")
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["synchronous", "asynchronous"])
+def test_callbacks_know_the_number_of_steps(keras: Keras, asynchronous: bool) -> None:
+    """The parameters of callbacks hold the steps of an epoch on one replica."""
+    noted: List[Any] = []
+    callback = keras.tf.keras.callbacks.LambdaCallback()
+    callback.on_train_begin = lambda logs=None: noted.append(callback.params["steps"])
+    with keras.scope(SIX):
+        model = keras.build(mlp(), "functional")
+        keras.compile(model, SIX, steps_per_execution=3)
+        model.set_asynchronous_callbacks(asynchronous)
+        model.fit(keras.dataset(mlp(), SIX), callbacks=[callback], verbose=0)
+
+    assert noted == [6]

@@ -259,3 +259,49 @@ def test_a_device_holds_whole_replicas(keras: Keras, configure: Any, ipu: Any, i
             match=f"device has {ipus} IPUs attached, however the current model requires a multiple of {needed}",
         ):
             model.fit(keras.dataset(mlp(), config), verbose=0)
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("built", [False, True], ids=["unbuilt", "built"])
+def test_a_subclassed_model_may_be_built_by_its_data(keras: Keras, tf: Any, built: bool) -> None:
+    """Stages that a subclassed model enters when it is called count, also when it is first called by fit."""
+    layers = [tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", name=f"dense{n}") for n in range(2)]
+
+    class Own(tf.keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = layers
+
+        def call(self, inputs: Any) -> Any:
+            with keras.stage(0):
+                value = self.parts[0](inputs)
+            with keras.stage(1):
+                return self.parts[1](value)
+
+    config = replace(PLAIN, stages=(0, 1))
+    with keras.scope(config):
+        model = Own()
+        if built:
+            model.build((1, 1))
+        model.compile(tf.keras.optimizers.SGD(0.125), "mse", steps_per_execution=4)
+        model.set_pipelining_options(4)
+        model.fit(np.ones((4, 1), np.float32), np.zeros((4, 1), np.float32), batch_size=1, verbose=0)
+
+    # Four times the gradient 2 * w1 * w2 * w2 = 2 at weights of 1, times the rate: exactly 1.
+    assert [weight.item() for weight in model.get_weights()] == [0.0, 0.0]
+    assert [one.pipeline_stage for one in model.get_pipeline_stage_assignment()] == [0, 1]
+
+
+@pytest.mark.ipus(2)
+def test_a_pipeline_accumulates_by_its_own_options(keras: Keras, said: Any) -> None:
+    """The options of gradient accumulation are not used by a pipelined model, which says so."""
+    config, net = piped(2, 4, device_iterations=1), mlp()
+    with keras.scope(config):
+        model = keras.build(net, "functional", config.stages)
+        keras.compile(model, config)
+        keras.options(model, config)
+        model.set_gradient_accumulation_options(2)
+        model.fit(keras.dataset(net, config), verbose=0)
+
+    assert "`set_gradient_accumulation_options` are not used" in said()
+    assert_trained(_result(keras, model), "mlp", config)

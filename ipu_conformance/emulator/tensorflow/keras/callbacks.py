@@ -48,7 +48,12 @@ def stepped_class() -> Any:
 
         def __init__(self, *arguments: Any, **settings: Any) -> None:
             self._worker: Optional[_Worker] = None
+            self._first = 0
             super().__init__(*arguments, **settings)
+
+        def on_train_begin(self, logs: Any = None) -> None:
+            self.set_params({**(self.params or {}), "steps": self.model._ipu.steps_of_epoch})
+            super().on_train_begin(logs)
 
         def _post(self, mode: str, end_step: int, logs: Any) -> None:
             if self._worker is None:
@@ -67,6 +72,18 @@ def stepped_class() -> Any:
 
         def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
             """Steps are announced when their results are there."""
+
+        def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
+            self._first = batch
+
+        def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+            number = batch - self._first + 1
+            cut = tf.nest.map_structure(lambda value: tf.stack(tf.split(value, number)), logs)
+            self._post("predict", batch, cut)
+
+        def on_predict_end(self, logs: Any = None) -> None:
+            self._settle()
+            super().on_predict_end(logs)
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self._post("train", batch, logs)

@@ -218,11 +218,10 @@ def build(optimizer: Any, model: Any) -> None:
     import tensorflow as tf
 
     with tf.init_scope():
-        inner = getattr(optimizer, "inner_optimizer", optimizer)
-        if hasattr(inner, "_create_all_weights"):
-            inner._create_all_weights(model.trainable_variables)
-        elif not getattr(inner, "_built", False):
-            inner.build(model.trainable_variables)
+        if hasattr(optimizer, "_create_all_weights"):
+            optimizer._create_all_weights(model.trainable_variables)
+        elif not getattr(optimizer, "_built", False):
+            optimizer.build(model.trainable_variables)
 
 
 def all_variables(model: Any) -> List[Any]:
@@ -234,6 +233,16 @@ def all_variables(model: Any) -> List[Any]:
         own = optimizer.variables
         found.update((id(variable), variable) for variable in (own() if callable(own) else own))
     return list(found.values())
+
+
+def call_once(model: Any, element: Any) -> None:
+    """Call a model on the shapes of an element of its data, which builds it and changes nothing else."""
+    strategy = model.distribute_strategy
+
+    def call(data: Any) -> Any:
+        return converted(model)(data[0] if isinstance(data, tuple) else data)
+
+    strategy.extended.call_for_each_replica(lambda: training.spec_of(call, element))
 
 
 def traced(model: Any, spec: Any) -> Any:

@@ -16,6 +16,7 @@ from ipu_conformance.emulator.tensorflow.keras import (
     feeding,
     options,
     partition,
+    stages,
 )
 from ipu_conformance.emulator.topology import TopologyError, tensorflow_replicas
 
@@ -37,6 +38,7 @@ class State:
         self.keys: Dict[str, Any] = {}
         self.program: Optional[str] = None
         self.running: List[str] = []
+        self.steps_of_epoch = 0
 
 
 class ModelExtension:
@@ -119,6 +121,11 @@ class ModelExtension:
         assignment.summary(self, self._ipu_calls(), line_length, print_fn)
 
     # Running
+
+    def build(self, *arguments: Any, **settings: Any) -> Any:
+        """Make the variables of the model, see ``tf.keras.Model.build``."""
+        with stages.building(self):
+            return super().build(*arguments, **settings)  # type: ignore[misc]
 
     def fit(self, *arguments: Any, **settings: Any) -> Any:
         """Train the model, see ``tf.keras.Model.fit``."""
@@ -212,12 +219,17 @@ class ModelExtension:
     def _ipu_input_spec(self) -> Any:
         return self._saved_model_inputs_spec or getattr(self, "_build_input_shape", None)  # type: ignore[attr-defined]
 
+    def _ipu_meet(self, element: Any) -> None:
+        """A subclassed model that was never called is called on the shapes of its data: it may have stages."""
+        if not self._ipu_is_graph() and not self.built:  # type: ignore[attr-defined]
+            execution.call_once(self, element)
+
     def _ipu_calls(self) -> List[partition.Call]:
         return partition.functional_calls(self._ipu_network())
 
     def _ipu_pipelined(self) -> bool:
         """Whether any layer has been assigned to a stage."""
-        if not self._ipu_is_graph() and self._ipu.network is None and self._ipu_input_spec() is None:
+        if not self._ipu_is_graph() and self._ipu.network is None and not stages.used_by(self):
             return False
         return any(call.stage is not None for call in self._ipu_calls())
 
@@ -266,6 +278,8 @@ class ModelExtension:
     def _ipu_check_execution(self, steps: int, *, training: bool) -> None:
         """An execution of so many steps is what the accumulation and the schedule of the pipeline allow."""
         pipelined = self._ipu_pipelined()
+        if pipelined and training and self._ipu.accumulation.count is not None:
+            feeding.warn("The model is pipelined: the options of `set_gradient_accumulation_options` are not used.")
         if training:
             count = self._ipu_accumulation("train")
             feeding.check_accumulation(steps, count, pipelined=pipelined)
@@ -291,8 +305,8 @@ class ModelExtension:
         pipelined = self._ipu_pipelined()
         if not pipelined and count == 1 and replicas == 1 and not (state.asynchronous and phase != "predict"):
             return None
-        stages = tuple(call.stage for call in self._ipu_calls()) if pipelined else ()
-        return replicas, count, stages, self._ipu_method(), state.pipelining, state.metric_reduction, state.asynchronous
+        cut = tuple(call.stage for call in self._ipu_calls()) if pipelined else ()
+        return replicas, count, cut, self._ipu_method(), state.pipelining, state.metric_reduction, state.asynchronous
 
     def _ipu_function(self, phase: str, attribute: str, make: Any, force: bool) -> Any:
         key = self._ipu_key(phase)
@@ -378,3 +392,6 @@ class SequentialExtension(ModelExtension):
 
     def _ipu_pipelined(self) -> bool:
         return self._ipu.stages is not None
+
+    def _ipu_meet(self, element: Any) -> None:
+        """A chain knows its layers before it is built."""

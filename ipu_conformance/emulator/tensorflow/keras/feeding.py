@@ -9,7 +9,7 @@ from ipu_conformance.emulator.tensorflow.keras import library
 from ipu_conformance.emulator.tensorflow.keras.decisions import decide
 
 
-def _warn(text: str, *numbers: int) -> None:
+def warn(text: str, *numbers: int) -> None:
     import tensorflow as tf
 
     tf.get_logger().warning(text, *numbers)
@@ -24,7 +24,7 @@ def steps_per_replica(batches: int, replicas: int) -> int:
             "more data or use fewer IPUs."
         )
     if decide("remainder-warned", batches % replicas):
-        _warn(
+        warn(
             "The number of batches (%d) is not divisible by the number of replicas (%d): the last %d batches of an "
             "epoch are not used.",
             batches,
@@ -37,7 +37,7 @@ def steps_per_replica(batches: int, replicas: int) -> int:
 def steps_per_execution(asked: int, steps: int) -> int:
     """``asked``, cut to the steps there are; anything else must divide them."""
     if decide("execution-cut", asked > steps):
-        _warn(
+        warn(
             "`steps_per_execution` (%d) is larger than the number of steps (%d) of the data: it is set to %d.",
             asked,
             steps,
@@ -141,10 +141,15 @@ def handler_class() -> Any:
                     "The size of the data is unknown: pass the number of steps (`steps_per_epoch`, `steps` or "
                     "`validation_steps`)."
                 )
+            self._model._ipu_meet(self._dataset.element_spec)
             replicas = self._model._ipu_replicas()
             self._inferred_steps = steps_per_replica(batches, replicas)
             if batches % replicas and not self._adapter.should_recreate_iterator() and steps_per_epoch is None:
                 self._dataset = _without_remainder(self._dataset, batches, replicas)
+            depth = self._model._ipu.infeed.get("prefetch_depth")
+            if isinstance(depth, int):
+                self._dataset = self._dataset.prefetch(depth)
+            self._model._ipu.steps_of_epoch = self._inferred_steps
             self._fit_execution()
 
         def _infer_steps(self, steps: Optional[int], dataset: Any) -> Optional[int]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
-from typing import Any, List, Optional
+from typing import Any, Iterator, List, Optional
 
 from ipu_conformance.emulator.tensorflow.keras import decisions, library
 
-MARK = "_ipu_pipeline_stage"
+MARK, USED = "_ipu_pipeline_stage", "_ipu_uses_stages"
 
 
 class _Entered(threading.local):
     def __init__(self) -> None:
         self.stages: List[int] = []
+        self.building: Any = None
 
 
 _entered = _Entered()
@@ -35,6 +37,10 @@ class PipelineStage:
         if decisions.decide("stages-not-nested", bool(_entered.stages)):
             raise RuntimeError("Pipeline stages must not be nested.")
         _entered.stages.append(self._stage)
+        caller = library.call_context().layer or _entered.building
+        if caller is not None:
+            # A subclassed model tells only by being called that it has stages.
+            caller.__dict__[USED] = True
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -44,6 +50,21 @@ class PipelineStage:
 def current() -> Optional[int]:
     """The stage whose scope is entered."""
     return _entered.stages[-1] if _entered.stages else None
+
+
+@contextlib.contextmanager
+def building(model: Any) -> Iterator[None]:
+    """Inside, a model calls itself to be built, of which Keras keeps no record."""
+    before, _entered.building = _entered.building, model
+    try:
+        yield
+    finally:
+        _entered.building = before
+
+
+def used_by(model: Any) -> bool:
+    """Whether a model entered a stage when it was called."""
+    return bool(model.__dict__.get(USED, False))
 
 
 def of_node(node: Any) -> Optional[int]:
