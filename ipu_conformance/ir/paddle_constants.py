@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ipu_conformance.ir.paddle_ops import LONGEST_LIST, Call, Writer, row
+from ipu_conformance.ir.op_writer import LONGEST_LIST
+from ipu_conformance.ir.paddle_ops import Call, Writer, row
 from ipu_conformance.ir.tensor import IRError
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Callable, Mapping, Optional, Tuple
 
-from ipu_conformance.ir.paddle_ops import FLOATS, ROWS, Call, Rule, Writer, row
+from ipu_conformance.ir.op_writer import FLOATS
+from ipu_conformance.ir.paddle_ops import ROWS, Call, Rule, Writer, row
 from ipu_conformance.ir.shapes import MismatchError, broadcast
 from ipu_conformance.ir.tensor import IRError, Shape
 

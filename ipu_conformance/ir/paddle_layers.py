@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Any, Dict, Sequence, Tuple
 
-from ipu_conformance.ir.paddle_ops import Call, Writer, length_of, row
+from ipu_conformance.ir.op_writer import length_of
+from ipu_conformance.ir.paddle_ops import Call, Writer, row
 from ipu_conformance.ir.tensor import IRError, count
 
 _CHANNELS_FIRST = ("NCHW", "NCDHW", "AnyLayout", "NCL")

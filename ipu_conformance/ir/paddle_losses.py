@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
+from ipu_conformance.ir.op_writer import length_of
 from ipu_conformance.ir.paddle_elementwise import along_last, reduced
-from ipu_conformance.ir.paddle_ops import Call, Writer, length_of, row
+from ipu_conformance.ir.paddle_ops import Call, Writer, row
 from ipu_conformance.ir.tensor import IRError
 
 REDUCTIONS = ("Sum", "Mean", "NoReduction")

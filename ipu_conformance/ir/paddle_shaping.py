@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import List, Optional, Sequence, Tuple
 
-from ipu_conformance.ir.paddle_ops import FLOATS, Call, Writer, dtype_of, row
+from ipu_conformance.ir.op_writer import FLOATS
+from ipu_conformance.ir.paddle_ops import Call, Writer, dtype_of, row
 from ipu_conformance.ir.shapes import MismatchError, broadcast
 from ipu_conformance.ir.tensor import IRError, Shape
 

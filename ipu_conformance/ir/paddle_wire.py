@@ -1,26 +1,26 @@
 """Paddle's program files: the protobuf message of a saved Program, parsed without Paddle and without its schema.
 
-Every length is checked against what is there, groups and unknown wire types are refused, and nothing is allocated
-before it was read. Fields that are not needed are skipped.
+Fields that are not needed are skipped.
 """
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ipu_conformance.ir.paddle_ops import Call
+from ipu_conformance.ir.protobuf import Value, Wire
 from ipu_conformance.ir.tensor import IRError
 
 MAX_ENTRIES = 250_000
 """The most ops and variables of one program."""
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _TENSORS = frozenset((7, 8))
 """The kinds of variables that hold values: a tensor, and rows selected from one."""
 
-Value = Union[int, bytes]
+_wire = Wire("a saved program of Paddle")
+_fields, _message, _text, _signed = _wire.fields, _wire.message, _wire.text, _wire.signed
+_numbers, _floating, _floats = _wire.numbers, _wire.floating, _wire.floats
 
 
 @dataclass(frozen=True)
@@ -69,92 +69,6 @@ def looks_like(data: bytes) -> bool:
     except (IRError, StopIteration):
         return False
     return number == 1 and first == (1, 0)
-
-
-def _fields(data: Any, what: str) -> Iterator[Tuple[int, Value]]:
-    """The fields of a message, by number."""
-    view = memoryview(data)
-    place = 0
-    while place < len(view):
-        key, place = _varint(view, place, what)
-        number, wire = key >> 3, key & 7
-        if number == 0:
-            raise IRError(f"the data is not a saved program of Paddle: {what} has a field without a number")
-        value: Value
-        if wire == _VARINT:
-            value, place = _varint(view, place, what)
-        elif wire in (_FIXED64, _FIXED32, _BYTES):
-            length = 8 if wire == _FIXED64 else 4
-            if wire == _BYTES:
-                length, place = _varint(view, place, what)
-            if length > len(view) - place:
-                raise IRError(f"the data is not a saved program of Paddle: {what} ends too early")
-            value = bytes(view[place : place + length])
-            place += length
-        else:
-            raise IRError(f"the data is not a saved program of Paddle: {what} has a field of wire type {wire}")
-        yield number, value
-
-
-def _varint(view: memoryview, place: int, what: str) -> Tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if place >= len(view):
-            break
-        byte = view[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & (2**64 - 1), place
-    raise IRError(f"the data is not a saved program of Paddle: {what} has a number without an end")
-
-
-def _message(value: Value, what: str) -> bytes:
-    if not isinstance(value, bytes):
-        raise IRError(f"the data is not a saved program of Paddle: {what} is a number")
-    return value
-
-
-def _text(value: Value, what: str) -> str:
-    try:
-        return _message(value, what).decode("utf-8")
-    except UnicodeDecodeError:
-        raise IRError(f"the data is not a saved program of Paddle: {what} is not UTF-8 text") from None
-
-
-def _signed(value: Value, what: str = "a number") -> int:
-    if not isinstance(value, int):
-        raise IRError(f"the data is not a saved program of Paddle: {what} is not a number")
-    return value - 2**64 if value >= 2**63 else value
-
-
-def _floating(value: Value, code: str) -> float:
-    raw = value if isinstance(value, bytes) else b""
-    if len(raw) != struct.calcsize(code):
-        raise IRError("the data is not a saved program of Paddle: a float has the wrong size")
-    found: float = struct.unpack(code, raw)[0]
-    return found
-
-
-def _numbers(value: Value) -> List[int]:
-    """One number, or several that are packed."""
-    if isinstance(value, int):
-        return [_signed(value)]
-    view = memoryview(value)
-    place = 0
-    found: List[int] = []
-    while place < len(view):
-        number, place = _varint(view, place, "a list")
-        found.append(_signed(number))
-    return found
-
-
-def _floats(value: Value, code: str) -> List[float]:
-    raw = value if isinstance(value, bytes) else b""
-    size = struct.calcsize(code)
-    if not raw or len(raw) % size:
-        raise IRError("the data is not a saved program of Paddle: a list of floats has the wrong size")
-    return [found for (found,) in struct.iter_unpack(code, raw)]
 
 
 def _variable(data: bytes) -> Variable:
