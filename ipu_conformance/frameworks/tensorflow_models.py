@@ -1,0 +1,182 @@
+"""The suite's nets as Keras models, and the metrics that show what a model computes for a micro-batch."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Callable, ContextManager, Dict, Mapping, Optional, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from ipu_conformance.nets import INPUT, Layer, Net
+from ipu_conformance.run import Array, RunConfig, Weights
+
+LOSSES, LOGITS = "losses", "logits"
+Stage = Callable[[int], ContextManager[Any]]
+"""The vendor's scope of a pipeline stage."""
+
+
+class TiedDense(tf.keras.layers.Dense):  # type: ignore[misc]
+    """A dense layer with another one's kernel and a bias of its own."""
+
+    def __init__(self, shared: Any, **settings: Any) -> None:
+        super().__init__(int(shared.shape[-1]), **settings)
+        self.shared = shared
+
+    def build(self, input_shape: Any) -> None:
+        """Make the bias; the kernel is there already."""
+        self.kernel = self.shared
+        self.bias = self.add_weight("bias", shape=[self.units], initializer="zeros", trainable=True)
+        self.built = True
+
+
+class _Last(tf.keras.metrics.Metric):  # type: ignore[misc]
+    """What the last batch gave, instead of a mean over batches."""
+
+    def __init__(self, name: str, shape: Tuple[int, ...]) -> None:
+        super().__init__(name=name, dtype="float32")
+        self.last = self.add_weight("last", shape=shape, initializer="zeros")
+
+    def result(self) -> Any:
+        """What was kept."""
+        return tf.identity(self.last)
+
+    def reset_state(self) -> None:
+        """Forget it."""
+        self.last.assign(tf.zeros_like(self.last))
+
+
+class LastLosses(_Last):
+    """The mean loss of each micro-batch in the last batch."""
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Keep this batch's instead of the one before."""
+        labels = tf.cast(tf.reshape(y_true, [-1]), tf.int32)
+        each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, y_pred)
+        mean = tf.reduce_mean(tf.reshape(each, [self.last.shape[0], -1]), axis=1)
+        self.last.assign(tf.cast(mean, tf.float32))
+
+
+class LastLogits(_Last):
+    """The model's output for the last batch."""
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Keep this batch's instead of the one before."""
+        self.last.assign(tf.cast(y_pred, tf.float32))
+
+
+@dataclass(frozen=True)
+class Built:
+    """A net as a model, with the variables that hold its weights and statistics by their names."""
+
+    net: Net
+    model: Any
+    held: Mapping[str, Any]
+    statistics: Mapping[str, Any]
+
+    def read(self, variables: Mapping[str, Any], replica: int = 0) -> Weights:
+        """Float64 copies of variables, in the net's orientation, as one replica holds them."""
+        ops = {name: layer.op for layer in self.net.layers for name in layer.weights}
+        return {
+            name: oriented(ops.get(name, ""), of_replica(variable, replica), back=True)
+            for name, variable in variables.items()
+        }
+
+
+def built(net: Net, config: RunConfig, policy: str, stage: Optional[Stage] = None) -> Built:
+    """The net as a model with its initial weights; each layer is called in the scope of its stage, if there is one."""
+    inputs = tf.keras.Input(image_axes(net.input_shape), dtype=compute_dtype(policy))
+    values: Dict[str, Any] = {INPUT: inputs}
+    held: Dict[str, Any] = {}
+    statistics: Dict[str, Any] = {}
+    for number, layer in enumerate(net.layers):
+        with nullcontext() if stage is None else stage(config.stages[number]):
+            read = [values[name] for name in layer.inputs]
+            values[layer.name] = _applied(layer, net, read if len(read) > 1 else read[0], policy, held, statistics)
+    model = tf.keras.Model(inputs, values[net.layers[-1].name])
+    start = net.initial_weights(config.seed)
+    ops = {name: layer.op for layer in net.layers for name in layer.weights}
+    for name, variable in held.items():
+        variable.assign(oriented(ops[name], start[name]))
+    return Built(net, model, held, statistics)
+
+
+def metrics(net: Net, config: RunConfig, micro_batches: int = 1) -> Tuple[Any, ...]:
+    """The metrics that show the losses and logits of a batch of so many micro-batches."""
+    samples = micro_batches * config.micro_batch
+    return LastLosses(LOSSES, (micro_batches,)), LastLogits(LOGITS, (samples, net.classes))
+
+
+def compute_dtype(policy: str) -> str:
+    """The dtype in which layers of a policy compute."""
+    return str(tf.keras.mixed_precision.Policy(policy).compute_dtype)
+
+
+def image_axes(shape: Tuple[int, ...]) -> Tuple[int, ...]:
+    """The shape of a sample as Keras takes it: channels come last."""
+    return shape if len(shape) == 1 else (*shape[1:], shape[0])
+
+
+def images(net: Net, inputs: Array) -> Array:
+    """Samples as Keras takes them."""
+    return inputs if len(net.input_shape) == 1 else np.moveaxis(inputs, -3, -1)
+
+
+def oriented(op: str, value: Any, back: bool = False) -> Array:
+    """A weight turned from the net's orientation to Keras', or back; what comes back is float64."""
+    array = np.asarray(value, np.float64)
+    if op == "conv" and array.ndim == 4:
+        return np.ascontiguousarray(array.transpose((3, 2, 0, 1) if back else (2, 3, 1, 0)))
+    return np.ascontiguousarray(array.T) if op == "linear" else array
+
+
+def of_replica(variable: Any, replica: int) -> Any:
+    """A variable's value on one replica; of others than the first only the emulator knows it."""
+    if replica == 0:
+        return variable.numpy()
+    from ipu_conformance.emulator.tensorflow import variables
+
+    return variables.of_replica(variable, replica).numpy()
+
+
+def _applied(layer: Layer, net: Net, value: Any, policy: str, held: Dict[str, Any], statistics: Dict[str, Any]) -> Any:
+    common = {"name": layer.name, "dtype": policy}
+    if layer.op == "flatten":
+        value = tf.keras.layers.Permute((3, 1, 2), name=f"{layer.name}_order", dtype=policy)(value)
+    made = _layer(layer, net, held, common)
+    value = made(value)
+    if layer.op == "batch_norm":
+        held.update(zip(layer.weights, (made.gamma, made.beta)))
+        statistics[f"{layer.name}.running_mean"] = made.moving_mean
+        statistics[f"{layer.name}.running_var"] = made.moving_variance
+    elif layer.weights:
+        held.update(zip(layer.weights, (made.kernel, made.bias)))
+    return value
+
+
+def _layer(layer: Layer, net: Net, held: Mapping[str, Any], common: Mapping[str, Any]) -> Any:
+    layers, settings = tf.keras.layers, layer.attributes
+    shapes = {weight.name: weight.shape for weight in net.weights}
+    if layer.op == "linear":
+        if layer.weights[0] in held:
+            return TiedDense(held[layer.weights[0]], **common)
+        return layers.Dense(shapes[layer.weights[0]][0], **common)
+    if layer.op == "conv":
+        outputs, _, *kernel = shapes[layer.weights[0]]
+        # With this padding the size stays, as Keras' word for it says.
+        assert kernel == [2 * settings["padding"] + 1] * 2
+        return layers.Conv2D(outputs, kernel, padding="same", use_bias=len(layer.weights) > 1, **common)
+    if layer.op == "batch_norm":
+        # Keras' momentum is the share of the old value.
+        return layers.BatchNormalization(momentum=1 - settings["momentum"], epsilon=settings["epsilon"], **common)
+    simple: Mapping[str, Callable[[], Any]] = {
+        "relu": lambda: layers.Activation("relu", **common),
+        "tanh": lambda: layers.Activation("tanh", **common),
+        "max_pool": lambda: layers.MaxPooling2D(settings["kernel"], settings["stride"], **common),
+        "avg_pool": lambda: layers.AveragePooling2D(settings["kernel"], settings["stride"], **common),
+        "flatten": lambda: layers.Flatten(**common),
+        "add": lambda: layers.Add(**common),
+        "dropout": lambda: layers.Dropout(settings["rate"], **common),
+    }
+    return simple[layer.op]()

@@ -1,0 +1,162 @@
+"""Keras' optimizers and learning-rate schedules for the suite's rules, with every setting passed on.
+
+Keras has two generations of optimizers, which place epsilon differently: ``legacy`` chooses the older one, which is the
+only one of TensorFlow 2.6.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, Mapping, Union
+
+import tensorflow as tf
+
+from ipu_conformance.oracle import schedules
+from ipu_conformance.run import Rule, RunConfig
+
+Rate = Union[float, Any]
+Maker = Callable[[Any, Rate, Rule, Dict[str, Any]], Any]
+
+
+def _moments(rule: Rule) -> Dict[str, Any]:
+    return {"beta_1": rule["beta1"], "beta_2": rule["beta2"], "epsilon": rule["epsilon"]}
+
+
+_OPTIMISERS: Mapping[str, Maker] = {
+    "sgd": lambda module, rate, rule, common: module.SGD(
+        rate, momentum=rule["momentum"], nesterov=rule["nesterov"], **common
+    ),
+    "adam": lambda module, rate, rule, common: module.Adam(rate, **_moments(rule), **common),
+    "adamw": lambda module, rate, rule, common: module.AdamW(rate, **_moments(rule), **common),
+    "adamax": lambda module, rate, rule, common: module.Adamax(rate, **_moments(rule), **common),
+    "rmsprop": lambda module, rate, rule, common: module.RMSprop(
+        rate,
+        rho=rule["alpha"],
+        momentum=rule["momentum"],
+        epsilon=rule["epsilon"],
+        centered=rule["centred"],
+        **common,
+    ),
+    "adagrad": lambda module, rate, rule, common: module.Adagrad(
+        rate, initial_accumulator_value=rule["initial"], epsilon=rule["epsilon"], **common
+    ),
+    "adadelta": lambda module, rate, rule, common: module.Adadelta(
+        rate, rho=rule["rho"], epsilon=rule["epsilon"], **common
+    ),
+}
+
+_NEW: Mapping[str, Mapping[str, str]] = {
+    "sgd": {"velocity": "m"},
+    "adam": {"first": "m", "second": "v"},
+    "adamw": {"first": "m", "second": "v"},
+    "adamax": {"first": "m", "norm": "u"},
+    "rmsprop": {"square": "velocity", "mean": "average_gradient", "velocity": "momentum"},
+    "adagrad": {"square": "accumulator"},
+    "adadelta": {"square": "accumulated_grad", "change": "accumulated_delta_var"},
+}
+_OLD: Mapping[str, Mapping[str, str]] = {
+    "sgd": {"velocity": "momentum"},
+    "adam": {"first": "m", "second": "v"},
+    "adamax": {"first": "m", "norm": "v"},
+    "rmsprop": {"square": "rms", "mean": "mg", "velocity": "momentum"},
+    "adagrad": {"square": "accumulator"},
+    "adadelta": {"square": "accum_grad", "change": "accum_var"},
+}
+"""Each optimiser's state: the rule's word and the generation's own."""
+
+_SCHEDULES: Mapping[str, Callable[[Any, Rule], Any]] = {
+    "exponential": lambda module, rule: module.ExponentialDecay(
+        rule["base"], rule["every"], rule["gamma"], rule["staircase"]
+    ),
+    "polynomial": lambda module, rule: module.PolynomialDecay(
+        rule["base"], rule["total"], rule["end"], rule["power"], rule["cycle"]
+    ),
+    "piecewise": lambda module, rule: module.PiecewiseConstantDecay(list(rule["boundaries"]), list(rule["values"])),
+    "inverse_time": lambda module, rule: module.InverseTimeDecay(
+        rule["base"], rule["every"], rule["gamma"], rule["staircase"]
+    ),
+}
+"""The schedules that Keras evaluates on the device, by its count of updates."""
+
+
+def _generation(legacy: bool) -> Any:
+    module = tf.keras.optimizers
+    return getattr(module, "legacy", module) if legacy else module
+
+
+def _old(legacy: bool) -> bool:
+    """Is the generation the older one, whatever was asked for?"""
+    return hasattr(_generation(legacy).SGD, "get_slot")
+
+
+def rate(config: RunConfig) -> Rate:
+    """The learning rate as an optimizer takes it: a number, or Keras' schedule if the device counts."""
+    rule = config.learning_rate
+    if config.rate_changes == "run" or rule.name == "constant":
+        return schedules.rate(rule, 0)
+    return _SCHEDULES[rule.name](tf.keras.optimizers.schedules, rule)
+
+
+def optimiser(config: RunConfig, *, legacy: bool = False) -> Any:
+    """Keras' optimizer for a configuration; it clips by the global norm and scales the loss where that is asked for."""
+    rule, common = config.optimiser, {}
+    if config.clip_norm is not None:
+        common["global_clipnorm"] = config.clip_norm
+    if rule["weight_decay"]:
+        common["weight_decay"] = rule["weight_decay"]
+    made = _OPTIMISERS[rule.name](_generation(legacy), rate(config), rule, common)
+    if config.loss_scale == 1.0:
+        return made
+    return tf.keras.mixed_precision.LossScaleOptimizer(made, dynamic=False, initial_scale=config.loss_scale)
+
+
+def states(optimizer: Any, rule: Rule, variables: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
+    """The variables of an optimizer's state by the rule's words, then by weight; what it does not keep is left out."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    old = hasattr(inner, "get_slot")
+    unused = {"velocity": not rule["momentum"]} if rule.name in ("sgd", "rmsprop") else {}
+    if rule.name == "rmsprop":
+        unused["mean"] = not rule["centred"]
+    words = {word: own for word, own in (_OLD if old else _NEW)[rule.name].items() if not unused.get(word)}
+    if old:
+        return {
+            word: {name: inner.get_slot(held, own) for name, held in variables.items()} for word, own in words.items()
+        }
+    found = {variable.name.split(":")[0]: variable for variable in inner.variables}
+
+    def state_of(held: Any, own: str) -> Any:
+        ending = f"/{own}/{held.name.split(':')[0]}"
+        return next(variable for name, variable in found.items() if f"/{name}".endswith(ending))
+
+    return {word: {name: state_of(held, own) for name, held in variables.items()} for word, own in words.items()}
+
+
+def sign(rule: Rule, word: str) -> int:
+    """Keras adds the velocity of SGD to the weight, where the rule subtracts it."""
+    return -1 if (rule.name, word) == ("sgd", "velocity") else 1
+
+
+def inexpressible(config: RunConfig, *, legacy: bool) -> Dict[str, bool]:
+    """What Keras has no words for, and whether a configuration asks for it."""
+    rule, schedule = dict(config.optimiser.settings), dict(config.learning_rate.settings)
+    name, old = config.optimiser.name, _old(legacy)
+    inside = {"rmsprop": not old or bool(rule.get("momentum")), "adagrad": not old}
+    moving = name in ("sgd", "rmsprop") and bool(rule["momentum"])
+    return {
+        f"{name} in this generation": name not in (_OLD if old else _NEW),
+        "dampening": bool(rule.get("dampening")),
+        "the learning rate outside the velocity": moving and not rule["rate_in_velocity"],
+        "epsilon on this side of the root": name in inside and rule["epsilon_inside"] != inside[name],
+        "epsilon beside the corrected root": name in ("adam", "adamw") and rule["epsilon_at"] != "uncorrected",
+        "epsilon beside the gradient or the norm": name == "adamax" and rule["epsilon_at"] != "denominator",
+        "a rate that decays with the count": bool(rule.get("rate_decay")),
+        "decay that joins the gradient": bool(rule["weight_decay"]) and not rule.get("decoupled", False),
+        "decoupled decay in this generation": bool(rule["weight_decay"]) and old,
+        "moments without bias correction": not rule.get("bias_correction", True),
+        "a limit of weights' norms": rule.get("max_weight_norm", math.inf) != math.inf,
+        "this schedule on the device": config.rate_changes == "update"
+        and config.learning_rate.name not in ("constant", *_SCHEDULES),
+        "pieces that end before their boundary": config.rate_changes == "update"
+        and config.learning_rate.name == "piecewise"
+        and not schedule["closed"],
+    }
