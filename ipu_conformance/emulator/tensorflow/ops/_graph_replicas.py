@@ -93,18 +93,18 @@ class GraphProgram:
     def _follow_host(self) -> None:
         """Every replica gets the host's value of what the host has changed since the last run."""
         for variable in self._replicated():
-            value, shadow = _read(variable), variable.__dict__[SHADOW]
-            known = gen_resource_variable_ops.var_is_initialized_op(shadow.handle)
-            changed = tf.cond(known, lambda: tf.reduce_any(value != _read(shadow)), lambda: True)  # noqa: B023
-            tf.cond(
-                decide("host-followed", changed),
-                lambda: _all_assigned(variable, value),
-                lambda: True,  # noqa: B023
-            )
+            _follow_host(variable)
 
     def _remember(self) -> None:
         for variable in self._replicated():
             _write(variable.__dict__[SHADOW], _read(variable))
+
+
+def _follow_host(variable: Any) -> None:
+    value, shadow = _read(variable), variable.__dict__[SHADOW]
+    known = gen_resource_variable_ops.var_is_initialized_op(shadow.handle)
+    changed = tf.cond(known, lambda: tf.reduce_any(value != _read(shadow)), lambda: True)
+    tf.cond(decide("host-followed", changed), lambda: _all_assigned(variable, value), lambda: True)
 
 
 def _all_assigned(variable: Any, value: Any) -> Any:

@@ -30,9 +30,9 @@ class Standing:
         graph = ops.get_default_graph()
         with tf.init_scope():
             outer = ops.get_default_graph()
-        with _creators(outer, self._outer_creators), _creators(graph, self._creators):
-            with variable_scope.variable_scope(self._scope, auxiliary_name_scope=False):
-                yield
+        scope = variable_scope.variable_scope(self._scope, auxiliary_name_scope=False)
+        with _creators(outer, self._outer_creators), _creators(graph, self._creators), scope:
+            yield
 
 
 @contextlib.contextmanager

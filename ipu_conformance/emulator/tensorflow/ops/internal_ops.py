@@ -11,7 +11,7 @@ from ipu_conformance.emulator.tensorflow.ops import _device_loop
 __all__ = ["get_current_iteration_counter", "print_tensor", "remap", "remap_deduce"]
 
 
-def print_tensor(input: Any, name: str = "") -> Any:  # noqa: A002
+def print_tensor(input: Any, name: str = "") -> Any:
     """Prints a tensor to the standard error stream whenever it is executed; the operation that does so."""
     with tf.device("/device:CPU:0"):
         printed = tf.print(f"{name or getattr(input, 'name', 'tensor')}:", input, summarize=-1)

@@ -15,7 +15,7 @@ from ipu_conformance.emulator.tensorflow.ops._graph_replicas import GraphProgram
 __all__ = ["compile"]
 
 
-def compile(computation: Callable[..., Any], inputs: Optional[Sequence[Any]] = None) -> Any:  # noqa: A001
+def compile(computation: Callable[..., Any], inputs: Optional[Sequence[Any]] = None) -> Any:
     """What ``computation`` returns, computed on the IPUs of the device: tensors as a list or in their structure.
 
     Operations that it returns run with it. If it returns no tensor, the result is an operation that runs it.
