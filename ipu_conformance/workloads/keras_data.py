@@ -12,8 +12,13 @@ from ipu_conformance.data import Split
 
 def training_set(split: Split, batch: int, seed: int) -> Any:
     """Whole batches without an end; each pass over the samples has an order of its own, the same on every target."""
-    numbers = tf.data.Dataset.range(len(split)).shuffle(len(split), seed=seed, reshuffle_each_iteration=True)
-    return _batches(numbers.repeat(), split, batch)
+
+    def order(number: Any) -> Any:
+        # Drawn without state: the seeds of TensorFlow and of the device have no part in it.
+        drawn = tf.random.stateless_uniform([len(split)], seed=tf.stack([tf.constant(seed, tf.int64), number]))
+        return tf.data.Dataset.from_tensor_slices(tf.argsort(drawn, stable=True))
+
+    return _batches(tf.data.Dataset.range(tf.int64.max).flat_map(order), split, batch)
 
 
 def test_set(split: Split, batch: int) -> Any:
