@@ -6,8 +6,11 @@ opset 11 where it has them, and PopART's own elsewhere.
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, Union
+
+import numpy as np
 
 from ipu_conformance.ir.graph import Op
 from ipu_conformance.ir.tensor import IRError, Literal, Shape, Tensor
@@ -146,8 +149,15 @@ class Writer:
     def reshape(self, source: str, sizes: Sequence[int], output: str = "") -> str:
         """A tensor in another shape; -1 stands for what is left."""
         target = self.constant([int(size) for size in sizes], "INT64")
-        made = output or self.fresh("Reshape", self.dtype(source), [None if size < 0 else size for size in sizes])
+        made = output or self.fresh("Reshape", self.dtype(source), self._reshaped(source, sizes))
         return self.add("Reshape", (source, target), made)
+
+    def _reshaped(self, source: str, sizes: Sequence[int]) -> Shape:
+        """A target shape with None where -1 stands for a length that is not known."""
+        whole, rest = self._tensor(source).elements, math.prod(size for size in sizes if size >= 0)
+        known = whole is not None and rest > 0 and sum(size < 0 for size in sizes) == 1
+        left = whole // rest if known and whole is not None else None
+        return tuple(left if size < 0 else size for size in sizes)
 
     def transpose(self, source: str, order: Sequence[int], output: str = "") -> str:
         """A tensor with its dimensions in another order."""
@@ -185,12 +195,13 @@ def length_of(length: Optional[int], name: str) -> int:
 
 
 def packed(numbers: Sequence[Any], dtype: str) -> bytes:
-    """Numbers as little-endian bytes."""
+    """Numbers as little-endian bytes; those of floating point are rounded, beyond the largest to infinity."""
     if dtype not in _PACKED:
         raise IRError(f"constants of dtype {dtype} are not written; use one of {', '.join(_PACKED)}")
-    values = [
-        float(number) if dtype in FLOATS else bool(number) if dtype == "BOOL" else int(number) for number in numbers
-    ]
+    if dtype in FLOATS:
+        with np.errstate(over="ignore"):
+            return np.array([float(number) for number in numbers]).astype(f"<{_PACKED[dtype]}").tobytes()
+    values = [bool(number) if dtype == "BOOL" else int(number) for number in numbers]
     try:
         return struct.pack(f"<{len(values)}{_PACKED[dtype]}", *values)
     except (struct.error, OverflowError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ipu_conformance.ir.op_writer import LONGEST_LIST
+import math
+
+from ipu_conformance.ir.op_writer import LONGEST_LIST, length_of
 from ipu_conformance.ir.paddle_ops import Call, Writer, row
 from ipu_conformance.ir.tensor import IRError
 
@@ -11,6 +13,13 @@ from ipu_conformance.ir.tensor import IRError
 def _shape(call: Call, to: Writer) -> None:
     wide = to.add("Shape", (call.read("Input"),), None, None, dtype="INT64", shape=to.shape(call.made()))
     to.cast(wide, to.dtype(call.made()), call.made())
+
+
+@row("size")
+def _size(call: Call, to: Writer) -> None:
+    source, made = call.read("Input"), call.made()
+    lengths = [length_of(length, source) for length in to.shape(source)]
+    to.constant([math.prod(lengths)], to.dtype(made), to.sizes(made), made)
 
 
 @row("fill_constant")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import List, Optional, Sequence, Tuple
 
-from ipu_conformance.ir.op_writer import FLOATS
+from ipu_conformance.ir.op_writer import FLOATS, length_of
 from ipu_conformance.ir.paddle_ops import Call, Writer, dtype_of, row
 from ipu_conformance.ir.shapes import MismatchError, broadcast
 from ipu_conformance.ir.tensor import IRError, Shape
@@ -239,12 +240,27 @@ def _take(call: Call, to: Writer) -> None:
 @row("scatter")
 def _scatter(call: Call, to: Writer) -> None:
     source, index = call.read("X"), call.read("Ids")
-    if not call.get("overwrite", True):
-        raise IRError(f"scatter into {source!r} adds up what meets; only overwrite=True is implemented")
     index = index if to.dtype(index) == "INT64" else to.cast(index, "INT64")
     count = len(to.shape(index))
     column = to.add("Unsqueeze", (index,), None, {"axes": (count,)}, dtype="INT64", shape=(*to.shape(index), 1))
-    to.add("ScatterND", (source, column, call.read("Updates")), call.made())
+    if call.get("overwrite", True):
+        to.add("ScatterND", (source, column, call.read("Updates")), call.made())
+    else:
+        _scatter_sum(call, to, index, column)
+
+
+def _scatter_sum(call: Call, to: Writer, index: str, column: str) -> None:
+    """Rows that are named are emptied, and get the sum of what is written to them."""
+    source, updates = call.read("X"), call.read("Updates")
+    dtype = to.dtype(source)
+    lines, *row_sizes = (length_of(length, source) for length in to.shape(source))
+    sizes = [length_of(length, updates) for length in to.shape(updates)]
+    emptied = to.add("ScatterND", (source, column, to.full(0, dtype, sizes)))
+    depth, values = to.constant(lines, "INT64"), to.constant([0, 1], dtype)
+    targets = to.add("OneHot", (index, depth, values), None, {"axis": 0}, dtype=dtype, shape=(lines, sizes[0]))
+    width = math.prod(row_sizes)
+    added = to.add("MatMul", (targets, to.reshape(updates, (sizes[0], width))), None, None, shape=(lines, width))
+    to.add("Add", (emptied, to.reshape(added, (lines, *row_sizes))), call.made())
 
 
 @row("lookup_table", "lookup_table_v2")

@@ -301,6 +301,12 @@ def _moves() -> List[Use]:
         Use(
             "scatter", lambda v, i, u: paddle.scatter(v, i, u), (numbers(4, 3), np.array([2, 0]), numbers(2, 3, seed=5))
         ),
+        Use(
+            "scatter-sum",
+            lambda v, i, u: paddle.scatter(v, i, u, overwrite=False),
+            (numbers(4, 3, 2), np.array([2, 0, 2]), numbers(3, 3, 2, seed=5)),
+        ),
+        Use("size", lambda v: paddle.cast(paddle.numel(v), "int32"), (x,)),
         Use("lookup_table_v2", lambda i, w: F.embedding(i, w), (whole(5, 2, 3), numbers(5, 4))),
         Use("lookup_table", raw("lookup_table", ("Ids", "W"), dtype="float32"), (whole(5, 3, 1), numbers(5, 4))),
         Use("one_hot_v2", lambda i: F.one_hot(i, 5), (whole(5, 2, 3),)),
