@@ -24,7 +24,7 @@ def check(record: Any, plan: Plan, *, pipelined: bool) -> None:
 
 
 def _estimate(record: Any, plan: Plan, pipelined: bool) -> memory.MemoryEstimate:
-    graph = lowering.forward(record)
+    graph = _of_known_size(lowering.forward(record))
     if not pipelined:
         ipus, graph = _runs(graph)
         plan = planning.plan(
@@ -36,6 +36,13 @@ def _estimate(record: Any, plan: Plan, pipelined: bool) -> memory.MemoryEstimate
         )
     # A strategy keeps the state of optimizers off the chip, where it takes no memory of an IPU.
     return memory.estimate(plan, graph, optimizer="sgd")
+
+
+def _of_known_size(graph: Graph) -> Graph:
+    """The graph with nothing in place of what has no size before it is computed: what is counted, there is at least."""
+    unknown = {name: replace(tensor, dtype="BOOL", shape=(0,)) for name, tensor in graph.tensors.items()
+               if tensor.nbytes is None}  # fmt: skip
+    return replace(graph, tensors={**graph.tensors, **unknown}) if unknown else graph
 
 
 def _runs(graph: Graph) -> Tuple[Tuple[int, ...], Graph]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
+import numpy as np
 import pytest
 
 from ipu_conformance import check
@@ -47,3 +48,16 @@ def test_one_ipu_cannot_hold_what_two_hold(paddle: Any, static: Any) -> None:
     """The same program is refused on one IPU."""
     with check.raises(RuntimeError, match="[Oo]ut of memory", what="a program that is too large"):
         compile_large(paddle, batch=1, hidden=12_000)
+
+
+@pytest.mark.filterwarnings(r"ignore:The Attr\(force_cpu\)")  # Paddle's advice against what it does itself
+def test_what_has_no_size_yet_stops_nothing(paddle: Any, static: Any) -> None:
+    """A range has its length when the program runs; that a compiler cannot count it is no reason to refuse it."""
+    x = static.data("x", [3], "float32")
+    out = x * paddle.cast(paddle.arange(1, 7, 2), "float32")
+    chosen = exact.strategy(paddle, training=False)
+    program = static.IpuCompiledProgram(static.default_main_program(), ipu_strategy=chosen).compile(["x"], [out.name])
+    fed = np.array([0.5, 0.25, 2.0], np.float32)
+    (got,) = static.Executor(paddle.CPUPlace()).run(program, feed={"x": fed}, fetch_list=[out.name])
+
+    assert got.tolist() == [0.5, 0.75, 10.0]
