@@ -1,8 +1,8 @@
-"""Casts in the executed Program after those ops whose kernels on the host write 64-bit numbers whatever is declared."""
+"""Casts in the executed Program around those ops whose kernels on the host know 64-bit numbers only."""
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Mapping, Tuple
 
 from paddle.base import core, framework
 
@@ -15,19 +15,25 @@ WIDE: Mapping[str, str] = {
     "top_k_v2": "Indices",
     "argsort": "Indices",
     "assign_value": "Out",
+    "size": "Out",
 }
-"""The output of every such op."""
+"""The output of every op that writes 64 bits whatever is declared."""
+
+READS_WIDE: Mapping[str, str] = {"nll_loss": "Label", "cross_entropy2": "Label", "lookup_table": "Ids"}
+"""The input of every op that reads 64 bits only."""
 
 SUFFIX = "@WIDE"
 
 
 def narrowed(program: Any) -> Any:
-    """The Program with a cast after every op that writes 64 bits where 32 are declared."""
+    """The Program with a cast after every op that writes 64 bits where 32 are declared, and before all that read 64."""
     block = program.desc.block(0)
     for index in reversed(range(block.op_size())):
         op = block.op(index)
         if decide("cast wide results", op.type() in WIDE and bool(op.output(WIDE[op.type()]))):
             _cast_after(block, index, op)
+        elif op.type() in READS_WIDE:
+            _cast_before(block, index, op)
     return framework.Program._construct_from_desc(program.desc)
 
 
@@ -38,18 +44,39 @@ def _cast_after(block: Any, index: int, op: Any) -> None:
     wide = next((each for each, narrow in NARROWER.items() if narrow == desc.dtype()), None)
     if wide is None or (op.type() == "assign_value" and int(op.attr("dtype")) != int(wide)):
         return
-    before = block.var((name + SUFFIX).encode())
-    before.set_type(core.VarDesc.VarType.LOD_TENSOR)
-    before.set_shape(list(desc.shape()))
-    before.set_dtype(wide)
-    before.set_stop_gradient(True)
-    op.set_output(slot, [name + SUFFIX])
-    cast = block._insert_op(index + 1)
+    op.set_output(slot, [_declare(block, desc, wide)])
+    _cast(block, index + 1, op, (name + SUFFIX, wide), (name, desc.dtype()))
+
+
+def _cast_before(block: Any, index: int, op: Any) -> None:
+    slot = READS_WIDE[op.type()]
+    name = op.input(slot)[0]
+    desc = block.find_var(name.encode())
+    wide = next((each for each, narrow in NARROWER.items() if narrow == desc.dtype()), None)
+    if wide is not None:
+        op.set_input(slot, [_declare(block, desc, wide)])
+        _cast(block, index, op, (name, desc.dtype()), (name + SUFFIX, wide))
+
+
+def _declare(block: Any, like: Any, wide: Any) -> str:
+    """The name of a variable in 64 bits that is otherwise like another one."""
+    name = str(like.name()) + SUFFIX
+    var = block.var(name.encode())
+    var.set_type(core.VarDesc.VarType.LOD_TENSOR)
+    var.set_shape(list(like.shape()))
+    var.set_dtype(wide)
+    var.set_stop_gradient(True)
+    return name
+
+
+def _cast(block: Any, index: int, op: Any, source: Tuple[str, Any], target: Tuple[str, Any]) -> None:
+    """Insert a cast that has the role and the place of the op that it belongs to."""
+    cast = block._insert_op(index)
     cast.set_type("cast")
-    cast.set_input("X", [name + SUFFIX])
-    cast.set_output("Out", [name])
-    cast._set_attr("in_dtype", int(wide))
-    cast._set_attr("out_dtype", int(desc.dtype()))
+    cast.set_input("X", [source[0]])
+    cast.set_output("Out", [target[0]])
+    cast._set_attr("in_dtype", int(source[1]))
+    cast._set_attr("out_dtype", int(target[1]))
     for attribute in (ROLE, INDEX, STAGE):
         if op.has_attr(attribute):
             cast._set_attr(attribute, op.attr(attribute))
