@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import zlib
-from typing import Any, Callable, FrozenSet, Iterator, List, Set
+from typing import Any, Callable, FrozenSet, Iterator, List
 
 import numpy as np
 from paddle.base import compiler, core, framework
@@ -100,15 +100,13 @@ def install(package: Any) -> None:
 def realise(program: Any, strategy: Any) -> Any:
     """The program in float32 that rounds where the given one computes in float16; the same one where none is."""
     declared = halves(program)
-    if not declared and not any(_repeated_casts(block) for block in _blocks(program.desc)):
+    if not declared:
         return program
     names = decide("float16 is float16", declared)
     desc = core.ProgramDesc(program.desc)
     round_of = _rounding(strategy)
     for block in _blocks(desc):
         _keep_masters(block)
-        for index in reversed(_repeated_casts(block)):
-            block._remove_op(index, index + 1)
         if partials.are_half(strategy):
             partials.replace(block, names)
         _widen(block)
@@ -154,22 +152,6 @@ def _keep_masters(block: Any) -> None:
             copy.set_input("X", [master])
             copy.set_output("Out", [weight])
             _place_like(copy, op)
-
-
-def _repeated_casts(block: Any) -> List[int]:
-    """Where the update casts gradients that the device has brought in their last type.
-
-    The device accumulates and divides gradients in the type that the optimizer reads.
-    """
-    brought: Set[str] = set()
-    found = []
-    for index in range(block.op_size()):
-        op = block.op(index)
-        if _is_made_by_the_device(op):
-            brought.update(op.output_arg_names())
-        elif op.type() == "cast" and brought.issuperset(op.output_arg_names()):
-            found.append(index)
-    return found
 
 
 def _is_made_by_the_device(op: Any) -> bool:

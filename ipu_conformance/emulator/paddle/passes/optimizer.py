@@ -43,8 +43,8 @@ _PREFIX_OF_DECAY = "/regularization"
 def extract(record: Compilation, values: Mapping[str, Any]) -> None:
     """Fold what has the optimizer's role into one op, and find the loss."""
     ops = record.ops()
-    record.loss = decide("loss", find_loss(ops), ops=ops)
     record.optimizer = fold(ops)
+    record.loss = decide("loss", find_loss(ops), ops=ops)
     keep(record.program, decide("unfolded", [op for op in ops if not role_of(op) & OPTIMIZE], ops=ops))
     _append(record, record.optimizer, record.loss)
 
@@ -135,8 +135,13 @@ def _clip_norm(optimizing: List[Any]) -> Optional[float]:
 
 
 def _raw_gradient(name: str, optimizing: List[Any]) -> str:
-    """The gradient before clipping and decay, which may give it another name."""
-    made = {out: op for op in optimizing for out in op.output_arg_names if _scope(op)[:5] in ("/grad", "/regu")}
+    """The gradient as backward makes it: clipping, decay and casts may give it another name."""
+    made = {
+        out: op
+        for op in optimizing
+        for out in op.output_arg_names
+        if op.type == "cast" or _scope(op).startswith((_PREFIX_OF_CLIPPING, _PREFIX_OF_DECAY))
+    }
     while name in made and name not in made[name].input_arg_names:
         name = made[name].input_arg_names[0]
     return name

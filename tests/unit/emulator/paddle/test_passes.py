@@ -14,6 +14,7 @@ from paddle.base import core
 from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.paddle import canonical, custom_ops, passes
 from ipu_conformance.emulator.paddle.passes import compilation, sharding, states
+from ipu_conformance.emulator.paddle.passes.optimizer import fold
 
 from .compiled import record_of
 from .static_mode import run, static
@@ -181,3 +182,32 @@ def test_a_rate_of_its_own_is_the_parameters() -> None:
     assert "half" in folded.parameters
     assert len(folded.parameters) == 2
     assert folded.gradients["half"] == "half@GRAD"
+
+
+@pytest.mark.parametrize("found", ["loss", "nothing"])
+def test_a_program_without_optimizer_is_told_so(found: str) -> None:
+    """Training asks for an optimizer first, whether the program has a loss or not."""
+
+    def build() -> Any:
+        x = paddle.static.data("x", [None, 2], "float32")
+        return paddle.incubate.identity_loss(x, "mean") if found == "loss" else x * 2.0
+
+    with pytest.raises(RuntimeError, match="No optimizer found"):
+        record_of(build, ["x"], is_training=True)
+
+
+def test_the_gradient_of_a_cast_weight_is_the_one_that_backward_makes() -> None:
+    """Casts of the optimizer are followed back to what they read, so that the device brings gradients before them."""
+    with static() as (program, _, _):
+        weight = paddle.create_parameter([2], "float32", name="w")
+        loss = paddle.sum(paddle.static.data("x", [2], "float32") * weight)
+        optimizer = paddle.optimizer.SGD(0.5)
+        block = program.global_block()
+        (parameter, raw), *_ = optimizer.backward(loss)
+        with program._optimized_guard([parameter, raw]):
+            ready = block.create_var(name="ready", shape=[2], dtype="float32")
+            same = {"in_dtype": raw.dtype, "out_dtype": raw.dtype}
+            block.append_op(type="cast", inputs={"X": raw}, outputs={"Out": ready}, attrs=same)
+        optimizer.apply_gradients([(parameter, ready)])
+
+        assert fold(block.ops).gradients == {"w": raw.name}

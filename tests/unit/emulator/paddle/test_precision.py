@@ -202,22 +202,3 @@ def test_weights_follow_the_host(held: str) -> None:
         precision.follow_the_scope(program, scope)
 
         assert weight.dtype == (precision.FLOAT16 if held == "float16" else precision.FLOAT32)
-
-
-@pytest.mark.parametrize("brought", [True, False])
-def test_gradients_that_the_device_brings_are_not_cast_again(brought: bool) -> None:
-    """A cast of the update into a variable that the device has written is left out, any other is kept."""
-    with static() as (program, _, scope):
-        raw, ready = (paddle.static.data(name, [2], "float32") for name in ("raw", "ready"))
-        block = program.global_block()
-        total = paddle.static.data("total", [2], "float32")
-        if brought:
-            op = block.append_op(type="scale", inputs={"X": total}, outputs={"Out": ready}, attrs={"scale": 0.5})
-            op.desc._set_attr("op_role", precision._NO_ROLE)
-        cast = {"in_dtype": int(precision.FLOAT32), "out_dtype": int(precision.FLOAT32)}
-        block.append_op(type="cast", inputs={"X": raw}, outputs={"Out": ready}, attrs=cast)
-        realised = precision.realise(program, Strategy())
-        feed = {"raw": np.full(2, 7, np.float32), "total": np.full(2, 4, np.float32)}
-        (got,) = run(realised, feed, ["ready"], scope)
-
-    assert got.tolist() == ([2.0, 2.0] if brought else [7.0, 7.0])
