@@ -75,17 +75,20 @@ class Iteration:
     def accumulator(self, shape: Any, dtype: Any) -> Accumulator:
         """A tensor that starts with zeros after every update and keeps its value from one iteration to the next."""
         with self.loop.between_updates.as_default():
-            return Accumulator(shape, dtype)
+            made = Accumulator(shape, dtype)
+        self.loop.accumulators.append(made)
+        return made
 
 
 class Accumulator:
-    """A resource of a running program that is no variable of the host: it is made and zeroed by the program."""
+    """A resource of a running program that is no variable of the host: the program makes, zeroes and forgets it."""
 
     def __init__(self, shape: Any, dtype: Any) -> None:
         self.dtype = dtype
-        self._handle = resource_variable_ops.var_handle_op(
-            dtype=dtype, shape=shape, shared_name=f"ipu_accumulator_{next(_NUMBERS)}"
-        )
+        with tf.init_scope(), tf.device("/device:CPU:0"):
+            self._handle = resource_variable_ops.var_handle_op(
+                dtype=dtype, shape=shape, shared_name=f"ipu_accumulator_{next(_NUMBERS)}"
+            )
         gen_resource_variable_ops.assign_variable_op(self._handle, tf.zeros(shape, dtype))
 
     def read(self) -> Any:
@@ -96,6 +99,10 @@ class Accumulator:
         """Replace its value."""
         return gen_resource_variable_ops.assign_variable_op(self._handle, value)
 
+    def forget(self) -> Any:
+        """Free its memory until it is zeroed again."""
+        return gen_resource_variable_ops.destroy_resource_op(self._handle, ignore_lookup_error=True)
+
 
 class _Loop:
     """What the iterations of a loop have in common."""
@@ -104,6 +111,7 @@ class _Loop:
         self.counted = counted
         self.every: Optional[int] = None
         self.between_updates: Any = None
+        self.accumulators: List[Accumulator] = []
 
 
 @contextlib.contextmanager
@@ -182,6 +190,8 @@ def _counted(times: Any, everyone: List[Tuple[Body, List[Any]]]) -> List[List[An
     _, *finished = tf.while_loop(
         lambda start, *_: start < times, between, [tf.constant(0), *flat], parallel_iterations=1
     )
+    for accumulator in loop.accumulators:
+        accumulator.forget()
     return _parted(finished, lengths)
 
 

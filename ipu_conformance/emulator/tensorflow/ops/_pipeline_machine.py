@@ -36,8 +36,6 @@ class Functions:
         self.number = len(programs[0].stages)
         self._replays = [Replay() for _ in range(self.number)]
         self._used: List[Dict[int, Any]] = [{} for _ in range(self.number)]
-        self.result: Any = None
-        """What the optimizer function returned last."""
 
     def call(self, replica: int, stage: int, boundary: Any) -> Tuple[List[Any], Any]:
         """What a stage returns, and after the last stage what the optimizer function makes of it."""
@@ -60,9 +58,10 @@ class Functions:
         """Remember the trained variables that a stage has used."""
         self._used[stage].update((id(variable), variable) for variable in variables)
 
-    def variables(self, stage: int) -> Sequence[Any]:
-        """Those that the stage was seen to use, in the order of use."""
-        return list(self._used[stage].values())
+    def owned(self, stage: int) -> Sequence[Any]:
+        """Those that no earlier stage uses."""
+        earlier = {key for used in self._used[:stage] for key in used}
+        return [variable for key, variable in self._used[stage].items() if key not in earlier]
 
 
 class _Stash(NamedTuple):
@@ -72,7 +71,7 @@ class _Stash(NamedTuple):
     variables: Sequence[Any]
 
 
-class FunctionPipeline(machine.Pipeline):
+class FunctionPipeline:
     """Slots of a pipeline of functions; gradients of replicas meet only where the optimizer lets them."""
 
     def __init__(self, functions: Functions, count: int, method: str, dtype: Any = None) -> None:
@@ -80,15 +79,9 @@ class FunctionPipeline(machine.Pipeline):
         self.divisor = float(count) if method == machine.MEAN else 1.0
         self.accumulators = [Accumulator(method) for _ in range(replicas)]
         self.functions = functions
-        self.stages = functions  # type: ignore[assignment]
         self.dtype = dtype
         self.results: List[Any] = [None] * replicas
         self._waiting: List[Tensors] = [{} for _ in range(replicas)]
-
-    @property
-    def owned(self) -> List[List[Any]]:  # type: ignore[override]
-        """The variables of each stage without those of earlier ones."""
-        return machine._owned(self.functions)  # type: ignore[arg-type]
 
     def forward(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
         """The tensors for the next stage, or after the last what leaves the device; and the tape for the backward."""
@@ -96,7 +89,7 @@ class FunctionPipeline(machine.Pipeline):
         if not keep:
             outputs, _ = self.functions.call(replica, stage, boundary)
             return (_leaving(self.functions.programs[replica], outputs, None) if last else _packed(outputs)), None
-        inputs = {} if stage == 0 else machine._differentiable(boundary)
+        inputs = {} if stage == 0 else _differentiable(boundary)
         with tf.GradientTape() as tape:
             tape.watch(list(inputs.values()))
             outputs, result = self.functions.call(replica, stage, boundary)
@@ -106,11 +99,11 @@ class FunctionPipeline(machine.Pipeline):
         self.functions.note(stage, variables)
         if not last:
             handed = _packed(outputs)
-            return handed, _Stash(tape, inputs, machine._differentiable(handed), variables)
+            return handed, _Stash(tape, inputs, _differentiable(handed), variables)
         self.results[replica] = result
         return (
             _leaving(self.functions.programs[replica], outputs, loss),
-            _Stash(tape, inputs, {machine.LOSS: loss}, variables),
+            _Stash(tape, inputs, {"loss": loss}, variables),
         )
 
     def backward(self, replica: int, stage: int, micro_batch: int, stash: Any, gradient: Any) -> Any:
@@ -126,11 +119,20 @@ class FunctionPipeline(machine.Pipeline):
         of_inputs, of_variables = found[: len(stash.inputs)], found[len(stash.inputs) :]
         for value, variable in _computed(result, list(zip(of_variables, variables))):
             value = value if value is None else decide("pipeline-gradient", _cast(value, self.dtype, variable))
-            self.accumulators[replica].add(machine._key(variable), Gradient(result.opt, value, variable))
+            self.accumulators[replica].add(_key(variable), Gradient(result.opt, value, variable))
         return {
             name: tf.zeros_like(tensor) if value is None else tf.convert_to_tensor(value)
             for (name, tensor), value in zip(stash.inputs.items(), of_inputs)
         }
+
+    def recompute(self, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
+        """Nothing is recomputed: the host has the memory to keep what backward needs."""
+        raise NotImplementedError("plans of TensorFlow have no slots to recompute in")
+
+    def gradients(self, replica: int, stage: int) -> Any:
+        """Those of the variables that the stage owns; a variable of several stages belongs to the first."""
+        held = self.accumulators[replica].held
+        return {key: held[key] for key in map(_key, self.functions.owned(stage)) if key in held}
 
     def reduce(self, stage: int, gradients: List[Any]) -> List[Any]:
         """A mean over micro-batches is taken here; over replicas, where the optimizer does."""
@@ -157,6 +159,20 @@ class FunctionPipeline(machine.Pipeline):
             _apply(result, pairs)
         accumulator.clear()
         waiting.clear()
+
+    def weights(self, replica: int, stage: int) -> Tensors:
+        """The trained variables, by number, for the last stage, whose update changes them all."""
+        return {str(number): tf.identity(variable) for number, variable in enumerate(self._changing(stage))}
+
+    def set_weights(self, replica: int, stage: int, weights: Tensors) -> None:
+        """Replace them."""
+        for number, variable in enumerate(self._changing(stage)):
+            variable.assign(weights[str(number)])
+
+    def _changing(self, stage: int) -> List[Any]:
+        if stage < self.functions.number - 1:
+            return []
+        return [variable for each in range(self.functions.number) for variable in self.functions.owned(each)]
 
 
 def _apply(result: Any, pairs: List[Any]) -> None:
@@ -217,6 +233,14 @@ def _leaving(program: Program, outputs: List[Any], loss: Any) -> List[Any]:
 def _flat(returned: Any) -> List[Any]:
     """A dictionary that a stage returns is handed on by its values."""
     return list(returned.values()) if isinstance(returned, dict) else _structures.listed(returned)
+
+
+def _key(variable: Any) -> str:
+    return str(id(variable))
+
+
+def _differentiable(tensors: Tensors) -> Tensors:
+    return {name: tensor for name, tensor in tensors.items() if tensor.dtype.is_floating or tensor.dtype.is_complex}
 
 
 def _packed(outputs: List[Any]) -> Tensors:

@@ -5,6 +5,19 @@ from __future__ import annotations
 from typing import Any, Callable, List, Tuple
 
 import tensorflow as tf
+from tensorflow.python.autograph.core import ag_ctx, config
+from tensorflow.python.autograph.impl import api
+
+_OURS = config.DoNotConvert("ipu_conformance.emulator")
+if str(_OURS) not in map(str, config.CONVERSION_RULES):
+    # A converted program calls our functions: they are finished as they are, like TensorFlow's own.
+    config.CONVERSION_RULES = (_OURS, *config.CONVERSION_RULES)
+
+
+def converted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the user with Python's control flow turned into a graph's, if the function around it is."""
+    made: Callable[..., Any] = api.tf_convert(function, ag_ctx.control_status_ctx())
+    return made
 
 
 def listed(value: Any) -> List[Any]:

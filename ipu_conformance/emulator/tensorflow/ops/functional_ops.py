@@ -7,6 +7,7 @@ from typing import Any, Callable, Optional
 
 import tensorflow as tf
 
+from ipu_conformance.emulator.tensorflow.ops import _structures
 from ipu_conformance.emulator.tensorflow.ops._replay import Replay
 
 __all__ = ["outlined_function"]
@@ -36,6 +37,6 @@ def outlined_function(
             return func(*values)
         # A call makes the variables that it needs; another call of the same function object makes others.
         with tf.name_scope(name or getattr(func, "__name__", "outlined")), Replay().building():
-            return func(*values)
+            return _structures.converted(func)(*values)
 
     return outlined

@@ -28,7 +28,7 @@ def compile(computation: Callable[..., Any], inputs: Optional[Sequence[Any]] = N
     if tf.executing_eagerly():
         return tf.function(lambda: compile(computation, given), autograph=False)()
     if replicas.inside() or isinstance(ops.get_default_graph(), func_graph.FuncGraph):
-        return _inline(computation, given)
+        return _inline(_structures.converted(computation), given)
     return _in_graph(computation, given)
 
 

@@ -36,7 +36,7 @@ def for_loop(
     """Like ``repeat``, with a first argument of ``body`` that goes from start to before end in steps."""
     start, end, step = (tf.convert_to_tensor(value, tf.int32) for value in (start, end, step))
     times = tf.maximum(0, -((start - end) // step))
-    values = _structures.listed(inputs)
+    values, body = _structures.listed(inputs), _structures.converted(body)
 
     def numbered(*arguments: Any, **named: Any) -> Any:
         iteration = _device_loop.current()
@@ -56,9 +56,10 @@ def while_loop(
     use_while_v1: bool = True,
 ) -> Any:
     """The values that ``body`` makes of the inputs while ``condition`` of them is true."""
+    holds = _structures.converted(condition)
     values = _structures.listed(inputs)
     finished = _device_loop.conditional(
-        (lambda *held: condition(*held)) if values else (lambda *_: condition()),
+        holds if values else (lambda *_: holds()),
         _fed(body, len(values), infeed_queue),
         values or [tf.constant(0)],
         maximum_iterations,
@@ -68,6 +69,7 @@ def while_loop(
 
 def _fed(body: Callable[..., Any], number: int, infeed_queue: Any) -> Callable[..., List[Any]]:
     """The body with what it takes from the infeed; it returns as many tensors as it is given."""
+    body = _structures.converted(body)
 
     def iteration(*held: Any) -> List[Any]:
         arguments = list(held[:number])

@@ -10,7 +10,7 @@ from ipu_conformance.emulator import limits, streams
 from ipu_conformance.emulator.plan import Plan, plan
 from ipu_conformance.emulator.schedules import SharedDeviceError
 from ipu_conformance.emulator.tensorflow import replicas, shards, training
-from ipu_conformance.emulator.tensorflow.ops import _failures, _standing
+from ipu_conformance.emulator.tensorflow.ops import _failures, _standing, _structures
 from ipu_conformance.emulator.tensorflow.ops._decisions import decide
 from ipu_conformance.emulator.tensorflow.ops._pipeline_machine import FunctionPipeline, Functions, Program
 from ipu_conformance.emulator.tensorflow.ops._pipeline_options import (
@@ -90,7 +90,7 @@ def pipeline(
         shards.note(ipu)
     broken = _broken(mapping, by, count, training_)
     program = Program(
-        stages,
+        [_structures.converted(stage) for stage in stages],
         [tf.convert_to_tensor(value) for value in inputs or ()],
         None if optimizer_function is None else _checked(optimizer_function),
         _standing.Standing(),
@@ -104,7 +104,7 @@ def pipeline(
             return [tf.no_op()] * len(programs)
         if outfeed_queue is not None:
             outfeed_queue._claim()
-        planned = plan(Topology(mapping, len(programs)), by, count, training=training_)
+        planned = plan(Topology(tuple(mapping), len(programs)), by, count, training=training_)
 
         def run() -> None:
             device = FunctionPipeline(Functions(programs), count, method, gradient_accumulation_dtype)
@@ -170,6 +170,8 @@ def _single(entry: List[Any]) -> Any:
 
 
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    function = _structures.converted(function)
+
     def call(*outputs: Any) -> Any:
         result = function(*outputs)
         if not isinstance(result, OptimizerFunctionOutput):
