@@ -40,18 +40,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Draw some samples, train and classify the test set; the last line is the accuracy.
-
-    The exit code is 1 if there is a baseline of these settings and the run leaves its band.
-    """
+    """Draw some samples, train and classify the test set; the last line is the accuracy."""
     settings = settings_of(args)
     make_folder(args.folder)
-    from ipu_conformance.workloads.keras_cifar10.reference import judgements
-
     draw_samples(settings.data, args.folder)
     train = importlib.import_module(APPROACHES[settings.approach]).train
     result = train(settings, native=args.native, progress=True, say=lambda line: print(line, flush=True))
-    return show(judgements(settings, result), result.accuracy)
+    return show((), result.accuracy)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:

@@ -25,7 +25,7 @@ APPROACHES: Mapping[str, str] = {"strategy": "ipu_conformance.workloads.keras_ci
 
 @dataclass(frozen=True)
 class Settings:
-    """One run; the defaults are those of the baseline."""
+    """One run; the defaults are those for synthetic pictures."""
 
     approach: str = "strategy"
     data: str = "synthetic-cifar"
