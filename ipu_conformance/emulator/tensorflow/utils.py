@@ -11,10 +11,24 @@ from tensorflow.python.platform import tf_logging as logging
 
 from ipu_conformance.emulator.tensorflow import environment, system, unavailable
 from ipu_conformance.emulator.tensorflow.config import IPUConfig, IpuOptions
+from ipu_conformance.emulator.tensorflow.config_enums import (
+    DeviceConnectionType,
+    ExecutionProfileType,
+    MergeRemoteBuffersBehaviour,
+    SchedulingAlgorithm,
+    SelectionOrder,
+    StochasticRoundingBehaviour,
+)
 from ipu_conformance.emulator.tensorflow.decisions import decide
 from ipu_conformance.errors import ConformanceError
 
 __all__ = [
+    "DeviceConnectionType",
+    "ExecutionProfileType",
+    "MergeRemoteBuffersBehaviour",
+    "SchedulingAlgorithm",
+    "SelectionOrder",
+    "StochasticRoundingBehaviour",
     "SyntheticDataCategory",
     "configure_ipu_system",
     "export_dataset_to_file",

@@ -44,7 +44,7 @@ def test_what_does_not_exist_cannot_be_imported(ipu: Any) -> None:
             "utils",
             "configure_ipu_system get_ipu_config get_num_of_ipus_in_device move_variable_initialization_to_cpu "
             "reset_ipu_configuration reset_ipu_seed running_on_ipu_model use_synthetic_data_for "
-            "export_dataset_to_file export_inputs_to_file",
+            "export_dataset_to_file export_inputs_to_file DeviceConnectionType SelectionOrder",
         ),
         ("serving", "export_single_step export_pipeline export_keras"),
         ("embedded_runtime", "embedded_runtime_start embedded_runtime_call"),
