@@ -1,0 +1,13 @@
+"""Clipping between two bounds."""
+
+from __future__ import annotations
+
+from .op_test_ipu import case, forward_and_gradient, values
+
+CASES = (
+    case(
+        "clip", lambda p, x, low, high: p.clip(x, low, high), values(2, 3, 4, avoid=[-0.5, 1.25]), low=-0.5, high=1.25
+    ),
+)
+
+test_forward, test_gradient = forward_and_gradient(CASES)

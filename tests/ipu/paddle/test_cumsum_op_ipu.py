@@ -1,0 +1,16 @@
+"""Sums of all that comes before."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from .op_test_ipu import case, forward_and_gradient, values
+
+PLAIN: Dict[str, Any] = {"exclusive": False, "reverse": False}
+
+CASES = (
+    case("cumsum", lambda p, x, axis, **_: p.cumsum(x, axis), values(2, 3, 4), axis=1, **PLAIN),
+    case("cumsum", lambda p, x, axis, **_: p.cumsum(x, axis), values(2, 3, 4), name="cumsum-last", axis=-1, **PLAIN),
+)
+
+test_forward, test_gradient = forward_and_gradient(CASES)

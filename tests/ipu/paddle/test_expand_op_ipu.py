@@ -1,0 +1,13 @@
+"""Tensors that are repeated along dimensions of length 1, and as a whole."""
+
+from __future__ import annotations
+
+from .op_test_ipu import case, forward_and_gradient, values
+
+CASES = (
+    case("expand", "expand", values(3, 1), shape=(2, 3, 4)),
+    case("tile", lambda p, x, repeats: p.tile(x, repeats), values(2, 3), repeats=(3, 2)),
+    case("tile", lambda p, x, repeats: p.tile(x, repeats), values(2, 3), name="tile-wider", repeats=(4, 1, 2)),
+)
+
+test_forward, test_gradient = forward_and_gradient(CASES)
