@@ -39,6 +39,7 @@ def change_paddle(paddle: Any) -> None:
         dynamic,
         faults_execution,
         faults_host,
+        faults_ops,
         faults_passes,
         faults_strategy,
         inference,
@@ -57,5 +58,5 @@ def change_paddle(paddle: Any) -> None:
     inference.install(paddle)
     custom_ops.install(paddle)
     # Whoever names a fault in the environment may name any: all have to be registered by now.
-    assert all((faults_execution, faults_host, faults_passes, faults_strategy))
+    assert all((faults_execution, faults_host, faults_ops, faults_passes, faults_strategy))
     faults.activate_from_environment()

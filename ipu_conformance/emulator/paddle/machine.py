@@ -8,7 +8,7 @@ import numpy as np
 from paddle.base import core
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.paddle import draw, precision
+from ipu_conformance.emulator.paddle import draw, op_rules, precision
 from ipu_conformance.emulator.paddle.pieces import Cells, Piece
 from ipu_conformance.emulator.paddle.programs import Key, Programs, fresh_name, held_name
 
@@ -215,9 +215,8 @@ class PaddleMachine:
         found = self._pieces.get((replica, key))
         if found is None:
             scope = (self._meeting if replica == _MEETING else self._cells[replica]).scope
-            found = self._pieces[replica, key] = Piece(
-                precision.realise(self.programs.program(key), self._strategy), scope
-            )
+            program = op_rules.run_as_written(self.programs.program(key))
+            found = self._pieces[replica, key] = Piece(precision.realise(program, self._strategy), scope)
         return found
 
 
