@@ -4,6 +4,7 @@ from ipu_conformance.ir.difference import Difference, diff
 from ipu_conformance.ir.files import DEFAULT_LIMIT, FORMATS, dumps, format_of, read, write
 from ipu_conformance.ir.graph import Graph, Op, in_order
 from ipu_conformance.ir.isomorphism import Outcome, isomorphic
+from ipu_conformance.ir.normal import normal
 from ipu_conformance.ir.pattern import Step, match
 from ipu_conformance.ir.tensor import IRError, Literal, Tensor
 
@@ -24,6 +25,7 @@ __all__ = [
     "in_order",
     "isomorphic",
     "match",
+    "normal",
     "read",
     "write",
 ]

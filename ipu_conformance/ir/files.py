@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple, Union
 
 from ipu_conformance.ir import canonical, dot, json_text, popart
@@ -44,15 +45,38 @@ def _load_paddle(data: bytes) -> Graph:
     return paddle_program.load(data)
 
 
+def _load_tensorflow(data: bytes) -> Graph:
+    from ipu_conformance.ir import tf_graph
+
+    return tf_graph.load_text(data) if _TF_TEXT.match(data) else tf_graph.load(data)
+
+
+def _load_hlo(data: bytes) -> Graph:
+    from ipu_conformance.ir import hlo
+
+    return hlo.load(data)
+
+
+_TF_TEXT = re.compile(
+    rb"(?:\s|#[^\n]*\n)*(?:node|library|versions|saved_model_schema_version|meta_graphs)[ \t\r\n]*[:{<]"
+)
+_TF_SAVED_MODEL = re.compile(rb"\x08\x01\x12[\x80-\xff]*[\x00-\x7f]\n")
+"""The version of a SavedModel, its first graph, and the description of that."""
+
 FORMATS: Mapping[str, Format] = {
     "popart": Format((".popart.json", ".popart"), popart.dump, lambda data: popart.load(json_text.parse(data))),
     "json": Format((".json",), canonical.dump, lambda data: canonical.load(json_text.parse(data))),
     "onnx": Format((".onnx",), _dump_onnx, _load_onnx),
     "paddle": Format((".pdmodel", "__model__"), None, _load_paddle),
+    "tensorflow": Format((".pb", ".pbtxt"), None, _load_tensorflow),
+    "hlo": Format((".hlo",), None, _load_hlo),
     "dot": Format((".dot", ".gv"), dot.dump, None),
     "svg": Format((".svg",), dot.dump_svg, None),
 }
 """Every format by its name; the first whose extension fits a path is meant."""
+
+_TOLD = ("tensorflow", "hlo")
+"""The formats that a path's extension tells also when a file is read, since not every such file shows what it is."""
 
 
 def read(source: Source, format: Optional[str] = None, *, limit: int = DEFAULT_LIMIT) -> Graph:
@@ -66,6 +90,7 @@ def read(source: Source, format: Optional[str] = None, *, limit: int = DEFAULT_L
         where, data = "the data", source
     else:
         where, data = os.fspath(source), _bytes_of(source, limit)
+        format = format or next((name for name in _TOLD if where.lower().endswith(FORMATS[name].extensions)), None)
     if len(data) > limit:
         raise IRError(f"{where}: more than {limit} bytes; give a higher limit if that is meant")
     try:
@@ -82,12 +107,26 @@ def loads(data: bytes, format: Optional[str] = None) -> Graph:
         return load(data)
     start = data[:4096].lstrip()
     if not start:
-        raise IRError("there is nothing in it; give a graph as JSON, PopART JSON, ONNX or a saved program of Paddle")
+        raise IRError(
+            f"there is nothing in it; give a graph as {', '.join(n for n, row in FORMATS.items() if row.load)}"
+        )
     if not start.startswith(b"{"):
-        # The first byte of a saved program is a line feed, with which no ONNX model begins.
-        return _load_paddle(data) if data.startswith(b"\n") else _load_onnx(data)
+        return _load_by_content(data, start)
     document: Any = json_text.parse(data)
     return popart.load(document) if popart.MAINGRAPH in document else canonical.load(document)
+
+
+def _load_by_content(data: bytes, start: bytes) -> Graph:
+    """The graph in bytes that are no JSON, by how they begin."""
+    if start.startswith(b"HloModule"):
+        return _load_hlo(data)
+    if _TF_TEXT.match(data[:4096]) or _TF_SAVED_MODEL.match(data):
+        return _load_tensorflow(data)
+    if data.startswith(b"\n"):  # with which no ONNX model begins
+        from ipu_conformance.ir import paddle_wire
+
+        return _load_paddle(data) if paddle_wire.looks_like(data) else _load_tensorflow(data)
+    return _load_onnx(data)
 
 
 def write(graph: Graph, path: Union[str, os.PathLike[str]], format: Optional[str] = None) -> None:

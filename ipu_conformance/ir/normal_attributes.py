@@ -1,0 +1,67 @@
+"""The attributes of ops in full, so that those that are written and those that are meant are the same."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from ipu_conformance.ir.graph import Graph, Op
+
+_WINDOWS = ("Conv", "MaxPool", "AveragePool")
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "Conv": {"group": 1},
+    "MaxPool": {"ceil_mode": 0, "storage_order": 0},
+    "AveragePool": {"ceil_mode": 0, "count_include_pad": 0},
+    "LeakyRelu": {"alpha": 0.01},
+    "Elu": {"alpha": 1.0},
+}
+_AXES = {"Softmax": 1, "LogSoftmax": 1, "Concat": 0, "Gather": 0}
+"""The types with one axis, and what it is where it is not written."""
+
+
+def attributes(op: Op, graph: Graph) -> Dict[str, Any]:
+    """All attributes of an op, those left out included."""
+    found: Dict[str, Any] = {**_DEFAULTS.get(op.type, {}), **op.attributes}
+    shape = graph.tensors[op.inputs[0]].shape if op.inputs and op.inputs[0] else None
+    if shape is None:
+        return found
+    if op.type in _WINDOWS and len(shape) > 2:
+        _window(op, graph, shape, found)
+    elif op.type in _AXES:
+        axis = found.get("axis", _AXES[op.type])
+        if isinstance(axis, int) and -len(shape) <= axis < len(shape):
+            found["axis"] = axis % len(shape)
+    elif op.type == "Transpose":
+        found.setdefault("perm", tuple(range(len(shape)))[::-1])
+    return found
+
+
+def _window(op: Op, graph: Graph, shape: Sequence[Any], found: Dict[str, Any]) -> None:
+    rank = len(shape) - 2
+    kernel = graph.tensors[op.inputs[1]].shape if op.type == "Conv" and len(op.inputs) > 1 else None
+    if kernel is not None and None not in kernel:
+        found.setdefault("kernel_shape", tuple(kernel[2:]))
+    found.setdefault("strides", (1,) * rank)
+    if op.type != "AveragePool":  # whose windows have no gaps before opset 19
+        found.setdefault("dilations", (1,) * rank)
+    kind = found.get("auto_pad", "NOTSET")
+    if kind in ("NOTSET", "VALID"):
+        found.pop("auto_pad", None)
+        found.setdefault("pads", (0,) * (2 * rank))
+    elif kind == "SAME_UPPER" and None not in shape[2:]:
+        pads = _same(shape[2:], found, rank)
+        if pads:
+            found.pop("auto_pad")
+            found["pads"] = pads
+
+
+def _same(space: Sequence[int], found: Dict[str, Any], rank: int) -> Tuple[int, ...]:
+    """The paddings that keep the length, or its part by the stride, with the larger half behind."""
+    lists = [found.get(key, (1,) * rank) for key in ("kernel_shape", "strides", "dilations")]
+    if any(not isinstance(values, tuple) or len(values) != rank for values in lists):
+        return ()
+    total: List[int] = []
+    for length, size, step, gap in zip(space, *lists):
+        if not all(isinstance(value, int) and value > 0 for value in (size, step, gap)):
+            return ()
+        total.append(max((-(-length // step) - 1) * step + gap * (size - 1) + 1 - length, 0))
+    return (*(whole // 2 for whole in total), *(whole - whole // 2 for whole in total))
