@@ -9,7 +9,7 @@ from typing import Any, Iterator, List, Optional, Tuple
 
 import tensorflow as tf
 from tensorflow.python.framework import errors_impl, func_graph, ops
-from tensorflow.python.ops import gen_resource_variable_ops
+from tensorflow.python.ops import control_flow_v2_func_graphs, gen_resource_variable_ops
 
 from ipu_conformance.emulator.tensorflow import environment, replicas
 from ipu_conformance.emulator.tensorflow.ops import _failures
@@ -44,7 +44,7 @@ class IPUOutfeedQueue:
             raise ValueError(f"`buffer_depth` is {buffer_depth}; it must be at least 1.")
         self._outfeed_mode = outfeed_mode or IPUOutfeedMode.ALL
         self.device_ordinal = device_ordinal or 0
-        self._programs: List[Any] = []
+        self._places: List[Tuple[Any, _Built]] = []
         self._queue: Any = None
         self._specs: Tuple[Any, ...] = ()
         self._structure: Any = None
@@ -65,13 +65,15 @@ class IPUOutfeedQueue:
         return replicas.exchange(tensors, combine, "IPUOutfeedQueue.enqueue")
 
     def _claim(self) -> None:
-        """A program enqueues in one place, where its replicas meet."""
-        program = _program()
-        if program is None:
+        """A program enqueues in one place, where its replicas meet; a function in it may be built again."""
+        if tf.executing_eagerly():
             return
-        if decide("enqueued-once", any(claimed() is program for claimed in self._programs)):
-            raise ValueError("An outfeed can only be enqueued once.")
-        self._programs.append(weakref.ref(program))
+        program, function = _place()
+        for claimed, before in self._places:
+            again = before() is not function and before.name == _name(function) is not None
+            if decide("enqueued-once", claimed() is program and not again):
+                raise ValueError("An outfeed can only be enqueued once.")
+        self._places.append((weakref.ref(program), _Built(function)))
 
     def _push(self, outputs: List[List[Any]]) -> Any:
         """Enqueue the structures of every replica for each turn, ``outputs[replica][turn]``."""
@@ -183,14 +185,32 @@ class IPUOutfeedQueueIterator(Iterator[Any]):
         return [tf.nest.map_structure(lambda leaf: leaf[index], taken) for index in range(count)]  # noqa: B023
 
 
-def _program() -> Any:
-    """The outermost graph of a function that is being built, or the graph; None where each call is its own."""
-    graph = ops.get_default_graph()
-    if tf.executing_eagerly():
-        return None
+class _Built:
+    """The graph of a function and its name, which outlives it."""
+
+    def __init__(self, function: Any) -> None:
+        self.name = _name(function)
+        self._function = weakref.ref(function) if function is not None else None
+
+    def __call__(self) -> Any:
+        return self._function() if self._function is not None else None
+
+
+def _place() -> Tuple[Any, Any]:
+    """The outermost graph that is being built, and the graph of the function in it that is; None for none.
+
+    TensorFlow builds a function that makes variables twice, and the program goes on with the second graph alone.
+    """
+    graph, function = ops.get_default_graph(), None
     while isinstance(graph, func_graph.FuncGraph) and isinstance(graph.outer_graph, func_graph.FuncGraph):
+        if not isinstance(graph, control_flow_v2_func_graphs.WhileBodyFuncGraph):
+            function = graph
         graph = graph.outer_graph
-    return graph
+    return graph, function
+
+
+def _name(function: Any) -> Optional[str]:
+    return None if function is None else function.name
 
 
 def _listed(value: Any) -> List[Any]:

@@ -1,0 +1,33 @@
+"""Training loops as users write them: functions of their own inside a strategy, with feeds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def test_a_step_that_makes_its_variables_enqueues(tf: Any, ipu: Any, configure: Any) -> None:
+    """A function in a program is built twice when its first call makes variables; it enqueues in one place still."""
+    configure(1)
+    strategy = ipu.ipu_strategy.IPUStrategyV1()
+    with strategy.scope():
+        made: Any = []
+        outfeed = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
+
+        @tf.function
+        def step(x: Any) -> None:
+            if not made:
+                made.append(tf.Variable([1.0, 2.0]))
+            made[0].assign_add(x)
+            outfeed.enqueue(made[0].read_value())
+
+        @tf.function
+        def loop(count: Any, iterator: Any) -> None:
+            for _ in tf.range(count):
+                step(next(iterator))
+
+        given = np.arange(6, dtype=np.float32).reshape(3, 2)
+        strategy.run(loop, args=(3, iter(tf.data.Dataset.from_tensor_slices(given))))
+
+    assert outfeed.dequeue().numpy().tolist() == (np.cumsum(given, axis=0) + [1, 2]).tolist()
