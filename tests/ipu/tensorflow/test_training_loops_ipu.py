@@ -30,4 +30,4 @@ def test_a_step_that_makes_its_variables_enqueues(tf: Any, ipu: Any, configure: 
         given = np.arange(6, dtype=np.float32).reshape(3, 2)
         strategy.run(loop, args=(3, iter(tf.data.Dataset.from_tensor_slices(given))))
 
-    assert outfeed.dequeue().numpy().tolist() == (np.cumsum(given, axis=0) + [1, 2]).tolist()
+    assert outfeed.dequeue().numpy().tolist() == np.add(np.cumsum(given, axis=0), [1, 2]).tolist()
