@@ -6,6 +6,9 @@ import contextlib
 import threading
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
+from ipu_conformance.emulator.plan import Plan
+from ipu_conformance.emulator.tensorflow.slot_functions import SlotFunctions
+
 SUM, MEAN, RUNNING_MEAN = "sum", "mean", "running_mean"
 
 
@@ -61,10 +64,13 @@ def captured() -> Iterator[List[Gradient]]:
 class Accumulator:
     """The gradients that one replica has accumulated, by key in the order of arrival."""
 
+    TOGETHER = 8
+    """Gradients that are added up at once: fewer operations to build, and few gradients that are kept."""
+
     def __init__(self, method: str) -> None:
         self.method = method
-        self.held: Dict[str, Any] = {}
         self.of: Dict[str, Gradient] = {}
+        self._parts: Dict[str, List[Any]] = {}
         self._numbers: Dict[str, int] = {}
 
     def add(self, key: str, gradient: Gradient) -> None:
@@ -77,25 +83,34 @@ class Accumulator:
         value = tf.convert_to_tensor(gradient.value)
         number = self._numbers.get(key, 0)
         self._numbers[key] = number + 1
-        if number == 0:
-            self.held[key] = value
-        elif self.method == RUNNING_MEAN:
+        parts = self._parts.setdefault(key, [])
+        if self.method == RUNNING_MEAN and number:
             kept = tf.constant(number / (number + 1), value.dtype)
-            self.held[key] = self.held[key] * kept + value * tf.constant(1 / (number + 1), value.dtype)
-        else:
-            self.held[key] = self.held[key] + value
+            parts[0] = parts[0] * kept + value * tf.constant(1 / (number + 1), value.dtype)
+            return
+        parts.append(value)
+        if len(parts) == self.TOGETHER:
+            parts[:] = [tf.add_n(parts)]
+
+    @property
+    def held(self) -> Dict[str, Any]:
+        """What was accumulated so far."""
+        import tensorflow as tf
+
+        return {key: parts[0] if len(parts) == 1 else tf.add_n(parts) for key, parts in self._parts.items()}
 
     def clear(self) -> None:
         """Begin anew."""
-        self.held, self.of, self._numbers = {}, {}, {}
+        self.of, self._parts, self._numbers = {}, {}, {}
 
 
 class _Updating:
     """What the machines share: gradients accumulate, replicas add theirs up, optimizers apply them."""
 
-    def __init__(self, replicas: int, count: int, method: str) -> None:
-        self.divisor = float(count) if method == MEAN else 1.0
-        self.accumulators = [Accumulator(method) for _ in range(replicas)]
+    def __init__(self, plan: Plan, method: str) -> None:
+        self.divisor = float(plan.total_micro_batches) if method == MEAN else 1.0
+        self.accumulators = [Accumulator(method) for _ in range(plan.replicas)]
+        self.functions = SlotFunctions(plan)
 
     def recompute(self, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
         """Nothing is recomputed: the host has the memory to keep what backward needs."""
@@ -140,21 +155,27 @@ class WholeStep(_Updating):
         self,
         step: Callable[[Any], Any],
         variables: Callable[[], Sequence[Any]],
-        replicas: int,
-        count: int = 1,
+        plan: Plan,
         method: str = SUM,
     ) -> None:
-        super().__init__(replicas, count, method)
+        super().__init__(plan, method)
         self.step = step
         self.variables = variables
+        self._left: Dict[int, List[Gradient]] = {}
 
     def forward(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
         """The step's outputs, and the gradients that it leaves to its optimizers."""
         if not keep:
-            return self.step(boundary), None
-        with captured() as gradients:
-            outputs = self.step(boundary)
-        return outputs, gradients
+            return self.functions.call((replica,), self.step, (boundary,)), None
+
+        def step(data: Any) -> Tuple[Any, List[Any]]:
+            with captured() as gradients:
+                outputs = self.step(data)
+            self._left[replica] = gradients
+            return outputs, [gradient.value for gradient in gradients]
+
+        outputs, values = self.functions.call((replica,), step, (boundary,))
+        return outputs, [own._replace(value=value) for own, value in zip(self._left[replica], values)]
 
     def backward(self, replica: int, stage: int, micro_batch: int, stash: Any, gradient: Any) -> Any:
         """The gradients of one micro-batch are accumulated."""
@@ -215,16 +236,16 @@ class Pipeline(_Updating):
         stages: Stages,
         optimizer: Any,
         labels: Callable[[int, int], Any],
-        replicas: int,
-        count: int = 1,
+        plan: Plan,
         method: str = SUM,
     ) -> None:
-        super().__init__(replicas, count, method)
+        super().__init__(plan, method)
         self.stages = stages
         self.optimizer = optimizer
         self.labels = labels
         self.owned = _owned(stages)
-        self._waiting: List[Dict[str, Any]] = [{} for _ in range(replicas)]
+        self._waiting: List[Dict[str, Any]] = [{} for _ in range(plan.replicas)]
+        self._added: Dict[int, Dict[str, Any]] = {}
 
     def forward(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
         """The tensors for the next stage, or after the last what leaves the device; and the tape for the backward."""
@@ -232,19 +253,23 @@ class Pipeline(_Updating):
 
         live = self.stages.enter(boundary) if stage == 0 else dict(boundary)
         last = stage == self.stages.number - 1
-        if not keep:
-            handed = self.stages.forward(stage, live)
-            return (self.stages.finish(handed, self.labels(replica, micro_batch))[1] if last else handed), None
-        inputs = {} if stage == 0 else _differentiable(live)
-        with tf.GradientTape() as tape:
-            tape.watch(list(inputs.values()))
-            handed = self.stages.forward(stage, live)
+        inputs = {} if stage == 0 or not keep else _differentiable(live)
+        tape: Any = tf.GradientTape() if keep else contextlib.nullcontext()
+        with tape:
+            if keep:
+                tape.watch(list(inputs.values()))
             if last:
-                loss, output = self.stages.finish(handed, self.labels(replica, micro_batch))
+                data = self.labels(replica, micro_batch)
+                loss, output = self.functions.call((replica, stage), self._last, (live, data))
                 outputs = {LOSS: loss}
-        if not last:
-            output, outputs = handed, _differentiable(handed)
-        return output, _Stash(tape, inputs, outputs)
+            else:
+                output = self.functions.call((replica, stage), lambda held: self.stages.forward(stage, held), (live,))
+                outputs = _differentiable(output)
+        return output, _Stash(tape, inputs, outputs) if keep else None
+
+    def _last(self, live: Dict[str, Any], data: Any) -> Tuple[Any, Any]:
+        """The last stage and what follows it."""
+        return self.stages.finish(self.stages.forward(self.stages.number - 1, live), data)
 
     def backward(self, replica: int, stage: int, micro_batch: int, stash: Any, gradient: Any) -> Any:
         """Accumulates the gradients of the stage's variables; returns those of the tensors it was handed."""
@@ -267,8 +292,14 @@ class Pipeline(_Updating):
 
     def gradients(self, replica: int, stage: int) -> Any:
         """Those of the variables that the stage owns; a variable of several stages belongs to the first."""
-        held = self.accumulators[replica].held
-        return {key: held[key] for key in map(_key, self.owned[stage]) if key in held}
+        own = set(map(_key, self.owned[stage]))
+        return {key: value for key, value in self._totals(replica).items() if key in own}
+
+    def _totals(self, replica: int) -> Dict[str, Any]:
+        """Everything that was accumulated, added up once for all stages."""
+        if replica not in self._added:
+            self._added[replica] = self.accumulators[replica].held
+        return self._added[replica]
 
     def update(self, replica: int, stage: int, gradients: Any) -> None:
         """The optimizer takes its one step when the last stage has its gradients."""
@@ -279,6 +310,7 @@ class Pipeline(_Updating):
             apply([own._replace(value=waiting.get(key)) for key, own in accumulator.of.items()])
             accumulator.clear()
             waiting.clear()
+            self._added.pop(replica, None)
 
     def weights(self, replica: int, stage: int) -> Dict[str, Any]:
         """The stage's trained variables, by number."""

@@ -10,7 +10,7 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.nets import distinct_micro_batches, mlp
-from ipu_conformance.run import RunConfig
+from ipu_conformance.run import RunConfig, learning_rate
 
 from .keras_fixture import made_keras  # noqa: F401 (a fixture)
 from .keras_nets import PLAIN, Keras, adam, assert_trained, kinds_of, momentum
@@ -44,6 +44,16 @@ def test_accumulation_trains_as_specified(keras: Keras, count: int, method: str)
 def test_replicas_accumulate_before_they_meet(keras: Keras, count: int, replicas: int, method: str) -> None:
     """Each replica accumulates its own micro-batches; the results are then added up over replicas."""
     config = accumulating(2, count, replicas, method)
+
+    assert_trained(keras.fit("mlp", config), "mlp", config)
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_many_micro_batches_accumulate(keras: Keras, replicas: int, method: str) -> None:
+    """The number of accumulated micro-batches may be large."""
+    config = replace(accumulating(1, 40, replicas, method), learning_rate=learning_rate(base=2.0**-8))
 
     assert_trained(keras.fit("mlp", config), "mlp", config)
 

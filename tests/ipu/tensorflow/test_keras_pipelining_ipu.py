@@ -10,7 +10,7 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.nets import distinct_micro_batches, mlp
-from ipu_conformance.run import RunConfig
+from ipu_conformance.run import RunConfig, learning_rate
 
 from .keras_fixture import made_keras  # noqa: F401 (a fixture)
 from .keras_nets import PLAIN, Keras, adam, assert_trained, cut, inferred, kinds_of, momentum
@@ -50,6 +50,17 @@ def test_four_stages_on_two_replicas_train_as_specified(keras: Keras, schedule: 
 def test_other_nets_train_as_specified(keras: Keras, name: str) -> None:
     """Convolutions, statistics of micro-batches, and skips that pass a stage which does not use them."""
     config = piped(3, 6, name=name, device_iterations=1)
+
+    assert_trained(keras.fit(name, config), name, config)
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("name", ["mlp", "bn_convnet", "residual"])
+def test_many_micro_batches_pass_a_pipeline(keras: Keras, name: str, replicas: int) -> None:
+    """The number of micro-batches in a run may be large."""
+    small = learning_rate(base=2.0**-8)
+    config = piped(2, 20, name=name, replicas=replicas, device_iterations=1, learning_rate=small)
 
     assert_trained(keras.fit(name, config), name, config)
 

@@ -98,7 +98,8 @@ def _executed(model: Any, phase: str, planned: Plan, iterator: Any, spec: Any) -
         fed: List[Any] = []
 
         def take() -> Any:
-            fed.append(iterator.get_next())
+            # Many elements in one graph are meant: TensorFlow takes them for a mistake where nothing is converted.
+            fed.append(converted(iterator.get_next)())
             return fed[-1]
 
         with machine.capturing(optimizers):
@@ -139,18 +140,17 @@ def converted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def machine_of(model: Any, phase: str, planned: Plan, fed: List[Any]) -> Any:
     """The machine that builds the slots of one run."""
-    count, method = planned.total_micro_batches, model._ipu_method()
+    method = model._ipu_method()
     if not model._ipu_pipelined():
         step = converted(getattr(model, STEPS[phase]))
-        return machine.WholeStep(step, lambda: model.trainable_variables, planned.replicas, count, method)
+        return machine.WholeStep(step, lambda: model.trainable_variables, planned, method)
     positions = training.layout_of(planned).positions().tolist()
     stages = partition.KerasStages(model, model._ipu_network(), model._ipu_calls(), phase)
     return machine.Pipeline(
         stages,
         model.optimizer,
         lambda replica, micro_batch: fed[positions[replica][micro_batch]],
-        planned.replicas,
-        count,
+        planned,
         method,
     )
 

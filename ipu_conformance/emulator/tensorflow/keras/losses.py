@@ -12,7 +12,7 @@ __all__ = ["CTCLoss"]
 _Layer: Any = library.module("engine.base_layer").Layer
 
 
-class CTCLoss(_Layer):  # type: ignore[misc]
+class CTCLoss(_Layer):
     """The loss of connectionist temporal classification, as a layer; see ``nn_ops.ctc_loss_v2``."""
 
     def __init__(

@@ -10,6 +10,8 @@ from ipu_conformance.emulator.tensorflow.keras import decisions, library, stages
 
 AUXILIARY = "regularisation"
 """The tensor that carries the sum of regularisation losses from stage to stage."""
+MASK = " mask"
+"""The end of the name of a tensor's mask, which passes from stage to stage with it."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,10 @@ class KerasStages:
         """Run the calls of one stage."""
         import tensorflow as tf
 
-        held = dict(live)
+        held = {name: tensor for name, tensor in live.items() if not name.endswith(MASK)}
+        for name, tensor in held.items():
+            if name + MASK in live:
+                tensor._keras_mask = live[name + MASK]
         self.model._clear_losses()
         with self._calling(held):
             for call in self.calls[stage]:
@@ -155,7 +160,9 @@ class KerasStages:
             own = [loss for layer in _layers(self.calls[stage]) for loss in layer.losses]
             held[AUXILIARY] = tf.add_n([held[AUXILIARY], *own]) if own else held[AUXILIARY]
         keep = self.needed[stage] | {AUXILIARY}
-        return {name: tensor for name, tensor in held.items() if name in keep}
+        handed = {name: tensor for name, tensor in held.items() if name in keep}
+        masks = {name + MASK: getattr(tensor, "_keras_mask", None) for name, tensor in handed.items()}
+        return {**handed, **{name: mask for name, mask in masks.items() if mask is not None}}
 
     @contextlib.contextmanager
     def _calling(self, held: Dict[str, Any]) -> Iterator[None]:

@@ -13,7 +13,7 @@ from ipu_conformance.emulator.tensorflow.ops._decisions import decide
 _Layer: Any = library.module("engine.base_layer").Layer
 
 
-class CTCInferenceLayer(_Layer):  # type: ignore[misc]
+class CTCInferenceLayer(_Layer):
     """The most probable label sequences of values [time, batch, classes]; see ``nn_ops.ctc_beam_search_decoder``."""
 
     def __init__(

@@ -9,10 +9,12 @@ import tensorflow as tf
 from ipu_conformance.emulator.tensorflow.keras import library
 from ipu_conformance.emulator.tensorflow.ops import embedding_ops
 
+_Embedding: Any = library.module("layers").Embedding
+
 REFUSED = ("embeddings_regularizer", "activity_regularizer", "embeddings_constraint", "mask_zero", "input_length")
 
 
-class Embedding(library.module("layers").Embedding):  # type: ignore[misc]
+class Embedding(_Embedding):
     """Rows of a table; ``serialization_factor`` is in how many pieces it is looked through."""
 
     def __init__(

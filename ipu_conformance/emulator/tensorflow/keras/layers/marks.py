@@ -13,7 +13,7 @@ from ipu_conformance.emulator.tensorflow.ops._decisions import decide
 _Layer: Any = library.module("engine.base_layer").Layer
 
 
-class Dropout(_Layer):  # type: ignore[misc]
+class Dropout(_Layer):
     """Drops a share of ``rate`` in training; a ``seed`` is a pair of 32-bit integers, see ``rand_ops.dropout``."""
 
     def __init__(self, rate: float = 0.5, noise_shape: Any = None, seed: Any = None, **settings: Any) -> None:
@@ -43,7 +43,7 @@ class Dropout(_Layer):  # type: ignore[misc]
         return {**super().get_config(), "rate": self.rate, "noise_shape": self.noise_shape, "seed": self.seed}
 
 
-class RecomputationCheckpoint(_Layer):  # type: ignore[misc]
+class RecomputationCheckpoint(_Layer):
     """Marks what is kept when a pipeline stage computes its activations again."""
 
     def call(self, inputs: Any, **settings: Any) -> Any:
@@ -51,7 +51,7 @@ class RecomputationCheckpoint(_Layer):  # type: ignore[misc]
         return tf.nest.map_structure(lambda value: decide("mark", tf.identity(value)), inputs)
 
 
-class AssumeEqualAcrossReplicas(_Layer):  # type: ignore[misc]
+class AssumeEqualAcrossReplicas(_Layer):
     """Promises that its inputs are the same on every replica."""
 
     def __init__(self, inplace: bool = False, **settings: Any) -> None:

@@ -10,9 +10,10 @@ from ipu_conformance.emulator.tensorflow.keras import library
 from ipu_conformance.emulator.tensorflow.ops import normalization_ops
 
 _Layer: Any = library.module("engine.base_layer").Layer
+_LayerNormalization: Any = library.module("layers").LayerNormalization
 
 
-class GroupNormalization(_Layer):  # type: ignore[misc]
+class GroupNormalization(_Layer):
     """Normalises each sample over groups of channels; see ``normalization_ops.group_norm``."""
 
     def __init__(
@@ -106,7 +107,7 @@ class InstanceNormalization(GroupNormalization):
         return {name: config[name] for name in config if name not in ("groups", "strided_channel_grouping")}
 
 
-class LayerNormalization(library.module("layers").LayerNormalization):  # type: ignore[misc]
+class LayerNormalization(_LayerNormalization):
     """Normalises over ``axis`` as stock Keras does."""
 
 

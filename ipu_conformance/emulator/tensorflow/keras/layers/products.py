@@ -9,6 +9,8 @@ import tensorflow as tf
 from ipu_conformance.emulator.tensorflow.keras import library
 from ipu_conformance.emulator.tensorflow.ops import math_ops
 
+_Dense: Any = library.module("layers").Dense
+
 DIMENSIONS = {
     "input_columns": "a_columns",
     "input_rows_kernel_columns": "a_rows_b_columns",
@@ -17,7 +19,7 @@ DIMENSIONS = {
 """What the layer calls the dimensions, and what the operation does."""
 
 
-class SerialDense(library.module("layers").Dense):  # type: ignore[misc]
+class SerialDense(_Dense):
     """``activation(inputs kernel + bias)``, in ``serialization_factor`` pieces along one dimension of the product."""
 
     def __init__(self, units: int, serialization_factor: int, serialization_dimension: str, **settings: Any) -> None:

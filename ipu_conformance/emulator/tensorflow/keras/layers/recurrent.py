@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from ipu_conformance.emulator.tensorflow.keras import library
 
-_layers = library.module("layers")
+_layers: Any = library.module("layers")
 
 ACTIVATIONS = ("tanh", "relu", "softmax", "sigmoid", "hard_sigmoid")
 REFUSED: Dict[str, Any] = {
@@ -40,7 +40,7 @@ def _check(name: str, settings: Dict[str, Any]) -> None:
             raise ValueError(f"{name} does not support the activation {word!r}; use one of {', '.join(ACTIVATIONS)}.")
 
 
-class PopnnLSTM(_layers.LSTM):  # type: ignore[misc]
+class PopnnLSTM(_layers.LSTM):
     """Long short-term memory over a batch of sequences."""
 
     def __init__(
@@ -62,7 +62,7 @@ class PopnnLSTM(_layers.LSTM):  # type: ignore[misc]
         return {**super().get_config(), **_remembered(self)}
 
 
-class PopnnGRU(_layers.GRU):  # type: ignore[misc]
+class PopnnGRU(_layers.GRU):
     """Gated recurrent unit over a batch of sequences; by default the reset gate acts before the product."""
 
     def __init__(
