@@ -44,7 +44,9 @@ def _attribute(types: str, name: str, change: Callable[[Any], Any]) -> Wrong:
     """An attribute of these types, and of those that make their gradients, has another value."""
 
     def edit(block: Any, op: Any, index: int) -> None:
-        op._set_attr(name, change(op.attr(name)))
+        value = change(op.attr(name))
+        # Told nothing else, Paddle takes truth values of ops that make gradients for whole numbers.
+        (op._set_bool_attr if isinstance(value, bool) else op._set_attr)(name, value)
 
     every = [type + end for type in types.split() for end in ("", _GRADIENT)]
     return _where(every, edit)

@@ -16,7 +16,7 @@ def _coordinates(chooser: Chooser) -> np.ndarray:
 CASES = (
     case("gather", "gather", values(4, 3), integers(5, high=3), axis=0),
     case("gather", "gather", values(2, 4, 3), integers(5, high=3), name="gather-inner", axis=1, differentiable=False),
-    case("index_select", "index_select", values(3, 4), integers(5, high=3), axis=1),
+    case("index_select", "index_select", values(4, 5), integers(3, high=3), axis=1),
     case("gather_nd", "gather_nd", values(2, 3, 4), _coordinates),
     case("take_along_axis", lambda p, x, index, axis: p.take_along_axis(x, index, axis, broadcast=False), values(3, 4),
          integers(3, 2, high=3), axis=1),
