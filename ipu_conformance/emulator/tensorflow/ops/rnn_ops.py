@@ -23,7 +23,7 @@ ACTIVATIONS: Dict[str, Callable[[Any], Any]] = {
 }
 
 
-class _Recurrent(_Layer):  # type: ignore[misc]
+class _Recurrent(_Layer):
     """What all of them share: one kernel for inputs and state together, and a scan over time."""
 
     gates = 0

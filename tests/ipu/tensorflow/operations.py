@@ -1,0 +1,152 @@
+"""Runs operations of the vendor's API on the device, and compares them and their gradients with the oracle's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ipu_conformance import check
+from ipu_conformance.oracle import ops  # noqa: F401  importing it fills the table
+from ipu_conformance.oracle.op import OPS, Term, as_tuple
+from ipu_conformance.oracle.sample import Sample, SeededChooser, round_to
+from ipu_conformance.oracle.tolerance import ACCUMULATE, Precision, Tolerance, for_gradients, for_outputs
+
+DTYPES = ("float32", "float16")
+
+
+def values(shape: Sequence[int], seed: int = 1, low: float = -2.0, high: float = 2.0, dtype: str = "float32") -> Any:
+    """Float64 values that ``dtype`` holds exactly."""
+    return round_to(dtype, SeededChooser(seed).array(shape, low, high))
+
+
+def distinct(shape: Sequence[int], seed: int = 1, dtype: str = "float32") -> Any:
+    """Float64 values that ``dtype`` holds exactly, no two of them near each other."""
+    return round_to(dtype, SeededChooser(seed).distinct(shape))
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a function gave on the device: its outputs, and the gradient of each input (None where there is none)."""
+
+    outputs: Tuple[np.ndarray, ...]
+    gradients: Tuple[Optional[np.ndarray], ...]
+
+
+def run(
+    tf: Any,
+    strategy: Any,
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    cotangents: Sequence[Any] = (),
+    dtype: str = "float32",
+    variables: Callable[[], Sequence[Any]] = tuple,
+) -> Made:
+    """Call ``function`` on the device; with ``cotangents``, one for each output, also compute the gradients.
+
+    Floating-point inputs are given as ``dtype``, integers as int32. The gradients are those of the inputs and then of
+    ``variables()``.
+    """
+    given = [tf.constant(_held(value, dtype)) for value in inputs]
+    asked = [tf.constant(_held(value, dtype)) for value in cotangents]
+
+    @tf.function
+    def program(given: Any, asked: Any) -> Any:
+        with tf.GradientTape() as tape:
+            for value in given:
+                if value.dtype.is_floating:
+                    tape.watch(value)
+            made = tf.nest.flatten(function(*given))
+        if not asked:
+            return made, []
+        wanted = [*given, *variables()]
+        trained = [value for value in wanted if value.dtype.is_floating]
+        found = iter(tape.gradient(made, trained, output_gradients=asked))
+        return made, [next(found) if value.dtype.is_floating else None for value in wanted]
+
+    with strategy.scope():
+        made, gradients = strategy.run(program, args=(given, asked))
+    return Made(tuple(value.numpy() for value in made), tuple(None if g is None else np.asarray(g) for g in gradients))
+
+
+def run_graph(
+    tf: Any, ipu: Any, function: Callable[..., Any], inputs: Sequence[Any], cotangent: Any, dtype: str
+) -> Tuple[Made, List[Any]]:
+    """As ``run``, of a function that makes variables, in a compiled graph of TensorFlow 1; and those variables.
+
+    The gradients are those of the inputs and then of the trainable variables, by their names.
+    """
+    v1 = tf.compat.v1
+    with tf.Graph().as_default():
+        given = [v1.placeholder(_held(value, dtype).dtype, np.shape(value)) for value in inputs]
+
+        def program(*given: Any) -> Any:
+            made = function(*given)
+            trained = sorted(v1.trainable_variables(), key=lambda variable: variable.name)
+            return made, tf.gradients(made, [*given, *trained], grad_ys=[tf.constant(_held(cotangent, dtype))])
+
+        with ipu.scopes.ipu_scope("/device:IPU:0"):
+            compiled = ipu.ipu_compiler.compile(program, given)
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            fed = {place: _held(value, dtype) for place, value in zip(given, inputs)}
+            made, gradients = session.run(compiled, fed)
+        return Made((made,), tuple(gradients)), v1.global_variables()
+
+
+def _held(value: Any, dtype: str) -> np.ndarray:
+    value = np.asarray(value)
+    return value.astype(dtype if value.dtype.kind == "f" else np.int32 if value.dtype.kind == "i" else value.dtype)
+
+
+def as_specified(
+    made: Made,
+    op: str,
+    inputs: Sequence[np.ndarray],
+    cotangent: Any = None,
+    dtype: str = "float32",
+    turned: Callable[[str, np.ndarray], np.ndarray] = lambda what, value: value,
+    **attributes: Any,
+) -> None:
+    """The outputs, and with a cotangent the gradients, are the oracle's, within the tolerance of the oracle's op.
+
+    ``turned(what, value)`` brings what the device made to the oracle's order of axes; ``what`` is "output" or the
+    number of an input.
+    """
+    __tracebackhide__ = True
+    row, sample = OPS[op], Sample(tuple(inputs), attributes).rounded_to(dtype)
+    specified = as_tuple(row.forward(*sample.inputs, **attributes))
+    for place, (expected, tolerance) in enumerate(zip(specified, for_outputs(row, sample, dtype=dtype))):
+        check.close(
+            actual=turned("output", made.outputs[place]), expected=expected, tolerance=tolerance,
+            what=f"output {place} of {op}", dtype=dtype,
+        )  # fmt: skip
+    if cotangent is None:
+        return
+    assert row.vjp is not None
+    slopes = row.vjp(round_to(dtype, cotangent), *sample.inputs, **attributes)
+    bounds = for_gradients(row, sample, cotangent, dtype=dtype)
+    assert len(made.gradients) >= len(slopes), f"{len(made.gradients)} gradients, {len(slopes)} expected"
+    for place, (slope, bound) in enumerate(zip(slopes, bounds)):
+        if slope is not None and bound is not None:
+            check.close(
+                actual=turned(str(place), made.gradients[place]), expected=slope, tolerance=bound,
+                what=f"the gradient of input {place} of {op}", dtype=dtype,
+            )  # fmt: skip
+
+
+def within(actual: Any, expected: Any, terms: Sequence[Term], what: str, dtype: str = "float32") -> None:
+    """The values are those expected, within what the listed sources of error allow."""
+    __tracebackhide__ = True
+    check.close(actual=actual, expected=expected, tolerance=bound(expected, terms, dtype), what=what, dtype=dtype)
+
+
+def bound(expected: Any, terms: Sequence[Term], dtype: str = "float32") -> Tolerance:
+    """The tolerance that sources of error make."""
+    return Precision(dtype, ACCUMULATE[dtype]).tolerance(np.asarray(expected), terms)
+
+
+def named(rows: Dict[str, Any]) -> Dict[str, Any]:
+    """The arguments of ``parametrize`` for rows by their names."""
+    return {"argvalues": list(rows.values()), "ids": list(rows)}

@@ -1,0 +1,263 @@
+"""nn_ops and math_ops: activations, products in pieces, convolutions side by side and temporal classification."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Dict, List, Sequence, Tuple
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.oracle.op import OPS, Term
+from ipu_conformance.oracle.tolerance import ULPS
+
+from .operations import DTYPES, Made, as_specified, run, values, within
+
+STEPS, BATCH, CLASSES = 4, 3, 3
+LABELS, LABEL_LENGTHS, LENGTHS = np.array([[1, 2], [2, 2], [0, 1]]), np.array([2, 2, 1]), np.array([4, 4, 2])
+"""Rows of labels by classes other than the blank, of which the third has one label and two steps."""
+
+ACTIVATIONS: Dict[str, Tuple[str, Dict[str, Any]]] = {
+    "gelu": ("gelu_tanh", {}),
+    "swish": ("silu", {}),
+    "hard_sigmoid": ("hardsigmoid", {"slope": 0.2, "offset": 0.5}),
+    "softmax": ("softmax", {"axis": -1}),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_are_as_specified(tf: Any, ipu: Any, strategy: Any, name: str, dtype: str) -> None:
+    """gelu is the one with tanh, the hard sigmoid rises by 0.2, and softmax is taken along the last axis."""
+    op, attributes = ACTIVATIONS[name]
+    x, cotangent = values((3, 7), 11, -4.0, 4.0, dtype), values((3, 7), 12, dtype=dtype)
+    made = run(tf, strategy, getattr(ipu.nn_ops, name), [x], [cotangent], dtype)
+
+    as_specified(made, op, [x], cotangent, dtype, **attributes)
+
+
+def test_gelu_can_be_exact(tf: Any, ipu: Any, strategy: Any) -> None:
+    """Without the approximation it is the one with the error function."""
+    x, cotangent = values((3, 7), 11, -4.0, 4.0), values((3, 7), 12)
+    made = run(tf, strategy, lambda x: ipu.nn_ops.gelu(x, approximate=False), [x], [cotangent])
+
+    as_specified(made, "gelu", [x], cotangent)
+
+
+@pytest.mark.parametrize(("stable", "largest"), [(True, 0.5), (False, np.nan)], ids=["stable", "plain"])
+def test_a_stable_softmax_does_not_overflow(tf: Any, ipu: Any, strategy: Any, stable: bool, largest: float) -> None:
+    """Two values whose exponentials no float32 holds have equal shares, if differences are taken first."""
+    x = np.array([[128.0, 128.0]])
+    made = run(tf, strategy, lambda x: ipu.nn_ops.softmax(x, stable=stable), [x])
+
+    check.identical(actual=made.outputs[0], expected=np.full((1, 2), largest, np.float32), what="the softmax")
+
+
+# Products
+
+
+SIDES = ("plain", "transposed")
+
+
+@pytest.mark.parametrize("dimension", ["a_columns", "a_rows_b_columns", "b_rows"])
+@pytest.mark.parametrize("side", SIDES)
+def test_a_product_in_pieces_is_the_product(tf: Any, ipu: Any, strategy: Any, dimension: str, side: str) -> None:
+    """Along any dimension, with a or b transposed or not, values and gradients are those of one product."""
+    turned = side == "transposed"
+    a, b = values((9, 6) if turned else (6, 9), 21), values((12, 9) if turned else (9, 12), 22)
+    cotangent = values((6, 12), 23)
+    made = run(
+        tf, strategy,
+        lambda a, b: ipu.math_ops.serialized_matmul(a, b, 3, dimension, transpose_a=turned, transpose_b=turned),
+        [a, b], [cotangent],
+    )  # fmt: skip
+
+    as_specified(made, "matmul", [a, b], cotangent, transpose_a=turned, transpose_b=turned)
+
+
+@pytest.mark.parametrize(("factor", "dimension"), [(4, "a_columns"), (0, "b_rows"), (2, "a_rows_b_columns")])
+def test_pieces_divide_the_dimension(tf: Any, ipu: Any, factor: int, dimension: str) -> None:
+    """A product of 6 x 9 and 9 x 12 has no 4 pieces of 6, none of 0, and no 2 of 9."""
+    with pytest.raises(ValueError, match=f"`serialization_factor` is {factor}"):
+        ipu.math_ops.serialized_matmul(tf.zeros((6, 9)), tf.zeros((9, 12)), factor, dimension)
+
+
+def test_the_dimension_of_pieces_is_known(tf: Any, ipu: Any) -> None:
+    """Any other word is refused."""
+    with pytest.raises(ValueError, match="serialization_dimension"):
+        ipu.math_ops.serialized_matmul(tf.zeros((6, 9)), tf.zeros((9, 12)), 3, "a_rows")
+
+
+def test_segments_are_summed(tf: Any, ipu: Any, strategy: Any) -> None:
+    """Rows of one number are added, and a number that no row has gives zeros; small whole numbers are exact."""
+    data = np.arange(10.0).reshape(5, 2)
+    made = run(
+        tf, strategy, lambda data, ids: ipu.math_ops.segment_sum(data, ids, 4), [data, np.array([0, 0, 1, 3, 3])]
+    )
+
+    expected = np.array([[2, 4], [4, 5], [0, 0], [14, 16]], np.float32)
+    check.identical(actual=made.outputs[0], expected=expected, what="the sums of segments")
+
+
+# Convolutions
+
+
+def _decorated(ipu: Any, how: str, function: Any) -> Any:
+    if how == "called":
+        return ipu.nn_ops.multi_conv(function)
+    return ipu.nn_ops.multi_conv(options={"planType": "parallel"} if how == "with options" else None)(function)
+
+
+@pytest.mark.parametrize("how", ["called", "decorator", "with options"])
+def test_convolutions_side_by_side_are_the_convolutions(tf: Any, ipu: Any, strategy: Any, how: str) -> None:
+    """What a function with several convolutions gives, and its gradients, are those of each convolution."""
+    images = [values((2, 5, 5, 3), 31), values((2, 5, 5, 2), 32)]
+    kernels = [values((3, 3, 3, 4), 33), values((3, 3, 2, 4), 34)]
+    cotangents = [values((2, 3, 3, 4), 35), values((2, 3, 3, 4), 36)]
+
+    def convolve(*both: Any) -> Any:
+        return [tf.nn.conv2d(image, kernel, 1, "VALID") for image, kernel in zip(both[:2], both[2:])]
+
+    made = run(tf, strategy, _decorated(ipu, how, convolve), [*images, *kernels], cotangents)
+    orders = {"output": (0, 3, 1, 2), "0": (0, 3, 1, 2), "1": (3, 2, 0, 1)}  # to the oracle's channels second
+    for place in (0, 1):
+        one = Made((made.outputs[place],), (made.gradients[place], made.gradients[2 + place]))
+        as_specified(
+            one, "conv", [images[place].transpose(orders["0"]), kernels[place].transpose(orders["1"])],
+            cotangents[place].transpose(orders["output"]),
+            turned=lambda what, value: value.transpose(orders[what]),
+        )  # fmt: skip
+
+
+def test_what_is_no_function_is_refused(ipu: Any) -> None:
+    """Convolutions stand in a function, and options are a dictionary."""
+    with pytest.raises(TypeError, match="func"):
+        ipu.nn_ops.multi_conv(3)
+    with pytest.raises(TypeError, match="options"):
+        ipu.nn_ops.multi_conv(lambda x: x, options=["planType"])
+
+
+# Temporal classification: the sum over all alignments, written out
+
+
+def _labels(blank: int) -> np.ndarray:
+    """The rows of labels with classes counted without the blank, brought to numbers beside the blank."""
+    others = [place for place in range(CLASSES) if place != blank]
+    return np.array([[others[label % 2] for label in row] for row in LABELS])
+
+
+def _alignments(logs: np.ndarray, blank: int) -> Dict[Tuple[int, ...], List[Tuple[Tuple[int, ...], float]]]:
+    """Every label sequence with its alignments and their probabilities."""
+    found: Dict[Tuple[int, ...], List[Tuple[Tuple[int, ...], float]]] = {}
+    for alignment in itertools.product(range(CLASSES), repeat=len(logs)):
+        merged = tuple(label for label, _ in itertools.groupby(alignment) if label != blank)
+        chance = float(np.exp(sum(step[label] for step, label in zip(logs, alignment))))
+        found.setdefault(merged, []).append((alignment, chance))
+    return found
+
+
+def _specified(logs: np.ndarray, blank: int) -> Tuple[np.ndarray, np.ndarray]:
+    """The losses, and how probable each class is at each step among the alignments of the labels."""
+    losses, shares = np.zeros(BATCH), np.zeros(logs.shape)
+    for row, labels in enumerate(_labels(blank)):
+        steps = LENGTHS[row]
+        paths = _alignments(logs[:steps, row], blank)[tuple(labels[: LABEL_LENGTHS[row]])]
+        total = sum(chance for _, chance in paths)
+        losses[row] = -np.log(total)
+        for alignment, chance in paths:
+            for step, label in enumerate(alignment):
+                shares[step, row, label] += chance / total
+    return losses, shares
+
+
+def _sources(logs: np.ndarray, size: np.ndarray) -> List[Term]:
+    """Every step takes a logarithm of probabilities and of a sum of exponentials, of numbers up to the longest path.
+
+    ``size`` is how strongly an error of a path's logarithm shows.
+    """
+    path = 1.0 + np.abs(logs).max(axis=2).sum(axis=0)  # of every row
+    ulps = 2 * (ULPS["exp"] + ULPS["log"]) + ULPS["divide"] + 0.5
+    return [Term(size * path.reshape((1, -1, 1) if size.ndim == 3 else -1), length=STEPS, ulps=ulps)]
+
+
+def _logs(x: np.ndarray) -> np.ndarray:
+    return np.asarray(OPS["log_softmax"].forward(x, axis=-1))
+
+
+@pytest.mark.parametrize("blank", [0, 1, 2])
+def test_the_loss_of_logits_is_as_specified(tf: Any, ipu: Any, strategy: Any, blank: int) -> None:
+    """The loss is minus the logarithm of the sum over alignments; its gradient takes the softmax into account."""
+    x, cotangent = values((STEPS, BATCH, CLASSES), 41), values([BATCH], 42)
+    made = run(
+        tf, strategy,
+        lambda x, labels, own, all_: ipu.nn_ops.ctc_loss_v2(labels, x, own, all_, blank_index=blank),
+        [x, _labels(blank), LABEL_LENGTHS, LENGTHS], [cotangent],
+    )  # fmt: skip
+    logs = _logs(x)
+    losses, shares = _specified(logs, blank)
+    counted = (np.arange(STEPS)[:, None] < LENGTHS)[:, :, None]
+    weight = cotangent[None, :, None]
+
+    within(made.outputs[0], losses, _sources(logs, np.ones(BATCH)), "the loss")
+    # A class's share is the exponential of the difference of three logarithms of paths.
+    size = np.abs(weight) * (np.exp(logs) + 3 * shares) * counted
+    slope = weight * (np.exp(logs) * counted - shares)
+    within(made.gradients[0], slope, _sources(logs, size), "the gradient of the loss")
+
+
+@pytest.mark.parametrize("blank", [0, 2])
+def test_the_loss_of_log_probabilities_is_as_specified(tf: Any, ipu: Any, strategy: Any, blank: int) -> None:
+    """Logarithms of probabilities are taken as they are, so that the gradient is minus the share of a class."""
+    logs, cotangent = _logs(values((STEPS, BATCH, CLASSES), 41)).astype(np.float32).astype(float), values([BATCH], 42)
+    made = run(
+        tf, strategy,
+        lambda x, labels, own, all_: ipu.nn_ops.ctc_loss_with_log_probs(labels, x, own, all_, blank_index=blank),
+        [logs, _labels(blank), LABEL_LENGTHS, LENGTHS], [cotangent],
+    )  # fmt: skip
+    losses, shares = _specified(logs, blank)
+    weight = cotangent[None, :, None]
+
+    within(made.outputs[0], losses, _sources(logs, 2 * np.ones(BATCH)), "the loss")
+    size = np.abs(weight) * (2 * np.exp(logs) + 3 * shares)  # probabilities may come and go on the way
+    within(made.gradients[0], -weight * shares, _sources(logs, size), "the gradient of the loss")
+
+
+@pytest.mark.parametrize("blank", [0, 1, -1])
+def test_a_wide_beam_finds_the_best_paths(tf: Any, ipu: Any, strategy: Any, blank: int) -> None:
+    """The paths are those of the sum over all alignments, best first, with minus the logarithms of their chances."""
+    x, top = values((STEPS, BATCH, CLASSES), 43), 3
+    made = run(
+        tf, strategy,
+        lambda x, lengths: ipu.nn_ops.ctc_beam_search_decoder(
+            x, lengths, beam_width=100, top_paths=top, blank_index=blank
+        ),
+        [x, LENGTHS],
+    )  # fmt: skip
+    scores, lengths, labels = made.outputs
+    logs, empty = _logs(x), blank % CLASSES
+    best = [_best(logs[: LENGTHS[row], row], empty, top) for row in range(BATCH)]
+
+    expected = np.array([[score for _, score in paths] for paths in best])
+    path = 1.0 + np.abs(logs).max(axis=2).sum(axis=0)[:, None]
+    ulps = 2 * (ULPS["exp"] + ULPS["log"]) + 0.5
+    within(scores, expected, [Term(np.broadcast_to(path, expected.shape), length=3 * STEPS, ulps=ulps)], "the scores")
+    assert lengths.tolist() == [[len(path) for path, _ in paths] for paths in best]
+    assert labels.shape == (BATCH, top, STEPS)
+    assert labels.tolist() == [[_filled(path, empty) for path, _ in paths] for paths in best]
+
+
+def _best(logs: np.ndarray, blank: int, top: int) -> List[Tuple[Tuple[int, ...], float]]:
+    sums = {path: -np.log(sum(chance for _, chance in ways)) for path, ways in _alignments(logs, blank).items()}
+    return sorted(sums.items(), key=lambda item: item[1])[:top]
+
+
+def _filled(path: Sequence[int], blank: int) -> List[int]:
+    return [*path, *[blank] * (STEPS - len(path))]
+
+
+@pytest.mark.parametrize("blank", [3, -4])
+def test_the_blank_is_a_class(tf: Any, ipu: Any, blank: int) -> None:
+    """Of three classes the blank is none with the number 3."""
+    with pytest.raises(ValueError, match="blank_index"):
+        ipu.nn_ops.ctc_loss_v2(LABELS, tf.zeros((STEPS, BATCH, CLASSES)), LABEL_LENGTHS, LENGTHS, blank_index=blank)
