@@ -18,6 +18,7 @@ from ipu_conformance.emulator.paddle.passes.optimizer import fold
 
 from .compiled import record_of
 from .static_mode import run, static
+from .translations import raw
 
 KINDS = core.VarDesc.VarType
 
@@ -105,6 +106,33 @@ def test_what_the_host_computes_in_64_bits_is_cast_at_once() -> None:
         found = run(record.forward, feed, list(record.fetches), scope)[0]
     assert types == ["top_k_v2", "cast", "equal", "cast"]
     np.testing.assert_array_equal(found, [[1], [0]])
+
+
+@pytest.mark.parametrize(
+    ("op", "build", "label", "expected"),
+    [
+        ("nll_loss", paddle.nn.functional.nll_loss, [1, 0], -1.5),
+        (
+            "cross_entropy2",
+            raw("cross_entropy2", ("X", "Label"), ("Y", "XShape", "MatchX")),
+            [[1], [2]],
+            [[0.0], [0.0]],
+        ),
+        ("lookup_table", raw("lookup_table", ("W", "Ids")), [[1], [0]], [[2.0, 4.0, 1.0], [0.5, 1.0, 3.0]]),
+    ],
+)
+def test_what_the_host_reads_in_64_bits_is_cast_before(op: str, build: Any, label: Any, expected: Any) -> None:
+    """Labels that were fed in 64 bits are 32 bits wide on the device, and wide again where a kernel reads them."""
+    x, y = np.array([[0.5, 1.0, 3.0], [2.0, 4.0, 1.0]], np.float32), np.array(label, np.int32)
+    data = paddle.static.data
+    record = record_of(lambda: build(data("x", x.shape, "float32"), data("y", y.shape, "int64")), ["x", "y"])
+
+    types = [each.type for each in record.forward.global_block().ops]
+    feed = {"x": x, "y": y}
+    with static() as (_, _, scope):
+        found = run(record.forward, feed, list(record.fetches), scope)[0]
+    assert types == ["cast", op]
+    assert found.tolist() == expected
 
 
 def test_what_persists_keeps_its_type() -> None:
