@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from ipu_conformance.frameworks import tensorflow_models, tensorflow_rules
-from ipu_conformance.frameworks.tensorflow_models import LOGITS, LOSSES, Built
+from ipu_conformance.frameworks.tensorflow_models import LOGITS, LOSSES, Built, Dtypes
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.oracle import schedules
 from ipu_conformance.run import Array, RunConfig, RunError, RunRecord
@@ -49,10 +49,10 @@ def scope(config: RunConfig) -> Iterator[Any]:
         yield strategy
 
 
-def built_on_device(net: Net, config: RunConfig, *, legacy: bool = False, policy: Optional[str] = None) -> Built:
+def built_on_device(net: Net, config: RunConfig, *, legacy: bool = False, dtypes: Optional[Dtypes] = None) -> Built:
     """The net as a compiled model with all options of a configuration, inside the scope of a strategy."""
     stage = importlib.import_module("keras.ipu").PipelineStage if config.number_of_stages > 1 else None
-    made = tensorflow_models.built(net, config, policy or config.dtype, stage)
+    made = tensorflow_models.built(net, config, stage, dtypes)
     model, accumulation = made.model, config.gradient_accumulation
     _compile(made, config, 1, config.device_iterations * accumulation, legacy)
     if stage is not None:
@@ -72,27 +72,28 @@ def built_on_device(net: Net, config: RunConfig, *, legacy: bool = False, policy
     return made
 
 
-def train(net: Net, config: RunConfig, data: Data, *, legacy: bool = False, policy: Optional[str] = None) -> RunRecord:
+def train(
+    net: Net, config: RunConfig, data: Data, *, legacy: bool = False, dtypes: Optional[Dtypes] = None
+) -> RunRecord:
     """Train ``net`` with ``fit`` in a strategy's scope and record what the user of the API sees.
 
-    ``legacy`` chooses the older generation of optimizers, ``policy`` another policy of dtypes than the configuration's
-    dtype for all.
+    ``legacy`` chooses the older generation of optimizers, ``dtypes`` gives layers other dtypes than the configuration.
     """
     _require(net, config, legacy)
     with scope(config):
-        made = built_on_device(net, config, legacy=legacy, policy=policy)
+        made = built_on_device(net, config, legacy=legacy, dtypes=dtypes)
         seen = [_fitted(made, config, data, step, config.micro_batch) for step in range(config.steps)]
     # A batch on the device is one micro-batch.
     seen = [{**each, LOSSES: each[LOSSES][..., 0]} for each in seen]
     return _record(made, config, seen, **_where())
 
 
-def infer(net: Net, config: RunConfig, data: Data, *, policy: Optional[str] = None) -> RunRecord:
+def infer(net: Net, config: RunConfig, data: Data, *, dtypes: Optional[Dtypes] = None) -> RunRecord:
     """Run ``net`` with ``predict`` in a strategy's scope, from its initial weights."""
     _require(net, config, legacy=False)
     outputs: List[Array] = []
     with scope(config):
-        made = built_on_device(net, config, policy=policy)
+        made = built_on_device(net, config, dtypes=dtypes)
         for step in range(config.steps):
             predicted = made.model.predict(dataset(made, data, step, config.micro_batch), verbose=0)
             micro_batches = np.asarray(predicted, np.float64).reshape((-1, config.micro_batch, net.classes))
@@ -112,7 +113,7 @@ def native(net: Net, config: RunConfig, data: Data, *, legacy: bool = False) -> 
         raise RunError(f"{net.name} has batch norm, whose {together} micro-batches an update cannot be one batch.")
     if any(layer.op == "dropout" for layer in net.layers) or config.output_mode != "all":
         raise RunError(f"{net.name} with {config} has no native run: leave out dropout and return all outputs.")
-    made = tensorflow_models.built(net, config, config.dtype)
+    made = tensorflow_models.built(net, config)
     weight = (config.gradient_accumulation if config.accumulation_reduction == "sum" else 1) * (
         config.replicas if config.replica_reduction == "sum" else 1
     )
@@ -132,13 +133,12 @@ def native(net: Net, config: RunConfig, data: Data, *, legacy: bool = False) -> 
 
 def dataset(made: Built, data: Data, step: int, batch: int) -> Any:
     """The samples of one step and, in training, their labels, in batches."""
-    policy = made.model.layers[-1].dtype_policy.name
     inputs = tensorflow_models.images(made.net, data.inputs[step])
-    fed = inputs.astype(tensorflow_models.compute_dtype(policy)), data.labels[step].astype(np.int32)
+    fed = inputs.astype(made.model.inputs[0].dtype.as_numpy_dtype), data.labels[step].astype(np.int32)
     return tf.data.Dataset.from_tensor_slices(fed).batch(batch, drop_remainder=True)
 
 
-class _Seeing(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class _Seeing(tf.keras.callbacks.Callback):
     """Keeps the losses and logits that callbacks are shown."""
 
     def __init__(self) -> None:
@@ -151,14 +151,13 @@ class _Seeing(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
 
 def _compile(made: Built, config: RunConfig, micro_batches: int, execution: int, legacy: bool, **settings: Any) -> None:
-    shown = list(tensorflow_models.metrics(made.net, config, micro_batches)) if config.training else None
-    made.model.compile(
-        tensorflow_rules.optimiser(config, legacy=legacy) if config.training else None,
-        tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=shown,
-        steps_per_execution=execution,
-        **settings,
-    )
+    if config.training:
+        settings.update(
+            optimizer=tensorflow_rules.optimiser(config, legacy=legacy),
+            loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=list(tensorflow_models.metrics(made.net, config, micro_batches)),
+        )
+    made.model.compile(steps_per_execution=execution, **settings)
 
 
 def _fitted(made: Built, config: RunConfig, data: Data, step: int, batch: int) -> Dict[str, Any]:
@@ -216,6 +215,8 @@ def _require(net: Net, config: RunConfig, legacy: bool) -> None:
         "an update before a pipeline is empty": config.update == "micro_batch",
         "batch norm of images with a biased running variance": bool(net.statistics) and not config.unbiased_statistics,
         "partial sums in half precision": config.partials != "float32",
+        # Keras' own optimizer for it refuses strategies that it does not know.
+        "loss scaling": config.loss_scale != 1.0,
         "a device for each stage of one": bool(config.devices) and not cut,
     }
     for what, asked in unable.items():

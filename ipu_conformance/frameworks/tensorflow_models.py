@@ -15,9 +15,11 @@ from ipu_conformance.run import Array, RunConfig, Weights
 LOSSES, LOGITS = "losses", "logits"
 Stage = Callable[[int], ContextManager[Any]]
 """The vendor's scope of a pipeline stage."""
+Dtypes = Mapping[str, str]
+"""The dtypes of layers that differ from the configuration's."""
 
 
-class TiedDense(tf.keras.layers.Dense):  # type: ignore[misc]
+class TiedDense(tf.keras.layers.Dense):
     """A dense layer with another one's kernel and a bias of its own."""
 
     def __init__(self, shared: Any, **settings: Any) -> None:
@@ -31,7 +33,7 @@ class TiedDense(tf.keras.layers.Dense):  # type: ignore[misc]
         self.built = True
 
 
-class _Last(tf.keras.metrics.Metric):  # type: ignore[misc]
+class _Last(tf.keras.metrics.Metric):
     """What the last batch gave, instead of a mean over batches."""
 
     def __init__(self, name: str, shape: Tuple[int, ...]) -> None:
@@ -84,16 +86,17 @@ class Built:
         }
 
 
-def built(net: Net, config: RunConfig, policy: str, stage: Optional[Stage] = None) -> Built:
+def built(net: Net, config: RunConfig, stage: Optional[Stage] = None, dtypes: Optional[Dtypes] = None) -> Built:
     """The net as a model with its initial weights; each layer is called in the scope of its stage, if there is one."""
-    inputs = tf.keras.Input(image_axes(net.input_shape), dtype=compute_dtype(policy))
+    inputs = tf.keras.Input(image_axes(net.input_shape), dtype=config.dtype)
     values: Dict[str, Any] = {INPUT: inputs}
     held: Dict[str, Any] = {}
     statistics: Dict[str, Any] = {}
     for number, layer in enumerate(net.layers):
         with nullcontext() if stage is None else stage(config.stages[number]):
             read = [values[name] for name in layer.inputs]
-            values[layer.name] = _applied(layer, net, read if len(read) > 1 else read[0], policy, held, statistics)
+            dtype = (dtypes or {}).get(layer.name, config.dtype)
+            values[layer.name] = _applied(layer, net, read if len(read) > 1 else read[0], dtype, held, statistics)
     model = tf.keras.Model(inputs, values[net.layers[-1].name])
     start = net.initial_weights(config.seed)
     ops = {name: layer.op for layer in net.layers for name in layer.weights}
@@ -106,11 +109,6 @@ def metrics(net: Net, config: RunConfig, micro_batches: int = 1) -> Tuple[Any, .
     """The metrics that show the losses and logits of a batch of so many micro-batches."""
     samples = micro_batches * config.micro_batch
     return LastLosses(LOSSES, (micro_batches,)), LastLogits(LOGITS, (samples, net.classes))
-
-
-def compute_dtype(policy: str) -> str:
-    """The dtype in which layers of a policy compute."""
-    return str(tf.keras.mixed_precision.Policy(policy).compute_dtype)
 
 
 def image_axes(shape: Tuple[int, ...]) -> Tuple[int, ...]:
@@ -140,10 +138,10 @@ def of_replica(variable: Any, replica: int) -> Any:
     return variables.of_replica(variable, replica).numpy()
 
 
-def _applied(layer: Layer, net: Net, value: Any, policy: str, held: Dict[str, Any], statistics: Dict[str, Any]) -> Any:
-    common = {"name": layer.name, "dtype": policy}
+def _applied(layer: Layer, net: Net, value: Any, dtype: str, held: Dict[str, Any], statistics: Dict[str, Any]) -> Any:
+    common = {"name": layer.name, "dtype": dtype}
     if layer.op == "flatten":
-        value = tf.keras.layers.Permute((3, 1, 2), name=f"{layer.name}_order", dtype=policy)(value)
+        value = tf.keras.layers.Permute((3, 1, 2), name=f"{layer.name}_order", dtype=dtype)(value)
     made = _layer(layer, net, held, common)
     value = made(value)
     if layer.op == "batch_norm":

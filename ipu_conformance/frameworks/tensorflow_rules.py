@@ -98,31 +98,28 @@ def rate(config: RunConfig) -> Rate:
 
 
 def optimiser(config: RunConfig, *, legacy: bool = False) -> Any:
-    """Keras' optimizer for a configuration; it clips by the global norm and scales the loss where that is asked for."""
+    """Keras' optimizer for a configuration; it clips by the global norm where that is asked for."""
     rule, common = config.optimiser, {}
     if config.clip_norm is not None:
         common["global_clipnorm"] = config.clip_norm
     if rule["weight_decay"]:
         common["weight_decay"] = rule["weight_decay"]
-    made = _OPTIMISERS[rule.name](_generation(legacy), rate(config), rule, common)
-    if config.loss_scale == 1.0:
-        return made
-    return tf.keras.mixed_precision.LossScaleOptimizer(made, dynamic=False, initial_scale=config.loss_scale)
+    return _OPTIMISERS[rule.name](_generation(legacy), rate(config), rule, common)
 
 
 def states(optimizer: Any, rule: Rule, variables: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
     """The variables of an optimizer's state by the rule's words, then by weight; what it does not keep is left out."""
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    old = hasattr(inner, "get_slot")
+    old = hasattr(optimizer, "get_slot")
     unused = {"velocity": not rule["momentum"]} if rule.name in ("sgd", "rmsprop") else {}
     if rule.name == "rmsprop":
         unused["mean"] = not rule["centred"]
     words = {word: own for word, own in (_OLD if old else _NEW)[rule.name].items() if not unused.get(word)}
     if old:
         return {
-            word: {name: inner.get_slot(held, own) for name, held in variables.items()} for word, own in words.items()
+            word: {name: optimizer.get_slot(held, own) for name, held in variables.items()}
+            for word, own in words.items()
         }
-    found = {variable.name.split(":")[0]: variable for variable in inner.variables}
+    found = {variable.name.split(":")[0]: variable for variable in optimizer.variables}
 
     def state_of(held: Any, own: str) -> Any:
         ending = f"/{own}/{held.name.split(':')[0]}"
