@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from typing import Any, List, Tuple
 
@@ -26,14 +27,15 @@ OPTIONS = {
 }
 
 
-def noting(keras: Keras, events: List[Tuple[str, Any]]) -> Any:
-    """A callback that notes what it is told."""
+def noting(keras: Keras, events: List[Tuple[str, Any]], pause: float = 0.0) -> Any:
+    """A callback that notes what it is told, and takes its time at the end of a step."""
 
     class Noting(keras.tf.keras.callbacks.Callback):  # type: ignore[name-defined]
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             events.append(("begin", batch))
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            time.sleep(pause)
             events.append(("end", batch))
             losses.append(float(logs["loss"]))
             threads.append(threading.current_thread())
@@ -51,10 +53,12 @@ def noting(keras: Keras, events: List[Tuple[str, Any]]) -> Any:
     return made
 
 
-def fitted(keras: Keras, config: Any, execution: int, asynchronous: bool, **settings: Any) -> Tuple[Any, Any]:
+def fitted(
+    keras: Keras, config: Any, execution: int, asynchronous: bool, pause: float = 0.0, **settings: Any
+) -> Tuple[Any, Any]:
     """The callback and its events after a fit."""
     events: List[Tuple[str, Any]] = []
-    callback = noting(keras, events)
+    callback = noting(keras, events, pause)
     net = mlp()
     with keras.scope(config):
         model = keras.build(net, "functional", config.stages)
@@ -128,7 +132,7 @@ def test_synchronous_callbacks_get_the_last_step(keras: Keras, name: str) -> Non
 
 def test_an_epoch_ends_after_its_steps(keras: Keras) -> None:
     """on_epoch_end waits for the callbacks of all steps of its epoch."""
-    _, events = fitted(keras, SIX, 3, asynchronous=True, epochs=2)
+    _, events = fitted(keras, SIX, 3, asynchronous=True, pause=0.05, epochs=2)
     once = [(event, step) for step in range(6) for event in ("begin", "end")]
 
     assert events == [*once, ("epoch", 0), *once, ("epoch", 1)]
