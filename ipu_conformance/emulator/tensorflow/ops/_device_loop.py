@@ -203,13 +203,12 @@ def _one(loop: _Loop, number: Any, since_update: Any, body: Body, values: Sequen
 
 
 def _require_whole(times: Any, every: int) -> None:
-    left = times % every if tf.get_static_value(times) is None else int(tf.get_static_value(times)) % every
     known = tf.get_static_value(times)
+    number = "another number of" if known is None else int(known)
     _failures.fail_if(
-        decide("whole-accumulations", left != 0),
-        f"Detected a gradient accumulation over {every} mini-batches in a loop of "
-        f"{'another number of' if known is None else int(known)} iterations: the number of iterations must be "
-        f"divisible by the number of mini-batches.",
+        decide("whole-accumulations", tf.not_equal(times % every, 0) if known is None else int(known) % every != 0),
+        f"Detected a gradient accumulation over {every} mini-batches in a loop of {number} iterations: the number of "
+        "iterations must be divisible by the number of mini-batches.",
     )
 
 

@@ -26,7 +26,9 @@ class GraphProgram:
     def __init__(self, computation: Callable[..., List[Any]], ipus: int) -> None:
         self._computation = computation
         self._ipus = ipus
-        self._count = 1
+        self.replicas = 1
+        self.graph: Any = None
+        """The graph of the program, once it is built."""
         self._replay = Replay(self._made)
         self._variables: Dict[int, Any] = {}
 
@@ -34,19 +36,20 @@ class GraphProgram:
         """Build it into the current graph; the tensors that replica 0 returns."""
         scope = variable_scope.get_variable_scope()
         if self._ipus > 1:
-            self._count = decide("graph-replicas", shards.replicas(self._ipus, self._placed(inputs, scope)))
-        if self._count > 1:
+            self.replicas = decide("graph-replicas", shards.replicas(self._ipus, self._placed(inputs, scope)))
+        if self.replicas > 1:
             for variable in _of_graph():
                 self._made(variable)
 
         def program(*own: Any) -> List[Any]:
-            if self._count == 1:
+            if self.replicas == 1:
                 with variable_scope.variable_scope(scope, use_resource=True, auxiliary_name_scope=False):
                     return self._computation(*own)
-            return decide("graph-results", replicas.run(self._one, [(scope, own)] * self._count))[0]
+            return decide("graph-results", replicas.run(self._one, [(scope, own)] * self.replicas))[0]
 
         called = _function(program, inputs)
-        if self._count == 1:
+        self.graph = called.graph
+        if self.replicas == 1:
             return list(called(*inputs))
         with tf.control_dependencies([self._call(self._follow_host)]):
             outputs = list(called(*inputs))
@@ -71,7 +74,7 @@ class GraphProgram:
         if not hasattr(variables.replicated(variable), "_handle"):
             return
         others = variable.__dict__.setdefault("_others", {})
-        for number in range(1, self._count):
+        for number in range(1, self.replicas):
             if number not in others:
                 others[number] = _hidden(variable, f"replica_{number}")
         if SHADOW not in variable.__dict__:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import variable_scope
 
-from ipu_conformance.emulator.tensorflow import replicas, variables
+from ipu_conformance.emulator.tensorflow import variables
 from ipu_conformance.emulator.tensorflow.ops._decisions import decide
 
 
@@ -41,9 +41,7 @@ class Replay:
                 if id(known) not in stored and _fits(known, shape, dtype):
                     position = index + 1
                     return known
-            variable = next_creator(**settings)
-            if replicas.count() > 1 or not isinstance(variable, variables.Replicated):
-                variables.replicated(variable)
+            variable = variables.replicated(next_creator(**settings))
             self._variables.append(variable)
             position = len(self._variables)
             self._on_made(variable)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from ipu_conformance.emulator.tensorflow import collectives
 from ipu_conformance.emulator.tensorflow.ops._decisions import decide
+from ipu_conformance.emulator.tensorflow.ops._placing import placing
 
 __all__ = ["assume_equal_across_replicas", "cross_replica_mean", "cross_replica_sum"]
 
@@ -25,6 +26,8 @@ def cross_replica_mean(x: Any, replica_group_size: Optional[int] = None, name: O
 def _reduced(x: Any, reduction: str, group: Optional[int], name: str) -> Any:
     if group is not None and (isinstance(group, bool) or not isinstance(group, int) or group < 1):
         raise ValueError(f"`replica_group_size` is {group!r}; use a whole number of replicas from 1 on, or None.")
+    if placing():
+        return tf.identity(x)
     return collectives.all_reduce(tf.convert_to_tensor(x), decide("reduction", reduction), decide("group", group), name)
 
 

@@ -7,10 +7,12 @@ from typing import Any, Callable, List, Optional, Sequence
 import tensorflow as tf
 from tensorflow.python.framework import device_spec, func_graph, ops
 
-from ipu_conformance.emulator.tensorflow import ipu_strategy, replicas, system
+from ipu_conformance.emulator.plan import plan
+from ipu_conformance.emulator.tensorflow import ipu_strategy, replicas, report_graph, reports, system
 from ipu_conformance.emulator.tensorflow.ops import _structures
 from ipu_conformance.emulator.tensorflow.ops._decisions import decide
 from ipu_conformance.emulator.tensorflow.ops._graph_replicas import GraphProgram
+from ipu_conformance.emulator.topology import Topology
 
 __all__ = ["compile"]
 
@@ -57,26 +59,34 @@ def _in_graph(computation: Callable[..., Any], inputs: List[Any]) -> Any:
 
     outer = _device()
     ipus = system.ipus(_ordinal(outer)) if system.configured() else 1
-    ran, *results = GraphProgram(program, ipus)(flat)
+    built_program = GraphProgram(program, ipus)
+    ran, *results = built_program(flat)
+    if reports.wanted():
+        _report(getattr(computation, "__name__", "program"), built_program, ipus)
     with tf.control_dependencies([ran]):
         if not results:
             return tf.no_op()
         return _packed([tf.identity(result) for result in results], built.structure)
 
 
+def _report(name: str, program: GraphProgram, ipus: int) -> None:
+    """Write the report of a program: to build it in a graph is to compile it."""
+    topology = Topology((0,), program.replicas, system.chip(), ipus // program.replicas)
+    planned = plan(topology, "sequential", 1, training=False)
+    reports.write(reports.Program(name, planned, lambda: report_graph.read(program.graph, name)))
+
+
 def _results(outputs: Any) -> Any:
-    """The tensors, the operations, and the structure of the tensors."""
-    if isinstance(outputs, (list, tuple)) and all(not isinstance(item, (list, tuple, dict)) for item in outputs):
-        tensors, operations = _structures.split([item for item in outputs if item is not None], "A computation")
-        return tensors, operations, [None] * len(tensors)
-    if outputs is None or isinstance(outputs, tf.Operation) or not isinstance(outputs, (list, tuple, dict)):
-        tensors, operations = _structures.split(outputs, "A computation")
-        return tensors, operations, [None] * len(tensors)
-    flat = tf.nest.flatten(outputs)
-    operations = [item for item in flat if isinstance(item, tf.Operation)]
-    tensors = [tf.convert_to_tensor(item) for item in flat if not isinstance(item, tf.Operation)]
-    if operations and isinstance(outputs, (list, tuple)):
-        outputs = type(outputs)(item for item in outputs if not isinstance(item, tf.Operation))
+    """The tensors, the operations that come after them, and the structure of the tensors."""
+    operations: List[Any] = []
+    if not isinstance(outputs, dict):
+        outputs = [item for item in _structures.listed(outputs) if item is not None]
+        operations = [item for item in outputs if isinstance(item, tf.Operation)]
+        first = outputs[: len(outputs) - len(operations)]
+        if any(isinstance(item, tf.Operation) for item in first):
+            raise ValueError("A computation must return its tensors before its operations.")
+        outputs = first
+    tensors = [tf.convert_to_tensor(item) for item in tf.nest.flatten(outputs)]
     return tensors, operations, tf.nest.map_structure(lambda _: None, outputs)
 
 

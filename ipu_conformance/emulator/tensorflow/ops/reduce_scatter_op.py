@@ -9,6 +9,7 @@ import tensorflow as tf
 from ipu_conformance.emulator.tensorflow import collectives, replicas
 from ipu_conformance.emulator.tensorflow.ops import all_to_all_op
 from ipu_conformance.emulator.tensorflow.ops._decisions import decide
+from ipu_conformance.emulator.tensorflow.ops._placing import placing
 
 __all__ = ["reduce_scatter"]
 
@@ -33,7 +34,7 @@ def reduce_scatter(x: Any, replication_factor: int, op: str = ADD, name: Optiona
     x = tf.convert_to_tensor(x)
     if x.shape.rank != 1:
         raise ValueError(f"A tensor of shape {x.shape} was given; reduce_scatter takes a vector: reshape it to [-1].")
-    if op == LOCAL:
+    if op == LOCAL or placing():
         length = -(-int(x.shape[0]) // replication_factor)
         padded = tf.pad(x, [[0, length * replication_factor - int(x.shape[0])]])
         return tf.split(padded, replication_factor)[decide("piece", replicas.current())]
