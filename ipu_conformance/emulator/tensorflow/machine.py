@@ -67,8 +67,10 @@ class Accumulator:
     TOGETHER = 8
     """Gradients that are added up at once: fewer operations to build, and few gradients that are kept."""
 
-    def __init__(self, method: str) -> None:
+    def __init__(self, method: str, dtype: Any = None) -> None:
         self.method = method
+        self.dtype = dtype
+        """The dtype to accumulate in, or a function of the variable that gives it; None is that of the gradient."""
         self.of: Dict[str, Gradient] = {}
         self._parts: Dict[str, List[Any]] = {}
         self._numbers: Dict[str, int] = {}
@@ -81,6 +83,9 @@ class Accumulator:
         if gradient.value is None:
             return
         value = tf.convert_to_tensor(gradient.value)
+        dtype = self.dtype(gradient.variable) if callable(self.dtype) else self.dtype
+        if dtype is not None:
+            value = tf.cast(value, dtype)
         number = self._numbers.get(key, 0)
         self._numbers[key] = number + 1
         parts = self._parts.setdefault(key, [])
@@ -107,9 +112,9 @@ class Accumulator:
 class _Updating:
     """What the machines share: gradients accumulate, replicas add theirs up, optimizers apply them."""
 
-    def __init__(self, plan: Plan, method: str) -> None:
+    def __init__(self, plan: Plan, method: str, dtype: Any) -> None:
         self.divisor = float(plan.total_micro_batches) if method == MEAN else 1.0
-        self.accumulators = [Accumulator(method) for _ in range(plan.replicas)]
+        self.accumulators = [Accumulator(method, dtype) for _ in range(plan.replicas)]
         self.functions = SlotFunctions(plan)
 
     def recompute(self, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
@@ -134,7 +139,14 @@ def apply(gradients: Sequence[Gradient]) -> None:
         by_optimizer.setdefault(id(gradient.optimizer), []).append(gradient)
     for own in by_optimizer.values():
         optimizer = own[0].optimizer
-        type(optimizer).apply_gradients(optimizer, [(gradient.value, gradient.variable) for gradient in own])
+        type(optimizer).apply_gradients(optimizer, [(_as_variable(gradient), gradient.variable) for gradient in own])
+
+
+def _as_variable(gradient: Gradient) -> Any:
+    """The gradient in the dtype of its variable, whatever it was accumulated in."""
+    import tensorflow as tf
+
+    return gradient.value if gradient.value is None else tf.cast(gradient.value, gradient.variable.dtype)
 
 
 def _values(variables: Sequence[Any]) -> Dict[str, Any]:
@@ -157,8 +169,9 @@ class WholeStep(_Updating):
         variables: Callable[[], Sequence[Any]],
         plan: Plan,
         method: str = SUM,
+        dtype: Any = None,
     ) -> None:
-        super().__init__(plan, method)
+        super().__init__(plan, method, dtype)
         self.step = step
         self.variables = variables
         self._left: Dict[int, List[Gradient]] = {}
@@ -238,8 +251,9 @@ class Pipeline(_Updating):
         labels: Callable[[int, int], Any],
         plan: Plan,
         method: str = SUM,
+        dtype: Any = None,
     ) -> None:
-        super().__init__(plan, method)
+        super().__init__(plan, method, dtype)
         self.stages = stages
         self.optimizer = optimizer
         self.labels = labels

@@ -185,3 +185,31 @@ def test_accumulation_can_be_changed_between_fits(keras: Keras) -> None:
 
     for name, weight in keras.weights(model, net).items():
         check.identical(actual=weight, expected=result.weights[name], what=name)
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("form", ["dtype", "function"])
+@pytest.mark.parametrize("stages", [(), (0, 1)], ids=["whole", "pipelined"])
+def test_gradients_accumulate_in_the_dtype_that_was_asked_for(keras: Keras, tf: Any, stages: Any, form: str) -> None:
+    """In float16 what is less than half a unit in the last place of the sum is lost, in float32 it is not."""
+    dtype: Any = tf.float16 if form == "dtype" else lambda variable: tf.float16
+    config = replace(PLAIN, device_iterations=1, gradient_accumulation=4, stages=stages)
+    x = np.asarray([[2048.0], [1.0], [1.0], [1.0]], np.float32)
+    results = []
+    for asked in (None, dtype):
+        with keras.scope(config):
+            layers = [tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones") for _ in range(2)]
+            model = tf.keras.Sequential(layers)
+            model.build((1, 1))
+            model.compile(tf.keras.optimizers.SGD(1.0), lambda y, predicted: predicted, steps_per_execution=4)
+            if stages:
+                model.set_pipeline_stage_assignment(list(stages))
+                model.set_pipelining_options(4, gradient_accumulation_dtype=asked)
+            else:
+                model.set_gradient_accumulation_options(4, dtype=asked)
+            model.fit(x, np.zeros((4, 1), np.float32), batch_size=1, shuffle=False, verbose=0)
+            results.append([1.0 - weight.item() for weight in model.get_weights()])
+    exact, rounded = results
+
+    assert exact == [2051.0, 2051.0]
+    assert all(value != 2051.0 and abs(value - 2051.0) <= 3 for value in rounded)

@@ -143,7 +143,8 @@ def machine_of(model: Any, phase: str, planned: Plan, fed: List[Any]) -> Any:
     method = model._ipu_method()
     if not model._ipu_pipelined():
         step = converted(getattr(model, STEPS[phase]))
-        return machine.WholeStep(step, lambda: model.trainable_variables, planned, method)
+        dtype = model._ipu.accumulation.rest.get("dtype")
+        return machine.WholeStep(step, lambda: model.trainable_variables, planned, method, dtype)
     positions = training.layout_of(planned).positions().tolist()
     stages = partition.KerasStages(model, model._ipu_network(), model._ipu_calls(), phase)
     return machine.Pipeline(
@@ -152,6 +153,7 @@ def machine_of(model: Any, phase: str, planned: Plan, fed: List[Any]) -> Any:
         lambda replica, micro_batch: fed[positions[replica][micro_batch]],
         planned,
         method,
+        model._ipu.pipelining.rest.get("gradient_accumulation_dtype"),
     )
 
 

@@ -57,7 +57,6 @@ RESERVED_OF_ACCUMULATION = {
 RESERVED_OF_PIPELINING = {
     "computational_stages": "they are made of the layers of the model",
     "gradient_accumulation_count": "set `gradient_accumulation_steps_per_replica` instead",
-    "gradient_accumulation_dtype": "use `gradient_accumulation_dtype` of the pipelining operation only",
     "repeat_count": "it follows from `steps_per_execution` of `compile()`",
     "batch_serialization_iterations": "it is not available for Keras models",
     "inputs": "they are taken from the data set",
@@ -70,6 +69,7 @@ RESERVED_OF_PIPELINING = {
     "name": "the name of the model is used",
 }
 ACCEPTED_BY_PIPELINING = (
+    "gradient_accumulation_dtype",
     "pipeline_schedule",
     "recomputation_mode",
     "forward_propagation_stages_poplar_options",
@@ -112,7 +112,7 @@ def positive(name: str, value: Any) -> Optional[int]:
 
 
 def reduction_method(value: Any) -> str:
-    """One of the three reductions, from its name in any case, a member of the vendor's enumeration, or a callable."""
+    """One of the three reductions, from its name in any case or a member of the vendor's enumeration."""
     name = getattr(value, "name", value)
     if isinstance(name, str) and name.lower() in (SUM, MEAN, RUNNING_MEAN):
         return str(decide("reduction-method", name.lower()))
