@@ -12,17 +12,21 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ipu_conformance.ir import hlo_ops
+from ipu_conformance.ir.expansion import expanded
 from ipu_conformance.ir.graph import Graph
 from ipu_conformance.ir.hlo_ops import ROWS, Call, Reading, UntoldError
 from ipu_conformance.ir.hlo_text import Array, Computation, HloShape, Instruction, Module, Several, parse
-from ipu_conformance.ir.tensor import BITS, UNDEFINED, IRError, Tensor
+from ipu_conformance.ir.tensor import BITS, UNDEFINED, IRError, Tensor, shown
 from ipu_conformance.ir.tf_placement import STAGE
 
 DOMAIN = "xla"
 MAX_CALLED = 250_000
 """The most instructions after computations have become parts of their callers."""
 
-MAX_FRAMES = 100
+MAX_CHARACTERS = 2**26
+"""The most characters of all names of tensors together: a name tells all calls that lead to it."""
+
+MAX_BRANCHES = 100
 MAX_KEPT = 10_000
 """The most instructions of one computation that are kept as an attribute."""
 
@@ -51,6 +55,7 @@ def load(data: bytes) -> Graph:
 
 def graph_of(module: Module) -> Graph:
     """The graph of a module that was parsed."""
+    _require_bounded(module)
     reader = _Reader(module)
     entry = module.computations[module.entry]
     given: Dict[int, Value] = {}
@@ -73,6 +78,17 @@ def graph_of(module: Module) -> Graph:
     )
 
 
+def _require_bounded(module: Module) -> None:
+    """Refuse a module that is too large once computations are parts of their callers; nothing is expanded for that."""
+    called = {
+        name: [each.attributes.get(_INLINED.get(each.opcode, ""), "") for each in computation.instructions]
+        for name, computation in module.computations.items()
+    }
+    total = expanded(called[module.entry], called)
+    if total > MAX_CALLED:
+        raise IRError(f"the module calls {shown(total)} instructions in all; at most {MAX_CALLED} are read")
+
+
 def _number(instruction: Instruction) -> int:
     if not re.fullmatch(r"\d{1,6}", instruction.literal):
         raise IRError(f"parameter {instruction.name!r} has no number")
@@ -90,7 +106,7 @@ class _Reader:
         self.module = module
         self.to = Reading(module)
         self.left = MAX_CALLED
-        self.stack: List[str] = []
+        self.characters = 0
 
     def declare(self, shape: HloShape, name: str, names: Optional[List[str]] = None) -> Value:
         """New tensors for a shape, under a name that nothing else has."""
@@ -100,6 +116,9 @@ class _Reader:
         while unique in self.to.tensors:
             number += 1
             unique = f"{name}_{number}"
+        self.characters += len(unique)
+        if self.characters > MAX_CHARACTERS:
+            raise IRError(f"the names of the module have more than {MAX_CHARACTERS} characters; that many are not read")
         dtype = shape.dtype if shape.dtype in BITS else UNDEFINED
         self.to.tensors[unique] = Tensor(unique, dtype, shape.lengths)
         if names is not None:
@@ -108,16 +127,9 @@ class _Reader:
 
     def run(self, computation: Computation, given: Mapping[int, Value], prefix: str) -> Value:
         """Read a computation with values for its parameters; its result."""
-        self.left -= len(computation.instructions)
-        if self.left < 0:
-            raise IRError(f"the module calls more than {MAX_CALLED} instructions in all; that many are not read")
-        if computation.name in self.stack or len(self.stack) >= MAX_FRAMES:
-            raise IRError(f"computation {computation.name!r} calls itself, or calls go more than {MAX_FRAMES} deep")
-        self.stack.append(computation.name)
         values: Dict[str, Value] = {}
         for instruction in computation.instructions:
             values[instruction.name] = self._instruction(instruction, values, given, prefix)
-        self.stack.pop()
         return values[computation.root]
 
     def _instruction(
@@ -184,7 +196,7 @@ class _Reader:
         """The computations that an op runs, an instruction a line."""
         found: Dict[str, Any] = {}
         for key in _COMPUTATIONS:
-            for name in re.findall(r"[\w.\-]+", instruction.attributes.get(key, ""))[:MAX_FRAMES]:
+            for name in re.findall(r"[\w.\-]+", instruction.attributes.get(key, ""))[:MAX_BRANCHES]:
                 computation = self.module.computations.get(name)
                 if computation is None:
                     continue

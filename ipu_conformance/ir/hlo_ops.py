@@ -168,6 +168,8 @@ def _convert(call: Call, to: Reading) -> None:
     if to.dtype(call.made) not in ONNX_NUMBERS:
         raise UntoldError
     to.cast(call.read(), to.dtype(call.made), call.made)
+    if call.read() in to.literals:
+        to.literals[call.made] = to.literals[call.read()]
 
 
 @row("reshape", "bitcast")
@@ -225,8 +227,9 @@ def _concatenate(call: Call, to: Reading) -> None:
 def _clamp(call: Call, to: Reading) -> None:
     low, source, high = (call.read(place) for place in range(3))
     if to.shape(low) or to.shape(high):
-        raise UntoldError
-    to.add("Clip", (source, low, high), call.made)
+        to.add("Min", (to.add("Max", (source, low)), high), call.made)
+    else:
+        to.add("Clip", (source, low, high), call.made)
 
 
 @row("slice")

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ipu_conformance.ir import tf_layers, tf_ops
+from ipu_conformance.ir.expansion import expanded
 from ipu_conformance.ir.graph import Graph, Op, in_order
-from ipu_conformance.ir.tensor import BITS, UNDEFINED, IRError, Shape, Tensor
+from ipu_conformance.ir.tensor import BITS, UNDEFINED, IRError, Shape, Tensor, shown
 from ipu_conformance.ir.tf_messages import Called, Dims, Document, Filled, Function, Kind, Node, document, saved_model
 from ipu_conformance.ir.tf_names import references
 from ipu_conformance.ir.tf_ops import ROWS, Call, Writer, plain
@@ -29,8 +30,8 @@ CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 MAX_CALLED = 250_000
 """The most nodes after functions have become parts of their callers."""
 
-MAX_FRAMES = 100
-"""How deep functions may call each other."""
+MAX_CHARACTERS = 2**26
+"""The most characters of all names of tensors together: a name tells all calls that lead to it."""
 
 _INPUTS = ("Placeholder", "PlaceholderV2", "_Arg")
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
@@ -93,9 +94,10 @@ def graph_of(
     name: str = "graph",
 ) -> Graph:
     """The graph of a document; ``variables`` are those that placeholders stand for, ``effects`` nodes to keep."""
-    reader = _Reader(read.functions, dict(variables or {}))
     outputs = [_bare(output) for output in read.outputs]
     nodes = _needed(read.nodes, [*outputs, *effects], False) if outputs or effects else list(read.nodes)
+    _require_bounded(nodes, read.functions)
+    reader = _Reader(read.functions, dict(variables or {}))
     top = _Frame("", nodes, {}, Placement(), False, results=outputs)
     reader.run(top)
     return reader.finish(name, top, outputs)
@@ -138,6 +140,20 @@ def _ordered(nodes: Sequence[Node]) -> List[Node]:
     return [by_name[mark.name] for mark in in_order(marks)]
 
 
+def _require_bounded(nodes: Sequence[Node], functions: Mapping[str, Function]) -> None:
+    """Refuse a graph that is too large once functions are parts of their callers; nothing is expanded for that."""
+    called = {name: [_called(node) for node in function.nodes] for name, function in functions.items()}
+    total = expanded([_called(node) for node in nodes], called)
+    if total > MAX_CALLED:
+        raise IRError(f"the graph calls functions of {shown(total)} nodes in all; at most {MAX_CALLED} are read")
+
+
+def _called(node: Node) -> str:
+    """The function that a node calls; the empty name if it calls none."""
+    function = node.attributes.get("f") if node.op in CALLS else None
+    return str(function) if isinstance(function, Called) else ""
+
+
 class _Frame:
     """The nodes of the graph, or of one call of a function, with what their references stand for."""
 
@@ -176,14 +192,10 @@ class _Reader:
         """By variable, the node that assigned it last and the tensor that it made."""
         self.updates: List[str] = []
         self.taken: Set[str] = set()
-        self.left = MAX_CALLED
-        self.stack: List[str] = []
+        self.characters = 0
 
     def run(self, frame: _Frame) -> None:
         """Read the nodes of a frame."""
-        self.left -= len(frame.nodes)
-        if self.left < 0:
-            raise IRError(f"the graph calls functions of more than {MAX_CALLED} nodes in all; that many are not read")
         for node in _ordered(frame.nodes):
             self._node(frame, node)
 
@@ -198,7 +210,7 @@ class _Reader:
             self._constant(frame, node)
         elif node.op in _VARIABLES:
             self._variable(frame, node)
-        elif node.op in CALLS and self._called(node) in self.functions:
+        elif node.op in CALLS and _called(node) in self.functions:
             self._call(frame, node)
         elif node.op not in _SILENT:
             self._op(frame, node)
@@ -242,14 +254,8 @@ class _Reader:
             self.writer.tensors[variable.name] = tensor
         return variable.name
 
-    @staticmethod
-    def _called(node: Node) -> str:
-        return str(node.attributes.get("f")) if isinstance(node.attributes.get("f"), Called) else ""
-
     def _call(self, frame: _Frame, node: Node) -> None:
-        function = self.functions[self._called(node)]
-        if function.name in self.stack or len(self.stack) >= MAX_FRAMES:
-            raise IRError(f"function {function.name!r} calls itself, or calls go more than {MAX_FRAMES} deep")
+        function = self.functions[_called(node)]
         given = [frame.value(reference) for reference in node.inputs if not reference.startswith("^")]
         if len(given) != len(function.arguments):
             raise IRError(
@@ -264,9 +270,7 @@ class _Reader:
             self._order(frame, node),
             function.results,
         )
-        self.stack.append(function.name)
         self.run(inner)
-        self.stack.pop()
         for place, result in enumerate(function.results):
             frame.values[_flat(node.name, place)] = inner.value(result)
 
@@ -375,6 +379,9 @@ class _Reader:
             number += 1
             unique = f"{name}_{number}"
         self.taken.add(unique)
+        self.characters += len(unique)
+        if self.characters > MAX_CHARACTERS:
+            raise IRError(f"the names of the graph have more than {MAX_CHARACTERS} characters; that many are not read")
         return unique
 
     def finish(self, name: str, top: _Frame, outputs: Sequence[str]) -> Graph:
