@@ -7,7 +7,6 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
-from paddle.base import core
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.execute import Engine
@@ -128,11 +127,12 @@ class Executable:
 
     def weights_from_host(self) -> None:
         """Send every replica the host's weights and optimizer state."""
-        host = {name: self._host_array(name) for name in self.lasting}
-        values = {name: _stored(array, self.lasting[name]) for name, array in host.items()}
+        values = {name: _stored(self._host_tensor(name), own) for name, own in self.lasting.items()}
         values.update(self._powers(values))
         if faults.active:
-            values = faults.apply("weights.to_device", values, device=None)
+            sent = {name: np.array(value) for name, value in values.items()}
+            unsent = {name: np.zeros_like(value) for name, value in sent.items()}
+            values = faults.apply("weights.to_device", sent, device=unsent)
         self.machine.load(values)
         self._rates = ()
 
@@ -141,25 +141,26 @@ class Executable:
         if not decide("training comes home", self.asked.training):
             return
         names = [name for name in self.lasting if name not in self.programs.updates.rates]
-        values = self.machine.read(names, decide("replica that comes home", 0))
+        values = self.machine.tensors(names, decide("replica that comes home", 0))
         values.update(self._step_counts(values))
-        values = {name: precision.to_host(value, self.lasting[name].dtype) for name, value in values.items()}
+        values = {name: _returned(value, self.lasting[name]) for name, value in values.items()}
         for powers in self._slots("Beta2Pow"):
             values.pop(powers, None)
         if faults.active:
-            host = {name: self._host_array(name) for name in values}
-            values = faults.apply("weights.to_host", values, host=host)
-        for name, value in values.items():
-            self.scope.var(name).get_tensor().set(value, core.CPUPlace())
+            host = {name: np.array(self._host_tensor(name)) for name in values}
+            values = faults.apply(
+                "weights.to_host", {name: np.array(value) for name, value in values.items()}, host=host
+            )
+        pieces.Cells(self.scope).copy(values)
 
-    def _host_array(self, name: str) -> np.ndarray:
+    def _host_tensor(self, name: str) -> Any:
         found = self.scope.find_var(name) if self.scope is not None else None
         if found is None or not found.get_tensor()._is_initialized():
             raise PreconditionNotMet(
                 f"The variable {name} is not initialized in the scope of the compiled program: run the startup program "
                 "in that scope before compiling"
             )
-        return np.array(found.get_tensor())
+        return found.get_tensor()
 
     def _slots(self, slot: str) -> List[str]:
         """The state variables of one slot of the optimizer."""
@@ -168,23 +169,23 @@ class Executable:
         found = [slots[slot] for slots in self.folded.states.values() if slot in slots]
         return [name for name in found if name in self.lasting]
 
-    def _powers(self, values: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+    def _powers(self, values: Mapping[str, Any]) -> Dict[str, np.ndarray]:
         """The powers of the betas that the host's step counts stand for."""
         counted = self._slots(_STEPS)
-        self.steps = float(values[counted[0]].reshape(-1)[0]) if counted else 0.0
+        self.steps = float(np.array(values[counted[0]]).reshape(-1)[0]) if counted else 0.0
         self.machine.updates = 0
         found = {}
         for slot, beta in _POWERS.items():
             for name in self._slots(slot) if counted else ():
                 power = float(self.folded.settings[beta]) ** (self.steps + 1)  # type: ignore[union-attr]
-                found[name] = np.full_like(values[name], power)
+                found[name] = np.full_like(np.array(values[name]), power)
         return found
 
-    def _step_counts(self, values: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+    def _step_counts(self, values: Mapping[str, Any]) -> Dict[str, np.ndarray]:
         """The host's step counts, where Paddle has powers of beta1."""
         count = self.steps + self.machine.updates
         names = self._slots(_STEPS) if decide("count steps", True) else []
-        return {name: np.full_like(values[name], count) for name in names}
+        return {name: np.full_like(np.array(values[name]), count) for name in names}
 
     # Running
 
@@ -252,7 +253,11 @@ def _find(known: Mapping[str, Any], name: str, what: str) -> Any:
     return known[name]
 
 
-def _stored(array: np.ndarray, own: Declared) -> np.ndarray:
-    if own.dtype == "float16":
-        return precision.to_device(array, np.float16)
-    return array
+def _stored(tensor: Any, own: Declared) -> Any:
+    """What is sent to the device of a host's tensor: itself, of which no more than the device's own copy is made."""
+    return precision.to_device(np.array(tensor), np.float16) if own.dtype == "float16" else tensor
+
+
+def _returned(value: Any, own: Declared) -> Any:
+    """What comes home of a device's tensor or array."""
+    return precision.to_host(np.array(value), np.float16) if own.dtype == "float16" else value

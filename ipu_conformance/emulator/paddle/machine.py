@@ -40,16 +40,20 @@ class PaddleMachine:
 
     # Weights
 
-    def load(self, values: Mapping[str, np.ndarray]) -> None:
+    def load(self, values: Mapping[str, Any]) -> None:
         """Give every replica its copy of the weights, the state and the learning rates."""
         for cells in self._cells:
-            cells.put(values)
+            cells.copy(values)
             cells.put(self.programs.empty_accumulators())
         self._updated = [0 for _ in self._cells]
 
     def read(self, names: Sequence[str], replica: int = 0) -> Arrays:
         """Copies of variables of one replica."""
         return {name: np.array(self._cells[replica][name]) for name in names}
+
+    def tensors(self, names: Sequence[str], replica: int = 0) -> Dict[str, Any]:
+        """Variables of one replica, which the next run changes."""
+        return {name: self._cells[replica][name] for name in names}
 
     def put(self, values: Mapping[str, np.ndarray]) -> None:
         """Set variables of all replicas."""

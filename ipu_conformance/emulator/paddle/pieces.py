@@ -182,3 +182,11 @@ class Cells:
                 self[name]._share_data_with(value)
             else:
                 self[name].set(value, CPU)
+
+    def copy(self, values: Mapping[str, Any]) -> None:
+        """Let the scope have copies of tensors or arrays under their names, in memory of its own."""
+        for name, value in values.items():
+            if isinstance(value, core.LoDTensor):
+                self[name]._copy_from(value, CPU)
+            else:
+                self[name].set(value, CPU)
