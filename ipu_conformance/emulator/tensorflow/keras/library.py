@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from types import ModuleType
 from typing import Any
 
@@ -59,3 +60,12 @@ def optimizer_classes() -> Any:
 def call_context() -> Any:
     """What layers ask for the phase of training when nobody tells them."""
     return module("engine.base_layer_utils").call_context()
+
+
+def called_by(model: Any, inputs: Any, training: bool) -> Any:
+    """A scope in which layers are called as if by a model, which tells them the phase."""
+    context = call_context()
+    given: Any = {"training": training}
+    if "call_context_args" in inspect.signature(context.enter).parameters:  # tf_keras beside later TensorFlows
+        given = {"call_context_args": given}
+    return context.enter(layer=model, inputs=inputs, build_graph=True, **given)

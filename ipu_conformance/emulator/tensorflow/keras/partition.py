@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from ipu_conformance.emulator.tensorflow.keras import decisions, library, stages
 
@@ -152,7 +151,7 @@ class KerasStages:
             if name + MASK in live:
                 tensor._keras_mask = live[name + MASK]
         self.model._clear_losses()
-        with self._calling(held):
+        with library.called_by(self.model, list(held.values()), self.training):
             for call in self.calls[stage]:
                 results = self._result(call, held)
                 held.update(zip(call.outputs, tf.nest.flatten(results)))
@@ -163,14 +162,6 @@ class KerasStages:
         handed = {name: tensor for name, tensor in held.items() if name in keep}
         masks = {name + MASK: getattr(tensor, "_keras_mask", None) for name, tensor in handed.items()}
         return {**handed, **{name: mask for name, mask in masks.items() if mask is not None}}
-
-    @contextlib.contextmanager
-    def _calling(self, held: Dict[str, Any]) -> Iterator[None]:
-        """Layers are called as if by the model, which tells them the phase."""
-        with library.call_context().enter(
-            layer=self.model, inputs=list(held.values()), build_graph=True, training=self.training
-        ):
-            yield
 
     def _result(self, call: Call, held: Dict[str, Any]) -> Any:
         if call.node is None:
