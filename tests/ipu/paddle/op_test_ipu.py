@@ -151,6 +151,7 @@ def _check_forward(paddle: Any, case: OpCase, dtype: str) -> None:
     for number, sample in enumerate(samples):
         made = as_tuple(case.op.forward(*sample.inputs, **sample.attributes))
         limits = for_outputs(case.op, sample, dtype=dtype)
+        assert len(got) == len(made), f"{len(got)} outputs, expected {len(made)}"
         for place, (value, limit) in enumerate(zip(made, limits)):
             what = f"output {place} of micro-batch {number}"
             expected = np.asarray(value)
