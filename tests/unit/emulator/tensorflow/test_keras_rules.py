@@ -193,3 +193,21 @@ def test_a_specification_is_found_without_running() -> None:
 
     assert spec == {"sum": tf.TensorSpec([], tf.float32), "rows": tf.TensorSpec([3, 2], tf.float32)}
     assert float(counter) == 0.0
+
+
+# The module
+
+
+@pytest.mark.parametrize("name", ["layers", "losses"])
+def test_modules_of_keras_are_found_when_they_are_asked_for(name: str) -> None:
+    """``keras.ipu.layers`` needs no import of its own."""
+    keras = importlib.import_module("keras")
+
+    assert getattr(keras.ipu, name) is importlib.import_module(f"ipu_conformance.emulator.tensorflow.keras.{name}")
+
+
+def test_unknown_names_of_keras_are_missing() -> None:
+    """Anything else is an AttributeError, as of any module."""
+    keras = importlib.import_module("keras")
+
+    assert not hasattr(keras.ipu, "pipelines")
