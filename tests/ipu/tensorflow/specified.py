@@ -31,8 +31,6 @@ FACTORS = RunConfig(
 """Every factor differs from every other; an execution has device iterations x accumulation steps of a replica."""
 
 NETS = ("linear", "mlp", "convnet", "bn_convnet", "residual", "tied_weights")
-CUT = ("convnet", "bn_convnet", "residual")
-"""The nets that are cut into stages beside the usual one; a weight of two stages would have to be on one IPU."""
 
 
 def counted(iterations: int, accumulation: int, replicas: int, **changes: Any) -> RunConfig:

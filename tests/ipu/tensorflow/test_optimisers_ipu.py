@@ -74,13 +74,13 @@ def ruled() -> List[Any]:
 @pytest.mark.parametrize(("config", "legacy"), ruled())
 def test_an_optimizer_steps_as_specified(runs: Runs, config: Any, legacy: bool) -> None:
     """Three steps, each after two micro-batches, move the weights where the oracle moves them."""
-    runs.compare("mlp", config, ["losses", "weights"], legacy=legacy)
+    runs.compare("linear", config, ["losses", "weights"], legacy=legacy)
 
 
 @pytest.mark.parametrize(("config", "legacy"), ruled()[1:])
 def test_an_optimizer_keeps_the_state_that_is_specified(runs: Runs, config: Any, legacy: bool) -> None:
     """Velocities, moments and squares after the last step are the oracle's."""
-    runs.compare_state("mlp", config, legacy=legacy)
+    runs.compare_state("linear", config, legacy=legacy)
 
 
 PLACED = ("sgd-nesterov", "adam", "rmsprop-all", "adagrad")
@@ -121,7 +121,7 @@ def test_the_rate_changes_when_it_should(runs: Runs, way: str) -> None:
     """A rate set by the host applies to the next fit, and a schedule of Keras moves on with every update."""
     config = replace(STEPS, rate_changes="run" if way == "host" else "update", **RATES[way])
 
-    runs.compare("mlp", config, ["losses", "weights"])
+    runs.compare("linear", config, ["losses", "weights"])
 
 
 CLIPPED = {
