@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any, Mapping
+from typing import Any, Iterable, List, Mapping, Tuple
 
 from ipu_conformance.emulator.paddle import environment, lowering
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
@@ -22,7 +22,9 @@ CHECKS: Mapping[str, str] = {
     "PreAlias": "update",
     "Final": "copies",
 }
-"""The checks at which the IR can be drawn, and how far a program is lowered there."""
+"""The checks at which the IR can be drawn, in the order of PopART's enumeration, and how far a program is lowered."""
+
+EVERY = "ALL"
 
 
 def compiled(record: Any) -> None:
@@ -30,8 +32,17 @@ def compiled(record: Any) -> None:
     path = environment.onnx_dump_path(record.strategy)
     if path:
         save_model_proto(record, path)
-    for check in decide("dot checks", record.strategy.value("dot_checks") or ()):
-        draw(record, str(check), str(record.strategy.value("log_dir") or "."))
+    for check in checks(decide("dot checks", record.strategy.value("dot_checks") or ())):
+        draw(record, check, str(record.strategy.value("log_dir") or "."))
+
+
+def checks(asked: Iterable[Any]) -> Tuple[str, ...]:
+    """The names of the checks that a strategy asks for by name, by number or all together, each once."""
+    numbered = {str(number): check for number, check in enumerate(CHECKS)}
+    found: List[str] = []
+    for check in map(str, asked):
+        found += CHECKS if check == EVERY else [numbered.get(check, check)]
+    return tuple(dict.fromkeys(found))
 
 
 def save_model_proto(record: Any, path: str) -> None:
@@ -52,7 +63,7 @@ def _in_domain(op: Op, graph: Graph) -> Op:
 def draw(record: Any, check: str, folder: str) -> None:
     """Draw the IR at a check into a folder, from the first to before the final op that the strategy names."""
     if decide("refuse unknown checks", check not in CHECKS):
-        raise InvalidArgument(f"Unknown dot check {check!r}: the checks are {', '.join(CHECKS)}")
+        raise InvalidArgument(f"Unknown dot check {check!r}: the checks are {', '.join(CHECKS)} and {EVERY}")
     value = record.strategy.value
     first, final = decide("dot range", (int(value("first_dot_op")), int(value("final_dot_op"))))
     graph = part(lowering.lower(record, decide("dot step", CHECKS[check])), first, final)

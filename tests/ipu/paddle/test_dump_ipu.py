@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Set, Tuple
 
 import numpy as np
 import pytest
@@ -276,6 +276,22 @@ def test_ops_are_drawn_with_their_names_on_request(net: Net, tmp_path: Path, nam
 
     assert len(boxes) == 7
     assert [bool(rest) for rest in boxes] == [named] * 7
+
+
+@pytest.mark.parametrize(
+    ("asked", "drawn"),
+    [
+        (["0", "2"], {"fwd0.dot", "bwd0.dot"}),
+        (["1", "3", "4", "Final"], {"fwd1.dot", "prealias.dot", "final.dot"}),
+        (["ALL"], {f"{check.lower()}.dot" for check in CHECKS}),
+    ],
+    ids=["numbers", "mixed", "all"],
+)
+def test_checks_are_named_by_number_or_all_at_once(net: Net, tmp_path: Path, asked: List[str], drawn: Set[str]) -> None:
+    """A number is the place of a check in PopART's enumeration, and ALL stands for every check."""
+    net.compile(dot_checks=asked, log_dir=str(tmp_path))
+
+    assert {path.name.lower() for path in tmp_path.iterdir()} == drawn
 
 
 def test_nothing_is_drawn_unasked(net: Net, tmp_path: Path) -> None:
