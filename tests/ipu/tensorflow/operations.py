@@ -62,8 +62,9 @@ def run(
             return made, []
         wanted = [*given, *variables()]
         trained = [value for value in wanted if value.dtype.is_floating]
-        found = iter(tape.gradient(made, trained, output_gradients=asked))
-        return made, [next(found) if value.dtype.is_floating else None for value in wanted]
+        found = tape.gradient(made, trained, output_gradients=asked)
+        places = iter(None if slope is None else tf.convert_to_tensor(slope) for slope in found)
+        return made, [next(places) if value.dtype.is_floating else None for value in wanted]
 
     with strategy.scope():
         made, gradients = strategy.run(program, args=(given, asked))

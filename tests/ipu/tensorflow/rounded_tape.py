@@ -88,7 +88,7 @@ def with_tolerances(
     """Every array that a specification gives, with its tolerance from runs with random rounding after every op."""
     exact = specification(Tape())
     store, partial = mantissa(dtype), mantissa("float32")
-    runs = [specification(_random(store, partial, seed)) for seed in range(2 * run_tolerance.LEAST_RUNS)]
+    runs = [specification(_random(store, partial, seed)) for seed in range(run_tolerance.LEAST_RUNS)]
     same = specification(Tape(lambda array: nearest(array, store), lambda array: nearest(array, partial)))
     rate = run_tolerance.FALSE_ALARM_RATE / len(exact)
     origin = f"{dtype}, {len(runs)} oracle runs with random rounding after every op"

@@ -1,0 +1,247 @@
+"""The vendor's Keras layers: values and gradients against the oracle, their configurations and what they refuse."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+
+from . import recurrent_reference as reference
+from .operations import DTYPES, as_specified, distinct, run, values
+from .recurrent_reference import BATCH, SIZE, STEPS, UNITS
+
+EPSILON = 2.0**-10
+LAYERS: Dict[str, Tuple[Dict[str, Any], Tuple[int, ...]]] = {
+    "GroupNormalization": ({"groups": 3, "strided_channel_grouping": False}, (2, 4, 6)),
+    "InstanceNormalization": ({"center": False}, (2, 4, 6)),
+    "LayerNormalization": ({"epsilon": 0.5}, (2, 4, 6)),
+    "Dropout": ({"rate": 0.25, "seed": [1, 2]}, (2, 4, 6)),
+    "SerialDense": ({"units": 4, "serialization_factor": 2, "serialization_dimension": "kernel_rows"}, (2, 6)),
+    "PopnnLSTM": ({"units": 5, "return_sequences": True}, (2, 4, 6)),
+    "PopnnGRU": ({"units": 5, "reset_after": True}, (2, 4, 6)),
+    "RecomputationCheckpoint": ({}, (2, 6)),
+    "AssumeEqualAcrossReplicas": ({"inplace": True}, (2, 6)),
+}
+
+
+@pytest.fixture
+def layers(ipu: Any) -> Any:
+    """The vendor's module of layers."""
+    return importlib.import_module("keras.ipu.layers")
+
+
+def _built(strategy: Any, kind: Any, shape: Tuple[int, ...], weights: List[np.ndarray], **settings: Any) -> Any:
+    with strategy.scope():
+        layer = kind(**settings)
+        layer.build(shape)
+        layer.set_weights(weights)
+    return layer
+
+
+def test_layers_have_two_names(tf: Any, ipu: Any, layers: Any) -> None:
+    """The module is that of ``keras.ipu`` and that of the vendor's package; short names are the same classes."""
+    assert importlib.import_module("tensorflow.python.ipu.keras.layers") is layers
+    for short, long in (("LSTM", "PopnnLSTM"), ("GRU", "PopnnGRU"), ("GroupNorm", "GroupNormalization")):
+        assert getattr(layers, short) is getattr(layers, long)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("name", "groups", "strided"),
+    [("GroupNormalization", 3, False), ("GroupNormalization", 2, True), ("InstanceNormalization", 6, True)],
+    ids=["neighbouring", "strided", "instance"],
+)
+def test_norms_are_as_specified(
+    tf: Any, layers: Any, strategy: Any, name: str, groups: int, strided: bool, dtype: str
+) -> None:
+    """Values and all gradients are those of the oracle's group norm."""
+    x, cotangent = distinct((2, 3, 4, 6), 3, dtype), values((2, 3, 4, 6), 4, dtype=dtype)
+    gamma, beta = values([6], 5, 0.5, 2.0, dtype), values([6], 6, dtype=dtype)
+    settings = {} if groups == 6 else {"groups": groups, "strided_channel_grouping": strided}
+    layer = _built(strategy, getattr(layers, name), x.shape, [beta, gamma], epsilon=EPSILON, dtype=dtype, **settings)
+    made = run(tf, strategy, layer, [x], [cotangent], dtype, lambda: [layer.gamma, layer.beta])
+    order = np.arange(6).reshape(-1, groups).T.ravel() if strided else np.arange(6)
+
+    def turned(what: str, value: np.ndarray) -> np.ndarray:
+        return value[order] if value.ndim == 1 else np.moveaxis(value, -1, 1)[:, order]
+
+    as_specified(
+        made, "group_norm", [turned("", x), gamma[order], beta[order]], turned("", cotangent), dtype, turned,
+        groups=groups, epsilon=EPSILON,
+    )  # fmt: skip
+
+
+def test_layer_normalization_is_over_the_last_axis(tf: Any, layers: Any, strategy: Any) -> None:
+    """Every row is normalised on its own, as Keras does it."""
+    x, cotangent = distinct((2, 3, 6), 3), values((2, 3, 6), 4)
+    gamma, beta = values([6], 5, 0.5, 2.0), values([6], 6)
+    layer = _built(strategy, layers.LayerNormalization, x.shape, [gamma, beta], epsilon=EPSILON)
+    made = run(tf, strategy, layer, [x], [cotangent], variables=lambda: [layer.gamma, layer.beta])
+
+    as_specified(made, "layer_norm", [x, gamma, beta], cotangent, axes=1, epsilon=EPSILON)
+
+
+@pytest.mark.parametrize("dimension", ["input_columns", "input_rows_kernel_columns", "kernel_rows"])
+@pytest.mark.parametrize("shape", [(6, 9), (2, 3, 9)], ids=["rows", "stacks of rows"])
+def test_a_dense_layer_in_pieces_is_as_specified(
+    tf: Any, layers: Any, strategy: Any, dimension: str, shape: Tuple[int, ...]
+) -> None:
+    """Values and gradients are those of one product and a bias."""
+    x, kernel, bias, cotangent = values(shape, 1), values((9, 12), 2), values([12], 3), values((*shape[:-1], 12), 4)
+    layer = _built(
+        strategy, layers.SerialDense, shape, [kernel, bias],
+        units=12, serialization_factor=3, serialization_dimension=dimension,
+    )  # fmt: skip
+    made = run(tf, strategy, layer, [x], [cotangent], variables=lambda: [layer.kernel, layer.bias])
+
+    as_specified(
+        made, "linear", [x, kernel.T, bias], cotangent, turned=lambda what, value: value.T if what == "1" else value
+    )
+
+
+@pytest.mark.parametrize("factor", [1, 3])
+def test_an_embedding_is_as_specified(tf: Any, layers: Any, strategy: Any, factor: int) -> None:
+    """Rows are looked up, and the gradient of a row that is used twice is the sum; pieces change nothing."""
+    table, ids, cotangent = values((6, 4), 1), np.array([[1, 5], [5, 0]]), values((2, 2, 4), 2)
+    layer = _built(
+        strategy, layers.Embedding, ids.shape, [table], input_dim=6, output_dim=4, serialization_factor=factor
+    )
+    made = run(tf, strategy, layer, [ids], [cotangent], variables=lambda: [layer.embeddings])
+
+    as_specified(made, "embedding", [ids, table], cotangent)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_is_for_training(tf: Any, layers: Any, strategy: Any, training: bool) -> None:
+    """In training some values are 0, out of it all pass as they are."""
+    x = values((30, 40), 1, 0.5, 2.0)
+    layer = layers.Dropout(0.5, seed=(1, 2))
+    made = run(tf, strategy, lambda x: layer(x, training=training), [x]).outputs[0]
+
+    assert (made == 0).any() == training
+    if not training:
+        check.identical(actual=made, expected=x.astype(np.float32), what="the values out of training")
+
+
+@pytest.mark.parametrize("name", ["RecomputationCheckpoint", "AssumeEqualAcrossReplicas"])
+def test_marks_change_no_value(tf: Any, layers: Any, strategy: Any, name: str) -> None:
+    """What only tells the compiler something passes values and gradients on."""
+    x, cotangent = values((2, 3), 1), values((2, 3), 2)
+    layer = getattr(layers, name)()
+    made = run(tf, strategy, layer, [x], [cotangent])
+
+    check.identical(actual=made.outputs[0], expected=x.astype(np.float32), what="the value")
+    check.identical(actual=made.gradients[0], expected=cotangent.astype(np.float32), what="the gradient")
+
+
+def _gates(array: np.ndarray, order: Tuple[int, ...]) -> np.ndarray:
+    """The gates of an array [..., gates * units] in another order."""
+    parts = np.split(array, len(order), -1)
+    return np.concatenate([parts[place] for place in order], -1)
+
+
+@pytest.mark.parametrize("name", ["PopnnLSTM", "PopnnGRU"])
+def test_recurrent_layers_are_as_specified(tf: Any, layers: Any, strategy: Any, name: str) -> None:
+    """Weights are laid out as Keras has them, batches come first, and gradients flow to everything."""
+    lstm = name == "PopnnLSTM"
+    order, states = ((1, 0, 2, 3), 2) if lstm else ((1, 0, 2), 1)  # Keras has its first two gates the other way round
+    kernel, biases = reference.weights(len(order), "float32")
+    own = [_gates(part, order) for part in (kernel[:SIZE], kernel[SIZE:], biases.ravel())]
+    layer = _built(
+        strategy, getattr(layers, name), (BATCH, STEPS, SIZE), own,
+        units=UNITS, return_sequences=True, return_state=True,
+    )  # fmt: skip
+    x, begin, outputs, last = reference.given("float32", states)
+
+    def call(x: Any, *begin: Any) -> Any:
+        made, *end = layer(tf.transpose(x, (1, 0, 2)), initial_state=list(begin)[::-1])  # Keras: h before c
+        return [tf.transpose(made, (1, 0, 2)), *end[::-1]]
+
+    made = run(tf, strategy, call, [x, *begin], [outputs, *last], variables=lambda: list(layer.trainable_weights))
+    words = ["the cell state", "the state"] if lstm else ["the state"]
+    record = dict(zip(["the outputs", *words], made.outputs))
+    record.update(zip([f"the gradient of {word}" for word in ("the inputs", *words)], made.gradients))
+    of_inputs, of_state, of_biases = (_gates(np.asarray(part), order) for part in made.gradients[-3:])
+    record["the gradient of the kernel"] = np.concatenate([of_inputs, of_state])
+    record["the gradient of the biases"] = of_biases.reshape(biases.shape)
+
+    specification = reference.lstm if lstm else functools.partial(_before, reference.gru)
+    reference.compare(record, functools.partial(specification, "float32", None), "float32")
+
+
+def _before(gru: Any, dtype: str, lengths: Any, tape: Any) -> Any:
+    return gru(dtype, lengths, False, None, tape)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_is_made_again_from_its_configuration(tf: Any, layers: Any, strategy: Any, name: str) -> None:
+    """A layer of the same configuration and weights gives the same values."""
+    settings, shape = LAYERS[name]
+    x = tf.constant(values(shape, 1), tf.float32)
+    with strategy.scope():
+        first = getattr(layers, name)(**settings)
+        first.build(shape)
+        second = type(first).from_config(first.get_config())
+        second.build(shape)
+        second.set_weights(first.get_weights())
+    one, two = (run(tf, strategy, lambda x, layer=layer: layer(x), [x]).outputs[0] for layer in (first, second))
+
+    check.identical(actual=two, expected=one, what=f"a {name} made again")
+    for key, value in settings.items():
+        assert second.get_config()[key] == value
+
+
+def test_the_best_path_is_predicted(tf: Any, layers: Any, strategy: Any) -> None:
+    """A certain alignment a a blank a b reads a a b, and is filled up with blanks."""
+    alignment = [1, 1, 0, 1, 2]
+    x = np.full((5, 1, 3), -8.0)
+    x[np.arange(5), 0, alignment] = 8.0
+    layer = layers.CTCPredictionsLayer(from_logits=True, top_paths=2)
+    made = run(tf, strategy, layer, [x, np.array([5])])
+
+    assert made.outputs[0].tolist() == [[1, 1, 2, 0, 0]]
+
+
+@pytest.mark.parametrize("from_logits", [True, False])
+def test_the_loss_layer_is_the_operation(tf: Any, ipu: Any, strategy: Any, from_logits: bool) -> None:
+    """The layer gives what the operation for logits, or that for logarithms of probabilities, gives."""
+    x = values((4, 2, 3), 1)
+    layer = importlib.import_module("keras.ipu.losses").CTCLoss(from_logits=from_logits)
+    op = ipu.nn_ops.ctc_loss_v2 if from_logits else ipu.nn_ops.ctc_loss_with_log_probs
+    made = run(
+        tf, strategy, lambda x, labels, own, all_: (layer(labels, x, own, all_), op(labels, x, own, all_, 0)),
+        [x, np.array([[1, 2], [2, 2]]), np.array([2, 2]), np.array([4, 4])],
+    )  # fmt: skip
+
+    check.identical(actual=made.outputs[0], expected=made.outputs[1], what="the loss of the layer")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "word"),
+    [
+        ("Embedding", {"input_dim": 6, "output_dim": 2, "mask_zero": True}, "mask_zero"),
+        ("Embedding", {"input_dim": 6, "output_dim": 2, "serialization_factor": 4}, "serialization_factor"),
+        ("PopnnLSTM", {"units": 3, "recurrent_dropout": 0.5}, "recurrent_dropout"),
+        ("PopnnLSTM", {"units": 3, "use_bias": False}, "use_bias"),
+        ("PopnnGRU", {"units": 3, "activation": "selu"}, "selu"),
+        ("SerialDense", {"units": 4, "serialization_factor": 2, "serialization_dimension": "rows"}, "rows"),
+    ],
+)
+def test_settings_that_the_device_does_not_have_are_refused(
+    layers: Any, name: str, settings: Dict[str, Any], word: str
+) -> None:
+    """A layer says which setting it does not support."""
+    with pytest.raises(ValueError, match=word):
+        getattr(layers, name)(**settings)
+
+
+@pytest.mark.emulator
+def test_the_effective_transformer_is_refused(layers: Any) -> None:
+    """What needs the vendor's library is refused by name."""
+    with pytest.raises(NotImplementedError, match="EffectiveTransformer is not available"):
+        layers.EffectiveTransformer(output_layer_size=4)
