@@ -106,8 +106,10 @@ def registered(framework: str) -> Tuple[faults.Fault, ...]:
     """Every fault of the core and of one front end, whichever others this process has imported."""
     for module in _registering(framework):
         importlib.import_module(module)
-    owners = (faults.__name__, f"{PACKAGE}.{framework}.")
-    return tuple(fault for fault in faults.table() if fault.wrong.__module__.startswith(owners))
+    # In the order of the modules' names, whichever a process has imported first.
+    owners = {module: place for place, module in enumerate((faults.__name__, *_registering(framework)))}
+    own = [fault for fault in faults.table() if fault.wrong.__module__ in owners]
+    return tuple(sorted(own, key=lambda fault: (faults.AREAS.index(fault.area), owners[fault.wrong.__module__])))
 
 
 @functools.lru_cache(maxsize=None)
