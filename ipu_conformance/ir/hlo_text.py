@@ -11,8 +11,8 @@ from ipu_conformance.ir.tensor import INT64_MAX, IRError
 MAX_INSTRUCTIONS = 250_000
 """The most instructions of one module."""
 
-MAX_DEPTH = 30
-"""How deep tuples may lie in each other."""
+MAX_DEPTH = 50
+"""How deep tuples, and brackets of any kind, may lie in each other."""
 
 DTYPES: Mapping[str, str] = {
     "pred": "BOOL", "s4": "INT4", "s8": "INT8", "s16": "INT16", "s32": "INT32", "s64": "INT64", "u4": "UINT4",
@@ -73,7 +73,8 @@ class Module:
     entry: str
 
 
-_SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*(?:[^*]|\*(?!/)){0,2000}\*/)*")
+# A comment is short, as in /*index=5*/, so that those that never end take no time.
+_SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*(?:[^*]|\*(?!/)){0,80}\*/)*")
 _COMMENT = re.compile(r"/\*[^*]*\*/")
 _NAME = re.compile(r"%?([A-Za-z_][\w.\-]*)")
 _WORD = re.compile(r"[A-Za-z_][\w.\-]*")
@@ -222,6 +223,8 @@ class _Parser:
             elif here in _CLOSING:
                 waiting.append(_CLOSING[here])
                 self.place += 1
+                if len(waiting) > MAX_DEPTH:
+                    raise self._refused(f"brackets are more than {MAX_DEPTH} deep in each other")
             elif waiting and here == waiting[-1]:
                 waiting.pop()
                 self.place += 1

@@ -36,8 +36,8 @@ ELEMENTWISE = frozenset((
 """The types that work element by element and broadcast their inputs."""
 
 _RESHAPES = frozenset(("Reshape", "Flatten", "Squeeze", "Unsqueeze"))
-_ROUNDS = 4
-"""How often the rules are gone through: what one leaves out, another can see through."""
+_ROUNDS = 20
+"""How often the rules are gone through at most: what one leaves out, another can see through."""
 
 
 def normal(graph: Graph, *, turn_inputs: bool = False) -> Graph:
@@ -95,7 +95,7 @@ class _Work:
         for op in ops:
             op = replace(op, inputs=tuple(self.alias.get(name, name) for name in op.inputs))
             rule = _RULES.get(op.type, _sink if op.type in ELEMENTWISE else None)
-            if rule is None or not rule(self, op):
+            if rule is None or not _is_whole(op) or not rule(self, op):
                 self.emit(op)
         self.outputs = list(dict.fromkeys(self.alias.get(name, name) for name in self.outputs))
 
@@ -107,11 +107,12 @@ class _Work:
                 readers[name] = readers.get(name, 0) + 1
         for name in self.outputs:
             readers[name] = readers.get(name, 0) + 1
-        makers = {op.outputs[0]: op for op in self.ops if op.outputs}
+        makers = {op.outputs[0]: op for op in self.ops if len(op.outputs) == 1}
         gone: Dict[str, None] = {}
         kept: List[Op] = []
         for op in self.ops:
-            fused = _with_bias(self, op, makers, readers) if op.type == "Add" and len(op.inputs) == 2 else None
+            is_sum = op.type == "Add" and len(op.inputs) == 2 and len(op.outputs) == 1
+            fused = _with_bias(self, op, makers, readers) if is_sum else None
             if fused is not None:
                 gone[fused[1]] = None
             kept.append(op if fused is None else fused[0])
@@ -170,6 +171,12 @@ class _Work:
 Rule = Callable[[_Work, Op], bool]
 
 
+def _is_whole(op: Op) -> bool:
+    """Whether an op has the inputs and the one output that all ops of a type with a rule have."""
+    needed = 2 if op.type in ("MatMul", "Gemm") else 1
+    return len(op.outputs) == 1 and bool(op.outputs[0]) and len(op.inputs) >= needed and all(op.inputs[:needed])
+
+
 def _same_shape(one: Optional[Shape], other: Optional[Shape]) -> bool:
     """Whether two shapes are surely the same where both have the same number of elements."""
     return one is not None and one == other and sum(length is None for length in one) <= 1
@@ -212,8 +219,10 @@ def _expand(work: _Work, op: Op) -> bool:
 
 
 def _order(op: Op) -> Tuple[int, ...]:
+    """The order of a Transpose; none where it is no order."""
     perm = op.attributes.get("perm", ())
-    return tuple(int(axis) for axis in perm) if isinstance(perm, tuple) else ()
+    order = tuple(axis for axis in perm if isinstance(axis, int)) if isinstance(perm, tuple) else ()
+    return order if sorted(order) == list(range(len(order))) else ()
 
 
 def _transpose(work: _Work, op: Op) -> bool:
@@ -240,7 +249,7 @@ def _sink(work: _Work, op: Op) -> bool:
     makers = [work.makers.get(name) for name in op.inputs]
     turns = {_order(maker) for maker in makers if maker is not None and maker.type == "Transpose"}
     shape = work.shape(made)
-    if len(turns) != 1 or shape is None or len(op.outputs) != 1:
+    if len(turns) != 1 or shape is None:
         work.emit(op)
         return True
     order = next(iter(turns))
@@ -338,7 +347,9 @@ def _with_bias(work: _Work, op: Op, makers: Mapping[str, Op], readers: Mapping[s
     for name, other in (op.inputs, op.inputs[::-1]):
         maker = makers.get(name)
         shape, added = work.shape(name), work.shape(other)
-        if maker is None or other not in work.weights or readers.get(name) != 1 or not shape or added is None:
+        if maker is None or other not in work.weights or readers.get(name) != 1 or shape is None or added is None:
+            continue
+        if len(shape) < 2:
             continue
         matrices = maker.type == "MatMul" and len(shape) == 2 and all(_is_matrix(work, side) for side in maker.inputs)
         if len(maker.inputs) != 2 or not (matrices or maker.type == "Conv"):

@@ -107,7 +107,7 @@ def test_called_functions_are_a_part_of_their_caller():
 
 def test_what_grows_without_end_is_refused_at_once(monkeypatch):
     """Functions that call each other twice a level would fill any memory, and ones that call themselves any time."""
-    begun = time.perf_counter()
+    begun = time.process_time()
     with pytest.raises(IRError, match="nodes in all; at most 250000 are read"):
         read(called(depth=90))
     loop = tf.function("f", ["a"], {"out": "c:output:0"}, [tf.node("c", "PartitionedCall", ["a"], f=Func("f"))])
@@ -117,7 +117,7 @@ def test_what_grows_without_end_is_refused_at_once(monkeypatch):
     with pytest.raises(IRError, match="more than 1000 messages"):
         read(b"\n\x00" * 1_001, "tensorflow")
 
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 def test_an_assignment_makes_the_next_value():
@@ -177,12 +177,12 @@ def test_what_onnx_cannot_say_keeps_its_name(node, type, attributes):
 def test_a_huge_constant_is_not_written_out():
     """A file of a few bytes that fills terabytes is read at once: the number is expanded."""
     filled = field(1, FLOAT) + field(2, tf.shape((2**20, 2**20))) + field(5, 1.5)
-    begun = time.perf_counter()
+    begun = time.process_time()
 
     graph = read(tf.graph([tf.node("c", "Const", value=filled), tf.node("y", "Neg", ["c"], T=Type(FLOAT))]))
 
     assert [op.type for op in graph.ops] == ["Constant", "Constant", "Expand", "Neg"]
-    assert time.perf_counter() - begun < 1
+    assert time.process_time() - begun < 1
 
 
 @pytest.mark.parametrize(
