@@ -7,17 +7,19 @@ host's variable whenever the host has changed it since the last run.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import tensorflow as tf
 from tensorflow.python.framework import func_graph, ops
 from tensorflow.python.ops import gen_resource_variable_ops, resource_variable_ops, variable_scope
 
-from ipu_conformance.emulator.tensorflow import replicas, shards, variables
+from ipu_conformance.emulator.tensorflow import shards, variables
+from ipu_conformance.emulator.tensorflow.ops import _standing
 from ipu_conformance.emulator.tensorflow.ops._decisions import decide
 from ipu_conformance.emulator.tensorflow.ops._replay import Replay
 
 SHADOW = "_ipu_after_last_run"
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
 
 class GraphProgram:
@@ -42,20 +44,21 @@ class GraphProgram:
                 self._made(variable)
 
         def program(*own: Any) -> List[Any]:
-            if self.replicas == 1:
+            if self._ipus == 1:
                 with variable_scope.variable_scope(scope, use_resource=True, auxiliary_name_scope=False):
                     return self._computation(*own)
-            return decide("graph-results", replicas.run(self._one, [(scope, own)] * self.replicas))[0]
+            return decide("graph-results", _standing.run(self._one, [(scope, own)] * self.replicas))[0]
 
         called = _function(program, inputs)
         self.graph = called.graph
         if self.replicas == 1:
-            return list(called(*inputs))
-        with tf.control_dependencies([self._call(self._follow_host)]):
-            outputs = list(called(*inputs))
-        with tf.control_dependencies([*outputs, *_calls(called)]):
-            remembered = self._call(self._remember)
-        with tf.control_dependencies([remembered]):
+            outputs, last = _called(called, inputs)
+        else:
+            with tf.control_dependencies([self._call(self._follow_host)]):
+                outputs, executed = _called(called, inputs)
+            with tf.control_dependencies([executed]):
+                last = self._call(self._remember)
+        with tf.control_dependencies([last]):
             return [tf.identity(output) for output in outputs]
 
     def _one(self, scope: Any, inputs: List[Any]) -> List[Any]:
@@ -91,7 +94,7 @@ class GraphProgram:
             body()
             return tf.constant(True)
 
-        return _function(program, [])()
+        return _called(_function(program, []), [])[1]
 
     def _follow_host(self) -> None:
         """Every replica gets the host's value of what the host has changed since the last run."""
@@ -106,7 +109,7 @@ class GraphProgram:
 def _follow_host(variable: Any) -> None:
     value, shadow = _read(variable), variable.__dict__[SHADOW]
     known = gen_resource_variable_ops.var_is_initialized_op(shadow.handle)
-    changed = tf.cond(known, lambda: tf.reduce_any(value != _read(shadow)), lambda: True)
+    changed = tf.cond(known, lambda: tf.reduce_any(tf.not_equal(value, _read(shadow))), lambda: True)
     tf.cond(decide("host-followed", changed), lambda: _all_assigned(variable, value), lambda: True)
 
 
@@ -150,12 +153,13 @@ def _function(program: Callable[..., Any], inputs: List[Any]) -> Any:
     return tracing_compilation.trace_function(inputs, {}, options)
 
 
-def _calls(concrete: Any) -> List[Any]:
-    """The operation of the graph that calls a function: the last one of its name."""
-    name = concrete.name
-    found = [
-        op
-        for op in ops.get_default_graph().get_operations()
-        if op.type in ("PartitionedCall", "StatefulPartitionedCall") and op.get_attr("f").name.encode() == name
-    ]
-    return found[-1:]
+def _called(function: Any, inputs: List[Any]) -> Tuple[List[Any], Any]:
+    """What a call of a function returns, and the operation that is the call.
+
+    Who waits for a tensor waits for that tensor only; who waits for the call waits for all that the function does.
+    """
+    graph = ops.get_default_graph()
+    before = len(graph.get_operations())
+    outputs = tf.nest.flatten(function(*inputs))
+    calls = [op for op in graph.get_operations()[before:] if op.type in CALLS]
+    return outputs, calls[-1]

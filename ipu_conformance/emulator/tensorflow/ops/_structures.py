@@ -16,7 +16,7 @@ if str(_OURS) not in map(str, config.CONVERSION_RULES):
 
 def converted(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of the user with Python's control flow turned into a graph's, if the function around it is."""
-    made: Callable[..., Any] = api.tf_convert(function, ag_ctx.control_status_ctx())
+    made: Callable[..., Any] = api.tf_convert(function, ag_ctx.control_status_ctx(), convert_by_default=False)
     return made
 
 

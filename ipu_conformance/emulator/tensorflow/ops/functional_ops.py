@@ -36,7 +36,7 @@ def outlined_function(
         if tf.executing_eagerly():
             return func(*values)
         # A call makes the variables that it needs; another call of the same function object makes others.
-        with tf.name_scope(name or getattr(func, "__name__", "outlined")), Replay().building():
+        with tf.name_scope(name or "outlined"), Replay().building():
             return _structures.converted(func)(*values)
 
     return outlined
