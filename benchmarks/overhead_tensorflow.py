@@ -35,6 +35,8 @@ PICTURES = "pictures"
 WIDE = "wide layer"
 SMALL = 2
 """A batch so small that kernels cost next to nothing."""
+MANY = 40
+"""Micro-batches of a run that has too many slots for each to be built on its own."""
 DEVICES = (1, 2, 4)
 """The IPUs of the devices."""
 SHAPES = {DENSE: (28, 28, 1), PICTURES: (32, 32, 3), WIDE: (28, 28, 1)}
@@ -135,7 +137,7 @@ def pipelined(network: str, batch: int, accumulation: int, steps: int, repeats: 
     number = max(stages) + 1
     cut = fit(network, batch, steps, ipus=number, accumulation=accumulation, stages=stages)
     whole = fit(network, batch, steps, ipus=1, accumulation=accumulation)
-    row(f"{number} stages, {network}, batch {batch}", cut, whole, steps, repeats, "at most 1.5")
+    row(f"{number} stages, {network}, {accumulation} x batch {batch}", cut, whole, steps, repeats, "at most 1.5")
 
 
 def compiling(network: str, batch: int) -> None:
@@ -181,8 +183,9 @@ def main(repeats: int, threads: int) -> None:
         replicated(DENSE, 32, replicas, 200, repeats)
     replicated(PICTURES, 16, 2, 5, repeats)
     title("ms per micro-batch", "pipeline", "one IPU")
-    pipelined(DENSE, SMALL, 8, 400, repeats)
-    pipelined(DENSE, 32, 8, 400, repeats)
+    for accumulation in (8, MANY):
+        pipelined(DENSE, SMALL, accumulation, 400, repeats)
+        pipelined(DENSE, 32, accumulation, 400, repeats)
     pipelined(PICTURES, 16, 8, 16, repeats)
     compiling(DENSE, 32)
     rows = (("pictures, batch 16", 16, False), ("wide layer, batch 8", 8, True))
