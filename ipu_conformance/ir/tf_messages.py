@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ipu_conformance.ir.op_writer import LARGEST_CONSTANT, packed
-from ipu_conformance.ir.tensor import BITS, INT64_MAX, UNDEFINED, IRError, Literal, Shape, count, size
+from ipu_conformance.ir.tensor import BITS, INT64_MAX, UNDEFINED, IRError, Literal, Shape, count
 from ipu_conformance.ir.tf_schema import DATA_TYPES, Message
 
 MAX_NODES = 250_000
@@ -190,8 +190,9 @@ def _tensor(message: Message) -> Optional[Constant]:
     elements = count(lengths) or 0
     if len(values) > max(elements, 1):
         raise IRError(f"a constant of {elements} elements has {len(values)} values")
-    if elements > LARGEST_CONSTANT and len(values) <= 1:
-        return Filled(str(dtype), lengths, float(values[0]) if values else 0.0)
+    if elements > LARGEST_CONSTANT and len(values) <= 1 and not (code and any(values)):
+        _bytes(values[:1], dtype, code)
+        return Filled(str(dtype), lengths, float(values[0]) if values and not code else 0.0)
     if elements > LARGEST_CONSTANT + len(values):
         raise IRError(f"a constant of {elements} elements has {len(values)} values; a large one is written in full")
     if not elements:
@@ -209,17 +210,15 @@ def _listed(message: Message, dtype: str) -> Tuple[List[Any], str]:
 
 
 def _bytes(values: Sequence[Any], dtype: str, code: str) -> bytes:
-    if code:
-        return struct.pack(f"<{len(values)}{code}", *values)
-    wrapped = {"UINT16": "H", "UINT32": "I"}.get(dtype)
-    if wrapped:
+    """Values as little-endian bytes; whole numbers are cut to size, since all but the widest are stored as signed."""
+    code = code or {"UINT16": "H", "UINT32": "I", "UINT64": "Q"}.get(dtype, "")
+    try:
+        if not code:
+            return packed(values, dtype)
         mask = 2 ** (BITS[dtype] or 0) - 1
-        return struct.pack(f"<{len(values)}{wrapped}", *(int(value) & mask for value in values))
-    if dtype == "UINT64":
-        values = [int(value) & 2**64 - 1 for value in values]
-    data = packed(values, dtype)
-    assert len(data) == size(dtype, (len(values),))
-    return data
+        return struct.pack(f"<{len(values)}{code}", *(int(value) & mask for value in values))
+    except (ValueError, OverflowError):
+        raise IRError(f"a constant of dtype {dtype} holds what is no number of that dtype") from None
 
 
 _READ: Mapping[str, Callable[[Any], Any]] = {

@@ -203,10 +203,11 @@ def test_a_huge_constant_is_not_written_out():
         (tf.graph([tf.placeholder(), tf.node("a", "Neg", ["x:7000000"])]), "does not refer to an output"),
         (tf.graph([tf.placeholder(), tf.node("a", "Neg", ["x:4999"])]), "beyond the 4096 outputs"),
         (tf.graph([tf.node("c", "Const", value=field(1, INT32) + field(4, b"abc"))]), "takes 4 bytes"),
+        (tf.graph([tf.node("c", "Const", value=field(1, INT32) + field(5, float("nan")))]), "no number of that dtype"),
         (b"\x08\x01\x12\x02\n\x00", "it has no graph"),
         (tf.graph([], [tf.function("f", [], {}, []).replace(b"f", b"\xff")]), "not UTF-8"),
     ],
-    ids=range(17),
+    ids=range(18),
 )
 def test_what_is_no_graph_is_refused_in_a_sentence(data, said):
     """The error says what is wrong."""
