@@ -48,6 +48,11 @@ class IpuBackend:
 
     def run(self, executable: Executable, feed: Mapping[str, Any]) -> Any:
         """One step of the program that is on the device."""
+        if decide("only the last one runs", self.executable is None):
+            raise PreconditionNotMet(
+                "The device holds no program, because it was reset or the last compilation failed: compile this "
+                "program again before running it"
+            )
         if decide("only the last one runs", executable is not self.executable):
             raise PreconditionNotMet(
                 "Another program was compiled since this one, and the device holds the last one only: compile this "

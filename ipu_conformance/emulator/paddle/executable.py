@@ -201,6 +201,7 @@ class Executable:
                 self.engine.run(machine.inputs, recorder)
             outputs = machine.outputs
         except RuntimeError as error:
+            machine.abandon()
             trapped = _trapped(error)
             if trapped is None:
                 raise

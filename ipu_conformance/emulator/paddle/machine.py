@@ -44,8 +44,7 @@ class PaddleMachine:
         """Give every replica its copy of the weights, the state and the learning rates."""
         for cells in self._cells:
             cells.copy(values)
-            cells.put(self.programs.empty_accumulators())
-        self._updated = [0 for _ in self._cells]
+        self.abandon()
 
     def read(self, names: Sequence[str], replica: int = 0) -> Arrays:
         """Copies of variables of one replica."""
@@ -71,6 +70,12 @@ class PaddleMachine:
     def end(self) -> None:
         """Let go of what the run was given and has made."""
         self.inputs, self.outputs = (), []
+
+    def abandon(self) -> None:
+        """Forget the gradients of an update that was not reached, so that the next run begins anew."""
+        self.put(self.programs.empty_accumulators())
+        self._updated = [0 for _ in self._cells]
+        self._counts = [{} for _ in self._cells]
 
     def forward(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
         """Run one stage; the last one of a right device goes backwards, and where it can updates, in the same run."""

@@ -37,8 +37,10 @@ def compiled(build: Callable[[Any], List[Any]], *, shards: int = 1, **options: A
         made = paddle.static.IpuCompiledProgram(program, scope=scope, ipu_strategy=strategy)
         ready = made.compile(["x"], [fetch.name for fetch in fetches])
 
-        def run(count: int) -> List[np.ndarray]:
+        def run(count: int, *, spoilt: bool = False) -> List[np.ndarray]:
             x = np.arange(1, count * 2 + 1, dtype=np.float32).reshape(count, 2)
+            if spoilt:
+                x[-1] = np.nan
             fetched: List[np.ndarray] = executor.run(ready, feed={"x": x}, fetch_list=fetches, scope=scope)
             return fetched
 
@@ -139,3 +141,37 @@ def test_one_step_is_one_run_of_one_program() -> None:
 def test_there_is_one_backend() -> None:
     """Every call gives the same backend."""
     assert IpuBackend.get_instance() is IpuBackend.get_instance() is paddle.base.core.IpuBackend.get_instance()
+
+
+@pytest.mark.parametrize("strategy", [0, 1], ids=["running", "post"])
+def test_a_run_that_failed_leaves_no_gradients_behind(strategy: int) -> None:
+    """Where the last micro-batch is trapped, the next run updates as if the failed one had not been."""
+    options = {
+        "enable_gradient_accumulation": True,
+        "accumulation_factor": 4,
+        "enable_pipelining": True,
+        "enable_floating_point_checks": True,
+        "mean_accumulation_and_replication_reduction_strategy": strategy,
+        "random_seed": 3,
+    }
+    losses = []
+    for fails in (False, True):
+        paddle.seed(5)
+        with compiled(piped, shards=2, is_training=True, **options) as run:
+            run(4)
+            if fails:
+                with pytest.raises(RuntimeError, match="Floating point exception"):
+                    run(4, spoilt=True)
+            losses.append([run(4)[0], run(4)[0]])
+
+    np.testing.assert_array_equal(losses[0], losses[1])
+
+
+def test_a_program_that_was_reset_says_so() -> None:
+    """After a reset there is no program on the device, which is another reason than a newer one."""
+    with compiled(trained, is_training=True) as run:
+        run(1)
+        IpuBackend.get_instance().reset()
+
+        with pytest.raises(RuntimeError, match="holds no program, because it was reset"):
+            run(1)
