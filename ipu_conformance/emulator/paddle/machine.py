@@ -185,7 +185,14 @@ class PaddleMachine:
                 self._meeting[self.programs.met(weight, replica)]._share_data_with(tensor)
         self._piece(_MEETING, Key("reduce", stage)).run()
         sums = self._meeting.take([self.programs.reduced(weight) for weight in gradients[0]])
+        # The sums are all that updates read: what was met is let go before they take memory, but for what accumulates.
+        self._meeting.clear(
+            self.programs.met(weight, replica) for replica, own in enumerate(gradients) for weight in own
+        )
+        sources = self.programs.sources[stage]
+        passing = [name for weight, name in sources.items() if weight not in self.programs.accumulated]
         for cells in self._cells:
+            cells.clear(passing)
             cells.put(sums)
         return [{} for _ in gradients]
 
