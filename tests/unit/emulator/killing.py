@@ -23,7 +23,7 @@ ROOT = HERE.parents[2]
 DOCUMENT = ROOT / "docs" / "faults.md"
 PACKAGE = "ipu_conformance.emulator"
 
-FRONT_ENDS: Mapping[str, str] = {"poptorch": "PopTorch", "paddle": "Paddle"}
+FRONT_ENDS: Mapping[str, str] = {"poptorch": "PopTorch", "paddle": "Paddle", "tensorflow": "TensorFlow"}
 """The front ends by the names of their folders, and how they are called."""
 
 # One process collects the cases once and runs everything: first all cases on the right device, then each case once for

@@ -1,4 +1,4 @@
-"""Each fault of Keras models, and each of the core that they can have, is noticed by a case."""
+"""Each fault of Keras models is noticed by a case."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ FIT, ERRORS = "test_keras_fit_ipu.py::test_", "test_keras_errors_ipu.py::test_"
 REPLICATION, ACCUMULATION = "test_keras_replication_ipu.py::test_", "test_keras_accumulation_ipu.py::test_"
 PIPELINING, STAGES = "test_keras_pipelining_ipu.py::test_", "test_keras_stages_ipu.py::test_"
 CALLBACKS, EVALUATE = "test_keras_callbacks_ipu.py::test_", "test_keras_evaluate_ipu.py::test_"
-SAVING, PREDICT = "test_keras_saving_ipu.py::test_", "test_keras_predict_ipu.py::test_"
+SAVING = "test_keras_saving_ipu.py::test_"
 
-KERAS = {
+KILLING = {
     "keras-step-lost": FIT + "a_net_trains_as_specified[linear]",
     "keras-any-execution": FIT + "an_execution_divides_the_steps[2]",
     "keras-long-execution-refused": FIT + "a_longer_execution_is_cut_with_a_warning[4]",
@@ -56,48 +56,12 @@ KERAS = {
     "keras-host-writes-to-one": SAVING + "what_the_host_writes_reaches_every_replica[assign]",
 }
 
-REPLICATED = REPLICATION + "replicas_train_as_specified[D3-R2-mlp]"
-GROUPS = ACCUMULATION + "replicas_accumulate_before_they_meet[G3-R2-sum]"
-PIPED = PIPELINING + "two_stages_train_as_specified[functional-grouped]"
-PREDICTED = PREDICT + "predictions_are_those_specified[pipelined-replicated]"
-
-CORE = {
-    "micro-batch-repeated": PIPED,
-    "micro-batches-out-of-order": PIPELINING + "a_pipeline_predicts_as_specified[sequential]",
-    "last-backward-left-out": PIPED,
-    "last-slot-dropped": PIPED,
-    "last-ticks-swapped": PIPED,
-    "micro-batch-zero-always": GROUPS,
-    "replica-order-swapped": PREDICTED,
-    "accumulation-and-replicas-transposed": PREDICTED,
-    "last-micro-batch-lost": GROUPS,
-    "outputs-of-replica-zero-only": PREDICTED,
-    "first-accumulated-output-only": PREDICTED,
-    "boundary-stale-by-one": PIPED,
-    "boundary-halved": PIPED,
-    "last-replica-not-reduced": REPLICATED,
-    "first-replica-only": REPLICATED,
-    "sum-instead-of-mean": ACCUMULATION + "accumulation_trains_as_specified[2-mean]",
-    "gradient-sign-flipped": REPLICATED,
-    "update-skipped-on-last-replica": REPLICATION + "replicas_hold_identical_weights[sgd]",
-    "update-halved": REPLICATED,
-}
-
-KILLING = {**KERAS, **CORE}
-
-SPARED = {
-    "all-stages-on-ipu-zero": "a graph is built slot by slot; on which IPU a slot stands changes no number",
-    "device-iterations-transposed": "one run is unrolled, so that device iterations are turns of a loop",
-    "outputs-in-reverse-iterations": "one run is unrolled, so that device iterations are turns of a loop",
-    "update-skipped-on-odd-steps": "every turn of the loop executes the same graph: a step does not know its number",
-}
-
 
 def test_every_fault_has_a_case() -> None:
     """The table names a killing case for each fault of Keras models."""
     own = {fault.name for fault in registered("tensorflow") if fault.name.startswith("keras-")}
 
-    assert own == set(KERAS)
+    assert own == set(KILLING)
 
 
 def test_every_fault_is_killed_by_its_case() -> None:
