@@ -12,7 +12,7 @@ from ipu_conformance.ir.tf_messages import Node
 SHARDING = "_XlaSharding"
 STAGE = "_ipu_pipeline_stage"
 _DEVICE = re.compile(r"/device:IPU:(\d{1,6})(?!\d)", re.IGNORECASE)
-_ONE_SHARD, _SEVERAL = 1, 2
+_ONE_SHARD = 1
 _MAXIMAL = 1
 
 
@@ -41,8 +41,6 @@ def shard(value: Any) -> Optional[int]:
         return None
     if value[0] == _ONE_SHARD and len(value) == 2:
         return value[1]
-    if value[0] == _SEVERAL:
-        return None
     kind, devices = 0, []
     wire = Wire("a sharding")
     try:

@@ -86,6 +86,13 @@ SAME = {
         ], X, [("shape", (2,))]),
         RELU,
     ),
+    "one Transpose after the other": (
+        graph([
+            ("Transpose", "x", ("t", (3, 4, 2)), {"perm": (1, 2, 0)}),
+            ("Transpose", "t", ("y", (3, 2, 4)), {"perm": (0, 2, 1)}),
+        ], [("x", (2, 3, 4))]),
+        graph([("Transpose", "x", ("y", (3, 2, 4)), {"perm": (1, 0, 2)})], [("x", (2, 3, 4))]),
+    ),
     "ops that nothing needs": (
         graph([("Relu", "x", ("y", (2, 3)), {}), ("Exp", "x", ("z", (2, 3)), {})], X),
         RELU,

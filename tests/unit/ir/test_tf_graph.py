@@ -105,6 +105,20 @@ def test_called_functions_are_a_part_of_their_caller():
     assert list(graph.initializers) == ["w"]
 
 
+@pytest.mark.parametrize(
+    ("op", "output", "place"),
+    [("TopKV2", "indices", ":1"), ("Frobnicate", "parts:2", ":2"), ("TopKV2", "values:0", "")],
+)
+def test_outputs_in_functions_are_known_by_name(op, output, place):
+    """In the body of a function, an output of a node has a name, and a number among those of that name."""
+    body = tf.function("f", ["a"], {"out": f"k:{output}"}, [tf.node("k", op, ["a"], T=Type(FLOAT))])
+
+    graph = read(tf.graph([tf.placeholder(), tf.node("c", "PartitionedCall", ["x"], f=Func("f"))], [body]))
+
+    assert graph.ops[0].outputs[-1] == f"c/k{place}"
+    assert graph.ops[0].type == f"tensorflow::{op}"
+
+
 def test_what_grows_without_end_is_refused_at_once(monkeypatch):
     """Functions that call each other twice a level would fill any memory, and ones that call themselves any time."""
     begun = time.process_time()
@@ -120,13 +134,26 @@ def test_what_grows_without_end_is_refused_at_once(monkeypatch):
     assert time.process_time() - begun < 5
 
 
+def test_a_saved_model_is_read_by_what_it_serves(tmp_path):
+    """Of a SavedModel, the nodes are read that the outputs of the served signature need."""
+    more = tf.graph([tf.node("saver", "Neg", ["x"], T=Type(FLOAT))])
+    served = field(1, "serving_default") + field(2, field(2, field(1, "out") + field(2, field(1, "y:0"))))
+    meta = field(1, field(1, "")) + field(2, tf.layer() + more) + field(5, served)
+    (tmp_path / "saved_model.pb").write_bytes(field(1, 1) + field(2, meta))
+
+    graph = read(tmp_path / "saved_model.pb")
+
+    assert isomorphic(graph, expected_layer()).verdict == ISOMORPHIC
+    assert read((tmp_path / "saved_model.pb").read_bytes()) == graph
+
+
 def test_an_assignment_makes_the_next_value():
     """A read that is ordered after an assignment reads the assigned value, any other the first one."""
     nodes = [
         tf.placeholder("x", (3,)),
         tf.node("v", "VarHandleOp", dtype=Type(FLOAT), shape=(3,)),
-        tf.node("before", "ReadVariableOp", ["v"], dtype=Type(FLOAT)),
         tf.node("add", "AssignAddVariableOp", ["v", "x"], dtype=Type(FLOAT)),
+        tf.node("before", "ReadVariableOp", ["v"], dtype=Type(FLOAT)),
         tf.node("after", "ReadVariableOp", ["v", "^add"], dtype=Type(FLOAT)),
         tf.node("y", "Sub", ["after", "before"], T=Type(FLOAT)),
     ]
