@@ -24,6 +24,8 @@ from ipu_conformance.oracle.op import OPS, Term
 from ipu_conformance.oracle.rounding import mantissa, nearest, stochastic
 
 Rounding = Callable[[np.ndarray], np.ndarray]
+ARITHMETIC = ("add", "sub", "mul")
+"""Ops whose results are exact but for their rounding."""
 
 
 @dataclass
@@ -52,7 +54,8 @@ class Tape:
             made = self._product(*arrays)
         else:
             exact = np.asarray(OPS[op].forward(*arrays, **attributes))
-            made = self.approximate(exact, OPS[op].error(exact, *arrays, **attributes)[0])
+            sources = () if op in ARITHMETIC else OPS[op].error(exact, *arrays, **attributes)[0]
+            made = self.approximate(exact, sources)
         output = Value(self.store(made))
         self.steps.append((op, inputs, output, attributes))
         return output
@@ -80,11 +83,12 @@ class Tape:
             return self._product(slope, arrays[1].T), self._product(arrays[0].T, slope)
         vjp, error = OPS[op].vjp, OPS[op].vjp_error
         assert vjp is not None
-        assert error is not None
         exact = [np.asarray(own) for own in vjp(slope, *arrays, **attributes)]
-        return [
-            self.approximate(own, sources) for own, sources in zip(exact, error(exact, slope, *arrays, **attributes))
-        ]
+        if op in ARITHMETIC:
+            return exact
+        assert error is not None
+        terms = error(exact, slope, *arrays, **attributes)
+        return [self.approximate(own, sources) for own, sources in zip(exact, terms)]
 
     def _product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """A product of two matrices whose partial sums are rounded one after the other."""
