@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import tensorflow as tf
 from tensorflow.python.training import optimizer as v1_optimizer
 
+from ipu_conformance.emulator.plan import Plan
 from ipu_conformance.emulator.tensorflow import machine
 from ipu_conformance.emulator.tensorflow.machine import Accumulator, Gradient
 from ipu_conformance.emulator.tensorflow.ops import _standing, _structures
@@ -74,9 +75,9 @@ class _Stash(NamedTuple):
 class FunctionPipeline:
     """Slots of a pipeline of functions; gradients of replicas meet only where the optimizer lets them."""
 
-    def __init__(self, functions: Functions, count: int, method: str, dtype: Any = None) -> None:
-        replicas = len(functions.programs)
-        self.divisor = float(count) if method == machine.MEAN else 1.0
+    def __init__(self, functions: Functions, plan: Plan, method: str, dtype: Any = None) -> None:
+        replicas = plan.replicas
+        self.divisor = float(plan.total_micro_batches) if method == machine.MEAN else 1.0
         self.accumulators = [Accumulator(method) for _ in range(replicas)]
         self.functions = functions
         self.dtype = dtype
@@ -196,10 +197,10 @@ def _computed(result: Any, pairs: List[Any]) -> List[Any]:
 
     It is asked for the gradients of a number that has these gradients by definition.
     """
-    opt = result.opt
-    stock = v1_optimizer.Optimizer.compute_gradients
-    own = getattr(type(opt), "compute_gradients", stock)
-    if not isinstance(opt, v1_optimizer.Optimizer) or own is stock or not pairs:
+    opt, plain = result.opt, v1_optimizer.Optimizer.compute_gradients
+    while getattr(type(opt), "compute_gradients", plain) is ipu_optimizer.IpuOptimizer.compute_gradients:
+        opt = opt._opt
+    if not isinstance(opt, v1_optimizer.Optimizer) or type(opt).compute_gradients is plain or not pairs:
         return pairs
     known = [(tf.convert_to_tensor(value), variable) for value, variable in pairs if value is not None]
     missing = [(value, variable) for value, variable in pairs if value is None]

@@ -132,7 +132,7 @@ class IPUOutfeedQueue:
                 dependencies = [tf.cond(size > 0, lambda: True, lambda: _failures.fail(NOTHING_YET))]
             with tf.control_dependencies(dependencies):
                 taken = _listed(self._queue.dequeue_many(size))
-            leaves = [leaf[-1] for leaf in taken] if last else taken
+            leaves = [leaf[0] for leaf in taken] if last else taken  # the last is all that such a queue keeps
             if not decide("drained", True):
                 self._queue.enqueue_many(taken)
         return tf.nest.pack_sequence_as(self._structure, leaves)

@@ -19,6 +19,7 @@ from ipu_conformance.emulator.tensorflow.ops._pipeline_options import (
     PipelineStageOptions,
     RecomputationMode,
 )
+from ipu_conformance.emulator.tensorflow.ops._placing import placing
 from ipu_conformance.emulator.tensorflow.ops.gradient_accumulation import METHODS, GradientAccumulationReductionMethod
 from ipu_conformance.emulator.tensorflow.ops.ipu_outfeed_queue import IPUOutfeedMode
 from ipu_conformance.emulator.topology import Topology
@@ -89,6 +90,8 @@ def pipeline(
     for ipu in mapping:
         shards.note(ipu)
     broken = _broken(mapping, by, count, training_)
+    if placing():
+        return tf.no_op()
     program = Program(
         [_structures.converted(stage) for stage in stages],
         [tf.convert_to_tensor(value) for value in inputs or ()],
@@ -107,7 +110,7 @@ def pipeline(
         planned = plan(Topology(tuple(mapping), len(programs)), by, count, training=training_)
 
         def run() -> None:
-            device = FunctionPipeline(Functions(programs), count, method, gradient_accumulation_dtype)
+            device = FunctionPipeline(Functions(programs), planned, method, gradient_accumulation_dtype)
             outputs = training.one_run(planned, device, _taking(infeed_queue))
             _leave(outfeed_queue, outputs, planned, accumulate_outfeed, accumulate_outfeed_dtype)
 
