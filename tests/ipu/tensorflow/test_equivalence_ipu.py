@@ -33,7 +33,7 @@ GROUPED, INTERLEAVED, SEQUENTIAL = ("grouped", 3, 2, 6, 1), ("interleaved", 2, 3
 CUTS = [
     *cuts(["convnet"], [GROUPED]),
     *cuts(["residual"], [GROUPED, SEQUENTIAL]),
-    # Running means are compared with what few values of a micro-batch explain.
+    # The tolerance of running statistics counts no partial sums, which larger micro-batches would show.
     *cuts(["bn_convnet"], [INTERLEAVED, SEQUENTIAL], micro_batch=2),
 ]
 """Nets in stages; the factors of a row, but for the size of a micro-batch, differ from one another."""
