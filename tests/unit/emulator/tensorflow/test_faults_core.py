@@ -39,7 +39,6 @@ KILLING = {
 
 _UNROLLED = "one run of a plan is unrolled into a graph, whose device iterations are turns of a loop around it"
 _OWN_KERNELS = "floating-point numbers are those of TensorFlow's own kernels"
-_OWN_NARROWING = "data of 64 bits is narrowed by Keras models alone, which have a fault of their own for it"
 _ONE_PLACE = "variables are in one place, which the host reads and writes: nothing is copied"
 _READ = "graphs are read from functions and files of TensorFlow: the device writes none"
 
@@ -53,8 +52,8 @@ SPARED = {
     "float16-subnormals-flushed": _OWN_KERNELS,
     "float32-instead-of-float16": _OWN_KERNELS,
     "float16-partials": _OWN_KERNELS,
-    "int64-not-narrowed": _OWN_NARROWING,
-    "float64-not-narrowed": _OWN_NARROWING,
+    "int64-not-narrowed": "integers of 64 bits are not narrowed by this front end",
+    "float64-not-narrowed": "Keras models narrow their data by a rule of their own, with the fault keras-float64-kept",
     "weights-not-synced-to-host": _ONE_PLACE,
     "last-weight-not-synced-to-host": _ONE_PLACE,
     "weights-not-sent-to-device": _ONE_PLACE,
