@@ -66,7 +66,9 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(metavar="command", required=True)
     asked = next((argument for argument in arguments if not argument.startswith("-")), None)
     for command in COMMANDS:
-        subparser = subparsers.add_parser(command.name, help=command.help, description=command.help.capitalize() + ".")
+        subparser = subparsers.add_parser(
+            command.name, help=command.help, description=command.help[0].upper() + command.help[1:] + "."
+        )
         if command.name == asked:
             module = importlib.import_module(command.module)
             module.configure(subparser)

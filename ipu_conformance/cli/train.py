@@ -13,7 +13,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add one action for each workload, with its own options."""
     actions = parser.add_subparsers(dest="workload", metavar="workload", required=True)
     for workload in WORKLOADS.values():
-        action = actions.add_parser(workload.name, help=workload.help, description=workload.help.capitalize() + ".")
+        action = actions.add_parser(
+            workload.name, help=workload.help, description=f"{workload.help[0].upper()}{workload.help[1:]}."
+        )
         on_target.configure(action)
         importlib.import_module(workload.module).configure(action)
 

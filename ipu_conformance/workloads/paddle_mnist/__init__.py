@@ -9,8 +9,9 @@ from typing import Any
 
 from ipu_conformance.workloads import WorkloadError
 from ipu_conformance.workloads.digits import choose_data
+from ipu_conformance.workloads.folders import make_folder
 from ipu_conformance.workloads.paddle_mnist.options import add_folder, add_use_ipu
-from ipu_conformance.workloads.paddle_mnist.places import CURVE, make_folder, model_folder
+from ipu_conformance.workloads.paddle_mnist.places import CURVE, model_folder
 from ipu_conformance.workloads.paddle_mnist.settings import BUDGETS, NAME, Settings
 
 __all__ = ["NAME", "Settings", "configure", "run"]

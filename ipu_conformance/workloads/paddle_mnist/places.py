@@ -19,14 +19,6 @@ def model_folder(folder: Path) -> Path:
     return folder / "model"
 
 
-def make_folder(folder: Path) -> None:
-    """Make the folder, or refuse a name that cannot be one before anything is trained."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WorkloadError(f"--folder {folder} cannot be made ({error.strerror}); name another") from error
-
-
 def check_model(folder: Path) -> None:
     """Refuse a folder without a model before Paddle is imported."""
     missing = [name for name in MODEL_FILES if not (model_folder(folder) / name).is_file()]

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from ipu_conformance.data import load
 from ipu_conformance.data.places import DATA_VARIABLE
 from ipu_conformance.workloads import WorkloadError, paddle_mnist
+from ipu_conformance.workloads.folders import make_folder
 from ipu_conformance.workloads.paddle_mnist import Settings, curve, picture
 from ipu_conformance.workloads.paddle_mnist.batches import SIDE, Samples, datasets, filled, in_order, scaled
-from ipu_conformance.workloads.paddle_mnist.places import CURVE, MODEL_FILES, check_model, make_folder, model_folder
+from ipu_conformance.workloads.paddle_mnist.places import CURVE, MODEL_FILES, check_model, model_folder
 from ipu_conformance.workloads.paddle_mnist.reference import ACCURACY
 from ipu_conformance.workloads.paddle_mnist.settings import PIPELINED_ACCUMULATION
 
