@@ -64,8 +64,8 @@ def captured() -> Iterator[List[Gradient]]:
 class Accumulator:
     """The gradients that one replica has accumulated, by key in the order of arrival."""
 
-    TOGETHER = 8
-    """Gradients that are added up at once: fewer operations to build, and few gradients that are kept."""
+    TOGETHER = 2
+    """Gradients that are added up at once; sums of more of them differ in their last bits between schedules."""
 
     def __init__(self, method: str, dtype: Any = None) -> None:
         self.method = method

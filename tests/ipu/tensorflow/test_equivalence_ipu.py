@@ -23,6 +23,7 @@ from .specified import (
     inferred,
     shared_runs,  # noqa: F401 (a fixture)
     tolerance,
+    uncut,
 )
 
 SCHEDULES = ("grouped", "interleaved", "sequential")
@@ -76,6 +77,12 @@ def test_the_optimizer_of_a_pipeline_steps_once_a_run(runs: Runs, config: Any) -
 def test_replicas_hold_identical_weights(runs: Runs, config: Any) -> None:
     """After the last update every replica holds the same bits."""
     check.replicas_identical(runs.train("mlp", config).weights_by_replica, step=config.steps)
+
+
+@pytest.mark.parametrize("config", configured(MIXED))
+def test_a_cut_changes_no_bit(runs: Runs, config: Any) -> None:
+    """Under every schedule a pipeline leaves the bits of the model on one IPU behind."""
+    check.runs_identical(actual=runs.train("mlp", config), expected=runs.train("mlp", uncut(config)))
 
 
 @pytest.mark.parametrize("config", configured({"single": REPLICATED, **MIXED}))
