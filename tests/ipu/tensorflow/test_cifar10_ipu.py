@@ -121,6 +121,7 @@ def noise() -> List[Tuple[np.ndarray, ArrayTolerance]]:
 
 
 @each_way
+@pytest.mark.level("qualify")
 def test_the_device_trains_as_its_native_twin(trained: Trained, way: str) -> None:
     """The loss of each epoch is that of plain TensorFlow on the same batches, from the same initial weights."""
     expected, tolerance = noise()[0]

@@ -29,6 +29,7 @@ def piped(
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("kind", kinds_of("mlp"))
+@pytest.mark.level("qualify")
 def test_two_stages_train_as_specified(keras: Keras, kind: str, schedule: str) -> None:
     """Every kind of model trains as specified under every schedule."""
     config = piped(2, 4, schedule=schedule)
@@ -47,6 +48,7 @@ def test_four_stages_on_two_replicas_train_as_specified(keras: Keras, schedule: 
 
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize("name", ["convnet", "bn_convnet", "residual"])
+@pytest.mark.level("qualify")
 def test_other_nets_train_as_specified(keras: Keras, name: str) -> None:
     """Convolutions, statistics of micro-batches, and skips that pass a stage which does not use them."""
     config = piped(3, 6, name=name, device_iterations=1)
@@ -57,6 +59,7 @@ def test_other_nets_train_as_specified(keras: Keras, name: str) -> None:
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("name", ["mlp", "bn_convnet", "residual"])
+@pytest.mark.level("qualify")
 def test_many_micro_batches_pass_a_pipeline(keras: Keras, name: str, replicas: int) -> None:
     """The number of micro-batches in a run may be large."""
     small = learning_rate(base=2.0**-8)
@@ -191,6 +194,7 @@ def test_a_pipeline_needs_a_count_to_train(keras: Keras) -> None:
     "offload_weight_update_variables", "replicated_optimizer_state_sharding", "offload_activations",
     "offload_gradient_accumulation_buffers", "replicated_weight_sharding", "offload_weights",
 ])  # fmt: skip
+@pytest.mark.level("qualify")
 def test_offloading_changes_no_bit(keras: Keras, option: str) -> None:
     """Where tensors are kept has no influence on what is computed."""
     config, net = piped(2, 4, device_iterations=1), mlp()

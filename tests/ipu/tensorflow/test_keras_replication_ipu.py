@@ -28,6 +28,7 @@ def replicated(iterations: int, replicas: int, base: RunConfig = PLAIN) -> RunCo
 @pytest.mark.ipus(8)
 @pytest.mark.parametrize("name", ["mlp", "bn_convnet", "residual"])
 @pytest.mark.parametrize(("iterations", "replicas"), COUNTS.values(), ids=list(COUNTS))
+@pytest.mark.level("qualify")
 def test_replicas_train_as_specified(keras: Keras, name: str, iterations: int, replicas: int) -> None:
     """Replica r of step i trains on element i * R + r, and gradients are added up over replicas."""
     config = replicated(iterations, replicas)

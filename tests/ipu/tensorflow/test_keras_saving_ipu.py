@@ -56,6 +56,7 @@ def test_weights_are_saved_and_restored(keras: Keras, tmp_path: Path, name: str,
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.level("qualify")
 def test_a_whole_model_is_saved_and_restored(keras: Keras, tf: Any, tmp_path: Path, name: str, form: str) -> None:
     """A saved model can be loaded, outside of any scope too, with the device's weights."""
     trained = keras.fit("mlp", CONFIGS[name]).model
@@ -92,6 +93,7 @@ def test_a_loaded_model_belongs_to_the_scope(keras: Keras, tf: Any, tmp_path: Pa
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("change", [momentum, adam], ids=["momentum", "adam"])
 @pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.level("qualify")
 def test_training_goes_on_from_a_checkpoint(keras: Keras, tf: Any, tmp_path: Path, change: Any, replicas: int) -> None:
     """A checkpoint holds the optimizer's state too: restored on another model, training goes on as if uncut."""
     net = mlp()

@@ -61,8 +61,9 @@ class Loop:
                     verdicts["wrong"][fault][case] = outcome(cases[case])
         return True
 
-options = ["-q", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "--ipu-target", "emulator"]
-pytest.main([*options, *sorted(set(table.values()))], plugins=[Loop()])
+options = ["-q", "--tb=line", "--assert=plain", "-p", "no:cacheprovider"]
+target = ["--ipu-target", "emulator", "--ipu-level", "qualify"]
+pytest.main([*options, *target, *sorted(set(table.values()))], plugins=[Loop()])
 print("VERDICTS", json.dumps(verdicts))
 """
 
