@@ -10,7 +10,16 @@ import numpy as np
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.execute import Engine
-from ipu_conformance.emulator.paddle import draw, memory_use, partition, pieces, placement, precision, updates
+from ipu_conformance.emulator.paddle import (
+    callables,
+    draw,
+    memory_use,
+    partition,
+    pieces,
+    placement,
+    precision,
+    updates,
+)
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, PopartError, PreconditionNotMet
 from ipu_conformance.emulator.paddle.feeding import Declared, Feeder, Fetcher
 from ipu_conformance.emulator.paddle.machine import PaddleMachine
@@ -54,7 +63,7 @@ class Executable:
         self.machine = PaddleMachine(
             programs, layout.replicas, seed=draw.base(record.strategy.seed), strategy=record.strategy
         )
-        self.engine = Engine(self.plan, self.machine, parallel=layout.replicas > 1)
+        self.engine = Engine(self.plan, self.machine, parallel=layout.replicas > 1 and not self._calls_python())
         self.steps = 0.0
         """How many steps the optimizer had taken when the weights were sent to the device."""
         self._checked = decide("trap", bool(record.strategy.value("enable_floating_point_checks")))
@@ -62,6 +71,12 @@ class Executable:
         self.tracing = False
         self._rates: Tuple[Any, ...] = ()
         self.weights_from_host()
+
+    def _calls_python(self) -> bool:
+        """Whether ops call Python functions, as rounding and custom ops do: Paddle crashes if threads do so at once."""
+        programs = (self.program, self.record.original)
+        rounded = any(precision.halves(program) for program in programs)
+        return rounded or any(op.type() == callables.CALL for program in programs for op in pieces.ops_of(program))
 
     def _programs(self) -> Programs:
         record, asked, folded, value = self.record, self.asked, self.folded, self.strategy.value

@@ -62,3 +62,12 @@ def test_replicas_hold_the_same_float16_weights(stochastic: bool) -> None:
     assert np.array_equal(first["w"], second["w"])
     assert np.array_equal(first["w"], first["w"].astype(np.float16))
     assert bool((first["w"] != 1).any()) is stochastic
+
+
+def test_replicas_that_call_python_run_in_turn() -> None:
+    """Rounding is a Python function, which threads must not call at once."""
+    with static():
+        trained(1)
+        engine = paddle.base.core.IpuBackend.get_instance().executable.engine
+
+    assert engine._pool is None
