@@ -87,7 +87,8 @@ class _Work:
     def emit(self, op: Op) -> None:
         """Add an op to those that are kept."""
         self.ops.append(op)
-        self.makers.update({name: op for name in op.outputs if name})
+        if _is_whole(op):
+            self.makers[op.outputs[0]] = op
 
     def simplify(self) -> None:
         """Go through the ops once: each is left out, rewritten or kept."""
@@ -135,8 +136,8 @@ class _Work:
         """Give inputs in the order in which they are read."""
         for name in self.inputs:
             readers = [op for op in self.ops if name in op.inputs]
-            orders = {_order(op) for op in readers if op.type == "Transpose"}
-            if len(orders) != 1 or any(op.type != "Transpose" for op in readers) or name in self.outputs:
+            turned = all(op.type == "Transpose" and _is_whole(op) for op in readers)
+            if not turned or len({_order(op) for op in readers}) != 1 or name in self.outputs:
                 continue
             self.tensors[name] = replace(self.tensors[name], shape=self.shape(readers[0].outputs[0]))
             gone = {op.outputs[0]: name for op in readers}
@@ -202,7 +203,7 @@ def _reshape(work: _Work, op: Op) -> bool:
     shape = work.shape(made)
     if _same_shape(work.shape(source), shape):
         work.alias[made] = source
-    elif source in work.weights and shape is not None and count(shape) is not None:
+    elif source in work.weights and shape is not None and count(shape) == count(work.shape(source) or ()):
         work.alias[made] = work.weight(made, source, shape, work.weights[source])
     elif shape is None:
         return False

@@ -37,7 +37,7 @@ def attributes(op: Op, graph: Graph) -> Dict[str, Any]:
 
 def _window(op: Op, graph: Graph, shape: Sequence[Any], found: Dict[str, Any]) -> None:
     rank = len(shape) - 2
-    kernel = graph.tensors[op.inputs[1]].shape if op.type == "Conv" and len(op.inputs) > 1 else None
+    kernel = graph.tensors[op.inputs[1]].shape if op.type == "Conv" and len(op.inputs) > 1 and op.inputs[1] else None
     if kernel is not None and None not in kernel:
         found.setdefault("kernel_shape", tuple(kernel[2:]))
     found.setdefault("strides", (1,) * rank)
