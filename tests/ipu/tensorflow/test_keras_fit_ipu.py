@@ -151,14 +151,18 @@ def test_float64_becomes_float32(keras: Keras, tf: Any, phase: str) -> None:
     """A data set of float64 reaches the model as float32."""
     seen = []
 
-    class Looking(tf.keras.layers.Layer):
+    class Looking(tf.keras.Model):
+        def __init__(self) -> None:
+            super().__init__(autocast=False)
+            self.dense = tf.keras.layers.Dense(3)
+
         def call(self, inputs: Any) -> Any:
             seen.append(inputs.dtype)
-            return inputs
+            return self.dense(inputs)
 
     data = tf.data.Dataset.from_tensor_slices((np.ones((4, 3)), np.ones((4, 3)))).batch(2, drop_remainder=True)
     with keras.scope(PLAIN):
-        model = tf.keras.Sequential([Looking(autocast=False), tf.keras.layers.Dense(3)])
+        model = Looking()
         model.compile("sgd", "mse")
         getattr(model, phase)(data, verbose=0)
 
