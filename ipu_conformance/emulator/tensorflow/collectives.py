@@ -8,6 +8,13 @@ from ipu_conformance.emulator.tensorflow import replicas
 from ipu_conformance.emulator.tensorflow.replicas import ReplicaError
 
 SUM, MEAN, MAX, MIN, PRODUCT = "sum", "mean", "max", "min", "product"
+USED = "ipu_collectives"
+"""The collection of a graph with the names of the collectives in it."""
+
+
+def used() -> Sequence[str]:
+    """The collectives that the program which is being built has so far."""
+    return list(_program().get_collection(USED))
 
 
 def all_reduce(value: Any, reduction: str = SUM, group: Optional[int] = None, name: str = "all_reduce") -> Any:
@@ -17,9 +24,7 @@ def all_reduce(value: Any, reduction: str = SUM, group: Optional[int] = None, na
     """
 
     def meet(own: Any) -> Any:
-        return replicas.exchange(
-            own, lambda all_: _by_group(all_, group, _REDUCTIONS[reduction]), f"{name} ({reduction})"
-        )
+        return _exchange(own, lambda all_: _by_group(all_, group, _REDUCTIONS[reduction]), f"{name} ({reduction})")
 
     return _differentiable(meet, meet, value) if reduction in (SUM, MEAN) else meet(_tensor(value))
 
@@ -28,13 +33,13 @@ def all_gather(value: Any, group: Optional[int] = None, name: str = "all_gather"
     """The values of the group's replicas under one new leading axis; the gradient is the sum of what each got."""
 
     def forward(own: Any) -> Any:
-        return replicas.exchange(own, lambda all_: _by_group(all_, group, _stacked), name)
+        return _exchange(own, lambda all_: _by_group(all_, group, _stacked), name)
 
     def backward(gradient: Any) -> Any:
         def combine(all_: List[Any]) -> Sequence[Any]:
             return _by_group(all_, group, lambda members: _unstacked(_added(members), len(members)))
 
-        return replicas.exchange(gradient, combine, f"gradient of {name}")
+        return _exchange(gradient, combine, f"gradient of {name}")
 
     return _differentiable(forward, backward, value)
 
@@ -55,7 +60,7 @@ def reduce_scatter(value: Any, reduction: str = SUM, group: Optional[int] = None
 
         return _by_group(all_, group, members)
 
-    return replicas.exchange(_tensor(value), combine, f"{name} ({reduction})")
+    return _exchange(_tensor(value), combine, f"{name} ({reduction})")
 
 
 def assume_equal(value: Any) -> Any:
@@ -74,9 +79,26 @@ def all_to_all(value: Any, name: str = "all_to_all") -> Any:
             rows = [_unstacked(one, len(all_)) for one in all_]
             return [tf.stack([rows[sender][receiver] for sender in range(len(all_))]) for receiver in range(len(all_))]
 
-        return replicas.exchange(own, combine, name)
+        return _exchange(own, combine, name)
 
     return _differentiable(meet, meet, value)
+
+
+def _exchange(value: Any, combine: Callable[[List[Any]], Sequence[Any]], name: str) -> Any:
+    known = _program().get_collection_ref(USED)
+    if name not in known:
+        known.append(name)
+    return replicas.exchange(value, combine, name)
+
+
+def _program() -> Any:
+    """The outermost graph that is being built."""
+    from tensorflow.python.framework import ops
+
+    graph = ops.get_default_graph()
+    while getattr(graph, "outer_graph", None) is not None:
+        graph = graph.outer_graph
+    return graph
 
 
 def _tensor(value: Any) -> Any:

@@ -1,0 +1,131 @@
+"""Stock's estimator with an infeed in place of features, and a program in place of the model function."""
+
+from __future__ import annotations
+
+import abc
+import functools
+from typing import Any, Iterator, List, Optional
+
+import tensorflow as tf
+from tensorflow.python.util import function_utils
+
+from ipu_conformance.emulator.tensorflow import system, utils
+from ipu_conformance.emulator.tensorflow.config import IPUConfig
+from ipu_conformance.emulator.tensorflow.estimator import feeds, hooks, stock
+from ipu_conformance.emulator.tensorflow.estimator import steps as step_numbers
+from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
+from ipu_conformance.emulator.tensorflow.estimator.program import Call, Program
+from ipu_conformance.emulator.tensorflow.estimator.spec import of_model_fn
+from ipu_conformance.emulator.tensorflow.ipu_run_config import IPURunConfig, RunConfig
+from ipu_conformance.emulator.tensorflow.ops.ipu_infeed_queue import IPUInfeedQueue
+
+
+class BaseEstimator(stock.Estimator, abc.ABC):  # type: ignore[misc]
+    """An estimator whose steps are iterations of loops on the device; see the package for how a kind plugs in."""
+
+    def __init__(
+        self, model_fn: Any, model_dir: Any = None, config: Any = None, params: Any = None, warm_start_from: Any = None
+    ) -> None:
+        if not isinstance(config, RunConfig):
+            raise ValueError(f"`config` is {config!r}; it must be given as a RunConfig of ipu_run_config.")
+        if config.train_distribute is not None or config.eval_distribute is not None:
+            raise ValueError(
+                "The RunConfig has a distribution strategy: leave it out, and ask for replicas with num_replicas of "
+                "the IPURunConfig."
+            )
+        super().__init__(model_fn, model_dir, config, params, warm_start_from)
+
+    @abc.abstractmethod
+    def _program(self, call: Call) -> Program:
+        """What is compiled for a call."""
+
+    @property
+    def _run(self) -> IPURunConfig:
+        run: IPURunConfig = self._config.ipu_run_config
+        return run
+
+    def _assert_members_are_not_overridden(self) -> None:
+        """Stock lets nobody else change what it calls."""
+
+    def predict(
+        self,
+        input_fn: Any,
+        predict_keys: Any = None,
+        hooks: Any = None,
+        checkpoint_path: Any = None,
+        yield_single_examples: bool = True,
+        num_predictions: Optional[int] = None,
+    ) -> Iterator[Any]:
+        """Predictions without end, or the first ``num_predictions`` of them."""
+        if num_predictions is not None and num_predictions < 1:
+            raise ValueError(f"`num_predictions` is {num_predictions}; it must be at least 1.")
+        loops = super().predict(input_fn, predict_keys, hooks, checkpoint_path, yield_single_examples=False)
+        number = 0
+        for loop in loops:
+            for prediction in self._parted(loop, yield_single_examples):
+                yield prediction
+                number += 1
+                if decide("predictions-end", number == num_predictions):
+                    loops.close()
+                    return
+
+    def _parted(self, loop: Any, single_examples: bool) -> Iterator[Any]:
+        for index in range(len(tf.nest.flatten(loop)[0])):
+            batch = tf.nest.map_structure(lambda leaf: leaf[index], loop)  # noqa: B023
+            if not single_examples:
+                yield batch
+            elif not isinstance(batch, dict):
+                yield from batch
+            else:
+                for position in range(self._extract_batch_length(batch)):
+                    yield {key: value[position] for key, value in batch.items()}
+
+    def _convert_train_steps_to_hooks(self, steps: Optional[int], max_steps: Optional[int]) -> List[Any]:
+        each = self._run.iterations_per_loop
+        step_numbers.check_multiple(steps, each)
+        return [] if steps is None and max_steps is None else [hooks.StopAfterLoops(each, steps, max_steps)]
+
+    def _convert_eval_steps_to_hooks(self, steps: Optional[int]) -> List[Any]:
+        if decide("evaluation-steps-required", steps is None):
+            raise ValueError("`steps` is None; say how many steps to evaluate: the end of data is not seen by an IPU.")
+        each = self._run.iterations_per_loop
+        step_numbers.check_multiple(steps, each)
+        return list(super()._convert_eval_steps_to_hooks(None if steps is None else steps // each))
+
+    def _get_features_and_labels_from_input_fn(self, input_fn: Any, mode: str) -> Any:
+        self._configure()
+        infeed = feeds.infeed(self._call_input_fn(input_fn, mode), self._run)
+        return infeed, None, [hooks.FeedHook(infeed)]
+
+    def _get_features_from_input_fn(self, input_fn: Any, mode: str) -> Any:
+        infeed, _, own_hooks = self._get_features_and_labels_from_input_fn(input_fn, mode)
+        return infeed, own_hooks
+
+    def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
+        model_fn = functools.partial(self._call_user, mode=mode, config=config)
+        if not isinstance(features, IPUInfeedQueue):
+            return _for_host(model_fn(features, labels))
+        return self._program(Call(mode, self._run, features, model_fn)).build()
+
+    def _call_user(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
+        """What the user's function returns for those of the arguments that it takes."""
+        known = {"labels": labels, "mode": mode, "params": self.params, "config": config}
+        taken = function_utils.fn_args(self._model_fn)
+        if labels is not None and "labels" not in taken:
+            raise ValueError("The model_fn takes no labels, but the input_fn returns labels: let it take `labels`.")
+        return self._model_fn(features=features, **{name: known[name] for name in known if name in taken})
+
+    def _configure(self) -> None:
+        """Put the options of the configuration in force; without any, those that are in force stay."""
+        options = self._run.ipu_options
+        if options is None and not system.configured():
+            options = IPUConfig()
+        if options is not None:
+            utils.configure_ipu_system(decide("configured", options))
+        self._run.check_ipus(system.ipus(self._run.ordinal))
+
+
+def _for_host(returned: Any) -> Any:
+    """Stock's spec of what a model function returned for the host's own graph, as an export needs it."""
+    spec = of_model_fn(returned)
+    return stock.EstimatorSpec(mode=spec.mode, predictions=spec.predictions, loss=spec.loss, train_op=spec.train_op)

@@ -1,0 +1,130 @@
+"""The program of IPUEstimator: the model function is the body of one loop on the device."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Optional, Tuple
+
+import tensorflow as tf
+
+from ipu_conformance.emulator.tensorflow import replicas
+from ipu_conformance.emulator.tensorflow.estimator import feeds, metrics, stock
+from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
+from ipu_conformance.emulator.tensorflow.estimator.program import Program, counting_steps
+from ipu_conformance.emulator.tensorflow.estimator.spec import IPUEstimatorSpec, of_model_fn
+from ipu_conformance.emulator.tensorflow.ops import ipu_outfeed_queue, loops
+
+
+class LoopProgram(Program):
+    """One iteration is one call of the model function's graph with one element of the infeed."""
+
+    spec: IPUEstimatorSpec
+    """What the model function returned for the first replica; its tensors belong to the loop."""
+
+    def train(self) -> Any:
+        """Trains once per iteration; the loss is the mean over iterations and replicas."""
+        outfeed = ipu_outfeed_queue.IPUOutfeedQueue(device_ordinal=self.run.ordinal)
+
+        def body(spec: IPUEstimatorSpec) -> Any:
+            operations = [] if spec.train_op is None else [spec.train_op]
+            if spec.host_call is not None:
+                self._check_host_call()
+                operations.append(outfeed.enqueue(feeds.tensors_of(spec.host_call[1])))
+            return operations
+
+        def training_loop() -> Any:
+            total = self._repeated(body)
+            self.require_reduction()
+            return self._mean(total)
+
+        (loss,) = self.compiled(training_loop)
+        return stock.EstimatorSpec(
+            mode=self.call.mode,
+            loss=loss,
+            train_op=counting_steps(self._called_on_host(loss, outfeed), self.run.iterations_per_loop),
+            training_hooks=self.spec.training_hooks,
+        )
+
+    def evaluate(self) -> Any:
+        """Evaluates once per iteration, with metrics of the device and of the host."""
+        outfeed = ipu_outfeed_queue.IPUOutfeedQueue(device_ordinal=self.run.ordinal)
+        on_device = metrics.DeviceMetrics()
+
+        def body(spec: IPUEstimatorSpec) -> Any:
+            operations = on_device.updates(spec.eval_metric_ops)
+            if spec.eval_metrics is not None:
+                operations.append(outfeed.enqueue(feeds.tensors_of(spec.eval_metrics[1])))
+            return operations
+
+        def evaluation_loop() -> Any:
+            total = self._repeated(body)
+            return [self._mean(total), *(self.mean_of_replicas(value) for value in on_device.values())]
+
+        loss, *values = self.compiled(evaluation_loop)
+        found: Dict[str, Tuple[Any, Any]] = on_device.kept(values)
+        if self.spec.eval_metrics is not None:
+            function, _ = self.spec.eval_metrics
+            found.update(feeds.passed(function, feeds.samples(self._dequeued(loss, outfeed))))
+        return stock.EstimatorSpec(
+            mode=self.call.mode, loss=loss, eval_metric_ops=found, evaluation_hooks=self.spec.evaluation_hooks
+        )
+
+    def predict(self) -> Any:
+        """Predicts once per iteration."""
+        outfeed = ipu_outfeed_queue.IPUOutfeedQueue(device_ordinal=self.run.ordinal)
+
+        def prediction_loop() -> Any:
+            return loops.repeat(
+                self.run.iterations_per_loop,
+                lambda *element, **named: outfeed.enqueue(self._called(*element, **named).predictions),
+                [],
+                self.call.infeed,
+            )
+
+        ran = self.compiled(prediction_loop)
+        return stock.EstimatorSpec(
+            mode=self.call.mode,
+            predictions=self._dequeued(ran, outfeed),
+            prediction_hooks=self.spec.prediction_hooks,
+        )
+
+    def _called(self, *element: Any, **named: Any) -> IPUEstimatorSpec:
+        features, labels = feeds.features_and_labels(*element, **named)
+        if self.call.mode == stock.ModeKeys.PREDICT:
+            labels = None
+        spec = of_model_fn(self.call.model_fn(features, labels))
+        if replicas.current() == 0:
+            self.spec = spec
+        return spec
+
+    def _repeated(self, body: Callable[[IPUEstimatorSpec], Any]) -> Any:
+        """The sum of the losses of one replica's iterations."""
+
+        def iteration(total: Any, *element: Any, **named: Any) -> Any:
+            spec = self._called(*element, **named)
+            loss = tf.cast(tf.reshape(spec.loss, []), tf.float32)
+            return [total + loss, *body(spec)]
+
+        (total,) = loops.repeat(self.run.iterations_per_loop, iteration, [tf.constant(0.0)], self.call.infeed)
+        return total
+
+    def _mean(self, total: Any) -> Any:
+        return self.mean_of_replicas(decide("loop-loss", total / self.run.iterations_per_loop, total=total))
+
+    def _dequeued(self, after: Any, outfeed: Any) -> Any:
+        with tf.control_dependencies([after]):
+            taken = outfeed.dequeue()
+        return feeds.micro_batches(taken, self.run.iterations_per_loop, self.run.num_replicas)
+
+    def _check_host_call(self) -> None:
+        if decide("host-call-refused", self.run.iterations_per_loop > 1):
+            raise ValueError(
+                f"host_call is not allowed for iterations_per_loop > 1: it is {self.run.iterations_per_loop}."
+            )
+
+    def _called_on_host(self, loss: Any, outfeed: Any) -> Any:
+        """The operation after which the loop, and what the host does with its tensors, is over."""
+        call: Optional[Any] = self.spec.host_call
+        if call is None:
+            return loss
+        tensors = tf.nest.map_structure(lambda leaf: tf.reduce_mean(leaf, axis=0), self._dequeued(loss, outfeed))
+        return feeds.passed(call[0], tensors)

@@ -1,0 +1,116 @@
+"""What an estimator compiles for one call: the seam between stock's estimator and loops on the device."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Optional
+
+import tensorflow as tf
+from tensorflow.python.framework import auto_control_deps_utils
+from tensorflow.python.training import training_util
+
+from ipu_conformance.emulator.tensorflow import collectives, shards
+from ipu_conformance.emulator.tensorflow.estimator import stock
+from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
+from ipu_conformance.emulator.tensorflow.ipu_run_config import IPURunConfig
+from ipu_conformance.emulator.tensorflow.ops import ipu_compiler, scopes
+from ipu_conformance.emulator.tensorflow.ops.ipu_infeed_queue import IPUInfeedQueue
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of train, evaluate or predict."""
+
+    mode: str
+    run: IPURunConfig
+    infeed: IPUInfeedQueue
+    model_fn: Callable[[Any, Any], Any]
+    """The user's model function of features and labels, which knows its mode, params and config already."""
+
+
+class Program(abc.ABC):
+    """Builds one loop on the device for a call, in the graph of the host that is current.
+
+    A session runs the loop once for each time that it runs the ``train_op``, the metrics' updates or the predictions.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.run = call.run
+
+    @abc.abstractmethod
+    def train(self) -> Any:
+        """A stock EstimatorSpec whose train_op is ``counting_steps`` of a loop, and whose loss is that of the loop."""
+
+    @abc.abstractmethod
+    def evaluate(self) -> Any:
+        """A stock EstimatorSpec whose loss is that of a loop; stock adds up the losses and metrics of all loops."""
+
+    @abc.abstractmethod
+    def predict(self) -> Any:
+        """A stock EstimatorSpec whose predictions have all micro-batches of a loop along a first axis."""
+
+    def build(self) -> Any:
+        """The spec of the call's mode."""
+        builders: Dict[str, Callable[[], Any]] = {
+            stock.ModeKeys.TRAIN: self.train,
+            stock.ModeKeys.EVAL: self.evaluate,
+            stock.ModeKeys.PREDICT: self.predict,
+        }
+        return builders[self.call.mode]()
+
+    def compiled(self, computation: Callable[[], Any]) -> Any:
+        """What a computation returns, compiled for the device with the replicas and shards of the configuration."""
+        step = tf.compat.v1.train.get_global_step()
+
+        def program() -> Any:
+            with shards.noted() as named:
+                shards.note(self.run.num_shards - 1)
+                result = computation()
+            if decide("shards-checked", max(named) >= self.run.num_shards):
+                raise ValueError(
+                    f"The model uses {max(named) + 1} IPUs, but num_shards of the IPURunConfig is "
+                    f"{self.run.num_shards}: set it to the number of IPUs of one replica."
+                )
+            return result
+
+        program.__name__ = getattr(computation, "__name__", "program")
+        before = len(tf.compat.v1.get_default_graph().get_operations())
+        with scopes.ipu_scope(self.run.device):
+            result = ipu_compiler.compile(decide("program", program))
+        _check_step_is_read_only(step, before)
+        return result
+
+    def require_reduction(self) -> None:
+        """Replicas that train must meet: call it inside the computation, once the model was built."""
+        if self.run.num_replicas > 1 and decide("reduction-required", not collectives.used()):
+            raise ValueError(
+                "This is not a valid replicated training program, because its replicas never exchange anything: did "
+                "you forget to wrap the optimizer with CrossReplicaOptimizer?"
+            )
+
+    def mean_of_replicas(self, value: Any) -> Any:
+        """The mean over replicas of a scalar; call it inside the computation."""
+        return value if self.run.num_replicas == 1 else collectives.all_reduce(value, collectives.MEAN)
+
+
+def counting_steps(loop: Any, iterations: int) -> Any:
+    """The operation that runs a loop and then counts its iterations as global steps."""
+    step = tf.compat.v1.train.get_global_step()
+    seen = training_util._get_or_create_global_step_read()
+    # Who asks for the step in the same run, as stock's hooks do, always gets that of before.
+    with tf.control_dependencies([loop, seen, step._graph_element]):
+        return step.assign_add(tf.cast(decide("step-count", iterations), step.dtype), read_value=False)
+
+
+def _check_step_is_read_only(step: Optional[Any], before: int) -> None:
+    if step is None:
+        return
+    for op in tf.compat.v1.get_default_graph().get_operations()[before:]:
+        _, written = auto_control_deps_utils.get_read_write_resource_inputs(op)
+        if decide("step-read-only", step.handle in written):
+            raise ValueError(
+                "The model_fn increments the global step: leave it out of the optimizer's arguments, the estimator "
+                "counts the iterations itself."
+            )

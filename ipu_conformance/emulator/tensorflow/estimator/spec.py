@@ -1,0 +1,91 @@
+"""What a model function returns for an IPUEstimator."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Tuple
+
+from ipu_conformance.emulator.tensorflow.estimator import stock
+from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
+
+
+class _Fields(NamedTuple):
+    """The parts of an IPUEstimatorSpec."""
+
+    mode: str
+    predictions: Any
+    loss: Any
+    train_op: Any
+    eval_metric_ops: Any
+    eval_metrics: Any
+    host_call: Any
+    training_hooks: Tuple[Any, ...]
+    evaluation_hooks: Tuple[Any, ...]
+    prediction_hooks: Tuple[Any, ...]
+
+
+class IPUEstimatorSpec(_Fields):
+    """Stock's EstimatorSpec with what the host does with tensors of the device.
+
+    ``eval_metrics`` and ``host_call`` are a function and the tensors that it gets, listed or named.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        mode: str,
+        predictions: Any = None,
+        loss: Any = None,
+        train_op: Any = None,
+        eval_metric_ops: Any = None,
+        eval_metrics: Any = None,
+        host_call: Any = None,
+        training_hooks: Any = None,
+        evaluation_hooks: Any = None,
+        prediction_hooks: Any = None,
+    ) -> IPUEstimatorSpec:
+        """Refuses what the mode lacks, as stock does."""
+        checks = stock.model_fn
+        if train_op is not None or host_call is None:
+            train_op = checks._validate_estimator_spec_train_op(train_op, mode)
+        return super().__new__(
+            cls,
+            mode,
+            checks._validate_estimator_spec_predictions(predictions, mode),
+            checks._validate_estimator_spec_loss(loss, mode),
+            train_op,
+            checks._validate_eval_metric_ops(eval_metric_ops),
+            _function_and_tensors("eval_metrics", eval_metrics),
+            _function_and_tensors("host_call", host_call),
+            tuple(checks._validate_estimator_spec_hooks(training_hooks)),
+            tuple(checks._validate_estimator_spec_hooks(evaluation_hooks)),
+            tuple(checks._validate_estimator_spec_hooks(prediction_hooks)),
+        )
+
+
+def of_model_fn(returned: Any) -> IPUEstimatorSpec:
+    """What a model function returned, which may be stock's EstimatorSpec."""
+    if isinstance(returned, IPUEstimatorSpec):
+        return returned
+    if decide("spec-required", not isinstance(returned, stock.EstimatorSpec)):
+        raise ValueError(
+            f"The model_fn returned {type(returned).__name__}; it must return an IPUEstimatorSpec or an EstimatorSpec."
+        )
+    return IPUEstimatorSpec(
+        mode=returned.mode,
+        predictions=returned.predictions,
+        loss=returned.loss,
+        train_op=returned.train_op,
+        eval_metric_ops=returned.eval_metric_ops,
+        training_hooks=(*returned.training_hooks, *returned.training_chief_hooks),
+        evaluation_hooks=returned.evaluation_hooks,
+        prediction_hooks=returned.prediction_hooks,
+    )
+
+
+def _function_and_tensors(name: str, given: Any) -> Any:
+    if given is None:
+        return None
+    if not isinstance(given, (tuple, list)) or len(given) != 2 or not callable(given[0]):
+        raise ValueError(f"`{name}` is {given!r}; it must be a function and the tensors that it gets.")
+    return tuple(given)
