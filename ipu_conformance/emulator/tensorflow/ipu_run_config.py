@@ -84,7 +84,7 @@ def _listed(numbers: Any) -> Any:
     return [numbers] if isinstance(numbers, int) else list(numbers)
 
 
-class RunConfig(stock.RunConfig):  # type: ignore[misc]
+class RunConfig(stock.RunConfig):
     """Stock's configuration of an estimator, with an IPURunConfig."""
 
     def __init__(

@@ -20,7 +20,7 @@ from ipu_conformance.emulator.tensorflow.ipu_run_config import IPURunConfig, Run
 from ipu_conformance.emulator.tensorflow.ops.ipu_infeed_queue import IPUInfeedQueue
 
 
-class BaseEstimator(stock.Estimator, abc.ABC):  # type: ignore[misc]
+class BaseEstimator(stock.Estimator, abc.ABC):
     """An estimator whose steps are iterations of loops on the device; see the package for how a kind plugs in."""
 
     def __init__(

@@ -10,14 +10,12 @@ from ipu_conformance.emulator.tensorflow.estimator import steps
 from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
 from ipu_conformance.errors import ConformanceError
 
-Hook = tf.compat.v1.train.SessionRunHook
-
 
 class DataSetEnded(ConformanceError, RuntimeError):  # noqa: N818 (it says what is)
     """A loop on the device has asked for more elements than the data set has."""
 
 
-class FeedHook(Hook):  # type: ignore[misc]
+class FeedHook(tf.compat.v1.train.SessionRunHook):
     """Starts the infeed with the session, and fails where a loop was left without data.
 
     The end of a data set does not reach the device: stock's quiet end of training would hide that a program hangs.
@@ -52,7 +50,7 @@ class FeedHook(Hook):  # type: ignore[misc]
             )
 
 
-class StopAfterLoops(Hook):  # type: ignore[misc]
+class StopAfterLoops(tf.compat.v1.train.SessionRunHook):
     """Ends training after as many loops as the steps are, counted from where the session has begun."""
 
     def __init__(self, iterations_per_loop: int, more: Optional[int], last: Optional[int]) -> None:

@@ -10,11 +10,12 @@ import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps_utils
 from tensorflow.python.training import training_util
 
-from ipu_conformance.emulator.tensorflow import collectives, shards
+from ipu_conformance.emulator.tensorflow import collectives, replicas, shards
 from ipu_conformance.emulator.tensorflow.estimator import stock
 from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
 from ipu_conformance.emulator.tensorflow.ipu_run_config import IPURunConfig
 from ipu_conformance.emulator.tensorflow.ops import ipu_compiler, scopes
+from ipu_conformance.emulator.tensorflow.ops._placing import placing
 from ipu_conformance.emulator.tensorflow.ops.ipu_infeed_queue import IPUInfeedQueue
 
 
@@ -65,14 +66,12 @@ class Program(abc.ABC):
         step = tf.compat.v1.train.get_global_step()
 
         def program() -> Any:
+            if not placing():
+                return computation()
             with shards.noted() as named:
-                shards.note(self.run.num_shards - 1)
                 result = computation()
-            if decide("shards-checked", max(named) >= self.run.num_shards):
-                raise ValueError(
-                    f"The model uses {max(named) + 1} IPUs, but num_shards of the IPURunConfig is "
-                    f"{self.run.num_shards}: set it to the number of IPUs of one replica."
-                )
+            shards.note(self.run.num_shards - 1)
+            self._check_shards(max(named, default=0) + 1)
             return result
 
         program.__name__ = getattr(computation, "__name__", "program")
@@ -82,9 +81,16 @@ class Program(abc.ABC):
         _check_step_is_read_only(step, before)
         return result
 
+    def _check_shards(self, used: int) -> None:
+        if decide("shards-checked", used > self.run.num_shards):
+            raise ValueError(
+                f"The model uses {used} IPUs, but num_shards of the IPURunConfig is {self.run.num_shards}: set it to "
+                "the number of IPUs of one replica."
+            )
+
     def require_reduction(self) -> None:
         """Replicas that train must meet: call it inside the computation, once the model was built."""
-        if self.run.num_replicas > 1 and decide("reduction-required", not collectives.used()):
+        if replicas.count() > 1 and decide("reduction-required", not collectives.used()):
             raise ValueError(
                 "This is not a valid replicated training program, because its replicas never exchange anything: did "
                 "you forget to wrap the optimizer with CrossReplicaOptimizer?"
@@ -92,7 +98,7 @@ class Program(abc.ABC):
 
     def mean_of_replicas(self, value: Any) -> Any:
         """The mean over replicas of a scalar; call it inside the computation."""
-        return value if self.run.num_replicas == 1 else collectives.all_reduce(value, collectives.MEAN)
+        return value if replicas.count() == 1 else collectives.all_reduce(value, collectives.MEAN)
 
 
 def counting_steps(loop: Any, iterations: int) -> Any:

@@ -1,4 +1,4 @@
-"""The parts of stock ``tf.estimator`` that the emulated one is built from; TensorFlow 2.15 is the last that has them."""
+"""The parts of stock ``tf.estimator`` that the emulated one is built from; TensorFlow 2.15 is the last with them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ class EstimatorsUnavailable(ConformanceError, ImportError):  # noqa: N818 (it sa
 
 
 try:
-    from tensorflow_estimator.python.estimator import estimator, model_fn, run_config
-    from tensorflow_estimator.python.estimator.mode_keys import ModeKeys
+    from tensorflow_estimator.python.estimator import estimator, model_fn, run_config  # type: ignore[import-untyped]
+    from tensorflow_estimator.python.estimator.mode_keys import ModeKeys  # type: ignore[import-untyped]
 except ImportError as missing:
     import tensorflow
 
