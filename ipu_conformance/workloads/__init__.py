@@ -56,5 +56,11 @@ WORKLOADS: Mapping[str, Workload] = {
             "ipu_conformance.workloads.keras_cifar10",
             "a convolutional network on small pictures with Keras",
         ),
+        Workload(
+            "estimator-cnn",
+            "tensorflow",
+            "ipu_conformance.workloads.estimator_cnn",
+            "a convolutional network on small pictures with an IPUEstimator",
+        ),
     )
 }

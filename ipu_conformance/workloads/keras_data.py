@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any, Callable, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -28,9 +28,26 @@ def test_set(split: Split, batch: int) -> Any:
 
 def _batches(numbers: Any, split: Split, batch: int) -> Any:
     # Numbers are shuffled and images gathered by the batch: moving single images about would cost more than training.
-    images, labels = tf.constant(split.images), tf.constant(split.labels.astype(np.int32))
+    gather = _from_tensors(split) if tf.executing_eagerly() else _from_arrays(split, batch)
 
     def samples(chosen: Any) -> Tuple[Any, Any]:
-        return tf.cast(tf.gather(images, chosen), tf.float32) / 255.0, tf.gather(labels, chosen)
+        images, labels = gather(chosen)
+        return tf.cast(images, tf.float32) / 255.0, labels
 
     return numbers.batch(batch, drop_remainder=True).map(samples)
+
+
+def _from_tensors(split: Split) -> Callable[[Any], Tuple[Any, Any]]:
+    images, labels = tf.constant(split.images), tf.constant(split.labels.astype(np.int32))
+    return lambda chosen: (tf.gather(images, chosen), tf.gather(labels, chosen))
+
+
+def _from_arrays(split: Split, batch: int) -> Callable[[Any], Tuple[Any, Any]]:
+    """A graph would hold the tensors of all samples, and write them wherever it is saved."""
+    labels = split.labels.astype(np.int32)
+
+    def gather(chosen: Any) -> Tuple[Any, Any]:
+        found = tf.numpy_function(lambda own: (split.images[own], labels[own]), [chosen], [tf.uint8, tf.int32])
+        return tf.ensure_shape(found[0], (batch, *split.images.shape[1:])), tf.ensure_shape(found[1], (batch,))
+
+    return gather

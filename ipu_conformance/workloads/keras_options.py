@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -46,6 +47,11 @@ def add_folder(parser: argparse.ArgumentParser, folder: str) -> None:
         metavar="DIR",
         help="where the picture of some samples is written (./%(default)s)",
     )
+
+
+def expect_ipu_placement() -> None:
+    """Let TensorFlow not warn of each variable of a graph that it is told to place on an IPU; before it is imported."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
 def given(value: Any, default: Any) -> Any:

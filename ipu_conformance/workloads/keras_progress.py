@@ -34,4 +34,5 @@ class Progress(tf.keras.callbacks.Callback):
 
 
 def _shown(logs: Mapping[str, float]) -> str:
-    return f"loss {logs['loss']:.4f}, accuracy {100 * logs['accuracy']:.2f}%"
+    recognised = f", accuracy {100 * logs['accuracy']:.2f}%" if "accuracy" in logs else ""
+    return f"loss {logs['loss']:.4f}{recognised}"

@@ -31,6 +31,8 @@ class Job:
     learning_rate: float
     replicas: int
     seed: int
+    accumulation: int = 1
+    """The micro-batches of a replica's share of a batch."""
 
     @property
     def test_batches(self) -> int:
@@ -40,7 +42,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """The mean loss and the share of training samples recognised in each epoch, and what the test set gave."""
+    """The mean loss and the share of training samples recognised in each epoch, and what the test set gave.
+
+    Estimators do not count what they recognise while they train.
+    """
 
     losses: Tuple[float, ...]
     training_accuracies: Tuple[float, ...]
@@ -58,14 +63,16 @@ def train(job: Job, *, native: bool, progress: bool = False, say: Callable[[str]
         model = job.build()
         # Keras adds up the gradients of replicas, each a mean over its share of the batch.
         optimizer = tf.keras.optimizers.SGD(job.learning_rate / job.replicas)
-        compile_for(model, optimizer, job.steps_per_execution)
+        compile_for(model, optimizer, job.steps_per_execution * job.accumulation)
         if not native:
             model.set_replication_options("MEAN")
+        if job.accumulation > 1:
+            model.set_gradient_accumulation_options(job.accumulation, gradient_accumulation_reduction_method="mean")
         history = model.fit(
-            training_set(job.data.train, job.batch_size // job.replicas, job.seed),
+            training_set(job.data.train, job.batch_size // job.replicas // job.accumulation, job.seed),
             epochs=job.epochs,
-            steps_per_epoch=job.steps * job.replicas,
-            callbacks=[Progress(job.epochs, job.steps, bars=progress, say=say)],
+            steps_per_epoch=job.steps * job.replicas * job.accumulation,
+            callbacks=[Progress(job.epochs, job.steps * job.accumulation, bars=progress, say=say)],
             verbose=0,
         ).history
         # Another number of batches follows, and steps_per_execution has to divide it.

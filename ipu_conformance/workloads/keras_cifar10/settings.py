@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Mapping
+from typing import Mapping, NamedTuple, Optional
 
 from ipu_conformance.workloads import WorkloadError
 from ipu_conformance.workloads.digits import Budget
@@ -19,8 +19,34 @@ BUDGETS: Mapping[str, Budget] = {
     "cifar10": Budget(epochs=150, train_size=50_000, test_size=10_000),
 }
 
-APPROACHES: Mapping[str, str] = {"strategy": "ipu_conformance.workloads.keras_cifar10.strategy"}
+HERE = "ipu_conformance.workloads.keras_cifar10"
+APPROACHES: Mapping[str, str] = {
+    "strategy": f"{HERE}.strategy",
+    "estimator": f"{HERE}.estimator",
+    "replica": f"{HERE}.estimator",
+    "pipeline": f"{HERE}.pipeline",
+}
 """The ways to train the network on IPUs: for each the module whose ``train`` does it."""
+
+STAGES = 2
+"""The stages of the pipeline, each on an IPU of its own."""
+LAYERS, LAYERS_OF_BLOCK, DROPOUTS = 12, 4, 3
+"""The layers of the network, of its first block, and how many of them drop out: one of those ends the block."""
+
+
+class Usual(NamedTuple):
+    """What an approach takes unless it is told otherwise."""
+
+    ipus: int = 1
+    gradient_accumulation_count: int = 1
+
+
+USUAL: Mapping[str, Usual] = {
+    "strategy": Usual(),
+    "estimator": Usual(),
+    "replica": Usual(ipus=2),
+    "pipeline": Usual(ipus=STAGES, gradient_accumulation_count=2 * STAGES),
+}
 
 
 @dataclass(frozen=True)
@@ -36,13 +62,17 @@ class Settings:
     learning_rate: float = 0.01
     seed: int = 0
     ipus: int = 1
+    gradient_accumulation_count: int = 1
+    """The micro-batches of a replica's share of a batch."""
+    model_shard_position: Optional[int] = None
+    """The layer with which the second stage of a pipeline begins, counted from 0; None is the second block."""
     dropout: bool = True
     """Without it the device draws no random numbers."""
 
     def __post_init__(self) -> None:
         if self.approach not in APPROACHES:
             raise WorkloadError(f"--approach is {self.approach!r}; choose from {', '.join(APPROACHES)}")
-        for name in ("epochs", "train_size", "test_size", "batch_size", "ipus"):
+        for name in ("epochs", "train_size", "test_size", "batch_size", "ipus", "gradient_accumulation_count"):
             if getattr(self, name) < 1:
                 raise WorkloadError(f"--{name.replace('_', '-')} is {getattr(self, name)}; give 1 or more")
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
@@ -54,7 +84,69 @@ class Settings:
                 f"--train-size is {self.train_size}, and one update takes {self.batch_size} samples; "
                 "give at least as many"
             )
-        check_shares("--ipus", self.ipus, self.batch_size, self.test_size)
+        self._check_ipus()
+        self._check_shard_position()
+        check_shares("--ipus", self.replicas, self.batch_size, self.test_size)
+        micro_batches = self.replicas * self.gradient_accumulation_count
+        if self.batch_size % micro_batches:
+            raise WorkloadError(
+                f"--batch-size is {self.batch_size}, which {self.gradient_accumulation_count} micro-batches "
+                f"(--gradient-accumulation-count) of {self.replicas} replicas cannot share equally; give a multiple of "
+                f"{micro_batches}"
+            )
+
+    def _check_ipus(self) -> None:
+        if self.approach == "estimator" and self.ipus > 1:
+            raise WorkloadError(
+                f"--ipus is {self.ipus}, and the approach estimator has one IPU; leave --ipus out, or use "
+                "--approach replica"
+            )
+        if self.approach != "pipeline":
+            return
+        for flag, count, multiple, why in (
+            ("--ipus", self.ipus, STAGES, f"a pipeline has {STAGES} of them"),
+            ("--gradient-accumulation-count", self.gradient_accumulation_count, 2 * STAGES,
+             f"a pipeline of {STAGES} stages takes two for each"),
+            ("--test-size", self.test_size, self.ipus, f"{self.ipus} IPUs work on as many samples at once"),
+        ):  # fmt: skip
+            if count % multiple:
+                raise WorkloadError(f"{flag} is {count}, and {why}; give a multiple of {multiple}")
+
+    def _check_shard_position(self) -> None:
+        if self.model_shard_position is None:
+            return
+        if self.approach != "pipeline":
+            raise WorkloadError(
+                f"--model-shard-position is {self.model_shard_position}, and the approach {self.approach} does not cut "
+                "the network; leave it out, or use --approach pipeline"
+            )
+        if not 0 < self.model_shard_position < self.layers:
+            raise WorkloadError(
+                f"--model-shard-position is {self.model_shard_position}, and both parts of the network's {self.layers} "
+                f"layers need one; give a number from 1 to {self.layers - 1}"
+            )
+
+    @property
+    def layers(self) -> int:
+        """The layers of the network."""
+        return LAYERS if self.dropout else LAYERS - DROPOUTS
+
+    @property
+    def cut(self) -> int:
+        """The layers of a pipeline's first stage."""
+        if self.model_shard_position is not None:
+            return self.model_shard_position
+        return LAYERS_OF_BLOCK if self.dropout else LAYERS_OF_BLOCK - 1
+
+    @property
+    def replicas(self) -> int:
+        """The models that share a batch."""
+        return self.ipus // STAGES if self.approach == "pipeline" else self.ipus
+
+    @property
+    def micro_batch(self) -> int:
+        """The samples that a replica takes at once."""
+        return self.batch_size // self.replicas // self.gradient_accumulation_count
 
     @property
     def steps(self) -> int:
@@ -68,5 +160,5 @@ class Settings:
 
     @property
     def test_batch(self) -> int:
-        """The test samples that a replica takes at once."""
+        """The test samples that a replica takes at once: stages of a pipeline need as many batches as there are."""
         return test_batch(self.ipus, self.test_size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Callable
 
 from ipu_conformance.data import load
@@ -23,8 +24,9 @@ def job_of(settings: Settings) -> Job:
         batch_size=settings.batch_size,
         test_batch=settings.test_batch,
         learning_rate=settings.learning_rate,
-        replicas=settings.ipus,
+        replicas=settings.replicas,
         seed=settings.seed,
+        accumulation=settings.gradient_accumulation_count,
     )
 
 
@@ -32,4 +34,11 @@ def train(
     settings: Settings, *, native: bool, progress: bool = False, say: Callable[[str], None] = lambda line: None
 ) -> Result:
     """Train a new network; with ``native`` no IPU API is touched."""
+    if native:
+        settings = on_host(settings)
     return train_job(job_of(settings), native=native, progress=progress, say=say)
+
+
+def on_host(settings: Settings) -> Settings:
+    """The settings of the native twin, which is the same for all approaches: one model, fitted by Keras."""
+    return replace(settings, approach="strategy", ipus=1, gradient_accumulation_count=1, model_shard_position=None)
