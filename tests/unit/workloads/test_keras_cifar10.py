@@ -20,8 +20,12 @@ from ipu_conformance.workloads.real_data import choose
 
 needs_tensorflow = pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="needs tensorflow")
 
+PIPELINE = {"approach": "pipeline", "ipus": 2, "gradient_accumulation_count": 4}
 REFUSED = {
-    "approach": ({"approach": "guessing"}, "--approach is 'guessing'; choose from strategy"),
+    "approach": (
+        {"approach": "guessing"},
+        "--approach is 'guessing'; choose from strategy, estimator, replica, pipeline",
+    ),
     "epochs": ({"epochs": 0}, "--epochs is 0; give 1 or more"),
     "tests": ({"test_size": 0}, "--test-size is 0; give 1 or more"),
     "batch": ({"batch_size": 0}, "--batch-size is 0; give 1 or more"),
@@ -35,6 +39,44 @@ REFUSED = {
     "odd batch": (
         {"ipus": 3},
         "--batch-size is 16, which 3 replicas (--ipus) cannot share equally; give a multiple of 3",
+    ),
+    "no micro-batch": (
+        {"gradient_accumulation_count": 0},
+        "--gradient-accumulation-count is 0; give 1 or more",
+    ),
+    "odd micro-batches": (
+        {"ipus": 2, "gradient_accumulation_count": 3},
+        "--batch-size is 16, which 3 micro-batches (--gradient-accumulation-count) of 2 replicas cannot share equally; "
+        "give a multiple of 6",
+    ),
+    "two IPUs of an estimator": (
+        {"approach": "estimator", "ipus": 2},
+        "--ipus is 2, and the approach estimator has one IPU; leave --ipus out, or use --approach replica",
+    ),
+    "half a pipeline": (
+        {**PIPELINE, "ipus": 3},
+        "--ipus is 3, and a pipeline has 2 of them; give a multiple of 2",
+    ),
+    "a pipeline that does not fill": (
+        {**PIPELINE, "gradient_accumulation_count": 2},
+        "--gradient-accumulation-count is 2, and a pipeline of 2 stages takes two for each; give a multiple of 4",
+    ),
+    "odd tests of a pipeline": (
+        {**PIPELINE, "test_size": 401},
+        "--test-size is 401, and 2 IPUs work on as many samples at once; give a multiple of 2",
+    ),
+    "nothing in the first stage": (
+        {**PIPELINE, "model_shard_position": 0},
+        "--model-shard-position is 0, and both parts of the network's 12 layers need one; give a number from 1 to 11",
+    ),
+    "nothing in the second stage": (
+        {**PIPELINE, "model_shard_position": 9, "dropout": False},
+        "--model-shard-position is 9, and both parts of the network's 9 layers need one; give a number from 1 to 8",
+    ),
+    "a cut without a pipeline": (
+        {"approach": "replica", "model_shard_position": 4},
+        "--model-shard-position is 4, and the approach replica does not cut the network; leave it out, or use "
+        "--approach pipeline",
     ),
 }
 
@@ -60,6 +102,34 @@ def test_executions_divide_an_epoch(batch, steps, more):
     assert not any(steps % n == 0 for n in range(chosen.steps_per_execution + 1, min(steps, MOST_STEPS) + 1))
 
 
+@given(st.sampled_from(sorted(APPROACHES)), st.integers(1, 3), st.integers(1, 3), st.integers(1, 5), st.integers(1, 60))
+@settings(max_examples=60, deadline=None)
+def test_an_update_takes_a_batch_however_ipus_share_it(approach, replicas, count, samples, tests):
+    """Replicas' micro-batches make up a batch, and every replica has whole batches of the test set."""
+    replicas = 1 if approach == "estimator" else replicas
+    pipeline = approach == "pipeline"
+    count, ipus = (4 * count, 2 * replicas) if pipeline else (count, replicas)
+    batch = replicas * count * samples
+    chosen = Settings(
+        approach, batch_size=batch, train_size=batch, test_size=tests * ipus, ipus=ipus,
+        gradient_accumulation_count=count,
+    )  # fmt: skip
+
+    assert chosen.replicas == replicas
+    assert chosen.micro_batch == samples
+    assert tests * ipus % (chosen.test_batch * ipus) == 0
+
+
+@pytest.mark.parametrize("dropout", [True, False])
+def test_a_pipeline_is_cut_anywhere_between_two_layers(dropout):
+    """Every place from behind the first layer to before the last is taken; by default it is behind the first block."""
+    most = Settings(dropout=dropout).layers - 1
+
+    cuts = [Settings(**PIPELINE, dropout=dropout, model_shard_position=number).cut for number in range(1, most + 1)]
+    assert cuts == list(range(1, most + 1))
+    assert Settings(**PIPELINE, dropout=dropout).cut == (4 if dropout else 3)
+
+
 def options(*words):
     """The settings that a command line asks for."""
     parser = argparse.ArgumentParser()
@@ -78,6 +148,13 @@ def test_the_published_figures_are_the_defaults(monkeypatch):
     assert options() == Settings()
     assert options("--ipus", "2", "--epochs", "7", "--seed", "3", "--lr", "0.5") == Settings(
         ipus=2, epochs=7, seed=3, learning_rate=0.5
+    )
+    assert options("--approach", "estimator") == Settings("estimator")
+    assert options("--approach", "replica") == Settings("replica", ipus=2)
+    assert options("--approach", "pipeline") == Settings(**PIPELINE)
+    shaped = ("--gradient-accumulation-count", "8", "--model-shard-position", "7", "--ipus", "4", "--no-dropout")
+    assert options("--approach", "pipeline", *shaped) == Settings(
+        "pipeline", ipus=4, gradient_accumulation_count=8, model_shard_position=7, dropout=False
     )
 
 
@@ -114,7 +191,9 @@ def test_the_network_is_that_of_the_public_example():
     assert kernels == [(3, 3, 3, 32), (3, 3, 32, 32), (3, 3, 32, 64), (3, 3, 64, 64), (2304, 512), (512, 10)]
     assert rates == [0.25, 0.25, 0.5]
     assert model.output_shape == (None, 10)
-    assert len(build(3, dropout=False).layers) == len(model.layers) - 3
+    assert len(model.layers) == Settings().layers
+    assert len(build(3, dropout=False).layers) == Settings(dropout=False).layers
+    assert [type(layer).__name__ for layer in model.layers[:5]][-2:] == ["Dropout", "Conv2D"]
     assert all(map(np.array_equal, model.get_weights(), build(3).get_weights()))
     assert not np.array_equal(model.get_weights()[0], build(4).get_weights()[0])
 
@@ -132,13 +211,22 @@ def test_pixels_run_from_zero_to_one():
     assert labels.tolist() == split.labels.tolist()
 
 
+COMMANDS = {
+    "strategy": ["--ipus", "2"],
+    "estimator": ["--gradient-accumulation-count", "2"],
+    "replica": [],
+    "pipeline": ["--ipus", "4", "--model-shard-position", "9", "--batch-size", "8"],
+}
+
+
 @needs_tensorflow
-def test_the_command_trains_on_replicas(tmp_path):
-    """A line for each epoch and the accuracy on stdout, bars on stderr, and a picture of samples."""
+@pytest.mark.parametrize("approach", COMMANDS)
+def test_the_command_trains(approach, tmp_path):
+    """A line for each epoch and the accuracy on stdout, bars on stderr, and a picture of samples: nothing else."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
     environment.pop(DATA_VARIABLE, None)
-    sizes = ["--epochs", "2", "--train-size", "8", "--test-size", "4", "--batch-size", "4", "--ipus", "2"]
-    words = ["train", "keras-cifar10", "--approach", "strategy", "--ipu-target", "emulator", *sizes]
+    sizes = ["--epochs", "2", "--train-size", "8", "--test-size", "4", "--batch-size", "4"]
+    words = ["train", "keras-cifar10", "--approach", approach, "--ipu-target", "emulator", *sizes, *COMMANDS[approach]]
     made = subprocess.run(
         [sys.executable, "-m", "ipu_conformance", *words],
         capture_output=True, text=True, check=False, timeout=200, cwd=tmp_path, env=environment,
@@ -148,5 +236,9 @@ def test_the_command_trains_on_replicas(tmp_path):
     lines = made.stdout.splitlines()
     assert lines[0] == "Drew some samples to keras_cifar10/samples.png"
     assert [text.split(",")[0] for text in lines[1:3]] == ["Epoch 1/2", "Epoch 2/2"]
+    assert all(text.split(", ")[1].startswith("loss ") for text in lines[1:3])
     assert lines[3].startswith("Accuracy on test set: ")
+    assert len(lines) == 4
     assert "Epoch 2/2: 100%" in made.stderr
+    assert "WARNING" not in made.stderr
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["samples.png"]

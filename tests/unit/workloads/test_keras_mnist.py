@@ -283,6 +283,10 @@ BAD_INPUT = [
     (["keras-mnist", "--ipu-target", "hardware"], "keras-mnist cannot run on target 'hardware': "),
     (["keras-cifar10", "--native", "--ipus", "2"], "--ipus is 2, and without IPUs there is one model on the host"),
     (["keras-cifar10", "--native", "--approach", "other"], "--approach is 'other'; choose from strategy"),
+    (
+        ["keras-cifar10", "--native", "--gradient-accumulation-count", "2"],
+        "--gradient-accumulation-count is 2, and without IPUs there is one model on the host",
+    ),
 ]
 
 

@@ -1,0 +1,178 @@
+"""The settings and the command of the workload with an IPUEstimator."""
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipu_conformance.data.places import DATA_VARIABLE
+from ipu_conformance.workloads import WorkloadError, estimator_cnn
+from ipu_conformance.workloads.estimator_cnn import Settings
+
+needs_estimators = pytest.mark.skipif(
+    importlib.util.find_spec("tensorflow_estimator") is None, reason="needs a TensorFlow with estimators"
+)
+
+REFUSED = {
+    "epochs": ({"epochs": 0}, "--epochs is 0; give 1 or more"),
+    "no steps": ({"steps": 0}, "--steps is 0; give 1 or more"),
+    "tests": ({"test_size": 0}, "--test-size is 0; give 1 or more"),
+    "batch": ({"batch_size": 0}, "--batch-size is 0; give 1 or more"),
+    "loop": ({"batches_per_step": -1}, "--batches-per-step is -1; give 1 or more"),
+    "rate": ({"learning_rate": float("nan")}, "--learning-rate is nan; give a positive number"),
+    "seed": ({"seed": 2**31}, "--seed is 2147483648; give a number from 0 to 2**31 - 1"),
+    "few samples": ({"train_size": 15}, "--train-size is 15, and one update takes 16 samples; give at least as many"),
+    "half a loop": (
+        {"steps": 750},
+        "--steps is 750, and the device makes 500 at a time (--batches-per-step); give a multiple of 500",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_settings_that_cannot_work_are_refused_in_a_sentence(case):
+    """The sentence says what was given, what is allowed and what to do."""
+    given_values, sentence = REFUSED[case]
+    with pytest.raises(WorkloadError) as refused:
+        Settings(**given_values)
+
+    assert str(refused.value) == sentence
+
+
+@given(st.integers(1, 20), st.integers(1, 40), st.integers(1, 3000), st.integers(1, 700))
+@settings(max_examples=60, deadline=None)
+def test_loops_are_whole(epochs, batch, updates, loop):
+    """Training takes the epochs that are asked for, and less than a loop more."""
+    chosen = Settings(epochs=epochs, batch_size=batch, train_size=batch * updates, batches_per_step=loop)
+
+    assert 0 <= chosen.loops * loop - epochs * updates < loop
+    assert Settings(steps=chosen.loops * loop, batches_per_step=loop).loops == chosen.loops
+
+
+def options(*words):
+    """What a command line asks for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--native", action="store_true")
+    estimator_cnn.configure(parser)
+    return parser.parse_args(words)
+
+
+def test_options_become_settings(monkeypatch):
+    """What is not given follows from the data set."""
+    monkeypatch.delenv(DATA_VARIABLE, raising=False)
+    words = ("--batch-size", "16", "--batches-per-step", "500", "--learning-rate", "0.001")
+
+    assert estimator_cnn.settings_of(options()) == Settings()
+    assert estimator_cnn.settings_of(options(*words)) == Settings(learning_rate=0.001)
+    assert estimator_cnn.settings_of(options(*words)).loops == 1
+    real = estimator_cnn.settings_of(options(*words, "--data", "cifar10"))
+    assert (real.epochs, real.train_size, real.test_size, real.loops) == (10, 50_000, 10_000, 63)
+    assert estimator_cnn.settings_of(options("--steps", "1000", "--seed", "3", "--no-dropout")) == Settings(
+        steps=1000, seed=3, dropout=False
+    )
+
+
+def said(*words):
+    """The sentence with which the command refuses; nothing is written."""
+    before = sorted(Path().rglob("*"))
+    with pytest.raises(WorkloadError) as refused:
+        estimator_cnn.run(options(*words))
+    assert sorted(Path().rglob("*")) == before
+    return str(refused.value)
+
+
+def test_the_command_refuses_before_it_writes(tmp_path, monkeypatch):
+    """A test needs a checkpoint, a profile needs IPUs, and there is one way to say how long to train."""
+    monkeypatch.delenv(DATA_VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+
+    assert said("--test-only") == ("--test-only needs a trained network; name its folder with --model-dir")
+    for folder in ("empty", "nowhere", "file"):
+        assert said("--test-only", "--model-dir", folder) == (
+            f"--model-dir {folder} holds no checkpoint; train first, or name the folder of a training"
+        )
+    assert said("--epochs", "2", "--steps", "500") == (
+        "--epochs is 2 and --steps is 500; both say how long to train: give one of them"
+    )
+    assert said("--native", "--profile", "reports") == (
+        "--profile is reports, and without IPUs nothing is compiled; leave it out, or use IPUs"
+    )
+    assert said("--model-dir", "file").startswith("--model-dir file cannot be made (")
+    monkeypatch.setenv(estimator_cnn.ENGINE_OPTIONS, "[1]")
+    assert said("--profile", "reports") == ("POPLAR_ENGINE_OPTIONS is '[1]', which is no JSON object; correct it")
+
+
+def test_a_profile_keeps_the_options_of_the_environment(monkeypatch):
+    """Reports are asked for besides what is asked for already."""
+    monkeypatch.setenv(estimator_cnn.ENGINE_OPTIONS, '{"autoReport.all": "false", "debug.other": "1"}')
+    made = estimator_cnn.engine_options(Path("here"), native=False)
+
+    assert json.loads(made[estimator_cnn.ENGINE_OPTIONS]) == {
+        "autoReport.all": "true",
+        "autoReport.directory": "here",
+        "debug.other": "1",
+    }
+    assert estimator_cnn.engine_options(None, native=True) == {}
+
+
+def test_runs_without_a_folder_get_a_new_one(tmp_path, monkeypatch):
+    """No run goes on from another one by mistake."""
+    monkeypatch.chdir(tmp_path)
+    first = estimator_cnn.new_folder()
+    first.mkdir(parents=True)
+
+    assert first == Path("estimator_cnn/run-1")
+    assert estimator_cnn.new_folder() == Path("estimator_cnn/run-2")
+
+
+SIZES = ["--train-size", "24", "--test-size", "6", "--batch-size", "4", "--batches-per-step", "3", "--no-dropout"]
+
+
+def command(*words, cwd, **variables):
+    """What the command prints."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2", **variables}
+    environment.pop(DATA_VARIABLE, None)
+    line = [sys.executable, "-m", "ipu_conformance", "train", "estimator-cnn", *words, *SIZES]
+    made = subprocess.run(line, capture_output=True, text=True, check=False, timeout=200, cwd=cwd, env=environment)
+    assert made.returncode == 0, made.stderr
+    assert "WARNING" not in made.stderr
+    return made.stdout.splitlines()
+
+
+@needs_estimators
+def test_a_network_is_trained_tested_and_tested_again(tmp_path):
+    """Both programs leave a report, training first; a later test finds the checkpoint and says the same."""
+    emulated = ["--ipu-target", "emulator"]
+    lines = command(*emulated, "--profile", "reports", cwd=tmp_path)
+    folder = tmp_path / "estimator_cnn" / "run-1"
+
+    assert [line.split(",")[0] for line in lines[:2]] == ["Step 3/6", "Step 6/6"]
+    assert lines[2] == "Saved checkpoints to estimator_cnn/run-1"
+    assert lines[3].startswith("Step 6, loss on test set ")
+    assert lines[4].startswith("Accuracy on test set: ")
+    assert len(lines) == 5
+
+    reports = sorted((tmp_path / "reports").iterdir())
+    assert len(reports) == 2
+    assert all(report.name.startswith("tf_report__") for report in reports)
+    names = [json.loads((report / "profile.json").read_text())["program"]["name"] for report in reports]
+    assert ["train" in names[0], "train" in names[1]] == [True, False]
+    for report in reports:
+        assert json.loads((report / "trace.json").read_text())["traceEvents"]
+        assert "<svg" in (report / "report.html").read_text()
+
+    assert command(*emulated, "--test-only", "--model-dir", str(folder), cwd=tmp_path) == lines[3:]
+
+    native = command("--native", cwd=tmp_path)
+    assert len(native) == len(lines)
+    assert native[2] == "Saved checkpoints to estimator_cnn/run-2"
+    assert [line.split(" loss")[0] for line in native[:2]] == [line.split(" loss")[0] for line in lines[:2]]
