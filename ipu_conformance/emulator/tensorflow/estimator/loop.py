@@ -11,7 +11,7 @@ from ipu_conformance.emulator.tensorflow.estimator import feeds, metrics, stock
 from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
 from ipu_conformance.emulator.tensorflow.estimator.program import Program, counting_steps
 from ipu_conformance.emulator.tensorflow.estimator.spec import IPUEstimatorSpec, of_model_fn
-from ipu_conformance.emulator.tensorflow.ops import ipu_outfeed_queue, loops
+from ipu_conformance.emulator.tensorflow.ops import ipu_outfeed_queue, loops, scopes
 
 
 class LoopProgram(Program):
@@ -25,7 +25,8 @@ class LoopProgram(Program):
         outfeed = ipu_outfeed_queue.IPUOutfeedQueue(device_ordinal=self.run.ordinal)
 
         def body(spec: IPUEstimatorSpec) -> Any:
-            operations = [] if spec.train_op is None else [spec.train_op]
+            trained = spec.train_op.op if isinstance(spec.train_op, tf.Tensor) else spec.train_op
+            operations = [] if trained is None else [trained]
             if spec.host_call is not None:
                 self._check_host_call()
                 operations.append(outfeed.enqueue(feeds.tensors_of(spec.host_call[1])))
@@ -91,7 +92,8 @@ class LoopProgram(Program):
         features, labels = feeds.features_and_labels(*element, **named)
         if self.call.mode == stock.ModeKeys.PREDICT:
             labels = None
-        spec = of_model_fn(self.call.model_fn(features, labels))
+        with decide("scope", scopes.ipu_scope)(self.run.device):
+            spec = of_model_fn(self.call.model_fn(features, labels))
         if replicas.current() == 0:
             self.spec = spec
         return spec
