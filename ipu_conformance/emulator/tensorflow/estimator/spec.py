@@ -46,6 +46,11 @@ class IPUEstimatorSpec(_Fields):
     ) -> IPUEstimatorSpec:
         """Refuses what the mode lacks, as stock does."""
         checks = stock.model_fn
+        if decide("metrics-exclusive", eval_metrics is not None and bool(eval_metric_ops)):
+            raise ValueError(
+                "Both `eval_metrics` and `eval_metric_ops` are given; leave out those for the device, or those for the "
+                "host."
+            )
         if train_op is not None or host_call is None:
             train_op = checks._validate_estimator_spec_train_op(train_op, mode)
         return super().__new__(
