@@ -20,10 +20,22 @@ SHORT = Settings(epochs=2, train_size=12, test_size=10, batch_size=4, learning_r
 WAYS: Dict[str, Settings] = {
     "strategy, one IPU": SHORT,
     "strategy, two IPUs": replace(SHORT, ipus=2),
+    "strategy, two micro-batches": replace(SHORT, gradient_accumulation_count=2),
+    "estimator, one IPU": replace(SHORT, approach="estimator"),
+    "estimator, two micro-batches": replace(SHORT, approach="estimator", gradient_accumulation_count=2),
+    "replica, two IPUs": replace(SHORT, approach="replica", ipus=2),
+    "replica, two IPUs, two micro-batches": replace(SHORT, approach="replica", ipus=2, gradient_accumulation_count=2),
+    "pipeline, two IPUs": replace(SHORT, approach="pipeline", ipus=2, gradient_accumulation_count=4),
 }
-each_way = pytest.mark.parametrize(
-    "way", [pytest.param(word, marks=pytest.mark.ipus(each.ipus)) for word, each in WAYS.items()]
-)
+
+
+def marks(settings: Settings) -> List[Any]:
+    """How many IPUs a way takes; where an estimator accumulates, the ways before it have looked at both parts."""
+    both = settings.approach in ("estimator", "replica") and settings.gradient_accumulation_count > 1
+    return [pytest.mark.ipus(settings.ipus), *([pytest.mark.level("qualify")] if both else [])]
+
+
+each_way = pytest.mark.parametrize("way", [pytest.param(word, marks=marks(each)) for word, each in WAYS.items()])
 
 
 def train(settings: Settings) -> Any:
@@ -146,9 +158,17 @@ def test_the_device_classifies_as_its_native_twin(trained: Trained, way: str) ->
     assert found.accuracy * SHORT.test_size == round(found.accuracy * SHORT.test_size)
 
 
-def test_dropout_is_random_in_training_and_absent_in_tests(trained: Trained) -> None:
+@pytest.mark.parametrize(
+    "way",
+    [
+        "strategy, one IPU",
+        pytest.param("estimator, one IPU", marks=pytest.mark.level("qualify")),
+        pytest.param("pipeline, two IPUs", marks=[pytest.mark.level("qualify"), pytest.mark.ipus(2)]),
+    ],
+)
+def test_dropout_is_random_in_training_and_absent_in_tests(trained: Trained, way: str) -> None:
     """Dropout changes the loss of the first update on; a seed makes it repeatable."""
-    once = replace(SHORT, epochs=1, train_size=SHORT.batch_size)
+    once = replace(WAYS[way], epochs=1, train_size=SHORT.batch_size)
     first, again = (train(replace(once, dropout=True)) for _ in range(2))
 
     assert first.losses == again.losses
