@@ -1,0 +1,165 @@
+"""The program of IPUPipelineEstimator: one loop on the device is so many runs of a pipeline."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Dict, List, Optional
+
+import tensorflow as tf
+from tensorflow.python.framework import errors_impl
+
+from ipu_conformance.emulator.tensorflow import replicas
+from ipu_conformance.emulator.tensorflow.estimator import feeds, stock
+from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
+from ipu_conformance.emulator.tensorflow.estimator.pipeline_spec import IPUPipelineEstimatorSpec
+from ipu_conformance.emulator.tensorflow.estimator.program import Program, counting_steps
+from ipu_conformance.emulator.tensorflow.ops import ipu_outfeed_queue, pipelining_ops
+
+LOSS = "loss"
+
+
+class PipelineProgram(Program):
+    """An iteration is one micro-batch on its way through the pipeline."""
+
+    spec: IPUPipelineEstimatorSpec
+    """What the model function returned for the first replica."""
+    names: Optional[List[str]] = None
+    """The names of what the last stage returns, if it returns a dictionary."""
+
+    def train(self) -> Any:
+        """Updates once per run; the loss is the mean over the micro-batches of all runs and replicas."""
+        outfeed = self._outfeed()
+
+        def training_pipeline() -> Any:
+            ran = self._pipeline(outfeed)
+            self.require_reduction()
+            return ran
+
+        ran = self.compiled(training_pipeline)
+        added = tf.cast(self._dequeued(ran, outfeed), tf.float32)
+        count = self.spec.gradient_accumulation_count
+        loss = decide("pipeline-loss", tf.reduce_mean(added) / count, added=added, count=count)
+        return stock.EstimatorSpec(
+            mode=self.call.mode,
+            loss=loss,
+            train_op=counting_steps(loss, self.run.iterations_per_loop),
+            training_hooks=self.spec.training_hooks,
+        )
+
+    def evaluate(self) -> Any:
+        """The host computes the loss and the metrics from what the last stage returns for all samples."""
+        outputs = feeds.samples(self._outputs("evaluation_pipeline"))
+        function = self.spec.eval_metrics_fn
+        assert function is not None
+        found = feeds.passed(function, outputs)
+        if not isinstance(found, dict):
+            raise TypeError(f"The eval_metrics_fn returned {found!r}; it must return a dictionary that holds {LOSS!r}.")
+        metrics: Dict[str, Any] = dict(found)
+        if LOSS not in metrics:
+            raise KeyError(f"The eval_metrics_fn returned {sorted(metrics)}; its dictionary must contain {LOSS!r}.")
+        return stock.EstimatorSpec(
+            mode=self.call.mode,
+            loss=metrics.pop(LOSS),
+            eval_metric_ops=metrics,
+            evaluation_hooks=self.spec.evaluation_hooks,
+        )
+
+    def predict(self) -> Any:
+        """What the last stage returns is the prediction."""
+        outputs = self._outputs("prediction_pipeline")
+        return stock.EstimatorSpec(
+            mode=self.call.mode,
+            predictions=outputs if isinstance(outputs, dict) or len(outputs) > 1 else outputs[0],
+            prediction_hooks=self.spec.prediction_hooks,
+        )
+
+    def _outfeed(self) -> Any:
+        return ipu_outfeed_queue.IPUOutfeedQueue(device_ordinal=self.run.ordinal)
+
+    def _outputs(self, name: str) -> Any:
+        """What the last stage returns for each micro-batch of a loop, in the order of the data: listed or named."""
+        outfeed = self._outfeed()
+
+        def program() -> Any:
+            return self._pipeline(outfeed)
+
+        program.__name__ = name
+        taken = self._dequeued(self.compiled(program), outfeed)
+        batches = feeds.micro_batches(taken, self.run.iterations_per_loop, self.run.num_replicas)
+        listed = batches if isinstance(batches, list) else [batches]
+        return listed if self.names is None else dict(zip(self.names, listed))
+
+    def _dequeued(self, ran: Any, outfeed: Any) -> Any:
+        """What a loop leaves; a pipeline whose count does not fit its schedule leaves nothing and fails."""
+        if not outfeed.enqueued:
+            raise errors_impl.FailedPreconditionError(None, None, self._misfit())
+        with tf.control_dependencies([ran]):
+            return outfeed.dequeue()
+
+    def _misfit(self) -> Optional[str]:
+        spec = self.spec
+        return pipelining_ops._broken(
+            pipelining_ops._mapping(spec.computational_stages, spec.device_mapping),
+            pipelining_ops._schedule(spec.pipeline_op_kwargs.get("pipeline_schedule")),
+            spec.gradient_accumulation_count,
+            self.call.mode == stock.ModeKeys.TRAIN,
+        )
+
+    def _pipeline(self, outfeed: Any) -> Any:
+        """The operation of one replica that is all runs of the pipeline in a loop."""
+        spec = _of_model_fn(self.call.model_fn(None, None))
+        if replicas.current() == 0:
+            self.spec = spec
+        training = self.call.mode == stock.ModeKeys.TRAIN
+        return pipelining_ops.pipeline(
+            self._stages(spec),
+            gradient_accumulation_count=spec.gradient_accumulation_count,
+            repeat_count=runs(self.run.iterations_per_loop, spec.gradient_accumulation_count),
+            infeed_queue=self.call.infeed,
+            outfeed_queue=outfeed,
+            optimizer_function=spec.optimizer_function if training else None,
+            device_mapping=decide("pipeline-mapping", spec.device_mapping),
+            outfeed_loss=training,
+            accumulate_outfeed=training,
+            accumulate_outfeed_dtype=decide("pipeline-loss-dtype", spec.loss_accumulator_dtype),
+            reduction_method=decide("pipeline-reduction", spec.reduction_method),
+            **decide("pipeline-options", spec.pipeline_op_kwargs),
+        )
+
+    def _stages(self, spec: IPUPipelineEstimatorSpec) -> List[Callable[..., Any]]:
+        stages = list(spec.computational_stages)
+        return [*stages[:-1], *map(self._named, stages[-1:])]
+
+    def _named(self, stage: Callable[..., Any]) -> Callable[..., Any]:
+        """The last stage, which lets the host know the names of what it returns."""
+
+        @functools.wraps(stage)
+        def function(*values: Any) -> Any:
+            returned = stage(*values)
+            self.names = list(returned) if isinstance(returned, dict) else None
+            return returned
+
+        return function
+
+
+def runs(iterations_per_loop: int, count: int) -> int:
+    """How often a loop of so many iterations runs a pipeline of so many micro-batches."""
+    if decide("pipeline-loop-covers", iterations_per_loop < count):
+        raise ValueError(
+            f"iterations_per_loop ({iterations_per_loop}) of the IPURunConfig must be at least the "
+            f"gradient_accumulation_count ({count}): a loop runs the pipeline at least once."
+        )
+    if decide("pipeline-loop-whole", iterations_per_loop % count != 0):
+        raise ValueError(
+            f"iterations_per_loop ({iterations_per_loop}) of the IPURunConfig must be divisible by the "
+            f"gradient_accumulation_count ({count}): a loop runs the pipeline a whole number of times."
+        )
+    return decide("pipeline-runs", iterations_per_loop // count)
+
+
+def _of_model_fn(returned: Any) -> IPUPipelineEstimatorSpec:
+    if not isinstance(returned, IPUPipelineEstimatorSpec):
+        raise ValueError(
+            f"The model_fn returned {type(returned).__name__}; it must return an IPUPipelineEstimatorSpec."
+        )
+    return returned
