@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ipu_conformance.ir.op_writer import LONGEST_LIST, length_of
+from ipu_conformance.ir.op_writer import FLOATS, LARGEST_CONSTANT, LONGEST_LIST, length_of
 from ipu_conformance.ir.paddle_ops import Call, Writer, row
 from ipu_conformance.ir.tensor import IRError
 
@@ -57,6 +57,20 @@ def _range(call: Call, to: Writer) -> None:
         for slot in ("Start", "End", "Step")
     ]
     to.add("Range", ends, made)
+
+
+@row("linspace")
+def _linspace(call: Call, to: Writer) -> None:
+    start, stop, made = call.read("Start"), call.read("Stop"), call.made()
+    (count,) = (length_of(length, made) for length in to.shape(made))
+    if to.dtype(made) not in FLOATS or count > LARGEST_CONSTANT:
+        raise IRError(
+            f"linspace makes {count} of {to.dtype(made)}; at most {LARGEST_CONSTANT} floating numbers are made"
+        )
+    shares = to.constant([place / max(count - 1, 1) for place in range(count)], to.dtype(made))
+    low, high = (name if to.dtype(name) == to.dtype(made) else to.cast(name, to.dtype(made)) for name in (start, stop))
+    way = to.add("Mul", (to.add("Sub", (high, low)), shares), None, None, shape=(count,))
+    to.add("Add", (low, way), made)
 
 
 @row("tril_triu")

@@ -346,6 +346,24 @@ def _truths(call: Call, to: Writer) -> None:
     to.cast(between, "BOOL", call.made())
 
 
+@row("isfinite_v2")
+def _finite(call: Call, to: Writer) -> None:
+    """Neither infinite nor not a number; whole numbers always are."""
+    source = call.read("X")
+    found = [to.add(type, (source,), dtype="BOOL") for type in ("IsInf", "IsNaN")]
+    to.add("Not", (to.add("Or", found),), call.made())
+
+
+@row("isinf", "isnan")
+def _contains(call: Call, to: Writer) -> None:
+    """Whether any number of a tensor is infinite, or not a number."""
+    source, made = call.read("X"), call.made()
+    each = to.add("IsInf" if call.type == "isinf" else "IsNaN", (source,), dtype="BOOL")
+    axes = tuple(range(len(to.shape(source))))
+    most = to.add("ReduceMax", (to.cast(each, "INT32"),), None, {"axes": axes, "keepdims": 0}, shape=())
+    to.cast(to.reshape(most, to.sizes(made)), "BOOL", made)
+
+
 @row("where")
 def _where(call: Call, to: Writer) -> None:
     to.add("Where", (call.read("Condition"), call.read("X"), call.read("Y")), call.made())

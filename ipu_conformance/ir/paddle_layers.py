@@ -191,6 +191,23 @@ def _norm(call: Call, to: Writer) -> None:
     to.add("Div", (source, to.add("Sqrt", (added,), call.outputs.get("Norm", ())[:1] or None)), call.made())
 
 
+@row("data_norm")
+def _data_norm(call: Call, to: Writer) -> None:
+    """By statistics over all data so far: how many, their sum, and the sum of their squares."""
+    if int(call.get("slot_dim", -1)) > 0:
+        raise IRError("data_norm skips slots that were never shown; leave slot_dim as it is")
+    source, made = call.read("X"), call.made("Y")
+    size, total, squares = (call.read(f"Batch{name}") for name in ("Size", "Sum", "SquareSum"))
+    mean = to.add("Div", (total, size), call.outputs.get("Means", ())[:1] or None)
+    factor = to.add("Sqrt", (to.add("Div", (size, squares)),), call.outputs.get("Scales", ())[:1] or None)
+    centred = to.add("Sub", (source, mean))
+    if not call.get("enable_scale_and_shift", False):
+        to.add("Mul", (centred, factor), made)
+        return
+    normal = to.add("Mul", (centred, factor))
+    to.add("Add", (to.add("Mul", (normal, call.read("scale_w"))), call.read("bias")), made)
+
+
 @row("affine_channel")
 def _affine(call: Call, to: Writer) -> None:
     source = call.read("X")
@@ -221,7 +238,10 @@ def _dropout(call: Call, to: Writer) -> None:
     "nearest_interp_v2",
     "bilinear_interp",
     "bilinear_interp_v2",
+    "linear_interp",
     "linear_interp_v2",
+    "trilinear_interp",
+    "trilinear_interp_v2",
     "bicubic_interp_v2",
 )
 def _interpolate(call: Call, to: Writer) -> None:

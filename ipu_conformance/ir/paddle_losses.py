@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict
 
 from ipu_conformance.ir.op_writer import length_of
-from ipu_conformance.ir.paddle_elementwise import along_last, reduced
+from ipu_conformance.ir.paddle_elementwise import along_last, reduced, together
 from ipu_conformance.ir.paddle_ops import Call, Writer, row
 from ipu_conformance.ir.tensor import IRError
 
@@ -121,6 +122,41 @@ def _huber(call: Call, to: Writer) -> None:
     far = to.add("Mul", (to.add("Sub", (size, to.number(0.5 * delta, source))), to.number(delta, source)))
     inside = to.add("Not", (to.add("Greater", (size, to.number(delta, source)), dtype="BOOL"),))
     to.add("Where", (inside, near, far), call.made())
+
+
+@row("hinge_loss")
+def _hinge(call: Call, to: Writer) -> None:
+    """Labels are 0 and 1, which stand for the signs -1 and 1."""
+    scores, label = call.read("Logits"), call.read("Labels")
+    one, two = to.number(1, scores), to.number(2, scores)
+    sign = to.add("Sub", (to.add("Mul", (label, two)), one))
+    to.add("Relu", (to.add("Sub", (one, to.add("Mul", (sign, scores))), shape=to.shape(scores)),), call.made("Loss"))
+
+
+@row("rank_loss")
+def _rank(call: Call, to: Writer) -> None:
+    label, apart = call.read("Label"), to.add("Sub", (call.read("Left"), call.read("Right")))
+    to.add("Sub", (to.add("Softplus", (apart,)), to.add("Mul", (label, apart))), call.made())
+
+
+@row("dist")
+def _distance(call: Call, to: Writer) -> None:
+    """A norm of the difference of two tensors that broadcast."""
+    one, other, made = call.read("X"), call.read("Y"), call.made()
+    power = float(call.get("p", 2.0))
+    apart = to.add("Sub", (one, other), None, None, shape=together(to, one, other))
+    if power in (1.0, 2.0):
+        reduced(to, "ReduceL1" if power == 1 else "ReduceL2", apart, call, made, ("", ""))
+        return
+    size = to.add("Abs", (apart,))
+    if math.isinf(power):
+        reduced(to, "ReduceMax" if power > 0 else "ReduceMin", size, call, made, ("", ""))
+    elif power == 0:
+        reduced(to, "ReduceSum", to.add("Sign", (size,)), call, made, ("", ""))
+    else:
+        total = to.fresh("ReduceSum", to.dtype(one), to.shape(made))
+        reduced(to, "ReduceSum", to.add("Pow", (size, to.number(power, one))), call, total, ("", ""))
+        to.add("Pow", (total, to.number(1 / power, one)), made)
 
 
 @row("kldiv_loss")

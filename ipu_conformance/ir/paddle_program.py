@@ -12,9 +12,13 @@ from typing import Any, Dict, List, Sequence, Set, Tuple
 from ipu_conformance.ir import (
     paddle_constants,
     paddle_elementwise,
+    paddle_indexing,
     paddle_layers,
     paddle_losses,
+    paddle_matrices,
+    paddle_recurrent,
     paddle_shaping,
+    paddle_vision,
     paddle_wire,
 )
 from ipu_conformance.ir.graph import Graph, Op
@@ -22,7 +26,17 @@ from ipu_conformance.ir.paddle_ops import DTYPES, ROWS, Call, Writer, renamed, t
 from ipu_conformance.ir.paddle_wire import Variable
 from ipu_conformance.ir.tensor import UNDEFINED, IRError, Tensor
 
-TABLES = (paddle_constants, paddle_elementwise, paddle_layers, paddle_losses, paddle_shaping)
+TABLES = (
+    paddle_constants,
+    paddle_elementwise,
+    paddle_indexing,
+    paddle_layers,
+    paddle_losses,
+    paddle_matrices,
+    paddle_recurrent,
+    paddle_shaping,
+    paddle_vision,
+)
 """The modules whose rows are known once they are imported."""
 
 DOMAIN = "paddle"

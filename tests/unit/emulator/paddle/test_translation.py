@@ -14,8 +14,10 @@ from onnx.reference.op_run import OpRun
 from ipu_conformance import ir
 from ipu_conformance.ir import paddle_ops, paddle_program
 
+from .recurrent_ops import GRU, LSTM, RNN
 from .static_mode import run, static
-from .translations import NOT_COMPARED, Use, every
+from .translation_use import Use
+from .translations import NOT_COMPARED, every
 
 EPSILON = float(np.finfo(np.float32).eps)
 POPART = "ai.graphcore"
@@ -105,6 +107,9 @@ OPS = [
     GroupNormalization,
     Nll,
     IdentityLoss,
+    LSTM,
+    GRU,
+    RNN,
     _bits("BitwiseAnd", np.bitwise_and),
     _bits("BitwiseOr", np.bitwise_or),
     _bits("BitwiseXor", np.bitwise_xor),
