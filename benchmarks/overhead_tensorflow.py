@@ -187,6 +187,10 @@ def main(repeats: int, threads: int) -> None:
         pipelined(DENSE, SMALL, accumulation, 400, repeats)
         pipelined(DENSE, 32, accumulation, 400, repeats)
     pipelined(PICTURES, 16, 8, 16, repeats)
+    if hasattr(tf, "estimator"):
+        from benchmarks import overhead_estimators
+
+        overhead_estimators.rows(row, title, repeats)
     compiling(DENSE, 32)
     rows = (("pictures, batch 16", 16, False), ("wide layer, batch 8", 8, True))
     turns.memory("benchmarks.overhead_tensorflow", threads, rows)
