@@ -71,11 +71,15 @@ class Estimators:
         """An estimator; without a folder it begins anew, ``settings`` are those of ``config``."""
         return self.ipu.ipu_estimator.IPUEstimator(
             model_fn=model_fn or self.product(replicas=settings.get("replicas", 1)),
-            model_dir=str(folder or self._folder / str(next(self._numbers))),
+            model_dir=str(folder or self.folder()),
             config=config or self.config(**settings),
             params=params,
             warm_start_from=warm_start_from,
         )
+
+    def folder(self) -> str:
+        """The name of a folder that does not exist."""
+        return str(self._folder / str(next(self._numbers)))
 
     def weight(self, start: float = START[0]) -> Any:
         """The weight of the graph that is being built."""
@@ -135,9 +139,13 @@ class Estimators:
         """What the last training of an estimator left."""
         return Trained(
             estimator.get_variable_value(WEIGHT),
-            self.summaries(Path(estimator.model_dir)).get(LOSS, {}),
+            self.losses(estimator),
             int(estimator.get_variable_value("global_step")),
         )
+
+    def losses(self, estimator: Any) -> Dict[int, float]:
+        """The loss of each loop that an estimator has trained, by its global step."""
+        return self.summaries(Path(estimator.model_dir)).get(LOSS, {})
 
     def summaries(self, folder: Path) -> Dict[str, Dict[int, float]]:
         """Every value of the event files in a folder, by tag and step."""
@@ -157,7 +165,7 @@ class Estimators:
         """A hook that notes when it is called and, after every run, the global step; it may ask for an end."""
         v1 = self.v1
 
-        class Seeing(v1.train.SessionRunHook):  # type: ignore[name-defined, misc]
+        class Seeing(v1.train.SessionRunHook):  # type: ignore[name-defined]
             def __init__(self) -> None:
                 self.calls: List[str] = []
                 self.steps: List[int] = []
