@@ -10,6 +10,12 @@ from ipu_conformance.emulator.tensorflow.replicas import ReplicaError
 
 MOST_UNROLLED = 64
 """Slots that are built one by one: up to here a graph runs fastest and is built in a few seconds."""
+LARGEST_INLINED = 100
+"""Operations of a slot whose calls TensorFlow may replace by its parts.
+
+A call costs as much as some thirty small kernels. Of the stages of a pipeline each has two, so that calls of smaller
+slots would outweigh them; the copies of larger slots take long to optimise and would gain little.
+"""
 
 
 class SlotFunctions:
@@ -23,7 +29,7 @@ class SlotFunctions:
         """``function(*arguments)``, built into the graph or called as the function of an earlier micro-batch."""
         if self.shared and key not in self._built:
             try:
-                self._built[key] = _function(function).get_concrete_function(*arguments)
+                self._built[key] = _built(function, arguments)
             except ReplicaError:
                 # Replicas meet inside, which they can in the graph of all replicas only.
                 self.shared = False
@@ -32,11 +38,14 @@ class SlotFunctions:
         return self._built[key](*arguments)
 
 
-def _function(function: Callable[..., Any]) -> Any:
-    """A ``tf.function`` that stays one call: as parts of the graph its copies would be optimised one by one."""
+def _built(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    """The function of a slot; a large one is inside of a function that stays one call."""
     import tensorflow as tf
 
-    settings: Dict[str, Any] = {"autograph": False}
-    if "experimental_attributes" in inspect.signature(tf.function).parameters:
-        settings["experimental_attributes"] = {"_noinline": True}
-    return tf.function(function, **settings)
+    built = tf.function(function, autograph=False).get_concrete_function(*arguments)
+    attributes = "experimental_attributes" in inspect.signature(tf.function).parameters
+    if len(built.graph.get_operations()) <= LARGEST_INLINED or not attributes:
+        return built
+    # It is built inside of another, and not again with other attributes: a user's step would be called twice.
+    outer = tf.function(lambda *own: built(*own), autograph=False, experimental_attributes={"_noinline": True})
+    return outer.get_concrete_function(*arguments)
