@@ -92,7 +92,27 @@ class FrameworkScheduling(LoadScopeScheduling):
         self.workqueue.move_to_end(chunk, last=False)
         super()._assign_work_unit(node)
 
+    def _reschedule(self, node: Any) -> None:
+        """Hand out more: a worker starts a test only once it has the next one too, or knows that there is none."""
+        super()._reschedule(node)
+        while not node.shutting_down and self._pending_of(self.assigned_work[node]) == 1:
+            super()._reschedule(node)
+
     def remove_node(self, node: Any) -> Optional[str]:
-        """Forget a worker that went away; what it had not finished is handed out again."""
+        """Forget a worker that went away, and return the test that it was in.
+
+        What it had not begun is handed out again. The test that it did not survive is not: it would take down one
+        worker after another.
+        """
         self._imported.pop(node, None)
-        return super().remove_node(node)
+        units = self.assigned_work.pop(node)
+        unfinished = [nodeid for unit in units.values() for nodeid, is_done in unit.items() if not is_done]
+        if not unfinished:
+            return None
+        for chunk, unit in units.items():
+            left = {nodeid: False for nodeid, is_done in unit.items() if not is_done and nodeid != unfinished[0]}
+            if left:
+                self.workqueue[chunk] = left
+        for other in self.nodes:
+            self._reschedule(other)
+        return unfinished[0]

@@ -1,5 +1,7 @@
 """Cases are spread so that a framework is imported by as few workers as makes sense."""
 
+import subprocess
+import sys
 from itertools import chain
 
 import pytest
@@ -99,3 +101,28 @@ def test_everything_is_handed_out(work, workers):
     imported = simulate(work, workers)
 
     assert set().union(*imported) == set(work)
+
+
+CRASHING = """
+import os, pytest
+
+@pytest.mark.parametrize("number", range(40))
+def test_it(number):
+    if number in (5, 6, 38, 39):
+        os._exit(3)
+"""
+
+
+def test_a_worker_that_dies_takes_one_test_with_it(tmp_path):
+    """Each test that ends its process fails once, and all others run; the last ones of a run are no exception."""
+    (tmp_path / "test_crashing.py").write_text(CRASHING)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+
+    made = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "test_crashing.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+    assert "4 failed, 36 passed" in made.stdout, made.stdout + made.stderr
+    for number in (5, 6, 38, 39):
+        assert made.stdout.count(f"FAILED test_crashing.py::test_it[{number}]") == 1
