@@ -92,6 +92,29 @@ class BaseEstimator(stock.Estimator, abc.ABC):
         step_numbers.check_multiple(steps, each)
         return list(super()._convert_eval_steps_to_hooks(None if steps is None else steps // each))
 
+    def _train_with_estimator_spec(
+        self, estimator_spec: Any, worker_hooks: Any, hooks: Any, global_step_tensor: Any, saving_listeners: Any
+    ) -> Any:
+        """Let checkpoints be saved after the loop that reaches their step: stock's hook counts runs for steps."""
+        given = [*hooks, *estimator_spec.training_hooks]
+        savers = [hook for hook in given if isinstance(hook, tf.compat.v1.train.CheckpointSaverHook)]
+        if not savers and (self._config.save_checkpoints_secs or self._config.save_checkpoints_steps):
+            savers = [
+                tf.compat.v1.train.CheckpointSaverHook(
+                    self._model_dir,
+                    save_secs=self._config.save_checkpoints_secs,
+                    save_steps=self._config.save_checkpoints_steps,
+                    scaffold=estimator_spec.scaffold,
+                    save_graph_def=self._config.checkpoint_save_graph_def,
+                )
+            ]
+        for saver in savers:
+            saver._set_steps_per_run(decide("steps-per-run", self._run.iterations_per_loop))
+        # A chief's hooks end first: a loop that was left without data is no state to save.
+        chief = [*worker_hooks, *(saver for saver in savers if saver not in given)]
+        spec = estimator_spec._replace(training_chief_hooks=chief)
+        return super()._train_with_estimator_spec(spec, [], hooks, global_step_tensor, saving_listeners)
+
     def _get_features_and_labels_from_input_fn(self, input_fn: Any, mode: str) -> Any:
         self._configure()
         infeed = feeds.infeed(self._call_input_fn(input_fn, mode), self._run)
