@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 from typing import Any, Callable, List, Tuple
 
@@ -40,8 +39,7 @@ def train_estimator(
     data = load(settings.data, train=settings.train_size, test=settings.test_size)
     count = settings.gradient_accumulation_count
     batches = settings.test_size // settings.test_batch
-    losses: List[float] = []
-    epochs = Epochs(settings, Progress(settings.epochs, settings.steps * count, bars=progress, say=say), losses)
+    epochs = Epochs(settings, Progress(settings.epochs, settings.steps * count, bars=progress, say=say))
     with quietly(), tempfile.TemporaryDirectory() as folder:
         trainer = make(settings, folder, _config(settings, settings.steps_per_execution * count))
         trainer.train(
@@ -50,13 +48,14 @@ def train_estimator(
             hooks=[Seeded(settings.seed), EveryLoss(epochs)],
         )
         classifier = make(settings, folder, _config(settings, batches // settings.replicas))
-        images = classifier.predict(
-            lambda: test_set(data.test, settings.test_batch).map(lambda images, labels: images).repeat()
+        predictions = classifier.predict(
+            lambda: test_set(data.test, settings.test_batch).map(lambda images, labels: images),
+            num_predictions=settings.test_size,
         )
-        found = np.stack([each[PROBABILITIES] for each in itertools.islice(images, settings.test_size)])
+        found = np.stack([each[PROBABILITIES] for each in predictions])
         weights = _weights(trainer)
     accuracy = float(np.mean(found.argmax(axis=1) == data.test.labels))
-    return Result(tuple(losses), (), found, accuracy, weights)
+    return Result(tuple(epochs.losses), (), found, accuracy, weights)
 
 
 def _config(settings: Settings, iterations_per_loop: int) -> Any:
@@ -75,20 +74,23 @@ def _weights(estimator: Any) -> Tuple[np.ndarray, ...]:
 class Epochs:
     """Takes the mean losses of executions one by one, and states the mean of each epoch at its end."""
 
-    def __init__(self, settings: Settings, progress: Progress, losses: List[float]) -> None:
+    def __init__(self, settings: Settings, progress: Progress) -> None:
+        self._number = settings.epochs
         self._executions = settings.steps // settings.steps_per_execution
         self._steps = settings.steps_per_execution * settings.gradient_accumulation_count
-        self._progress, self._losses = progress, losses
+        self._progress = progress
         self._taken: List[float] = []
+        self.losses: List[float] = []
+        progress.on_epoch_begin(0)
 
     def __call__(self, loss: float) -> None:
-        epoch = len(self._losses)
-        if not self._taken:
-            self._progress.on_epoch_begin(epoch)
         self._taken.append(loss)
         logs = {"loss": float(np.mean(self._taken))}
         self._progress.on_train_batch_end(len(self._taken) * self._steps - 1, logs)
-        if len(self._taken) == self._executions:
-            self._losses.append(logs["loss"])
-            self._progress.on_epoch_end(epoch, logs)
-            self._taken = []
+        if len(self._taken) < self._executions:
+            return
+        self._progress.on_epoch_end(len(self.losses), logs)
+        self._taken = []
+        self.losses.append(logs["loss"])
+        if len(self.losses) < self._number:
+            self._progress.on_epoch_begin(len(self.losses))
