@@ -7,11 +7,12 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import tensorflow as tf
 
 from ipu_conformance.emulator.tensorflow import replicas
-from ipu_conformance.emulator.tensorflow.estimator import feeds, metrics, stock
+from ipu_conformance.emulator.tensorflow.estimator import feeds, metrics, report, stock
 from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
 from ipu_conformance.emulator.tensorflow.estimator.program import Program, counting_steps
 from ipu_conformance.emulator.tensorflow.estimator.spec import IPUEstimatorSpec, of_model_fn
 from ipu_conformance.emulator.tensorflow.ops import ipu_outfeed_queue, loops, scopes
+from ipu_conformance.ir.graph import Graph
 
 
 class LoopProgram(Program):
@@ -87,6 +88,11 @@ class LoopProgram(Program):
             predictions=self._dequeued(ran, outfeed),
             prediction_hooks=self.spec.prediction_hooks,
         )
+
+    def forward(self, name: str) -> Graph:
+        """What the loss, or the predictions, of the first replica are computed from."""
+        predicting = self.call.mode == stock.ModeKeys.PREDICT
+        return report.forward(tf.nest.flatten(self.spec.predictions) if predicting else [self.spec.loss], name)
 
     def _called(self, *element: Any, **named: Any) -> IPUEstimatorSpec:
         features, labels = feeds.features_and_labels(*element, **named)

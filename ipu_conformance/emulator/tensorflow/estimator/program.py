@@ -10,13 +10,15 @@ import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps_utils
 from tensorflow.python.training import training_util
 
-from ipu_conformance.emulator.tensorflow import collectives, replicas, shards
-from ipu_conformance.emulator.tensorflow.estimator import stock
+from ipu_conformance.emulator.plan import Plan
+from ipu_conformance.emulator.tensorflow import collectives, replicas, reports, shards
+from ipu_conformance.emulator.tensorflow.estimator import report, stock
 from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
 from ipu_conformance.emulator.tensorflow.ipu_run_config import IPURunConfig
 from ipu_conformance.emulator.tensorflow.ops import ipu_compiler, scopes
 from ipu_conformance.emulator.tensorflow.ops._placing import placing
 from ipu_conformance.emulator.tensorflow.ops.ipu_infeed_queue import IPUInfeedQueue
+from ipu_conformance.ir.graph import Graph
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,23 @@ class Program(abc.ABC):
             self._check_shards(max(named, default=0) + 1)
             return result
 
-        program.__name__ = getattr(computation, "__name__", "program")
+        name = computation.__name__
+        program.describe = lambda: reports.Program(  # type: ignore[attr-defined]
+            name, self.planned(), lambda: self.forward(name), report.optimizer()
+        )
         before = len(tf.compat.v1.get_default_graph().get_operations())
         with scopes.ipu_scope(self.run.device):
-            result = ipu_compiler.compile(decide("program", program))
+            result = ipu_compiler.compile(program)
         _check_step_is_read_only(step, before)
         return result
+
+    def planned(self) -> Plan:
+        """What a report says that the loop executes."""
+        return report.planned(self.run, self.call.mode == stock.ModeKeys.TRAIN)
+
+    def forward(self, name: str) -> Graph:
+        """The forward pass of one micro-batch for the report; it is asked for once the loop was built."""
+        raise report.ForwardPassUnknown(f"the forward pass of {name} is not kept")
 
     def _check_shards(self, used: int) -> None:
         if decide("shards-checked", used > self.run.num_shards):

@@ -62,18 +62,20 @@ def _in_graph(computation: Callable[..., Any], inputs: List[Any]) -> Any:
     built_program = GraphProgram(program, ipus)
     ran, *results = built_program(flat)
     if reports.wanted():
-        _report(getattr(computation, "__name__", "program"), built_program, ipus)
+        describe = getattr(computation, "describe", None)
+        reports.write(describe() if describe else _described(computation, built_program, ipus))
     with tf.control_dependencies([ran]):
         if not results:
             return tf.no_op()
         return _packed([tf.identity(result) for result in results], built.structure)
 
 
-def _report(name: str, program: GraphProgram, ipus: int) -> None:
-    """Write the report of a program: to build it in a graph is to compile it."""
+def _described(computation: Callable[..., Any], program: GraphProgram, ipus: int) -> reports.Program:
+    """What the report says of a computation that does not describe itself."""
+    name = getattr(computation, "__name__", "program")
     topology = Topology((0,), program.replicas, system.chip(), ipus // program.replicas)
     planned = plan(topology, "sequential", 1, training=False)
-    reports.write(reports.Program(name, planned, lambda: report_graph.read(program.graph, name)))
+    return reports.Program(name, planned, lambda: report_graph.read(program.graph, name))
 
 
 def _results(outputs: Any) -> Any:
