@@ -163,7 +163,8 @@ def _diagonal(call: Call, to: Writer) -> None:
 @row("trace")
 def _trace(call: Call, to: Writer) -> None:
     source = call.read("Input")
-    first, second = (to.axis(int(call.get(name, default)), source) for name, default in (("axis1", 0), ("axis2", 1)))
+    axes = (to.axis(int(call.get(name, default)), source) for name, default in (("axis1", 0), ("axis2", 1)))
+    first, second = sorted(axes)  # whichever axis is named first, Paddle's kernel has rows along the smaller one
     line = diagonal(to, source, first, second, int(call.get("offset", 0)))
     to.add("ReduceSum", (line,), call.made(), {"axes": (len(to.shape(line)) - 1,), "keepdims": 0})
 

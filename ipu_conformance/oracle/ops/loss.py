@@ -166,6 +166,11 @@ def _ranked(chooser: Chooser, values: Mapping[str, Any]) -> Tuple[Array, ...]:
     return second + chooser.array(shape, avoid=(-margin, margin)), second, _signs(chooser, shape)
 
 
+def _pairs(chooser: Chooser, values: Mapping[str, Any]) -> Tuple[Array, ...]:
+    shape = chooser.shape(1, 2, 5)
+    return chooser.array(shape), chooser.array(shape), chooser.integers(shape, 0, 2) / 2
+
+
 def _counts(chooser: Chooser, values: Mapping[str, Any]) -> Tuple[Array, ...]:
     shape = chooser.shape(1, 3, 5)
     return chooser.array(shape, 0.25, 3.0), chooser.integers(shape, 0, 4).astype(np.float64)
@@ -303,6 +308,16 @@ _pointwise(
     ulps=1.0,
     slope_ulps=0,
     attributes={"margin": (0.5, 0.0)},
+)
+_pointwise(
+    "rank_loss",  # the target says how much of the pair the first should win
+    lambda x, other, t: softplus(x - other) - t * (x - other),
+    lambda x, other, t: (sigmoid(x - other) - t, t - sigmoid(x - other)),
+    _pairs,
+    size=lambda x, other, t: (1.0 + t) * np.abs(x - other) + 1.0,
+    slope_size=lambda x, other, t: (1.0 + t + np.abs(x - other), 1.0 + t + np.abs(x - other)),
+    ulps=_SOFTPLUS + 0.5,
+    slope_ulps=_SIGMOID + 0.5,
 )
 _pointwise(
     "poisson_nll_loss",

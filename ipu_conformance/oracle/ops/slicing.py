@@ -42,8 +42,25 @@ def _draw_slice(strided: bool) -> Draw:
     return draw
 
 
+def _slice_update(
+    x: Array, value: Array, *, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int]
+) -> Array:
+    """``x`` with ``value``, which broadcasts, in place of a slice."""
+    y = x.copy()
+    y[tuple(slice(*bounds) for bounds in zip(starts, stops, steps))] = value
+    return y
+
+
+def _draw_slice_update(chooser: Chooser) -> Sample:
+    drawn = _draw_slice(strided=True)(chooser)
+    shape = _strided_slice(drawn.inputs[0], **drawn.attributes).shape
+    own = tuple(1 if chooser.integer(0, 3) == 3 else size for size in shape[chooser.integer(0, len(shape) - 1) :])
+    return Sample((*drawn.inputs, chooser.array(own)), drawn.attributes)
+
+
 movement("slice", "indexing", _slice, _draw_slice(strided=False))
 movement("strided_slice", "indexing", _strided_slice, _draw_slice(strided=True))
+movement("slice_update", "indexing", _slice_update, _draw_slice_update)
 
 
 # Cutting and joining.

@@ -47,6 +47,7 @@ def diagonals() -> List[Use]:
         Use("diag_v2 matrix", lambda v: paddle.diag(v, -1), (square,)),
         Use("diagonal", lambda v: paddle.diagonal(v, 1, 2, 0), (stack,)),
         Use("trace", lambda v: paddle.trace(v, 1), (square,)),
+        Use("trace turned", lambda v: paddle.trace(v, 1, 1, 0), (square,)),
         Use("trace of some", lambda v: paddle.trace(v, -1, 0, 2), (stack,)),
         Use("diag_embed", lambda v: F.diag_embed(v, -1), (numbers(2, 3),)),
         Use("diag_embed elsewhere", lambda v: F.diag_embed(v, 1, 2, 0), (numbers(2, 3),)),
