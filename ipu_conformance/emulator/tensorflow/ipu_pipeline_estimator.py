@@ -8,9 +8,11 @@ from typing import Any, Callable
 from tensorflow.python.util import function_utils
 
 from ipu_conformance.emulator.tensorflow.estimator.base import BaseEstimator
+from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
 from ipu_conformance.emulator.tensorflow.estimator.pipeline import PipelineProgram
 from ipu_conformance.emulator.tensorflow.estimator.pipeline_spec import IPUPipelineEstimatorSpec
 from ipu_conformance.emulator.tensorflow.estimator.program import Call, Program
+from ipu_conformance.emulator.tensorflow.ops.ipu_infeed_queue import IPUInfeedQueue
 
 __all__ = ["IPUPipelineEstimator", "IPUPipelineEstimatorSpec"]
 
@@ -24,30 +26,36 @@ class IPUPipelineEstimator(BaseEstimator):
     def __init__(
         self, model_fn: Any, model_dir: Any = None, config: Any = None, params: Any = None, warm_start_from: Any = None
     ) -> None:
-        super().__init__(_without_features(model_fn, params), model_dir, config, params, warm_start_from)
+        super().__init__(_without_features(model_fn), model_dir, config, params, warm_start_from)
 
     def _program(self, call: Call) -> Program:
         return PipelineProgram(call)
 
+    def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
+        if not isinstance(features, IPUInfeedQueue):
+            raise NotImplementedError(
+                "A pipeline runs on IPUs only, and a SavedModel runs on the host: export an IPUEstimator, whose "
+                "model_fn takes features."
+            )
+        return super()._call_model_fn(features, labels, mode, config)
 
-def _without_features(model_fn: Any, params: Any) -> Callable[..., Any]:
+
+def _without_features(model_fn: Any) -> Callable[..., Any]:
     """A model function as stock wants it, around one that takes no features."""
     if not callable(model_fn):
         raise ValueError(f"`model_fn` is {model_fn!r}; pass a function.")
-    asked = function_utils.fn_args(model_fn)
+    asked = decide("pipeline-arguments", function_utils.fn_args(model_fn))
     for name in asked:
         if name not in TAKEN:
             raise ValueError(
                 f"The model_fn of an IPUPipelineEstimator takes {name!r}; it may take {', '.join(TAKEN)}: the elements "
                 "of the data set are the arguments of the first stage."
             )
-    if params is not None and "params" not in asked:
-        raise ValueError("`params` were given to an IPUPipelineEstimator whose model_fn does not take `params`.")
 
     def called(features: Any, labels: Any = None, **known: Any) -> Any:
         return model_fn(**known)
 
-    # Stock asks which arguments a model function has, and warns of params that it lacks.
+    # Stock asks which arguments a model function has: it wants features, and params only if there are any.
     names = ("features", "labels", *asked)
     signature = inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names])
     called.__signature__ = signature  # type: ignore[attr-defined]

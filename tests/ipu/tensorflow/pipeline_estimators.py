@@ -209,24 +209,27 @@ class Programs:
 
 
 class Trainings:
-    """What the cases have trained so far: those that ask for the same training share it."""
+    """What the cases have run so far: those that ask for the same run share it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._known: Dict[Any, Seen] = {}
+        self._known: Dict[Any, Any] = {}
 
     def __call__(self, programs: Programs, chain: Chain, loops: int = 1) -> Seen:
         """The training of a chain."""
-        key = (chain, loops)
+        seen: Seen = self.shared(programs, (chain, loops), lambda own: own.train(chain, loops))
+        return seen
+
+    def shared(self, programs: Programs, key: Any, run: Callable[[Programs], Any]) -> Any:
+        """What a run has given, which gets estimators with folders that outlive the case."""
         if key not in self._known:
-            folder = self.folder / f"training{len(self._known)}"
-            self._known[key] = replace(programs, folder=folder).train(chain, loops)
+            self._known[key] = run(replace(programs, folder=self.folder / f"run{len(self._known)}"))
         return self._known[key]
 
 
 @pytest.fixture(scope="session", name="trainings")
 def shared_trainings(tmp_path_factory: pytest.TempPathFactory) -> Trainings:
-    """The trainings that the cases share."""
+    """The runs that the cases share."""
     return Trainings(tmp_path_factory.mktemp("pipelines"))
 
 
@@ -236,11 +239,12 @@ def made_programs(tf: Any, ipu: Any, tmp_path: Path) -> Programs:
     return Programs(tf, ipu, tmp_path)
 
 
-def needing(chains: Mapping[str, Chain]) -> List[Any]:
-    """Chains as parameters, each with its id and the IPUs that it needs."""
+def needing(chains: Mapping[str, Any]) -> List[Any]:
+    """Chains as parameters, each alone or with a number, with its id and the IPUs that it needs."""
+    rows = {name: row if isinstance(row, tuple) else (row,) for name, row in chains.items()}
     return [
-        pytest.param(chain, id=name, marks=pytest.mark.ipus(chain.shards * chain.replicas))
-        for name, chain in chains.items()
+        pytest.param(*row, id=name, marks=pytest.mark.ipus(row[0].shards * row[0].replicas))
+        for name, row in rows.items()
     ]
 
 

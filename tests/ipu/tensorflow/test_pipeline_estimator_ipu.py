@@ -45,7 +45,10 @@ def test_weights_are_those_of_a_plain_loop(programs: Programs, trainings: Traini
     check.identical(actual=got.weights, expected=chain.expected().weights, what="the weights")
 
 
-@pytest.mark.parametrize(("chain", "loops"), [(chain, 1) for chain in CHAINS.values()] + [(Chain(runs=1), 2)], ids=str)
+@pytest.mark.parametrize(
+    ("chain", "loops"),
+    needing({**{name: (chain, 1) for name, chain in CHAINS.items()}, "two-loops": (Chain(runs=1), 2)}),
+)
 def test_the_loss_is_the_mean_of_the_loop(programs: Programs, trainings: Trainings, chain: Chain, loops: int) -> None:
     """After each loop the host sees the mean of the losses of all its micro-batches on all replicas."""
     got = trainings(programs, chain, loops)
@@ -69,7 +72,10 @@ def test_loops_go_on_from_one_another(programs: Programs, trainings: Trainings, 
     check.identical(actual=got.weights, expected=chain.expected(2).weights, what="the weights")
 
 
-@pytest.mark.parametrize(("chain", "loops"), [(Chain(), 1), (Chain(runs=1), 2), (Chain(replicas=2), 1)], ids=str)
+COUNTED = {"one-loop": (Chain(), 1), "two-loops": (Chain(runs=1), 2), "replicas": (Chain(replicas=2), 1)}
+
+
+@pytest.mark.parametrize(("chain", "loops"), needing(COUNTED))
 def test_the_global_step_counts_micro_batches(
     programs: Programs, trainings: Trainings, chain: Chain, loops: int
 ) -> None:
@@ -286,7 +292,7 @@ EVALUATED = {
 }
 
 
-@pytest.mark.parametrize(("chain", "loops"), EVALUATED.values(), ids=list(EVALUATED))
+@pytest.mark.parametrize(("chain", "loops"), needing(EVALUATED))
 def test_evaluation_sees_every_sample(programs: Programs, chain: Chain, loops: int) -> None:
     """The function for metrics gets what the last stage returns for all samples of all replicas."""
     got = evaluated(programs, chain, loops)
@@ -359,7 +365,7 @@ PREDICTED = {
 }
 
 
-@pytest.mark.parametrize(("chain", "number"), PREDICTED.values(), ids=list(PREDICTED))
+@pytest.mark.parametrize(("chain", "number"), needing(PREDICTED))
 def test_predictions_come_in_the_order_of_the_samples(programs: Programs, chain: Chain, number: int) -> None:
     """There is one prediction for each sample, in the order of the data set, on however many replicas."""
     got = predicted(programs, chain, number)
@@ -396,25 +402,38 @@ def test_predictions_use_what_was_trained(programs: Programs) -> None:
     check.identical(actual=flat(got), expected=want, what="the predictions")
 
 
-def hooked(programs: Programs, name: str) -> List[str]:
-    """What a hook in a specification has seen of a run: each session.run."""
-    chain, seen = Chain(runs=1), []
+HOOKS = {"training_hooks": 2, "evaluation_hooks": 3, "prediction_hooks": 1}
 
-    class Hook(programs.v1.train.SessionRunHook):  # type: ignore[misc, name-defined]
+
+def hooked(programs: Programs) -> List[str]:
+    """Which hooks of a specification have seen a session.run, in order, of two, three and one loops."""
+    chain, v1 = Chain(runs=1), programs.v1
+    seen: List[str] = []
+
+    class Hook(v1.train.SessionRunHook):  # type: ignore[misc, name-defined]
+        def __init__(self, name: str) -> None:
+            self.name = name
+
         def after_run(self, run_context: Any, run_values: Any) -> None:
-            seen.append(name)
+            seen.append(self.name)
 
-    estimator = programs.estimator(chain, model_fn=programs.model_fn(chain, **{name: [Hook()]}))
+    hooks = {name: [Hook(name)] for name in HOOKS}
+    estimator = programs.estimator(chain, model_fn=programs.model_fn(chain, **hooks))
     estimator.train(programs.fed(chain, 2), steps=2 * chain.iterations)
     evaluated(programs, chain, 3, estimator=estimator)
     predicted(programs, chain, 4, estimator=estimator)
     return seen
 
 
-@pytest.mark.parametrize(("name", "runs"), [("training_hooks", 2), ("evaluation_hooks", 3), ("prediction_hooks", 1)])
-def test_hooks_of_the_specification_see_their_loops(programs: Programs, name: str, runs: int) -> None:
+@pytest.mark.parametrize("name", HOOKS)
+def test_hooks_of_the_specification_see_their_loops(programs: Programs, trainings: Trainings, name: str) -> None:
     """Hooks of a specification are called after each loop of their mode, and of no other."""
-    assert hooked(programs, name) == [name] * runs
+    seen = trainings.shared(programs, "hooks", hooked)
+    order = [hook for hook, loops in HOOKS.items() for _ in range(loops)]
+
+    assert [place for place, hook in enumerate(seen) if hook == name] == [
+        place for place, hook in enumerate(order) if hook == name
+    ]
 
 
 def test_train_and_evaluate(programs: Programs) -> None:

@@ -51,7 +51,7 @@ class PipelineProgram(Program):
         outputs = feeds.samples(self._outputs("evaluation_pipeline"))
         function = self.spec.eval_metrics_fn
         assert function is not None
-        found = feeds.passed(function, outputs)
+        found = decide("pipeline-metrics", feeds.passed(function, outputs))
         if not isinstance(found, dict):
             raise TypeError(f"The eval_metrics_fn returned {found!r}; it must return a dictionary that holds {LOSS!r}.")
         metrics: Dict[str, Any] = dict(found)
@@ -67,9 +67,14 @@ class PipelineProgram(Program):
     def predict(self) -> Any:
         """What the last stage returns is the prediction."""
         outputs = self._outputs("prediction_pipeline")
+        named = isinstance(outputs, dict)
+        if decide("pipeline-predictions-named", not named and len(outputs) > 1):
+            raise ValueError(
+                f"The last stage returned {len(outputs)} tensors to predict: return one, or a dictionary with names."
+            )
         return stock.EstimatorSpec(
             mode=self.call.mode,
-            predictions=outputs if isinstance(outputs, dict) or len(outputs) > 1 else outputs[0],
+            predictions=outputs if named else outputs[0],
             prediction_hooks=self.spec.prediction_hooks,
         )
 
@@ -86,8 +91,9 @@ class PipelineProgram(Program):
         program.__name__ = name
         taken = self._dequeued(self.compiled(program), outfeed)
         batches = feeds.micro_batches(taken, self.run.iterations_per_loop, self.run.num_replicas)
-        listed = batches if isinstance(batches, list) else [batches]
-        return listed if self.names is None else dict(zip(self.names, listed))
+        listed = decide("pipeline-outputs", batches if isinstance(batches, list) else [batches])
+        names = decide("pipeline-names", self.names)
+        return listed if names is None else dict(zip(names, listed))
 
     def _dequeued(self, ran: Any, outfeed: Any) -> Any:
         """What a loop leaves; a pipeline whose count does not fit its schedule leaves nothing and fails."""
@@ -120,7 +126,7 @@ class PipelineProgram(Program):
             optimizer_function=spec.optimizer_function if training else None,
             device_mapping=decide("pipeline-mapping", spec.device_mapping),
             outfeed_loss=training,
-            accumulate_outfeed=training,
+            accumulate_outfeed=decide("pipeline-loss-accumulated", training),
             accumulate_outfeed_dtype=decide("pipeline-loss-dtype", spec.loss_accumulator_dtype),
             reduction_method=decide("pipeline-reduction", spec.reduction_method),
             **decide("pipeline-options", spec.pipeline_op_kwargs),
@@ -144,21 +150,16 @@ class PipelineProgram(Program):
 
 def runs(iterations_per_loop: int, count: int) -> int:
     """How often a loop of so many iterations runs a pipeline of so many micro-batches."""
-    if decide("pipeline-loop-covers", iterations_per_loop < count):
-        raise ValueError(
-            f"iterations_per_loop ({iterations_per_loop}) of the IPURunConfig must be at least the "
-            f"gradient_accumulation_count ({count}): a loop runs the pipeline at least once."
-        )
     if decide("pipeline-loop-whole", iterations_per_loop % count != 0):
         raise ValueError(
-            f"iterations_per_loop ({iterations_per_loop}) of the IPURunConfig must be divisible by the "
-            f"gradient_accumulation_count ({count}): a loop runs the pipeline a whole number of times."
+            f"iterations_per_loop ({iterations_per_loop}) of the IPURunConfig must be at least the "
+            f"gradient_accumulation_count ({count}) and divisible by it: a loop is whole runs of the pipeline."
         )
     return decide("pipeline-runs", iterations_per_loop // count)
 
 
 def _of_model_fn(returned: Any) -> IPUPipelineEstimatorSpec:
-    if not isinstance(returned, IPUPipelineEstimatorSpec):
+    if decide("pipeline-spec-required", not isinstance(returned, IPUPipelineEstimatorSpec)):
         raise ValueError(
             f"The model_fn returned {type(returned).__name__}; it must return an IPUPipelineEstimatorSpec."
         )
