@@ -7,6 +7,7 @@ rounding of the element type, that is half units in the last place.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -17,6 +18,9 @@ from ipu_conformance.oracle.tolerance import ULPS
 
 _UNITS = 2.0
 """Units of rounding in a unit in the last place."""
+
+_FEWEST_BITS = 8
+"""The bits of the shortest significand, that of bfloat16."""
 
 Number = Union["Tracked", float, Array]
 
@@ -101,8 +105,12 @@ class Tracked:
 
 
 def tracked(value: Number) -> Tracked:
-    """A number that is exact unless it says otherwise."""
-    return value if isinstance(value, Tracked) else Tracked(np.asarray(value, np.float64))
+    """A number as it is; arrays are exact, and a single number is rounded unless every type of number holds it."""
+    if isinstance(value, Tracked):
+        return value
+    if isinstance(value, float) and math.frexp(value)[0] * 2**_FEWEST_BITS % 1:
+        return Tracked(np.asarray(value), np.abs(value))
+    return Tracked(np.asarray(value, np.float64))
 
 
 def sigmoid(x: Tracked) -> Tracked:
