@@ -1,11 +1,11 @@
-"""IPUConfig: the configuration of the IPU system, as a tree of typed attributes."""
+"""IPUConfig: the configuration of the IPU system, as a tree of typed attributes; put in force, asked for, forgotten."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import Any, Dict, List, Mapping
 
-from ipu_conformance.emulator.tensorflow import environment
+from ipu_conformance.emulator.tensorflow import environment, system
 from ipu_conformance.emulator.tensorflow.config_enums import (
     DeviceConnectionType,
     ExecutionProfileType,
@@ -29,6 +29,9 @@ __all__ = [
     "SchedulingAlgorithm",
     "SelectionOrder",
     "StochasticRoundingBehaviour",
+    "configure_ipu_system",
+    "get_ipu_config",
+    "reset_ipu_configuration",
 ]
 
 ALL_EXCEPTIONS = ("inv", "div0", "oflo", "nanoo")
@@ -36,6 +39,10 @@ ALL_EXCEPTIONS = ("inv", "div0", "oflo", "nanoo")
 
 class SelectionError(ConformanceError):
     """IPUs are selected in two ways at once, or in one that the target does not know."""
+
+
+class ConfigurationTypeError(ConformanceError, TypeError):
+    """Something that is no configuration was to be put in force."""
 
 
 class IpuOptions:
@@ -83,9 +90,7 @@ class IPUConfig(Root):
 
     def configure_ipu_system(self, device: str = "cpu") -> None:
         """Put this configuration in force."""
-        from ipu_conformance.emulator.tensorflow import utils
-
-        utils.configure_ipu_system(self, device)
+        configure_ipu_system(self, device)
 
     def _create_protobuf(self) -> IpuOptions:
         """What the configuration says now; what cannot be put in force is refused."""
@@ -110,3 +115,46 @@ class IPUConfig(Root):
 
 def _given(selected: Any) -> bool:
     return isinstance(selected, int) or len(selected) > 0
+
+
+def configure_ipu_system(config: Any, device: str = "cpu", reset_configuration: bool = True) -> None:
+    """Put a configuration in force; one that differs from the one before replaces it, and the log says so."""
+    from tensorflow.python.framework import errors_impl, ops
+    from tensorflow.python.platform import tf_logging as logging
+
+    if isinstance(config, IPUConfig):
+        options = config._create_protobuf()
+    elif isinstance(config, IpuOptions):
+        options = config
+    else:
+        raise ConfigurationTypeError(
+            f"`config` is {config!r} of type {type(config).__name__}; pass an IPUConfig or IpuOptions."
+        )
+    if system.configured():
+        if not decide("changed", system.options() != options):
+            return
+        if decide("configured-once", not reset_configuration):
+            raise errors_impl.FailedPreconditionError(
+                None, None, "IPU system configuration can only be set once: reset it with reset_ipu_configuration()."
+            )
+        decide("warned", logging.warning)(
+            "The IPU system is configured again with other options: what was compiled for the ones before is forgotten."
+        )
+        reset_ipu_configuration()
+    with ops.device(device):
+        system.configure(options)
+
+
+def reset_ipu_configuration() -> None:
+    """Forget the configuration in force, the devices, and what was compiled for them."""
+    system.reset()
+
+
+def get_ipu_config(session: Any = None) -> List[IpuOptions]:
+    """The options in force, once for each device; an error before a configuration."""
+    from tensorflow.python.eager import context
+
+    if session is not None and context.executing_eagerly():
+        raise ValueError("A session was given in eager execution; leave it out.")
+    options = system.options()
+    return [options for _ in system.devices()]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, List, Optional
+from typing import Any, Optional
 
-from tensorflow.python.eager import context
-from tensorflow.python.framework import device_spec, errors_impl, ops, random_seed
-from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.framework import device_spec, ops, random_seed
 
 from ipu_conformance.emulator.tensorflow import environment, system, unavailable
-from ipu_conformance.emulator.tensorflow.config import IPUConfig, IpuOptions
+from ipu_conformance.emulator.tensorflow.config import configure_ipu_system, get_ipu_config, reset_ipu_configuration
 from ipu_conformance.emulator.tensorflow.config_enums import (
     DeviceConnectionType,
     ExecutionProfileType,
@@ -20,7 +18,6 @@ from ipu_conformance.emulator.tensorflow.config_enums import (
     StochasticRoundingBehaviour,
 )
 from ipu_conformance.emulator.tensorflow.decisions import decide
-from ipu_conformance.errors import ConformanceError
 
 __all__ = [
     "DeviceConnectionType",
@@ -48,10 +45,6 @@ export_dataset_to_file = unavailable.function("export_dataset_to_file", EXPORTED
 export_inputs_to_file = unavailable.function("export_inputs_to_file", EXPORTED)
 
 
-class ConfigurationTypeError(ConformanceError, TypeError):
-    """Something that is no configuration was to be put in force."""
-
-
 class SyntheticDataCategory(Enum):
     """What data that never leaves or reaches the host can stand for."""
 
@@ -60,44 +53,6 @@ class SyntheticDataCategory(Enum):
     Seed = 2
     HostEmbedding = 3
     Parameters = 4
-
-
-def configure_ipu_system(config: Any, device: str = "cpu", reset_configuration: bool = True) -> None:
-    """Put a configuration in force; one that differs from the one before replaces it, and the log says so."""
-    if isinstance(config, IPUConfig):
-        options = config._create_protobuf()
-    elif isinstance(config, IpuOptions):
-        options = config
-    else:
-        raise ConfigurationTypeError(
-            f"`config` is {config!r} of type {type(config).__name__}; pass an IPUConfig or IpuOptions."
-        )
-    if system.configured():
-        if not decide("changed", system.options() != options):
-            return
-        if decide("configured-once", not reset_configuration):
-            raise errors_impl.FailedPreconditionError(
-                None, None, "IPU system configuration can only be set once: reset it with reset_ipu_configuration()."
-            )
-        decide("warned", logging.warning)(
-            "The IPU system is configured again with other options: what was compiled for the ones before is forgotten."
-        )
-        reset_ipu_configuration()
-    with ops.device(device):
-        system.configure(options)
-
-
-def reset_ipu_configuration() -> None:
-    """Forget the configuration in force, the devices, and what was compiled for them."""
-    system.reset()
-
-
-def get_ipu_config(session: Any = None) -> List[IpuOptions]:
-    """The options in force, once for each device; an error before a configuration."""
-    if session is not None and context.executing_eagerly():
-        raise ValueError("A session was given in eager execution; leave it out.")
-    options = system.options()
-    return [options for _ in system.devices()]
 
 
 def get_num_of_ipus_in_device(ipu_device: str, device: str = "cpu") -> int:
