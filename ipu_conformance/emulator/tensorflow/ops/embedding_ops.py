@@ -19,11 +19,35 @@ __all__ = [
 
 WHY = "tables on the host are read and updated by the vendor's runtime while the device runs"
 
-HostEmbedding = unavailable.function("HostEmbedding", WHY)
-HostEmbeddingOptimizerSpec = unavailable.function("HostEmbeddingOptimizerSpec", WHY)
-HostEmbeddingSGDGAOptimizerSpec = unavailable.function("HostEmbeddingSGDGAOptimizerSpec", WHY)
-HostEmbeddingScope = unavailable.function("HostEmbeddingScope", WHY)
+HostEmbedding = unavailable.kind("HostEmbedding", WHY)
+HostEmbeddingScope = unavailable.kind("HostEmbeddingScope", WHY)
 create_host_embedding = unavailable.function("create_host_embedding", WHY)
+
+
+class HostEmbeddingOptimizerSpec:
+    """How a table on the host is updated: by its gradient times a learning rate."""
+
+    def __init__(self, learning_rate: Any, optimizer_name: Optional[str] = None) -> None:
+        self._learning_rate = learning_rate
+        self._optimizer_name = optimizer_name or type(self).__name__
+
+    def get_learning_rate(self) -> Any:
+        """The learning rate, a number or a tensor."""
+        return self._learning_rate
+
+
+class HostEmbeddingSGDGAOptimizerSpec(HostEmbeddingOptimizerSpec):
+    """How a table on the host is updated once for the gradients of several micro-batches."""
+
+    def __init__(self, learning_rate: Any, accumulation_factor: int) -> None:
+        if isinstance(accumulation_factor, bool) or not isinstance(accumulation_factor, int) or accumulation_factor < 1:
+            raise ValueError(f"`accumulation_factor` is {accumulation_factor!r}; use a whole number from 1 on.")
+        super().__init__(learning_rate, "SGD+GA")
+        self._accumulation_factor = accumulation_factor
+
+    def get_accumulation_factor(self) -> int:
+        """After how many micro-batches the table is updated."""
+        return self._accumulation_factor
 
 
 def embedding_lookup(

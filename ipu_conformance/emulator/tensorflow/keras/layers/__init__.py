@@ -42,6 +42,6 @@ __all__ = [
     "SerialDense",
 ]
 
-EffectiveTransformer = unavailable.function(
+EffectiveTransformer = unavailable.kind(
     "EffectiveTransformer", "its attention over packed sequences is one operation of the vendor's library"
 )
