@@ -28,9 +28,11 @@ def remap_deduce(x: Any, name: Optional[str] = None) -> Any:
     return tf.identity(x, name=name)
 
 
-def get_current_iteration_counter(lower_bound: int = 0, upper_bound: Optional[int] = None) -> Any:
-    """The number of the iteration, from 0, of the loop in which it is called."""
+def get_current_iteration_counter(
+    name: Optional[str] = None, lower_bound: int = 0, upper_bound: Optional[int] = None
+) -> Any:
+    """The number of the iteration, from 0, of the loop in which it is called; the bounds are hints to a compiler."""
     iteration = _device_loop.current()
     if iteration is None:
         raise ValueError("get_current_iteration_counter was called outside of a loop: call it in the body of one.")
-    return tf.identity(iteration.number)
+    return tf.identity(iteration.number, name=name)

@@ -45,6 +45,7 @@ class IPUInfeedQueue:
         if prefetch_depth is not None and prefetch_depth < 1:
             raise ValueError(f"`prefetch_depth` is {prefetch_depth}; it must be at least 1.")
         check_shapes(dataset.element_spec)
+        self._dataset = dataset
         self.element_spec = dataset.element_spec
         self.device_ordinal = device_ordinal or 0
         self._dequeued = False

@@ -1,0 +1,1 @@
+"""Data sets of the vendor; their modules are imported when they are first asked for."""
