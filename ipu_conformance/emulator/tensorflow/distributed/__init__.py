@@ -1,0 +1,1 @@
+"""Training in several processes of the host: one process of the emulator has all replicas."""
