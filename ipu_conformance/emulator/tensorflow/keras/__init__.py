@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, List
 
 from ipu_conformance.emulator.tensorflow.keras.assignment import (
     FunctionalLayerPipelineStageAssignment,
     ModelLayerPipelineStageAssignment,
+    SequentialLayerPipelineStageAssignment,
 )
 from ipu_conformance.emulator.tensorflow.keras.options import ReplicatedMetricReductionMethod
 from ipu_conformance.emulator.tensorflow.keras.stages import PipelineStage
@@ -17,13 +18,24 @@ __all__ = [
     "ModelLayerPipelineStageAssignment",
     "PipelineStage",
     "ReplicatedMetricReductionMethod",
+    "SequentialLayerPipelineStageAssignment",
 ]
 
-LATER = ("layers", "losses")
+LATER = ("extensions", "layers", "losses", "optimizers")
 """The modules of the vendor's package that are imported when they are first asked for: they need TensorFlow."""
 
 
+OPTIMIZERS = ("ALSOptimizer", "ALSOptimizerGradientAccumulationWrapper")
+"""What is also found in the package itself."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in OPTIMIZERS:
+        return getattr(importlib.import_module(f"{__name__}.optimizers"), name)
     if name not in LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> List[str]:
+    return sorted({*globals(), *LATER, *OPTIMIZERS})

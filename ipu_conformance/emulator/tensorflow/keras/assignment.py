@@ -34,6 +34,11 @@ class _LayerPipelineStageAssignment:
         return list(self._inbound_layers)
 
     @property
+    def is_nested_model(self) -> bool:
+        """Whether what is called is a model itself."""
+        return isinstance(self._layer, library.model_class())
+
+    @property
     def pipeline_stage(self) -> Optional[int]:
         """The stage, None where the call is not assigned."""
         return self._pipeline_stage
@@ -54,6 +59,18 @@ class FunctionalLayerPipelineStageAssignment(_LayerPipelineStageAssignment):
 
 class ModelLayerPipelineStageAssignment(_LayerPipelineStageAssignment):
     """The assignment of a call in a subclassed model."""
+
+
+class SequentialLayerPipelineStageAssignment(_LayerPipelineStageAssignment):
+    """The assignment of a layer in a chain."""
+
+    def __init__(self, layer: Any, pipeline_stage: Optional[int] = None) -> None:
+        super().__init__(layer, 0, pipeline_stage)
+
+
+def copied(one: Any) -> Any:
+    """An assignment that nobody else can change; integers are their own."""
+    return one if isinstance(one, int) else type(one)(one.layer, one.pipeline_stage)
 
 
 def of_functional(model: Any, kind: Any = FunctionalLayerPipelineStageAssignment) -> List[Any]:
@@ -93,16 +110,33 @@ def reset_functional(model: Any) -> None:
 
 
 def checked_sequential(model: Any, given: Any) -> List[int]:
-    """The stages of a chain of layers: as many integers as layers, ascending from 0."""
-    if not isinstance(given, list) or not all(type(stage) is int for stage in given):
-        raise ValueError("`pipeline_stage_assignment` must be a list of integers, one for each layer.")
+    """The stages of a chain of layers: as many integers as layers, ascending from 0, or assignments of all layers."""
+    kinds = {type(one) for one in given} if isinstance(given, list) else {type(given)}
+    if kinds not in (set(), {int}, {SequentialLayerPipelineStageAssignment}):
+        raise ValueError(
+            "`pipeline_stage_assignment` must be a list of integers, or of SequentialLayerPipelineStageAssignment, one "
+            "for each layer."
+        )
     if len(given) != len(model.layers):
         raise ValueError(
             f"The size of the provided `pipeline_stage_assignment` ({len(given)}) does not match the number of layers "
             f"in the model ({len(model.layers)})."
         )
-    partition.check(partition.sequential_calls(model, given))
-    return list(given)
+    stage_of = [_stage_of(one, layer) for one, layer in zip(given, model.layers)]
+    partition.check(partition.sequential_calls(model, stage_of))
+    return [stage for stage in stage_of if stage is not None]
+
+
+def _stage_of(one: Any, layer: Any) -> Optional[int]:
+    if isinstance(one, int):
+        return one
+    if one.layer is not layer:
+        raise ValueError(
+            f"The provided `pipeline_stage_assignment` assigns {one.layer.name} in the place of {layer.name}: keep the "
+            "order of the layers."
+        )
+    stage: Optional[int] = one.pipeline_stage
+    return stage
 
 
 def summary(model: Any, calls: Sequence[partition.Call], line_length: Optional[int], print_fn: Any) -> None:

@@ -33,6 +33,7 @@ class State:
         self.infeed: Dict[str, Any] = {}
         self.outfeed: Dict[str, Any] = {}
         self.stages: Optional[List[int]] = None
+        self.assigned: List[Any] = []
         self.network: Any = None
         self.losses: Optional[List[Any]] = None
         self.keys: Dict[str, Any] = {}
@@ -42,7 +43,7 @@ class State:
 
 
 class ModelExtension:
-    """The IPU's methods of a model; that of a chain of layers derives from it."""
+    """The IPU's methods of a model; those of other kinds of models derive from it, see ``extensions``."""
 
     # Options
 
@@ -361,37 +362,3 @@ class ModelExtension:
             yield
         finally:
             self._ipu.losses = None
-
-
-class SequentialExtension(ModelExtension):
-    """The IPU's methods of a chain of layers, whose stages are integers."""
-
-    def get_pipeline_stage_assignment(self) -> List[Any]:
-        """The stage of every layer; an empty list where none is assigned."""
-        return list(self._ipu.stages or [])
-
-    def set_pipeline_stage_assignment(self, pipeline_stage_assignment: List[Any]) -> None:
-        """Set the stage of every layer."""
-        self._ipu.stages = assignment.checked_sequential(self, pipeline_stage_assignment)
-
-    def reset_pipeline_stage_assignment(self) -> None:
-        """Take back all stages: the model is not pipelined any more."""
-        self._ipu.stages = None
-
-    def _ipu_network(self) -> Any:
-        return self
-
-    def _ipu_calls(self) -> List[partition.Call]:
-        assigned = self._ipu.stages
-        if assigned is not None and len(assigned) != len(self.layers):  # type: ignore[attr-defined]
-            raise ValueError(
-                f"{self.name} has {len(self.layers)} layers, and stages were assigned to {len(assigned)}: call "  # type: ignore[attr-defined]
-                "set_pipeline_stage_assignment again."
-            )
-        return partition.sequential_calls(self, assigned)
-
-    def _ipu_pipelined(self) -> bool:
-        return self._ipu.stages is not None
-
-    def _ipu_meet(self, element: Any) -> None:
-        """A chain knows its layers before it is built."""

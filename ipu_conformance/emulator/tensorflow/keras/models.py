@@ -13,7 +13,11 @@ from ipu_conformance.emulator.tensorflow import (
     ipu_strategy,
 )
 from ipu_conformance.emulator.tensorflow.keras import decisions, feeding, library, stages
-from ipu_conformance.emulator.tensorflow.keras.extension import ModelExtension, SequentialExtension
+from ipu_conformance.emulator.tensorflow.keras.extensions import (
+    FunctionalExtension,
+    ModelExtension,
+    SequentialExtension,
+)
 
 DONE = "_ipu_conformance_changed"
 _EXTENDED: Dict[Type[Any], Type[Any]] = {}
@@ -51,11 +55,17 @@ def extend(model: Any) -> None:
 def extended(own: Type[Any]) -> Type[Any]:
     """The subclass of a class of models that has the IPU's methods."""
     if own not in _EXTENDED:
-        extension = SequentialExtension if issubclass(own, library.sequential_class()) else ModelExtension
         names = {"__module__": own.__module__, "__doc__": own.__doc__, "__qualname__": own.__qualname__}
-        _EXTENDED[own] = type(own.__name__, (extension, own), names)
+        _EXTENDED[own] = type(own.__name__, (_extension(own), own), names)
         _register(own, _EXTENDED[own])
     return _EXTENDED[own]
+
+
+def _extension(own: Type[Any]) -> Type[ModelExtension]:
+    """A chain of layers is also a model of inputs and outputs to Keras, and has methods of its own here."""
+    if issubclass(own, library.sequential_class()):
+        return SequentialExtension
+    return FunctionalExtension if issubclass(own, library.functional_class()) else ModelExtension
 
 
 def _register(own: Type[Any], made: Type[Any]) -> None:

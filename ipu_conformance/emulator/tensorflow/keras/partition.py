@@ -183,6 +183,7 @@ class KerasStages:
             loss = model.compute_loss(x, y, predicted, weight)
             if self.training:
                 model._validate_target_and_loss(y, loss)
+                loss = _as_minimised(model.optimizer, loss)
             return loss, model.compute_metrics(x, y, predicted, weight)
 
     def variables(self, stage: int) -> Sequence[Any]:
@@ -191,6 +192,11 @@ class KerasStages:
         for layer in _layers(self.calls[stage]):
             seen.update((id(variable), variable) for variable in layer.trainable_variables)
         return list(seen.values())
+
+
+def _as_minimised(optimizer: Any, loss: Any) -> Any:
+    """The loss whose gradients an optimizer takes: one that scales losses takes those of the scaled one."""
+    return optimizer._transform_loss(loss) if hasattr(optimizer, "_transform_loss") else loss
 
 
 def _layers(calls: Sequence[Call]) -> List[Any]:
