@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Tuple
+import functools
+from typing import Any, Callable, Dict, Tuple
 
 import tensorflow as tf
 
@@ -20,6 +21,8 @@ class LoopProgram(Program):
 
     spec: IPUEstimatorSpec
     """What the model function returned for the first replica; its tensors belong to the loop."""
+    scaffold: Any
+    """What a stock EstimatorSpec asks of the session."""
 
     def train(self) -> Any:
         """Trains once per iteration; the loss is the mean over iterations and replicas."""
@@ -35,7 +38,8 @@ class LoopProgram(Program):
 
         def training_loop() -> Any:
             total = self._repeated(body)
-            self.require_reduction()
+            if self.spec.train_op is not None:  # what the host applies are means over replicas
+                self.require_reduction()
             return self._mean(total)
 
         (loss,) = self.compiled(training_loop)
@@ -44,6 +48,7 @@ class LoopProgram(Program):
             loss=loss,
             train_op=counting_steps(self._called_on_host(loss, outfeed), self.run.iterations_per_loop),
             training_hooks=self.spec.training_hooks,
+            scaffold=self.scaffold,
         )
 
     def evaluate(self) -> Any:
@@ -67,7 +72,11 @@ class LoopProgram(Program):
             function, _ = self.spec.eval_metrics
             found.update(feeds.passed(function, feeds.samples(self._dequeued(loss, outfeed))))
         return stock.EstimatorSpec(
-            mode=self.call.mode, loss=loss, eval_metric_ops=found, evaluation_hooks=self.spec.evaluation_hooks
+            mode=self.call.mode,
+            loss=loss,
+            eval_metric_ops=found,
+            evaluation_hooks=self.spec.evaluation_hooks,
+            scaffold=self.scaffold,
         )
 
     def predict(self) -> Any:
@@ -87,6 +96,7 @@ class LoopProgram(Program):
             mode=self.call.mode,
             predictions=self._dequeued(ran, outfeed),
             prediction_hooks=self.spec.prediction_hooks,
+            scaffold=self.scaffold,
         )
 
     def forward(self, name: str) -> Graph:
@@ -99,9 +109,10 @@ class LoopProgram(Program):
         if self.call.mode == stock.ModeKeys.PREDICT:
             labels = None
         with decide("scope", scopes.ipu_scope)(self.run.device):
-            spec = of_model_fn(self.call.model_fn(features, labels))
+            returned = self.call.model_fn(features, labels)
+        spec = of_model_fn(returned)
         if replicas.current() == 0:
-            self.spec = spec
+            self.spec, self.scaffold = spec, getattr(returned, "scaffold", None)
         return spec
 
     def _repeated(self, body: Callable[[IPUEstimatorSpec], Any]) -> Any:
@@ -131,8 +142,9 @@ class LoopProgram(Program):
 
     def _called_on_host(self, loss: Any, outfeed: Any) -> Any:
         """The operation after which the loop, and what the host does with its tensors, is over."""
-        call: Optional[Any] = self.spec.host_call
-        if call is None:
+        if self.spec.host_call is None:
             return loss
-        tensors = tf.nest.map_structure(lambda leaf: tf.reduce_mean(leaf, axis=0), self._dequeued(loss, outfeed))
-        return feeds.passed(call[0], tensors)
+        join = functools.partial(tf.reduce_mean if self.run.num_replicas > 1 else tf.squeeze, axis=0)
+        tensors = tf.nest.map_structure(decide("host-call-joined", join), self._dequeued(loss, outfeed))
+        returned = tf.nest.flatten(feeds.passed(self.spec.host_call[0], tensors))
+        return tf.group(loss, *(item for item in returned if item is not None))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Tuple
 
+import tensorflow as tf
+
 from ipu_conformance.emulator.tensorflow.estimator import stock
 from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
 
@@ -59,7 +61,7 @@ class IPUEstimatorSpec(_Fields):
             checks._validate_estimator_spec_predictions(predictions, mode),
             checks._validate_estimator_spec_loss(loss, mode),
             train_op,
-            checks._validate_eval_metric_ops(eval_metric_ops),
+            checks._validate_eval_metric_ops(_of_graph(eval_metric_ops)),
             _function_and_tensors("eval_metrics", eval_metrics),
             _function_and_tensors("host_call", host_call),
             tuple(checks._validate_estimator_spec_hooks(training_hooks)),
@@ -86,6 +88,19 @@ def of_model_fn(returned: Any) -> IPUEstimatorSpec:
         evaluation_hooks=returned.evaluation_hooks,
         prediction_hooks=returned.prediction_hooks,
     )
+
+
+def _of_graph(metric_ops: Any) -> Any:
+    """Updates that are given as the variables which they write, as the operations that are meant."""
+    if not isinstance(metric_ops, dict):
+        return metric_ops
+    return {name: _operation(metric) for name, metric in metric_ops.items()}
+
+
+def _operation(metric: Any) -> Any:
+    if isinstance(metric, tuple) and len(metric) == 2 and isinstance(metric[1], tf.Variable):
+        return metric[0], metric[1].op
+    return metric
 
 
 def _function_and_tensors(name: str, given: Any) -> Any:
