@@ -40,7 +40,7 @@ def test_steps_are_positive(estimators: Estimators, steps: int) -> None:
         estimators.make().evaluate(estimators.feed(2), steps=steps)
 
 
-@pytest.mark.parametrize(("steps", "loop"), [(2, 2), (4, 2), (4, 1), (8, 4)])
+@pytest.mark.parametrize(("steps", "loop"), [(2, 2), (4, 1), (8, 4)])
 def test_the_loss_is_the_mean_over_all_steps(estimators: Estimators, steps: int, loop: int) -> None:
     """The loss of an evaluation is the mean over the steps of all its loops."""
     found = estimators.make(loop=loop).evaluate(estimators.feed(steps), steps=steps)
@@ -121,7 +121,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("loop", [1, 2, 4])
+@pytest.mark.parametrize("loop", [1, 2])
 def test_metrics_on_the_host_see_every_element(estimators: Estimators, loop: int) -> None:
     """The function of eval_metrics gets the tensors of all elements of all steps."""
     found = evaluated(
@@ -177,7 +177,7 @@ def test_the_host_may_call_python(estimators: Estimators) -> None:
     assert sorted(seen) == sorted(LOSSES)
 
 
-@pytest.mark.parametrize("loop", [1, 2, 4])
+@pytest.mark.parametrize("loop", [1, 2])
 def test_metrics_on_the_device_see_every_element(estimators: Estimators, loop: int) -> None:
     """Metrics of eval_metric_ops are updated in every step on the device, and read at the end."""
 

@@ -21,7 +21,7 @@ def products(found: List[Dict[str, Any]]) -> np.ndarray:
     return np.array([each["product"] for each in found])
 
 
-@pytest.mark.parametrize("loop", [1, 2, 4])
+@pytest.mark.parametrize("loop", [1, 4])
 def test_predictions_come_in_the_order_of_the_input(estimators: Estimators, loop: int) -> None:
     """The predictions of a loop come one by one, in the order of the elements."""
     found = list(estimators.make(loop=loop).predict(estimators.feed(8), num_predictions=8))
@@ -30,12 +30,11 @@ def test_predictions_come_in_the_order_of_the_input(estimators: Estimators, loop
     assert [each["input"] for each in found] == samples(8).tolist()
 
 
-@pytest.mark.parametrize("batch", [2, 3])
-def test_a_batch_comes_as_single_predictions(estimators: Estimators, batch: int) -> None:
+def test_a_batch_comes_as_single_predictions(estimators: Estimators) -> None:
     """Each sample of a batch is a prediction."""
-    found = list(estimators.make().predict(estimators.feed(4, batch), num_predictions=4 * batch))
+    found = list(estimators.make().predict(estimators.feed(4, 3), num_predictions=12))
 
-    check.identical(actual=products(found), expected=START[0] * samples(4 * batch), what="the products")
+    check.identical(actual=products(found), expected=START[0] * samples(12), what="the products")
 
 
 def test_a_batch_may_stay_whole(estimators: Estimators) -> None:
@@ -45,7 +44,7 @@ def test_a_batch_may_stay_whole(estimators: Estimators) -> None:
     check.identical(actual=products(found), expected=START[0] * samples(12).reshape(4, 3), what="the products")
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 5])
+@pytest.mark.parametrize("number", [1, 3, 5])
 def test_as_many_predictions_come_as_are_asked_for(estimators: Estimators, number: int) -> None:
     """num_predictions ends the predictions, also within a loop or a batch."""
     found = list(estimators.make().predict(estimators.feed(4, 2, repeat=True), num_predictions=number))
@@ -62,7 +61,7 @@ def test_predictions_are_endless(estimators: Estimators) -> None:
     check.identical(actual=products(found), expected=START[0] * np.resize(samples(3), 20), what="the products")
 
 
-@pytest.mark.parametrize("keys", [["product"], ["input"], ["input", "product"]], ids=str)
+@pytest.mark.parametrize("keys", [["input"], ["input", "product"]], ids=str)
 def test_predictions_are_chosen_by_their_keys(estimators: Estimators, keys: List[str]) -> None:
     """Only what predict_keys names comes back."""
     found = list(estimators.make().predict(estimators.feed(2), predict_keys=keys, num_predictions=2))

@@ -80,7 +80,7 @@ def test_scoping_makes_resources_of_variables(estimators: Estimators) -> None:
     assert set(found) == {"VarHandleOp"}
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["train", "predict"])
 def test_compiling_puts_the_model_into_a_program(estimators: Estimators, mode: str) -> None:
     """The model is built once for a call, inside of a function, and not in the graph of the session."""
     found: List[bool] = []
@@ -96,7 +96,7 @@ def test_compiling_puts_the_model_into_a_program(estimators: Estimators, mode: s
     assert found == [True]
 
 
-@pytest.mark.parametrize("loop", [1, 2, 4])
+@pytest.mark.parametrize("loop", [1, 4])
 def test_compiling_repeats_the_model_on_the_device(estimators: Estimators, loop: int) -> None:
     """The host runs the program once for every iterations_per_loop steps."""
     seeing = estimators.seeing()
@@ -134,7 +134,7 @@ def test_feeding_brings_losses_and_metrics_back(estimators: Estimators) -> None:
     assert found == {"loss": mean, "mean": 2 * mean, "global_step": 0}
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["train", "evaluate"])
 def test_configuring_puts_the_options_in_force(estimators: Estimators, mode: str) -> None:
     """The system is configured with ipu_options before the model is built."""
     utils, found = estimators.ipu.utils, []
@@ -166,7 +166,7 @@ def test_configuring_follows_each_estimator(estimators: Estimators) -> None:
     assert found == [1, 2, 1]
 
 
-@pytest.mark.parametrize("loop", [1, 2, 4])
+@pytest.mark.parametrize("loop", [1, 4])
 def test_counting_steps_is_the_estimator_s(estimators: Estimators, loop: int) -> None:
     """The global step grows by iterations_per_loop with every loop, though the model function does not touch it."""
     seeing = estimators.seeing()
@@ -191,12 +191,11 @@ def test_counting_steps_is_for_training(estimators: Estimators, mode: str) -> No
 
 
 @pytest.mark.ipus(2)
-@pytest.mark.parametrize("replicas", [2, pytest.param(4, marks=pytest.mark.ipus(4))])
-def test_replicating_needs_a_number_only(estimators: Estimators, replicas: int) -> None:
+def test_replicating_needs_a_number_only(estimators: Estimators) -> None:
     """With num_replicas and an optimizer across replicas the same model function trains on all of them."""
-    estimator = call(estimators, "train", estimators.product(replicas=replicas), replicas=replicas)
+    estimator = call(estimators, "train", estimators.product(replicas=2), replicas=2)
 
-    expected = trained(1, 4, replicas=replicas).weights[0]
+    expected = trained(1, 4, replicas=2).weights[0]
     check.identical(actual=estimator.get_variable_value("w0"), expected=expected, what="the weight")
 
 

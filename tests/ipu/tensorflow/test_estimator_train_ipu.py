@@ -50,12 +50,11 @@ def test_train_returns_the_estimator(estimators: Estimators) -> None:
     assert estimator.train(estimators.feed(2), steps=2) is estimator
 
 
-@pytest.mark.parametrize("momentum", [0.5])
-def test_the_optimizer_keeps_its_state_in_a_loop_and_between_loops(estimators: Estimators, momentum: float) -> None:
+def test_the_optimizer_keeps_its_state_in_a_loop_and_between_loops(estimators: Estimators) -> None:
     """The velocity after two loops of two steps is that of four steps."""
-    left = estimators.train(STEPS, model_fn=estimators.product(momentum=momentum))
+    left = estimators.train(STEPS, model_fn=estimators.product(momentum=0.5))
 
-    check.identical(actual=left.weight, expected=trained(1, STEPS, momentum=momentum).weights[0], what="the weight")
+    check.identical(actual=left.weight, expected=trained(1, STEPS, momentum=0.5).weights[0], what="the weight")
 
 
 @pytest.mark.parametrize(("steps", "loop"), [(1, 2), (3, 2), (6, 4)])
@@ -68,7 +67,7 @@ def test_steps_are_whole_loops(estimators: Estimators, steps: int, loop: int) ->
     assert estimators.checkpoints(estimator) == []
 
 
-@pytest.mark.parametrize(("max_steps", "loop", "done"), [(4, 2, 4), (3, 2, 4), (1, 4, 4), (5, 4, 8)])
+@pytest.mark.parametrize(("max_steps", "loop", "done"), [(4, 2, 4), (3, 2, 4), (5, 4, 8)])
 def test_max_steps_is_rounded_up(estimators: Estimators, max_steps: int, loop: int, done: int) -> None:
     """The loop in which max_steps is reached is completed."""
     estimator = estimators.make(loop=loop)
