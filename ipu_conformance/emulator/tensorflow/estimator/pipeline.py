@@ -8,12 +8,14 @@ from typing import Any, Callable, Dict, List, Optional
 import tensorflow as tf
 from tensorflow.python.framework import errors_impl
 
+from ipu_conformance.emulator.plan import Plan
 from ipu_conformance.emulator.tensorflow import replicas
-from ipu_conformance.emulator.tensorflow.estimator import feeds, stock
+from ipu_conformance.emulator.tensorflow.estimator import feeds, pipeline_report, stock
 from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
 from ipu_conformance.emulator.tensorflow.estimator.pipeline_spec import IPUPipelineEstimatorSpec
-from ipu_conformance.emulator.tensorflow.estimator.program import Program, counting_steps
+from ipu_conformance.emulator.tensorflow.estimator.program import Call, Program, counting_steps
 from ipu_conformance.emulator.tensorflow.ops import ipu_outfeed_queue, pipelining_ops
+from ipu_conformance.ir.graph import Graph
 
 LOSS = "loss"
 
@@ -25,6 +27,22 @@ class PipelineProgram(Program):
     """What the model function returned for the first replica."""
     names: Optional[List[str]] = None
     """The names of what the last stage returns, if it returns a dictionary."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        self._followed = pipeline_report.FirstMicroBatch()
+
+    def planned(self) -> Plan:
+        """What a report says that the loop executes."""
+        return pipeline_report.planned(self.spec, self.run, self._training)
+
+    def forward(self, name: str) -> Graph:
+        """The forward pass of one micro-batch through all stages."""
+        return self._followed.forward(name, len(self.spec.computational_stages))
+
+    @property
+    def _training(self) -> bool:
+        return self.call.mode == stock.ModeKeys.TRAIN
 
     def train(self) -> Any:
         """Updates once per run; the loss is the mean over the micro-batches of all runs and replicas."""
@@ -108,7 +126,7 @@ class PipelineProgram(Program):
             pipelining_ops._mapping(spec.computational_stages, spec.device_mapping),
             pipelining_ops._schedule(spec.pipeline_op_kwargs.get("pipeline_schedule")),
             spec.gradient_accumulation_count,
-            self.call.mode == stock.ModeKeys.TRAIN,
+            self._training,
         )
 
     def _pipeline(self, outfeed: Any) -> Any:
@@ -116,17 +134,17 @@ class PipelineProgram(Program):
         spec = _of_model_fn(self.call.model_fn(None, None))
         if replicas.current() == 0:
             self.spec = spec
-        training = self.call.mode == stock.ModeKeys.TRAIN
+        optimizer_function = spec.optimizer_function if self._training else None
         return pipelining_ops.pipeline(
             self._stages(spec),
             gradient_accumulation_count=spec.gradient_accumulation_count,
             repeat_count=runs(self.run.iterations_per_loop, spec.gradient_accumulation_count),
             infeed_queue=self.call.infeed,
             outfeed_queue=outfeed,
-            optimizer_function=spec.optimizer_function if training else None,
+            optimizer_function=optimizer_function and self._followed.optimized(optimizer_function),
             device_mapping=decide("pipeline-mapping", spec.device_mapping),
-            outfeed_loss=training,
-            accumulate_outfeed=decide("pipeline-loss-accumulated", training),
+            outfeed_loss=self._training,
+            accumulate_outfeed=decide("pipeline-loss-accumulated", self._training),
             accumulate_outfeed_dtype=decide("pipeline-loss-dtype", spec.loss_accumulator_dtype),
             reduction_method=decide("pipeline-reduction", spec.reduction_method),
             **decide("pipeline-options", spec.pipeline_op_kwargs),
@@ -134,7 +152,8 @@ class PipelineProgram(Program):
 
     def _stages(self, spec: IPUPipelineEstimatorSpec) -> List[Callable[..., Any]]:
         stages = list(spec.computational_stages)
-        return [*stages[:-1], *map(self._named, stages[-1:])]
+        stages[-1:] = map(self._named, stages[-1:])
+        return [self._followed.through(number, stage) for number, stage in enumerate(stages)]
 
     def _named(self, stage: Callable[..., Any]) -> Callable[..., Any]:
         """The last stage, which lets the host know the names of what it returns."""
