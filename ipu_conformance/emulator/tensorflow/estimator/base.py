@@ -26,14 +26,14 @@ class BaseEstimator(stock.Estimator, abc.ABC):
     def __init__(
         self, model_fn: Any, model_dir: Any = None, config: Any = None, params: Any = None, warm_start_from: Any = None
     ) -> None:
-        if not isinstance(config, RunConfig):
+        if decide("config-required", not isinstance(config, RunConfig)):
             raise ValueError(f"`config` is {config!r}; it must be given as a RunConfig of ipu_run_config.")
         if config.train_distribute is not None or config.eval_distribute is not None:
             raise ValueError(
                 "The RunConfig has a distribution strategy: leave it out, and ask for replicas with num_replicas of "
                 "the IPURunConfig."
             )
-        super().__init__(model_fn, model_dir, config, params, warm_start_from)
+        super().__init__(model_fn, model_dir, config, params, decide("warm-start", warm_start_from))
 
     @abc.abstractmethod
     def _program(self, call: Call) -> Program:
@@ -57,12 +57,13 @@ class BaseEstimator(stock.Estimator, abc.ABC):
         num_predictions: Optional[int] = None,
     ) -> Iterator[Any]:
         """Predictions without end, or the first ``num_predictions`` of them."""
-        if num_predictions is not None and num_predictions < 1:
+        if decide("predictions-positive", num_predictions is not None and num_predictions < 1):
             raise ValueError(f"`num_predictions` is {num_predictions}; it must be at least 1.")
-        loops = super().predict(input_fn, predict_keys, hooks, checkpoint_path, yield_single_examples=False)
+        keys = decide("predict-keys", predict_keys)
+        loops = super().predict(input_fn, keys, hooks, checkpoint_path, yield_single_examples=False)
         number = 0
         for loop in loops:
-            for prediction in self._parted(loop, yield_single_examples):
+            for prediction in self._parted(loop, decide("single-examples", yield_single_examples)):
                 yield prediction
                 number += 1
                 if decide("predictions-end", number == num_predictions):
@@ -70,7 +71,7 @@ class BaseEstimator(stock.Estimator, abc.ABC):
                     return
 
     def _parted(self, loop: Any, single_examples: bool) -> Iterator[Any]:
-        for index in range(len(tf.nest.flatten(loop)[0])):
+        for index in decide("predictions-order", range(len(tf.nest.flatten(loop)[0]))):
             batch = tf.nest.map_structure(lambda leaf: leaf[index], loop)  # noqa: B023
             if not single_examples:
                 yield batch
@@ -90,7 +91,9 @@ class BaseEstimator(stock.Estimator, abc.ABC):
             raise ValueError("`steps` is None; say how many steps to evaluate: the end of data is not seen by an IPU.")
         each = self._run.iterations_per_loop
         step_numbers.check_multiple(steps, each)
-        return list(super()._convert_eval_steps_to_hooks(None if steps is None else steps // each))
+        return list(
+            super()._convert_eval_steps_to_hooks(None if steps is None else decide("evaluation-loops", steps // each))
+        )
 
     def _train_with_estimator_spec(
         self, estimator_spec: Any, worker_hooks: Any, hooks: Any, global_step_tensor: Any, saving_listeners: Any
@@ -134,7 +137,7 @@ class BaseEstimator(stock.Estimator, abc.ABC):
         """What the user's function returns for those of the arguments that it takes."""
         known = {"labels": labels, "mode": mode, "params": self.params, "config": config}
         taken = function_utils.fn_args(self._model_fn)
-        if labels is not None and "labels" not in taken:
+        if decide("labels-taken", labels is not None and "labels" not in taken):
             raise ValueError("The model_fn takes no labels, but the input_fn returns labels: let it take `labels`.")
         return self._model_fn(features=features, **{name: known[name] for name in known if name in taken})
 

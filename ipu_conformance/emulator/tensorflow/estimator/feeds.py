@@ -13,7 +13,7 @@ from ipu_conformance.emulator.tensorflow.ops.ipu_infeed_queue import IPUInfeedQu
 
 def infeed(dataset: Any, run: IPURunConfig) -> IPUInfeedQueue:
     """The infeed of what an input function returned."""
-    if not isinstance(dataset, tf.data.Dataset):
+    if decide("data-set-required", not isinstance(dataset, tf.data.Dataset)):
         raise ValueError(
             f"The input_fn returned {type(dataset).__name__}; it must return a tf.data.Dataset of features, or of "
             "features and labels."

@@ -47,7 +47,7 @@ class LoopProgram(Program):
             mode=self.call.mode,
             loss=loss,
             train_op=counting_steps(self._called_on_host(loss, outfeed), self.run.iterations_per_loop),
-            training_hooks=self.spec.training_hooks,
+            training_hooks=decide("spec-hooks", self.spec.training_hooks, mode="train"),
             scaffold=self.scaffold,
         )
 
@@ -75,7 +75,7 @@ class LoopProgram(Program):
             mode=self.call.mode,
             loss=loss,
             eval_metric_ops=found,
-            evaluation_hooks=self.spec.evaluation_hooks,
+            evaluation_hooks=decide("spec-hooks", self.spec.evaluation_hooks, mode="evaluate"),
             scaffold=self.scaffold,
         )
 
@@ -95,7 +95,7 @@ class LoopProgram(Program):
         return stock.EstimatorSpec(
             mode=self.call.mode,
             predictions=self._dequeued(ran, outfeed),
-            prediction_hooks=self.spec.prediction_hooks,
+            prediction_hooks=decide("spec-hooks", self.spec.prediction_hooks, mode="predict"),
             scaffold=self.scaffold,
         )
 
@@ -107,7 +107,7 @@ class LoopProgram(Program):
     def _called(self, *element: Any, **named: Any) -> IPUEstimatorSpec:
         features, labels = feeds.features_and_labels(*element, **named)
         if self.call.mode == stock.ModeKeys.PREDICT:
-            labels = None
+            labels = decide("predict-labels", None, labels=labels)
         with decide("scope", scopes.ipu_scope)(self.run.device):
             returned = self.call.model_fn(features, labels)
         spec = of_model_fn(returned)
@@ -146,5 +146,5 @@ class LoopProgram(Program):
             return loss
         join = functools.partial(tf.reduce_mean if self.run.num_replicas > 1 else tf.squeeze, axis=0)
         tensors = tf.nest.map_structure(decide("host-call-joined", join), self._dequeued(loss, outfeed))
-        returned = tf.nest.flatten(feeds.passed(self.spec.host_call[0], tensors))
+        returned = decide("host-call", tf.nest.flatten(feeds.passed(self.spec.host_call[0], tensors)))
         return tf.group(loss, *(item for item in returned if item is not None))

@@ -111,7 +111,9 @@ class Program(abc.ABC):
 
     def mean_of_replicas(self, value: Any) -> Any:
         """The mean over replicas of a scalar; call it inside the computation."""
-        return value if replicas.count() == 1 else collectives.all_reduce(value, collectives.MEAN)
+        if replicas.count() == 1:
+            return value
+        return decide("replica-mean", collectives.all_reduce(value, collectives.MEAN), own=value)
 
 
 def counting_steps(loop: Any, iterations: int) -> Any:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from ipu_conformance.emulator.plan import Plan, plan
 from ipu_conformance.emulator.tensorflow import report_graph, system
+from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
 from ipu_conformance.emulator.tensorflow.ipu_run_config import IPURunConfig
 from ipu_conformance.emulator.topology import Topology
 from ipu_conformance.errors import ConformanceError
@@ -31,6 +32,7 @@ SLOTS = {
 def planned(run: IPURunConfig, training: bool) -> Plan:
     """A loop whose iterations follow one another on every replica, each with an update of its own."""
     topology = Topology((0,), run.num_replicas, system.chip(), run.num_shards)
+    training = decide("report-training", training)
     return plan(topology, "sequential", 1, training=training, device_iterations=run.iterations_per_loop)
 
 

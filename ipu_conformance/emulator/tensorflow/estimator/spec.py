@@ -106,6 +106,7 @@ def _operation(metric: Any) -> Any:
 def _function_and_tensors(name: str, given: Any) -> Any:
     if given is None:
         return None
-    if not isinstance(given, (tuple, list)) or len(given) != 2 or not callable(given[0]):
+    pair = isinstance(given, (tuple, list)) and len(given) == 2 and callable(given[0])
+    if decide("pair-required", not pair, name=name):
         raise ValueError(f"`{name}` is {given!r}; it must be a function and the tensors that it gets.")
     return tuple(given)
