@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Set, Tuple
 
 import tensorflow as tf
 from tensorflow.python.framework import ops
@@ -50,19 +50,39 @@ class DeviceMetrics:
 def _computed_again(values: Sequence[Any]) -> List[Any]:
     """Copies of what values of a finished graph are computed from, in the current graph, with the same variables."""
     outer, inner = ops.get_default_graph(), values[0].graph
-    definition = inner.as_graph_def()
-    for node in definition.node:
-        data = [name for name in node.input if not name.startswith("^")]
-        del node.input[:]
-        node.input.extend(data)
-    part = tf.compat.v1.graph_util.extract_sub_graph(definition, [value.op.name for value in values])
-    needed = {node.name for node in part.node}
-    if any(node.op == "IteratorGetNext" for node in part.node):
+    needed = _needed(values)
+    if any(op.type == "IteratorGetNext" for op in needed):
         raise ValueError(
             "The value of a metric in eval_metric_ops depends on features or labels: let its update write to "
             "variables, and its value read them."
         )
-    variables = {own.name: outer.capture(around) for around, own in inner.captures if own.op.name in needed}
-    return list(
-        tf.graph_util.import_graph_def(part, variables, [value.name for value in values], name="metrics_after_loop")
-    )
+    names = {op.name for op in needed}
+    part = inner.as_graph_def()
+    kept = [_alone(node) for node in part.node if node.name in names]
+    del part.node[:]
+    part.node.extend(kept)
+    variables = {own.name: outer.capture(around) for around, own in inner.captures if own.op.name in names}
+    wanted = [value.name for value in values]
+    return list(tf.graph_util.import_graph_def(part, variables, wanted, name="metrics_after_loop"))
+
+
+def _needed(values: Sequence[Any]) -> Set[Any]:
+    """The operations that values are computed from; what only has to come before does not count."""
+    found: Set[Any] = set()
+    pending = [value.op for value in values]
+    while pending:
+        op = pending.pop()
+        if op not in found:
+            found.add(op)
+            pending += [tensor.op for tensor in op.inputs]
+    return found
+
+
+def _alone(node: Any) -> Any:
+    """A node that neither waits for others nor stands next to them."""
+    alone = type(node)()
+    alone.CopyFrom(node)
+    del alone.input[:]
+    alone.input.extend(name for name in node.input if not name.startswith("^"))
+    alone.attr.pop("_class", None)
+    return alone
