@@ -25,6 +25,8 @@ OWN = (
 
 
 class _Fields(NamedTuple):
+    """The parts of an IPUPipelineEstimatorSpec."""
+
     mode: str
     computational_stages: Sequence[Callable[..., Any]]
     gradient_accumulation_count: int
@@ -45,6 +47,8 @@ class IPUPipelineEstimatorSpec(_Fields):
     ``optimizer_function`` and ``eval_metrics_fn`` take what the last stage returns. All other options are those of
     ``pipelining_ops.pipeline``.
     """
+
+    __slots__ = ()
 
     def __new__(
         cls,
