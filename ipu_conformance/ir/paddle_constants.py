@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from ipu_conformance.ir.op_writer import FLOATS, LARGEST_CONSTANT, LONGEST_LIST, length_of
 from ipu_conformance.ir.paddle_ops import Call, Writer, row
-from ipu_conformance.ir.tensor import IRError
+from ipu_conformance.ir.tensor import IRError, Literal
 
 
 @row("shape")
@@ -62,15 +63,27 @@ def _range(call: Call, to: Writer) -> None:
 @row("linspace")
 def _linspace(call: Call, to: Writer) -> None:
     start, stop, made = call.read("Start"), call.read("Stop"), call.made()
-    (count,) = (length_of(length, made) for length in to.shape(made))
-    if to.dtype(made) not in FLOATS or count > LARGEST_CONSTANT:
+    count = _written_number(call.read("Num"), to)
+    if to.dtype(made) not in FLOATS or not 0 < count <= LARGEST_CONSTANT:
         raise IRError(
-            f"linspace makes {count} of {to.dtype(made)}; at most {LARGEST_CONSTANT} floating numbers are made"
+            f"linspace makes {count} of {to.dtype(made)}; 1 to {LARGEST_CONSTANT} numbers of floating point are made"
         )
     shares = to.constant([place / max(count - 1, 1) for place in range(count)], to.dtype(made))
     low, high = (name if to.dtype(name) == to.dtype(made) else to.cast(name, to.dtype(made)) for name in (start, stop))
     way = to.add("Mul", (to.add("Sub", (high, low)), shares), None, None, shape=(count,))
     to.add("Add", (low, way), made)
+    to.tensors[made] = replace(to.tensors[made], shape=(count,))  # Paddle forgets it when it infers shapes
+
+
+def _written_number(name: str, to: Writer) -> int:
+    """The whole number that the program itself writes into a variable."""
+    for op in reversed(to.ops):
+        if name in op.outputs:
+            literal = op.attributes.get("value")
+            if op.type == "Constant" and isinstance(literal, Literal):
+                return int.from_bytes(literal.data, "little", signed=True)
+            break
+    raise IRError(f"{name!r} is a number that is computed or fed; give it as a number")
 
 
 @row("tril_triu")

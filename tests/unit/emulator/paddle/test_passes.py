@@ -18,7 +18,7 @@ from ipu_conformance.emulator.paddle.passes.optimizer import fold
 
 from .compiled import record_of
 from .static_mode import run, static
-from .translation_use import raw
+from .translations import raw
 
 KINDS = core.VarDesc.VarType
 
