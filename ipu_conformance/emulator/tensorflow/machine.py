@@ -95,18 +95,27 @@ class Accumulator:
             return
         parts.append(value)
         if len(parts) == self.TOGETHER:
-            parts[:] = [tf.add_n(parts)]
+            parts[:] = [_sum(parts)]
 
     @property
     def held(self) -> Dict[str, Any]:
         """What was accumulated so far."""
-        import tensorflow as tf
-
-        return {key: parts[0] if len(parts) == 1 else tf.add_n(parts) for key, parts in self._parts.items()}
+        return {key: parts[0] if len(parts) == 1 else _sum(parts) for key, parts in self._parts.items()}
 
     def clear(self) -> None:
         """Begin anew."""
         self.of, self._parts, self._numbers = {}, {}, {}
+
+
+def _sum(values: Sequence[Any]) -> Any:
+    """The sum, marked to stay as it is: TensorFlow would join sums of a graph and so add up in another order."""
+    import tensorflow as tf
+    from tensorflow.core.framework import attr_value_pb2
+
+    total = tf.add_n(values)
+    if not tf.executing_eagerly():
+        total.op._set_attr("_grappler_do_not_remove", attr_value_pb2.AttrValue(b=True))
+    return total
 
 
 class _Updating:
