@@ -17,6 +17,10 @@ NOTICED = {
     "outputs-of-replica-zero-only": DIGITS + "test_the_device_classifies_as_its_native_twin[two replicas]",
     "last-replica-not-reduced": PICTURES + "test_the_device_trains_as_its_native_twin[strategy, two IPUs]",
     "gradient-sign-flipped": PICTURES + "test_the_device_classifies_as_its_native_twin[strategy, two IPUs]",
+    "accumulation-always-sum": PICTURES + "test_the_device_classifies_as_its_native_twin[estimator, two micro-batches]",
+    "optimizer-sums-replicas": PICTURES + "test_the_device_classifies_as_its_native_twin[replica, two IPUs]",
+    "pipelined-reduction-ignored": PICTURES + "test_the_device_classifies_as_its_native_twin[pipeline, two IPUs]",
+    "pipelined-loss-undivided": PICTURES + "test_the_device_trains_as_its_native_twin[pipeline, two IPUs]",
 }
 
 
