@@ -19,6 +19,8 @@ NOTICED = {
     "gradient-sign-flipped": PICTURES + "test_the_device_classifies_as_its_native_twin[strategy, two IPUs]",
     "accumulation-always-sum": PICTURES + "test_the_device_classifies_as_its_native_twin[estimator, two micro-batches]",
     "optimizer-sums-replicas": PICTURES + "test_the_device_classifies_as_its_native_twin[replica, two IPUs]",
+    "estimator-loss-summed": PICTURES + "test_the_device_trains_as_its_native_twin[estimator, one IPU]",
+    "estimator-loss-of-one-replica": PICTURES + "test_the_device_trains_as_its_native_twin[replica, two IPUs]",
     "pipelined-reduction-ignored": PICTURES + "test_the_device_classifies_as_its_native_twin[pipeline, two IPUs]",
     "pipelined-loss-undivided": PICTURES + "test_the_device_trains_as_its_native_twin[pipeline, two IPUs]",
 }
