@@ -157,8 +157,36 @@ class PopnnLSTM(_Recurrent):
 class PopnnDynamicLSTM(PopnnLSTM):
     """Long short-term memory over sequences of different lengths."""
 
-    def __init__(self, num_units: int, *args: Any, preserve_final_state: bool = False, **settings: Any) -> None:
-        super().__init__(num_units, *args, **settings)
+    def __init__(
+        self,
+        num_units: int,
+        dtype: Any = tf.float32,
+        partials_dtype: Any = tf.float32,
+        seed: Optional[int] = None,
+        weights_initializer: Any = None,
+        bias_initializer: Any = None,
+        activation: str = "tanh",
+        recurrent_activation: str = "sigmoid",
+        return_state: bool = True,
+        name: Optional[str] = None,
+        preserve_final_state: bool = False,
+        options: Optional[Dict[str, str]] = None,
+        options_bwd: Optional[Dict[str, str]] = None,
+    ) -> None:
+        super().__init__(
+            num_units,
+            dtype,
+            partials_dtype,
+            seed,
+            weights_initializer,
+            bias_initializer,
+            activation,
+            recurrent_activation,
+            return_state,
+            name,
+            options,
+            options_bwd,
+        )
         self.preserve_final_state = preserve_final_state
 
     @tf.autograph.experimental.do_not_convert
@@ -172,8 +200,36 @@ class PopnnGRU(_Recurrent):
 
     gates = 3
 
-    def __init__(self, num_units: int, *args: Any, reset_after: bool = False, **settings: Any) -> None:
-        super().__init__(num_units, *args, **settings)
+    def __init__(
+        self,
+        num_units: int,
+        dtype: Any = tf.float32,
+        partials_dtype: Any = tf.float32,
+        seed: Optional[int] = None,
+        weights_initializer: Any = None,
+        bias_initializer: Any = None,
+        activation: str = "tanh",
+        recurrent_activation: str = "sigmoid",
+        return_state: bool = True,
+        name: Optional[str] = None,
+        reset_after: bool = False,
+        options: Optional[Dict[str, str]] = None,
+        options_bwd: Optional[Dict[str, str]] = None,
+    ) -> None:
+        super().__init__(
+            num_units,
+            dtype,
+            partials_dtype,
+            seed,
+            weights_initializer,
+            bias_initializer,
+            activation,
+            recurrent_activation,
+            return_state,
+            name,
+            options,
+            options_bwd,
+        )
         self.reset_after = reset_after
 
     @property
