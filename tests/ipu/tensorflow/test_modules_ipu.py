@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import operator
+from typing import Any, List
 
 import pytest
 
 MODULES = ("config", "ipu_strategy", "utils", "serving")
+
+
+def missing(module: Any, names: str) -> List[str]:
+    """Which of the names a module does not have, or does not list."""
+    return [name for name in names.split() if not hasattr(module, name) or name not in dir(module)]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -31,31 +37,132 @@ def test_what_does_not_exist_cannot_be_imported(ipu: Any) -> None:
         importlib.import_module("tensorflow.python.ipu.no_such_module")
 
 
+NAMES = {
+    "config": "IPUConfig DeviceConnectionType ExecutionProfileType MergeRemoteBuffersBehaviour SchedulingAlgorithm "
+    "SelectionOrder StochasticRoundingBehaviour AttributeMetadata configure_ipu_system get_ipu_config "
+    "reset_ipu_configuration",
+    "ipu_strategy": "IPUStrategy IPUStrategyV1",
+    "utils": "configure_ipu_system get_ipu_config get_num_of_ipus_in_device move_variable_initialization_to_cpu "
+    "reset_ipu_configuration reset_ipu_seed running_on_ipu_model use_synthetic_data_for export_dataset_to_file "
+    "export_inputs_to_file DeviceConnectionType SelectionOrder SyntheticDataCategory",
+    "serving": "export_single_step export_pipeline export_keras",
+    "embedded_runtime": "embedded_runtime_start embedded_runtime_call RuntimeContext",
+    "application_compile_op": "experimental_application_compile_op",
+    "dataset_benchmark": "dataset_benchmark infeed_benchmark",
+    "dataset_extractor": "dataset_extractor",
+    "data.ops.dataset_ops": "BufferDataset",
+    "distributed.popdist_strategy": "PopDistStrategy",
+    "ipu_multi_worker_strategy": "IPUMultiWorkerStrategyV1",
+    "ipu_compiler": "compile",
+    "ipu_infeed_queue": "IPUInfeedQueue IPUIterator IPUOwnedIterator",
+    "ipu_outfeed_queue": "IPUOutfeedMode IPUOutfeedQueue IPUOutfeedQueueIterator ScopedIPUOutfeedQueue",
+    "loops": "for_loop repeat while_loop",
+    "scopes": "frontend_attribute ipu_jit_scope ipu_scope ipu_shard outside_compilation_scope partials_type "
+    "stochastic_rounding",
+    "autoshard": "automatic_sharding ipu_autoshard",
+    "sharding": "dependencies get_shard_from_colocation has_attr propagate_sharding",
+    "pipelining_ops": "OptimizerFunctionOutput PipelineSchedule PipelineStageOptions RecomputationMode pipeline "
+    "recomputation_checkpoint",
+    "gradient_accumulation": "GradientAccumulationReductionMethod",
+    "control_flow_ops": "barrier",
+    "cross_replica_ops": "assume_equal_across_replicas cross_replica_mean cross_replica_sum",
+    "all_to_all_op": "all_gather all_to_all",
+    "reduce_scatter_op": "reduce_scatter",
+    "within_replica_ops": "all_gather all_reduce reduce_scatter",
+    "replication_ops": "replication_index",
+    "custom_ops": "codelet_expression_op cpu_user_op precompiled_user_op",
+    "embedding_ops": "HostEmbedding HostEmbeddingOptimizerSpec HostEmbeddingSGDGAOptimizerSpec HostEmbeddingScope "
+    "create_host_embedding embedding_lookup",
+    "functional_ops": "outlined_function",
+    "image_ops": "normalise_image",
+    "internal_ops": "get_current_iteration_counter print_tensor remap remap_deduce",
+    "math_ops": "segment_sum serialized_matmul",
+    "nn_ops": "ctc_beam_search_decoder ctc_beam_search_decoder_with_log_probs ctc_loss_v2 ctc_loss_with_log_probs gelu "
+    "hard_sigmoid multi_conv softmax swish",
+    "normalization_ops": "group_norm instance_norm layer_norm",
+    "rand_ops": "dropout",
+    "rnn_ops": "PopnnAUGRU PopnnDynamicGRU PopnnDynamicLSTM PopnnGRU PopnnLSTM",
+    "slicing_ops": "sequence_slice sequence_slice_pack sequence_slice_unpack",
+    "statistics_ops": "fixed_width_bins histogram histogram_normalize histogram_update",
+    "summary_ops": "get_ipu_reports ipu_compile_summary",
+    "cross_replica_optimizer": "CrossReplicaOptimizer",
+    "gradient_accumulation_optimizer": "CrossReplicaGradientAccumulationOptimizer "
+    "CrossReplicaGradientAccumulationOptimizerV2 GradientAccumulationOptimizer GradientAccumulationOptimizerV2",
+    "map_gradient_optimizer": "MapGradientOptimizer MapGradientOptimizerInvertedChaining",
+    "automatic_loss_scaling_optimizer": "AutomaticLossScalingOptimizer",
+    "sharded_optimizer": "ShardedOptimizer",
+    "optimizers": "AutomaticLossScalingOptimizer CrossReplicaGradientAccumulationOptimizer "
+    "CrossReplicaGradientAccumulationOptimizerV2 CrossReplicaOptimizer GradientAccumulationOptimizer "
+    "GradientAccumulationOptimizerV2 IpuOptimizer MapGradientOptimizer MapGradientOptimizerInvertedChaining "
+    "ShardedOptimizer",
+}
+"""The names of each module."""
+
+KERAS_NAMES = {
+    "": "FunctionalLayerPipelineStageAssignment ModelLayerPipelineStageAssignment PipelineStage "
+    "ReplicatedMetricReductionMethod SequentialLayerPipelineStageAssignment extensions layers losses optimizers",
+    ".extensions": "FunctionalExtension ModelExtension SequentialExtension",
+    ".layers": "AssumeEqualAcrossReplicas CTCInferenceLayer CTCPredictionsLayer Dropout EffectiveTransformer Embedding "
+    "GRU GroupNorm GroupNormalization InstanceNorm InstanceNormalization LSTM LayerNorm LayerNormalization PopnnGRU "
+    "PopnnLSTM RecomputationCheckpoint SerialDense",
+    ".losses": "CTCLoss",
+    ".optimizers": "ALSOptimizer ALSOptimizerGradientAccumulationWrapper CrossReplicaOptimizer "
+    "GradientAccumulationOptimizer IpuOptimizer MapGradientOptimizer",
+}
+"""The names of each module of ``keras.ipu``."""
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_a_module_has_its_names(ipu: Any, module: str) -> None:
+    """Every documented name of a module exists and is found by dir, and the module can be reached from the package."""
+    found = importlib.import_module(f"tensorflow.python.ipu.{module}")
+
+    assert missing(found, NAMES[module]) == []
+    assert operator.attrgetter(module)(ipu) is found
+
+
+@pytest.mark.parametrize("module", KERAS_NAMES)
+def test_a_module_of_keras_has_its_names(tf: Any, ipu: Any, module: str) -> None:
+    """Every documented name of ``keras.ipu`` exists and is found by dir."""
+    assert missing(importlib.import_module(f"keras.ipu{module}"), KERAS_NAMES[module]) == []
+
+
 @pytest.mark.parametrize(
-    ("module", "names"),
+    "line",
     [
-        (
-            "config",
-            "IPUConfig DeviceConnectionType MergeRemoteBuffersBehaviour SchedulingAlgorithm SelectionOrder "
-            "StochasticRoundingBehaviour AttributeMetadata",
-        ),
-        ("ipu_strategy", "IPUStrategy IPUStrategyV1"),
-        (
-            "utils",
-            "configure_ipu_system get_ipu_config get_num_of_ipus_in_device move_variable_initialization_to_cpu "
-            "reset_ipu_configuration reset_ipu_seed running_on_ipu_model use_synthetic_data_for "
-            "export_dataset_to_file export_inputs_to_file DeviceConnectionType SelectionOrder",
-        ),
-        ("serving", "export_single_step export_pipeline export_keras"),
-        ("embedded_runtime", "embedded_runtime_start embedded_runtime_call"),
-        ("application_compile_op", "experimental_application_compile_op"),
+        "from tensorflow.python import ipu; ipu.utils.reset_ipu_configuration()",
+        "from tensorflow.python.ipu import utils, ipu_compiler, loops, scopes",
+        "from tensorflow.python.ipu.config import IPUConfig, DeviceConnectionType",
+        "from tensorflow.python.ipu.ipu_strategy import IPUStrategyV1 as Strategy",
+        "from tensorflow.python.ipu.ops import nn_ops, pipelining_ops",
+        "from tensorflow.python.ipu.ops.pipelining_ops import PipelineSchedule",
+        "from tensorflow.python.ipu.optimizers import CrossReplicaOptimizer",
+        "from tensorflow.python.ipu.optimizers import cross_replica_optimizer",
+        "from tensorflow.python.ipu.keras import layers",
+        "from tensorflow.python.ipu.keras.layers import LSTM",
+        "from tensorflow.python.ipu.horovod import popdist_strategy",
+        "import tensorflow.python.ipu.loops as loops; loops.repeat",
+        "import tensorflow.python.ipu.utils",
+        "import tensorflow.python.ipu as ipu; ipu.ipu_infeed_queue.IPUInfeedQueue",
+        "import keras; keras.ipu.PipelineStage",
+        "from keras import ipu; ipu.layers.Dropout",
+        "from keras.ipu import layers, losses, optimizers, extensions, PipelineStage",
+        "from keras.ipu.layers import GroupNormalization",
+        "from keras.ipu.optimizers import ALSOptimizer",
+        "import tensorflow as tf; tf.keras.ipu.PipelineStage",
+        "from tensorflow import keras; keras.ipu.SequentialLayerPipelineStageAssignment",
+        "from tensorflow.keras.ipu import PipelineStage",
     ],
 )
-def test_a_module_has_its_names(ipu: Any, module: str, names: str) -> None:
-    """Every documented name of a module exists, and is found by dir."""
-    found = getattr(ipu, module)
+def test_programs_import_in_their_own_ways(ipu: Any, line: str) -> None:
+    """A line with which programs get at the package works."""
+    exec(line, {})
 
-    assert [name for name in names.split() if not hasattr(found, name) or name not in dir(found)] == []
+
+@pytest.mark.parametrize("name", ["configure_ipu_system", "get_ipu_config", "reset_ipu_configuration"])
+def test_configurations_are_put_in_force_by_either_module(ipu: Any, name: str) -> None:
+    """What concerns a configuration is the same in ``ipu.config`` and in ``ipu.utils``."""
+    assert getattr(ipu.config, name) is getattr(ipu.utils, name)
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -86,9 +193,33 @@ def test_keras_has_a_module_of_its_own(tf: Any, ipu: Any, keras: str) -> None:
         ("embedded_runtime", "embedded_runtime_call"),
         ("embedded_runtime", "RuntimeContext"),
         ("application_compile_op", "experimental_application_compile_op"),
+        ("dataset_extractor", "dataset_extractor"),
+        ("embedding_ops", "HostEmbedding"),
+        ("embedding_ops", "HostEmbeddingScope"),
+        ("embedding_ops", "create_host_embedding"),
+        ("custom_ops", "cpu_user_op"),
+        ("custom_ops", "precompiled_user_op"),
+        ("summary_ops", "get_ipu_reports"),
+        ("summary_ops", "ipu_compile_summary"),
     ],
 )
 def test_what_needs_the_compiler_is_refused(ipu: Any, module: str, name: str) -> None:
     """What only the vendor's compiler or runtime can do is refused by name, whatever it is called with."""
     with pytest.raises(NotImplementedError, match=f"{name} is not available"):
         getattr(getattr(ipu, module), name)("anything", some="thing")
+
+
+@pytest.mark.parametrize("name", ["RuntimeContext"])
+def test_what_is_refused_can_be_named(ipu: Any, name: str) -> None:
+    """A class of which nothing can be made can be asked whether something is of it."""
+    assert not isinstance(3, getattr(ipu.embedded_runtime, name))
+
+
+def test_tables_on_the_host_have_specs(ipu: Any) -> None:
+    """How a table on the host is updated can be said, with its learning rate and over how many micro-batches."""
+    specs = ipu.embedding_ops
+
+    assert specs.HostEmbeddingOptimizerSpec(0.5).get_learning_rate() == 0.5
+    accumulated = specs.HostEmbeddingSGDGAOptimizerSpec(learning_rate=0.25, accumulation_factor=4)
+    assert accumulated.get_learning_rate() == 0.25
+    assert isinstance(accumulated, specs.HostEmbeddingOptimizerSpec)

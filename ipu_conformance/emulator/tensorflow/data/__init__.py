@@ -1,1 +1,7 @@
-"""Data sets of the vendor; their modules are imported when they are first asked for."""
+"""Data sets of the vendor."""
+
+from __future__ import annotations
+
+from ipu_conformance.emulator.tensorflow.data import ops
+
+__all__ = ["ops"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from ipu_conformance.emulator.tensorflow.distributed.processes import check_alone
+from ipu_conformance.emulator.tensorflow.horovod import ipu_horovod_strategy, popdist_strategy
 
 __all__ = [
     "Adasum",
@@ -14,8 +15,10 @@ __all__ = [
     "allreduce",
     "broadcast",
     "init",
+    "ipu_horovod_strategy",
     "local_rank",
     "local_size",
+    "popdist_strategy",
     "rank",
     "shutdown",
     "size",

@@ -19,7 +19,7 @@ class SequentialExtension(ModelExtension):
 
     def get_pipeline_stage_assignment(self) -> List[Any]:
         """The stage of every layer, as it was set; an empty list where none is assigned."""
-        return list(self._ipu.assigned)
+        return [assignment.copied(one) for one in self._ipu.assigned]
 
     def set_pipeline_stage_assignment(self, pipeline_stage_assignment: List[Any]) -> None:
         """Set the stage of every layer: integers, or one SequentialLayerPipelineStageAssignment for each."""

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import tensorflow as tf
 from tensorflow.python.training import optimizer as v1_optimizer
 
-from ipu_conformance.emulator.plan import Plan
+from ipu_conformance.emulator.plan import Kind, Plan
 from ipu_conformance.emulator.tensorflow import machine
 from ipu_conformance.emulator.tensorflow.machine import Accumulator, Gradient
 from ipu_conformance.emulator.tensorflow.ops import _standing, _structures
@@ -83,6 +83,7 @@ class FunctionPipeline:
         self.dtype = dtype
         self.results: List[Any] = [None] * replicas
         self._waiting: List[Tensors] = [{} for _ in range(replicas)]
+        self._last_to_update = _last_to_update(plan)
 
     def forward(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
         """The tensors for the next stage, or after the last what leaves the device; and the tape for the backward."""
@@ -146,10 +147,10 @@ class FunctionPipeline:
         ]
 
     def update(self, replica: int, stage: int, gradients: Any) -> None:
-        """The optimizer takes its one step when the last stage has its gradients."""
+        """The optimizer takes its one step when all stages have their gradients."""
         waiting = self._waiting[replica]
         waiting.update(gradients)
-        if stage < self.functions.number - 1:
+        if stage != self._last_to_update:
             return
         accumulator, result = self.accumulators[replica], self.results[replica]
         pairs = []
@@ -162,7 +163,7 @@ class FunctionPipeline:
         waiting.clear()
 
     def weights(self, replica: int, stage: int) -> Tensors:
-        """The trained variables, by number, for the last stage, whose update changes them all."""
+        """The trained variables, by number, for the stage whose update comes last and changes them all."""
         return {str(number): tf.identity(variable) for number, variable in enumerate(self._changing(stage))}
 
     def set_weights(self, replica: int, stage: int, weights: Tensors) -> None:
@@ -171,9 +172,15 @@ class FunctionPipeline:
             variable.assign(weights[str(number)])
 
     def _changing(self, stage: int) -> List[Any]:
-        if stage < self.functions.number - 1:
+        if stage != self._last_to_update:
             return []
         return [variable for each in range(self.functions.number) for variable in self.functions.owned(each)]
+
+
+def _last_to_update(plan: Plan) -> int:
+    """The stage whose slot to update is the plan's last: stages update in the order of their IPUs, not of their own."""
+    stages = [slot.stage for slot in plan.slots() if slot.kind is Kind.UPDATE]
+    return stages[-1] if stages else plan.stages - 1
 
 
 def _apply(result: Any, pairs: List[Any]) -> None:

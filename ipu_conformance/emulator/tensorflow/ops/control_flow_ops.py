@@ -6,8 +6,6 @@ from typing import Any, List, Optional, Sequence
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.tensorflow.ops._decisions import decide
-
 __all__ = ["barrier"]
 
 
@@ -30,5 +28,5 @@ def barrier(
 
 
 def _together(tensors: Sequence[Any], name: Optional[str]) -> List[Any]:
-    with tf.control_dependencies(decide("barrier", list(tensors))):
+    with tf.control_dependencies(tensors):
         return [tf.identity(tensor, name=name) for tensor in tensors]

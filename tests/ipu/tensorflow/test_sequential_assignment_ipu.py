@@ -1,0 +1,110 @@
+"""Stages of a Sequential model: integers, or assignments of its layers."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, List
+
+import pytest
+
+
+@pytest.fixture
+def keras_ipu(tf: Any, ipu: Any) -> Any:
+    """The vendor's part of Keras."""
+    return importlib.import_module("keras.ipu")
+
+
+@pytest.fixture
+def model(tf: Any, strategy: Any) -> Any:
+    """A chain of three layers."""
+    with strategy.scope():
+        made = tf.keras.Sequential([tf.keras.layers.Dense(1, use_bias=False) for _ in range(3)])
+        made.build((None, 1))
+    return made
+
+
+def assignments(keras_ipu: Any, model: Any, stages: List[Any]) -> List[Any]:
+    """An assignment of every layer."""
+    kind = keras_ipu.SequentialLayerPipelineStageAssignment
+    return [kind(layer, stage) for layer, stage in zip(model.layers, stages)]
+
+
+def test_stages_are_integers(model: Any) -> None:
+    """Integers are given back as they were set, and cannot be changed from outside."""
+    given = [0, 0, 1]
+    model.set_pipeline_stage_assignment(given)
+    model.get_pipeline_stage_assignment().append(7)
+    given[0] = 9
+
+    assert model.get_pipeline_stage_assignment() == [0, 0, 1]
+
+
+def test_stages_are_assignments(keras_ipu: Any, model: Any) -> None:
+    """Assignments are given back with their layers and stages."""
+    model.set_pipeline_stage_assignment(assignments(keras_ipu, model, [0, 1, 1]))
+
+    found = model.get_pipeline_stage_assignment()
+    assert [one.pipeline_stage for one in found] == [0, 1, 1]
+    assert all(one.layer is layer for one, layer in zip(found, model.layers))
+    assert not any(one.is_nested_model for one in found)
+
+
+def test_assignments_are_changed_and_set_again(keras_ipu: Any, model: Any) -> None:
+    """What was given back counts once it is set again, and not before."""
+    model.set_pipeline_stage_assignment(assignments(keras_ipu, model, [0, 1, 1]))
+    found = model.get_pipeline_stage_assignment()
+    found[1].pipeline_stage = 0
+
+    assert [one.pipeline_stage for one in model.get_pipeline_stage_assignment()] == [0, 1, 1]
+    model.set_pipeline_stage_assignment(found)
+    assert [one.pipeline_stage for one in model.get_pipeline_stage_assignment()] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("given", ["integers", "assignments"])
+def test_both_train_alike(tf: Any, ipu: Any, keras_ipu: Any, configure: Any, given: str) -> None:
+    """A model is cut in the same places whichever way its stages are given."""
+    configure(2)
+    with ipu.ipu_strategy.IPUStrategy().scope():
+        model = tf.keras.Sequential(
+            [tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones") for _ in range(2)]
+        )
+        model.build((None, 1))
+        stages = [0, 1]
+        model.set_pipeline_stage_assignment(stages if given == "integers" else assignments(keras_ipu, model, stages))
+        model.set_pipelining_options(gradient_accumulation_steps_per_replica=4)
+        model.compile(tf.keras.optimizers.SGD(0.125), loss=lambda labels, outputs: outputs, steps_per_execution=4)
+        column = [[0.25]] * 4
+        model.fit(tf.data.Dataset.from_tensor_slices((column, column)).batch(1, drop_remainder=True), verbose=0)
+
+    assert [float(weight[0, 0]) for weight in model.get_weights()] == [1 - 0.125 * 4 * 0.25] * 2
+
+
+@pytest.mark.parametrize("wrong", ["mixed", "order", "missing", "short", "floats"])
+def test_wrong_assignments_are_refused(keras_ipu: Any, model: Any, wrong: str) -> None:
+    """Integers beside assignments, layers in another order, without a stage or left out, and fractions are refused."""
+    whole = assignments(keras_ipu, model, [0, 1, 1])
+    given = {
+        "mixed": [*whole[:2], 1],
+        "order": [whole[0], whole[2], whole[1]],
+        "missing": assignments(keras_ipu, model, [0, None, 1]),
+        "short": whole[:2],
+        "floats": [0.0, 1.0, 1.0],
+    }[wrong]
+
+    with pytest.raises(ValueError, match="pipeline"):
+        model.set_pipeline_stage_assignment(given)
+    assert model.get_pipeline_stage_assignment() == []
+
+
+def test_models_have_the_extension_of_their_kind(tf: Any, keras_ipu: Any, strategy: Any, model: Any) -> None:
+    """Models that are built in a scope are instances of the extension of their kind."""
+    with strategy.scope():
+        inputs = tf.keras.Input((1,))
+        functional = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(inputs))
+        subclassed = type("Own", (tf.keras.Model,), {})()
+
+    extensions = keras_ipu.extensions
+    assert isinstance(model, extensions.SequentialExtension)
+    assert isinstance(functional, extensions.FunctionalExtension)
+    assert isinstance(subclassed, extensions.ModelExtension)
+    assert not isinstance(subclassed, (extensions.SequentialExtension, extensions.FunctionalExtension))
