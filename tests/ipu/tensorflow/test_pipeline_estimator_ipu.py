@@ -34,6 +34,7 @@ FOUR = {
     for name, count in (("Grouped", 8), ("Interleaved", 4), ("Sequential", 3))
 }
 MAPPED = {
+    "swapped": Chain(mapping=(1, 0)),
     "last-on-first": Chain(links=3, count=3, replicas=2, schedule="Sequential", mapping=(0, 1, 0)),
     "all-on-one": Chain(count=3, schedule="Sequential", mapping=(0, 0)),
 }

@@ -256,6 +256,17 @@ def test_stages_may_share_a_device(device: Device) -> None:
     check.identical(actual=got.losses, expected=expected.losses, what="the losses of two replicas")
 
 
+@pytest.mark.parametrize("name", ["Grouped", "Interleaved", "Sequential"])
+def test_stages_stand_on_any_devices(device: Device, name: str) -> None:
+    """A later stage may stand on an earlier IPU: all weights are updated all the same."""
+    chain = Chain(device, 2, pipeline_schedule=schedule(device, name), device_mapping=[1, 0])
+    got = chain.train(4, 1)
+
+    expected = trained(2, updates=1, count=4)
+    check.identical(actual=got.weights, expected=expected.weights, what="the weights")
+    check.identical(actual=got.losses, expected=expected.losses, what="the losses")
+
+
 def test_a_variable_of_two_stages_gets_both_gradients(device: Device) -> None:
     """A weight that two stages use is updated with the sum of its gradients."""
     device.open(2)
