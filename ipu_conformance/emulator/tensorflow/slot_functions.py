@@ -13,8 +13,8 @@ MOST_UNROLLED = 64
 LARGEST_INLINED = 100
 """Operations of a slot whose calls TensorFlow may replace by its parts.
 
-A call costs as much as some thirty small kernels. Of the stages of a pipeline each has two, so that calls of smaller
-slots would outweigh them; the copies of larger slots take long to optimise and would gain little.
+A call costs more than the kernels of a small slot, and a stage of a pipeline has two slots for each micro-batch; the
+copies of a larger slot would take long to optimise and gain little.
 """
 
 
