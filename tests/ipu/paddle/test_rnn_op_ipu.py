@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.oracle.op import OPS
+from ipu_conformance.oracle.sample import Sample
+from ipu_conformance.oracle.tolerance import for_outputs
+
+from . import dyadic
 from .op_test_ipu import OpCase, case, forward_and_gradient, values
 
 STEPS, BATCH, FEATURES, HIDDEN = 3, 2, 4, 5
@@ -36,3 +45,28 @@ def _layer(name: str) -> OpCase:
 CASES = tuple(_layer(name) for name in MODES)
 
 test_forward, test_gradient = forward_and_gradient(CASES)
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+def test_a_layer_runs_and_trains(paddle: Any, static: Any, name: str) -> None:
+    """A layer of Paddle's makes of every sequence what is specified, and a step changes all of its weights."""
+    x = static.data("x", [BATCH, STEPS, FEATURES], "float32")
+    layer = getattr(paddle.nn, name)(FEATURES, HIDDEN)
+    out, _ = layer(x)
+    paddle.optimizer.SGD(1.0).minimize(paddle.mean(paddle.square(out)))
+    main, startup = static.default_main_program(), static.default_startup_program()
+    paddle.static.Executor(paddle.CPUPlace()).run(startup)
+    weights = [weight.name for weight in layer.parameters()]
+    before = [dyadic.held(paddle, weight).astype(np.float64) for weight in weights]
+    device = dyadic.compiled(paddle, main, ["x"], [out], size=BATCH, is_training=True)
+    fed = np.random.default_rng(7).uniform(-1, 1, (BATCH, STEPS, FEATURES)).astype(np.float32)
+    (got,) = device.run(x=fed)
+    device.weights_to_host()
+
+    op = OPS[name.lower()]
+    states = [np.zeros((1, BATCH, HIDDEN))] * (2 if name == "LSTM" else 1)
+    sample = Sample((fed.swapaxes(0, 1).astype(np.float64), *states, *before))
+    expected, *_ = op.forward(*sample.inputs)
+    limit, *_ = for_outputs(op, sample)
+    check.close(actual=got.swapaxes(0, 1), expected=expected, tolerance=limit, what="the outputs", dtype="float32")
+    assert all(np.any(dyadic.held(paddle, weight) != start) for weight, start in zip(weights, before))
