@@ -350,6 +350,9 @@ def _truths(call: Call, to: Writer) -> None:
 def _finite(call: Call, to: Writer) -> None:
     """Neither infinite nor not a number; whole numbers always are."""
     source = call.read("X")
+    if to.dtype(source) not in FLOATS:
+        to.add("Equal", (source, source), call.made())
+        return
     found = [to.add(type, (source,), dtype="BOOL") for type in ("IsInf", "IsNaN")]
     to.add("Not", (to.add("Or", found),), call.made())
 

@@ -90,6 +90,7 @@ def parts() -> List[Use]:
         Use("linspace", _spaced(-1.0, 3.0, 5), (x,)),
         Use("linspace one", _spaced(2.0, 3.0, 1), (x,)),
         Use("isfinite_v2", paddle.isfinite, (SPECIAL,)),
+        Use("isfinite_v2 whole", paddle.isfinite, (whole(5, 2, 3),)),
         Use("isnan", raw("isnan", dtype="bool"), (SPECIAL,)),
         Use("isinf", raw("isinf", dtype="bool"), (numbers(2, 3),)),
     ]
