@@ -99,8 +99,9 @@ NAMES = {
 """The names of each module."""
 
 KERAS_NAMES = {
-    "": "FunctionalLayerPipelineStageAssignment ModelLayerPipelineStageAssignment PipelineStage "
-    "ReplicatedMetricReductionMethod SequentialLayerPipelineStageAssignment extensions layers losses optimizers",
+    "": "FunctionalLayerPipelineStageAssignment FunctionalNestedModelPipelineStageAssignment "
+    "ModelLayerPipelineStageAssignment PipelineStage ReplicatedMetricReductionMethod "
+    "SequentialLayerPipelineStageAssignment extensions layers losses optimizers",
     ".extensions": "FunctionalExtension ModelExtension SequentialExtension",
     ".layers": "AssumeEqualAcrossReplicas CTCInferenceLayer CTCPredictionsLayer Dropout EffectiveTransformer Embedding "
     "GRU GroupNorm GroupNormalization InstanceNorm InstanceNormalization LSTM LayerNorm LayerNormalization PopnnGRU "

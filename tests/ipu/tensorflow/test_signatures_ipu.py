@@ -244,6 +244,11 @@ IPU: Dict[str, Dict[str, Any]] = {
 }
 KERAS: Dict[str, Dict[str, Any]] = {
     "FunctionalLayerPipelineStageAssignment": {"layer": REQUIRED, "node_index": REQUIRED, "pipeline_stage": None},
+    "FunctionalNestedModelPipelineStageAssignment": {
+        "nested_model": REQUIRED,
+        "node_index": REQUIRED,
+        "pipeline_stage_assignments": REQUIRED,
+    },
     "ModelLayerPipelineStageAssignment": {"layer": REQUIRED, "node_index": REQUIRED, "pipeline_stage": None},
     "SequentialLayerPipelineStageAssignment": {"layer": REQUIRED, "pipeline_stage": None},
     "PipelineStage": {"stage": REQUIRED},

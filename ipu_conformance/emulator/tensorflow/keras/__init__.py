@@ -7,6 +7,7 @@ from typing import Any, List
 
 from ipu_conformance.emulator.tensorflow.keras.assignment import (
     FunctionalLayerPipelineStageAssignment,
+    FunctionalNestedModelPipelineStageAssignment,
     ModelLayerPipelineStageAssignment,
     SequentialLayerPipelineStageAssignment,
 )
@@ -15,6 +16,7 @@ from ipu_conformance.emulator.tensorflow.keras.stages import PipelineStage
 
 __all__ = [
     "FunctionalLayerPipelineStageAssignment",
+    "FunctionalNestedModelPipelineStageAssignment",
     "ModelLayerPipelineStageAssignment",
     "PipelineStage",
     "ReplicatedMetricReductionMethod",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence
+from dataclasses import replace
+from typing import Any, Callable, List, Optional, Sequence, Union
 
 from ipu_conformance.emulator.tensorflow.keras import decisions, library, partition, stages
 
@@ -57,6 +58,45 @@ class FunctionalLayerPipelineStageAssignment(_LayerPipelineStageAssignment):
     """The assignment of a call in a model made of inputs and outputs."""
 
 
+class _NestedModel:
+    """What assignments of whole models add: the assignments of what they call."""
+
+    nested_model: Any
+    pipeline_stage_assignments: List[Any]
+
+    @property
+    def pipeline_stage(self) -> Optional[int]:
+        """The stage of all that the model calls, None where there are several; setting it sets them all."""
+        found = {one.pipeline_stage for one in self.pipeline_stage_assignments}
+        return found.pop() if len(found) == 1 else None
+
+    @pipeline_stage.setter
+    def pipeline_stage(self, stage: Optional[int]) -> None:
+        for one in self.pipeline_stage_assignments:
+            one.pipeline_stage = stage
+
+    def stages(self) -> Union[None, int, stages.Nested]:
+        """One stage, or the stages inside."""
+        inside = {(id(one.layer), one.node_index): _inside(one) for one in self.pipeline_stage_assignments}
+        found = set() if any(isinstance(stage, dict) for stage in inside.values()) else set(inside.values())
+        return found.pop() if len(found) == 1 else inside
+
+
+class FunctionalNestedModelPipelineStageAssignment(_NestedModel, FunctionalLayerPipelineStageAssignment):
+    """The assignments inside one call of a model, in a model made of inputs and outputs."""
+
+    def __init__(
+        self,
+        nested_model: Any,
+        node_index: int,
+        pipeline_stage_assignments: List[Any],
+        inbound_layers: Sequence[Any] = (),
+    ) -> None:
+        self.nested_model = nested_model
+        self.pipeline_stage_assignments = pipeline_stage_assignments
+        self._layer, self._node_index, self._inbound_layers = nested_model, node_index, tuple(inbound_layers)
+
+
 class ModelLayerPipelineStageAssignment(_LayerPipelineStageAssignment):
     """The assignment of a call in a subclassed model."""
 
@@ -74,8 +114,25 @@ def copied(one: Any) -> Any:
 
 
 def of_functional(model: Any, kind: Any = FunctionalLayerPipelineStageAssignment) -> List[Any]:
-    """The assignments of every call, in the order of execution."""
-    return [kind(call.layer, call.node_index, call.stage, call.inbound) for call in partition.functional_calls(model)]
+    """The assignments of every call, in the order of execution; those of models hold the ones inside."""
+    return [_of_call(call, kind, call.nested or call.stage) for call in partition.functional_calls(model)]
+
+
+def _of_call(call: partition.Call, kind: Any, stage: Union[None, int, stages.Nested]) -> Any:
+    nested = kind is FunctionalLayerPipelineStageAssignment and getattr(call.layer, "_is_graph_network", False)
+    if not nested:
+        return kind(call.layer, call.node_index, stage, call.inbound)
+    inside = []
+    for one in partition.functional_calls(call.layer):
+        own = stage.get((id(one.layer), one.node_index)) if isinstance(stage, dict) else stage
+        inside.append(_of_call(one, kind, (one.nested or one.stage) if stage is None else own))
+    return FunctionalNestedModelPipelineStageAssignment(call.layer, call.node_index, inside, call.inbound)
+
+
+def _inside(one: Any) -> Union[None, int, stages.Nested]:
+    """What is remembered of an assignment."""
+    found: Union[None, int, stages.Nested] = one.stages() if isinstance(one, _NestedModel) else one.pipeline_stage
+    return found
 
 
 def set_functional(model: Any, given: Any, kind: Any = FunctionalLayerPipelineStageAssignment) -> None:
@@ -91,16 +148,20 @@ def set_functional(model: Any, given: Any, kind: Any = FunctionalLayerPipelineSt
             f"The size of the provided `pipeline_stage_assignment` ({len(given)}) does not match the number of layer "
             f"calls in the model ({len(calls)})."
         )
-    by_call = {(id(one.layer), one.node_index): one.pipeline_stage for one in given}
+    by_call = {(id(one.layer), one.node_index): _inside(one) for one in given}
     wanted = []
     for call in calls:
         key = (id(call.layer), call.node_index)
         if key not in by_call:
             raise ValueError(f"The provided `pipeline_stage_assignment` has no entry for layer {call.name}.")
-        wanted.append(partition.Call(call.layer, call.node_index, call.inputs, call.outputs, by_call[key]))
-    partition.check(wanted)
+        stage = by_call[key]
+        if isinstance(stage, dict):
+            wanted.append(replace(call, stage=None, nested=stage))
+        else:
+            wanted.append(replace(call, stage=stage, nested=None))
+    partition.check(partition.opened(wanted))
     for call, one in zip(calls, wanted):
-        stages.assign(call.node, decisions.decide("stage-set", one.stage))
+        stages.assign(call.node, one.nested or decisions.decide("stage-set", one.stage))
 
 
 def reset_functional(model: Any) -> None:

@@ -226,7 +226,7 @@ class ModelExtension:
             execution.call_once(self, element)
 
     def _ipu_calls(self) -> List[partition.Call]:
-        return partition.functional_calls(self._ipu_network())
+        return partition.opened(partition.functional_calls(self._ipu_network()))
 
     def _ipu_pipelined(self) -> bool:
         """Whether any layer has been assigned to a stage."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from ipu_conformance.emulator.tensorflow.keras import decisions, library, stages
@@ -24,6 +24,8 @@ class Call:
     stage: Optional[int]
     node: Any = field(default=None, repr=False, compare=False)
     inbound: Tuple[Any, ...] = ()
+    nested: Any = None
+    """The stages inside a model that is called, where they differ: see ``opened``."""
 
     @property
     def name(self) -> str:
@@ -49,9 +51,44 @@ def functional_calls(model: Any) -> List[Call]:
                     stages.of_node(node),
                     node,
                     inbound,
+                    stages.nested_of(node),
                 )
             )
     return calls
+
+
+def opened(calls: Sequence[Call], within: str = "") -> List[Call]:
+    """The calls with those of models that lie in several stages replaced by what these call.
+
+    A model may be called again: the names of tensors inside begin with the call that they belong to.
+    """
+    made: List[Call] = []
+    for call in calls:
+        if call.nested is None:
+            made.append(call)
+            continue
+        if any(value is not None for value in call.node.call_kwargs.values()):
+            raise ValueError(
+                f"{call.name} lies in several pipeline stages and is called with {sorted(call.node.call_kwargs)}: call "
+                "it with its inputs only."
+            )
+        place = f"{within}{id(call.node)}/"
+        known = dict(zip((str(id(tensor)) for tensor in call.layer.inputs), call.inputs))
+        known.update(zip((str(id(tensor)) for tensor in call.layer.outputs), call.outputs))
+        inner = []
+        for one in functional_calls(call.layer):
+            stage = call.nested.get((id(one.layer), one.node_index))
+            inner.append(
+                replace(
+                    one,
+                    inputs=tuple(known.get(name, place + name) for name in one.inputs),
+                    outputs=tuple(known.get(name, place + name) for name in one.outputs),
+                    stage=None if isinstance(stage, dict) else stage,
+                    nested=stage if isinstance(stage, dict) else None,
+                )
+            )
+        made += opened(inner, place)
+    return made
 
 
 def sequential_calls(model: Any, assigned: Optional[Sequence[Optional[int]]]) -> List[Call]:
@@ -166,7 +203,8 @@ class KerasStages:
     def _result(self, call: Call, held: Dict[str, Any]) -> Any:
         if call.node is None:
             return call.layer(held[call.inputs[0]])
-        arguments, settings = call.node.map_arguments({name: [held[name]] * len(call.inputs) for name in call.inputs})
+        given = zip(call.node.flat_input_ids, call.inputs)
+        arguments, settings = call.node.map_arguments({own: [held[name]] * len(call.inputs) for own, name in given})
         return call.layer(*arguments, **settings)
 
     def finish(self, live: Dict[str, Any], data: Any) -> Tuple[Any, Any]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from typing import Any, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 from ipu_conformance.emulator.tensorflow.keras import decisions, library
 
-MARK, USED = "_ipu_pipeline_stage", "_ipu_uses_stages"
+MARK, USED, NESTED = "_ipu_pipeline_stage", "_ipu_uses_stages", "_ipu_nested_stages"
+
+
+Nested = Dict[Tuple[int, int], Union[None, int, Any]]
+"""The stages inside one call of a model, by layer and number of its call; those of a model inside are nested again."""
 
 
 class _Entered(threading.local):
@@ -73,9 +77,17 @@ def of_node(node: Any) -> Optional[int]:
     return stage
 
 
-def assign(node: Any, stage: Optional[int]) -> None:
-    """Set the stage of one call of a layer; None takes it back."""
-    setattr(node, MARK, stage)
+def nested_of(node: Any) -> Optional[Nested]:
+    """The stages of the layers inside one call of a model, None where the call has one stage or none."""
+    nested: Optional[Nested] = getattr(node, NESTED, None)
+    return nested
+
+
+def assign(node: Any, stage: Union[None, int, Nested]) -> None:
+    """Set the stage of one call of a layer, or the stages inside that of a model; None takes it back."""
+    nested = isinstance(stage, dict)
+    setattr(node, MARK, None if nested else stage)
+    setattr(node, NESTED, stage if nested else None)
 
 
 def mark_nodes() -> None:
