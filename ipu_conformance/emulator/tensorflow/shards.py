@@ -22,6 +22,7 @@ class _Here(threading.local):
 
     def __init__(self) -> None:
         self.open: List[Set[int]] = []
+        self.watching: List[Set[int]] = []
 
 
 _here = _Here()
@@ -29,7 +30,7 @@ _here = _Here()
 
 def note(ipu: int) -> None:
     """Say that a part of the program that is being built runs on that IPU of each replica."""
-    for found in _here.open:
+    for found in (*_here.open, *_here.watching):
         found.add(int(ipu))
 
 
@@ -42,6 +43,17 @@ def noted() -> Iterator[Set[int]]:
         yield found
     finally:
         _here.open.pop()
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[Set[int]]:
+    """The set of the IPUs that are noted inside, of a program that is built to be executed."""
+    found: Set[int] = set()
+    _here.watching.append(found)
+    try:
+        yield found
+    finally:
+        _here.watching.pop()
 
 
 def replicas(ipus: int, named: Optional[Set[int]] = None) -> int:

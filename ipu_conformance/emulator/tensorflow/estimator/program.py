@@ -16,7 +16,6 @@ from ipu_conformance.emulator.tensorflow.estimator import report, stock
 from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
 from ipu_conformance.emulator.tensorflow.ipu_run_config import IPURunConfig
 from ipu_conformance.emulator.tensorflow.ops import ipu_compiler, scopes
-from ipu_conformance.emulator.tensorflow.ops._placing import placing
 from ipu_conformance.emulator.tensorflow.ops.ipu_infeed_queue import IPUInfeedQueue
 from ipu_conformance.ir.graph import Graph
 
@@ -68,9 +67,7 @@ class Program(abc.ABC):
         step = tf.compat.v1.train.get_global_step()
 
         def program() -> Any:
-            if not placing():
-                return computation()
-            with shards.noted() as named:
+            with shards.watched() as named:
                 result = computation()
             shards.note(self.run.num_shards - 1)
             self._check_shards(max(named, default=0) + 1)
@@ -81,7 +78,7 @@ class Program(abc.ABC):
             name, self.planned(), lambda: self.forward(name), report.optimizer()
         )
         before = len(tf.compat.v1.get_default_graph().get_operations())
-        with scopes.ipu_scope(self.run.device):
+        with decide("scope", scopes.ipu_scope)(self.run.device):
             result = ipu_compiler.compile(program)
         _check_step_is_read_only(step, before)
         return result

@@ -207,15 +207,16 @@ def test_what_was_trained_is_exported(tf: Any, ipu: Any, config: Callable[..., A
     assert serve(x=tf.constant(8.0))["product"].numpy().tolist() == [expected]
 
 
-def test_a_model_stays_on_its_shards(tf: Any, ipu: Any, config: Callable[..., Any]) -> None:
-    """A model function that names an IPU beyond num_shards is refused."""
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_model_stays_on_its_shards(tf: Any, ipu: Any, config: Callable[..., Any], shards: int) -> None:
+    """A model function that names an IPU beyond num_shards is refused, also on a device of one IPU."""
 
     def model_fn(features: Any, mode: str) -> Any:
         with ipu.scopes.ipu_shard(2):
             return product(tf, ipu)(features, mode)
 
-    made = ipu.ipu_estimator.IPUEstimator(model_fn, config=config(shards=2))
-    with pytest.raises(ValueError, match="uses 3 IPUs, but num_shards of the IPURunConfig is 2"):
+    made = ipu.ipu_estimator.IPUEstimator(model_fn, config=config(shards=shards))
+    with pytest.raises(ValueError, match=f"uses 3 IPUs, but num_shards of the IPURunConfig is {shards}"):
         made.train(feed(tf), steps=2)
 
 

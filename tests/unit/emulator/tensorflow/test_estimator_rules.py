@@ -110,6 +110,19 @@ def test_blocks_that_note_the_same_end_in_their_order() -> None:
     assert (outer, inner) == ({1, 2}, {1})
 
 
+def test_who_watches_does_not_place() -> None:
+    """What is watched is noted, and the program is still built to be executed."""
+    from ipu_conformance.emulator.tensorflow.ops._placing import placing
+
+    with shards.watched() as found:
+        shards.note(3)
+        watching = placing()
+    with shards.noted():
+        noting = placing()
+
+    assert (found, watching, noting) == ({3}, False, True)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
