@@ -165,3 +165,31 @@ def test_an_estimator_that_raised_can_be_used_again(estimators: Estimators) -> N
     estimator.train(estimators.feed(2), steps=2)
 
     assert estimators.left(estimator).step == 2
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_number_of_predictions_is_positive(estimators: Estimators, number: int) -> None:
+    """Who asks for a number of predictions gets at least one."""
+    with pytest.raises(ValueError, match="num_predictions"):
+        next(estimators.make().predict(estimators.feed(2), num_predictions=number))
+
+
+def test_a_model_has_no_more_shards_than_were_asked_for(estimators: Estimators) -> None:
+    """A model that uses a second IPU needs num_shards=2."""
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        with estimators.ipu.scopes.ipu_shard(1):
+            return estimators.spec(mode, loss=estimators.tf.reduce_sum(estimators.weight() * features))
+
+    with pytest.raises(ValueError, match="num_shards"):
+        estimators.make(model_fn).evaluate(estimators.feed(2), steps=2)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize(("elements", "loop"), [(3, 2), (2, 4)])
+def test_data_that_end_within_a_loop_are_an_error(estimators: Estimators, elements: int, loop: int) -> None:
+    """A device that is left without data would wait for ever: the training does not end as if all were well."""
+    estimator = estimators.make(loop=loop)
+
+    with pytest.raises(RuntimeError, match="ended in the middle of a loop"):
+        estimator.train(estimators.feed(elements), steps=4)

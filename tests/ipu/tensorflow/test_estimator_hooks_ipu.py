@@ -159,6 +159,14 @@ def test_a_host_call_gets_the_tensors(estimators: Estimators, steps: int) -> Non
     check.identical(actual=left.weight, expected=trained(1, steps).weights[0], what="the weight")
 
 
+def test_a_host_call_needs_loops_of_one_step(estimators: Estimators) -> None:
+    """What the host does after every step cannot be done within a loop on the device."""
+    model_fn = estimators.product(also=lambda mode, features, products: {"host_call": (estimators.tf.add, [1.0, 2.0])})
+
+    with pytest.raises(ValueError, match=r"host_call.*iterations_per_loop"):
+        estimators.make(model_fn, loop=2).train(estimators.feed(2), steps=2)
+
+
 @pytest.mark.parametrize("call", ["function", [1.0], (1.0, [1.0])], ids=repr)
 def test_a_host_call_is_a_function_and_tensors(estimators: Estimators, call: Any) -> None:
     """host_call is a pair of a function and its tensors."""
@@ -180,36 +188,59 @@ def made_informed(tf: Any, caplog: Any) -> Any:
     logger.propagate = before[1]
 
 
-@pytest.mark.parametrize(("mode", "expected"), [("LAST", [1, 3]), ("ALL", [0, 1, 2, 3])])
-def test_tensors_of_the_device_are_logged(
-    estimators: Estimators, informed: Any, mode: str, expected: List[int]
-) -> None:
-    """IPULoggingTensorHook takes tensors out of the loop and logs the last of each loop, or all."""
-    hooks = estimators.ipu.ipu_session_run_hooks
-    modes = estimators.ipu.ipu_outfeed_queue.IPUOutfeedMode
-    told: List[Dict[str, Any]] = []
+def logging(estimators: Estimators, steps: int = 8, **settings: Any) -> List[float]:
+    """The elements that an IPULoggingTensorHook tells of in a training with loops of two steps."""
+    told: List[float] = []
 
     def formatter(values: Dict[str, Any]) -> str:
-        told.append(values)
+        told.extend(np.ravel(values["element"]))
         return "told"
 
-    hook = hooks.IPULoggingTensorHook(every_n_iter=1, formatter=formatter, logging_mode=getattr(modes, mode))
+    hook = estimators.ipu.ipu_session_run_hooks.IPULoggingTensorHook(formatter=formatter, **settings)
 
     def model_fn(features: Any, mode: Any) -> Any:
         loss = estimators.tf.reduce_sum(estimators.weight() * features)
-        train_op = estimators.tf.group(
-            [estimators.optimizer().minimize(loss), hook.log({"element": estimators.tf.reduce_sum(features)})]
-        )
+        logged = hook.log({"element": estimators.tf.reduce_sum(features)})
+        train_op = estimators.tf.group([estimators.optimizer().minimize(loss), logged])
         return estimators.spec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
 
-    estimators.make(model_fn).train(estimators.feed(4), steps=4)
-
-    found = np.concatenate([np.ravel(values["element"]) for values in told])
-    assert found.tolist() == samples(4)[expected].tolist()
-    assert "told" in informed()
+    estimators.make(model_fn).train(estimators.feed(steps), steps=steps)
+    return told
 
 
-def test_the_initial_weight_is_logged_with_the_rest(estimators: Estimators, informed: Any) -> None:
+@pytest.mark.parametrize(("mode", "expected"), [("LAST", [1, 3, 5, 7]), ("ALL", range(8))])
+def test_tensors_of_the_device_are_logged(estimators: Estimators, mode: str, expected: Any) -> None:
+    """IPULoggingTensorHook takes tensors out of the loop and tells of the last of each loop, or of all."""
+    modes = estimators.ipu.ipu_outfeed_queue.IPUOutfeedMode
+    told = logging(estimators, every_n_iter=1, logging_mode=modes[mode])
+
+    assert told == samples(8)[list(expected)].tolist()
+
+
+def test_not_every_loop_is_logged(estimators: Estimators) -> None:
+    """With every_n_iter=2 the first loop and every other after it are told of."""
+    assert logging(estimators, every_n_iter=2) == samples(8)[[1, 5]].tolist()
+
+
+def test_the_end_may_be_logged_alone(estimators: Estimators) -> None:
+    """With at_end alone the last loop is told of."""
+    assert logging(estimators, at_end=True) == samples(8)[[7]].tolist()
+
+
+def test_a_hook_logs_once_in_a_program(estimators: Estimators) -> None:
+    """A second call of ``log`` is refused."""
+    hook = estimators.ipu.ipu_session_run_hooks.IPULoggingTensorHook(every_n_iter=1)
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        loss = estimators.tf.reduce_sum(estimators.weight() * features)
+        train_op = estimators.tf.group([hook.log({"loss": loss}), hook.log({"again": loss})])
+        return estimators.spec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
+
+    with pytest.raises(RuntimeError, match=r"(?i)log"):
+        estimators.make(model_fn).train(estimators.feed(2), steps=2)
+
+
+def test_a_line_of_the_log_names_the_tensors(estimators: Estimators, informed: Any) -> None:
     """Without a formatter a line has the names and values of the tensors."""
     hook = estimators.ipu.ipu_session_run_hooks.IPULoggingTensorHook(every_n_iter=1)
 

@@ -47,7 +47,7 @@ def test_a_batch_may_stay_whole(estimators: Estimators) -> None:
 @pytest.mark.parametrize("number", [1, 3, 5])
 def test_as_many_predictions_come_as_are_asked_for(estimators: Estimators, number: int) -> None:
     """num_predictions ends the predictions, also within a loop or a batch."""
-    found = list(estimators.make().predict(estimators.feed(4, 2, repeat=True), num_predictions=number))
+    found = list(estimators.make().predict(estimators.feed(4, 2), num_predictions=number))
 
     check.identical(actual=products(found), expected=START[0] * samples(number), what="the products")
 
