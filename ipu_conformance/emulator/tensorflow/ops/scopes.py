@@ -40,8 +40,19 @@ def ipu_scope(device: str) -> Iterator[None]:
                 )
             )
         stack.enter_context(ops.device(device))
+        if not tf.executing_eagerly():
+            stack.enter_context(ops.device(_held_by_host))
         stack.enter_context(ipu_jit_scope(0))
         yield
+
+
+def _held_by_host(op: Any) -> str:
+    """The device of an operation before that of the scope: where a device is emulated, the host holds its variables.
+
+    Asked to hold them elsewhere, TensorFlow warns about each of them whenever a session meets a new graph.
+    """
+    is_handle = op.type in ("VarHandleOp", "Placeholder") and op.outputs[0].dtype == tf.resource
+    return op.device or ("/device:CPU:0" if is_handle else "")
 
 
 @contextlib.contextmanager
