@@ -1,4 +1,4 @@
-"""Rows for the ops of Paddle's that write to parts of tensors, and that spread them over grids."""
+"""Rows for the ops of Paddle's that write to parts of tensors, spread them over grids, or count what labels meet."""
 
 from __future__ import annotations
 
@@ -96,3 +96,19 @@ def _scatter_nd_add(call: Call, to: Writer) -> None:
     targets = to.add("OneHot", (places, sizes, values), None, {"axis": 0}, dtype=dtype, shape=(lines, count))
     added = to.add("MatMul", (targets, to.reshape(updates, (count, width))), None, None, shape=(lines, width))
     to.add("Add", (source, to.reshape(added, lengths)), call.made())
+
+
+@row("accuracy")
+def _accuracy(call: Call, to: Writer) -> None:
+    indices, label = call.read("Indices"), call.read("Label")
+    count, chosen = (length_of(length, indices) for length in to.shape(indices))
+    label = label if to.dtype(label) == to.dtype(indices) else to.cast(label, to.dtype(indices))
+    met = to.add("Equal", (indices, label), None, None, dtype="BOOL", shape=(count, chosen))
+    lines = to.add("ReduceMax", (to.cast(met, "INT32"),), None, {"axes": (1,), "keepdims": 0}, shape=(count,))
+    found = to.add("ReduceSum", (lines,), None, {"axes": (0,), "keepdims": 0}, shape=())
+    total = to.constant(count, "INT32")
+    share = to.add("Div", (to.cast(found, "FLOAT"), to.constant(float(count), "FLOAT")))
+    for number, slot in ((found, "Correct"), (total, "Total"), (share, "Accuracy")):
+        made = call.made(slot)
+        # Programs of before Paddle 2.5 have one dimension here, and counts may be declared of any type.
+        to.cast(to.reshape(number, to.sizes(made)), to.dtype(made), made)

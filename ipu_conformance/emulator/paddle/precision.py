@@ -163,7 +163,8 @@ def _insert(block: Any, names: FrozenSet[str], round_of: Callable[[int], int]) -
     """Put a rounding op after every op that writes float16."""
     for index in reversed(range(block.op_size())):
         op = block.op(index)
-        written = sorted({name for name in op.output_arg_names() if name in names})
+        slots = [slot for slot in op.output_names() if slot not in _KEPT]
+        written = sorted({name for slot in slots for name in op.output(slot) if name in names})
         # Gradients are divided on their way into the update, which computes in float32.
         divides = decide("divide without rounding", op.type() == "scale" and _is_made_by_the_device(op))
         if not written or op.type() in _EXACT or divides:
@@ -182,6 +183,10 @@ _EXACT = frozenset(
     {"feed", "fetch", "share_data", "reshape2", "transpose2", "squeeze2", "unsqueeze2", "flatten_contiguous_range"}
 )
 """Ops that only move values: what was rounded before them needs no rounding after them."""
+
+
+_KEPT = frozenset({"XShape", "InnerCache"})
+"""Outputs that ops keep for their gradients: shapes without values, and inputs that were moved."""
 
 
 def _place_like(op: Any, other: Any) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from .op_test_ipu import case, forward, gradient, values
+from .op_test_ipu import case, forward_and_gradient, values
 
 
 def _einsum(paddle: Any, *operands: Any, equation: str) -> Any:
@@ -28,7 +27,4 @@ OTHERS = (
     case("trace", _trace, values(2, 3, 4), name="trace-outer", offset=-1, axis1=0, axis2=2, declared=True),
 )
 
-# What einsum keeps for its gradient is rounded away in float16.
-SINGLE = tuple(replace(einsum, modes=("IPU_FP32",)) for einsum in EINSUMS)
-
-test_forward, test_gradient = forward((*EINSUMS, *OTHERS)), gradient((*SINGLE, *OTHERS))
+test_forward, test_gradient = forward_and_gradient((*EINSUMS, *OTHERS))

@@ -19,8 +19,13 @@ WIDE: Mapping[str, str] = {
 }
 """The output of every op that writes 64 bits whatever is declared."""
 
-READS_WIDE: Mapping[str, str] = {"nll_loss": "Label", "cross_entropy2": "Label", "lookup_table": "Ids"}
-"""The input of every op that reads 64 bits only."""
+READS_WIDE: Mapping[str, Tuple[str, ...]] = {
+    "nll_loss": ("Label",),
+    "cross_entropy2": ("Label",),
+    "lookup_table": ("Ids",),
+    "accuracy": ("Indices", "Label"),
+}
+"""The inputs of every op that reads 64 bits only."""
 
 SUFFIX = "@WIDE"
 
@@ -33,7 +38,8 @@ def narrowed(program: Any) -> Any:
         if decide("cast wide results", op.type() in WIDE and bool(op.output(WIDE[op.type()]))):
             _cast_after(block, index, op)
         elif op.type() in READS_WIDE:
-            _cast_before(block, index, op)
+            for slot in READS_WIDE[op.type()]:
+                index += _cast_before(block, index, op, slot)
     return framework.Program._construct_from_desc(program.desc)
 
 
@@ -48,14 +54,16 @@ def _cast_after(block: Any, index: int, op: Any) -> None:
     _cast(block, index + 1, op, (name + SUFFIX, wide), (name, desc.dtype()))
 
 
-def _cast_before(block: Any, index: int, op: Any) -> None:
-    slot = READS_WIDE[op.type()]
+def _cast_before(block: Any, index: int, op: Any, slot: str) -> int:
+    """Let an op read one of its inputs in 64 bits; how many casts were put before it for that."""
     name = op.input(slot)[0]
     desc = block.find_var(name.encode())
     wide = next((each for each, narrow in NARROWER.items() if narrow == desc.dtype()), None)
-    if wide is not None:
-        op.set_input(slot, [_declare(block, desc, wide)])
-        _cast(block, index, op, (name, desc.dtype()), (name + SUFFIX, wide))
+    if wide is None:
+        return 0
+    op.set_input(slot, [_declare(block, desc, wide)])
+    _cast(block, index, op, (name, desc.dtype()), (name + SUFFIX, wide))
+    return 1
 
 
 def _declare(block: Any, like: Any, wide: Any) -> str:

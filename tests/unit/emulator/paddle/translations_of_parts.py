@@ -87,6 +87,7 @@ def parts() -> List[Use]:
             paddle.scatter_nd_add,
             (numbers(4, 3, 2), np.array([[[2, 1], [0, 2]], [[2, 1], [3, 0]]]), numbers(2, 2, 2, seed=5)),
         ),
+        Use("accuracy", lambda v, i: paddle.metric.accuracy(v, i, k=2), (numbers(8, 5), whole(5, 8, 1))),
         Use("linspace", _spaced(-1.0, 3.0, 5), (x,)),
         Use("linspace one", _spaced(2.0, 3.0, 1), (x,)),
         Use("isfinite_v2", paddle.isfinite, (SPECIAL,)),
