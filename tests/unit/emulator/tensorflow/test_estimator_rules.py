@@ -7,7 +7,7 @@ import sys
 from typing import Any, List
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator import hook
@@ -16,6 +16,7 @@ from ipu_conformance.emulator.tensorflow.estimator import steps
 from ipu_conformance.errors import ConformanceError
 
 NUMBERS = st.integers(1, 1000)
+FEW = settings(max_examples=50, deadline=None)
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +28,7 @@ def ipu() -> Any:
     return ipu
 
 
+@FEW
 @given(st.integers(0, 10000), NUMBERS)
 def test_loops_reach_the_last_step(asked: int, each: int) -> None:
     """So many loops do all steps, and one less would not."""
@@ -36,6 +38,7 @@ def test_loops_reach_the_last_step(asked: int, each: int) -> None:
     assert loops == 0 or (loops - 1) * each < asked
 
 
+@FEW
 @given(NUMBERS, NUMBERS)
 def test_steps_are_whole_loops(asked: int, each: int) -> None:
     """Steps that end within a loop are refused, and both numbers are named."""
@@ -46,6 +49,7 @@ def test_steps_are_whole_loops(asked: int, each: int) -> None:
         steps.check_multiple(asked, each)
 
 
+@FEW
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
 def test_a_device_has_the_ipus_of_its_number(ipu: Any, counts: List[int], data: Any) -> None:
     """Of several devices that are selected, the one of that ordinal counts."""
