@@ -8,9 +8,9 @@ from tensorflow.python.distribute import reduce_util
 
 from ipu_conformance.emulator.tensorflow import collectives, replicas, system
 from ipu_conformance.emulator.tensorflow.config import IPUConfig
-from ipu_conformance.emulator.tensorflow.decisions import decide
 from ipu_conformance.emulator.tensorflow.distributed.processes import check_alone
 from ipu_conformance.emulator.tensorflow.ipu_strategy import IPUExtended, IPUStrategyV1
+from ipu_conformance.emulator.tensorflow.ops._decisions import decide
 from ipu_conformance.emulator.tensorflow.unavailable import UnavailableError
 
 __all__ = ["PopDistStrategy"]
