@@ -120,6 +120,18 @@ def test_evaluation_sees_the_elements_of_all_replicas(estimators: Estimators, re
     assert found["loss"] == fed.reshape(-1, 2).sum(axis=1).astype(np.float64).mean()
 
 
+def test_metrics_of_the_device_are_means_over_replicas(estimators: Estimators) -> None:
+    """A metric that each replica keeps on the device is averaged over replicas for the host."""
+
+    def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
+        return {"eval_metric_ops": {"mean": estimators.v1.metrics.mean(products)}}
+
+    estimator = estimators.make(estimators.product(replicas=2, also=also), replicas=2)
+    found = estimator.evaluate(estimators.feed(8), steps=4)
+
+    assert found["mean"] == START[0] * samples(8).astype(np.float64).mean()
+
+
 @pytest.mark.parametrize("replicas", [2, pytest.param(4, marks=pytest.mark.ipus(4))])
 def test_predictions_of_replicas_come_in_the_order_of_the_input(estimators: Estimators, replicas: int) -> None:
     """Predictions follow the elements, whichever replica made them."""
