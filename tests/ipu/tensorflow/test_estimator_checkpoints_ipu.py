@@ -66,6 +66,7 @@ def test_a_new_estimator_goes_on(estimators: Estimators, tmp_path: Path) -> None
     assert int(estimator.get_variable_value("global_step")) == 8
 
 
+@pytest.mark.level("qualify")
 def test_loops_of_another_length_go_on(estimators: Estimators, tmp_path: Path) -> None:
     """Later trainings may have other loops."""
     estimators.make(folder=tmp_path / "model", loop=2).train(estimators.feed(2), steps=2)
@@ -142,6 +143,7 @@ def test_a_warm_start_takes_weights_from_another_model(estimators: Estimators, k
     assert int(estimator.get_variable_value("global_step")) == 2
 
 
+@pytest.mark.level("qualify")
 def test_a_warm_start_happens_once(estimators: Estimators) -> None:
     """A model that has a checkpoint of its own goes on from that."""
     source = estimators.make(warm(estimators, 1.0))
@@ -187,6 +189,7 @@ def test_training_and_evaluation_go_together(estimators: Estimators) -> None:
     assert exported == []
 
 
+@pytest.mark.level("qualify")
 def test_every_checkpoint_is_evaluated(estimators: Estimators) -> None:
     """train_and_evaluate evaluates whenever there is a checkpoint, and training goes on after it."""
     estimator = estimators.make(save_checkpoints_steps=2)

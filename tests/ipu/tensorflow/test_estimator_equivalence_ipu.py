@@ -43,6 +43,7 @@ def estimated(iterations: int, accumulation: int, replicas: int, **changes: Any)
     return counted(iterations, accumulation, replicas, **{**RULES, **changes})
 
 
+LONG = pytest.mark.level("qualify")
 SINGLE, MIXED = estimated(3, 2, 1), estimated(4, 3, 2)
 
 
@@ -104,7 +105,10 @@ def compare_both(got: Record, other: Record, name: str, config: RunConfig) -> No
     )
 
 
-@pytest.mark.parametrize("name", ["linear", "mlp", "convnet", "residual", "tied_weights"])
+@pytest.mark.parametrize(
+    "name",
+    ["linear", "mlp", "convnet", pytest.param("residual", marks=LONG), pytest.param("tied_weights", marks=LONG)],
+)
 def test_a_net_trains_as_specified(trainings: Trainings, name: str) -> None:
     """With accumulation and momentum, weights and losses are the oracle's."""
     compare(trainings(name, SINGLE), name, SINGLE)
@@ -125,7 +129,6 @@ def test_replicas_train_as_specified(trainings: Trainings, name: str, config: Ru
 
 REDUCED = {
     "mean": estimated(3, 2, 1, accumulation_reduction="mean"),
-    "running_mean": estimated(2, 3, 1, accumulation_reduction="running_mean"),
     "adam": estimated(3, 2, 1, **ADAM),
 }
 
@@ -146,7 +149,11 @@ def test_the_length_of_a_loop_changes_no_bit(trainings: Trainings) -> None:
 
 @pytest.mark.parametrize(
     ("name", "config"),
-    [("mlp", SINGLE), ("convnet", SINGLE), pytest.param("mlp", MIXED, marks=pytest.mark.ipus(2))],
+    [
+        ("mlp", SINGLE),
+        pytest.param("convnet", SINGLE, marks=LONG),
+        pytest.param("mlp", MIXED, marks=pytest.mark.ipus(2)),
+    ],
     ids=["mlp-G2", "convnet-G2", "mlp-G3-R2"],
 )
 def test_the_stock_estimator_trains_the_same(trainings: Trainings, name: str, config: RunConfig) -> None:

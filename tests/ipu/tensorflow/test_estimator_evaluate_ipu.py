@@ -70,6 +70,7 @@ def test_evaluation_changes_nothing(estimators: Estimators) -> None:
     assert (estimators.left(estimator), estimators.checkpoints(estimator)) == before
 
 
+@pytest.mark.level("qualify")
 def test_an_older_checkpoint_can_be_evaluated(estimators: Estimators) -> None:
     """A checkpoint that is named counts more than the last one."""
     estimator = estimators.make()
@@ -253,6 +254,7 @@ def test_evaluation_without_training_begins_with_initial_weights(estimators: Est
     assert [name for name in os.listdir(estimator.model_dir) if name.startswith("model.ckpt")] == []
 
 
+@pytest.mark.level("qualify")
 def test_evaluation_may_follow_every_training(estimators: Estimators) -> None:
     """Training and evaluating in turns sees the weights as they are then."""
     estimator = estimators.make()

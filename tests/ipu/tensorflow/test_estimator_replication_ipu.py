@@ -17,6 +17,7 @@ __all__ = ["made_estimators", "shared_estimators"]
 pytestmark = pytest.mark.ipus(2)
 
 STEPS = 4
+FOUR = (pytest.mark.ipus(4), pytest.mark.level("qualify"))
 FACTORS = [
     pytest.param(replicas, loop, marks=pytest.mark.ipus(replicas)) for replicas, loop in ((2, 1), (2, 2), (4, 2))
 ]
@@ -105,7 +106,7 @@ def test_replicas_keep_the_state_of_the_optimizer(estimators: Estimators) -> Non
     check.identical(actual=left.weight, expected=expected, what="the weight")
 
 
-@pytest.mark.parametrize("replicas", [2, pytest.param(4, marks=pytest.mark.ipus(4))])
+@pytest.mark.parametrize("replicas", [2, pytest.param(4, marks=FOUR)])
 def test_evaluation_sees_the_elements_of_all_replicas(estimators: Estimators, replicas: int) -> None:
     """Loss and metrics are those of steps × R elements; nothing has to meet."""
 
@@ -132,7 +133,7 @@ def test_metrics_of_the_device_are_means_over_replicas(estimators: Estimators) -
     assert found["mean"] == START[0] * samples(8).astype(np.float64).mean()
 
 
-@pytest.mark.parametrize("replicas", [2, pytest.param(4, marks=pytest.mark.ipus(4))])
+@pytest.mark.parametrize("replicas", [2, pytest.param(4, marks=FOUR)])
 def test_predictions_of_replicas_come_in_the_order_of_the_input(estimators: Estimators, replicas: int) -> None:
     """Predictions follow the elements, whichever replica made them."""
     estimator = estimators.make(replicas=replicas)
@@ -175,6 +176,7 @@ def test_gradients_are_accumulated(estimators: Estimators, count: int, method: s
     assert left.step == 8
 
 
+@pytest.mark.level("qualify")
 @pytest.mark.ipus(1)
 def test_the_older_optimizer_accumulates_too(estimators: Estimators) -> None:
     """GradientAccumulationOptimizer sums up, with momentum as well."""
@@ -185,7 +187,11 @@ def test_the_older_optimizer_accumulates_too(estimators: Estimators) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["CrossReplicaGradientAccumulationOptimizerV2", "CrossReplicaGradientAccumulationOptimizer"]
+    "name",
+    [
+        "CrossReplicaGradientAccumulationOptimizerV2",
+        pytest.param("CrossReplicaGradientAccumulationOptimizer", marks=pytest.mark.level("qualify")),
+    ],
 )
 def test_replicas_accumulate_before_they_meet(estimators: Estimators, name: str) -> None:
     """Each replica accumulates alone, then all apply the mean over replicas."""
