@@ -163,8 +163,9 @@ def test_a_network_is_trained_tested_and_tested_again(tmp_path):
     reports = sorted((tmp_path / "reports").iterdir())
     assert len(reports) == 2
     assert all(report.name.startswith("tf_report__") for report in reports)
-    names = [json.loads((report / "profile.json").read_text())["program"]["name"] for report in reports]
-    assert ["train" in names[0], "train" in names[1]] == [True, False]
+    profiles = [json.loads((report / "profile.json").read_text()) for report in reports]
+    assert [profile["program"]["training"] for profile in profiles] == [True, False]
+    assert all(profile["memory"]["ipus"][0]["peak"] > 0 for profile in profiles)
     for report in reports:
         assert json.loads((report / "trace.json").read_text())["traceEvents"]
         assert "<svg" in (report / "report.html").read_text()
