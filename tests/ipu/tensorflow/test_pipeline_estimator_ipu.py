@@ -353,6 +353,20 @@ def test_several_outputs_reach_the_metrics(programs: Programs) -> None:
     check.close(actual=got["loss"], expected=want.mean(), tolerance=mean_within(4, want), what="the loss")
 
 
+def test_a_loss_of_each_micro_batch_counts_with_its_mean(programs: Programs) -> None:
+    """The function for metrics may hand on the losses as the last stage returned them."""
+    chain = Chain(runs=1)
+
+    def last(x: Any) -> Any:
+        return programs.tf.reduce_sum(x * programs.weight(1))
+
+    first = programs.stages(chain, "eval")[0]
+    got = evaluated(programs, chain, computational_stages=[first, last], eval_metrics_fn=lambda loss: {"loss": loss})
+
+    want = products(4)
+    check.close(actual=got["loss"], expected=want.mean(), tolerance=mean_within(4, want), what="the loss")
+
+
 def predicted(programs: Programs, chain: Chain, number: int, **options: Any) -> List[Any]:
     """The first predictions of an estimator of the chain, or of the one that is given."""
     estimator = options.pop("estimator", None) or programs.estimator(chain)

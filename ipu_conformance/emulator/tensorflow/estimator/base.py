@@ -118,6 +118,12 @@ class BaseEstimator(stock.Estimator, abc.ABC):
         spec = estimator_spec._replace(training_chief_hooks=chief)
         return super()._train_with_estimator_spec(spec, [], hooks, global_step_tensor, saving_listeners)
 
+    def _create_global_step(self, graph: Any) -> Any:
+        """Stock's global step as a resource, also in programs that disable the behaviour of version 2."""
+        v1 = tf.compat.v1
+        with v1.variable_scope(v1.get_variable_scope(), use_resource=True, auxiliary_name_scope=False):
+            return super()._create_global_step(graph)
+
     def _get_features_and_labels_from_input_fn(self, input_fn: Any, mode: str) -> Any:
         self._configure()
         infeed = feeds.infeed(self._call_input_fn(input_fn, mode), self._run)

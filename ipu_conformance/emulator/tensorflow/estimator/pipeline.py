@@ -65,7 +65,10 @@ class PipelineProgram(Program):
         )
 
     def evaluate(self) -> Any:
-        """The host computes the loss and the metrics from what the last stage returns for all samples."""
+        """The host computes the loss and the metrics from what the last stage returns for all samples.
+
+        A loss that is a list, as a stage's own loss comes back, counts with its mean.
+        """
         outputs = feeds.samples(self._outputs("evaluation_pipeline"))
         function = self.spec.eval_metrics_fn
         assert function is not None
@@ -77,7 +80,7 @@ class PipelineProgram(Program):
             raise KeyError(f"The eval_metrics_fn returned {sorted(metrics)}; its dictionary must contain {LOSS!r}.")
         return stock.EstimatorSpec(
             mode=self.call.mode,
-            loss=metrics.pop(LOSS),
+            loss=tf.reduce_mean(metrics.pop(LOSS)),
             eval_metric_ops=metrics,
             evaluation_hooks=self.spec.evaluation_hooks,
         )

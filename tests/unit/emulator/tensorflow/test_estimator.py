@@ -253,3 +253,21 @@ def test_reports_read_one_forward_pass(
     assert (program.plan.device_iterations, program.plan.replicas, program.plan.training) == (4, replicas, True)
     assert list(graph.initializers) == ["w:0"]
     assert [op.type for op in graph.ops] == ["tensorflow::IteratorGetNext", "Mul"]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_programs_of_version_1_have_no_resources_of_their_own(
+    tf: Any, ipu: Any, config: Callable[..., Any], replicas: int
+) -> None:
+    """Where variables are no resources, as after ``disable_v2_behavior``, an estimator trains and counts as ever."""
+    v1, wrap = tf.compat.v1, ipu.optimizers.CrossReplicaOptimizer
+    v1.disable_resource_variables()
+    try:
+        estimator = ipu.ipu_estimator.IPUEstimator(product(tf, ipu, wrap=wrap), config=config(replicas=replicas))
+        estimator.train(feed(tf), steps=2)
+        evaluated = estimator.evaluate(feed(tf), steps=2)
+    finally:
+        v1.enable_resource_variables()
+
+    assert evaluated["global_step"] == estimator.get_variable_value("global_step") == 2
+    assert estimator.get_variable_value("w") == 1 - RATE * DATA[: 2 * replicas].sum() / replicas
