@@ -7,6 +7,7 @@ import functools
 from typing import Any, Iterator, List, Optional
 
 import tensorflow as tf
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import function_utils
 
 from ipu_conformance.emulator.tensorflow import system, utils
@@ -145,7 +146,10 @@ class BaseEstimator(stock.Estimator, abc.ABC):
         taken = function_utils.fn_args(self._model_fn)
         if decide("labels-taken", labels is not None and "labels" not in taken):
             raise ValueError("The model_fn takes no labels, but the input_fn returns labels: let it take `labels`.")
-        return self._model_fn(features=features, **{name: known[name] for name in known if name in taken})
+        returned = self._model_fn(features=features, **{name: known[name] for name in known if name in taken})
+        if tf.compat.v1.get_default_graph().building_function:
+            _warn_of_summaries()
+        return returned
 
     def _configure(self) -> None:
         """Put the options of the configuration in force; without any, those that are in force stay."""
@@ -161,3 +165,12 @@ def _for_host(returned: Any) -> Any:
     """Stock's spec of what a model function returned for the host's own graph, as an export needs it."""
     spec = of_model_fn(returned)
     return stock.EstimatorSpec(mode=spec.mode, predictions=spec.predictions, loss=spec.loss, train_op=spec.train_op)
+
+
+def _warn_of_summaries() -> None:
+    """Summaries belong to the host; those of a model function stay inside of its loop."""
+    if tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SUMMARIES):
+        logging.warning(
+            "The model_fn makes summaries inside of a loop on the device, which are not written: give their tensors to "
+            "`host_call` and make the summaries there."
+        )

@@ -10,8 +10,8 @@ class EstimatorsUnavailable(ConformanceError, ImportError):  # noqa: N818 (it sa
 
 
 try:
-    from tensorflow_estimator.python.estimator import estimator, model_fn, run_config  # type: ignore[import-untyped]
-    from tensorflow_estimator.python.estimator.mode_keys import ModeKeys  # type: ignore[import-untyped]
+    from tensorflow_estimator.python.estimator import estimator, model_fn, run_config
+    from tensorflow_estimator.python.estimator.mode_keys import ModeKeys
 except ImportError as missing:
     import tensorflow
 

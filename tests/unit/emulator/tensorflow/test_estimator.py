@@ -271,3 +271,18 @@ def test_programs_of_version_1_have_no_resources_of_their_own(
 
     assert evaluated["global_step"] == estimator.get_variable_value("global_step") == 2
     assert estimator.get_variable_value("w") == 1 - RATE * DATA[: 2 * replicas].sum() / replicas
+
+
+def test_summaries_of_a_model_function_are_said_to_be_lost(
+    tf: Any, ipu: Any, config: Callable[..., Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A summary inside of the loop is not written, and a warning says how it would be."""
+
+    def summarised(mode: str, x: Any) -> Dict[str, Any]:
+        tf.compat.v1.summary.scalar("x", x)
+        return {}
+
+    monkeypatch.setattr(tf.get_logger(), "propagate", True)
+    ipu.ipu_estimator.IPUEstimator(product(tf, ipu, summarised), config=config()).train(feed(tf), steps=2)
+
+    assert any("host_call" in record.message for record in caplog.records)
