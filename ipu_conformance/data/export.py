@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import List, Optional, Sequence
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ipu_conformance.data.dataset import CLASSES, Split
 from ipu_conformance.data.errors import DataError
+from ipu_conformance.whole_files import appearing
 
 
 def choose(labels: np.ndarray, count: int, digit: Optional[int]) -> List[int]:
@@ -38,9 +38,8 @@ def export(split: Split, name: str, to: Path, count: int, digit: Optional[int] =
         for number in numbers:
             path = to / f"{name}-{split.labels[number]}-{number:05d}.png"
             pixels = split.images[number]
-            part = path.with_suffix(".part")
-            Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(part, "PNG")
-            os.replace(part, path)
+            with appearing(path) as part:
+                Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(part, "PNG")
             paths.append(path)
     except OSError as error:
         raise DataError(f"{to} cannot be written to ({error}); name another folder with --to") from error

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
@@ -13,6 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 import numpy as np
 
 from ipu_conformance.emulator.plan import COLUMNS, Kind, Plan, Slot
+from ipu_conformance.whole_files import appearing
 
 EVENTS = np.dtype([("replica", np.int32), *COLUMNS.descr, ("start", np.int64), ("duration", np.int64)])
 """One row an executed slot; times are nanoseconds."""
@@ -122,15 +121,8 @@ def chrome(trace: Trace) -> Dict[str, Any]:
 def write(trace: Trace, path: Union[str, os.PathLike[str]]) -> Path:
     """Write the trace as JSON for ui.perfetto.dev; the file appears whole or not at all."""
     target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=str(target.parent), prefix=target.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(chrome(trace), file, separators=(",", ":"))
-        os.replace(temporary, str(target))
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
+    with appearing(target) as part, part.open("w", encoding="utf-8") as file:
+        json.dump(chrome(trace), file, separators=(",", ":"))
     return target
 
 

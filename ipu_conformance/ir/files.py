@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple, Un
 from ipu_conformance.ir import canonical, dot, json_text, popart
 from ipu_conformance.ir.graph import Graph
 from ipu_conformance.ir.tensor import IRError
+from ipu_conformance.whole_files import appearing
 
 DEFAULT_LIMIT = 64 * 2**20
 """The largest file that is read unless another limit is given.
@@ -176,14 +177,7 @@ def _replace(path: str, data: bytes) -> None:
         with open(path, "wb") as device:  # a pipe or /dev/stdout has no old content to protect
             device.write(data)
         return
-    beside = f"{path}.{os.urandom(6).hex()}.part"
-    try:
-        with open(beside, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        if os.path.exists(beside):
-            os.unlink(beside)
-        raise
+    with appearing(path) as part, part.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ipu_conformance.oracle.convergence import Band, ConvergenceError, band
+from ipu_conformance.whole_files import appearing
 
 SCHEMA = "ipu-conformance/baseline"
 VERSION = 1
@@ -171,16 +170,10 @@ def write_atomically(path: Path, text: str) -> None:
     """Write ``text`` beside ``path`` and move it there in one step."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=str(path.parent), prefix=f".{path.name}.")
+        with appearing(path) as part:
+            part.write_text(text, encoding="utf-8")
     except OSError as error:
         raise BaselineError(f"{path} cannot be written: {error.strerror}") from error
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.replace(temporary, str(path))
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def _content(path: Path) -> Dict[str, Any]:

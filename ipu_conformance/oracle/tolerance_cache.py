@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import os
-import tempfile
 import zipfile
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.run import RunConfig, Weights
+from ipu_conformance.whole_files import appearing
 
 if TYPE_CHECKING:
     from ipu_conformance.oracle.run_tolerance import ArrayTolerance
@@ -71,16 +72,10 @@ def write(key: str, arrays: Mapping[Place, ArrayTolerance]) -> None:
     allowed = {f"allowed{number}": each.allowed for number, each in enumerate(arrays.values())}
     np.savez_compressed(stream, table=np.array(json.dumps(table)), **allowed)
     target = folder() / f"{key}.npz"
-    temporary = None
-    try:
+    with contextlib.suppress(OSError):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=str(target.parent), delete=False) as file:
-            temporary = file.name
-            file.write(stream.getvalue())
-        os.replace(temporary, str(target))
-    except OSError:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
+        with appearing(target) as part:
+            part.write_bytes(stream.getvalue())
 
 
 @lru_cache(maxsize=None)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 from typing import Sequence
 
 from ipu_conformance.data import Split
+from ipu_conformance.whole_files import appearing
 from ipu_conformance.workloads import WorkloadError
 
 NAME = "samples.png"
@@ -33,9 +33,8 @@ def draw(split: Split, names: Sequence[str], title: str, path: Path) -> None:
         axes.set_title(names[int(label)], fontsize="small")
     for axes in figure.axes:
         axes.set_axis_off()
-    part = path.with_suffix(".part")
     try:
-        figure.savefig(str(part), format="png")
-        os.replace(part, path)
+        with appearing(path) as part:
+            figure.savefig(str(part), format="png")
     except OSError as error:
         raise WorkloadError(f"the samples cannot be drawn to {path} ({error}); name another --folder") from error

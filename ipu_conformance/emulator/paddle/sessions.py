@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, List, Sequence
 
@@ -16,6 +14,7 @@ from ipu_conformance.emulator.paddle.options import OPTIONS
 from ipu_conformance.emulator.paddle.strategy import Strategy
 from ipu_conformance.emulator.paddle.strategy_rules import decide
 from ipu_conformance.emulator.topology import power_of_two
+from ipu_conformance.whole_files import appearing
 
 COUNTS = ("num_ipus", "batches_per_step", "micro_batch_size", "accumulation_factor", "replicated_graph_count")
 """Options of which there is at least one."""
@@ -121,10 +120,8 @@ def _keep(folder: Path, name: str) -> None:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, unfinished = tempfile.mkstemp(dir=folder)
-        with os.fdopen(handle, "w", encoding="utf-8") as written:
-            written.write(f"ipu-conformance paddle executable 1\n{name}\n")
-        os.replace(unfinished, file)
+        with appearing(file) as part:
+            part.write_text(f"ipu-conformance paddle executable 1\n{name}\n", encoding="utf-8")
     except OSError as error:
         raise Unavailable(
             f"The cache of executables {folder} cannot be written: {error.strerror}; name another folder"

@@ -6,11 +6,8 @@ constants) and the digest that tracing must give again; a file of another model 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
 import pickle
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
@@ -23,6 +20,7 @@ from ipu_conformance.emulator.poptorch.decisions import decide
 from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.log import logger
 from ipu_conformance.emulator.poptorch.options import Options
+from ipu_conformance.whole_files import appearing
 
 if TYPE_CHECKING:
     from ipu_conformance.emulator.poptorch.compiled import Compiled
@@ -105,15 +103,8 @@ def _arguments(expected: calls.Expected) -> Any:
 
 def _write(path: Path, contents: Dict[str, Any]) -> None:
     """The file appears whole or not at all, so that two processes may share a cache."""
-    handle, temporary = tempfile.mkstemp(dir=str(path.parent or "."), prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            torch.save(contents, file)
-        os.replace(temporary, str(path))
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
+    with appearing(path) as part, part.open("wb") as file:
+        torch.save(contents, file)
 
 
 def _read(filename: str) -> Dict[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 from typing import Sequence
 
+from ipu_conformance.whole_files import appearing
 from ipu_conformance.workloads import WorkloadError
 
 
@@ -32,9 +32,8 @@ def draw(
     axes.set_ylabel("cross entropy")
     axes.set_title(title)
     axes.legend()
-    part = path.with_suffix(".part")
     try:
-        figure.savefig(str(part), format="png")
-        os.replace(part, path)
+        with appearing(path) as part:
+            figure.savefig(str(part), format="png")
     except OSError as error:
         raise WorkloadError(f"the loss curve cannot be written to {path} ({error}); name another --folder") from error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -140,9 +142,9 @@ class TestFile:
         """The file is replaced in one step or not at all."""
         path = saved(tmp_path)
         before = path.read_text()
-        monkeypatch.setattr(baseline.os, "replace", _no_space)
+        monkeypatch.setattr(os, "replace", _no_space)
 
-        with pytest.raises(OSError, match="no space"):
+        with pytest.raises(BaselineError, match="cannot be written: no space"):
             baseline.write_atomically(path, "half")
 
         assert path.read_text() == before
@@ -150,7 +152,7 @@ class TestFile:
 
 
 def _no_space(*_):
-    raise OSError("no space")
+    raise OSError(errno.ENOSPC, "no space")
 
 
 class TestRecording:
