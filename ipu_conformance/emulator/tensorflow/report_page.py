@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any, Dict, Iterable, List, Mapping, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
+
+import numpy as np
 
 from ipu_conformance.emulator.memory import PERSISTENT, VARYING, size_text
 from ipu_conformance.emulator.plan import Kind
@@ -21,8 +23,8 @@ PARTS = {
 }
 """A colour for every part of an IPU's memory; the set can be told apart by the colour-blind."""
 KINDS = {"forward": "#4477aa", "recompute": "#66ccee", "backward": "#ee6677", "reduce": "#aa3377", "update": "#228833"}
-MOST_SLOTS = 2000
-"""So many slots are drawn; the trace holds all of them."""
+MOST_SLOTS = 150
+"""So many slots of one IPU can be told apart in a picture; the trace holds all of them."""
 WIDTH, ROW = 1000, 22
 
 STYLE = """
@@ -94,11 +96,11 @@ def _memory(memory: Mapping[str, Any]) -> List[str]:
 
 
 def _timeline(timeline: Trace) -> List[str]:
-    events = timeline.events[:MOST_SLOTS]
+    events = _first(timeline.events)
     if not len(events):
         return ["<p class=note>Nothing is executed.</p>"]
     end = int((events["start"] + events["duration"]).max())
-    rows = sorted({(int(event["replica"]), int(event["ipu"])) for event in events})
+    rows = _places(events)
     drawn = [f"<svg viewBox='0 0 {WIDTH + 120} {ROW * len(rows)}' role=img aria-label='timeline'>"]
     drawn += [f"<text x=0 y={row * ROW + 15}>{replica}: IPU {ipu}</text>" for row, (replica, ipu) in enumerate(rows)]
     for event in events:
@@ -109,9 +111,20 @@ def _timeline(timeline: Trace) -> List[str]:
         left, width = 100 + event["start"] / end * WIDTH, max(0.5, event["duration"] / end * WIDTH - 0.5)
         drawn.append(_box(left, row * ROW + 2, width, ROW - 4, KINDS[kind], title))
     drawn.append("</svg>")
-    if len(timeline) > MOST_SLOTS:
-        drawn.append(f"<p class=note>The first {MOST_SLOTS} of {len(timeline)} slots; the trace holds all.</p>")
+    if len(timeline) > len(events):
+        drawn.append(f"<p class=note>The first {len(events):,} of {len(timeline):,} slots; the trace holds all.</p>")
     return [_key(KINDS), *drawn]
+
+
+def _first(events: np.ndarray) -> np.ndarray:
+    """The slots that begin before one of the IPUs has more of them than can be told apart."""
+    rows = [events["start"][(events["replica"] == r) & (events["ipu"] == i)] for r, i in _places(events)]
+    ends = [np.sort(starts)[MOST_SLOTS] for starts in rows if len(starts) > MOST_SLOTS]
+    return events[events["start"] < min(ends)] if ends else events
+
+
+def _places(events: np.ndarray) -> List[Tuple[int, int]]:
+    return [(int(replica), int(ipu)) for replica, ipu in np.unique(events[["replica", "ipu"]])]
 
 
 def _cost(cost: Mapping[str, Any]) -> List[str]:

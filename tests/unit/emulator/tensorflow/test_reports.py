@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from ipu_conformance.emulator import cost, memory
 from ipu_conformance.emulator.plan import Kind, Plan, plan
 from ipu_conformance.emulator.tensorflow import report_page, report_profile, reports
+from ipu_conformance.emulator.topology import Topology
 from ipu_conformance.emulator.trace import Trace, compare
 from ipu_conformance.ir.graph import Graph
 from ipu_conformance.ir.tensor import IRError
@@ -149,12 +150,13 @@ def test_a_page_is_well_formed_and_stands_alone(name: str) -> None:
 
 def test_a_long_timeline_is_cut() -> None:
     """A page draws a part of a long timeline, and says so."""
-    planned = plan((0,), "sequential", 1500)
+    planned = plan(Topology((0,), 2), "sequential", 1500)
     profile = report_profile.profile("long", planned, None, "sgd")
     page = report_page.page(profile, report_profile.timeline(planned, profile))
 
-    assert f"The first {report_page.MOST_SLOTS} of " in page
-    assert page.count("<rect") == report_page.MOST_SLOTS
+    # Both replicas are drawn, and their slots have room.
+    assert f"The first {2 * report_page.MOST_SLOTS} of " in page
+    assert page.count("<rect") == 2 * report_page.MOST_SLOTS
 
 
 def test_nothing_executed_is_shown_as_nothing() -> None:
