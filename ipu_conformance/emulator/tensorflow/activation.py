@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+import sys
 import threading
 from types import ModuleType
 from typing import Any, Callable, List, Optional
@@ -78,8 +79,15 @@ def change_errors(errors: ModuleType) -> None:
 
 
 def change_loops(loops: ModuleType) -> None:
-    """Let replicas meet inside the loops that they run."""
+    """Let replicas meet inside the loops that they run.
+
+    Where TensorFlow was imported before, the modules of its interface have the loop of then.
+    """
+    stock = loops.while_loop
     _replace(loops, "while_loop", importlib.import_module(f"{OURS}.replica_calls").sharing)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tensorflow.") and vars(module).get("while_loop") is stock:
+            module.while_loop = loops.while_loop  # type: ignore[attr-defined]
 
 
 def _replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

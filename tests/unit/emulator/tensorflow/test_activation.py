@@ -30,10 +30,16 @@ def total(iterator):
         result += next(iterator)
     return result
 
+@tf.function
+def doubled():
+    add = ipu.cross_replica_ops.cross_replica_sum
+    return tf.compat.v1.while_loop(lambda value: value < 50.0, add, [tf.constant(1.0)])
+
+print("LOOP", float(strategy.run(doubled)))
 print("TOTAL", int(strategy.run(total, args=(elements,))), tf.keras.ipu.__name__)
 print("DEVICES", [device.name for device in tf.config.list_physical_devices("IPU")])
 """
-SAID = ["TOTAL 6 ipu_conformance.emulator.tensorflow.keras", "DEVICES ['/physical_device:IPU:0']"]
+SAID = ["LOOP 64.0", "TOTAL 6 ipu_conformance.emulator.tensorflow.keras", "DEVICES ['/physical_device:IPU:0']"]
 
 
 def said(*command: str) -> Any:
