@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import os
 from pathlib import Path
-from typing import Any, Dict, Generator, List, Optional, Set
+from typing import Any, Dict, Generator, List, Optional, Sequence, Set
 
 import pytest
 
 from ipu_conformance.errors import ConformanceError
-from ipu_conformance.scheduling import framework_of
+from ipu_conformance.scheduling import framework_of, threads
 from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
 from ipu_conformance.tally import Tally
 from ipu_conformance.targets import FRAMEWORKS, discover
@@ -64,6 +65,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 class _XdistHooks:
     """What only pytest-xdist calls."""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
+        """Share the cores out among the workers before they start."""
+        os.environ.update(threads(len(specs), os.cpu_count() or 1, os.environ))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

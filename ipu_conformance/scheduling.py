@@ -22,6 +22,20 @@ _IN_PATH = re.compile(r"(?:^|[/_])({})(?=[/_.])".format("|".join(FRAMEWORKS)))
 _IN_PARAMETERS = re.compile(r"\[(?:.*-)?({})(?:-.*)?\]$".format("|".join(FRAMEWORKS)))
 
 
+THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+"""What the frameworks read when they are imported: the threads of one operation."""
+
+
+def threads(workers: int, cores: int, environment: Mapping[str, str]) -> Dict[str, str]:
+    """What to set for that many workers: a worker's share of the cores, unless the user has set a number.
+
+    Each worker would use every core for every operation, and threads that wait for each other's cores cost more than
+    the operations do.
+    """
+    share = str(max(1, cores // max(1, workers)))
+    return {name: share for name in THREADS if name not in environment}
+
+
 def framework_of(nodeid: str) -> Optional[str]:
     """The framework that a test's id names, in its parameters or its path; None if it names none."""
     path = nodeid.split("::", 1)[0]

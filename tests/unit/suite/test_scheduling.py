@@ -1,5 +1,6 @@
 """Cases are spread so that a framework is imported by as few workers as makes sense."""
 
+import os
 import subprocess
 import sys
 from itertools import chain
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipu_conformance.scheduling import CHUNK, NEUTRAL, chunks, framework_of, next_chunk
+from ipu_conformance.scheduling import CHUNK, NEUTRAL, THREADS, chunks, framework_of, next_chunk, threads
 
 
 @pytest.mark.parametrize(
@@ -103,11 +104,23 @@ def test_everything_is_handed_out(work, workers):
     assert set().union(*imported) == set(work)
 
 
+@pytest.mark.parametrize(("workers", "cores", "share"), [(1, 8, "8"), (4, 8, "2"), (4, 2, "1"), (3, 8, "2")])
+def test_workers_share_the_cores(workers, cores, share):
+    """An operation of a worker takes its share of the cores, and one at least."""
+    assert threads(workers, cores, {}) == {"OMP_NUM_THREADS": share, "TF_NUM_INTRAOP_THREADS": share}
+
+
+def test_a_number_of_threads_that_is_set_stays():
+    """Who sets a variable decides."""
+    assert threads(4, 8, {"OMP_NUM_THREADS": "3"}) == {"TF_NUM_INTRAOP_THREADS": "2"}
+
+
 CRASHING = """
 import os, pytest
 
 @pytest.mark.parametrize("number", range(40))
 def test_it(number):
+    assert os.environ["OMP_NUM_THREADS"] == str(max(1, os.cpu_count() // 2))
     if number in (5, 6, 38, 39):
         os._exit(3)
 """
@@ -118,9 +131,10 @@ def test_a_worker_that_dies_takes_one_test_with_it(tmp_path):
     (tmp_path / "test_crashing.py").write_text(CRASHING)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
 
+    environment = {name: value for name, value in os.environ.items() if name not in THREADS}
     made = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "test_crashing.py"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120, env=environment,
     )  # fmt: skip
 
     assert "4 failed, 36 passed" in made.stdout, made.stdout + made.stderr
