@@ -23,6 +23,7 @@ MARKERS = (
     "emulator: the case makes sense on the emulator only",
     *(f"{name}: the case runs on {name}" for name in FRAMEWORKS),
     "ipus(n): the case needs n IPUs",
+    "requires(module): the case needs a module that only some versions of its framework come with",
     f"level(name): the least thorough level that the case runs at: {', '.join(LEVELS)}; smoke without this marker",
 )
 CASE_TIME_LIMIT = 300
@@ -180,6 +181,9 @@ def why_left_out(item: pytest.Item, selection: Selection) -> Optional[str]:
     for kind in ("hardware", "emulator"):
         if item.get_closest_marker(kind) is not None and kind not in kinds_of(item, selection):
             return f"need target kind {kind}"
+    for marker in item.iter_markers("requires"):
+        if importlib.util.find_spec(marker.args[0]) is None:
+            return f"need {marker.args[0]}"
     level = case_level(item)
     if LEVELS.index(level) > LEVELS.index(selection.level):
         return f"need level {level}"

@@ -30,9 +30,14 @@ WAYS: Dict[str, Settings] = {
 
 
 def marks(settings: Settings) -> List[Any]:
-    """How many IPUs a way takes; where an estimator accumulates, the ways before it have looked at both parts."""
+    """What a way takes; where an estimator accumulates, the ways before it have looked at both parts."""
     both = settings.approach in ("estimator", "replica") and settings.gradient_accumulation_count > 1
-    return [pytest.mark.ipus(settings.ipus), *([pytest.mark.level("qualify")] if both else [])]
+    estimated = settings.approach != "strategy"
+    return [
+        pytest.mark.ipus(settings.ipus),
+        *([pytest.mark.level("qualify")] if both else []),
+        *([pytest.mark.requires("tensorflow_estimator")] if estimated else []),
+    ]
 
 
 each_way = pytest.mark.parametrize("way", [pytest.param(word, marks=marks(each)) for word, each in WAYS.items()])
@@ -162,8 +167,10 @@ def test_the_device_classifies_as_its_native_twin(trained: Trained, way: str) ->
     "way",
     [
         "strategy, one IPU",
-        pytest.param("estimator, one IPU", marks=pytest.mark.level("qualify")),
-        pytest.param("pipeline, two IPUs", marks=[pytest.mark.level("qualify"), pytest.mark.ipus(2)]),
+        *(
+            pytest.param(way, marks=[*marks(WAYS[way]), pytest.mark.level("qualify")])
+            for way in ("estimator, one IPU", "pipeline, two IPUs")
+        ),
     ],
 )
 def test_dropout_is_random_in_training_and_absent_in_tests(trained: Trained, way: str) -> None:

@@ -13,6 +13,8 @@ from ipu_conformance import check
 from .estimator_programs import WEIGHT, Estimators, made_estimators
 from .exact import START, samples, trained
 
+pytestmark = pytest.mark.requires("tensorflow_estimator")
+
 __all__ = ["made_estimators"]
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from .estimator_programs import Estimators, made_estimators
 
+pytestmark = pytest.mark.requires("tensorflow_estimator")
+
 __all__ = ["made_estimators"]
 
 DEFAULTS = {"iterations_per_loop": 1, "ipu_options": None, "num_replicas": 1, "num_shards": 1, "ordinal": 0}

@@ -27,6 +27,8 @@ from .specified import (
     uncut,
 )
 
+pytestmark = pytest.mark.requires("tensorflow_estimator")
+
 __all__ = ["shared_estimators", "shared_runs"]
 
 RULES: Dict[str, Any] = {"optimiser": optimiser("sgd", momentum=0.5), "replica_reduction": "mean"}

@@ -9,6 +9,8 @@ import pytest
 from .estimator_programs import Estimators, made_estimators
 from .exact import samples
 
+pytestmark = pytest.mark.requires("tensorflow_estimator")
+
 __all__ = ["made_estimators"]
 
 

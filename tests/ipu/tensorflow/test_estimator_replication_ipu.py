@@ -14,7 +14,7 @@ from .exact import START, samples, trained
 
 __all__ = ["made_estimators", "shared_estimators"]
 
-pytestmark = pytest.mark.ipus(2)
+pytestmark = [pytest.mark.ipus(2), pytest.mark.requires("tensorflow_estimator")]
 
 STEPS = 4
 FOUR = (pytest.mark.ipus(4), pytest.mark.level("qualify"))

@@ -10,6 +10,8 @@ import pytest
 
 from .estimator_programs import Estimators, made_estimators
 
+pytestmark = pytest.mark.requires("tensorflow_estimator")
+
 __all__ = ["made_estimators"]
 
 

@@ -17,6 +17,8 @@ from ipu_conformance import check
 from .estimator_programs import Estimators, made_estimators
 from .exact import START, samples, trained
 
+pytestmark = pytest.mark.requires("tensorflow_estimator")
+
 __all__ = ["made_estimators"]
 
 MODES = ("train", "evaluate", "predict")

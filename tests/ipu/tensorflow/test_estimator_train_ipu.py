@@ -12,6 +12,8 @@ from ipu_conformance import check
 from .estimator_programs import WEIGHT, Estimators, Trained, made_estimators, means, shared_estimators
 from .exact import START, samples, trained
 
+pytestmark = pytest.mark.requires("tensorflow_estimator")
+
 __all__ = ["made_estimators", "shared_estimators"]
 
 STEPS = 4

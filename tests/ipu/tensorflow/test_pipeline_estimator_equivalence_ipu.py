@@ -15,6 +15,8 @@ from ipu_conformance.run import RunConfig, learning_rate, optimiser
 from .pipeline_estimators import Chain, Programs, Trainings, made_programs, shared_trainings
 from .specified import FACTORS, configured, counted, cut, data_of, expected, inferred, tolerance
 
+pytestmark = pytest.mark.requires("tensorflow_estimator")
+
 __all__ = ["made_programs", "shared_trainings"]
 
 NET = nets.mlp()

@@ -11,7 +11,7 @@ from .pipeline_estimators import Chain, Programs, made_programs
 
 __all__ = ["made_programs"]
 
-pytestmark = pytest.mark.ipus(2)
+pytestmark = [pytest.mark.ipus(2), pytest.mark.requires("tensorflow_estimator")]
 
 MODES = ("train", "eval", "infer")
 

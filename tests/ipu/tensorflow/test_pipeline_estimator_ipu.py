@@ -26,7 +26,7 @@ from .pipeline_estimators import (
 
 __all__ = ["made_programs", "shared_trainings"]
 
-pytestmark = pytest.mark.ipus(2)
+pytestmark = [pytest.mark.ipus(2), pytest.mark.requires("tensorflow_estimator")]
 
 CHAINS = {f"{name}-R{replicas}": Chain(schedule=name, replicas=replicas) for name in SCHEDULES for replicas in (1, 2)}
 FOUR = {

@@ -98,6 +98,16 @@ CASES = """
     @pytest.mark.poptorch
     def test_eight():
         raise AssertionError("there are four")
+
+    @pytest.mark.requires("a_module_of_other_versions")
+    @pytest.mark.poptorch
+    def test_other_version():
+        raise AssertionError("this version has no such module")
+
+    @pytest.mark.requires("json")
+    @pytest.mark.poptorch
+    def test_this_version():
+        pass
 """
 
 
@@ -109,14 +119,15 @@ def test_cases_run_on_a_third_partys_target(pytester, workers):
 
     result = pytester.runpytest_subprocess("--ipu-target", "acme", "-rs", *workers)
 
-    result.assert_outcomes(passed=3, skipped=1, deselected=0 if workers else 3)
+    result.assert_outcomes(passed=4, skipped=1, deselected=0 if workers else 4)
     lines = result.stdout.lines
     assert lines.count("ipu poptorch: acme (an Acme accelerator)") == 1
     assert lines.count("ipu paddle: left out (an Acme accelerator)") == 1
     assert result.ret == 0
     result.stdout.fnmatch_lines(
         [
-            "cases: 3 executed, 1 skipped, 3 left out; areas tested: 1",
+            "cases: 4 executed, 1 skipped, 4 left out; areas tested: 1",
+            "left out: 1 that need a_module_of_other_versions",
             "left out: 1 that need level soak",
             "left out: 1 that need paddle",
             "left out: 1 that need target kind emulator",
