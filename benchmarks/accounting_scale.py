@@ -13,10 +13,10 @@ import argparse
 import time
 from typing import Any, Callable, List, Tuple
 
-from ipu_conformance.emulator import cost, memory
-from ipu_conformance.emulator.plan import plan
-from ipu_conformance.emulator.schedules import SCHEDULES
-from ipu_conformance.emulator.topology import pipeline
+from ipu_conformance.emulator.core import cost, memory
+from ipu_conformance.emulator.core.plan import plan
+from ipu_conformance.emulator.core.schedules import SCHEDULES
+from ipu_conformance.emulator.core.topology import pipeline
 from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.tensor import Tensor
 

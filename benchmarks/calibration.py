@@ -20,14 +20,14 @@ import torch
 
 from benchmarks.calibration_device import DIGITS, TorchDevice
 from ipu_conformance import check, nets
-from ipu_conformance.oracle import tolerance
 from ipu_conformance.oracle.op import Op, Term, as_tuple
 from ipu_conformance.oracle.ops import OPS
-from ipu_conformance.oracle.run_tolerance import RunTolerance, for_run
 from ipu_conformance.oracle.sample import Sample, SeededChooser
-from ipu_conformance.oracle.train import train
-from ipu_conformance.oracle.witnesses import TORCH, Unsupported
+from ipu_conformance.oracle.tolerance import ops as tolerance
+from ipu_conformance.oracle.tolerance.runs import RunTolerance, for_run
+from ipu_conformance.oracle.training.train import train
 from ipu_conformance.run import RunConfig, RunRecord, learning_rate
+from tests.unit.oracle.witnesses import TORCH, Unsupported
 
 FACTORS = (4, 8, 16)
 DTYPES = ("float32", "float16")

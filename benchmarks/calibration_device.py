@@ -12,8 +12,8 @@ import torch
 from torch.nn import functional
 
 from ipu_conformance.nets import INPUT, Data, Layer, Net
-from ipu_conformance.oracle.execution import Masks, Place
-from ipu_conformance.oracle.train import dropout_masks
+from ipu_conformance.oracle.training.execution import Masks, Place
+from ipu_conformance.oracle.training.train import dropout_masks
 from ipu_conformance.run import RunConfig, RunRecord
 
 DIGITS = {"float32": 24, "float16": 11}

@@ -15,7 +15,7 @@ hook.install("paddle")
 import paddle  # noqa: E402
 from paddle import static  # noqa: E402
 
-from ipu_conformance.emulator.execute import Engine  # noqa: E402
+from ipu_conformance.emulator.core.engine import Engine  # noqa: E402
 from ipu_conformance.workloads.paddle_mnist import model  # noqa: E402
 from ipu_conformance.workloads.paddle_mnist.batches import Samples  # noqa: E402
 from ipu_conformance.workloads.paddle_mnist.ipu import Ipu, training_strategy  # noqa: E402

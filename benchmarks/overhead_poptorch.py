@@ -11,7 +11,7 @@ from ipu_conformance.emulator import hook
 
 hook.install("poptorch")
 
-from ipu_conformance.emulator.execute import Engine  # noqa: E402
+from ipu_conformance.emulator.core.engine import Engine  # noqa: E402
 from ipu_conformance.workloads.poptorch_mnist.model import Network  # noqa: E402
 from ipu_conformance.workloads.poptorch_mnist.settings import Settings  # noqa: E402
 from ipu_conformance.workloads.poptorch_mnist.sides import Ipu, Native, return_everything  # noqa: E402

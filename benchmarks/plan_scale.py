@@ -16,12 +16,12 @@ import time
 from functools import partial
 from typing import Any, Callable, List, Tuple
 
-from ipu_conformance.emulator import cost, memory
-from ipu_conformance.emulator.execute import Engine
-from ipu_conformance.emulator.plan import Plan, plan
-from ipu_conformance.emulator.schedules import SCHEDULES
-from ipu_conformance.emulator.topology import pipeline
-from ipu_conformance.emulator.trace import Recorder
+from ipu_conformance.emulator.core import cost, memory
+from ipu_conformance.emulator.core.engine import Engine
+from ipu_conformance.emulator.core.plan import Plan, plan
+from ipu_conformance.emulator.core.schedules import SCHEDULES
+from ipu_conformance.emulator.core.topology import pipeline
+from ipu_conformance.emulator.core.trace import Recorder
 from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.tensor import Tensor
 

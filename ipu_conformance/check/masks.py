@@ -14,7 +14,7 @@ import numpy as np
 from ipu_conformance.check.failure import CheckMisuseError, failure
 from ipu_conformance.check.tolerance import ToleranceLike, require
 from ipu_conformance.check.values import allowed_for, as_array, first, number, place, precise
-from ipu_conformance.oracle.distributions import binomial_at_least, binomial_two_sided
+from ipu_conformance.oracle.convergence.distributions import binomial_at_least, binomial_two_sided
 
 FALSE_ALARM_RATE = 1e-6
 """How often a correct device fails a check of this module, at most."""

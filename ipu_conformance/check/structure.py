@@ -37,7 +37,7 @@ def trace_equals_plan(*, trace: Iterable[Any], plan: Iterable[Any]) -> None:
 def ir_equal(*, actual: Any, expected: Any, what: str = "the IR graph", structural: bool = False) -> None:
     """Two IR graphs are the same but for the order of ops; ``structural`` ones are the same but for all names too."""
     __tracebackhide__ = True
-    from ipu_conformance.ir.difference import diff
+    from ipu_conformance.ir.compare.difference import diff
 
     sentences = [str(difference).rstrip(".") for difference in diff(expected, actual, structural=structural)]
     if sentences:

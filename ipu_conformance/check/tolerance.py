@@ -23,5 +23,5 @@ def require(tolerance: Any) -> ToleranceLike:
         return tolerance
     raise TypeError(
         f"tolerance is {tolerance!r}; a check takes a derived tolerance with .allowed and .explain(), "
-        "such as ipu_conformance.oracle.tolerance gives, never a bare number"
+        "such as ipu_conformance.oracle.tolerance.ops gives, never a bare number"
     )

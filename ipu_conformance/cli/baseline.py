@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any, List, Sequence, Tuple
 
-from ipu_conformance.oracle import baseline as files
-from ipu_conformance.oracle.baseline import Baseline, BaselineError
-from ipu_conformance.oracle.convergence import FALSE_ALARM_RATE, LEAST_SEEDS, judge, left_out
+from ipu_conformance.oracle.convergence import baseline as files
+from ipu_conformance.oracle.convergence.band import FALSE_ALARM_RATE, LEAST_SEEDS, judge, left_out
+from ipu_conformance.oracle.convergence.baseline import Baseline, BaselineError
 
 EXIT_OUTSIDE = 1
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _record(args: argparse.Namespace) -> int:
-    from ipu_conformance.oracle import recording
+    from ipu_conformance.oracle.convergence import recording
 
     workload = recording.find(args.workload)
     seeds = range(args.first_seed, args.first_seed + args.seeds)
@@ -113,7 +113,7 @@ def _check(args: argparse.Namespace) -> int:
 
 def _draw(args: argparse.Namespace, baseline: Baseline, runs: Sequence[Sequence[float]]) -> None:
     if args.plot is not None:
-        from ipu_conformance.oracle.convergence_plot import plot
+        from ipu_conformance.oracle.convergence.plot import plot
 
         plot(baseline, runs, args.plot)
 

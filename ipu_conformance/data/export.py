@@ -7,9 +7,9 @@ from typing import List, Optional, Sequence
 
 import numpy as np
 
+from ipu_conformance.atomic_write import appearing
 from ipu_conformance.data.dataset import CLASSES, Split
 from ipu_conformance.data.errors import DataError
-from ipu_conformance.whole_files import appearing
 
 
 def choose(labels: np.ndarray, count: int, digit: Optional[int]) -> List[int]:

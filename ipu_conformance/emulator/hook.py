@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Dict, Mapping, Optional, Sequence
 
-from ipu_conformance.emulator import tensorflow as emulated_tensorflow
+from ipu_conformance.emulator.tensorflow import api as emulated_tensorflow
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,12 @@ class FrontEnd:
     """For a module of the framework, our ``module:function`` that is called with it as soon as it is imported."""
 
 
-TENSORFLOW = "ipu_conformance.emulator.tensorflow"
+TENSORFLOW = "ipu_conformance.emulator.tensorflow.api"
+TENSORFLOW_ACTIVATION = "ipu_conformance.emulator.tensorflow.activation"
 KERAS = ("keras", "tf_keras")
 
 FRONT_ENDS: Mapping[str, FrontEnd] = {
-    "poptorch": FrontEnd(aliases={"poptorch": "ipu_conformance.emulator.poptorch"}),
+    "poptorch": FrontEnd(aliases={"poptorch": "ipu_conformance.emulator.poptorch.api"}),
     "tensorflow": FrontEnd(
         aliases={
             **{
@@ -44,17 +45,17 @@ FRONT_ENDS: Mapping[str, FrontEnd] = {
             **{f"{name}.ipu": f"{TENSORFLOW}.keras" for name in (*KERAS, "tensorflow.keras")},
         },
         changes={
-            "tensorflow": f"{TENSORFLOW}.activation:change_tensorflow",
-            "tensorflow.python.eager.context": f"{TENSORFLOW}.activation:change_context",
+            "tensorflow": f"{TENSORFLOW_ACTIVATION}:change_tensorflow",
+            "tensorflow.python.eager.context": f"{TENSORFLOW_ACTIVATION}:change_context",
             "tensorflow.python.eager.polymorphic_function.polymorphic_function": (
-                f"{TENSORFLOW}.activation:change_functions"
+                f"{TENSORFLOW_ACTIVATION}:change_functions"
             ),
-            "tensorflow.python.autograph.pyct.error_utils": f"{TENSORFLOW}.activation:change_errors",
-            "tensorflow.python.ops.while_loop": f"{TENSORFLOW}.activation:change_loops",
-            "tensorflow.python.client.session": f"{TENSORFLOW}.activation:change_session",
-            "tensorflow.keras": f"{TENSORFLOW}.activation:change_keras",
+            "tensorflow.python.autograph.pyct.error_utils": f"{TENSORFLOW_ACTIVATION}:change_errors",
+            "tensorflow.python.ops.while_loop": f"{TENSORFLOW_ACTIVATION}:change_loops",
+            "tensorflow.python.client.session": f"{TENSORFLOW_ACTIVATION}:change_session",
+            "tensorflow.keras": f"{TENSORFLOW_ACTIVATION}:change_keras",
             **{
-                module: f"{TENSORFLOW}.activation:change_keras"
+                module: f"{TENSORFLOW_ACTIVATION}:change_keras"
                 for name in KERAS
                 for module in (name, f"{name}.api._v1.keras", f"{name}.api._v2.keras")
             },

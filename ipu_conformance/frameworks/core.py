@@ -10,15 +10,16 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 import numpy as np
 
-from ipu_conformance.emulator import faults, streams
-from ipu_conformance.emulator.execute import Engine
-from ipu_conformance.emulator.plan import Plan, Slot
-from ipu_conformance.emulator.plan import plan as make_plan
-from ipu_conformance.emulator.trace import Recorder
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.core import streams
+from ipu_conformance.emulator.core.engine import Engine
+from ipu_conformance.emulator.core.plan import Plan, Slot
+from ipu_conformance.emulator.core.plan import plan as make_plan
+from ipu_conformance.emulator.core.trace import Recorder
 from ipu_conformance.nets import INPUT, Data, Net
-from ipu_conformance.oracle import optimisers, schedules
-from ipu_conformance.oracle.execution import LABELS, LOSS, Stage, stages_of
-from ipu_conformance.oracle.layers import Call, call_of, statistics_after
+from ipu_conformance.oracle.training import optimizers, schedules
+from ipu_conformance.oracle.training.execution import LABELS, LOSS, Stage, stages_of
+from ipu_conformance.oracle.training.layers import Call, call_of, statistics_after
 from ipu_conformance.run import Array, RunConfig, RunError, RunRecord, Weights
 
 Values = Dict[str, Array]
@@ -40,7 +41,7 @@ class CoreMachine:
             {name: _device(value) for name, value in net.initial_statistics().items()} for _ in self.by_replica
         ]
         self.states = [
-            {name: optimisers.begin(config.optimiser, weight) for name, weight in start.items()}
+            {name: optimizers.begin(config.optimiser, weight) for name, weight in start.items()}
             for _ in self.by_replica
         ]
         self.accumulated: List[Values] = [{} for _ in self.by_replica]
@@ -112,7 +113,7 @@ class CoreMachine:
             self.updates[replica][name] += 1
             rate = schedules.rate(config.learning_rate, self.step)
             count = self.updates[replica][name]
-            weight, states[name] = optimisers.step(
+            weight, states[name] = optimizers.step(
                 config.optimiser, weights[name], gradient, states[name], rate, count, _device
             )
             weights[name] = _device(weight)

@@ -216,7 +216,7 @@ def array(value: Any) -> Array:
 
 def plan_of(config: RunConfig) -> Any:
     """The plan that a configuration implies on this front end, to compare with the trace that the emulator records."""
-    from ipu_conformance.emulator.plan import plan
+    from ipu_conformance.emulator.core.plan import plan
 
     batches, accumulation = config.device_iterations, config.gradient_accumulation
     # Without accumulation the batches of a step fill the pipeline, and each is updated by on its way.

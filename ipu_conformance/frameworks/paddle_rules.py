@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Mapping, Tuple, Union
 
 import paddle
 
-from ipu_conformance.oracle import schedules
+from ipu_conformance.oracle.training import schedules
 from ipu_conformance.run import Rule, RunConfig
 
 Maker = Callable[[Rule, Dict[str, Any]], Any]

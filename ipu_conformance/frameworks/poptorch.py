@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 
 from ipu_conformance.nets import INPUT, Data, Layer, Net
-from ipu_conformance.oracle import schedules
+from ipu_conformance.oracle.training import schedules
 from ipu_conformance.run import Array, Rule, RunConfig, RunError, RunRecord, Weights
 
 Kernel = Callable[..., torch.Tensor]
@@ -122,7 +122,7 @@ def options(config: RunConfig) -> Any:
 
 def plan_of(config: RunConfig) -> Any:
     """The plan that a configuration implies on this front end, to compare with the trace that the emulator records."""
-    from ipu_conformance.emulator.plan import plan
+    from ipu_conformance.emulator.core.plan import plan
 
     iterations, accumulation = config.device_iterations, config.gradient_accumulation
     return plan(

@@ -20,7 +20,7 @@ import tensorflow as tf
 from ipu_conformance.frameworks import tensorflow_models, tensorflow_rules
 from ipu_conformance.frameworks.tensorflow_models import LOGITS, LOSSES, Built, Dtypes
 from ipu_conformance.nets import Data, Net
-from ipu_conformance.oracle import schedules
+from ipu_conformance.oracle.training import schedules
 from ipu_conformance.run import Array, RunConfig, RunError, RunRecord
 
 WEIGHTS = "weights"

@@ -133,7 +133,7 @@ def of_replica(variable: Any, replica: int) -> Any:
     """A variable's value on one replica; of others than the first only the emulator knows it."""
     if replica == 0:
         return variable.numpy()
-    from ipu_conformance.emulator.tensorflow import variables
+    from ipu_conformance.emulator.tensorflow.run import variables
 
     return variables.of_replica(variable, replica).numpy()
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Mapping, Union
 
 import tensorflow as tf
 
-from ipu_conformance.oracle import schedules
+from ipu_conformance.oracle.training import schedules
 from ipu_conformance.run import Rule, RunConfig
 
 Rate = Union[float, Any]

@@ -1,11 +1,11 @@
 """The neutral graph of a network: what three front ends are compared in."""
 
-from ipu_conformance.ir.difference import Difference, diff
+from ipu_conformance.ir.compare.difference import Difference, diff
+from ipu_conformance.ir.compare.isomorphism import Outcome, isomorphic
+from ipu_conformance.ir.compare.normal import normal
+from ipu_conformance.ir.compare.pattern import Step, match
 from ipu_conformance.ir.files import DEFAULT_LIMIT, FORMATS, dumps, format_of, read, write
 from ipu_conformance.ir.graph import Graph, Op, in_order
-from ipu_conformance.ir.isomorphism import Outcome, isomorphic
-from ipu_conformance.ir.normal import normal
-from ipu_conformance.ir.pattern import Step, match
 from ipu_conformance.ir.tensor import IRError, Literal, Tensor
 
 __all__ = [

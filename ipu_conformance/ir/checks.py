@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, Optional, Set, Tuple
 
-from ipu_conformance.ir import pattern as patterns
 from ipu_conformance.ir import shapes as shape_rules
+from ipu_conformance.ir.compare import pattern as patterns
 from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.tensor import UNDEFINED, Tensor, shape_text
 

@@ -6,10 +6,11 @@ import os
 import re
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple, Union
 
-from ipu_conformance.ir import canonical, dot, json_text, popart
+from ipu_conformance.atomic_write import appearing
+from ipu_conformance.ir.formats import canonical, json_text, popart
 from ipu_conformance.ir.graph import Graph
 from ipu_conformance.ir.tensor import IRError
-from ipu_conformance.whole_files import appearing
+from ipu_conformance.ir.writers import dot
 
 DEFAULT_LIMIT = 64 * 2**20
 """The largest file that is read unless another limit is given.
@@ -29,33 +30,33 @@ class Format(NamedTuple):
 
 
 def _load_onnx(data: bytes) -> Graph:
-    from ipu_conformance.ir import onnx_reader
+    from ipu_conformance.ir.readers import onnx
 
-    return onnx_reader.load(data)
+    return onnx.load(data)
 
 
 def _dump_onnx(graph: Graph) -> bytes:
-    from ipu_conformance.ir import onnx_writer
+    from ipu_conformance.ir.writers import onnx
 
-    return onnx_writer.dump(graph)
+    return onnx.dump(graph)
 
 
 def _load_paddle(data: bytes) -> Graph:
-    from ipu_conformance.ir import paddle_program
+    from ipu_conformance.ir.readers.paddle import program
 
-    return paddle_program.load(data)
+    return program.load(data)
 
 
 def _load_tensorflow(data: bytes) -> Graph:
-    from ipu_conformance.ir import tf_graph
+    from ipu_conformance.ir.readers.tensorflow import graph as tf_graph
 
     return tf_graph.load_text(data) if _TF_TEXT.match(data) else tf_graph.load(data)
 
 
 def _load_hlo(data: bytes) -> Graph:
-    from ipu_conformance.ir import hlo
+    from ipu_conformance.ir.readers.hlo import module
 
-    return hlo.load(data)
+    return module.load(data)
 
 
 _TF_TEXT = re.compile(
@@ -124,9 +125,9 @@ def _load_by_content(data: bytes, start: bytes) -> Graph:
     if _TF_TEXT.match(data[:4096]) or _TF_SAVED_MODEL.match(data):
         return _load_tensorflow(data)
     if data.startswith(b"\n"):  # with which no ONNX model begins
-        from ipu_conformance.ir import paddle_wire
+        from ipu_conformance.ir.readers.paddle import wire
 
-        return _load_paddle(data) if paddle_wire.looks_like(data) else _load_tensorflow(data)
+        return _load_paddle(data) if wire.looks_like(data) else _load_tensorflow(data)
     return _load_onnx(data)
 
 

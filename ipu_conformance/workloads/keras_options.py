@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from ipu_conformance.oracle.convergence import Verdict
+from ipu_conformance.oracle.convergence.band import Verdict
 from ipu_conformance.workloads import sample_plot
 from ipu_conformance.workloads.digits import Budget
 

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Sequence
 
-from ipu_conformance.oracle import baseline as baselines
-from ipu_conformance.oracle.convergence import Verdict, judge
+from ipu_conformance.oracle.convergence import baseline as baselines
+from ipu_conformance.oracle.convergence.band import Verdict, judge
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import importlib.util
 from pathlib import Path
 from typing import Sequence
 
+from ipu_conformance.atomic_write import appearing
 from ipu_conformance.data import Split
-from ipu_conformance.whole_files import appearing
 from ipu_conformance.workloads import WorkloadError
 
 NAME = "samples.png"

@@ -8,9 +8,9 @@ from typing import Any, List
 import numpy as np
 
 from ipu_conformance.nets import Data, generator
-from ipu_conformance.oracle import baseline, workloads
-from ipu_conformance.oracle.convergence import Verdict, band, judge
-from ipu_conformance.oracle.train import infer
+from ipu_conformance.oracle.convergence import baseline, workloads
+from ipu_conformance.oracle.convergence.band import Verdict, band, judge
+from ipu_conformance.oracle.training.train import infer
 from ipu_conformance.run import RunConfig
 
 WORKLOAD = workloads.WORKLOADS["oracle-mlp"]

@@ -9,8 +9,8 @@ import pytest
 
 from ipu_conformance import check, nets
 from ipu_conformance.nets import distinct_micro_batches
-from ipu_conformance.oracle import run_tolerance
-from ipu_conformance.oracle.train import train as specified
+from ipu_conformance.oracle.tolerance import runs
+from ipu_conformance.oracle.training.train import train as specified
 from ipu_conformance.run import RunConfig, learning_rate, optimiser
 
 pytestmark = pytest.mark.emulator
@@ -40,7 +40,7 @@ def compare_with_oracle(driver, net, config, **options):
     fields = ["losses", "outputs", "weights"] + (["statistics"] if net.statistics else [])
     # Stages change when things are computed, not what: one tolerance serves every cut and schedule.
     uncut = replace(config, stages=(), schedule=FACTORS.schedule, recompute=False)
-    tolerance = run_tolerance.for_run(net, data, uncut)
+    tolerance = runs.for_run(net, data, uncut)
     check.runs_equivalent(actual=run, expected=specified(net, data, config), tolerance=tolerance, fields=fields)
     return run
 
@@ -136,7 +136,7 @@ def test_losses_come_back_in_the_order_of_the_feed(virtual_ipu):
     check.outputs_in_order(
         actual=run.losses[0],
         expected=specified(net, data, FACTORS).losses[0],
-        tolerance=run_tolerance.for_run(net, data, FACTORS).losses[0],
+        tolerance=runs.for_run(net, data, FACTORS).losses[0],
         what="the losses",
         factors={"device iteration": 2, "accumulation": 6, "replica": 3},
     )

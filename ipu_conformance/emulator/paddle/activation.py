@@ -6,9 +6,9 @@ import functools
 from typing import Any
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.paddle import places
-from ipu_conformance.emulator.paddle.strategy import Strategy
-from ipu_conformance.emulator.paddle.strategy_rules import decide
+from ipu_conformance.emulator.faults.decisions import paddle_strategy as decide
+from ipu_conformance.emulator.paddle.api import places
+from ipu_conformance.emulator.paddle.api.strategy import Strategy
 
 
 def change_core(core: Any) -> None:
@@ -25,7 +25,7 @@ def change_core(core: Any) -> None:
 def _with_passes_of_the_ipu(stock: Any) -> Any:
     @functools.wraps(stock)
     def get_pass(name: str) -> Any:
-        from ipu_conformance.emulator.paddle import passes
+        from ipu_conformance.emulator.paddle.compile import passes
 
         return passes.get(name) if name in passes.PASSES else stock(name)
 
@@ -34,29 +34,17 @@ def _with_passes_of_the_ipu(stock: Any) -> Any:
 
 def change_paddle(paddle: Any) -> None:
     """Let the finished ``paddle`` package run compiled programs on the emulator."""
-    from ipu_conformance.emulator.paddle import (
-        custom_ops,
-        dynamic,
-        faults_execution,
-        faults_host,
-        faults_ops,
-        faults_passes,
-        faults_strategy,
-        inference,
-        model_runtime,
-        precision,
-        runtime,
-        sessions,
-    )
+    from ipu_conformance.emulator.paddle.api import custom_ops, dynamic, inference, model_runtime
+    from ipu_conformance.emulator.paddle.compile import precision, sessions
+    from ipu_conformance.emulator.paddle.run import executor
 
     places.change_devices(paddle)
-    runtime.install(paddle)
+    executor.install(paddle)
     model_runtime.install(paddle)
     precision.install(paddle)
     sessions.install(paddle)
     dynamic.install(paddle)
     inference.install(paddle)
     custom_ops.install(paddle)
-    # Whoever names a fault in the environment may name any: all have to be registered by now.
-    assert all((faults_execution, faults_host, faults_ops, faults_passes, faults_strategy))
+    faults.load("paddle")
     faults.activate_from_environment()

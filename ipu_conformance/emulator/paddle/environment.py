@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping, Optional
 
-from ipu_conformance.emulator.paddle.strategy_rules import decide
+from ipu_conformance.emulator.faults.decisions import paddle_strategy as decide
 
 IPU_MODEL = "POPLAR_IPUMODEL"
 COMPILE_ONLY = "IPU_COMPILE_ONLY"

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import functools
 import importlib
-import pkgutil
 import sys
 import threading
 from types import ModuleType
 from typing import Any, Callable, List, Optional
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.tensorflow.decisions import decide
+from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
 from ipu_conformance.errors import ConformanceError
 
-OURS = "ipu_conformance.emulator.tensorflow"
 DONE = "_ipu_conformance_changed"
+
+
+def _module(name: str) -> Any:
+    """A module of this front end, which needs TensorFlow and is imported when it is there."""
+    return importlib.import_module(f"ipu_conformance.emulator.tensorflow.{name}")
 
 
 def change_tensorflow(tensorflow: ModuleType) -> None:
     """Let the finished ``tensorflow`` package be wrong in the ways that the environment names."""
-    package = importlib.import_module(OURS)
-    for module in pkgutil.iter_modules(package.__path__):
-        if module.name.startswith("faults_"):
-            importlib.import_module(f"{OURS}.{module.name}")
+    faults.load("tensorflow")
     faults.activate_from_environment()
 
 
@@ -35,7 +35,7 @@ def change_keras(keras: ModuleType) -> None:
 
     def find(name: str) -> Any:
         if name == "ipu":
-            return importlib.import_module(f"{OURS}.keras")
+            return _module("api.keras")
         if own is not None:
             return own(name)
         raise AttributeError(f"module {keras.__name__!r} has no attribute {name!r}")
@@ -66,7 +66,7 @@ def change_functions(functions: ModuleType) -> None:
     What asks for XLA is meant for the IPU, and XLA on the host does not know data set iterators.
     """
     function = functions.Function
-    _replace(function, "__call__", importlib.import_module(f"{OURS}.replica_calls").inlining)
+    _replace(function, "__call__", _module("run.replica_calls").inlining)
     _replace(function, "experimental_get_compiler_ir", _revealing_compilation)
     if DONE not in function.__dict__:
         function._jit_compile = property(_compilation, _ask_for_compilation)
@@ -84,7 +84,7 @@ def change_loops(loops: ModuleType) -> None:
     Where TensorFlow was imported before, the modules of its interface have the loop of then.
     """
     stock = loops.while_loop
-    _replace(loops, "while_loop", importlib.import_module(f"{OURS}.replica_calls").sharing)
+    _replace(loops, "while_loop", _module("run.replica_calls").sharing)
     for name, module in list(sys.modules.items()):
         if name.startswith("tensorflow.") and vars(module).get("while_loop") is stock:
             module.while_loop = loops.while_loop  # type: ignore[attr-defined]
@@ -177,7 +177,7 @@ def _listing_devices(own: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(own)
     def listed(self: Any, device_type: Optional[str] = None) -> List[Any]:
-        devices = importlib.import_module(f"{OURS}.devices")
+        devices = _module("config.devices")
         extra = devices.physical() if physical else devices.logical()
         return [*own(self, device_type), *(extra if device_type in (None, devices.TYPE) else ())]
 
@@ -187,7 +187,7 @@ def _listing_devices(own: Callable[..., Any]) -> Callable[..., Any]:
 def _listing_session_devices(own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     def listed(self: Any) -> List[Any]:
-        devices = importlib.import_module(f"{OURS}.devices")
+        devices = _module("config.devices")
         return [*own(self), *devices.of_session()]
 
     return listed

@@ -16,7 +16,7 @@ from ipu_conformance.oracle.ops.activation import sigmoid, softplus
 from ipu_conformance.oracle.ops.loss import REDUCTIONS, add_loss
 from ipu_conformance.oracle.ops.softmax import log_softmax, log_softmax_error, softmax
 from ipu_conformance.oracle.sample import Chooser, Sample
-from ipu_conformance.oracle.tolerance import ULPS
+from ipu_conformance.oracle.tolerance.ops import ULPS
 
 
 def _targets(

@@ -10,7 +10,7 @@ import numpy as np
 from ipu_conformance.oracle.ops.pointwise import broadcastable
 from ipu_conformance.oracle.ops.tracked import Tracked, tracked, tracked_op
 from ipu_conformance.oracle.sample import Chooser, Sample
-from ipu_conformance.oracle.tolerance import ULPS
+from ipu_conformance.oracle.tolerance.ops import ULPS
 
 
 def _power(x: Tracked, p: float) -> Tracked:

@@ -12,10 +12,10 @@ from typing import Any, Dict, List
 
 import numpy as np
 
-from ipu_conformance.oracle.distributions import binomial_two_sided
+from ipu_conformance.oracle.convergence.distributions import binomial_two_sided
 from ipu_conformance.oracle.op import OPS, Array, Op, OracleError, Term
 from ipu_conformance.oracle.sample import Chooser, Sample
-from ipu_conformance.oracle.tolerance import ULPS
+from ipu_conformance.oracle.tolerance.ops import ULPS
 
 MODES = ("upscale_in_train", "downscale_in_infer")
 

@@ -13,7 +13,7 @@ import numpy as np
 from ipu_conformance.oracle.op import Array
 from ipu_conformance.oracle.ops.pointwise import broadcastable, operands, pointwise
 from ipu_conformance.oracle.sample import Chooser, Sample
-from ipu_conformance.oracle.tolerance import ULPS
+from ipu_conformance.oracle.tolerance.ops import ULPS
 
 WIDE = (-3.0, 3.0)
 NONZERO = (-3.0, 3.0, 0.0)

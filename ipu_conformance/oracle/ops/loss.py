@@ -14,7 +14,7 @@ import numpy as np
 from ipu_conformance.oracle.op import OPS, Array, Op, OracleError, Term
 from ipu_conformance.oracle.ops.activation import sigmoid, softplus
 from ipu_conformance.oracle.sample import Chooser, Sample
-from ipu_conformance.oracle.tolerance import ULPS
+from ipu_conformance.oracle.tolerance.ops import ULPS
 
 REDUCTIONS = ("mean", "sum", "none")
 Function = Callable[..., Any]

@@ -15,7 +15,7 @@ import numpy as np
 
 from ipu_conformance.oracle.op import OPS, Array, Op, Term, unbroadcast
 from ipu_conformance.oracle.sample import Chooser, Sample
-from ipu_conformance.oracle.tolerance import ULPS
+from ipu_conformance.oracle.tolerance.ops import ULPS
 
 
 @dataclass(frozen=True)

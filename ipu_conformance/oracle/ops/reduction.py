@@ -16,7 +16,7 @@ import numpy as np
 from ipu_conformance.oracle.op import OPS, Array, Op, Term, exact
 from ipu_conformance.oracle.ops.pointwise import Draw, summed
 from ipu_conformance.oracle.sample import Chooser, Sample
-from ipu_conformance.oracle.tolerance import ULPS
+from ipu_conformance.oracle.tolerance.ops import ULPS
 
 Axis = Optional[Union[int, Tuple[int, ...]]]
 

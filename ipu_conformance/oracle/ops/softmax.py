@@ -8,7 +8,7 @@ import numpy as np
 
 from ipu_conformance.oracle.op import OPS, Array, Op, Term
 from ipu_conformance.oracle.sample import Chooser, Sample
-from ipu_conformance.oracle.tolerance import ULPS
+from ipu_conformance.oracle.tolerance.ops import ULPS
 
 
 def softmax(x: Array, *, axis: int = -1) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ipu_conformance.oracle.op import OPS, Array, Op, Outputs, Term, as_tuple
 from ipu_conformance.oracle.ops.pointwise import Draw
-from ipu_conformance.oracle.tolerance import ULPS
+from ipu_conformance.oracle.tolerance.ops import ULPS
 
 _UNITS = 2.0
 """Units of rounding in a unit in the last place."""

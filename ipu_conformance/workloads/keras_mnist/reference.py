@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, List, Tuple
 
-from ipu_conformance.oracle.convergence import Verdict
+from ipu_conformance.oracle.convergence.band import Verdict
 from ipu_conformance.workloads import reference
 from ipu_conformance.workloads.keras_mnist.settings import NAME, Settings
 from ipu_conformance.workloads.reference import Reference

@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Sequence
 
-from ipu_conformance.whole_files import appearing
+from ipu_conformance.atomic_write import appearing
 from ipu_conformance.workloads import WorkloadError
 
 

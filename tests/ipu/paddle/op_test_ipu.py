@@ -18,7 +18,7 @@ import ipu_conformance.oracle.ops  # noqa: F401  the table of ops is filled
 from ipu_conformance import check
 from ipu_conformance.oracle.op import OPS, Op, Term, as_tuple
 from ipu_conformance.oracle.sample import Chooser, Sample, SeededChooser, round_to
-from ipu_conformance.oracle.tolerance import ACCUMULATE, Precision, Tolerance, for_gradients, for_outputs
+from ipu_conformance.oracle.tolerance.ops import ACCUMULATE, Precision, Tolerance, for_gradients, for_outputs
 
 from . import dyadic
 

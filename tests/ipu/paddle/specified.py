@@ -12,10 +12,10 @@ import pytest
 
 from ipu_conformance import check, nets
 from ipu_conformance.nets import distinct_micro_batches
-from ipu_conformance.oracle import run_tolerance
-from ipu_conformance.oracle.rounding import RandomRounding, mantissa, nearest
-from ipu_conformance.oracle.train import infer as specified_inference
-from ipu_conformance.oracle.train import train as specified
+from ipu_conformance.oracle.tolerance import runs as run_tolerance
+from ipu_conformance.oracle.tolerance.rounding import RandomRounding, mantissa, nearest
+from ipu_conformance.oracle.training.train import infer as specified_inference
+from ipu_conformance.oracle.training.train import train as specified
 from ipu_conformance.run import RunConfig, RunRecord, learning_rate, optimiser
 
 FACTORS = RunConfig(

@@ -10,7 +10,7 @@ import pytest
 
 from ipu_conformance import check, nets
 from ipu_conformance.nets import distinct_micro_batches
-from ipu_conformance.oracle.train import train as specified
+from ipu_conformance.oracle.training.train import train as specified
 
 from .specified import CUT, FACTORS, NETS, Apart, Runs, configured, counted, cut, inference, inferred, ipus, tolerance
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.oracle.tolerance import Tolerance
+from ipu_conformance.oracle.tolerance.ops import Tolerance
 
 from . import dyadic
 from .dyadic import half, odd

@@ -9,8 +9,8 @@ import pytest
 
 from ipu_conformance import check, nets
 from ipu_conformance.nets import distinct_micro_batches
-from ipu_conformance.oracle.rounding import RandomRounding
-from ipu_conformance.oracle.train import infer as specified_inference
+from ipu_conformance.oracle.tolerance.rounding import RandomRounding
+from ipu_conformance.oracle.training.train import infer as specified_inference
 
 from .specified import Runs, configured, counted, cut, inference, measured
 

@@ -10,7 +10,7 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.oracle.op import OPS
 from ipu_conformance.oracle.sample import Sample
-from ipu_conformance.oracle.tolerance import for_outputs
+from ipu_conformance.oracle.tolerance.ops import for_outputs
 
 from . import dyadic
 from .op_test_ipu import OpCase, case, forward_and_gradient, values

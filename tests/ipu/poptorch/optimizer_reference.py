@@ -12,8 +12,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance import check
-from ipu_conformance.oracle import optimisers, run_tolerance
-from ipu_conformance.oracle.rounding import mantissa, nearest, stochastic
+from ipu_conformance.oracle.tolerance import runs
+from ipu_conformance.oracle.tolerance.rounding import mantissa, nearest, stochastic
+from ipu_conformance.oracle.training import optimizers
 from ipu_conformance.run import Rule
 
 Array = np.ndarray
@@ -52,14 +53,14 @@ def assert_weights(
         return _reference(calls, r, accumulation, clip, begin or {})
 
     form = mantissa("float32")
-    exact, fixed = run(optimisers.exact), run(lambda x: nearest(x, form))
-    noisy = [run(_at_random(seed)) for seed in range(run_tolerance.LEAST_RUNS)]
+    exact, fixed = run(optimizers.exact), run(lambda x: nearest(x, form))
+    noisy = [run(_at_random(seed)) for seed in range(runs.LEAST_RUNS)]
     for name, want in exact.items():
-        tolerance = run_tolerance.estimate(
+        tolerance = runs.estimate(
             want,
             np.stack([own[name] - want for own in noisy]),
             fixed[name] - want,
-            run_tolerance.FALSE_ALARM_RATE / len(exact),
+            runs.FALSE_ALARM_RATE / len(exact),
             f"float32, {len(noisy)} oracle runs with random rounding",
         )
         check.close(actual=actual[name], expected=want, tolerance=tolerance, what=name, dtype=np.float32)
@@ -79,13 +80,13 @@ def _reference(
     for number, call in enumerate(calls):
         gradients = _gradients(weights, number, accumulation, r)
         if clip is not None:
-            gradients = optimisers.clipped(gradients, clip, r)
+            gradients = optimizers.clipped(gradients, clip, r)
         for name, (rule, rate) in call.items():
             if name not in states:
-                states[name] = optimisers.begin(rule, weights[name])
+                states[name] = optimizers.begin(rule, weights[name])
                 states[name].update({slot: np.full_like(weights[name], value) for slot, value in begin.items()})
             counts[name] = counts.get(name, 0) + 1
-            weights[name], states[name] = optimisers.step(
+            weights[name], states[name] = optimizers.step(
                 rule, weights[name], gradients[name], states[name], rate, counts[name], r
             )
     return weights

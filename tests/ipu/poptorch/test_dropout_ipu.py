@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.oracle.tolerance import FORMATS, Tolerance
+from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
 ITERATIONS, ACCUMULATION, REPLICAS, POSITIONS = 2, 3, 5, 600
 """All counts differ; 600 positions are enough for the exact tests of independence to fail when they should."""

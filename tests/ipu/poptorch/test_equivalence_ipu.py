@@ -9,7 +9,7 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.nets import distinct_micro_batches, mlp
-from ipu_conformance.oracle.train import train as specified
+from ipu_conformance.oracle.training.train import train as specified
 
 from .specified import CUT, FACTORS, NETS, STRATEGIES, Apart, Runs, cut, ipus, tolerance
 

@@ -15,8 +15,8 @@ import pytest
 
 from ipu_conformance import check, nets
 from ipu_conformance.nets import Data, distinct_micro_batches
-from ipu_conformance.oracle import run_tolerance
-from ipu_conformance.oracle.train import train as specified
+from ipu_conformance.oracle.tolerance import runs
+from ipu_conformance.oracle.training.train import train as specified
 from ipu_conformance.run import RunConfig, learning_rate, optimiser
 
 STAGES, REPLICAS, ACCUMULATION, ITERATIONS = 4, 2, 8, 3
@@ -105,7 +105,7 @@ def test_the_program_gives_the_weights_of_the_oracle(outcome: Outcome) -> None:
     """Losses of every micro-batch and weights after both calls are the oracle's, within the derived tolerance."""
     net = nets.mlp()
     data = distinct_micro_batches(net, CONFIG)
-    expected, allowed = specified(net, data, CONFIG), run_tolerance.for_run(net, data, CONFIG)
+    expected, allowed = specified(net, data, CONFIG), runs.for_run(net, data, CONFIG)
 
     check.runs_equivalent(actual=outcome, expected=expected, tolerance=allowed, fields=["losses", "weights"])
 

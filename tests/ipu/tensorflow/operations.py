@@ -11,7 +11,7 @@ from ipu_conformance import check
 from ipu_conformance.oracle import ops  # noqa: F401  importing it fills the table
 from ipu_conformance.oracle.op import OPS, Term, as_tuple
 from ipu_conformance.oracle.sample import Sample, SeededChooser, round_to
-from ipu_conformance.oracle.tolerance import ACCUMULATE, Precision, Tolerance, for_gradients, for_outputs
+from ipu_conformance.oracle.tolerance.ops import ACCUMULATE, Precision, Tolerance, for_gradients, for_outputs
 
 DTYPES = ("float32", "float16")
 

@@ -16,12 +16,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ipu_conformance.oracle import (
-    ops,  # noqa: F401  importing it fills the table
-    run_tolerance,
-)
 from ipu_conformance.oracle.op import OPS, Term
-from ipu_conformance.oracle.rounding import mantissa, nearest, stochastic
+from ipu_conformance.oracle.tolerance import runs as run_tolerance
+from ipu_conformance.oracle.tolerance.rounding import mantissa, nearest, stochastic
 
 Rounding = Callable[[np.ndarray], np.ndarray]
 ARITHMETIC = ("add", "sub", "mul")

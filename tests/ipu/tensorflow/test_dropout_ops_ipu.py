@@ -10,7 +10,7 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.oracle.op import OPS
 from ipu_conformance.oracle.sample import Sample
-from ipu_conformance.oracle.tolerance import Tolerance, for_op
+from ipu_conformance.oracle.tolerance.ops import Tolerance, for_op
 
 from .operations import DTYPES, Made, as_specified, run, values
 

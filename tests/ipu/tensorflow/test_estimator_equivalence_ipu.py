@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.oracle.run_tolerance import ArrayTolerance
+from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 from ipu_conformance.run import RunConfig, learning_rate, optimiser
 
 from .estimator_nets import EstimatedNet, Record

@@ -12,7 +12,7 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.nets import mlp
-from ipu_conformance.oracle.run_tolerance import ArrayTolerance
+from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 
 from .keras_fixture import made_keras  # noqa: F401 (a fixture)
 from .keras_nets import PLAIN, Keras, cut, expected, tolerance

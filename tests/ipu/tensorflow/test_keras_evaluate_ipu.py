@@ -10,7 +10,7 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.nets import Data, distinct_micro_batches, mlp
-from ipu_conformance.oracle.run_tolerance import ArrayTolerance
+from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 from ipu_conformance.run import RunConfig
 
 from .keras_fixture import made_keras  # noqa: F401 (a fixture)

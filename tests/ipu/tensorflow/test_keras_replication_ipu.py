@@ -11,7 +11,7 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.nets import Data, distinct_micro_batches, mlp
-from ipu_conformance.oracle.run_tolerance import ArrayTolerance
+from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 from ipu_conformance.run import RunConfig
 
 from .keras_fixture import made_keras  # noqa: F401 (a fixture)
@@ -162,7 +162,7 @@ def test_replicas_hold_identical_weights(keras: Keras, change: Any) -> None:
     """After a fit every replica holds the same bits in every trained variable and in the optimizer."""
     config = change(replicated(3, 4))
     model = keras.fit("mlp", config).model
-    replica_values = importlib.import_module("ipu_conformance.emulator.tensorflow.variables").of_replica
+    replica_values = importlib.import_module("ipu_conformance.emulator.tensorflow.run.variables").of_replica
 
     for variable in [*model.trainable_variables, *model.optimizer.variables]:
         for replica in range(1, config.replicas):

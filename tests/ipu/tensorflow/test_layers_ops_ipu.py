@@ -11,7 +11,7 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.oracle.op import OPS, Term
-from ipu_conformance.oracle.tolerance import ULPS
+from ipu_conformance.oracle.tolerance.ops import ULPS
 
 from . import recurrent_reference as reference
 from .operations import DTYPES, as_specified, distinct, run, values, within

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.oracle.run_tolerance import FALSE_ALARM_RATE, LEAST_RUNS, ArrayTolerance, estimate
+from ipu_conformance.oracle.tolerance.runs import FALSE_ALARM_RATE, LEAST_RUNS, ArrayTolerance, estimate
 from ipu_conformance.workloads.keras_mnist import Settings
 from ipu_conformance.workloads.keras_mnist.reference import SHORT as RECORDED
 from ipu_conformance.workloads.reference import verdict

@@ -10,7 +10,7 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.oracle.op import OPS, Term
-from ipu_conformance.oracle.tolerance import ULPS
+from ipu_conformance.oracle.tolerance.ops import ULPS
 
 from .operations import DTYPES, Made, as_specified, run, values, within
 

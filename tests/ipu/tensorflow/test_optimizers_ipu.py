@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.oracle.tolerance import FORMATS, Tolerance
+from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
 from .device_programs import Device, made_device
 from .exact import RATE, START, samples, trained

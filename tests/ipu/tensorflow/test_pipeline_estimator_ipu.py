@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.oracle.tolerance import FORMATS, Tolerance
+from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
 from .exact import RATE, START, samples
 from .pipeline_estimators import (

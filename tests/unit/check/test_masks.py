@@ -36,7 +36,7 @@ class TestMasks:
 
         The bound is where a correct check would exceed it once in a million: the exact binomial tail of 300 trials.
         """
-        from ipu_conformance.oracle.distributions import binomial_at_least
+        from ipu_conformance.oracle.convergence.distributions import binomial_at_least
 
         failures = 0
         for seed in range(300):

@@ -110,7 +110,7 @@ class TestIr:
 
     def test_a_difference_is_told_in_the_graphs_own_sentence(self):
         """What the diff of graphs says becomes the failure's sentence."""
-        from ipu_conformance.ir.difference import diff
+        from ipu_conformance.ir.compare.difference import diff
 
         actual, expected = self.graph("Relu", "Sigmoid"), self.graph("Relu", "Tanh")
 

@@ -113,7 +113,7 @@ def test_the_vendors_name_leads_to_the_emulator(folder, monkeypatch):
     emulated = answer(*EMULATE, program(folder, text))
 
     assert (emulated.returncode, emulated.stderr) == (0, "")
-    assert emulated.stdout == "Options() ipu_conformance.emulator.poptorch ['update-halved']\n"
+    assert emulated.stdout == "Options() ipu_conformance.emulator.poptorch.api ['update-halved']\n"
 
 
 ENDINGS = {

@@ -21,7 +21,6 @@ from ipu_conformance.emulator import faults
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 DOCUMENT = ROOT / "docs" / "faults.md"
-PACKAGE = "ipu_conformance.emulator"
 
 FRONT_ENDS: Mapping[str, str] = {"poptorch": "PopTorch", "paddle": "Paddle", "tensorflow": "TensorFlow"}
 """The front ends by the names of their folders, and how they are called."""
@@ -29,7 +28,7 @@ FRONT_ENDS: Mapping[str, str] = {"poptorch": "PopTorch", "paddle": "Paddle", "te
 # One process collects the cases once and runs everything: first all cases on the right device, then each case once for
 # its fault. After every run all fixtures end, those of the session too, so that no case shares what it ran before.
 _RUN = """
-import importlib, json, sys
+import json, sys
 import pytest
 from _pytest.runner import runtestprotocol
 from ipu_conformance.emulator import faults
@@ -53,8 +52,7 @@ class Loop:
         cases = {item.nodeid: item for item in session.items}
         for case, item in cases.items():
             verdicts["right"][case] = outcome(item)
-        for module in sys.argv[2:]:
-            importlib.import_module(module)
+        faults.load(sys.argv[2])
         for fault, case in table.items():
             if case in cases:
                 with faults.inject(fault):
@@ -72,7 +70,7 @@ def assert_all_killed(table: Mapping[str, str], framework: str) -> None:
     """Every case passes on the right device and fails under its fault; ids are those of pytest."""
     cases = {fault: _whole(case, framework) for fault, case in table.items()}
     made = subprocess.run(
-        [sys.executable, "-c", _RUN, json.dumps(cases), *_registering(framework)],
+        [sys.executable, "-c", _RUN, json.dumps(cases), framework],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if name != faults.ENVIRONMENT},
         capture_output=True,
@@ -97,18 +95,11 @@ def _whole(case: str, framework: str) -> str:
     return case if case.startswith(suite) else suite + case
 
 
-def _registering(framework: str) -> Tuple[str, ...]:
-    """The modules of a front end that register its faults."""
-    files = (ROOT / PACKAGE.replace(".", "/") / framework).glob("faults_*.py")
-    return tuple(f"{PACKAGE}.{framework}.{file.stem}" for file in sorted(files))
-
-
 def registered(framework: str) -> Tuple[faults.Fault, ...]:
     """Every fault of the core and of one front end, whichever others this process has imported."""
-    for module in _registering(framework):
-        importlib.import_module(module)
+    faults.load(framework)
     # In the order of the modules' names, whichever a process has imported first.
-    owners = {module: place for place, module in enumerate((faults.__name__, *_registering(framework)))}
+    owners = {module: place for place, module in enumerate((faults.CORE, *faults.modules(framework)))}
     own = [fault for fault in faults.table() if fault.wrong.__module__ in owners]
     return tuple(sorted(own, key=lambda fault: (faults.AREAS.index(fault.area), owners[fault.wrong.__module__])))
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.core.plan import plan
 from ipu_conformance.emulator.faults import Fault, FaultError
-from ipu_conformance.emulator.plan import plan
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ import re
 import pytest
 from hypothesis import given, settings
 
-from ipu_conformance.ir import Graph, IRError, Op, Tensor, dot, dumps, write
+from ipu_conformance.ir import Graph, IRError, Op, Tensor, dumps, write
+from ipu_conformance.ir.writers import dot
 
 from . import networks
 from .strategies import graphs, texts

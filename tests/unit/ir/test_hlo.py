@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance import cli
-from ipu_conformance.ir import Graph, IRError, checks, hlo_ops, read, tensor
+from ipu_conformance.ir import Graph, IRError, checks, read, tensor
+from ipu_conformance.ir.readers.hlo import ops
 
 LAYER = """HloModule layer.9, entry_computation_layout={(f32[2,3]{1,0}, f32[3,4]{0,1})->f32[2,4]{1,0}}
 
@@ -209,7 +210,7 @@ KEYS = [
 
 @settings(deadline=None, max_examples=250)
 @given(
-    st.sampled_from(sorted(hlo_ops.ROWS)),
+    st.sampled_from(sorted(ops.ROWS)),
     st.lists(st.sampled_from(["p0", "p1", "p2"]), max_size=3),
     st.dictionaries(st.sampled_from(KEYS), texts, max_size=4),
     st.lists(st.lists(st.integers(0, 5), max_size=4), min_size=4, max_size=4),

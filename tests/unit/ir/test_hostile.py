@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.ir import Graph, IRError, dumps, onnx_reader, read
-from ipu_conformance.ir.json_text import MAX_DEPTH, parse
+from ipu_conformance.ir import Graph, IRError, dumps, read
+from ipu_conformance.ir.formats.json_text import MAX_DEPTH, parse
+from ipu_conformance.ir.readers import onnx
 
 from . import networks
 
@@ -184,7 +185,7 @@ def test_huge_declared_sizes_take_no_memory(format):
 
 def test_millions_of_tiny_ops_are_refused_at_once(monkeypatch):
     """An ONNX file in which an op takes five bytes is counted before it is converted."""
-    monkeypatch.setattr(onnx_reader, "MAX_ENTRIES", 1_000)
+    monkeypatch.setattr(onnx, "MAX_ENTRIES", 1_000)
     body = b"\x12\x01g" + b"\x0a\x03\x22\x01A" * 1_001
     length = bytes([len(body) & 127 | 128, len(body) >> 7])
     data = b"\x08\x08\x3a" + length + body + b"\x42\x02\x10\x0b"

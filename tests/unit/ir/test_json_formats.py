@@ -5,7 +5,8 @@ import json
 import pytest
 from hypothesis import given, settings
 
-from ipu_conformance.ir import Graph, IRError, Literal, Op, Tensor, canonical, dumps, popart, read
+from ipu_conformance.ir import Graph, IRError, Literal, Op, Tensor, dumps, read
+from ipu_conformance.ir.formats import canonical, popart
 
 from . import networks
 from .strategies import graphs

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance.ir import Graph, IRError, Op, Step, Tensor, in_order, isomorphic, match
-from ipu_conformance.ir.isomorphism import DIFFERENT, ISOMORPHIC, UNDECIDED
+from ipu_conformance.ir.compare.isomorphism import DIFFERENT, ISOMORPHIC, UNDECIDED
 
 from . import networks
 from .strategies import graphs

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from ipu_conformance.ir import Graph, Op, Tensor, isomorphic, normal
-from ipu_conformance.ir.isomorphism import DIFFERENT, ISOMORPHIC
+from ipu_conformance.ir import Graph, Op, Tensor, isomorphic
+from ipu_conformance.ir.compare import normal
+from ipu_conformance.ir.compare.isomorphism import DIFFERENT, ISOMORPHIC
 
 from . import networks
 from .strategies import graphs

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance import cli
-from ipu_conformance.ir import Graph, IRError, Op, Tensor, isomorphic, paddle_program, read, write
-from ipu_conformance.ir.isomorphism import ISOMORPHIC
+from ipu_conformance.ir import Graph, IRError, Op, Tensor, isomorphic, read, write
+from ipu_conformance.ir.compare.isomorphism import ISOMORPHIC
+from ipu_conformance.ir.readers.paddle import program as paddle_program
 
 from . import paddle_messages as messages
 

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance import cli
-from ipu_conformance.ir import Graph, IRError, Op, Tensor, isomorphic, read, tf_graph, tf_schema
-from ipu_conformance.ir.isomorphism import ISOMORPHIC
+from ipu_conformance.ir import Graph, IRError, Op, Tensor, isomorphic, read
+from ipu_conformance.ir.compare.isomorphism import ISOMORPHIC
+from ipu_conformance.ir.readers.tensorflow import graph as tf_graph
+from ipu_conformance.ir.readers.tensorflow import schema
 
 from . import tf_files as tf
 from .paddle_messages import field
@@ -127,7 +129,7 @@ def test_what_grows_without_end_is_refused_at_once(monkeypatch):
     loop = tf.function("f", ["a"], {"out": "c:output:0"}, [tf.node("c", "PartitionedCall", ["a"], f=Func("f"))])
     with pytest.raises(IRError, match="'f' calls itself"):
         read(tf.graph([tf.placeholder(), tf.node("c", "PartitionedCall", ["x"], f=Func("f"))], [loop]))
-    monkeypatch.setattr(tf_schema, "MAX_MESSAGES", 1_000)
+    monkeypatch.setattr(schema, "MAX_MESSAGES", 1_000)
     with pytest.raises(IRError, match="more than 1000 messages"):
         read(b"\n\x00" * 1_001, "tensorflow")
 

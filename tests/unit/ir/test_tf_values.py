@@ -12,8 +12,10 @@ from typing import Any, Callable, Mapping, Tuple
 import numpy as np
 import pytest
 
-from ipu_conformance.ir import Graph, checks, dumps, isomorphic, normal, read, tf_graph
-from ipu_conformance.ir.isomorphism import DIFFERENT, ISOMORPHIC
+from ipu_conformance.ir import Graph, checks, dumps, isomorphic, read
+from ipu_conformance.ir.compare import normal
+from ipu_conformance.ir.compare.isomorphism import DIFFERENT, ISOMORPHIC
+from ipu_conformance.ir.readers.tensorflow import graph as tf_graph
 
 tf: Any = None
 """TensorFlow, once a test runs: collecting imports no framework."""

@@ -7,8 +7,9 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipu_conformance.ir import Graph, isomorphic, normal, read
-from ipu_conformance.ir.isomorphism import DIFFERENT, ISOMORPHIC
+from ipu_conformance.ir import Graph, isomorphic, read
+from ipu_conformance.ir.compare import normal
+from ipu_conformance.ir.compare.isomorphism import DIFFERENT, ISOMORPHIC
 
 BATCH, CLASSES = 4, 10
 NETWORKS = ("dense", "lenet")
@@ -56,7 +57,7 @@ def from_tensorflow(network: str, memory: bool = True) -> Graph:
     """The network in Keras, with channels last; from memory or through a file."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     tf = pytest.importorskip("tensorflow")
-    from ipu_conformance.ir import tf_graph
+    from ipu_conformance.ir.readers.tensorflow import graph as tf_graph
 
     layers = tf.keras.layers
     if network == "dense":
@@ -82,7 +83,7 @@ def from_tensorflow(network: str, memory: bool = True) -> Graph:
 def from_paddle(network: str) -> Graph:
     """The network as a static Program."""
     paddle = pytest.importorskip("paddle")
-    from ipu_conformance.ir import paddle_program
+    from ipu_conformance.ir.readers.paddle import program as paddle_program
 
     static, functional = paddle.static, paddle.nn.functional
     paddle.enable_static()

@@ -6,10 +6,10 @@ from typing import List, Sequence, Tuple
 
 import numpy as np
 
-from ipu_conformance.oracle import tolerance
 from ipu_conformance.oracle.op import Array, Op, as_tuple
 from ipu_conformance.oracle.sample import Sample
-from ipu_conformance.oracle.witnesses.agreement import cotangents
+from ipu_conformance.oracle.tolerance import ops
+from tests.unit.oracle.witnesses.agreement import cotangents
 
 STEP = 2.0**-12
 """Far smaller than the distance that samples keep from kinks and ties; a power of two, so that dividing is exact."""
@@ -27,7 +27,7 @@ def gradient_ratio(op: Op, sample: Sample, seed: int) -> float:
     outputs = op.forward(*sample.inputs, **sample.attributes)
     weights = cotangents(outputs, seed)
     gradients = op.vjp(weights, *sample.inputs, **sample.attributes)
-    limits = tolerance.for_gradients(op, sample, weights, dtype="float64")
+    limits = ops.for_gradients(op, sample, weights, dtype="float64")
     generator = np.random.default_rng([seed, 1])  # not the stream that the weights are from
     ratios = [0.0]
     for position, (gradient, limit) in enumerate(zip(gradients, limits)):
@@ -64,7 +64,7 @@ def _derivative(
 def _noise(op: Op, sample: Sample, weights: Sequence[Array]) -> float:
     """The error of one function value: that of the outputs, and that of the weighted sum over them."""
     outputs = as_tuple(op.forward(*sample.inputs, **sample.attributes))
-    limits = tolerance.for_outputs(op, sample, dtype="float64")
+    limits = ops.for_outputs(op, sample, dtype="float64")
     return float(
         sum(
             np.sum(np.abs(c) * limit.allowed) + (y.size + 1) * UNIT * np.sum(np.abs(c * y))

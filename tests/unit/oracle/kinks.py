@@ -8,9 +8,9 @@ import numpy as np
 
 from ipu_conformance.oracle.op import OPS
 from ipu_conformance.oracle.sample import Sample
-from ipu_conformance.oracle.witnesses import WITNESSES
-from ipu_conformance.oracle.witnesses.agreement import Agreement, agreement
 from tests.unit.oracle.installed import installed
+from tests.unit.oracle.witnesses import WITNESSES
+from tests.unit.oracle.witnesses.agreement import Agreement, agreement
 
 
 def ask(witness: str, name: str, *inputs: Any, **attributes: Any) -> Agreement:

@@ -13,8 +13,8 @@ import pytest
 
 from ipu_conformance import cli
 from ipu_conformance.cli import baseline as command
-from ipu_conformance.oracle import baseline, recording
-from ipu_conformance.oracle.baseline import Baseline, BaselineError
+from ipu_conformance.oracle.convergence import baseline, recording
+from ipu_conformance.oracle.convergence.baseline import Baseline, BaselineError
 
 
 class Toy:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.oracle.convergence import ConvergenceError, ConvergenceMonitor, band, judge, left_out
-from ipu_conformance.oracle.distributions import binomial_two_sided
+from ipu_conformance.oracle.convergence.band import ConvergenceError, ConvergenceMonitor, band, judge, left_out
+from ipu_conformance.oracle.convergence.distributions import binomial_two_sided
 
 stats = pytest.importorskip("scipy.stats")
 

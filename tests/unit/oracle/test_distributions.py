@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.oracle import distributions
+from ipu_conformance.oracle.convergence import distributions
 
 stats = pytest.importorskip("scipy.stats")
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from ipu_conformance.oracle.op import OracleError
 from ipu_conformance.oracle.sample import Sample
-from ipu_conformance.oracle.witnesses import WITNESSES
 from tests.unit.oracle.installed import installed
 from tests.unit.oracle.kinks import forward, gradients
+from tests.unit.oracle.witnesses import WITNESSES
 
 
 @given(value=st.floats(-1e4, 1e4))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ipu_conformance.oracle.ops import tracked
 from ipu_conformance.oracle.ops.tracked import Tracked
-from ipu_conformance.oracle.tolerance import FORMATS
+from ipu_conformance.oracle.tolerance.ops import FORMATS
 
 UNIT = FORMATS["float32"].unit
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from ipu_conformance.oracle.outputs import returned
+from ipu_conformance.oracle.training.outputs import returned
 from ipu_conformance.run import RunConfig
 
 D, G, R, B = 2, 3, 5, 4

@@ -8,12 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ipu_conformance.oracle import __main__ as command
-from ipu_conformance.oracle import report
 from ipu_conformance.oracle.op import Term
 from ipu_conformance.oracle.ops import OPS
-from ipu_conformance.oracle.witnesses import SCIPY, TORCH, WITNESSES
 from tests.unit.oracle.installed import installed
+from tests.unit.oracle.witnesses import SCIPY, TORCH, WITNESSES, report
+from tests.unit.oracle.witnesses import __main__ as command
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the command silences the frameworks' warnings itself
 

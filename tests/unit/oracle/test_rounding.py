@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as st_np
 
 from ipu_conformance import nets
 from ipu_conformance.oracle.op import OracleError
-from ipu_conformance.oracle.rounding import RandomRounding, mantissa, nearest, spacing, stochastic
+from ipu_conformance.oracle.tolerance.rounding import RandomRounding, mantissa, nearest, spacing, stochastic
 from ipu_conformance.run import RunConfig
 
 FORMATS = {"float32": np.float32, "float16": np.float16}
@@ -48,7 +48,7 @@ def test_stochastic_rounding_gives_a_neighbour(dtype, data):
 
 def test_stochastic_rounding_keeps_the_mean():
     """The number of values rounded up is binomial with the fraction as its probability."""
-    from ipu_conformance.oracle.distributions import binomial_two_sided
+    from ipu_conformance.oracle.convergence.distributions import binomial_two_sided
 
     form, trials = mantissa("float16"), 20_000
     values = np.full(trials, 1.0 + 0.3 * 2.0**-10)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check, nets
-from ipu_conformance.oracle import run_tolerance, tolerance_cache
 from ipu_conformance.oracle.op import OracleError
-from ipu_conformance.oracle.rounding import RandomRounding, mantissa, nearest
-from ipu_conformance.oracle.run_tolerance import arrays_of, estimate, for_run, independent_values
-from ipu_conformance.oracle.train import train
+from ipu_conformance.oracle.tolerance import cache, runs
+from ipu_conformance.oracle.tolerance.rounding import RandomRounding, mantissa, nearest
+from ipu_conformance.oracle.tolerance.runs import arrays_of, estimate, for_run, independent_values
+from ipu_conformance.oracle.training.train import train
 from ipu_conformance.run import RunConfig, learning_rate
 
 FIELDS = ("losses", "outputs", "weights", "gradients")
@@ -46,7 +46,7 @@ class TestEstimate:
     @pytest.mark.parametrize(("values", "shared"), [(1, 0.0), (30, 0.0), (30, 1.0)])
     def test_the_false_alarm_rate_is_kept_for_gaussian_noise(self, values, shared):
         """Of 500 correct devices no more fail than the stated 5 % allow, at one in a million."""
-        from ipu_conformance.oracle.distributions import binomial_at_least
+        from ipu_conformance.oracle.convergence.distributions import binomial_at_least
 
         random, trials, failures = np.random.default_rng(values), 500, 0
         for _ in range(trials):
@@ -164,7 +164,7 @@ class TestCache:
         """A kept tolerance is the same, and costs no run."""
         net, data, config = setting()
         first = for_run(net, data, config)
-        monkeypatch.setattr(run_tolerance, "train", _never)
+        monkeypatch.setattr(runs, "train", _never)
 
         second = for_run(net, data, config)
 
@@ -183,7 +183,7 @@ class TestCache:
     def test_everything_counts_in_the_key(self, change):
         """Another precision, start, input or net is another tolerance."""
         keys = [
-            tolerance_cache.key(net, data, config, net.initial_weights(config.seed), 8, 1e-6)
+            cache.key(net, data, config, net.initial_weights(config.seed), 8, 1e-6)
             for net, data, config in (setting(), change(*setting()))
         ]
 
@@ -217,7 +217,7 @@ class TestCache:
         """Without the variable the platform's cache folder is used."""
         monkeypatch.delenv("IPU_CONFORMANCE_CACHE")
 
-        assert "ipu-conformance" in tolerance_cache.folder().parts
+        assert "ipu-conformance" in cache.folder().parts
 
 
 def _never(*_, **__):

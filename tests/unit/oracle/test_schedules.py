@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.oracle import schedules
+from ipu_conformance.oracle.training import schedules
 from ipu_conformance.run import SCHEDULES, Rule, learning_rate
 from tests.unit.oracle.installed import installed
 

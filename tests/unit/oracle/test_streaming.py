@@ -10,7 +10,7 @@ import pytest
 
 from ipu_conformance import nets
 from ipu_conformance.nets import distinct_micro_batches
-from ipu_conformance.oracle.train import train
+from ipu_conformance.oracle.training.train import train
 from ipu_conformance.run import RunConfig, RunError, RunRecord, learning_rate, optimiser
 
 CONFIG = RunConfig(

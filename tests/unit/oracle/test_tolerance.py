@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.oracle import tolerance
 from ipu_conformance.oracle.op import OracleError, Term
 from ipu_conformance.oracle.ops import OPS
 from ipu_conformance.oracle.sample import Sample, SeededChooser, round_to
-from ipu_conformance.oracle.tolerance import FORMATS, Precision, Tolerance, growth
+from ipu_conformance.oracle.tolerance import ops
+from ipu_conformance.oracle.tolerance.ops import FORMATS, Precision, Tolerance, growth
 
 K = 1600
 
@@ -33,7 +33,7 @@ def _device(sample: Sample, partials: str) -> np.ndarray:
 
 
 def _allowed(sample: Sample, **precision: str) -> Tolerance:
-    return tolerance.for_op(OPS["linear"], sample, dtype="float16", **precision)
+    return ops.for_op(OPS["linear"], sample, dtype="float16", **precision)
 
 
 def _reference(sample: Sample) -> np.ndarray:
@@ -97,7 +97,7 @@ def test_stochastic_rounding_is_allowed_twice_the_unit():
     """A single rounding at random may be off by a whole gap between numbers, to nearest by half of one."""
     sample = Sample((np.array([1.0]), np.array([1.0])))
     nearest, random = (
-        tolerance.for_op(OPS["outer"], sample, dtype="float16", accumulate="float16", rounding=rounding).allowed
+        ops.for_op(OPS["outer"], sample, dtype="float16", accumulate="float16", rounding=rounding).allowed
         for rounding in ("nearest", "stochastic")
     )
     own = 2.0**-53 + 2.0**-1074  # the reference's
@@ -112,14 +112,14 @@ def test_tolerance_explains_itself():
     allowed = _allowed(_rows(0))
 
     assert allowed.explain() == f"float16 in, float32 partials, K=1600: {allowed.allowed.max():.1e}"
-    assert allowed.false_alarm_rate == tolerance.FALSE_ALARM_RATE
+    assert allowed.false_alarm_rate == ops.FALSE_ALARM_RATE
     assert "stochastic rounding" in _allowed(_rows(0), rounding="stochastic").explain()
 
 
 @pytest.mark.parametrize("name", ["relu", "max_pool", "transpose", "gather"])
 def test_data_movement_is_bit_exact(name):
     """Ops that only move or select data are allowed no error at all."""
-    allowed = tolerance.for_op(OPS[name], OPS[name].draw(SeededChooser(0)), dtype="float16")
+    allowed = ops.for_op(OPS[name], OPS[name].draw(SeededChooser(0)), dtype="float16")
 
     assert not allowed.allowed.any()
     assert allowed.explain() == "bit-exact by specification: 0"
@@ -134,11 +134,11 @@ def test_every_op_has_finite_tolerances(name, dtype):
     sample = op.draw(SeededChooser(5)).rounded_to(dtype)
     outputs = op.forward(*sample.inputs, **sample.attributes)
     values = outputs if isinstance(outputs, tuple) else (outputs,)
-    limits = list(tolerance.for_outputs(op, sample, dtype=dtype))
+    limits = list(ops.for_outputs(op, sample, dtype=dtype))
     if op.vjp is not None:
         weights = tuple(np.ones(np.shape(value)) for value in values)
         gradients = op.vjp(weights if isinstance(outputs, tuple) else weights[0], *sample.inputs, **sample.attributes)
-        found = tolerance.for_gradients(op, sample, weights if isinstance(outputs, tuple) else weights[0], dtype=dtype)
+        found = ops.for_gradients(op, sample, weights if isinstance(outputs, tuple) else weights[0], dtype=dtype)
         pairs = [(value, limit) for value, limit in zip(gradients, found) if value is not None]
         values, limits = (*values, *(v for v, _ in pairs)), [*limits, *(limit for _, limit in pairs)]
 
@@ -181,7 +181,7 @@ def test_underflow_is_allowed_for():
     """A product that underflows in float16 may be lost entirely."""
     sample = Sample((np.array([2.0**-14]), np.array([2.0**-12])))
     product = OPS["outer"].forward(*sample.inputs)
-    allowed = tolerance.for_op(OPS["outer"], sample, dtype="float16", accumulate="float16")
+    allowed = ops.for_op(OPS["outer"], sample, dtype="float16", accumulate="float16")
 
     assert allowed.ratio(np.zeros((1, 1)), product) < 1.0  # type: ignore[arg-type]
 
@@ -229,7 +229,7 @@ def test_unknown_precision_is_refused(wrong, word):
 def test_op_without_gradient_is_refused():
     """A tolerance for a gradient that does not exist cannot be asked for."""
     with pytest.raises(OracleError, match="argmax"):
-        tolerance.for_gradients(OPS["argmax"], Sample((np.ones(3),)), np.ones(()))
+        ops.for_gradients(OPS["argmax"], Sample((np.ones(3),)), np.ones(()))
 
 
 def test_unknown_op_is_refused_with_the_names_that_exist():

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ipu_conformance import nets
 from ipu_conformance.nets import NETS, Data, Net, distinct_micro_batches
-from ipu_conformance.oracle.execution import slots
-from ipu_conformance.oracle.train import dropout_masks, infer, train
+from ipu_conformance.oracle.training.execution import slots
+from ipu_conformance.oracle.training.train import dropout_masks, infer, train
 from ipu_conformance.run import RunConfig, RunError, RunRecord, learning_rate, optimiser
 from tests.unit.oracle import torch_loop
 from tests.unit.oracle.amplification import tolerance

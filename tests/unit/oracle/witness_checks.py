@@ -8,10 +8,10 @@ from typing import Any, List
 from hypothesis import strategies as st
 
 from ipu_conformance.oracle.ops import OPS
-from ipu_conformance.oracle.witnesses import WITNESSES
-from ipu_conformance.oracle.witnesses.agreement import agreement
 from tests.unit.oracle.installed import installed
 from tests.unit.oracle.strategies import samples
+from tests.unit.oracle.witnesses import WITNESSES
+from tests.unit.oracle.witnesses.agreement import agreement
 
 
 def rows(witness: str) -> List[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from ipu_conformance.check import CheckFailure
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.execute import ExecutionError
+from ipu_conformance.emulator.core.engine import ExecutionError
 from ipu_conformance.frameworks import core
 
 cases = importlib.import_module("ipu_conformance.suite.test_core_training")

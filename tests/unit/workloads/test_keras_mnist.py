@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from ipu_conformance import cli
 from ipu_conformance.data import CLASS_NAMES, load
 from ipu_conformance.data.places import DATA_VARIABLE
-from ipu_conformance.oracle import baseline as baselines
-from ipu_conformance.oracle.recording import find
+from ipu_conformance.oracle.convergence import baseline as baselines
+from ipu_conformance.oracle.convergence.recording import find
 from ipu_conformance.workloads import WorkloadError, keras_mnist, keras_options, sample_plot
 from ipu_conformance.workloads.folders import make_folder
 from ipu_conformance.workloads.keras_mnist import Settings

@@ -15,8 +15,8 @@ import pytest
 from ipu_conformance import cli
 from ipu_conformance.data import load
 from ipu_conformance.data.places import DATA_VARIABLE
-from ipu_conformance.oracle import baseline as baselines
-from ipu_conformance.oracle.recording import find
+from ipu_conformance.oracle.convergence import baseline as baselines
+from ipu_conformance.oracle.convergence.recording import find
 from ipu_conformance.workloads.paddle_mnist.batches import SIDE
 from ipu_conformance.workloads.paddle_mnist.reference import ACCURACY, LOSS, judgements
 

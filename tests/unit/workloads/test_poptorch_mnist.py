@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from ipu_conformance import cli
 from ipu_conformance.data.dataset import SPLITS
 from ipu_conformance.data.places import DATA_VARIABLE, IMAGE_FILES, LABEL_FILES
-from ipu_conformance.oracle import baseline as baselines
-from ipu_conformance.oracle.recording import find
+from ipu_conformance.oracle.convergence import baseline as baselines
+from ipu_conformance.oracle.convergence.recording import find
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.workloads import WORKLOADS, WorkloadError, poptorch_mnist
 from ipu_conformance.workloads.digits import choose_data

@@ -98,7 +98,7 @@ def _evaluate(node: ast.AST) -> Any:
 def _named(path: List[str]) -> Any:
     if path[0] not in _ROOTS:
         raise NameError(f"{'.'.join(path)} is unknown; values are literals or begin with {' or '.join(_ROOTS)}")
-    root = "ipu_conformance.emulator.poptorch" if path[0] == "poptorch" else "torch"
+    root = "ipu_conformance.emulator.poptorch.api" if path[0] == "poptorch" else "torch"
     found: Any = importlib.import_module(root)
     for name in path[1:]:
         found = getattr(found, _public(name))

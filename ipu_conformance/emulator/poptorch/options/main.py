@@ -172,14 +172,14 @@ class Options(OptionValues):
     def _execution_strategy(self) -> Any:
         """The strategy that was set, a pipeline if none was."""
         if self._strategy is None:
-            from ipu_conformance.emulator.poptorch import strategies
+            from ipu_conformance.emulator.poptorch.compile import strategies
 
             object.__setattr__(self, "_strategy", strategies.PipelinedExecution())
         return self._strategy
 
     def setExecutionStrategy(self, strategy: Any) -> Options:
         """How the blocks of a model share the IPUs."""
-        from ipu_conformance.emulator.poptorch import strategies
+        from ipu_conformance.emulator.poptorch.compile import strategies
 
         self._check_not_frozen("execution_strategy")
         kinds = tuple(getattr(strategies, name) for name in files.STRATEGIES)

@@ -10,15 +10,16 @@ import tensorflow as tf
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import function_utils
 
-from ipu_conformance.emulator.tensorflow import system, utils
-from ipu_conformance.emulator.tensorflow.config import IPUConfig
+from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
+from ipu_conformance.emulator.tensorflow.api import utils
+from ipu_conformance.emulator.tensorflow.api.config import IPUConfig
+from ipu_conformance.emulator.tensorflow.api.ipu_run_config import IPURunConfig, RunConfig
+from ipu_conformance.emulator.tensorflow.api.ops.ipu_infeed_queue import IPUInfeedQueue
+from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.estimator import feeds, hooks, stock
 from ipu_conformance.emulator.tensorflow.estimator import steps as step_numbers
-from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
 from ipu_conformance.emulator.tensorflow.estimator.program import Call, Program
 from ipu_conformance.emulator.tensorflow.estimator.spec import of_model_fn
-from ipu_conformance.emulator.tensorflow.ipu_run_config import IPURunConfig, RunConfig
-from ipu_conformance.emulator.tensorflow.ops.ipu_infeed_queue import IPUInfeedQueue
 
 
 class BaseEstimator(stock.Estimator, abc.ABC):

@@ -6,9 +6,9 @@ from typing import Any, Dict, List, Tuple
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
-from ipu_conformance.emulator.tensorflow.ipu_run_config import IPURunConfig
-from ipu_conformance.emulator.tensorflow.ops.ipu_infeed_queue import IPUInfeedQueue
+from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
+from ipu_conformance.emulator.tensorflow.api.ipu_run_config import IPURunConfig
+from ipu_conformance.emulator.tensorflow.api.ops.ipu_infeed_queue import IPUInfeedQueue
 
 
 def infeed(dataset: Any, run: IPURunConfig) -> IPUInfeedQueue:

@@ -6,8 +6,8 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
+from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
 from ipu_conformance.emulator.tensorflow.estimator import steps
-from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
 from ipu_conformance.errors import ConformanceError
 
 

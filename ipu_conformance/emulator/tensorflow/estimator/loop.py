@@ -7,12 +7,12 @@ from typing import Any, Callable, Dict, Tuple
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.tensorflow import replicas
+from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
+from ipu_conformance.emulator.tensorflow.api.ops import ipu_outfeed_queue, loops, scopes
 from ipu_conformance.emulator.tensorflow.estimator import feeds, metrics, report, stock
-from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
 from ipu_conformance.emulator.tensorflow.estimator.program import Program, counting_steps
 from ipu_conformance.emulator.tensorflow.estimator.spec import IPUEstimatorSpec, of_model_fn
-from ipu_conformance.emulator.tensorflow.ops import ipu_outfeed_queue, loops, scopes
+from ipu_conformance.emulator.tensorflow.run import replicas
 from ipu_conformance.ir.graph import Graph
 
 

@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Sequence, Set, Tuple
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from ipu_conformance.emulator.tensorflow import replicas
-from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
+from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
+from ipu_conformance.emulator.tensorflow.run import replicas
 
 
 class DeviceMetrics:

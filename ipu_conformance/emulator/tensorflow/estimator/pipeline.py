@@ -8,13 +8,13 @@ from typing import Any, Callable, Dict, List, Optional
 import tensorflow as tf
 from tensorflow.python.framework import errors_impl
 
-from ipu_conformance.emulator.plan import Plan
-from ipu_conformance.emulator.tensorflow import replicas
+from ipu_conformance.emulator.core.plan import Plan
+from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
+from ipu_conformance.emulator.tensorflow.api.ops import ipu_outfeed_queue, pipelining_ops
 from ipu_conformance.emulator.tensorflow.estimator import feeds, pipeline_report, stock
-from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
 from ipu_conformance.emulator.tensorflow.estimator.pipeline_spec import IPUPipelineEstimatorSpec
 from ipu_conformance.emulator.tensorflow.estimator.program import Call, Program, counting_steps
-from ipu_conformance.emulator.tensorflow.ops import ipu_outfeed_queue, pipelining_ops
+from ipu_conformance.emulator.tensorflow.run import replicas
 from ipu_conformance.ir.graph import Graph
 
 LOSS = "loss"

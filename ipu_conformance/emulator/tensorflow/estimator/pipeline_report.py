@@ -8,13 +8,15 @@ from typing import Any, Callable, Dict, List, NamedTuple
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.plan import Plan, plan
-from ipu_conformance.emulator.tensorflow import replicas, report_graph, system
+from ipu_conformance.emulator.core.plan import Plan, plan
+from ipu_conformance.emulator.core.topology import Topology
+from ipu_conformance.emulator.tensorflow.api.ipu_run_config import IPURunConfig
+from ipu_conformance.emulator.tensorflow.api.ops import pipelining_ops
+from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.estimator.pipeline_spec import IPUPipelineEstimatorSpec
 from ipu_conformance.emulator.tensorflow.estimator.report import ForwardPassUnknown
-from ipu_conformance.emulator.tensorflow.ipu_run_config import IPURunConfig
-from ipu_conformance.emulator.tensorflow.ops import pipelining_ops
-from ipu_conformance.emulator.topology import Topology
+from ipu_conformance.emulator.tensorflow.reports import graph as report_graph
+from ipu_conformance.emulator.tensorflow.run import replicas
 from ipu_conformance.ir.graph import Graph
 
 

@@ -6,9 +6,9 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 
 from tensorflow.python.training import session_run_hook
 
-from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
+from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
+from ipu_conformance.emulator.tensorflow.api.ops.gradient_accumulation import GradientAccumulationReductionMethod
 from ipu_conformance.emulator.tensorflow.estimator.stock import ModeKeys
-from ipu_conformance.emulator.tensorflow.ops.gradient_accumulation import GradientAccumulationReductionMethod
 
 MODES = (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT)
 OWN = (

@@ -10,13 +10,15 @@ import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps_utils
 from tensorflow.python.training import training_util
 
-from ipu_conformance.emulator.plan import Plan
-from ipu_conformance.emulator.tensorflow import collectives, replicas, reports, shards
+from ipu_conformance.emulator.core.plan import Plan
+from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
+from ipu_conformance.emulator.tensorflow.api.ipu_run_config import IPURunConfig
+from ipu_conformance.emulator.tensorflow.api.ops import ipu_compiler, scopes
+from ipu_conformance.emulator.tensorflow.api.ops.ipu_infeed_queue import IPUInfeedQueue
+from ipu_conformance.emulator.tensorflow.compile import shards
 from ipu_conformance.emulator.tensorflow.estimator import report, stock
-from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
-from ipu_conformance.emulator.tensorflow.ipu_run_config import IPURunConfig
-from ipu_conformance.emulator.tensorflow.ops import ipu_compiler, scopes
-from ipu_conformance.emulator.tensorflow.ops.ipu_infeed_queue import IPUInfeedQueue
+from ipu_conformance.emulator.tensorflow.reports import folders
+from ipu_conformance.emulator.tensorflow.run import collectives, replicas
 from ipu_conformance.ir.graph import Graph
 
 
@@ -74,7 +76,7 @@ class Program(abc.ABC):
             return result
 
         name = computation.__name__
-        program.describe = lambda: reports.Program(  # type: ignore[attr-defined]
+        program.describe = lambda: folders.Program(  # type: ignore[attr-defined]
             name, self.planned(), lambda: self.forward(name), report.optimizer()
         )
         before = len(tf.compat.v1.get_default_graph().get_operations())

@@ -6,11 +6,12 @@ from typing import Any, Sequence
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.plan import Plan, plan
-from ipu_conformance.emulator.tensorflow import report_graph, system
-from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
-from ipu_conformance.emulator.tensorflow.ipu_run_config import IPURunConfig
-from ipu_conformance.emulator.topology import Topology
+from ipu_conformance.emulator.core.plan import Plan, plan
+from ipu_conformance.emulator.core.topology import Topology
+from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
+from ipu_conformance.emulator.tensorflow.api.ipu_run_config import IPURunConfig
+from ipu_conformance.emulator.tensorflow.config import system
+from ipu_conformance.emulator.tensorflow.reports import graph
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.ir.graph import Graph
 
@@ -39,10 +40,10 @@ def planned(run: IPURunConfig, training: bool) -> Plan:
 def forward(results: Sequence[Any], name: str) -> Graph:
     """What tensors of a loop's body are computed from."""
     body = results[0].graph
-    read = report_graph.read(body, name)
+    read = graph.read(body, name)
     outputs = [tensor.name for tensor in results if tensor.name in read.tensors]
     whole = Graph(name, read.ops, read.inputs, outputs, read.tensors, read.initializers)
-    return report_graph.needed(whole)
+    return graph.needed(whole)
 
 
 def optimizer() -> str:

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Tuple
 
 import tensorflow as tf
 
+from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
 from ipu_conformance.emulator.tensorflow.estimator import stock
-from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
 
 
 class _Fields(NamedTuple):

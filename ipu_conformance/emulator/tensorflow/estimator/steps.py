@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from ipu_conformance.emulator.tensorflow.estimator.decisions import decide
+from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
 
 
 def check_multiple(steps: Optional[int], iterations_per_loop: int) -> None:

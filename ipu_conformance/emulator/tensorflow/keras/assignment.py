@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, List, Optional, Sequence, Union
 
-from ipu_conformance.emulator.tensorflow.keras import decisions, library, partition, stages
+from ipu_conformance.emulator.faults.decisions import keras_model as decide
+from ipu_conformance.emulator.tensorflow.keras import library, partition, stages
 
 
 class _LayerPipelineStageAssignment:
@@ -161,13 +162,13 @@ def set_functional(model: Any, given: Any, kind: Any = FunctionalLayerPipelineSt
             wanted.append(replace(call, stage=stage, nested=None))
     partition.check(partition.opened(wanted))
     for call, one in zip(calls, wanted):
-        stages.assign(call.node, one.nested or decisions.decide("stage-set", one.stage))
+        stages.assign(call.node, one.nested or decide("stage-set", one.stage))
 
 
 def reset_functional(model: Any) -> None:
     """Take back all stages."""
     for call in partition.functional_calls(model):
-        stages.assign(call.node, decisions.decide("stage-reset", None))
+        stages.assign(call.node, decide("stage-reset", None))
 
 
 def checked_sequential(model: Any, given: Any) -> List[int]:
@@ -213,7 +214,7 @@ def summary(model: Any, calls: Sequence[partition.Call], line_length: Optional[i
     say("=" * width)
     for call in calls:
         inbound = ", ".join(layer.name for layer in call.inbound)
-        stage = decisions.decide("stage-printed", call.stage)
+        stage = decide("stage-printed", call.stage)
         cells = (f"{call.name} ({type(call.layer).__name__})", inbound, "" if stage is None else str(stage))
         say(_row(cells, (wide, wide + narrow) if not chained else (wide, wide)))
     say("_" * width)

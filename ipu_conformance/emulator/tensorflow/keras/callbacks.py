@@ -8,7 +8,8 @@ import queue
 import threading
 from typing import Any, Callable, Dict, Optional
 
-from ipu_conformance.emulator.tensorflow.keras import decisions, library
+from ipu_conformance.emulator.faults.decisions import keras_model as decide
+from ipu_conformance.emulator.tensorflow.keras import library
 
 
 def last_step(logs: Any) -> Any:
@@ -61,7 +62,7 @@ def stepped_class() -> Any:
             logs = tf.nest.map_structure(lambda values: values.numpy(), logs)
             number = len(tf.nest.flatten(logs)[0])
             begin, end = getattr(super(), f"on_{mode}_batch_begin"), getattr(super(), f"on_{mode}_batch_end")
-            for place in decisions.decide("steps-called", list(range(number))):
+            for place in decide("steps-called", list(range(number))):
                 step = end_step - number + 1 + place
                 own = tf.nest.map_structure(lambda values, place=place: values[place], logs)
                 self._worker.put(functools.partial(begin, step))
@@ -97,7 +98,7 @@ def stepped_class() -> Any:
                 worker.finish()
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            if decisions.decide("epoch-waits", True):
+            if decide("epoch-waits", True):
                 self._settle()
             super().on_epoch_end(epoch, logs)
 
@@ -145,4 +146,4 @@ class _Worker:
                 try:
                     call()
                 except BaseException as error:
-                    self._error = decisions.decide("callback-error", error)
+                    self._error = decide("callback-error", error)

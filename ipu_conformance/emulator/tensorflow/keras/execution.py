@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List
 
-from ipu_conformance.emulator import streams
-from ipu_conformance.emulator.plan import Plan, plan
-from ipu_conformance.emulator.tensorflow import machine, training, variables
-from ipu_conformance.emulator.tensorflow.keras import decisions, library, partition
+from ipu_conformance.emulator.core import streams
+from ipu_conformance.emulator.core.plan import Plan, plan
+from ipu_conformance.emulator.core.topology import tensorflow_topology
+from ipu_conformance.emulator.faults.decisions import keras_model as decide
+from ipu_conformance.emulator.tensorflow.keras import library, partition
 from ipu_conformance.emulator.tensorflow.keras.options import ReplicatedMetricReductionMethod
-from ipu_conformance.emulator.topology import tensorflow_topology
+from ipu_conformance.emulator.tensorflow.run import machine, training, variables
 
 STEPS = {"train": "train_step", "evaluate": "test_step", "predict": "predict_step"}
 COUNTERS = {"train": "_train_counter", "evaluate": "_test_counter", "predict": "_predict_counter"}
@@ -78,7 +79,7 @@ def refuse_own_step(model: Any, phase: str) -> None:
     """A pipeline is made of layers: a model's own version of a step would never be called."""
     name = STEPS[phase]
     base = library.model_class()
-    if decisions.decide("own-step-refused", getattr(type(model), name) is not getattr(base, name)):
+    if decide("own-step-refused", getattr(type(model), name) is not getattr(base, name)):
         raise RuntimeError(
             f"{model.name} has its own `{name}`, which a pipelined model cannot use: change `compute_loss` or "
             "`compute_metrics`, or take back the pipeline stages."
@@ -168,19 +169,19 @@ def results(model: Any, phase: str, planned: Plan, outputs: List[List[Any]]) -> 
     steps = [every[start : start + planned.replicas] for start in range(0, len(every), planned.replicas)]
     logs = [reduced(own, model._ipu.metric_reduction) for own in steps]
     if model._ipu.pipelining.accumulate_outfeed and model._ipu_pipelined():
-        number = decisions.decide("accumulated-logs-divisor", len(logs))
+        number = decide("accumulated-logs-divisor", len(logs))
         mean = tf.nest.map_structure(lambda *values: tf.add_n(values) / number, *logs)
         logs = [mean] * len(logs)
     if model._ipu.asynchronous:
         return tf.nest.map_structure(lambda *values: tf.stack(values), *logs)
-    return logs[decisions.decide("step-of-logs", -1)]
+    return logs[decide("step-of-logs", -1)]
 
 
 def reduced(by_replica: List[Any], method: ReplicatedMetricReductionMethod) -> Any:
     """The metrics of one step from those of its replicas."""
     import tensorflow as tf
 
-    method = decisions.decide("metric-reduction", method)
+    method = decide("metric-reduction", method)
     if method is ReplicatedMetricReductionMethod.NONE or len(by_replica) == 1:
         return by_replica[-1]
     if method is ReplicatedMetricReductionMethod.LIST:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
-from ipu_conformance.emulator.limits import LimitError, check_tensorflow
-from ipu_conformance.emulator.schedules import SharedDeviceError
-from ipu_conformance.emulator.tensorflow import keras_programs, serving, variables
+from ipu_conformance.emulator.core.limits import LimitError, check_tensorflow
+from ipu_conformance.emulator.core.schedules import SharedDeviceError
+from ipu_conformance.emulator.core.topology import TopologyError, tensorflow_replicas
+from ipu_conformance.emulator.faults.decisions import keras_model as decide
+from ipu_conformance.emulator.tensorflow.api import serving
 from ipu_conformance.emulator.tensorflow.keras import (
     assignment,
     callbacks,
-    decisions,
     execution,
     feeding,
+    first_execution,
     options,
     partition,
     stages,
 )
-from ipu_conformance.emulator.topology import TopologyError, tensorflow_replicas
+from ipu_conformance.emulator.tensorflow.run import variables
 
 
 class State:
@@ -250,9 +252,9 @@ class ModelExtension:
         """How often the model fits on the IPUs of the strategy's device."""
         strategy = self.distribute_strategy  # type: ignore[attr-defined]
         try:
-            return int(decisions.decide("replicas", tensorflow_replicas(strategy.num_ipus, self._ipu_mapping())))
+            return int(decide("replicas", tensorflow_replicas(strategy.num_ipus, self._ipu_mapping())))
         except TopologyError as error:
-            if decisions.decide("whole-replicas", True):
+            if decide("whole-replicas", True):
                 raise ValueError(str(error)) from None
             return 1
 
@@ -264,7 +266,7 @@ class ModelExtension:
         if phase != "train":
             return 1 if state.pipelining.schedule == "sequential" else len(self._ipu_mapping())
         if state.pipelining.count is None:
-            if not decisions.decide("count-required", True):
+            if not decide("count-required", True):
                 return 2 * len(self._ipu_mapping())
             raise RuntimeError(
                 "The model is pipelined, but `gradient_accumulation_steps_per_replica` has not been set: call "
@@ -294,10 +296,10 @@ class ModelExtension:
         try:
             check_tensorflow(self._ipu_mapping(), self._ipu.pipelining.schedule, count, training=training)
         except SharedDeviceError as error:
-            if decisions.decide("interleaved-shared-refused", True):
+            if decide("interleaved-shared-refused", True):
                 raise NotImplementedError(str(error)) from None
         except LimitError as error:
-            if decisions.decide("multiple-checked", True):
+            if decide("multiple-checked", True):
                 raise tf.errors.FailedPreconditionError(None, None, str(error)) from None
 
     def _ipu_key(self, phase: str) -> Any:
@@ -311,7 +313,7 @@ class ModelExtension:
 
     def _ipu_function(self, phase: str, attribute: str, make: Any, force: bool) -> Any:
         key = self._ipu_key(phase)
-        if decisions.decide("options-take-effect", key != self._ipu.keys.get(phase)):
+        if decide("options-take-effect", key != self._ipu.keys.get(phase)):
             force = True
         self._ipu.keys[phase] = key
         if key is None:
@@ -320,13 +322,13 @@ class ModelExtension:
             function = execution.function_of(self, phase)
         else:
             function = getattr(self, attribute)
-        watched = keras_programs.watched(self, phase, lambda: execution.plan_of(self, phase), function)
+        watched = first_execution.watched(self, phase, lambda: execution.plan_of(self, phase), function)
         setattr(self, attribute, watched)
         return watched
 
     def _ipu_run(self, phase: str, run: Any, arguments: Any, settings: Any) -> Any:
         """Check what no data is needed for, load the program, and let Keras run."""
-        if self.run_eagerly and decisions.decide("eager-refused", True):  # type: ignore[attr-defined]
+        if self.run_eagerly and decide("eager-refused", True):  # type: ignore[attr-defined]
             raise RuntimeError("Keras models on the IPU cannot be run eagerly: compile them without `run_eagerly`.")
         running = self._ipu.running
         if self._ipu.asynchronous:
@@ -343,12 +345,12 @@ class ModelExtension:
     def _ipu_load(self, phase: str) -> None:
         """Another program begins with the values of replica 0 on every replica."""
         state = self._ipu
-        if decisions.decide("program-loaded", state.program != phase):
+        if decide("program-loaded", state.program != phase):
             variables.broadcast(execution.all_variables(self))
             state.program = phase
 
     def _ipu_refuse_single_batch(self, method: str, phase: str) -> None:
-        if decisions.decide("single-batch-refused", self._ipu_key(phase) is not None):
+        if decide("single-batch-refused", self._ipu_key(phase) is not None):
             raise RuntimeError(
                 f"`{method}` runs one batch on one replica: it cannot be used with replicas, gradient accumulation, "
                 "pipelining or asynchronous callbacks."

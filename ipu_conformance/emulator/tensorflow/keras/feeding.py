@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any, Optional
 
+from ipu_conformance.emulator.faults.decisions import keras_model as decide
 from ipu_conformance.emulator.tensorflow.keras import library
-from ipu_conformance.emulator.tensorflow.keras.decisions import decide
 
 
 def warn(text: str, *numbers: int) -> None:

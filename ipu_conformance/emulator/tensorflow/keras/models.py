@@ -8,16 +8,14 @@ from __future__ import annotations
 import functools
 from typing import Any, Dict, Type
 
-from ipu_conformance.emulator.tensorflow import (
-    faults_keras,  # noqa: F401  its rows are registered with the front end
-    ipu_strategy,
-)
-from ipu_conformance.emulator.tensorflow.keras import decisions, feeding, library, stages
-from ipu_conformance.emulator.tensorflow.keras.extensions import (
+from ipu_conformance.emulator.faults.decisions import keras_model as decide
+from ipu_conformance.emulator.tensorflow.api import ipu_strategy
+from ipu_conformance.emulator.tensorflow.api.keras.extensions import (
     FunctionalExtension,
     ModelExtension,
     SequentialExtension,
 )
+from ipu_conformance.emulator.tensorflow.keras import feeding, library, stages
 
 DONE = "_ipu_conformance_changed"
 _EXTENDED: Dict[Type[Any], Type[Any]] = {}
@@ -34,7 +32,7 @@ def install() -> None:
     def new(cls: Type[Any], *arguments: Any, **settings: Any) -> Any:
         made = own(cls, *arguments, **settings)
         strategy = ipu_strategy.current()
-        if decisions.decide("extended", strategy is not None and strategy.enable_keras_extensions):
+        if decide("extended", strategy is not None and strategy.enable_keras_extensions):
             extend(made)
         return made
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
-from ipu_conformance.emulator.tensorflow.keras.decisions import decide
-from ipu_conformance.emulator.tensorflow.machine import MEAN, RUNNING_MEAN, SUM
+from ipu_conformance.emulator.faults.decisions import keras_model as decide
+from ipu_conformance.emulator.tensorflow.run.machine import MEAN, RUNNING_MEAN, SUM
 
 Member = TypeVar("Member", bound=Enum)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
-from ipu_conformance.emulator.tensorflow.keras import decisions, library, stages
+from ipu_conformance.emulator.faults.decisions import keras_model as decide
+from ipu_conformance.emulator.tensorflow.keras import library, stages
 
 AUXILIARY = "regularisation"
 """The tensor that carries the sum of regularisation losses from stage to stage."""
@@ -107,7 +108,7 @@ def _link(number: int) -> str:
 def check(calls: Sequence[Call]) -> int:
     """The number of stages, when every call has one, none is missing, and no call needs what a later stage makes."""
     missing = [call.name for call in calls if call.stage is None]
-    if decisions.decide("every-layer-staged", bool(missing)):
+    if decide("every-layer-staged", bool(missing)):
         raise ValueError(
             "All layers of a pipelined model must have an associated pipeline stage. However, "
             f"{', '.join(missing)} have not been assigned to one: use PipelineStage scopes or "
@@ -119,14 +120,14 @@ def check(calls: Sequence[Call]) -> int:
         for name in call.inputs:
             source = made.get(name)
             late = source is not None and source.stage is not None and source.stage > call.stage
-            if source is not None and decisions.decide("stages-follow-data", late):
+            if source is not None and decide("stages-follow-data", late):
                 raise ValueError(
                     f"Layer {call.name} in pipeline stage {call.stage} has a dependency from a pipeline stage which "
                     f"has not yet been executed: {source.name} is in stage {source.stage}."
                 )
         made.update((name, call) for name in call.outputs)
     used = sorted({call.stage for call in calls if call.stage is not None})
-    if decisions.decide("stages-consecutive", used != list(range(len(used)))):
+    if decide("stages-consecutive", used != list(range(len(used)))):
         raise ValueError(
             f"Pipeline stages in the graph need to be consecutive and start at 0, but the stages are {used}."
         )
@@ -192,7 +193,7 @@ class KerasStages:
             for call in self.calls[stage]:
                 results = self._result(call, held)
                 held.update(zip(call.outputs, tf.nest.flatten(results)))
-        if self.regularised and decisions.decide("stage-regularised", True):
+        if self.regularised and decide("stage-regularised", True):
             own = [loss for layer in _layers(self.calls[stage]) for loss in layer.losses]
             held[AUXILIARY] = tf.add_n([held[AUXILIARY], *own]) if own else held[AUXILIARY]
         keep = self.needed[stage] | {AUXILIARY}

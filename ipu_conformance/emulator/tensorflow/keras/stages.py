@@ -7,7 +7,8 @@ import functools
 import threading
 from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
-from ipu_conformance.emulator.tensorflow.keras import decisions, library
+from ipu_conformance.emulator.faults.decisions import keras_model as decide
+from ipu_conformance.emulator.tensorflow.keras import library
 
 MARK, USED, NESTED = "_ipu_pipeline_stage", "_ipu_uses_stages", "_ipu_nested_stages"
 
@@ -34,11 +35,11 @@ class PipelineStage:
         self._stage = stage
 
     def __enter__(self) -> PipelineStage:
-        from ipu_conformance.emulator.tensorflow import ipu_strategy
+        from ipu_conformance.emulator.tensorflow.api import ipu_strategy
 
-        if decisions.decide("stage-needs-scope", ipu_strategy.current() is None):
+        if decide("stage-needs-scope", ipu_strategy.current() is None):
             raise RuntimeError("PipelineStage may only be used from within an IPUStrategy context.")
-        if decisions.decide("stages-not-nested", bool(_entered.stages)):
+        if decide("stages-not-nested", bool(_entered.stages)):
             raise RuntimeError("Pipeline stages must not be nested.")
         _entered.stages.append(self._stage)
         caller = library.call_context().layer or _entered.building
@@ -100,7 +101,7 @@ def mark_nodes() -> None:
     @functools.wraps(own)
     def init(self: Any, *arguments: Any, **settings: Any) -> None:
         own(self, *arguments, **settings)
-        stage = decisions.decide("stage-of-call", current())
+        stage = decide("stage-of-call", current())
         if stage is not None and not self.is_input:
             setattr(self, MARK, stage)
 

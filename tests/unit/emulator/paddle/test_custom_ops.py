@@ -13,9 +13,9 @@ import paddle
 import pytest
 from paddle.base import core
 
-from ipu_conformance.emulator.paddle import custom_ops
-from ipu_conformance.emulator.paddle.custom_ops import CustomOpError
-from ipu_conformance.emulator.paddle.strategy import Strategy
+from ipu_conformance.emulator.paddle.api import custom_ops
+from ipu_conformance.emulator.paddle.api.custom_ops import CustomOpError
+from ipu_conformance.emulator.paddle.api.strategy import Strategy
 
 from .static_mode import run, static
 

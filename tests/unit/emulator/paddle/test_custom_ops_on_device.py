@@ -10,8 +10,8 @@ import paddle
 import pytest
 
 from ipu_conformance.emulator import hook
-from ipu_conformance.emulator.paddle import custom_ops
-from ipu_conformance.emulator.paddle.custom_ops import CustomOp, CustomOpError
+from ipu_conformance.emulator.paddle.api import custom_ops
+from ipu_conformance.emulator.paddle.api.custom_ops import CustomOp, CustomOpError
 
 from .static_mode import static
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paddle.base import core
 
-from ipu_conformance.emulator.paddle import draw, pieces
+from ipu_conformance.emulator.paddle.compile import subprograms
+from ipu_conformance.emulator.paddle.run import random_state
 
 from .static_mode import static
 
@@ -19,7 +20,7 @@ small = st.integers(0, 1000)
 @given(st.tuples(small, small, small, small, small), st.tuples(small, small, small, small, small))
 def test_slots_have_seeds_of_their_own(first: tuple, second: tuple) -> None:
     """A seed depends on every part, and is one that Paddle does not replace by its own."""
-    one, other = draw.number(*first), draw.number(*second)
+    one, other = random_state.number(*first), random_state.number(*second)
 
     assert 0 < one < 2**31
     assert (one == other) == (first == second)
@@ -31,12 +32,14 @@ def test_dropouts_read_their_seeds() -> None:
         x = paddle.static.data("x", [2, 3], "float32")
         first = paddle.nn.functional.dropout(x, 0.5)
         paddle.nn.functional.dropout(paddle.nn.functional.dropout(first, 0.25, training=False), 0.5)
-        seeded = draw.seeded(program)
-        read = [op.input("Seed") for op in pieces.ops_of(seeded) if op.type() == "dropout" and not op.attr("is_test")]
+        seeded = random_state.seeded(program)
+        read = [
+            op.input("Seed") for op in subprograms.ops_of(seeded) if op.type() == "dropout" and not op.attr("is_test")
+        ]
 
         assert read == [["@SEED@0"], ["@SEED@1"]]
-        assert draw.seeds_of(pieces.ops_of(seeded)) == ["@SEED@0", "@SEED@1"]
-        assert not draw.seeds_of(pieces.ops_of(program))
+        assert random_state.seeds_of(subprograms.ops_of(seeded)) == ["@SEED@0", "@SEED@1"]
+        assert not random_state.seeds_of(subprograms.ops_of(program))
 
 
 def test_the_generator_of_the_user_goes_on() -> None:
@@ -46,10 +49,10 @@ def test_the_generator_of_the_user_goes_on() -> None:
     paddle.seed(7)
     expected = paddle.rand([4]).numpy()
     paddle.seed(7)
-    with draw.generator(3):
+    with random_state.generator(3):
         first = paddle.rand([4]).numpy()
     actual = paddle.rand([4]).numpy()
-    with draw.generator(3):
+    with random_state.generator(3):
         again = paddle.rand([4]).numpy()
     generator.set_state(before)
 

@@ -11,8 +11,8 @@ import pytest
 from ipu_conformance import check, nets
 from ipu_conformance.emulator import hook
 from ipu_conformance.nets import distinct_micro_batches
-from ipu_conformance.oracle import run_tolerance
-from ipu_conformance.oracle.train import train as specified
+from ipu_conformance.oracle.tolerance import runs
+from ipu_conformance.oracle.training.train import train as specified
 from ipu_conformance.run import RunConfig, RunError, learning_rate, optimiser
 
 CONFIG = RunConfig(
@@ -91,7 +91,7 @@ def test_a_native_run_is_the_oracle_s(driver: Any, name: str) -> None:
     check.runs_equivalent(
         actual=driver.native(net, CONFIG, data),
         expected=specified(net, data, CONFIG),
-        tolerance=run_tolerance.for_run(net, data, CONFIG),
+        tolerance=runs.for_run(net, data, CONFIG),
     )
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import paddle
 import pytest
 
-from ipu_conformance.emulator import hook, trace
-from ipu_conformance.emulator.paddle.backend import IpuBackend
+from ipu_conformance.emulator import hook
+from ipu_conformance.emulator.core import trace
+from ipu_conformance.emulator.paddle.api.backend import IpuBackend
 
 from .static_mode import static
 

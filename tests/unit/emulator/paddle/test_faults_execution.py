@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipu_conformance.emulator.paddle.rules import POINT
+from ipu_conformance.emulator.faults.decisions import paddle_execution
 from tests.unit.emulator import killing
 
 FEEDS = "test_feed_fetch_ipu.py::"
@@ -61,7 +61,9 @@ KILLING = {
 
 def test_every_fault_has_a_case() -> None:
     """The table names a killing case for each fault of the execution."""
-    assert {fault.name for fault in killing.registered("paddle") if fault.point == POINT} == set(KILLING)
+    assert {fault.name for fault in killing.registered("paddle") if fault.point == paddle_execution.point} == set(
+        KILLING
+    )
 
 
 def test_every_fault_is_killed_by_its_case() -> None:

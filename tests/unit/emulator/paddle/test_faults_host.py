@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.paddle import faults_host, host_rules
+from ipu_conformance.emulator.faults.decisions import paddle_host
+from ipu_conformance.emulator.faults.paddle import host
 
 from .. import killing
 
@@ -39,8 +40,8 @@ KILLING = {
 
 def test_every_fault_has_a_case() -> None:
     """The table names a killing case for each fault of the host's side."""
-    assert faults_host.__name__
-    assert {fault.name for fault in faults.table() if fault.point == host_rules.POINT} == set(KILLING)
+    assert host.__name__
+    assert {fault.name for fault in faults.table() if fault.point == paddle_host.point} == set(KILLING)
 
 
 def test_every_fault_is_killed_by_its_case() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipu_conformance.emulator.paddle.ir_rules import POINT
+from ipu_conformance.emulator.faults.decisions import paddle_ir
 from tests.unit.emulator import killing
 
 PASSES, SHARD, DUMP = "test_ir_passes_ipu.py", "test_avg_shard_ipu.py", "test_dump_ipu.py"
@@ -72,5 +72,7 @@ def test_every_fault_is_killed() -> None:
 def test_no_fault_of_the_passes_is_without_a_case() -> None:
     """Each fault that this area registers has a row."""
     assert [
-        fault.name for fault in killing.registered("paddle") if fault.point == POINT and fault.name not in KILLING
+        fault.name
+        for fault in killing.registered("paddle")
+        if fault.point == paddle_ir.point and fault.name not in KILLING
     ] == []

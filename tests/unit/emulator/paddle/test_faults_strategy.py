@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipu_conformance.emulator.paddle.strategy_rules import POINT
+from ipu_conformance.emulator.faults.decisions import paddle_strategy
 from tests.unit.emulator import killing
 
 OPTIONS, STRATEGY = "test_ipu_options_ipu.py", "test_ipu_strategy_ipu.py"
@@ -47,7 +47,7 @@ KILLING = {
 
 def test_every_fault_has_a_case() -> None:
     """The table names a killing case for each fault of the rules that strategies and places follow."""
-    own = {fault.name for fault in killing.registered("paddle") if fault.point == POINT}
+    own = {fault.name for fault in killing.registered("paddle") if fault.point == paddle_strategy.point}
 
     assert own == set(KILLING)
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ipu_conformance.emulator.core.streams import Layout
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
-from ipu_conformance.emulator.paddle.feeding import Declared, Feeder, Fetcher
-from ipu_conformance.emulator.streams import Layout
+from ipu_conformance.emulator.paddle.run.feeding import Declared, Feeder, Fetcher
 
 factors = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3))
 

@@ -11,9 +11,9 @@ import paddle
 import pytest
 from paddle.base import core
 
-from ipu_conformance.emulator.paddle import inference
+from ipu_conformance.emulator.paddle.api import inference
+from ipu_conformance.emulator.paddle.api.inference import Handle, PredictorPool
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, NotFound, PreconditionNotMet, Unimplemented
-from ipu_conformance.emulator.paddle.inference import Handle, PredictorPool
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 

@@ -9,9 +9,9 @@ from typing import Any, Dict
 import pytest
 from paddle.base import core
 
-from ipu_conformance.emulator.paddle import inference_config
+from ipu_conformance.emulator.paddle.api import inference_config
+from ipu_conformance.emulator.paddle.api.inference_config import IpuSettings, settings_of
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, NotFound
-from ipu_conformance.emulator.paddle.inference_config import IpuSettings, settings_of
 
 
 def test_a_new_configuration_does_not_use_the_ipu() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator.paddle import model_runtime
+from ipu_conformance.emulator.paddle.api import model_runtime
+from ipu_conformance.emulator.paddle.api.strategy import Strategy
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
-from ipu_conformance.emulator.paddle.strategy import Strategy
 
 
 def strategy(timeout: float = 0.0, *, training: bool = False, enabled: bool = True) -> Strategy:

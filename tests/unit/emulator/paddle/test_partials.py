@@ -8,9 +8,9 @@ import numpy as np
 import paddle
 import pytest
 
-from ipu_conformance.emulator import numerics
-from ipu_conformance.emulator.paddle import precision
-from ipu_conformance.emulator.paddle.strategy import Strategy
+from ipu_conformance.emulator.core import numerics
+from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.compile import precision
 
 from .static_mode import run, static
 

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paddle.base import core
 
-from ipu_conformance.emulator import plan as planning
-from ipu_conformance.emulator.execute import Engine
-from ipu_conformance.emulator.paddle import partition, pieces
-from ipu_conformance.emulator.paddle.machine import PaddleMachine
-from ipu_conformance.emulator.paddle.partition import Stage
-from ipu_conformance.emulator.paddle.programs import Programs
-from ipu_conformance.emulator.paddle.strategy import Strategy
-from ipu_conformance.emulator.topology import Topology
+from ipu_conformance.emulator.core import plan as planning
+from ipu_conformance.emulator.core.engine import Engine
+from ipu_conformance.emulator.core.topology import Topology
+from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.compile import partition, subprograms
+from ipu_conformance.emulator.paddle.compile.partition import Stage
+from ipu_conformance.emulator.paddle.compile.slot_programs import Programs
+from ipu_conformance.emulator.paddle.run.machine import PaddleMachine
 
 from .static_mode import static
 
@@ -185,14 +185,14 @@ def _gradients(stages: Sequence[Stage], x: np.ndarray) -> Any:
 
     machine.update = update  # type: ignore[method-assign]
     machine.begin([[{"x": x}]])
-    with pieces.in_order(), Engine(plan, machine) as engine:
+    with subprograms.in_order(), Engine(plan, machine) as engine:
         engine.run(machine.inputs)
     return found
 
 
 def test_taken_tensors_are_not_written_to() -> None:
     """A tensor that was moved out of a scope keeps its values when the next run writes the variable."""
-    cells = pieces.Cells(core.Scope())
+    cells = subprograms.Cells(core.Scope())
     cells.put({"v": np.array([1.0, 2.0], np.float32)})
     taken = cells.take(["v"])
     cells.put({"v": np.array([3.0, 4.0], np.float32)})
@@ -209,7 +209,7 @@ def test_the_flags_of_the_process_come_back() -> None:
     inside: List[bool] = []
 
     def fail() -> None:
-        with pieces.in_order(checked=True):
+        with subprograms.in_order(checked=True):
             inside.extend(flags[name] for name in names)
             raise KeyError
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from paddle.base import core
 
 from ipu_conformance.emulator import hook
-from ipu_conformance.emulator.paddle import canonical, custom_ops, passes
-from ipu_conformance.emulator.paddle.passes import compilation, sharding, states
-from ipu_conformance.emulator.paddle.passes.optimizer import fold
+from ipu_conformance.emulator.paddle.api import custom_ops
+from ipu_conformance.emulator.paddle.compile import canonical, passes
+from ipu_conformance.emulator.paddle.compile.passes import compilation, sharding, states
+from ipu_conformance.emulator.paddle.compile.passes.optimizer import fold
 
 from .compiled import record_of
 from .static_mode import run, static

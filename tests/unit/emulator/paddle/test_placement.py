@@ -7,10 +7,10 @@ from typing import Any, List, Optional, Tuple
 import paddle
 import pytest
 
-from ipu_conformance.emulator.paddle import pieces, placement
+from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.compile import placement, subprograms
+from ipu_conformance.emulator.paddle.compile.placement import Asked
 from ipu_conformance.emulator.paddle.errors import PopartError
-from ipu_conformance.emulator.paddle.placement import Asked
-from ipu_conformance.emulator.paddle.strategy import Strategy
 
 from .static_mode import static
 
@@ -51,7 +51,7 @@ def test_shards_follow_one_another(indices: List[Optional[int]], ipus: Any, stag
     """Without pipelining each change of the IPU begins a new run of ops."""
     with static():
         program = ops([(index, None) for index in indices])
-        placed = placement.place(pieces.ops_of(program), asked(num_ipus=3, enable_manual_shard=True))
+        placed = placement.place(subprograms.ops_of(program), asked(num_ipus=3, enable_manual_shard=True))
 
         assert placed.topology.placement == ipus
         assert placed.stage_of == stage_of
@@ -72,7 +72,7 @@ def test_pipelines_follow_their_stages(shards: List[Shard], ipus: Any, stage_of:
     with static():
         program = ops(shards)
         wanted = asked(num_ipus=3, enable_manual_shard=True, enable_pipelining=True)
-        placed = placement.place(pieces.ops_of(program), wanted)
+        placed = placement.place(subprograms.ops_of(program), wanted)
 
         assert placed.topology.placement == ipus
         assert placed.stage_of == stage_of
@@ -103,7 +103,7 @@ def test_the_plan_of_a_strategy(options: Any, expected: Any) -> None:
     with static():
         program = ops([(0, 0), (1, 1)])
         wanted = asked(num_ipus=2, enable_manual_shard=True, **options)
-        made = placement.plan(placement.place(pieces.ops_of(program), wanted), wanted)
+        made = placement.plan(placement.place(subprograms.ops_of(program), wanted), wanted)
 
         assert (
             made.schedule.name,
@@ -126,7 +126,7 @@ def test_recomputation_is_for_pipelines_that_train() -> None:
         ):
             wanted = asked(**base, **options)
 
-            assert placement.plan(placement.place(pieces.ops_of(program), wanted), wanted).recompute is expected
+            assert placement.plan(placement.place(subprograms.ops_of(program), wanted), wanted).recompute is expected
 
 
 def test_values_do_not_flow_back() -> None:
@@ -135,4 +135,4 @@ def test_values_do_not_flow_back() -> None:
         program = ops([(0, 0), (1, 2), (1, 1)])
 
         with pytest.raises(PopartError, match=r"stage 1 consumes .*, which pipeline stage 2 makes"):
-            placement.check_order(pieces.ops_of(program), [0, 2, 1])
+            placement.check_order(subprograms.ops_of(program), [0, 2, 1])

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from paddle.base import core
 
-from ipu_conformance.emulator import numerics
-from ipu_conformance.emulator.paddle import precision
+from ipu_conformance.emulator.core import numerics
+from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.compile import precision
 from ipu_conformance.emulator.paddle.errors import PopartError
-from ipu_conformance.emulator.paddle.strategy import Strategy
 
 from .static_mode import run, static
 

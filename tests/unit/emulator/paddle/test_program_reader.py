@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from ipu_conformance import ir
 from ipu_conformance.emulator import hook
-from ipu_conformance.ir import paddle_program
+from ipu_conformance.ir.readers.paddle import program as paddle_program
 from ipu_conformance.workloads.paddle_mnist import model
 
 BATCH = 4

@@ -9,7 +9,9 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 
-from ipu_conformance.ir import IRError, paddle_ops, paddle_program
+from ipu_conformance.ir import IRError
+from ipu_conformance.ir.readers.paddle import ops
+from ipu_conformance.ir.readers.paddle import program as paddle_program
 
 from .static_mode import static
 from .translation_use import raw
@@ -93,4 +95,4 @@ def test_an_op_whose_result_has_no_fixed_shape_has_no_row(build: Callable[..., A
         types = [each.type for each in program.global_block().ops]
 
     assert op in types
-    assert op not in paddle_ops.ROWS
+    assert op not in ops.ROWS

@@ -7,9 +7,11 @@ from typing import Any, Dict, Optional
 
 import pytest
 
-from ipu_conformance.emulator.paddle import environment, places, sessions
+from ipu_conformance.emulator.paddle import environment
+from ipu_conformance.emulator.paddle.api import places
+from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.compile import sessions
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, Unavailable, Unimplemented
-from ipu_conformance.emulator.paddle.strategy import Strategy
 from ipu_conformance.targets import EMULATED_IPUS
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ipu_conformance.emulator.paddle.api.options import BOOL, DOUBLE, MAP, OPTIONS, SET_ONLY, STRING, UINT64, VECTOR
+from ipu_conformance.emulator.paddle.api.strategy import CustomOp, Strategy, UncastableError, option_value
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, Unimplemented
-from ipu_conformance.emulator.paddle.options import BOOL, DOUBLE, MAP, OPTIONS, SET_ONLY, STRING, UINT64, VECTOR
-from ipu_conformance.emulator.paddle.strategy import CustomOp, Strategy, UncastableError, option_value
 from ipu_conformance.errors import ConformanceError
 
 from . import strategy_strategies as drawn

@@ -12,7 +12,8 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from ipu_conformance import ir
-from ipu_conformance.ir import paddle_ops, paddle_program
+from ipu_conformance.ir.readers.paddle import ops
+from ipu_conformance.ir.readers.paddle import program as paddle_program
 
 from .recurrent_ops import GRU, LSTM, RNN
 from .static_mode import run, static
@@ -161,7 +162,7 @@ def test_every_row_is_compared_or_says_why_not() -> None:
             _built(translation)
             used.update(op.type for op in program.global_block().ops)
 
-    assert sorted(set(paddle_ops.ROWS) - used - set(NOT_COMPARED)) == []
+    assert sorted(set(ops.ROWS) - used - set(NOT_COMPARED)) == []
 
 
 def test_a_dropout_that_is_on_becomes_a_dropout() -> None:

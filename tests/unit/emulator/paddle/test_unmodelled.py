@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import ipu_conformance.emulator.paddle as front_end
-from ipu_conformance.emulator.paddle import sessions, unmodelled
-from ipu_conformance.emulator.paddle.options import OPTIONS, UINT64, VECTOR
-from ipu_conformance.emulator.paddle.strategy import Strategy
+from ipu_conformance.emulator.paddle.api import unmodelled
+from ipu_conformance.emulator.paddle.api.options import OPTIONS, UINT64, VECTOR
+from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.compile import sessions
 
 DERIVED = {"enable_half_partial", "virtual_graph_mode"}
 """Options that are another option, too, which is the one that is read or named."""

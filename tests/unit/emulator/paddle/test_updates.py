@@ -7,8 +7,9 @@ from typing import Any, Dict, List
 import paddle
 import pytest
 
-from ipu_conformance.emulator.paddle import pieces, updates
-from ipu_conformance.emulator.paddle.passes.optimizer import fold
+from ipu_conformance.emulator.paddle.compile import subprograms
+from ipu_conformance.emulator.paddle.compile.passes.optimizer import fold
+from ipu_conformance.emulator.paddle.optim import stage_updates
 
 from .static_mode import static
 
@@ -23,11 +24,11 @@ def trained(optimizer: Any) -> None:
     optimizer.minimize(paddle.mean(paddle.square(paddle.multiply(paddle.multiply(x, first), second))))
 
 
-def split(program: Any, owner: Dict[str, int], stages: int) -> updates.Updates:
+def split(program: Any, owner: Dict[str, int], stages: int) -> stage_updates.Updates:
     """The update of that program."""
     folded = fold(list(program.global_block().ops))
     states = {state: weight for weight, slots in folded.states.items() for state in slots.values()}
-    return updates.split(program, owner, folded.gradients, states, stages)
+    return stage_updates.split(program, owner, folded.gradients, states, stages)
 
 
 def types(ops: Any) -> List[str]:
@@ -66,7 +67,7 @@ def test_one_stage_keeps_the_order_of_the_program() -> None:
         trained(paddle.optimizer.SGD(0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0), weight_decay=0.1))
         made = split(program, {"a": 0, "b": 0}, 1)
 
-        assert types(made.stages[0]) == types(updates.updating(program))
+        assert types(made.stages[0]) == types(stage_updates.updating(program))
         assert made.before == ()
 
 
@@ -110,7 +111,7 @@ def test_evaluation_leaves_decay_out(make: Any, attribute: str) -> None:
     with static() as (program, _, _):
         trained(make(paddle.optimizer))
         ops = split(program, {"a": 0, "b": 0}, 1).stages[0]
-        copies, _ = updates.without_decay(ops)
+        copies, _ = stage_updates.without_decay(ops)
         decaying = [index for index, op in enumerate(ops) if op.has_attr(attribute) and op.attr(attribute) == 0.5]
 
         assert decaying
@@ -122,8 +123,8 @@ def test_a_forward_program_is_left_without_the_update() -> None:
     """What has the optimizer's role is taken out of a copy."""
     with static() as (program, _, _):
         trained(paddle.optimizer.SGD(0.1))
-        count = len(pieces.ops_of(program))
-        rest = updates.without(program)
+        count = len(subprograms.ops_of(program))
+        rest = stage_updates.without(program)
 
-        assert not updates.updating(rest)
-        assert len(pieces.ops_of(program)) == count
+        assert not stage_updates.updating(rest)
+        assert len(subprograms.ops_of(program)) == count

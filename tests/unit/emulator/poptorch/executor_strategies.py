@@ -6,7 +6,7 @@ from typing import Any, Tuple
 
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator.streams import Layout
+from ipu_conformance.emulator.core.streams import Layout
 
 
 @st.composite

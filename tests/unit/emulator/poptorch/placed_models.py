@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 import torch
 
-from ipu_conformance.emulator.poptorch import blocks, capture, placement
+from ipu_conformance.emulator.poptorch.compile import blocks, capture, placement
 from ipu_conformance.emulator.poptorch.options import Options
 
 

@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from ipu_conformance.emulator.poptorch import arguments, blocks, capture, hardware, hooks, representation, testing
+from ipu_conformance.emulator.poptorch.api import testing
+from ipu_conformance.emulator.poptorch.api.profiling import Channel
+from ipu_conformance.emulator.poptorch.compile import blocks, capture, hooks, representation
 from ipu_conformance.emulator.poptorch.exceptions import Error, RecoverableError
-from ipu_conformance.emulator.poptorch.profiling import Channel
+from ipu_conformance.emulator.poptorch.run import arguments, hardware
 
 
 def test_a_model_is_on_the_ipu_while_it_is_captured() -> None:

@@ -10,10 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator import faults, streams
-from ipu_conformance.emulator.poptorch import batching, outputs
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.core import streams
 from ipu_conformance.emulator.poptorch.enums import OutputMode
 from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.run import micro_batches, outputs
 
 from .executor_strategies import layouts, modes
 
@@ -24,7 +25,7 @@ def test_a_feed_deals_out_as_the_core_does(layout: streams.Layout, micro: int) -
     """Every slot gets the rows that the core's positions name."""
     batch = torch.arange(float(layout.inputs * micro * 2)).reshape(-1, 2)
 
-    dealt = batching.Feed(layout, [batch]).deal([batch])
+    dealt = micro_batches.Feed(layout, [batch]).deal([batch])
 
     expected = streams.deal(batch.numpy(), layout)
     for own, other in zip(dealt, expected):
@@ -76,7 +77,7 @@ def test_micro_batches_are_views() -> None:
     """Dealing out copies nothing."""
     batch = torch.zeros(6, 2)
 
-    dealt = batching.Feed(streams.Layout(3, 1, 2), [batch]).deal([batch])
+    dealt = micro_batches.Feed(streams.Layout(3, 1, 2), [batch]).deal([batch])
 
     assert {part.untyped_storage().data_ptr() for own in dealt for (part,) in own} == {
         batch.untyped_storage().data_ptr()
@@ -86,7 +87,7 @@ def test_micro_batches_are_views() -> None:
 def test_inputs_that_the_model_writes_to_are_copied() -> None:
     """Only the inputs that are named get memory of their own."""
     batch = torch.zeros(2, 1)
-    feed = batching.Feed(streams.Layout(2), [batch, batch])
+    feed = micro_batches.Feed(streams.Layout(2), [batch, batch])
     feed.copied = frozenset({1})
 
     (((kept, copied), _),) = feed.deal([batch, batch])
@@ -99,20 +100,20 @@ def test_gradients_of_inputs_stay_on_the_host() -> None:
     """What is dealt out requires no gradient."""
     batch = torch.zeros(2, 1, requires_grad=True)
 
-    dealt = batching.Feed(streams.Layout(2), [batch]).deal([batch])
+    dealt = micro_batches.Feed(streams.Layout(2), [batch]).deal([batch])
 
     assert not any(part.requires_grad for own in dealt for (part,) in own)
 
 
 def test_a_model_without_tensors_has_empty_micro_batches() -> None:
     """Every slot gets an empty tuple."""
-    assert batching.Feed(streams.Layout(2, 1, 2), []).deal([]) == [[(), ()], [(), ()]]
+    assert micro_batches.Feed(streams.Layout(2, 1, 2), []).deal([]) == [[(), ()], [(), ()]]
 
 
 @pytest.mark.parametrize("value", [0, 1, -5, 2**31 - 1, -(2**31)])
 def test_integers_that_fit_pass_unchanged(value: int) -> None:
     """Narrowing changes only what does not fit, and keeps the type that kernels take."""
-    narrowed = batching.narrowed(torch.tensor([value]))
+    narrowed = micro_batches.narrowed(torch.tensor([value]))
 
     assert (narrowed.item(), narrowed.dtype) == (value, torch.int64)
 
@@ -122,9 +123,9 @@ def test_narrowing_can_be_left_out(name: str) -> None:
     """Under the fault the value keeps its bits."""
     wide = torch.tensor([2**40]) if name.startswith("int") else torch.tensor([1 + 2.0**-40], dtype=torch.float64)
 
-    right = batching.narrowed(wide)
+    right = micro_batches.narrowed(wide)
     with faults.inject(name):
-        wrong = batching.narrowed(wide)
+        wrong = micro_batches.narrowed(wide)
 
     assert torch.equal(wrong.double(), wide.double())
     assert not torch.equal(right.double(), wide.double())
@@ -149,4 +150,4 @@ def test_groups_that_do_not_divide_are_refused() -> None:
     )
 
     with pytest.raises(Error, match="divisor"):
-        batching.layout_of(options)
+        micro_batches.layout_of(options)

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator.poptorch.ctc import decode
+from ipu_conformance.emulator.poptorch.ops.ctc import decode
 
 
 def _summed(logs: np.ndarray, blank: int) -> Dict[Tuple[int, ...], float]:

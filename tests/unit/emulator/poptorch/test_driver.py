@@ -20,7 +20,7 @@ PAIRED = replace(CONFIG, stages=nets.mlp().cut(2), replicas=2)
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The driver, on the emulated package."""
-    emulated = importlib.import_module("ipu_conformance.emulator.poptorch")
+    emulated = importlib.import_module("ipu_conformance.emulator.poptorch.api")
     monkeypatch.setitem(sys.modules, "poptorch", emulated)
     return importlib.import_module("ipu_conformance.frameworks.poptorch")
 

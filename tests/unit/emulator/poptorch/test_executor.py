@@ -8,9 +8,10 @@ from typing import Any, List
 import pytest
 import torch
 
-from ipu_conformance.emulator import device, poptorch, trace
-from ipu_conformance.emulator.poptorch import capture, placement
-from ipu_conformance.emulator.topology import Topology
+from ipu_conformance.emulator.core import device, trace
+from ipu_conformance.emulator.core.topology import Topology
+from ipu_conformance.emulator.poptorch import api
+from ipu_conformance.emulator.poptorch.compile import capture, placement
 
 
 class Chain(torch.nn.Module):
@@ -24,18 +25,18 @@ class Chain(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> Any:
         for number, layer in enumerate(self.layers):
-            with poptorch.Block(f"b{number}", ipu_id=number * self.ipus // 4):
+            with api.Block(f"b{number}", ipu_id=number * self.ipus // 4):
                 x = torch.nn.functional.dropout(torch.tanh(layer(x)), self.dropout)
                 if number == 3:
-                    loss = poptorch.identity_loss(x * x, reduction="mean")
+                    loss = api.identity_loss(x * x, reduction="mean")
         return x, loss
 
 
 def options(replicas: int = 1, accumulation: int = 8, iterations: int = 3, **settings: Any) -> Any:
     """Options with these factors and everything returned."""
-    made = poptorch.Options().replicationFactor(replicas).deviceIterations(iterations).randomSeed(5)
+    made = api.Options().replicationFactor(replicas).deviceIterations(iterations).randomSeed(5)
     made.Training.gradientAccumulation(accumulation)
-    made.outputMode(poptorch.OutputMode.All)
+    made.outputMode(api.OutputMode.All)
     for name, value in settings.items():
         getattr(made, name)(value)
     return made
@@ -43,7 +44,7 @@ def options(replicas: int = 1, accumulation: int = 8, iterations: int = 3, **set
 
 def train(model: Any, made: Any, calls: int = 2) -> List[torch.Tensor]:
     """The outputs and the final weights of a few calls."""
-    trainer = poptorch.trainingModel(model, made, torch.optim.SGD(model.parameters(), lr=0.125, momentum=0.5))
+    trainer = api.trainingModel(model, made, torch.optim.SGD(model.parameters(), lr=0.125, momentum=0.5))
     count = made.device_iterations * made.Training.gradient_accumulation * made.replication_factor
     x = torch.linspace(-1, 1, count * 8).reshape(count * 2, 4)
     results = [trainer(x)[0] for _ in range(calls)]
@@ -59,7 +60,7 @@ def test_cutting_a_model_changes_no_bit(ipus: int, strategy: str, dropout: float
     whole = train(Chain(1, dropout), options())
 
     made = options()
-    made.setExecutionStrategy(getattr(poptorch, strategy)())
+    made.setExecutionStrategy(getattr(api, strategy)())
     cut = train(Chain(ipus, dropout), made)
 
     assert all(torch.equal(own, other) for own, other in zip(cut, whole))
@@ -77,7 +78,7 @@ def test_recomputing_changes_no_bit() -> None:
 
 def test_replicas_in_threads_are_replicas_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Running replicas side by side changes no bit."""
-    from ipu_conformance.emulator.poptorch import compiled
+    from ipu_conformance.emulator.poptorch.compile import compiled
 
     together = train(Chain(1, 0.5), options(replicas=4))
     engine = compiled.Engine
@@ -93,7 +94,7 @@ def test_the_trace_is_the_plan(ipus: int, tmp_path: Any) -> None:
     """With profiling every executed slot is recorded, and written for Perfetto."""
     model = Chain(ipus)
     made = options(replicas=2, enableProfiling=str(tmp_path))
-    trainer = poptorch.trainingModel(model, made, torch.optim.SGD(model.parameters(), lr=0.1))
+    trainer = api.trainingModel(model, made, torch.optim.SGD(model.parameters(), lr=0.1))
 
     trainer(torch.ones(3 * 8 * 2, 4))
 
@@ -104,7 +105,7 @@ def test_the_trace_is_the_plan(ipus: int, tmp_path: Any) -> None:
 def test_nothing_is_recorded_without_profiling() -> None:
     """Recording costs time, so it waits to be asked for."""
     model = Chain(1)
-    trainer = poptorch.trainingModel(model, options(), torch.optim.SGD(model.parameters(), lr=0.1))
+    trainer = api.trainingModel(model, options(), torch.optim.SGD(model.parameters(), lr=0.1))
 
     trainer(torch.ones(24, 4))
 
@@ -114,7 +115,7 @@ def test_nothing_is_recorded_without_profiling() -> None:
 def test_every_replica_has_weights_of_its_own() -> None:
     """Replicas share no memory with one another or with the host, and hold the same bits after training."""
     model = Chain(1)
-    trainer = poptorch.trainingModel(model, options(replicas=4), torch.optim.SGD(model.parameters(), lr=0.1))
+    trainer = api.trainingModel(model, options(replicas=4), torch.optim.SGD(model.parameters(), lr=0.1))
     trainer(torch.linspace(0, 1, 3 * 8 * 4 * 4).reshape(-1, 4))
 
     held = trainer.compiled.weights.replicas
@@ -130,8 +131,8 @@ def test_a_model_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(placement.topology, "Topology", lambda stages, replicas: Topology(stages, replicas, small))
     model = torch.nn.Linear(1000, 1000)
 
-    with pytest.raises(poptorch.Error, match="memory"):
-        poptorch.inferenceModel(model)(torch.ones(1, 1000))
+    with pytest.raises(api.Error, match="memory"):
+        api.inferenceModel(model)(torch.ones(1, 1000))
 
 
 def test_a_failing_run_leaves_the_model_usable() -> None:
@@ -142,7 +143,7 @@ def test_a_failing_run_leaves_the_model_usable() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x * 2
 
-    model = poptorch.inferenceModel(Fails(), poptorch.Options().replicationFactor(2))
+    model = api.inferenceModel(Fails(), api.Options().replicationFactor(2))
     model.compile(torch.ones(2))
     machine = model.compiled.machine
     original = machine.forward
@@ -165,7 +166,7 @@ def test_updated_weights_can_be_anchored() -> None:
     model = Chain(1)
     made = options(iterations=2, accumulation=3)
     made.anchorTensor("new", "UpdatedVar___model.layers.0.bias")
-    trainer = poptorch.trainingModel(model, made, torch.optim.SGD(model.parameters(), lr=0.1))
+    trainer = api.trainingModel(model, made, torch.optim.SGD(model.parameters(), lr=0.1))
 
     trainer(torch.linspace(0, 1, 24).reshape(6, 4))
 
@@ -186,7 +187,7 @@ def test_attributes_set_between_wrapping_and_compiling_count(attribute: str) -> 
             return x * (10 if self.training else 1) * self.scale
 
     model = Model()
-    executor = poptorch.inferenceModel(model)
+    executor = api.inferenceModel(model)
     setattr(model, attribute, False if attribute == "training" else 3)
 
     assert executor(torch.ones(1)).item() == (1 if attribute == "training" else 30)
@@ -204,9 +205,7 @@ def test_constants_and_weights_can_be_returned() -> None:
         def forward(self, x: torch.Tensor) -> Any:
             return x, self.weight, self.table, torch.tensor([1.0, 2.0]) * x
 
-    echoed, weight, table, made = poptorch.inferenceModel(Model(), poptorch.Options().deviceIterations(2))(
-        torch.ones(2, 2)
-    )
+    echoed, weight, table, made = api.inferenceModel(Model(), api.Options().deviceIterations(2))(torch.ones(2, 2))
 
     assert torch.equal(echoed, torch.ones(2, 2))
     assert weight.tolist() == [1.0] * 4
@@ -224,7 +223,7 @@ def test_an_input_is_not_changed() -> None:
 
     x = torch.ones(4)
 
-    out = poptorch.inferenceModel(Writes(), poptorch.Options().deviceIterations(2))(x)
+    out = api.inferenceModel(Writes(), api.Options().deviceIterations(2))(x)
 
     assert out.tolist() == [4.0] * 4
     assert x.tolist() == [1.0] * 4
@@ -259,9 +258,9 @@ def test_clipping_takes_the_norm_over_all_stages() -> None:
     for ipus in (1, 4):
         for replicas in (1, 2):
             model = Chain(ipus)
-            optimizer = poptorch.optim.Adam(model.parameters(), lr=0.125, max_grad_norm=2.0**-6)
+            optimizer = api.optim.Adam(model.parameters(), lr=0.125, max_grad_norm=2.0**-6)
             made = options(replicas=replicas, accumulation=16 // replicas)
-            trainer = poptorch.trainingModel(model, made, optimizer)
+            trainer = api.trainingModel(model, made, optimizer)
             trainer(torch.linspace(-1, 1, 16 * 3 * 4).reshape(-1, 4))
             results.append((replicas, [weight.detach().clone() for weight in model.parameters()]))
             trainer.destroy()
@@ -273,11 +272,11 @@ def test_clipping_takes_the_norm_over_all_stages() -> None:
 
 def test_the_file_of_the_cache_is_whole(tmp_path: Any) -> None:
     """No part of a file is left behind, and the file can be loaded into a model of its kind."""
-    made = poptorch.Options().enableExecutableCaching(str(tmp_path))
-    poptorch.inferenceModel(torch.nn.Linear(2, 3), made)(torch.ones(1, 2))
+    made = api.Options().enableExecutableCaching(str(tmp_path))
+    api.inferenceModel(torch.nn.Linear(2, 3), made)(torch.ones(1, 2))
 
     (name,) = os.listdir(tmp_path)
-    other = poptorch.inferenceModel(torch.nn.Linear(2, 3))
+    other = api.inferenceModel(torch.nn.Linear(2, 3))
     other.loadExecutable(str(tmp_path / name))
 
     assert name.endswith(".popef")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ipu_conformance.emulator import faults, poptorch
-from ipu_conformance.emulator.poptorch.decisions import POINT
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.faults.decisions import poptorch_executor
+from ipu_conformance.emulator.poptorch import api
 
 from .. import killing
 
@@ -58,8 +59,8 @@ KILLING = {
 
 def test_every_fault_has_a_case() -> None:
     """The table names a killing case for each fault of the executor."""
-    assert poptorch.Options
-    assert {fault.name for fault in faults.table() if fault.point == POINT} == set(KILLING)
+    assert api.Options
+    assert {fault.name for fault in faults.table() if fault.point == poptorch_executor.point} == set(KILLING)
 
 
 def test_every_fault_is_killed_by_its_case() -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.poptorch import faults_ir
+from ipu_conformance.emulator.faults.poptorch import ir
 
 from .. import killing
 from .test_faults_options import RUN_EACH
@@ -36,7 +36,7 @@ KILLING = {
 
 def test_every_fault_has_a_case() -> None:
     """The table names a killing case for each fault of the lowered program."""
-    points = ("ir.graph", faults_ir.CYCLES)
+    points = ("ir.graph", ir.CYCLES)
 
     assert {fault.name for fault in killing.registered("poptorch") if fault.point in points} == set(KILLING)
 

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ipu_conformance.emulator import faults, poptorch
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.poptorch import api
 
 from .test_faults_options import RUN_EACH
 
@@ -27,7 +28,7 @@ KILLING = {
 
 def test_every_fault_has_a_case() -> None:
     """The table names a killing case for each fault of the loaders."""
-    assert poptorch.DataLoader
+    assert api.DataLoader
     assert {fault.name for fault in faults.table() if fault.point.startswith("loader.")} == set(KILLING)
 
 

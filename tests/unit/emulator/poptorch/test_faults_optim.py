@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.poptorch import faults_optim
+from ipu_conformance.emulator.faults.poptorch import optim
 
 UPDATES = "test_optim_ipu.py::test_updates_are_the_oracles"
 KILLING = {
@@ -55,7 +55,7 @@ KILLING = {
 
 def test_every_fault_has_a_case() -> None:
     """The table names a killing case for each fault of optimizers."""
-    own = {fault.name for fault in faults.table() if fault.point in faults_optim.POINTS}
+    own = {fault.name for fault in faults.table() if fault.point in optim.POINTS}
 
     assert own == set(KILLING)
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.poptorch import faults_options
+from ipu_conformance.emulator.faults.poptorch import options
 
 FILE = "tests/ipu/poptorch/test_options_ipu.py"
 KILLING = {
@@ -26,7 +26,7 @@ KILLING = {
 
 def test_every_fault_has_a_case() -> None:
     """The table names a killing case for each fault of options."""
-    own = {fault.name for fault in faults.table() if fault.point in faults_options.POINTS}
+    own = {fault.name for fault in faults.table() if fault.point in options.POINTS}
 
     assert own == set(KILLING)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Dict, List
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.poptorch import faults_ops, faults_placement
+from ipu_conformance.emulator.faults.poptorch import ops, placement
 
 
 def _case(area: str, name: str) -> str:
@@ -62,7 +62,7 @@ KILLING = {
 
 def test_every_fault_has_a_case() -> None:
     """The table names a killing case for each fault of placement and of operations."""
-    points = (faults_placement.POINT, faults_ops.POINT)
+    points = (placement.POINT, ops.POINT)
 
     assert {fault.name for fault in faults.table() if fault.point in points} == set(KILLING)
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ipu_conformance.emulator import poptorch
-from ipu_conformance.emulator.poptorch import lowering
-from ipu_conformance.emulator.poptorch.lowering_program import Pipeline, Program
+from ipu_conformance.emulator.poptorch import api
+from ipu_conformance.emulator.poptorch.ir import lowering
+from ipu_conformance.emulator.poptorch.ir.program import Pipeline, Program
 from ipu_conformance.ir import Graph, checks
 
 GROUPS: Dict[str, Sequence[str]] = {
@@ -58,11 +58,11 @@ class Written(torch.nn.Module):
     def forward(self, x: Any, y: Any) -> Any:
         names = {"torch": torch, "F": F, "x": x + self.weight, "y": y}
         values = [eval(expression, names) for expression in self.expressions]
-        return poptorch.identity_loss(sum(value.float().sum() for value in values), reduction="none")
+        return api.identity_loss(sum(value.float().sum() for value in values), reduction="none")
 
 
 def _lowered(model: torch.nn.Module, *inputs: Any, options: Optional[Any] = None) -> Graph:
-    executor = poptorch.trainingModel(model, options)
+    executor = api.trainingModel(model, options)
     executor.compile(*inputs)
     return lowering.lower(executor.compiled, executor.options, True)
 
@@ -81,7 +81,7 @@ def test_operations_are_lowered_with_fitting_shapes(group: str) -> None:
 @pytest.mark.parametrize("group", GROUPS)
 def test_estimates_cover_every_operation(group: str) -> None:
     """Cycles and memory are estimated for models with operations that the table does not know."""
-    executor = poptorch.inferenceModel(Written(GROUPS[group]))
+    executor = api.inferenceModel(Written(GROUPS[group]))
     executor.compile(torch.rand(2, 6), torch.rand(2, 6))
 
     assert lowering.cycles(executor.compiled, executor.options) > 0
@@ -103,15 +103,15 @@ class Tied(torch.nn.Module):
         self.layer = torch.nn.Linear(3, 3, bias=False)
 
     def forward(self, x: Any) -> Any:
-        with poptorch.Block("one", ipu_id=0):
+        with api.Block("one", ipu_id=0):
             x = torch.tanh(self.layer(x))
-        with poptorch.Block("two", ipu_id=1):
-            return poptorch.identity_loss(self.layer(x), reduction="sum")
+        with api.Block("two", ipu_id=1):
+            return api.identity_loss(self.layer(x), reduction="sum")
 
 
 def test_a_weight_of_two_stages_is_copied_and_its_gradients_are_added() -> None:
     """A shared weight lives on its first IPU: it is copied to the second, whose gradient comes back and is added."""
-    options = poptorch.Options()
+    options = api.Options()
     options.Training.gradientAccumulation(3)
 
     graph = _lowered(Tied(), torch.rand(6, 3), options=options)
@@ -133,15 +133,15 @@ class Kept(torch.nn.Module):
         self.layer = torch.nn.Linear(3, 3)
 
     def forward(self, x: Any) -> Any:
-        with poptorch.Block("one", ipu_id=0):
-            x = torch.tanh(poptorch.recomputationCheckpoint(self.layer(x)))
-        with poptorch.Block("two", ipu_id=1):
-            return poptorch.identity_loss(x * 2, reduction="sum")
+        with api.Block("one", ipu_id=0):
+            x = torch.tanh(api.recomputationCheckpoint(self.layer(x)))
+        with api.Block("two", ipu_id=1):
+            return api.identity_loss(x * 2, reduction="sum")
 
 
 def test_a_checkpoint_is_not_recomputed() -> None:
     """With recomputation a kept value is computed once; what stands around it is computed again."""
-    options = poptorch.Options()
+    options = api.Options()
     options.Training.gradientAccumulation(3)
     options._Popart.set("autoRecomputation", 3)
 

@@ -11,7 +11,10 @@ import torch
 
 from ipu_conformance import check
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.poptorch import Error, Options, optim, optim_read, optim_state, optim_update
+from ipu_conformance.emulator.poptorch.api import Error, Options
+from ipu_conformance.emulator.poptorch.optim import optimizers, update
+from ipu_conformance.emulator.poptorch.optim import read as optim_read
+from ipu_conformance.emulator.poptorch.optim import state as optim_state
 
 
 @pytest.fixture
@@ -19,8 +22,8 @@ def weights() -> Dict[str, torch.nn.Parameter]:
     return {"a": torch.nn.Parameter(torch.ones(2)), "b": torch.nn.Parameter(torch.zeros(3))}
 
 
-def rule(optimizer: Any, weights: Dict[str, torch.nn.Parameter]) -> optim_update.DeviceUpdate:
-    return optim_update.rule_for(optimizer, weights, None)
+def rule(optimizer: Any, weights: Dict[str, torch.nn.Parameter]) -> update.DeviceUpdate:
+    return update.rule_for(optimizer, weights, None)
 
 
 @pytest.mark.parametrize(
@@ -31,8 +34,8 @@ def rule(optimizer: Any, weights: Dict[str, torch.nn.Parameter]) -> optim_update
         (lambda p: torch.optim.Adam(p, decoupled_weight_decay=True), "adamw"),
         (lambda p: torch.optim.SGD(p, lr=0.1), "sgd"),
         (lambda p: torch.optim.RMSprop(p), "rmsprop"),
-        (lambda p: optim.LAMB(p), "lamb"),
-        (lambda p: optim.AdamW(p), "adamw"),
+        (lambda p: optimizers.LAMB(p), "lamb"),
+        (lambda p: optimizers.AdamW(p), "adamw"),
     ],
     ids=["AdamW", "Adam", "Adam-decoupled", "SGD", "RMSprop", "LAMB", "poptorch-AdamW"],
 )
@@ -49,9 +52,9 @@ def test_the_kind_is_that_of_the_nearest_base(make: Any, kind: str, weights: Dic
         (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True), {"lr", "momentum"}),
         (lambda p: torch.optim.Adam(p, betas=(0.5, 0.6), eps=1e-3), {"lr", "eps"}),
         (lambda p: torch.optim.RMSprop(p, alpha=0.5, momentum=0.5), {"lr", "momentum"}),
-        (lambda p: optim.SGD(p, lr=0.001, momentum=0.0), {"lr", "momentum"}),
-        (lambda p: optim.Adam(p, betas=(0.5, 0.6)), {"betas"}),
-        (lambda p: optim.RMSprop(p), set()),
+        (lambda p: optimizers.SGD(p, lr=0.001, momentum=0.0), {"lr", "momentum"}),
+        (lambda p: optimizers.Adam(p, betas=(0.5, 0.6)), {"betas"}),
+        (lambda p: optimizers.RMSprop(p), set()),
     ],
     ids=["sgd", "sgd-values", "nesterov", "betas", "alpha", "poptorch-default-passed", "poptorch-betas", "poptorch"],
 )
@@ -78,7 +81,7 @@ def test_options_do_not_hide_anything_from_another_model(
     optimizer.colour = "red"
     first, second = Options(), Options()
     for options in (first, first, second):
-        optim_update.rule_for(optimizer, weights, options)
+        update.rule_for(optimizer, weights, options)
 
     assert caplog.text.count("colour") == 2
 
@@ -103,7 +106,7 @@ def test_a_constant_cannot_be_replaced(weights: Dict[str, torch.nn.Parameter]) -
     new = rule(torch.optim.SGD(weights.values(), lr=0.1, momentum=0.9), weights)
 
     with pytest.raises(Error, match=r"momentum of group 0 .* 0 .* 0\.9"):
-        optim_update.changed_constants(old, new)
+        update.changed_constants(old, new)
 
 
 def test_a_variable_can_be_replaced_by_any_value(weights: Dict[str, torch.nn.Parameter]) -> None:
@@ -111,7 +114,7 @@ def test_a_variable_can_be_replaced_by_any_value(weights: Dict[str, torch.nn.Par
     old = rule(torch.optim.SGD(weights.values(), lr=0.1, momentum=0.9), weights)
     new = rule(torch.optim.SGD(weights.values(), lr=0.2), weights)
 
-    optim_update.changed_constants(old, new)
+    update.changed_constants(old, new)
 
 
 def test_equal_values_of_other_types_are_equal(weights: Dict[str, torch.nn.Parameter]) -> None:
@@ -120,7 +123,7 @@ def test_equal_values_of_other_types_are_equal(weights: Dict[str, torch.nn.Param
     optimizer = torch.optim.Adam(weights.values(), lr=torch.tensor(0.25))
     optimizer.param_groups[0].update(betas=[0.5, torch.tensor(0.75)])
     new = rule(optimizer, weights)
-    optim_update.changed_constants(old, new)
+    update.changed_constants(old, new)
 
     assert (new.settings.groups[0].values["lr"], new.settings.groups[0].values["betas"]) == (0.25, (0.5, 0.75))
 
@@ -136,35 +139,33 @@ def test_equal_values_of_other_types_are_equal(weights: Dict[str, torch.nn.Param
 def test_another_program_cannot_be_replaced(make: Any, weights: Dict[str, torch.nn.Parameter]) -> None:
     """Neither the kind of an optimizer nor the number of its groups changes after compiling."""
     with pytest.raises(Error, match="compiled with sgd and 1 groups"):
-        optim_update.changed_constants(
-            rule(torch.optim.SGD(weights.values(), lr=0.1), weights), rule(make(weights), weights)
-        )
+        update.changed_constants(rule(torch.optim.SGD(weights.values(), lr=0.1), weights), rule(make(weights), weights))
 
 
 def test_a_running_mean_cannot_come_later(weights: Dict[str, torch.nn.Parameter]) -> None:
     """A program that was compiled for the mean at the end cannot keep a running one."""
-    old = rule(optim.SGD(weights.values(), lr=0.1), weights)
-    new = rule(optim.SGD(weights.values(), lr=0.1, accum_type=torch.float16), weights)
+    old = rule(optimizers.SGD(weights.values(), lr=0.1), weights)
+    new = rule(optimizers.SGD(weights.values(), lr=0.1, accum_type=torch.float16), weights)
 
     with pytest.raises(ValueError, match="already compiled"):
-        optim_update.changed_constants(old, new)
+        update.changed_constants(old, new)
 
 
 def test_set_optimizer_ignored_keeps_the_old_settings(weights: Dict[str, torch.nn.Parameter]) -> None:
     """The fault reaches the place where rules are replaced."""
     old, new = (rule(torch.optim.SGD(weights.values(), lr=rate), weights) for rate in (0.1, 0.2))
     with faults.inject("set-optimizer-ignored"):
-        optim_update.changed_constants(old, new)
+        update.changed_constants(old, new)
 
     assert new.settings.groups[0].values["lr"] == 0.1
 
 
 KINDS = {
-    "SGD": (optim.SGD, {"lr": 0.1, "momentum": 0.9}),
-    "Adam": (optim.Adam, {"lr": 0.1}),
-    "AdamW": (optim.AdamW, {"lr": 0.1}),
-    "RMSprop": (optim.RMSprop, {"lr": 0.1, "momentum": 0.5, "centered": True}),
-    "LAMB": (optim.LAMB, {"lr": 0.1}),
+    "SGD": (optimizers.SGD, {"lr": 0.1, "momentum": 0.9}),
+    "Adam": (optimizers.Adam, {"lr": 0.1}),
+    "AdamW": (optimizers.AdamW, {"lr": 0.1}),
+    "RMSprop": (optimizers.RMSprop, {"lr": 0.1, "momentum": 0.5, "centered": True}),
+    "LAMB": (optimizers.LAMB, {"lr": 0.1}),
 }
 
 
@@ -196,7 +197,7 @@ def test_restored_state_goes_on_with_the_same_bits(name: str, weights: Dict[str,
 
 def test_loaded_state_waits_for_the_device(weights: Dict[str, torch.nn.Parameter]) -> None:
     """State that was loaded before compiling is shown, and goes to the device when that is attached."""
-    optimizer = optim.SGD(weights.values(), lr=0.1, momentum=0.9)
+    optimizer = optimizers.SGD(weights.values(), lr=0.1, momentum=0.9)
     optimizer.load_state_dict({**optimizer.state_dict(), "ipu_state": {"Accl1___a": torch.tensor([1.0, 2.0])}})
     assert list(optimizer.state_dict()["ipu_state"]) == ["Accl1___a"]
     states: List[Any] = [{}]
@@ -209,7 +210,7 @@ def test_loaded_state_waits_for_the_device(weights: Dict[str, torch.nn.Parameter
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda own: pickle.loads(pickle.dumps(own))], ids=["copy", "pickle"])
 def test_a_copy_keeps_its_settings_and_not_the_device(copied: Any, weights: Dict[str, torch.nn.Parameter]) -> None:
     """Copies carry what was given, and the state as it was; the device stays with the original."""
-    optimizer = optim.SGD(weights.values(), lr=0.1, momentum=0.9, loss_scaling=8.0)
+    optimizer = optimizers.SGD(weights.values(), lr=0.1, momentum=0.9, loss_scaling=8.0)
     state = {"a": {"velocity": torch.ones(2), "step": torch.ones(())}}
     optimizer._ipu_state_to_device([state], [weights])
     other = copied(optimizer)
@@ -223,14 +224,14 @@ def test_a_copy_keeps_its_settings_and_not_the_device(copied: Any, weights: Dict
 
 def test_parameters_are_the_variables(weights: Dict[str, torch.nn.Parameter]) -> None:
     """What is sent to the program is what is not compiled into it."""
-    read = optim_read.read(optim.Adam(weights.values(), lr=0.5, betas=(0.25, 0.75), loss_scaling=4.0), weights)
+    read = optim_read.read(optimizers.Adam(weights.values(), lr=0.5, betas=(0.25, 0.75), loss_scaling=4.0), weights)
 
     assert optim_state.parameters(read) == {"lr___0": 0.5, "betas0___0": 0.25, "betas1___0": 0.75, "loss_scaling": 4.0}
 
 
 def test_lamb_steps_on_the_host_as_on_the_device(weights: Dict[str, torch.nn.Parameter]) -> None:
     """Torch has no LAMB: the host's steps have the bits of the device's."""
-    optimizer = optim.LAMB(weights.values(), lr=0.1, weight_decay=0.1)
+    optimizer = optimizers.LAMB(weights.values(), lr=0.1, weight_decay=0.1)
     moved = {own: value.detach().clone() for own, value in weights.items()}
     state: Dict[str, Dict[str, torch.Tensor]] = {}
     for number in range(3):

@@ -12,9 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance import check, run
-from ipu_conformance.emulator.poptorch import Options, enums, optim, optim_update
-from ipu_conformance.oracle import optimisers, run_tolerance
-from ipu_conformance.oracle.rounding import mantissa, nearest, stochastic
+from ipu_conformance.emulator.poptorch import enums
+from ipu_conformance.emulator.poptorch.api import Options, optim
+from ipu_conformance.emulator.poptorch.optim import update
+from ipu_conformance.oracle.tolerance import runs
+from ipu_conformance.oracle.tolerance.rounding import mantissa, nearest, stochastic
+from ipu_conformance.oracle.training import optimizers
 from tests.unit.emulator.poptorch.optimizer_strategies import arguments, tensors
 
 TORCH = {
@@ -42,7 +45,7 @@ def test_updates_are_torchs_bit_for_bit(kind: str, data: st.DataObject, seed: in
     first, second = data.draw(arguments(kind)), data.draw(arguments(kind))
     groups = [{"params": [weights["first"]], **first}, {"params": [weights["second"], weights["third"]], **second}]
     optimizer = TORCH[kind](groups, **first)
-    moved, _ = stepped(optim_update.rule_for(optimizer, weights, None), weights, gradients)
+    moved, _ = stepped(update.rule_for(optimizer, weights, None), weights, gradients)
     for own in gradients:
         for name, weight in weights.items():
             weight.grad = own[name].clone()
@@ -78,15 +81,15 @@ def test_updates_are_the_oracles(name: str) -> None:
     """Five updates land where the oracle's do, within what rounding to float32 explains."""
     make, rule, rate = ORACLE[name]
     weights, gradients = tensors(7, 5)
-    moved, _ = stepped(optim_update.rule_for(make(list(weights.values())), weights, None), weights, gradients)
+    moved, _ = stepped(update.rule_for(make(list(weights.values())), weights, None), weights, gradients)
 
     for weight, value in weights.items():
         path = [own[weight].double().numpy() for own in gradients]
         start = value.detach().double().numpy()
-        exact = _oracle(rule, start, path, rate, optimisers.exact)
-        noise = [_oracle(rule, start, path, rate, _at_random(seed)) - exact for seed in range(run_tolerance.LEAST_RUNS)]
+        exact = _oracle(rule, start, path, rate, optimizers.exact)
+        noise = [_oracle(rule, start, path, rate, _at_random(seed)) - exact for seed in range(runs.LEAST_RUNS)]
         fixed = _oracle(rule, start, path, rate, lambda x: nearest(x, FLOAT32)) - exact
-        allowed = run_tolerance.estimate(exact, np.stack(noise), fixed, run_tolerance.FALSE_ALARM_RATE, "float32")
+        allowed = runs.estimate(exact, np.stack(noise), fixed, runs.FALSE_ALARM_RATE, "float32")
         check.close(actual=moved[weight], expected=exact, tolerance=allowed, what=weight)
 
 
@@ -96,11 +99,11 @@ def _at_random(seed: int) -> Any:
 
 
 def _oracle(rule: run.Rule, weight: Any, gradients: List[Any], rate: float, r: Any) -> Any:
-    state = optimisers.begin(rule, weight)
+    state = optimizers.begin(rule, weight)
     if rule["epsilon_inside"] if rule.name == "rmsprop" else False:
         state["square"] = np.ones_like(weight)  # TensorFlow's variant starts from squares of one
     for t, gradient in enumerate(gradients, 1):
-        weight, state = optimisers.step(rule, weight, gradient, state, rate, t, r)
+        weight, state = optimizers.step(rule, weight, gradient, state, rate, t, r)
     return weight
 
 
@@ -108,7 +111,7 @@ def test_a_weight_in_no_group_stays() -> None:
     """The optimizer moves the weights that it holds and leaves the others alone."""
     weights, gradients = tensors(1, 2)
     optimizer = torch.optim.Adam([weights["second"]], lr=0.1)
-    moved, state = stepped(optim_update.rule_for(optimizer, weights, None), weights, gradients)
+    moved, state = stepped(update.rule_for(optimizer, weights, None), weights, gradients)
 
     check.identical(actual=moved["first"], expected=weights["first"].detach(), what="first")
     assert list(state) == ["second"]
@@ -120,7 +123,7 @@ def test_gradients_are_only_read() -> None:
     weights, gradients = tensors(2, 1)
     before = {name: value.clone() for name, value in gradients[0].items()}
     optimizer = torch.optim.SGD(weights.values(), lr=0.1, momentum=0.9, weight_decay=0.1, nesterov=True, maximize=True)
-    stepped(optim_update.rule_for(optimizer, weights, None), weights, gradients)
+    stepped(update.rule_for(optimizer, weights, None), weights, gradients)
 
     for name, value in before.items():
         check.identical(actual=gradients[0][name], expected=value, what=name)
@@ -129,7 +132,7 @@ def test_gradients_are_only_read() -> None:
 def test_plain_sgd_keeps_no_state() -> None:
     """Without momentum there is nothing to remember."""
     weights, gradients = tensors(3, 1)
-    _, state = stepped(optim_update.rule_for(torch.optim.SGD(weights.values(), lr=0.1), weights, None), weights,
+    _, state = stepped(update.rule_for(torch.optim.SGD(weights.values(), lr=0.1), weights, None), weights,
                        gradients)  # fmt: skip
 
     assert state == {}
@@ -143,7 +146,7 @@ def test_momentum_that_comes_later_starts_from_the_gradient() -> None:
     state: Dict[str, Dict[str, torch.Tensor]] = {}
     for own, momentum in zip(gradients, (0.0, 0.9)):
         optimizer.param_groups[0].update(momentum=momentum, dampening=0.5)
-        optim_update.rule_for(optimizer, weights, None).step(moved, {"first": own["first"]}, state)
+        update.rule_for(optimizer, weights, None).step(moved, {"first": own["first"]}, state)
 
     check.identical(actual=state["first"]["velocity"], expected=gradients[1]["first"], what="velocity")
 
@@ -154,7 +157,7 @@ def test_half_state_is_rounded_at_every_update(slot: str) -> None:
     weights, gradients = tensors(5, 2)
     names = {"first": "first_order_momentum_accum_type", "second": "second_order_momentum_accum_type"}
     optimizer = optim.Adam(weights.values(), lr=0.1, **{names[slot]: torch.float16})
-    _, state = stepped(optim_update.rule_for(optimizer, weights, None), weights, gradients)
+    _, state = stepped(update.rule_for(optimizer, weights, None), weights, gradients)
     held = state["second"][slot]
     g1, g2 = (own["second"] for own in gradients)
     if slot == "first":
@@ -172,7 +175,7 @@ def test_half_weights_are_updated_in_float32_and_rounded_once() -> None:
     weight = torch.nn.Parameter(torch.tensor([1.0, -2.0, 3.0], dtype=torch.float16))
     gradient = torch.tensor([0.3, 0.001, 700.0], dtype=torch.float16)
     optimizer = torch.optim.SGD([weight], lr=0.1)
-    moved, _ = stepped(optim_update.rule_for(optimizer, {"w": weight}, None), {"w": weight}, [{"w": gradient}])
+    moved, _ = stepped(update.rule_for(optimizer, {"w": weight}, None), {"w": weight}, [{"w": gradient}])
 
     expected = weight.detach().float().add(gradient.float(), alpha=-0.1).half()
     check.identical(actual=moved["w"], expected=expected, what="w")
@@ -183,7 +186,7 @@ def test_half_weights_are_updated_in_float32_and_rounded_once() -> None:
 def test_clipped_gradients_have_at_most_the_norm_asked_for(seed: int, limit: float) -> None:
     """Clipping shrinks all gradients by one factor, to the limit, and leaves smaller ones alone."""
     weights, (gradients,) = tensors(seed, 1)
-    rule = optim_update.rule_for(optim.SGD(weights.values(), lr=0.1, max_grad_norm=limit), weights, None)
+    rule = update.rule_for(optim.SGD(weights.values(), lr=0.1, max_grad_norm=limit), weights, None)
     values = np.concatenate([value.double().numpy().ravel() for value in gradients.values()])
     norm = math.sqrt(float(np.sum(values**2)))
     # A norm of n float32 values errs by (n + 2) / 2 roundings: half of the squares' and sums', and the root's.
@@ -192,7 +195,7 @@ def test_clipped_gradients_have_at_most_the_norm_asked_for(seed: int, limit: flo
     factor = rule.clip_factor(gradients)
 
     assert abs(factor - min(1.0, limit / norm)) <= relative * factor
-    assert optim_update.rule_for(torch.optim.SGD(weights.values(), lr=0.1), weights, None).clip_factor(gradients) == 1.0
+    assert update.rule_for(torch.optim.SGD(weights.values(), lr=0.1), weights, None).clip_factor(gradients) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -213,4 +216,4 @@ def test_the_mean_runs_for_half_accumulators_unless_set(kwargs: Dict[str, Any], 
         chosen = getattr(enums.MeanReductionStrategy, strategy)
         options.Training.setMeanAccumulationAndReplicationReductionStrategy(chosen)
 
-    assert optim_update.rule_for(optim.SGD([weight], lr=0.1, **kwargs), {"w": weight}, options).running_mean is running
+    assert update.rule_for(optim.SGD([weight], lr=0.1, **kwargs), {"w": weight}, options).running_mean is running

@@ -12,9 +12,11 @@ from typing import Any, Callable, Dict
 import pytest
 import torch
 
-from ipu_conformance.emulator import poptorch
-from ipu_conformance.emulator.poptorch import progress, source, synthetic, unmodelled
+from ipu_conformance.emulator.poptorch import api
+from ipu_conformance.emulator.poptorch.compile import progress, source_location
 from ipu_conformance.emulator.poptorch.log import logger
+from ipu_conformance.emulator.poptorch.options import unmodelled
+from ipu_conformance.emulator.poptorch.run import synthetic
 
 PAGE = Path(__file__).parents[4] / "docs" / "poptorch.md"
 
@@ -30,7 +32,7 @@ class Doubling(torch.nn.Module):
     """Closes a block and computes outside of it."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        with poptorch.Block("inside", ipu_id=0):
+        with api.Block("inside", ipu_id=0):
             x = x + 1
         return x * 2
 
@@ -73,9 +75,9 @@ def test_synthetic_indices_are_zero(dtype: torch.dtype) -> None:
 
 def test_outputs_of_synthetic_data_are_zero() -> None:
     """Nothing is read back, anchored tensors neither."""
-    options = poptorch.Options().enableSyntheticData(True).deviceIterations(2)
+    options = api.Options().enableSyntheticData(True).deviceIterations(2)
     options.anchorTensor("product", "mul")
-    model = poptorch.inferenceModel(Passing(), options)
+    model = api.inferenceModel(Passing(), options)
     x, y = model(torch.ones(4, 2), torch.ones(4, dtype=torch.int64))
 
     assert x.equal(torch.zeros(4, 2))
@@ -88,8 +90,8 @@ def test_outputs_of_synthetic_data_are_zero() -> None:
 
 def _bar(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, show: bool) -> str:
     monkeypatch.setattr(sys, "stderr", stream)
-    options = poptorch.Options().showCompilationProgressBar(show)
-    poptorch.inferenceModel(torch.nn.ReLU(), options).compile(torch.ones(1))
+    options = api.Options().showCompilationProgressBar(show)
+    api.inferenceModel(torch.nn.ReLU(), options).compile(torch.ones(1))
     return stream.getvalue()
 
 
@@ -110,8 +112,8 @@ def test_a_failed_compilation_leaves_its_bar(monkeypatch: pytest.MonkeyPatch) ->
     """The bar of a compilation that fails stops at the step that failed."""
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
-    with pytest.raises(poptorch.Error, match="No active Block"):
-        poptorch.inferenceModel(Doubling()).compile(torch.ones(1))
+    with pytest.raises(api.Error, match="No active Block"):
+        api.inferenceModel(Doubling()).compile(torch.ones(1))
 
     assert f"1/{len(progress.STEPS)}" in stream.getvalue()
     assert f"2/{len(progress.STEPS)}" not in stream.getvalue()
@@ -124,8 +126,8 @@ def test_a_failed_compilation_leaves_its_bar(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(("more", "named"), [((), True), ((Path(__file__).name,), False)], ids=["default", "excluded"])
 def test_an_error_names_the_line(module: Callable[[], torch.nn.Module], more: Any, named: bool) -> None:
     """An operation that cannot be compiled is named with the user's line, unless its file is excluded."""
-    model = poptorch.inferenceModel(module(), poptorch.Options().appendToLocationExcludes(*more))
-    with pytest.raises(poptorch.Error, match=r"No active Block|cannot be compiled") as raised:
+    model = api.inferenceModel(module(), api.Options().appendToLocationExcludes(*more))
+    with pytest.raises(api.Error, match=r"No active Block|cannot be compiled") as raised:
         model.compile(torch.ones(1))
 
     assert bool(re.search(re.escape(Path(__file__).name) + r":\d+", str(raised.value))) is named
@@ -136,9 +138,9 @@ def test_the_innermost_line_that_is_left_counts() -> None:
     node = torch.fx.Graph().placeholder("x")
     node.meta["stack_trace"] = '  File "/a/model.py", line 3, in f\n    g()\n  File "/lib/inner.py", line 9, in g\n'
 
-    assert source.location(node, []) == "/lib/inner.py:9"
-    assert source.location(node, ["inner"]) == "/a/model.py:3"
-    assert source.location(node, ["inner", "/a/"]) == ""
+    assert source_location.location(node, []) == "/lib/inner.py:9"
+    assert source_location.location(node, ["inner"]) == "/a/model.py:3"
+    assert source_location.location(node, ["inner", "/a/"]) == ""
 
 
 # Export.
@@ -147,21 +149,21 @@ def test_the_innermost_line_that_is_left_counts() -> None:
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the variable and the path."""
     monkeypatch.setenv("POPTORCH_EXPORT_PROTO_FILE", str(tmp_path / "missing" / "model.onnx"))
-    with pytest.raises(poptorch.Error, match=r"POPTORCH_EXPORT_PROTO_FILE is .*missing"):
-        poptorch.inferenceModel(torch.nn.ReLU()).compile(torch.ones(1))
+    with pytest.raises(api.Error, match=r"POPTORCH_EXPORT_PROTO_FILE is .*missing"):
+        api.inferenceModel(torch.nn.ReLU()).compile(torch.ones(1))
 
 
 # What has no effect.
 
 
 def _located(options: Any) -> Any:
-    return options.TensorLocations.setWeightLocation(poptorch.TensorLocationSettings().useOnChipStorage(False))
+    return options.TensorLocations.setWeightLocation(api.TensorLocationSettings().useOnChipStorage(False))
 
 
 SET: Dict[str, Callable[[Any], Any]] = {
     "enableStableNorm": lambda options: options.enableStableNorm(True),
     "TensorLocations": _located,
-    "syncPattern": lambda options: options.syncPattern(poptorch.SyncPattern.SinglePipeline),
+    "syncPattern": lambda options: options.syncPattern(api.SyncPattern.SinglePipeline),
     "useIpuId": lambda options: options.useIpuId(0),
     "useOfflineIpuTarget": lambda options: options.useOfflineIpuTarget(),
     "logDir": lambda options: options.logDir("logs"),
@@ -181,10 +183,10 @@ def test_every_row_is_tried() -> None:
 
 def test_default_options_ask_for_nothing_in_vain() -> None:
     """A model with the default options has nothing to say, nor has one that asks for what is modelled below."""
-    modelled = poptorch.Options().enableProfiling("reports")
+    modelled = api.Options().enableProfiling("reports")
     modelled._Popart.set("autoRecomputation", True)
 
-    assert unmodelled.without_effect(poptorch.Options()) == ()
+    assert unmodelled.without_effect(api.Options()) == ()
     assert unmodelled.without_effect(modelled) == ()
 
 
@@ -194,9 +196,9 @@ def test_an_option_without_effect_says_so_once(option: str, caplog: pytest.LogCa
     unmodelled._say_once.cache_clear()
     with caplog.at_level(logging.INFO, logger=logger.name):
         for _ in range(2):
-            options = poptorch.Options()
+            options = api.Options()
             SET[option](options)
-            poptorch.inferenceModel(torch.nn.ReLU(), options).compile(torch.ones(1))
+            api.inferenceModel(torch.nn.ReLU(), options).compile(torch.ones(1))
     lines = [record.getMessage() for record in caplog.records if "no effect" in record.getMessage()]
 
     assert len(lines) == 1

@@ -11,9 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator import topology
-from ipu_conformance.emulator.poptorch import blocks, partition, placement
-from ipu_conformance.emulator.poptorch import strategies as execution
+from ipu_conformance.emulator.core import topology
+from ipu_conformance.emulator.poptorch.compile import blocks, partition, placement
+from ipu_conformance.emulator.poptorch.compile import strategies as execution
 from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.log import logger
 from ipu_conformance.emulator.poptorch.options import Options

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from ipu_conformance.emulator import numerics
-from ipu_conformance.emulator.poptorch import precision
+from ipu_conformance.emulator.core import numerics
 from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.options import Options
+from ipu_conformance.emulator.poptorch.run import precision
 
 TRAPS = numerics.Traps(inv=True, div0=True, oflo=True)
 STEP = 2.0**-10

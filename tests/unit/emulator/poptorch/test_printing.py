@@ -7,7 +7,7 @@ from typing import Any, Dict
 import pytest
 import torch
 
-from ipu_conformance.emulator.poptorch.printing import text
+from ipu_conformance.emulator.poptorch.ops.printing import text
 
 ROWS = (
     (torch.tensor(2.5), {}, "2.5"),

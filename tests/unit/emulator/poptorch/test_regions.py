@@ -6,7 +6,7 @@ from typing import Any, List
 
 import torch
 
-from ipu_conformance.emulator.poptorch import blocks, regions
+from ipu_conformance.emulator.poptorch.compile import blocks, no_grad
 
 
 class Mixed(torch.nn.Module):
@@ -30,12 +30,12 @@ def _dissolved(model: torch.nn.Module, x: torch.Tensor) -> torch.fx.GraphModule:
     program = torch.export.export(model, (x,), strict=False)
     module = program.module(check_guards=False)
     assert _regions(module)
-    regions.dissolve(module)
+    no_grad.dissolve(module)
     return module
 
 
 def _regions(module: torch.fx.GraphModule) -> List[torch.fx.Node]:
-    return [node for node in module.graph.nodes if node.target is regions.REGION]
+    return [node for node in module.graph.nodes if node.target is no_grad.REGION]
 
 
 def test_values_gradients_and_changes_stay() -> None:
@@ -60,7 +60,7 @@ def test_a_graph_without_regions_is_left_alone() -> None:
     program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),), strict=False)
     module = program.module(check_guards=False)
     before = [node.name for node in module.graph.nodes]
-    regions.dissolve(module)
+    no_grad.dissolve(module)
 
     assert [node.name for node in module.graph.nodes] == before
 
@@ -80,7 +80,7 @@ def test_operations_keep_their_blocks() -> None:
     with traceback.preserve_node_meta():
         program = torch.export.export(Placed(), (torch.ones(2),), strict=False)
     module = program.module(check_guards=False)
-    regions.dissolve(module)
+    no_grad.dissolve(module)
     marks = {
         str(node.target): blocks.tag_of(node, blocks.BLOCK).user_id
         for node in module.graph.nodes

@@ -11,7 +11,7 @@ from typing import Any, Callable
 import pytest
 import torch
 
-from ipu_conformance.emulator.poptorch import wrapping
+from ipu_conformance.emulator.poptorch.run import wrapping
 
 
 class Owner:

@@ -39,7 +39,7 @@ print("LOOP", float(strategy.run(doubled)))
 print("TOTAL", int(strategy.run(total, args=(elements,))), tf.keras.ipu.__name__)
 print("DEVICES", [device.name for device in tf.config.list_physical_devices("IPU")])
 """
-SAID = ["LOOP 64.0", "TOTAL 6 ipu_conformance.emulator.tensorflow.keras", "DEVICES ['/physical_device:IPU:0']"]
+SAID = ["LOOP 64.0", "TOTAL 6 ipu_conformance.emulator.tensorflow.api.keras", "DEVICES ['/physical_device:IPU:0']"]
 
 
 def said(*command: str) -> Any:

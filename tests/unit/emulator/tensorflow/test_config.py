@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator.tensorflow.config import IPUConfig, IpuOptions
-from ipu_conformance.emulator.tensorflow.config_table import ATTRIBUTES
-from ipu_conformance.emulator.tensorflow.config_tree import (
+from ipu_conformance.emulator.tensorflow.api.config import IPUConfig, IpuOptions
+from ipu_conformance.emulator.tensorflow.config.table import ATTRIBUTES
+from ipu_conformance.emulator.tensorflow.config.tree import (
     AttributeTypeError,
     CategoryError,
     Row,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator.tensorflow.environment import (
+from ipu_conformance.emulator.tensorflow.config.environment import (
     CATEGORIES,
     ENGINE_VARIABLE,
     FLAGS_VARIABLE,

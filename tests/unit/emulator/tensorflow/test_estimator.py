@@ -240,11 +240,11 @@ def test_reports_read_one_forward_pass(
     tf: Any, ipu: Any, config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, replicas: int
 ) -> None:
     """A report knows the loop, and the forward pass of one replica and micro-batch: no gradients, no updates."""
-    from ipu_conformance.emulator.tensorflow import reports
+    from ipu_conformance.emulator.tensorflow.reports import folders
 
     written: List[Any] = []
-    monkeypatch.setattr(reports, "wanted", lambda: True)
-    monkeypatch.setattr(reports, "write", lambda program: written.append((program, program.graph())))
+    monkeypatch.setattr(folders, "wanted", lambda: True)
+    monkeypatch.setattr(folders, "write", lambda program: written.append((program, program.graph())))
     wrap = ipu.optimizers.CrossReplicaOptimizer
     made = ipu.ipu_estimator.IPUEstimator(product(tf, ipu, wrap=wrap), config=config(loop=4, replicas=replicas))
     made.train(feed(tf), steps=4)

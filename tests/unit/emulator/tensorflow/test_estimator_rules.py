@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator import hook
-from ipu_conformance.emulator.tensorflow import shards, system
+from ipu_conformance.emulator.tensorflow.compile import shards
+from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.estimator import steps
 from ipu_conformance.errors import ConformanceError
 
@@ -92,7 +93,7 @@ def test_a_graph_knows_its_collectives(ipu: Any) -> None:
     """What replicas do together is known to the graph around, also if a function in it does it, and to no other."""
     import tensorflow as tf
 
-    from ipu_conformance.emulator.tensorflow import collectives
+    from ipu_conformance.emulator.tensorflow.run import collectives
 
     with tf.Graph().as_default():
         tf.function(lambda: collectives.all_reduce(tf.constant(1.0), name="meeting"))()
@@ -116,7 +117,7 @@ def test_blocks_that_note_the_same_end_in_their_order() -> None:
 
 def test_who_watches_does_not_place() -> None:
     """What is watched is noted, and the program is still built to be executed."""
-    from ipu_conformance.emulator.tensorflow.ops._placing import placing
+    from ipu_conformance.emulator.tensorflow.compile.placing import placing
 
     with shards.watched() as found:
         shards.note(3)

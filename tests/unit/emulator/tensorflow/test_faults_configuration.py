@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipu_conformance.emulator.tensorflow.decisions import POINT
+from ipu_conformance.emulator.faults.decisions import tensorflow_system
 from tests.unit.emulator.killing import assert_all_killed, registered
 
 CONFIG, UTILS, ENVIRONMENT = "test_config_ipu.py", "test_utils_ipu.py", "test_environment_ipu.py"
@@ -54,7 +54,7 @@ KILLING = {
 
 def test_every_fault_has_a_case() -> None:
     """The table names a killing case for each fault of these decisions."""
-    own = {fault.name for fault in registered("tensorflow") if fault.point == POINT}
+    own = {fault.name for fault in registered("tensorflow") if fault.point == tensorflow_system.point}
 
     assert own == set(KILLING)
 

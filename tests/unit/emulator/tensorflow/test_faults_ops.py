@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipu_conformance.emulator.tensorflow import faults_ops
+from ipu_conformance.emulator.faults.tensorflow import ops
 from tests.unit.emulator.killing import assert_all_killed, registered
 
 INFEED, OUTFEED, LOOPS, COMPILER = (f"test_{name}_ipu.py" for name in ("infeed", "outfeed", "loops", "compiler"))
@@ -52,7 +52,7 @@ KILLING = {
 
 def test_every_fault_has_a_case() -> None:
     """The table names a killing case for each of these faults."""
-    own = {fault.name for fault in registered("tensorflow") if fault.wrong.__module__ == faults_ops.__name__}
+    own = {fault.name for fault in registered("tensorflow") if fault.wrong.__module__ == ops.__name__}
 
     assert own == set(KILLING)
 

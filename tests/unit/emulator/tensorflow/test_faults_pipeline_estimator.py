@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipu_conformance.emulator.tensorflow import faults_pipeline_estimator
+from ipu_conformance.emulator.faults.tensorflow import pipeline_estimator
 from tests.unit.emulator.killing import assert_all_killed, registered
 
 CASES, ERRORS = "test_pipeline_estimator_ipu.py", "test_pipeline_estimator_errors_ipu.py"
@@ -44,9 +44,7 @@ KILLING = {
 
 def test_every_fault_has_a_case() -> None:
     """The table names a killing case for each of these faults."""
-    own = {
-        fault.name for fault in registered("tensorflow") if fault.wrong.__module__ == faults_pipeline_estimator.__name__
-    }
+    own = {fault.name for fault in registered("tensorflow") if fault.wrong.__module__ == pipeline_estimator.__name__}
 
     assert own == set(KILLING)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipu_conformance.emulator.tensorflow import faults_wrappers
+from ipu_conformance.emulator.faults.tensorflow import wrappers
 from tests.unit.emulator.killing import assert_all_killed, registered
 
 OPTIMIZERS, DISTRIBUTED, DATASETS = (f"test_{name}_ipu.py" for name in ("keras_optimizers", "distributed", "datasets"))
@@ -16,7 +16,7 @@ KILLING = {
 
 def test_every_fault_has_a_case() -> None:
     """The table names a killing case for each of these faults."""
-    own = {fault.name for fault in registered("tensorflow") if fault.wrong.__module__ == faults_wrappers.__name__}
+    own = {fault.name for fault in registered("tensorflow") if fault.wrong.__module__ == wrappers.__name__}
 
     assert own == set(KILLING)
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator import hook
-from ipu_conformance.emulator.tensorflow import machine, training
 from ipu_conformance.emulator.tensorflow.keras import feeding, options, partition
 from ipu_conformance.emulator.tensorflow.keras.partition import Call
+from ipu_conformance.emulator.tensorflow.run import machine, training
 
 tf: Any = None
 
@@ -203,7 +203,7 @@ def test_modules_of_keras_are_found_when_they_are_asked_for(name: str) -> None:
     """``keras.ipu.layers`` needs no import of its own."""
     keras = importlib.import_module("keras")
 
-    assert getattr(keras.ipu, name) is importlib.import_module(f"ipu_conformance.emulator.tensorflow.keras.{name}")
+    assert getattr(keras.ipu, name) is importlib.import_module(f"ipu_conformance.emulator.tensorflow.api.keras.{name}")
 
 
 def test_unknown_names_of_keras_are_missing() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator import hook
-from ipu_conformance.emulator.tensorflow import collectives, replicas, variables
-from ipu_conformance.emulator.tensorflow.replicas import ReplicaError
+from ipu_conformance.emulator.tensorflow.run import collectives, replicas, variables
+from ipu_conformance.emulator.tensorflow.run.replicas import ReplicaError
 
 tf: Any = None
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ipu_conformance.emulator import cost, memory
-from ipu_conformance.emulator.plan import plan
-from ipu_conformance.emulator.tensorflow import report_graph
+from ipu_conformance.emulator.core import cost, memory
+from ipu_conformance.emulator.core.plan import plan
+from ipu_conformance.emulator.tensorflow.reports import graph as report_graph
 
 
 @pytest.fixture(scope="module")

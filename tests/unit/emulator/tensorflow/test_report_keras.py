@@ -9,13 +9,16 @@ from typing import Any, Callable
 
 import pytest
 
-from ipu_conformance.emulator.device import MK2
-from ipu_conformance.emulator.plan import Kind, plan
-from ipu_conformance.emulator.tensorflow import capacity, keras_programs, report_keras, system
-from ipu_conformance.emulator.tensorflow.config import IPUConfig
-from ipu_conformance.emulator.topology import Topology
+from ipu_conformance.emulator.core.device import MK2
+from ipu_conformance.emulator.core.plan import Kind, plan
+from ipu_conformance.emulator.core.topology import Topology
+from ipu_conformance.emulator.tensorflow.api.config import IPUConfig
+from ipu_conformance.emulator.tensorflow.compile import capacity
+from ipu_conformance.emulator.tensorflow.config import system
+from ipu_conformance.emulator.tensorflow.keras import first_execution
+from ipu_conformance.emulator.tensorflow.reports import keras
 
-from ..graphs import chain
+from ..core.graphs import chain
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +65,14 @@ def element(tf: Any) -> Any:
 def test_a_model_in_one_piece_is_reported(tf: Any, model: Any, phase: str) -> None:
     """Each phase leaves a report of its own name; training has gradients and Adam's two states beside the weights."""
     planned = plan((0,), "sequential", 1, training=phase == "train")
-    folder = report_keras.write(model, phase, planned, element(tf))
+    folder = keras.write(model, phase, planned, element(tf))
 
     assert folder is not None
     profile = json.loads((folder / "profile.json").read_text())
     (ipu,) = profile["memory"]["ipus"]
     weights = 4 * (32 * 64 + 64 + 64 * 16 + 16)
     trained = phase == "train"
-    assert profile["program"]["name"] == report_keras.NAMES[phase]
+    assert profile["program"]["name"] == keras.NAMES[phase]
     assert [ipu["weights"], ipu["gradients"], ipu["optimizer_state"]] == [
         weights,
         weights * trained,
@@ -84,7 +87,7 @@ def test_layers_are_dealt_out_by_their_stages(tf: Any, model: Any, monkeypatch: 
     """Every IPU holds the weights of the layers of its stage, and the loss belongs to the last."""
     assigned = [Assigned(layer, stage) for stage, layer in enumerate(model.layers)]
     monkeypatch.setattr(type(model), "get_pipeline_stage_assignment", lambda self: assigned, raising=False)
-    folder = report_keras.write(model, "train", plan((0, 1), "grouped", 4), element(tf))
+    folder = keras.write(model, "train", plan((0, 1), "grouped", 4), element(tf))
 
     assert folder is not None
     profile = json.loads((folder / "profile.json").read_text())
@@ -95,9 +98,9 @@ def test_layers_are_dealt_out_by_their_stages(tf: Any, model: Any, monkeypatch: 
 def test_nothing_is_read_unasked(tf: Any, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the variable the model is not built again."""
     monkeypatch.delenv("POPLAR_ENGINE_OPTIONS", raising=False)
-    monkeypatch.setattr(report_keras, "graph_of", None)
+    monkeypatch.setattr(keras, "graph_of", None)
 
-    assert report_keras.write(model, "train", plan((0,), "sequential", 1), element(tf)) is None
+    assert keras.write(model, "train", plan((0,), "sequential", 1), element(tf)) is None
 
 
 @pytest.mark.usefixtures("wanted")
@@ -110,7 +113,7 @@ def test_a_function_is_reported_once_for_each_kind_of_data(tf: Any, model: Any, 
         return next(iterator)
 
     planned = plan((0,), "sequential", 1)
-    function = keras_programs.watched(model, "train", lambda: planned, execute)
+    function = first_execution.watched(model, "train", lambda: planned, execute)
     for size in (8, 8, 4):
         data = tf.data.Dataset.from_tensor_slices((tf.ones([2 * size, 32]), tf.ones([2 * size], tf.int32)))
         iterator = iter(data.batch(size, drop_remainder=True))
@@ -119,7 +122,7 @@ def test_a_function_is_reported_once_for_each_kind_of_data(tf: Any, model: Any, 
 
     assert seen == [0, 1, 1, 1, 1, 2]
     assert len(list(tmp_path.iterdir())) == 2
-    assert keras_programs.watched(model, "train", lambda: planned, function) is function
+    assert first_execution.watched(model, "train", lambda: planned, function) is function
 
 
 def pipeline(tf: Any, model: Any, monkeypatch: pytest.MonkeyPatch, stages: int) -> Any:
@@ -148,7 +151,7 @@ def test_a_program_that_no_ipu_holds_is_refused(
     planned = plan(Topology(tuple(range(stages)), device=SMALL), by, 2 * stages, training=phase == "train")
     spec = (tf.TensorSpec([1, 1024]), tf.TensorSpec([1, 1024]))
     ran = []
-    run = keras_programs.watched(model, phase, lambda: planned, ran.append)
+    run = first_execution.watched(model, phase, lambda: planned, ran.append)
     iterator = iter(tf.data.Dataset.from_tensors(tuple(tf.ones(one.shape) for one in spec)))
     if fits:
         run(iterator)
@@ -162,7 +165,7 @@ def test_a_program_that_no_ipu_holds_is_refused(
 def test_small_programs_are_not_estimated(tf: Any, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that is far from filling an IPU is not built again for an estimate; unknown shapes may be large."""
     built = []
-    monkeypatch.setattr(report_keras, "graph_of", lambda *arguments: built.append(arguments) or chain([4, 4]))
+    monkeypatch.setattr(keras, "graph_of", lambda *arguments: built.append(arguments) or chain([4, 4]))
     for spec in (element(tf), (tf.TensorSpec([None, 32]), tf.TensorSpec([None], tf.int32))):
         capacity.require(model, "train", plan((0,), "sequential", 1), spec)
 
@@ -176,7 +179,7 @@ def test_the_device_recomputes_if_it_is_allowed(tf: Any, allowed: bool) -> None:
     options.allow_recompute = allowed
     system.configure(options._create_protobuf())
     try:
-        planned = report_keras.on_device(plan((0, 1), "grouped", 4))
+        planned = keras.on_device(plan((0, 1), "grouped", 4))
     finally:
         system.reset()
 
@@ -201,4 +204,4 @@ def test_optimizers_are_known_by_name(tf: Any, make: Callable[[Any], Any], name:
     """Old and new optimizers of Keras count with the state that they keep."""
     optimizers = tf.keras.optimizers.legacy if legacy else tf.keras.optimizers
 
-    assert report_keras.optimizer_of(make(optimizers)) == name
+    assert keras.optimizer_of(make(optimizers)) == name

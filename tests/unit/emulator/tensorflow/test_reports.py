@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from ipu_conformance.emulator import cost, memory
-from ipu_conformance.emulator.plan import Kind, Plan, plan
-from ipu_conformance.emulator.tensorflow import report_page, report_profile, reports
-from ipu_conformance.emulator.topology import Topology
-from ipu_conformance.emulator.trace import Trace, compare
+from ipu_conformance.emulator.core import cost, memory
+from ipu_conformance.emulator.core.plan import Kind, Plan, plan
+from ipu_conformance.emulator.core.topology import Topology
+from ipu_conformance.emulator.core.trace import Trace, compare
+from ipu_conformance.emulator.tensorflow.reports import folders
+from ipu_conformance.emulator.tensorflow.reports import page as report_page
+from ipu_conformance.emulator.tensorflow.reports import profile as report_profile
 from ipu_conformance.ir.graph import Graph
 from ipu_conformance.ir.tensor import IRError
 
-from ..graphs import Case, cases, chain
+from ..core.graphs import Case, cases, chain
 
 FEW = settings(max_examples=25, deadline=None)
 PIPELINE = plan((0, 1), "grouped", 4)
@@ -169,7 +171,7 @@ def test_nothing_executed_is_shown_as_nothing() -> None:
 
 def test_folders_are_new_and_sort_by_time(tmp_path: Path) -> None:
     """Folders that are made in a hurry have names of their own, in the order of their making."""
-    made = [reports._new_folder(tmp_path / "deep" / "down") for _ in range(50)]
+    made = [folders._new_folder(tmp_path / "deep" / "down") for _ in range(50)]
 
     assert len(set(made)) == 50
     assert sorted(made) == made
@@ -180,7 +182,7 @@ def test_nothing_is_written_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("POPLAR_ENGINE_OPTIONS", raising=False)
     monkeypatch.chdir(tmp_path)
 
-    assert reports.write(reports.Program("program", PIPELINE, failing)) is None
+    assert folders.write(folders.Program("program", PIPELINE, failing)) is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -188,13 +190,13 @@ def test_a_report_holds_all_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """A report of a pipeline holds its profile, its trace and its page."""
     options = {"autoReport.all": "true", "autoReport.directory": str(tmp_path)}
     monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps(options))
-    folder = reports.write(reports.Program("train", PIPELINE, lambda: chain([8, 8, 8]), "momentum"))
+    folder = folders.write(folders.Program("train", PIPELINE, lambda: chain([8, 8, 8]), "momentum"))
 
     assert folder is not None
-    profile = json.loads((folder / reports.PROFILE).read_text())
-    trace = json.loads((folder / reports.TRACE).read_text())
+    profile = json.loads((folder / folders.PROFILE).read_text())
+    trace = json.loads((folder / folders.TRACE).read_text())
     assert profile["memory"]["state_of"] == "momentum"
     assert profile["versions"]["tensorflow"]
     assert profile["environment"]["POPLAR_ENGINE_OPTIONS"] == json.dumps(options)
     assert sum(event["ph"] == "X" for event in trace["traceEvents"]) == sum(profile["program"]["slots"].values())
-    assert (folder / reports.PAGE).read_text().startswith("<!doctype html>")
+    assert (folder / folders.PAGE).read_text().startswith("<!doctype html>")

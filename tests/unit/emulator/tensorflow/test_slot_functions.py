@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ipu_conformance.emulator import hook
-from ipu_conformance.emulator.tensorflow import slot_functions
+from ipu_conformance.emulator.tensorflow.run import slot_functions
 
 COUNT = 16
 BUILT = {"one by one": (10**6, 0), "called": (0, 0), "called or inlined": (0, 10**6)}

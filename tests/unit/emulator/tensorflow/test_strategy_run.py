@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator import hook
-from ipu_conformance.emulator.tensorflow import shards
-from ipu_conformance.emulator.topology import power_of_two
+from ipu_conformance.emulator.core.topology import power_of_two
+from ipu_conformance.emulator.tensorflow.compile import shards
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def strategy(tf: Any) -> Iterator[Any]:
 
 def total(value: Any) -> Any:
     """The sum over all replicas."""
-    from ipu_conformance.emulator.tensorflow import collectives
+    from ipu_conformance.emulator.tensorflow.run import collectives
 
     return collectives.all_reduce(value)
 
@@ -243,7 +243,7 @@ def test_a_function_is_built_for_the_configuration_in_force(tf: Any, strategy: A
 
 def test_a_compiled_function_is_forgotten_with_its_function(tf: Any, strategy: Any) -> None:
     """What is compiled does not keep the user's function, or what it refers to, alive."""
-    from ipu_conformance.emulator.tensorflow import strategy_run
+    from ipu_conformance.emulator.tensorflow.run import strategy_run
 
     gc.collect()
     before = len(strategy_run._COMPILED)

@@ -1,0 +1,1 @@
+"""The framework-neutral virtual IPU: device, topology, plan, streams, engine, numerics, memory, cost and trace."""

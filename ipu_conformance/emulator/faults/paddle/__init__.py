@@ -1,0 +1,1 @@
+"""Ways for the emulated IPU part of Paddle to be wrong."""

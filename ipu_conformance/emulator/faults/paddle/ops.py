@@ -1,0 +1,190 @@
+"""Ways for single ops to be computed wrongly: other attributes, other ops, other inputs, too little precision.
+
+A fault edits the program that a slot runs, which nothing else shares, before it is first run.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator, Sequence, Tuple
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.faults import Fault, Wrong
+
+POINT = "paddle.ops"
+
+faults.register_point(POINT, "value: the paddle Program that one kind of slot runs, about to be bound to a scope")
+
+_NARROW = "@NARROW"
+_GRADIENT = "_grad"
+"""How the types of ops end that make gradients."""
+
+Change = Callable[[Any, Any, int], None]
+"""``change(block, op, index)`` edits the description of one op."""
+
+
+def _ops(block: Any) -> Iterator[Tuple[int, Any]]:
+    """The ops from the last to the first, so that ops may be inserted behind each."""
+    for index in reversed(range(block.op_size())):
+        yield index, block.op(index)
+
+
+def _where(types: Sequence[str], change: Change) -> Wrong:
+    """Every op of these types is changed."""
+
+    def wrong(program: Any, **context: Any) -> Any:
+        block = program.desc.block(0)
+        for index, op in _ops(block):
+            if op.type() in types:
+                change(block, op, index)
+        return program
+
+    return wrong
+
+
+def _attribute(types: str, name: str, change: Callable[[Any], Any]) -> Wrong:
+    """An attribute of these types, and of those that make their gradients, has another value."""
+
+    def edit(block: Any, op: Any, index: int) -> None:
+        value = change(op.attr(name))
+        # Told nothing else, Paddle takes truth values of ops that make gradients for whole numbers.
+        (op._set_bool_attr if isinstance(value, bool) else op._set_attr)(name, value)
+
+    every = [type + end for type in types.split() for end in ("", _GRADIENT)]
+    return _where(every, edit)
+
+
+def _taken_for(type: str, other: str, without: str = "") -> Wrong:
+    """One type is computed as another one, which may have one input less."""
+
+    def edit(block: Any, op: Any, index: int) -> None:
+        op.set_type(other)
+        if without:
+            op.remove_input(without)
+
+    return _where([type], edit)
+
+
+def _swapped(type: str, one: str, other: str) -> Wrong:
+    """Two inputs of a type are taken for each other."""
+
+    def edit(block: Any, op: Any, index: int) -> None:
+        first, second = op.input(one), op.input(other)
+        op.set_input(one, second)
+        op.set_input(other, first)
+
+    return _where([type], edit)
+
+
+def _without_last(type: str, slot: str) -> Wrong:
+    """The last of several inputs of a type is left out."""
+    return _where([type], lambda block, op, index: op.set_input(slot, op.input(slot)[:-1]))
+
+
+def _narrow(*types: str, slot: str = "Out") -> Wrong:
+    """The results of these types pass through float16."""
+
+    def edit(block: Any, op: Any, index: int) -> None:
+        from paddle.base import core
+
+        half, full = core.VarDesc.VarType.FP16, core.VarDesc.VarType.FP32
+        names = op.output(slot) if slot in op.output_names() else []
+        for name in (name for name in names if name and block.find_var(name.encode()).dtype() == full):
+            between = block.var((name + _NARROW).encode())
+            between.set_type(core.VarDesc.VarType.LOD_TENSOR)
+            between.set_dtype(half)
+            between.set_shape(block.find_var(name.encode()).shape())
+            for place, (source, target, kinds) in enumerate(
+                ((name, name + _NARROW, (full, half)), (name + _NARROW, name, (half, full)))
+            ):
+                cast = block._insert_op(index + 1 + place)
+                cast.set_type("cast")
+                cast.set_input("X", [source])
+                cast.set_output("Out", [target])
+                cast._set_attr("in_dtype", int(kinds[0]))
+                cast._set_attr("out_dtype", int(kinds[1]))
+
+    return _where(types, edit)
+
+
+def _other(value: Any) -> Any:
+    return not value
+
+
+def _reversed(values: Any) -> Any:
+    return list(values)[::-1]
+
+
+_NORMS = "batch_norm layer_norm group_norm instance_norm"
+
+for _name, _what, _wrong in (
+    ("op-slope-doubled", "leaky_relu has twice its slope", _attribute("leaky_relu", "alpha", lambda value: 2 * value)),
+    ("op-gelu-approximated", "gelu is computed by its approximation",
+     _attribute("gelu", "approximate", lambda value: True)),
+    ("op-prelu-is-relu", "the slope of prelu is taken for 0", _taken_for("prelu", "relu", without="Alpha")),
+    ("op-softmax-along-first", "softmax runs along the first dimension",
+     _attribute("softmax log_softmax", "axis", lambda value: 0)),
+    ("op-norm-without-epsilon", "normalizations add no epsilon", _attribute(_NORMS, "epsilon", lambda value: 0.0)),
+    ("op-dilations-swapped", "a convolution has the dilations of its dimensions swapped",
+     _attribute("conv2d", "dilations", _reversed)),
+    ("op-padding-swapped", "a convolution pads the other dimension", _attribute("conv2d", "paddings", _reversed)),
+    ("op-transposed-strides-swapped", "a transposed convolution has its strides swapped",
+     _attribute("conv2d_transpose", "strides", _reversed)),
+    ("op-pool-counts-padding", "the mean of a pool counts the padding, or does not, against what is asked for",
+     _attribute("pool2d", "exclusive", _other)),
+    ("op-product-in-half", "products of matrices pass through float16", _narrow("matmul_v2", "bmm")),
+    ("op-product-gradient-in-half", "gradients of products of matrices pass through float16",
+     _narrow("matmul_v2_grad", slot="X@GRAD")),
+    ("op-exponential-in-half", "exponentials pass through float16", _narrow("exp")),
+    ("op-mean-is-sum", "a mean over dimensions is a sum", _taken_for("reduce_mean", "reduce_sum")),
+    ("op-difference-is-sum", "a difference is a sum", _taken_for("elementwise_sub", "elementwise_add")),
+    ("op-sum-without-last", "the last of several tensors is not added", _without_last("sum", "X")),
+    ("op-scale-before-bias", "a term that is added before the factor is added after it, and the other way round",
+     _attribute("scale", "bias_after_scale", _other)),
+    ("op-clipped-at-zero", "the lower bound is 0 whatever is given", _attribute("clip", "min", lambda value: 0.0)),
+    ("op-less-or-equal", "what is equal is less", _taken_for("less_than", "less_equal")),
+    ("op-xor-is-or", "one of two or both is taken for one of two", _taken_for("logical_xor", "logical_or")),
+    ("op-base-of-logarithm", "a logarithm to the base 2 is the natural one", _taken_for("log2", "log")),
+    ("op-sums-from-the-end", "running sums begin at the end", _attribute("cumsum", "reverse", _other)),
+    ("op-largest-is-smallest", "the largest numbers are the smallest", _attribute("top_k_v2", "largest", _other)),
+    ("op-place-of-smallest", "the place of the largest number is that of the smallest",
+     _taken_for("arg_max", "arg_min")),
+    ("op-concat-turned", "tensors are put side by side in the other order",
+     _where(["concat"], lambda block, op, index: op.set_input("X", op.input("X")[::-1]))),
+    ("op-stack-turned", "tensors are stacked in the other order",
+     _where(["stack"], lambda block, op, index: op.set_input("X", op.input("X")[::-1]))),
+    ("op-split-turned", "a tensor is cut into parts in the other order", _attribute("split", "sections", _reversed)),
+    ("op-repeats-swapped", "a tensor is repeated along the other dimensions",
+     _attribute("tile", "repeat_times", _reversed)),
+    ("op-not-expanded", "a tensor is not repeated where it should",
+     _attribute("expand_v2", "shape", lambda value: [*list(value)[:-1], 1])),
+    ("op-reshape-swapped", "a tensor gets its new dimensions in the other order",
+     _attribute("reshape2", "shape", _reversed)),
+    ("op-flatten-one-more", "one dimension more is merged",
+     _attribute("flatten_contiguous_range", "stop_axis", lambda value: min(value + 1, 3))),
+    ("op-transpose-swapped", "dimensions come in the other order", _attribute("transpose2", "axis", _reversed)),
+    ("op-slice-shifted", "a slice begins one later",
+     _attribute("slice", "starts", lambda value: [value[0] + 1, *value[1:]])),
+    ("op-other-triangle", "the other triangle of a matrix is kept", _attribute("tril_triu", "lower", _other)),
+    ("op-selected-along-first", "values are looked up along the first dimension",
+     _attribute("index_select", "dim", lambda value: 0)),
+    ("op-padding-row-looked-up", "the row that stands for padding is looked up like any other",
+     _attribute("lookup_table_v2", "padding_idx", lambda value: -1)),
+    ("op-rows-added", "rows that should be overwritten are added up", _attribute("scatter", "overwrite", _other)),
+    ("op-one-hot-too-wide", "one-hot rows have one class more",
+     _attribute("one_hot_v2", "depth", lambda value: value + 1)),
+    ("op-border-of-zeros", "a border is of zeros whatever is given", _attribute("pad3d", "value", lambda value: 0.0)),
+    ("op-corners-not-aligned", "the corners of images are aligned, or not, against what is asked for",
+     _attribute("bilinear_interp_v2", "align_corners", _other)),
+    ("op-filled-with-zero", "what should be filled is zero", _attribute("fill_any_like", "value", lambda value: 0.0)),
+    ("op-choice-swapped", "the other of two values is chosen", _swapped("where", "X", "Y")),
+    ("op-square-goes-further", "a loss is a square up to twice the distance",
+     _attribute("huber_loss", "delta", lambda value: 2 * value)),
+    ("op-divergence-reduced", "a divergence is reduced where each value is asked for",
+     _attribute("kldiv_loss", "reduction", lambda value: "mean")),
+    ("op-class-ignored", "the first class is ignored",
+     _attribute("softmax_with_cross_entropy", "ignore_index", lambda value: 0)),
+    ("op-chance-taken-for-label", "chances and labels of a loss are taken for each other",
+     _swapped("bce_loss", "X", "Label")),
+    ("op-cast-left-out", "a cast changes nothing", _taken_for("cast", "assign")),
+):  # fmt: skip
+    faults.register(Fault("paddle-" + _name, "numerics", POINT, _what, _wrong))

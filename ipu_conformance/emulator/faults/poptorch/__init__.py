@@ -1,0 +1,1 @@
+"""Ways for the emulated PopTorch to be wrong."""

@@ -1,0 +1,1 @@
+"""Ways for the emulated TensorFlow to be wrong."""

@@ -1,0 +1,1 @@
+"""What an IPU build adds to Paddle's public names."""

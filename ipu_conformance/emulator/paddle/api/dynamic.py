@@ -1,0 +1,89 @@
+"""Dynamic-to-static on the IPU: one call of a model is one run of its compiled program.
+
+``IpuStrategy`` in dynamic mode replaces how ``paddle.jit`` makes programs: with backward and optimizer ops, compiled
+for the device. What is left to us is running them, which the wheel's own code does in an op of the CPU, and having
+the whole of a model in one program, which the wheel no longer does by itself.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Dict, List
+
+import numpy as np
+import paddle
+from paddle.base import compiler, core, framework
+from paddle.jit.dy2static import partial_program, program_translator
+
+from ipu_conformance.emulator.faults.decisions import paddle_host as decide
+
+RUNTIME = "ipu_runtime"
+"""The op that is all a compiled program consists of."""
+
+_WHOLE = "_whole_for_the_ipu"
+"""Where a function keeps its companion that makes one program."""
+
+
+def is_compiled(program: Any) -> bool:
+    """Whether a program runs on the device."""
+    return any(op.type == RUNTIME for op in program.global_block().ops)
+
+
+def run(layer: Any, inputs: Any) -> Any:
+    """Run the compiled program of a model on dynamic tensors, and give the model's outputs in their own structure."""
+    tensors, names = layer._prepare_inputs(inputs)
+    made = _run(layer._origin_main_program, {name: tensor.numpy() for name, tensor in zip(names, tensors)})
+    return layer._remove_no_value(layer._restore_out([_tensor(array) for array in made]))
+
+
+def _run(program: Any, feed: Dict[str, np.ndarray]) -> List[np.ndarray]:
+    (runtime,) = [op for op in program.global_block().ops if op.type == RUNTIME]
+    with framework._dygraph_guard(None):
+        made: List[np.ndarray] = paddle.static.Executor(paddle.CPUPlace()).run(
+            program, feed=feed, fetch_list=list(runtime.output("FetchList")), scope=paddle.static.global_scope()
+        )
+    return decide("outputs of a call", made)
+
+
+def _tensor(array: np.ndarray) -> Any:
+    """A dynamic tensor on the host, which nothing can be differentiated through: the device has done it."""
+    made = core.eager.Tensor(value=np.ascontiguousarray(array), place=core.CPUPlace())
+    made.stop_gradient = decide("no gradient on the host", True)
+    return made
+
+
+def _or_on_the_ipu(stock: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock)
+    def call(self: Any, inputs: Any) -> Any:
+        return run(self, inputs) if is_compiled(self._origin_main_program) else stock(self, inputs)
+
+    return call
+
+
+def is_patched() -> bool:
+    """Whether a strategy has registered its patches, so that programs are made for the device."""
+    return bool(program_translator.ProgramCache.__getitem__.__module__ == compiler.__name__)
+
+
+def _whole_on_the_ipu(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls of a function that ``to_static`` would cut into several programs make one program for the device."""
+
+    @functools.wraps(stock)
+    def _perform_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not decide("one program", is_patched()):
+            return stock(self, *args, **kwargs)
+        if _WHOLE not in self.__dict__:
+            whole = program_translator.ASTStaticFunction(self._dygraph_function, self._input_spec, **self._kwargs)
+            whole._class_instance = self._class_instance
+            setattr(self, _WHOLE, whole)
+        return getattr(self, _WHOLE)._perform_call(*args, **kwargs)
+
+    return _perform_call
+
+
+def install(package: Any) -> None:
+    """Let ``paddle.jit`` run compiled programs on the emulated device."""
+    symbolic = program_translator.SymbolicStaticFunction
+    if getattr(symbolic._perform_call, "__wrapped__", None) is None:
+        symbolic._perform_call = _whole_on_the_ipu(symbolic._perform_call)
+        partial_program.PartialProgramLayer.__call__ = _or_on_the_ipu(partial_program.PartialProgramLayer.__call__)

@@ -1,0 +1,127 @@
+"""The model runtime, which serves requests: with a timeout it completes a batch that is too small.
+
+Without a timeout a request must fill the batch. With one, the device waits that long for more samples and then computes
+with what there is; the answer holds as many samples as the request.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+import numpy as np
+from paddle.base import executor
+
+from ipu_conformance.emulator.faults.decisions import paddle_host as decide
+from ipu_conformance.emulator.paddle.errors import InvalidArgument
+from ipu_conformance.emulator.paddle.run import callables
+from ipu_conformance.emulator.paddle.run import executor as runtime
+
+
+@dataclass(frozen=True)
+class Request:
+    """Feeds that fill the batch, and how many of their samples were asked for."""
+
+    feeds: Dict[str, np.ndarray]
+    samples: int
+    """The leading samples that the user gave."""
+    capacity: int
+    """The samples that one run computes."""
+
+    def answer(self, fetched: Sequence[np.ndarray]) -> List[np.ndarray]:
+        """The fetched arrays without what completed the batch: samples come first, whatever the factors are."""
+        if decide("request fills the batch", self.samples == self.capacity):
+            return list(fetched)
+        return [self._asked(np.asarray(array)) for array in fetched]
+
+    def _asked(self, array: np.ndarray) -> np.ndarray:
+        rows = _rows(array, self.capacity)
+        return array if rows is None else rows[: self.samples]
+
+
+def is_used(strategy: Any) -> bool:
+    """Whether runs go through the model runtime."""
+    if not strategy.value("enable_model_runtime_executor"):
+        return False
+    if decide("serve inference alone", bool(strategy.value("is_training"))):
+        raise InvalidArgument(
+            "enable_model_runtime_executor is for inference, and the strategy is training; set is_training to False"
+        )
+    return True
+
+
+def request(feeds: Mapping[str, Any], micro_shapes: Mapping[str, Sequence[int]], strategy: Any, runs: int) -> Request:
+    """The feeds as one run takes them; ``runs`` micro-batches of ``micro_shapes`` make one run."""
+    arrays = {name: np.asarray(feeds[name]) for name in micro_shapes}
+    timeout = decide("timeout", float(strategy.value("timeout_ms")))
+    counts = {name: _samples(name, array, micro_shapes[name], runs, timeout) for name, array in arrays.items()}
+    samples, capacity = _agreed(counts)
+    if samples == capacity:
+        return Request(arrays, samples, capacity)
+    completed = {name: _completed(array, micro_shapes[name], runs) for name, array in arrays.items()}
+    return Request(completed, samples, capacity)
+
+
+def _samples(name: str, array: np.ndarray, shape: Sequence[int], runs: int, timeout: float) -> Tuple[int, int]:
+    """How many samples a feed holds, and how many one run takes."""
+    capacity = runs * int(shape[0]) if shape else runs
+    if array.size == runs * int(np.prod(shape)):
+        return capacity, capacity
+    given = int(array.shape[0]) if array.ndim else 0
+    fits = 0 < given < capacity and tuple(array.shape[1:]) == tuple(shape[1:])
+    if timeout != 0 and fits:
+        return given, capacity
+    hint = "give fewer" if timeout != 0 else "give as many, or set timeout_ms to let a smaller batch be completed"
+    raise InvalidArgument(
+        f"Batch size doesn't equal the model's: feed {name} has the shape {tuple(array.shape)}, and one run takes "
+        f"{capacity} samples of the shape {tuple(shape[1:])}; {hint}"
+    )
+
+
+def _agreed(counts: Mapping[str, Tuple[int, int]]) -> Tuple[int, int]:
+    if decide("feeds agree", len(set(counts.values())) > 1):
+        told = ", ".join(f"{name} {given} of {capacity}" for name, (given, capacity) in counts.items())
+        raise InvalidArgument(f"Batch size doesn't equal between the feeds: {told}; give the same samples to each")
+    return next(iter(counts.values()), (1, 1))
+
+
+def _completed(array: np.ndarray, shape: Sequence[int], runs: int) -> np.ndarray:
+    """The batch with zeros after its samples."""
+    full = np.zeros((runs * int(shape[0]), *array.shape[1:]), array.dtype)
+    full[: len(array)] = array
+    return full
+
+
+def _rows(array: np.ndarray, capacity: int) -> Any:
+    """The array with one row for each sample; None where its leading dimensions do not hold the samples."""
+    held = 1
+    for place, length in enumerate(array.shape, start=1):
+        held *= length
+        if held == capacity:
+            return array.reshape(capacity, *array.shape[place:])
+    return None
+
+
+_SERVING = "_serves_requests"
+
+
+def install(package: Any) -> None:
+    """Let requests be completed on their way to the device, and cut on their way back."""
+    stock = executor.Executor._run_impl
+    if getattr(stock, _SERVING, False):
+        return
+
+    @functools.wraps(stock)
+    def _run_impl(self: Any, program: Any = None, **given: Any) -> Any:
+        executable = getattr(program, runtime.EXECUTABLE, None)
+        if executable is None or not is_used(executable.strategy):
+            return stock(self, program=program, **given)
+        shapes = {name: declared.shape for name, declared in executable.feeds.items()}
+        asked = request(given["feed"], shapes, executable.strategy, executable.asked.layout.inputs)
+        made = stock(self, program=program, **{**given, "feed": asked.feeds, "return_numpy": True})
+        answered = asked.answer(made)
+        return answered if given["return_numpy"] else [callables.tensor(array) for array in answered]
+
+    setattr(_run_impl, _SERVING, True)
+    executor.Executor._run_impl = _run_impl

@@ -1,0 +1,1 @@
+"""Compilation: passes, placement, precision and the cut into stages."""

@@ -1,0 +1,167 @@
+"""A program in PopART's ops: which calls of Paddle's become which ops, and how those are written into a Program.
+
+The translation itself is the table of ``ipu_conformance.ir``; here are the names that an IPU build gives to the ops in
+its own IR, custom ops, and the way back into the description of a Program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from paddle.base import core
+
+from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
+from ipu_conformance.emulator.paddle.compile.passes.compilation import FORWARD, ROLE, SCHEDULE, place
+from ipu_conformance.emulator.paddle.errors import Unimplemented
+from ipu_conformance.ir.graph import Op
+from ipu_conformance.ir.readers.paddle import program as paddle_program
+from ipu_conformance.ir.readers.paddle import wire
+from ipu_conformance.ir.readers.paddle.ops import DTYPES, ROWS, Call, Writer, translate
+from ipu_conformance.ir.tensor import IRError, Literal, Tensor
+
+PREFIX = "popart_"
+INPUTS, OUTPUTS = "__inputs__", "__outputs__"
+CUSTOM = "custom_op"
+"""The attribute that names the custom op which a call stands for."""
+
+SPECIAL: Mapping[str, str] = {
+    "Nll": "popart_nllloss_v2",
+    "GroupNormalization": "popart_groupnormalization_v2",
+    "Gelu": "popart_gelu_v2",
+    "Detach": "popart_detach_v2",
+    "Ctc": "popart_ctcloss_v2",
+    "Print": "popart_printtensor_v2",
+    "CheckpointOutput": "popart_checkpointoutput",
+    "IdentityLoss": "popart_identity_loss",
+}
+"""Ops of PopART's own that are not called as their types are; all others are the type in small letters."""
+
+_NUMBERS = {name: number for number, name in DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class Written:
+    """The ops that a program becomes, with every tensor that they use."""
+
+    ops: Tuple[Op, ...]
+    tensors: Mapping[str, Tensor]
+    customs: Mapping[str, Call]
+    """The call of every custom op, by its first output."""
+
+
+def name_of(type: str) -> str:
+    """The name of an op type in the IR of an IPU build."""
+    return decide("name", SPECIAL.get(type, PREFIX + type.lower()))
+
+
+def read(program: Any) -> Tuple[List[wire.Variable], List[Call]]:
+    """The variables and the calls of a Program's global block; ops of control flow have no handler anyway."""
+    return wire.parse_block(program.desc.block(0).serialize_to_string())
+
+
+def translated(program: Any, custom_ops: Sequence[Any]) -> Written:
+    """The ops that a forward Program becomes; ``custom_ops`` are the strategy's rows of mapped ops."""
+    variables, calls = read(program)
+    rows = {row.paddle_op: row for row in custom_ops}
+    wanted = [call for call in calls if _is_translated(call)]
+    unknown = [call for call in wanted if _custom_name(call) not in rows and call.type not in ROWS]
+    if decide("refuse unknown ops", bool(unknown)):
+        names = ", ".join(dict.fromkeys(_custom_name(call) for call in unknown))
+        raise Unimplemented(f"Found unimplemented op_handler(s) for IPU: {names}")
+    writer = Writer({variable.name: paddle_program.tensor_of(variable) for variable in variables})
+    customs: Dict[str, Call] = {}
+    for call in wanted:
+        row = rows.get(_custom_name(call))
+        if row is not None:
+            _pass_through(call, row, writer)
+            customs[writer.ops[-1].outputs[0]] = call
+        elif call.type in ROWS:
+            _translate(call, writer)
+    return Written(tuple(writer.ops), writer.tensors, customs)
+
+
+def _pass_through(call: Call, row: Any, writer: Writer) -> None:
+    writer.begin(call)
+    inputs = [name for slot in call.inputs.values() for name in slot]
+    outputs = [name for slot in call.outputs.values() for name in slot]
+    writer.add(f"{row.domain}::{row.popart_op}", inputs, outputs, {"version": int(row.version)})
+
+
+def _translate(call: Call, writer: Writer) -> None:
+    try:
+        translate(call, writer)
+    except IRError as error:
+        raise Unimplemented(f"{error}; an IPU build has no handler for it") from None
+
+
+def _is_translated(call: Call) -> bool:
+    """The folded optimizer stays, and so does what computes the learning rate on the host."""
+    return call.type != "popart_optimizer" and call.get(ROLE, FORWARD) != SCHEDULE
+
+
+def _custom_name(call: Call) -> str:
+    return str(call.get(CUSTOM)) if call.type == "py_func" and call.get(CUSTOM) else call.type
+
+
+def write(program: Any, written: Written) -> None:
+    """Replace the ops of a Program that were translated by what they became."""
+    block = program.global_block()
+    kept = [op for op in block.ops if not _is_translated(_as_call(op)) or op.type == "popart_optimizer"]
+    serialized = [(op.type, core.OpDesc(), op.desc) for op in kept]
+    for type, copy, desc in serialized:
+        copy.copy_from(desc)
+        copy.set_type(type)
+    for index in reversed(range(len(block.ops))):
+        block._remove_op(index, sync=False)
+    schedule = [copy for type, copy, _ in serialized if type != "popart_optimizer"]
+    rest = [copy for type, copy, _ in serialized if type == "popart_optimizer"]
+    for copy in schedule:
+        block.desc.append_op().copy_from(copy)
+    for tensor in written.tensors.values():
+        _declare(block.desc, tensor)
+    for op in written.ops:
+        _append(block.desc, op, written.customs)
+    for copy in rest:
+        block.desc.append_op().copy_from(copy)
+    program._sync_with_cpp()
+
+
+def _as_call(op: Any) -> Call:
+    return Call(op.type, {}, {}, {ROLE: int(op.attr(ROLE)) if op.has_attr(ROLE) else FORWARD})
+
+
+def _declare(block: Any, tensor: Tensor) -> None:
+    name = tensor.name.encode()
+    if block.has_var(name) or tensor.shape is None:
+        return
+    desc = block.var(name)
+    desc.set_type(core.VarDesc.VarType.LOD_TENSOR)
+    desc.set_shape([-1 if length is None else length for length in tensor.shape])
+    if tensor.dtype in _NUMBERS:
+        desc.set_dtype(core.VarDesc.VarType(_NUMBERS[tensor.dtype]))
+
+
+def _append(block: Any, op: Op, customs: Mapping[str, Call]) -> None:
+    desc = block.append_op()
+    call = customs.get(op.outputs[0])
+    if call is not None:
+        desc.set_type(_custom_name(call))
+    else:
+        desc.set_type(name_of(op.type))
+    desc.set_input(INPUTS, [name or core.empty_var_name() for name in op.inputs])
+    desc.set_output(OUTPUTS, list(op.outputs))
+    desc._set_attr(ROLE, FORWARD)
+    if decide("place", True):
+        place(desc, op.ipu, op.stage)
+    for name, value in op.attributes.items():
+        _attribute(desc, name, value)
+
+
+def _attribute(desc: Any, name: str, value: Any) -> None:
+    if isinstance(value, Literal):
+        desc._set_attr("dims", list(value.shape))
+        desc._set_attr("dtype", _NUMBERS[value.dtype])
+        desc._set_attr(name, value.data.hex())
+    else:
+        desc._set_attr(name, list(value) if isinstance(value, tuple) else value)

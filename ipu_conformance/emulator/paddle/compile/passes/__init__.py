@@ -1,0 +1,75 @@
+"""The passes of an IPU build by the names under which ``core.get_pass`` gives them."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Mapping
+
+from ipu_conformance.emulator.paddle.compile.passes import (
+    building,
+    canonicalization,
+    compilation,
+    forward,
+    inference,
+    inplace,
+    optimizer,
+    shapes,
+    sharding,
+    states,
+)
+from ipu_conformance.emulator.paddle.compile.passes.compilation import Compilation, PassError
+
+Change = Callable[[Compilation, Mapping[str, Any]], None]
+"""What a pass does to a record, with the values that were set on the pass."""
+
+PASSES: Mapping[str, Change] = {
+    "optimizer_extract_pass": optimizer.extract,
+    "optimizer_state_align_pass": states.align,
+    "forward_graph_extract_pass": forward.extract,
+    "infer_shape_pass": shapes.infer,
+    "avg_shard_pass": sharding.average,
+    "delete_scale_op_pass": forward.delete_scale,
+    "popart_canonicalization_pass": canonicalization.canonicalize,
+    "ipu_inplace_pass": inplace.rename,
+    "ipu_graph_builder_pass": building.build,
+    "ipu_runtime_replacer_pass": building.replace,
+    "inference_process_pass": inference.process,
+    "inference_dtype_transfer_pass": inference.transfer,
+    "inference_postprocess_pass": inference.postprocess,
+}
+"""Every pass by its name; the first ten stand in the order in which a program is compiled."""
+
+
+class Pass:
+    """A pass as ``core.get_pass`` gives it: values are set by name, then it is applied to graphs."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._values: Dict[str, Any] = {}
+
+    def type(self) -> str:
+        """The name of the pass."""
+        return self._name
+
+    def set(self, key: str, value: Any) -> None:
+        """Give the pass a value."""
+        self._values[key] = value
+
+    set_not_owned = set
+
+    def has(self, key: str) -> bool:
+        """Whether a value was given."""
+        return key in self._values
+
+    def apply(self, graph: Any) -> Any:
+        """Change the record of a graph, and make its nodes anew from the record's Program."""
+        record = compilation.of(graph)
+        PASSES[self._name](record, self._values)
+        compilation.rebuild(graph, record.program)
+        return graph
+
+
+def get(name: str) -> Pass:
+    """The pass of an IPU build by its name."""
+    if name not in PASSES:
+        raise PassError(f"no pass of the IPU is named {name!r}; the passes are {', '.join(PASSES)}")
+    return Pass(name)

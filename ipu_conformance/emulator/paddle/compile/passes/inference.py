@@ -1,0 +1,137 @@
+"""The passes that ``paddle.inference`` adds: settings are checked, types transferred, feeds and fetches put back."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from paddle.base import core
+
+from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
+from ipu_conformance.emulator.paddle.compile.passes.compilation import (
+    FORWARD,
+    ROLE,
+    Compilation,
+    name_of,
+    place,
+    placement_of,
+)
+from ipu_conformance.emulator.paddle.compile.passes.shapes import TYPE_ATTRIBUTES
+from ipu_conformance.emulator.paddle.compile.passes.sharding import ipus_per_replica
+from ipu_conformance.emulator.paddle.errors import InvalidArgument
+
+_TYPES = core.VarDesc.VarType
+HALF = "@FP16"
+"""What stands behind the name of a feed or a fetch to name its value in float16."""
+
+_STATISTICS = {
+    "batch_norm": ("Scale", "Bias", "Mean", "Variance", "MeanOut", "VarianceOut", "SavedMean", "SavedVariance")
+}
+"""Slots that stay in float32 whatever the data is in."""
+
+
+def process(record: Compilation, values: Mapping[str, Any]) -> None:
+    """Refuse settings that do not fit an inference, and note what is fed and fetched."""
+    record.feeds = tuple(name_of(feed) for feed in values.get("feed_list", ()))
+    record.fetches = tuple(name_of(fetch) for fetch in values.get("fetch_list", ()))
+    strategy = record.strategy
+    if decide("refuse training", bool(strategy.value("is_training"))):
+        raise InvalidArgument("A predictor was given a strategy for training: set is_training to False")
+    batches, ipus = int(strategy.value("batches_per_step")), ipus_per_replica(strategy)
+    if decide("refuse few batches", bool(strategy.value("enable_pipelining")) and batches < ipus):
+        raise InvalidArgument(
+            f"Batched per step should be equal or greater than the number of IPUs: {batches} batches per step were "
+            f"given for {ipus} IPUs; raise batches_per_step"
+        )
+
+
+def transfer(record: Compilation, values: Mapping[str, Any]) -> None:
+    """With ``enable_fp16``, compute and hold weights in float16; feeds and fetches stay float32, with casts between."""
+    if not decide("transfer", bool(record.strategy.value("enable_fp16"))):
+        return
+    block = record.program.global_block()
+    kept = {
+        name for op in block.ops for slot in _STATISTICS.get(op.type, ()) for name in (*_of(op, slot), *_made(op, slot))
+    }
+    for op in block.ops:
+        for name in TYPE_ATTRIBUTES:
+            if op.has_attr(name) and op.attr(name) == int(_TYPES.FP32):
+                op.desc._set_attr(name, int(_TYPES.FP16))
+    outside = [name for name in dict.fromkeys((*record.feeds, *record.fetches)) if _is_float(block, name)]
+    for name in outside:
+        _cast_between(record, name)
+    for desc in record.program.global_block().desc.all_vars():
+        plain = desc.type() == _TYPES.LOD_TENSOR and desc.dtype() == _TYPES.FP32
+        if plain and desc.name() not in kept and desc.name() not in outside:
+            desc.set_dtype(_TYPES.FP16)
+
+
+def _of(op: Any, slot: str) -> List[str]:
+    return list(op.input(slot)) if slot in op.input_names else []
+
+
+def _made(op: Any, slot: str) -> List[str]:
+    return list(op.output(slot)) if slot in op.output_names else []
+
+
+def _is_float(block: Any, name: str) -> bool:
+    desc = block.desc.find_var(name.encode())
+    return desc is not None and desc.dtype() == _TYPES.FP32
+
+
+def _cast_between(record: Compilation, name: str) -> None:
+    """Let the ops of a program use a feed or a fetch in float16."""
+    block = record.program.global_block()
+    users: Dict[bool, List[int]] = {True: [], False: []}
+    for index, op in enumerate(block.ops):
+        if name in op.output_arg_names:
+            users[True].append(index)
+            op.desc._rename_output(name, name + HALF)
+        if name in op.input_arg_names:
+            users[False].append(index)
+            op.desc._rename_input(name, name + HALF)
+    inside = block.desc.var((name + HALF).encode())
+    inside.set_type(_TYPES.LOD_TENSOR)
+    inside.set_shape(list(block.var(name).desc.shape()))
+    inside.set_dtype(_TYPES.FP32)
+    if users[True]:
+        at = users[True][-1]
+        _cast(block, at + 1, name + HALF, name, (_TYPES.FP16, _TYPES.FP32), placement_of(block.ops[at]))
+    elif users[False]:
+        at = users[False][0]
+        _cast(block, at, name, name + HALF, (_TYPES.FP32, _TYPES.FP16), placement_of(block.ops[at]))
+    record.refresh()
+
+
+def _cast(
+    block: Any, at: int, source: str, made: str, types: Tuple[Any, Any], where: Tuple[Optional[int], Optional[int]]
+) -> None:
+    desc = block.desc._insert_op(at)
+    desc.set_type("cast")
+    desc.set_input("X", [source])
+    desc.set_output("Out", [made])
+    desc._set_attr("in_dtype", int(types[0]))
+    desc._set_attr("out_dtype", int(types[1]))
+    desc._set_attr(ROLE, FORWARD)
+    place(desc, *where)
+
+
+def postprocess(record: Compilation, values: Mapping[str, Any]) -> None:
+    """Put an op before and after the runtime for every feed and fetch, as a predictor reads them."""
+    block = record.program.global_block().desc
+    for name, kind in (("feed", _TYPES.FEED_MINIBATCH), ("fetch", _TYPES.FETCH_LIST)):
+        desc = block.var(name.encode())
+        desc.set_type(kind)
+        desc.set_persistable(True)
+    for column, name in reversed(list(enumerate(decide("predictor's feeds", record.feeds)))):
+        _column(block._prepend_op(), "feed", "feed", name, column)
+    for column, name in enumerate(record.fetches):
+        _column(block.append_op(), "fetch", name, "fetch", column)
+    record.refresh()
+
+
+def _column(desc: Any, type: str, source: str, made: str, column: int) -> None:
+    desc.set_type(type)
+    desc.set_input("X", [source])
+    desc.set_output("Out", [made])
+    desc._set_attr("col", column)
+    desc._set_attr(ROLE, FORWARD)

@@ -1,0 +1,172 @@
+"""Folding the ops of the optimizer, of clipping and of weight decay into one ``popart_optimizer``."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
+from ipu_conformance.emulator.paddle.compile.passes.compilation import (
+    BACKWARD,
+    FORWARD,
+    LOSS,
+    OPTIMIZE,
+    ROLE,
+    SCHEDULE,
+    Compilation,
+    Folded,
+    keep,
+    role_of,
+)
+from ipu_conformance.emulator.paddle.errors import NotFound, Unimplemented
+
+TYPE = "popart_optimizer"
+GRAD = "@GRAD"
+KINDS: Mapping[str, Tuple[str, ...]] = {
+    "sgd": (),
+    "momentum": ("mu",),
+    "adam": ("beta1", "beta2", "epsilon"),
+    "adamw": ("beta1", "beta2", "epsilon"),
+    "adamax": ("beta1", "beta2", "epsilon"),
+    "lamb": ("beta1", "beta2", "epsilon"),
+    "adadelta": ("rho", "epsilon"),
+    "adagrad": ("epsilon",),
+    "rmsprop": ("decay", "momentum", "epsilon", "centered"),
+}
+"""The optimizers that an IPU build knows, each with the attributes of its op that are folded beside decay."""
+
+_SLOTS_THAT_ARE_NO_STATE = ("Param", "Grad", "LearningRate")
+_OWN_DECAY = {"adamw": ("coeff", "with_decay"), "lamb": ("weight_decay", None)}
+_PREFIX_OF_CLIPPING = "/gradient_clip"
+_PREFIX_OF_DECAY = "/regularization"
+
+
+def extract(record: Compilation, values: Mapping[str, Any]) -> None:
+    """Fold what has the optimizer's role into one op, and find the loss."""
+    ops = record.ops()
+    record.optimizer = fold(ops)
+    record.loss = decide("loss", find_loss(ops), ops=ops)
+    keep(record.program, decide("unfolded", [op for op in ops if not role_of(op) & OPTIMIZE], ops=ops))
+    _append(record, record.optimizer, record.loss)
+
+
+def find_loss(ops: List[Any]) -> str:
+    """The variable at which the gradients begin: the output of ``identity_loss``, or of the op with the loss' role."""
+    marked = [op.output("Out")[0] for op in ops if op.type == "identity_loss"]
+    if marked:
+        return str(marked[-1])
+    seeds = [
+        name[: -len(GRAD)]
+        for op in ops
+        if role_of(op) & BACKWARD and not op.input_arg_names
+        for name in op.output_arg_names
+        if name.endswith(GRAD)
+    ]
+    losses = [name for op in ops if role_of(op) == FORWARD | LOSS for name in op.output_arg_names]
+    found = [name for name in losses if name in seeds] or seeds or losses
+    if not found:
+        raise NotFound("No loss found in the program; minimize one, or mark it with paddle.incubate.identity_loss")
+    return str(found[-1])
+
+
+def fold(ops: List[Any]) -> Folded:
+    """The optimizer that a program's ops describe."""
+    optimizing = [op for op in ops if role_of(op) & OPTIMIZE]
+    updates = [op for op in optimizing if op.has_attr("op_namescope") and "Param" in op.input_names]
+    if decide("need an optimizer", not updates):
+        raise NotFound("No optimizer found in the program; training needs one: call optimizer.minimize(loss) first")
+    kinds = list(dict.fromkeys(op.type for op in updates))
+    unknown = decide("unknown optimizers", [kind for kind in kinds if kind not in KINDS])
+    if unknown:
+        raise Unimplemented(
+            f"Optimizer {', '.join(unknown)} is not implemented for IPU; the optimizers are {', '.join(KINDS)}"
+        )
+    if len(kinds) > 1:
+        raise Unimplemented(f"The optimizers {', '.join(kinds)} in one program are not implemented for IPU; use one")
+    first = updates[0]
+    _refuse(first, optimizing)
+    return Folded(
+        type=first.type,
+        learning_rate=first.input("LearningRate")[0],
+        parameters=tuple(op.input("Param")[0] for op in updates),
+        settings=decide("settings", {name: first.attr(name) for name in KINDS[first.type]}),
+        weight_decay=decide("decay", _decay(first, optimizing)),
+        clip_norm=decide("clip norm", _clip_norm(optimizing)),
+        scheduled=any(role_of(op) & SCHEDULE for op in ops),
+        gradients={op.input("Param")[0]: _raw_gradient(op.input("Grad")[0], optimizing) for op in updates},
+        states={op.input("Param")[0]: _states(op) for op in updates},
+    )
+
+
+def _refuse(update: Any, optimizing: List[Any]) -> None:
+    if decide("refuse nesterov", update.type == "momentum" and bool(update.attr("use_nesterov"))):
+        raise Unimplemented("Momentum with use_nesterov=True is not implemented for IPU; use use_nesterov=False")
+    for op in optimizing:
+        scope = _scope(op)
+        clipping, decaying = scope.startswith(_PREFIX_OF_CLIPPING), scope.startswith(_PREFIX_OF_DECAY)
+        if decide("refuse clipping by value", clipping and op.type == "clip"):
+            raise Unimplemented("Gradient clipping by value is not implemented for IPU; use ClipGradByGlobalNorm")
+        if decide("refuse clipping by norm", clipping and op.type == "clip_by_norm"):
+            raise Unimplemented("Gradient clipping by norm is not implemented for IPU; use ClipGradByGlobalNorm")
+        if decide("refuse L1", decaying and op.type == "sign"):
+            raise Unimplemented("Weight decay L1Decay is not implemented for IPU; use L2Decay")
+
+
+def _scope(op: Any) -> str:
+    return str(op.attr("op_namescope")) if op.has_attr("op_namescope") else ""
+
+
+def _decay(update: Any, optimizing: List[Any]) -> float:
+    """The weight decay: an attribute of the update, or the factor of what regularization adds to the gradient."""
+    if update.type in _OWN_DECAY:
+        name, condition = _OWN_DECAY[update.type]
+        return float(update.attr(name)) if condition is None or update.attr(condition) else 0.0
+    if update.has_attr("regularization_method") and update.attr("regularization_method") == "l2_decay":
+        return float(update.attr("regularization_coeff"))
+    factors = [op.attr("scale") for op in optimizing if op.type == "scale" and _scope(op).startswith(_PREFIX_OF_DECAY)]
+    return float(factors[0]) if factors else 0.0
+
+
+def _clip_norm(optimizing: List[Any]) -> Optional[float]:
+    """The norm that clipping allows: the constant in its ops."""
+    for op in optimizing:
+        if op.type == "fill_constant" and _scope(op).startswith(_PREFIX_OF_CLIPPING):
+            return float(op.attr("value"))
+    return None
+
+
+def _raw_gradient(name: str, optimizing: List[Any]) -> str:
+    """The gradient as backward makes it: clipping, decay and casts may give it another name."""
+    made = {
+        out: op
+        for op in optimizing
+        for out in op.output_arg_names
+        if op.type == "cast" or _scope(op).startswith((_PREFIX_OF_CLIPPING, _PREFIX_OF_DECAY))
+    }
+    while name in made and name not in made[name].input_arg_names:
+        name = made[name].input_arg_names[0]
+    return name
+
+
+def _states(update: Any) -> Dict[str, str]:
+    return {
+        slot: update.input(slot)[0]
+        for slot in update.input_names
+        if update.input(slot) and slot not in _SLOTS_THAT_ARE_NO_STATE
+    }
+
+
+def _append(record: Compilation, folded: Folded, loss: str) -> None:
+    block = record.program.global_block()
+    desc = block.desc.append_op()
+    desc.set_type(TYPE)
+    desc._set_attr(ROLE, OPTIMIZE)
+    desc._set_attr("type", folded.type)
+    desc._set_attr("loss_var", loss)
+    desc._set_attr("lr_var", folded.learning_rate)
+    desc._set_attr("with_lr_sched", folded.scheduled)
+    desc._set_attr("weight_decay", folded.weight_decay)
+    if folded.clip_norm is not None:
+        desc._set_attr("clip_norm", folded.clip_norm)
+    for name, value in folded.settings.items():
+        desc._set_attr(name, value)
+    record.program._sync_with_cpp()

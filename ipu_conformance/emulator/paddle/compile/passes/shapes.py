@@ -1,0 +1,70 @@
+"""Fixing the batch and the types of a program, and inferring every shape anew."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from paddle.base import core
+
+from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
+from ipu_conformance.emulator.paddle.compile.passes.compilation import Compilation, name_of
+from ipu_conformance.emulator.paddle.compile.passes.optimizer import TYPE
+
+_TYPES = core.VarDesc.VarType
+NARROWER = {_TYPES.INT64: _TYPES.INT32, _TYPES.FP64: _TYPES.FP32}
+"""The type that a value has on the device, which has no 64-bit numbers."""
+
+TYPE_ATTRIBUTES = ("dtype", "in_dtype", "out_dtype")
+"""The attributes of ops that name the type of what they write or read."""
+
+CALL = "py_func"
+"""The op that calls Python: its outputs have the shapes that were declared."""
+
+BLOCK = "sub_block"
+"""The attribute of ops that hold a block of their own."""
+
+_BY_NUMBER = {int(wide): int(narrow) for wide, narrow in NARROWER.items()}
+_STILL_WIDE = ("assign_value",)
+"""Ops whose attributes hold values of the type that they name."""
+
+
+def infer(record: Compilation, values: Mapping[str, Any]) -> None:
+    """Give feeds the micro-batch for a leading -1, narrow all types, and infer the shapes of all outputs."""
+    record.feeds = tuple(name_of(feed) for feed in values.get("feed_list", record.feeds))
+    block = record.program.global_block()
+    size = decide("micro-batch", int(record.strategy.value("micro_batch_size")))
+    for name in record.feeds:
+        _fix_batch(block.var(name).desc, size)
+        _narrow(block, name)
+    declared = {row.paddle_op for row in record.strategy.custom_ops}
+    for op in block.ops:
+        if op.type == TYPE or op.has_attr(BLOCK):
+            continue  # canonicalization refuses control flow by its name
+        _narrow_attributes(op)
+        if op.type == CALL or op.type in declared:
+            for name in op.output_arg_names:
+                _fix_batch(block.var(name).desc, size)
+        elif decide("infer", True):
+            op.desc.infer_shape(block.desc)
+        # Inference may declare 64 bits again, so that outputs are narrowed after it and before their readers' turn.
+        for name in op.output_arg_names:
+            _narrow(block, name)
+
+
+def _narrow_attributes(op: Any) -> None:
+    for name in TYPE_ATTRIBUTES:
+        if op.type not in _STILL_WIDE and op.has_attr(name) and isinstance(op.attr(name), int):
+            op.desc._set_attr(name, _BY_NUMBER.get(int(op.attr(name)), int(op.attr(name))))
+
+
+def _narrow(block: Any, name: str) -> None:
+    """Give 32 bits to what is fed or computed; what persists on the host keeps its type."""
+    desc = block.desc.find_var(name.encode())
+    if desc is not None and desc.type() == _TYPES.LOD_TENSOR and not desc.persistable():
+        desc.set_dtype(decide("narrow", NARROWER.get(desc.dtype(), desc.dtype()), declared=desc.dtype()))
+
+
+def _fix_batch(desc: Any, size: int) -> None:
+    shape = list(desc.shape())
+    if shape and shape[0] < 0:
+        desc.set_shape([size, *shape[1:]])

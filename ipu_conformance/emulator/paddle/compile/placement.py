@@ -1,0 +1,182 @@
+"""Where the ops of a Paddle program run: the stage of each op, and the topology of stages, IPUs and replicas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, Sequence, Tuple
+
+from ipu_conformance.emulator.core import limits, topology
+from ipu_conformance.emulator.core import plan as planning
+from ipu_conformance.emulator.core.plan import Plan
+from ipu_conformance.emulator.core.streams import Layout
+from ipu_conformance.emulator.core.topology import Sharded, Topology
+from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
+from ipu_conformance.emulator.paddle.compile import subprograms
+from ipu_conformance.emulator.paddle.compile.passes.forward import changes_nothing
+from ipu_conformance.emulator.paddle.errors import PopartError
+from ipu_conformance.errors import ConformanceError
+
+INDEX, STAGE = "ipu_index", "ipu_stage"
+RECOMPUTATION_OFF = 0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a strategy says about IPUs and micro-batches."""
+
+    num_ipus: int
+    training: bool
+    sharded: bool
+    pipelined: bool
+    accumulating: bool
+    replicated: bool
+    recompute: bool
+    layout: Layout
+
+    @classmethod
+    def of(cls, strategy: Any) -> Asked:
+        """The relevant options of a strategy, checked for what contradicts itself."""
+        value = strategy.value
+        replicated, accumulating = bool(value("enable_replicated_graphs")), bool(value("enable_gradient_accumulation"))
+        for name, option, enabled in (
+            ("replicated_graph_count", "enable_replicated_graphs", replicated),
+            ("accumulation_factor", "enable_gradient_accumulation", accumulating),
+        ):
+            if decide("refuse a factor that is off", value(name) > 1 and not enabled):
+                raise PopartError(
+                    f"{name} is {value(name)} while {option} is off: set {option} to True, or {name} to 1"
+                )
+        return cls(
+            num_ipus=int(value("num_ipus")),
+            training=bool(value("is_training")),
+            sharded=bool(value("enable_manual_shard")),
+            pipelined=decide("pipelined", bool(value("enable_pipelining"))),
+            accumulating=accumulating,
+            replicated=replicated,
+            recompute=int(value("auto_recomputation")) != RECOMPUTATION_OFF,
+            layout=Layout(
+                int(value("batches_per_step")),
+                int(value("accumulation_factor")) if accumulating else 1,
+                int(value("replicated_graph_count")) if replicated else 1,
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The stage of every op in the order of the program, and the topology."""
+
+    stage_of: Tuple[int, ...]
+    topology: Topology
+
+
+def place(ops: Sequence[Any], asked: Asked) -> Placement:
+    """Place the ops of a forward program."""
+    sharded = _beside_what_they_copy(ops, [_sharded(op, number, asked.sharded) for number, op in enumerate(ops)])
+    replicas = asked.layout.replicas
+    try:
+        if asked.pipelined:
+            if decide("pipelining needs IPUs", asked.num_ipus // max(replicas, 1) < 2):
+                raise PopartError(
+                    f"Pipelining requires more than 1 IPU per replica, but num_ipus is {asked.num_ipus} for {replicas} "
+                    "replicas: use more IPUs or turn enable_pipelining off"
+                )
+            ipus = topology.paddle_stages(sharded, pipelining=True)
+            stage_of = _pipeline_stages(sharded)
+        else:
+            ipus, stage_of = _segments(sharded)
+        if decide("check num_ipus", True):
+            topology.paddle_ipus(asked.num_ipus, max(asked.num_ipus // replicas, 1), replicas)
+        per_replica = asked.num_ipus // replicas
+        return Placement(stage_of, Topology(ipus, replicas, ipus_per_replica=max(per_replica, 1)))
+    except topology.TopologyError as error:
+        raise PopartError(str(error)) from error
+
+
+def _sharded(op: Any, number: int, sharded: bool) -> Sharded:
+    """An op's attributes, which count only where graphs are sharded by hand."""
+    name = f"{op.type()}:{number}"
+    if not decide("sharded by hand", sharded):
+        return Sharded(name)
+    stage = int(op.attr(STAGE)) if op.has_attr(STAGE) else None
+    return Sharded(name, int(op.attr(INDEX)) if op.has_attr(INDEX) else None, decide("stage of op", stage))
+
+
+def _beside_what_they_copy(ops: Sequence[Any], sharded: Sequence[Sharded]) -> List[Sharded]:
+    """Ops that the device's compiler deletes have no place of their own: they stand where their input is made."""
+    made: Dict[str, Sharded] = {}
+    placed = []
+    for op, own in zip(ops, sharded):
+        if own.index is None and own.stage is None and changes_nothing(op):
+            maker = made.get(op.input("X")[0])
+            own = own if maker is None else replace(own, index=maker.index, stage=maker.stage)
+        placed.append(own)
+        made.update((name, own) for name in subprograms.writes(op))
+    return placed
+
+
+def _pipeline_stages(ops: Sequence[Sharded]) -> Tuple[int, ...]:
+    """The stage of each op; without stages, that of its IPU."""
+    if any(op.stage is not None for op in ops):
+        return tuple(op.stage or 0 for op in ops)
+    numbers = {index: number for number, index in enumerate(sorted({op.index or 0 for op in ops}))}
+    return tuple(numbers[op.index or 0] for op in ops)
+
+
+def _segments(ops: Sequence[Sharded]) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+    """Without pipelining each change of the IPU begins a new run of ops, and one run follows the other."""
+    ipus: List[int] = []
+    stage_of = []
+    for op in ops:
+        if not ipus or ipus[-1] != (op.index or 0):
+            ipus.append(op.index or 0)
+        stage_of.append(len(ipus) - 1)
+    return tuple(ipus or [0]), tuple(stage_of)
+
+
+def check_order(ops: Sequence[Any], stage_of: Sequence[int]) -> None:
+    """Raise PopartError if an op reads what a later stage makes."""
+    made: dict = {}
+    for number, (op, stage) in enumerate(zip(ops, stage_of)):
+        for name in subprograms.reads(op):
+            if decide("check stage order", made.get(name, 0) > stage):
+                raise PopartError(
+                    f"Op {op.type()}:{number} of pipeline stage {stage} consumes {name}, which pipeline stage "
+                    f"{made[name]} makes: give every op the stage of its inputs or a later one"
+                )
+        for name in subprograms.writes(op):
+            made[name] = stage
+
+
+def plan(placed: Placement, asked: Asked) -> Plan:
+    """The plan of one run; PopART fills and empties the pipeline once for every update."""
+    layout, where = asked.layout, placed.topology
+    try:
+        if decide("check depth", True):
+            limits.check_paddle(
+                where.stages,
+                batches_per_step=layout.device_iterations,
+                accumulation=layout.accumulation,
+                accumulating=asked.accumulating,
+                training=asked.training,
+                pipelined=asked.pipelined,
+            )
+        by = "popart" if asked.pipelined else "sequential"
+        recompute = asked.recompute and asked.training and asked.pipelined and where.stages > 1
+        if asked.training and asked.pipelined and not asked.accumulating:
+            return planning.plan(
+                where, by, layout.device_iterations, recompute=recompute, accumulate=not decide("update at once", True)
+            )
+        if not asked.training and not asked.accumulating:
+            return planning.plan(where, by, layout.device_iterations, training=False)
+        micro_batches, iterations = decide("update once", (layout.accumulation, layout.device_iterations))
+        return planning.plan(
+            where,
+            by,
+            micro_batches,
+            device_iterations=iterations,
+            training=asked.training,
+            recompute=recompute,
+        )
+    except ConformanceError as error:
+        raise PopartError(str(error)) from error

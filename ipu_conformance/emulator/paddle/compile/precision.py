@@ -1,0 +1,250 @@
+"""float16 by rounding: what a program declares float16 is held in float32 and rounded after each op that writes it.
+
+Stock CPU wheels lack float16 kernels for common ops, and their cast truncates. A realised program therefore computes
+in float32, as the device's partial sums do, and an op of ours rounds every float16 result as the device stores it: to
+nearest even, or at random when the strategy asks for stochastic rounding.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import zlib
+from typing import Any, Callable, FrozenSet, Iterator, List
+
+import numpy as np
+from paddle.base import compiler, core, framework
+
+from ipu_conformance.emulator.core import numerics
+from ipu_conformance.emulator.faults.decisions import paddle_host as decide
+from ipu_conformance.emulator.paddle.compile import partials
+from ipu_conformance.emulator.paddle.errors import PopartError
+from ipu_conformance.emulator.paddle.run import callables
+
+FLOAT16, FLOAT32 = core.VarDesc.VarType.FP16, core.VarDesc.VarType.FP32
+
+ROUNDING = callables.CALL
+"""The type of the op that rounds: Paddle's own op that calls a Python function."""
+
+_FOLLOWING = "_follows_the_scope"
+
+_DTYPES = ("dtype", "in_dtype", "out_dtype")
+"""The attributes of ops that name the type of what they write or read."""
+
+_ROLE = core.op_proto_and_checker_maker.kOpRoleAttrName()
+_NO_ROLE = 1 << 12
+"""The role of ops to which none was given."""
+
+_TRAPS = numerics.Traps(inv=True, div0=True, oflo=True)
+
+
+def to_device(array: Any, declared: Any) -> np.ndarray:
+    """What the device's memory holds of a host's array: float16 is rounded and stored in float32."""
+    given = np.asarray(array)
+    if not _is_half(declared):
+        return given
+    return np.asarray(decide("round feeds", numerics.to_float16(given), exact=given)).astype(np.float32)
+
+
+def to_host(array: Any, declared: Any) -> np.ndarray:
+    """What the host gets of the device's array: a float16 variable arrives as float16."""
+    held = np.asarray(array)
+    if not _is_half(declared):
+        return held
+    return np.asarray(decide("halves arrive as float16", numerics.to_float16(held), exact=held))
+
+
+def _is_half(declared: Any) -> bool:
+    """Whether a type, as Paddle, NumPy or a string names it, is float16."""
+    return declared == FLOAT16 or (
+        not isinstance(declared, core.VarDesc.VarType) and np.dtype(declared) == np.dtype(np.float16)
+    )
+
+
+def halves(program: Any) -> FrozenSet[str]:
+    """The names of the variables that a program declares float16."""
+    return frozenset(var.name() for block in _blocks(program.desc) for var in block.all_vars() if _has_half(var))
+
+
+def _has_half(var: Any) -> bool:
+    return var.type() == core.VarDesc.VarType.LOD_TENSOR and var.dtype() == FLOAT16
+
+
+def follow_the_scope(program: Any, scope: Any) -> None:
+    """Declare float16 every weight that the host holds so: it is sent, kept and brought home in that type.
+
+    A program that was traced before its Layer was turned into float16 still declares float32.
+    """
+    for var in program.list_vars():
+        if not var.persistable or var.type != core.VarDesc.VarType.LOD_TENSOR or var.dtype != FLOAT32:
+            continue
+        found = scope.find_var(var.name)
+        if decide("weights follow the host", found is not None and found.get_tensor()._dtype() == FLOAT16):
+            var.desc.set_dtype(FLOAT16)
+
+
+def install(package: Any) -> None:
+    """Let programs be compiled with their weights in the types that the host holds them in."""
+    stock = compiler.IpuCompiledProgram.compile
+    if getattr(stock, _FOLLOWING, False):
+        return
+
+    @functools.wraps(stock)
+    def compile(self: Any, feed_list: Any, fetch_list: Any) -> Any:
+        follow_the_scope(self._program, self._scope)
+        return stock(self, feed_list, fetch_list)
+
+    setattr(compile, _FOLLOWING, True)
+    compiler.IpuCompiledProgram.compile = compile
+
+
+def realise(program: Any, strategy: Any) -> Any:
+    """The program in float32 that rounds where the given one computes in float16; the same one where none is."""
+    declared = halves(program)
+    if not declared:
+        return program
+    names = decide("float16 is float16", declared)
+    desc = core.ProgramDesc(program.desc)
+    round_of = _rounding(strategy)
+    for block in _blocks(desc):
+        _keep_masters(block)
+        if partials.are_half(strategy):
+            partials.replace(block, names)
+        _widen(block)
+        _insert(block, names, round_of)
+    return framework.Program._construct_from_desc(desc)
+
+
+def _blocks(desc: Any) -> Iterator[Any]:
+    return (desc.block(index) for index in range(desc.num_blocks()))
+
+
+def _widen(block: Any) -> None:
+    """Declare float32 what was float16, in variables and in attributes."""
+    for var in block.all_vars():
+        if _has_half(var):
+            var.set_dtype(FLOAT32)
+    for index in range(block.op_size()):
+        op = block.op(index)
+        for name in _DTYPES:
+            if op.has_attr(name) and op.attr(name) == int(FLOAT16):
+                op._set_attr(name, int(FLOAT32))
+
+
+def _keep_masters(block: Any) -> None:
+    """Let optimizer ops with a float32 master weight update the master, and the weight be its copy.
+
+    The CPU kernels have no master weights: they would update the rounded weight and leave the master behind.
+    """
+    for index in reversed(range(block.op_size())):
+        op = block.op(index)
+        has_master = "MasterParam" in op.input_names() and op.input("MasterParam")
+        if not decide("masters are updated", bool(has_master)):
+            continue
+        weights, masters = op.output("ParamOut"), op.input("MasterParam")
+        op.set_input("Param", masters)
+        op.set_output("ParamOut", masters)
+        op.remove_input("MasterParam")
+        op.remove_output("MasterParamOut")
+        op._set_attr("multi_precision", False)
+        for weight, master in zip(weights, masters):
+            copy = block._insert_op(index + 1)
+            copy.set_type("assign")
+            copy.set_input("X", [master])
+            copy.set_output("Out", [weight])
+            _place_like(copy, op)
+
+
+def _is_made_by_the_device(op: Any) -> bool:
+    """Whether an op is none of the user's program, but was added to accumulate, reduce or divide."""
+    return bool(op.has_attr(_ROLE) and op.attr(_ROLE) == _NO_ROLE)
+
+
+def _insert(block: Any, names: FrozenSet[str], round_of: Callable[[int], int]) -> None:
+    """Put a rounding op after every op that writes float16."""
+    for index in reversed(range(block.op_size())):
+        op = block.op(index)
+        slots = [slot for slot in op.output_names() if slot not in _KEPT]
+        written = sorted({name for slot in slots for name in op.output(slot) if name in names})
+        # Gradients are divided on their way into the update, which computes in float32.
+        divides = decide("divide without rounding", op.type() == "scale" and _is_made_by_the_device(op))
+        if not written or op.type() in _EXACT or divides:
+            continue
+        rounding = block._insert_op(index + 1)
+        rounding.set_type(ROUNDING)
+        rounding.set_input("X", written)
+        rounding.set_output("Out", written)
+        rounding._set_attr("forward_callable_id", round_of(index))
+        rounding._set_attr("backward_callable_id", callables.NONE)
+        rounding._set_attr("backward_skip_vars", [])
+        _place_like(rounding, op)
+
+
+_EXACT = frozenset(
+    {"feed", "fetch", "share_data", "reshape2", "transpose2", "squeeze2", "unsqueeze2", "flatten_contiguous_range"}
+)
+"""Ops that only move values: what was rounded before them needs no rounding after them."""
+
+
+_KEPT = frozenset({"XShape", "InnerCache"})
+"""Outputs that ops keep for their gradients: shapes without values, and inputs that were moved."""
+
+
+def _place_like(op: Any, other: Any) -> None:
+    """Give an op the role and the place of the one that it belongs to."""
+    for name in (_ROLE, "op_role_var", "ipu_index", "ipu_stage"):
+        if other.has_attr(name):
+            op._set_attr(name, other.attr(name))
+
+
+def _rounding(strategy: Any) -> Callable[[int], int]:
+    """For the number of an op, the id under which Paddle knows the function that rounds its results."""
+    traps = _TRAPS if strategy.value("enable_floating_point_checks") else numerics.NO_TRAPS
+    if not decide("round at random", bool(strategy.value("enable_stochastic_rounding"))):
+        return lambda index: _nearest(traps)
+    seed = strategy.seed or 0
+    return lambda index: callables.register(_AtRandom(seed, index, traps))
+
+
+@functools.lru_cache(maxsize=None)
+def _nearest(traps: numerics.Traps) -> int:
+    """Rounding to nearest has no state: one function serves every program."""
+
+    def rounded(*tensors: Any) -> List[Any]:
+        return [_held(_rounded(np.array(held), traps=traps)) for held in tensors]
+
+    return callables.register(rounded)
+
+
+class _AtRandom:
+    """Rounds the results of one op at random.
+
+    The draw depends on the seed, on the op, on the values and on how often the op has run. Every replica has a program
+    of its own: those that round the same update draw the same, so that their weights stay equal.
+    """
+
+    def __init__(self, seed: int, op: int, traps: numerics.Traps) -> None:
+        self.seed, self.op, self.traps = seed, op, traps
+        self.calls = itertools.count()
+
+    def __call__(self, *tensors: Any) -> List[Any]:
+        turn = next(self.calls)
+        made = []
+        for place, held in enumerate(tensors):
+            array = np.array(held)
+            draw = np.random.default_rng((self.seed, self.op, place, turn, zlib.crc32(array.tobytes())))
+            made.append(_held(_rounded(array, seed=draw, traps=self.traps)))
+        return made
+
+
+def _rounded(array: np.ndarray, **how: Any) -> np.ndarray:
+    """The array in float16; what traps stops the run as the device does."""
+    try:
+        return numerics.to_float16(array, **how)
+    except numerics.NumericsError as error:
+        raise PopartError(f"Floating point exception: {error}") from error
+
+
+def _held(rounded: np.ndarray) -> Any:
+    """Rounded values in the float32 storage of a realised program."""
+    return callables.tensor(rounded.astype(np.float32))

@@ -1,0 +1,129 @@
+"""What surrounds the compilation of a program: the device it asks for, its progress, and the cache of executables."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, List, Sequence
+
+from ipu_conformance.atomic_write import appearing
+from ipu_conformance.emulator.core.topology import power_of_two
+from ipu_conformance.emulator.faults.decisions import paddle_strategy as decide
+from ipu_conformance.emulator.paddle import environment
+from ipu_conformance.emulator.paddle.api import places, unmodelled
+from ipu_conformance.emulator.paddle.api.options import OPTIONS
+from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.errors import InvalidArgument, Unavailable, Unimplemented
+
+COUNTS = ("num_ipus", "batches_per_step", "micro_batch_size", "accumulation_factor", "replicated_graph_count")
+"""Options of which there is at least one."""
+TOTAL_PROGRESS = 100
+SUFFIX = ".popef"
+
+_NOT_COMPILED = ("lr", "random_seed", "cache_path", "enable_engine_caching", "log_dir", "onnx_dump_path", "dot_checks")
+"""Options that an executable does not depend on."""
+
+
+def install(paddle: Any) -> None:
+    """Surround the compilations of Paddle's backend, and let feeds and fetches be Variables; once is enough."""
+    backend, compiled = paddle.base.core.IpuBackend, paddle.base.compiler.IpuCompiledProgram
+    own, stock = backend.compile, compiled.compile
+    if hasattr(own, "__wrapped__"):
+        return
+
+    @functools.wraps(own)
+    def compile_record(self: Any, record: Any) -> None:
+        begin(record.strategy)
+        own(self, record)
+        finish(record)
+
+    @functools.wraps(stock)
+    def compile(self: Any, feed_list: Sequence[Any], fetch_list: Sequence[Any]) -> Any:
+        return stock(self, _names(feed_list), _names(fetch_list))
+
+    backend.compile, compiled.compile = compile_record, compile
+
+
+def _names(variables: Sequence[Any]) -> List[str]:
+    """The names of variables that are given by name or as themselves."""
+    return [variable if isinstance(variable, str) else decide("variable", variable).name for variable in variables]
+
+
+def check(strategy: Strategy) -> None:
+    """Refuse a strategy that no device can be attached for, or that asks for what the emulator does not do."""
+    for name in COUNTS:
+        if decide("count below one", strategy.value(name) < 1):
+            raise InvalidArgument(f"The option {name} is {strategy.value(name)}: set it to 1 or more")
+    proportion = strategy.value("available_memory_proportion")
+    if decide("no proportion", not 0.0 <= proportion <= 1.0):
+        raise InvalidArgument(
+            f"available_memory_proportion {proportion} is invalid, which should be set between 0.0 and 1.0"
+        )
+    wanted = power_of_two(strategy.value("num_ipus"))
+    if decide("cannot attach", wanted > places.device_count() and not environment.uses_model()):
+        raise Unavailable(f"Can't attach IPU, ipu_num = {wanted}: there are {places.device_count()} IPUs")
+    _check_distribution(strategy)
+
+
+def _check_distribution(strategy: Strategy) -> None:
+    """Refuse to train in step with other processes, whose gradients do not arrive."""
+    if not strategy.value("is_training"):
+        return
+    everywhere, here = strategy.value("global_replication_factor"), strategy.value("replicated_graph_count")
+    instances = environment.instances()
+    if strategy.value("enable_distributed_replicated_graphs") and everywhere > here:
+        asked = f"Training {everywhere} replicas in several processes, {here} of them here,"
+    elif strategy.value("enable_distribution") and instances > 1:
+        asked = f"Training with enable_distribution in {instances} processes"
+    else:
+        return
+    raise Unimplemented(
+        f"{asked} needs gradients of the other processes, which the emulator does not exchange: let one process have "
+        "all replicas, with replicated_graph_count and without enable_distribution and "
+        "enable_distributed_replicated_graphs"
+    )
+
+
+def begin(strategy: Strategy) -> None:
+    """Check the strategy, say what of it has no effect, and say that compiling begins."""
+    check(strategy)
+    unmodelled.tell(strategy)
+    _progress(strategy, 0)
+
+
+def finish(record: Any) -> None:
+    """Keep the executable of a record in the cache, if there is one, and say that compiling is over."""
+    folder = environment.cache_path(record.strategy)
+    if folder is not None:
+        _keep(Path(folder), digest(record))
+    _progress(record.strategy, TOTAL_PROGRESS)
+
+
+def _progress(strategy: Strategy, done: int) -> None:
+    if strategy.progress_logger is not None:
+        strategy.progress_logger(done, TOTAL_PROGRESS)
+
+
+def digest(record: Any) -> str:
+    """A name for what was compiled: the program, its feeds and fetches, and the options that it depends on."""
+    hashed = hashlib.sha256(record.original.desc.serialize_to_string())
+    options = {name: record.strategy.value(name) for name in sorted(OPTIONS) if name not in _NOT_COMPILED}
+    hashed.update(json.dumps([list(record.feeds), list(record.fetches), options], sort_keys=True).encode())
+    return decide("digest", hashed.hexdigest())
+
+
+def _keep(folder: Path, name: str) -> None:
+    """Leave an executable's file in the cache unless it is there; two processes may do so at once."""
+    file = folder / f"{name}{SUFFIX}"
+    if file.exists():
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with appearing(file) as part:
+            part.write_text(f"ipu-conformance paddle executable 1\n{name}\n", encoding="utf-8")
+    except OSError as error:
+        raise Unavailable(
+            f"The cache of executables {folder} cannot be written: {error.strerror}; name another folder"
+        ) from error

@@ -1,0 +1,1 @@
+"""Optimizer ops, split by the stage that owns each weight."""

@@ -1,0 +1,1 @@
+"""Execution: the executor, its machine, feeds, fetches and random state."""

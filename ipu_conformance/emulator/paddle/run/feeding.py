@@ -1,0 +1,133 @@
+"""From what a user feeds to the inputs of slots, and from the outputs of slots to what a user fetches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+import numpy as np
+import paddle
+from paddle.base import core
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.core import numerics, streams
+from ipu_conformance.emulator.core.streams import Layout
+from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
+from ipu_conformance.emulator.paddle.compile import precision
+from ipu_conformance.emulator.paddle.errors import InvalidArgument
+
+_NARROWER = {"int64": "int32", "float64": "float32"}
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A variable that crosses between host and device: the shape of one micro-batch, and its type."""
+
+    name: str
+    shape: Tuple[int, ...]
+    dtype: str
+
+    @classmethod
+    def of(cls, desc: Any) -> Declared:
+        """As a program declares it."""
+        dtype = str(paddle.base.data_feeder.convert_dtype(desc.dtype()))
+        return cls(desc.name(), tuple(int(size) for size in desc.shape()), dtype)
+
+    @property
+    def stored(self) -> str:
+        """The type of the tensor that holds it: the CPU has few kernels for float16, which is held in float32."""
+        return "float32" if self.dtype == "float16" else self.dtype
+
+
+class Feeder:
+    """Deals the feeds of one run out to slots."""
+
+    def __init__(self, declared: Sequence[Declared], layout: Layout) -> None:
+        self.declared = tuple(declared)
+        self.layout = layout
+        self.positions: List[List[int]] = layout.positions().tolist()
+        self.alone = layout.inputs == 1
+
+    def deal(self, feed: Mapping[str, Any]) -> List[List[Dict[str, np.ndarray]]]:
+        """By replica and micro-batch, the array of each feed."""
+        arrays = {own.name: self._split(own, feed) for own in self.declared}
+        if self.alone:
+            return [[arrays]]
+        return [
+            [{name: parts[position] for name, parts in arrays.items()} for position in fed] for fed in self.positions
+        ]
+
+    def _split(self, own: Declared, feed: Mapping[str, Any]) -> np.ndarray:
+        """What is fed for one variable, with the micro-batches in front unless there is but one."""
+        if own.name not in feed:
+            raise InvalidArgument(
+                f"The feed {own.name} is missing: feed {', '.join(each.name for each in self.declared)} to the program"
+            )
+        given = feed[own.name]
+        array = given if isinstance(given, np.ndarray) else np.asarray(given)
+        held = self._held(own, array)
+        if self.alone and held.shape == own.shape:
+            return held
+        try:
+            if decide("check feeds", True):
+                streams.paddle_feed_size(self.layout, held.shape, own.shape or (1,))
+        except streams.StreamError as error:
+            raise InvalidArgument(f"The feed {own.name} does not fit: {error}") from error
+        wanted = own.shape if self.alone else (self.layout.inputs, *own.shape)
+        if faults.active and held.size != np.prod(wanted):
+            # A device that takes any feed cuts or repeats it.
+            return np.resize(held, wanted)
+        return held.reshape(wanted)
+
+    @staticmethod
+    def _held(own: Declared, array: np.ndarray) -> np.ndarray:
+        """An array in the type in which the device's memory holds it."""
+        if array.dtype.name in _NARROWER:
+            array = numerics.narrow(array)
+            if array.dtype.name in _NARROWER:
+                # A faulty device that narrows nothing computes with what it is fed.
+                return array
+        if own.dtype == "float16":
+            return precision.to_device(array, np.float16)
+        return array if array.dtype == own.dtype else array.astype(own.dtype)
+
+
+class Fetcher:
+    """Makes of the outputs of slots what a user fetches."""
+
+    def __init__(self, layout: Layout, *, replicated: bool, accumulating: bool) -> None:
+        self.layout = layout
+        self.replicated = replicated
+        self.accumulating = accumulating
+        self.selection = streams.select_all(layout)
+
+    def shape(self, shape: Sequence[int]) -> Tuple[int, ...]:
+        """The shape that is reported for a variable of that shape."""
+        return decide(
+            "fetched shape",
+            streams.paddle_shape(self.layout, shape, replicated=self.replicated, accumulating=self.accumulating),
+            layout=self.layout,
+            own=len(shape),
+        )
+
+    def fetch(self, name: str, dtype: str, outputs: Sequence[Sequence[Mapping[str, np.ndarray]]]) -> np.ndarray:
+        """One fetched variable from ``outputs[replica][micro_batch]``."""
+        sources = [outputs[entry[0].replica][entry[0].micro_batch][name] for entry in self.selection.entries]
+        arranged = sources[0][np.newaxis] if len(sources) == 1 else np.stack(sources)
+        arranged = arranged.reshape(self.shape(arranged.shape[1:]))
+        if dtype == "float16":
+            return precision.to_host(arranged, np.float16)
+        if arranged.dtype.name in _NARROWER:
+            return numerics.narrow(arranged)
+        return arranged
+
+    def nothing(self, own: Declared) -> np.ndarray:
+        """The buffer that is allocated for a variable and not written to."""
+        return np.zeros(self.shape(own.shape), _NARROWER.get(own.dtype, own.dtype))
+
+
+def tensor(array: np.ndarray) -> Any:
+    """An array as the tensor that a run gives back without ``return_numpy``."""
+    made = core.LoDTensor()
+    made.set(array, core.CPUPlace())
+    return made

@@ -1,0 +1,4 @@
+"""``poptorch.enums``."""
+
+from ipu_conformance.emulator.poptorch.enums import *  # noqa: F403
+from ipu_conformance.emulator.poptorch.enums import __all__ as __all__

@@ -1,0 +1,1 @@
+"""Compilation: capture, blocks, placement and the cut into stages."""

@@ -1,0 +1,295 @@
+"""Turns one call of the user's model into a graph of ATen operations, with its losses found and its blocks marked."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import traceback
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, ContextManager, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import torch
+import torch.nn.functional as F
+import torch.utils._pytree as pytree
+from torch.fx import GraphModule, Node
+from torch.fx import traceback as fx_traceback
+from torch.nn.utils.stateless import _reparametrize_module
+from torch.overrides import TorchFunctionMode
+
+from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
+from ipu_conformance.emulator.poptorch.compile import blocks, no_grad
+from ipu_conformance.emulator.poptorch.compile.source_location import is_excluded
+from ipu_conformance.emulator.poptorch.exceptions import Error
+
+_NOT_NAMED_LOSS = ("cross_entropy", "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits")
+
+
+def _torch_losses() -> FrozenSet[Callable[..., Any]]:
+    """Every loss function of torch.nn.functional; each is a loss without being marked as one."""
+    return frozenset(
+        function
+        for name, function in vars(F).items()
+        if callable(function) and (name.endswith("_loss") or name in _NOT_NAMED_LOSS)
+    )
+
+
+class LossCollector(TorchFunctionMode):
+    """Remembers what every loss returned while a model is captured; a loss inside a loss is part of the outer one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: List[torch.Tensor] = []
+        self._losses = _torch_losses()
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Optional[Mapping[str, Any]] = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if function in self._losses:
+            self.found.append(result)
+        return result
+
+
+_collectors: List[LossCollector] = []
+
+
+def mark_loss(loss: torch.Tensor) -> None:
+    """Register a loss that the user marked; outside a capture there is nothing to do."""
+    if _collectors:
+        _collectors[-1].found.append(loss)
+
+
+def is_capturing() -> bool:
+    """Whether a model is being captured right now."""
+    return bool(_collectors)
+
+
+class _Call(torch.nn.Module):
+    """One call with its non-tensor arguments fixed: tensors in, the model's output and the losses found out."""
+
+    def __init__(self, model: torch.nn.Module, rebuild: Callable[[Sequence[torch.Tensor]], Tuple[Any, Any]]) -> None:
+        super().__init__()
+        self.model = model
+        self._rebuild = rebuild
+
+    def forward(self, *tensors: torch.Tensor) -> Tuple[Any, List[torch.Tensor]]:
+        args, kwargs = self._rebuild(tensors)
+        collector = LossCollector()
+        before = _held(self.model)
+        _collectors.append(collector)
+        try:
+            with blocks.new_forward(), collector:
+                output = self.model(*args, **kwargs)
+        finally:
+            _collectors.pop()
+        _check_held(before, _held(self.model))
+        return output, collector.found
+
+
+def _held(model: torch.nn.Module) -> Dict[str, Tuple[str, torch.Tensor]]:
+    """Every parameter and buffer with what it is, by name."""
+    parameters = {name: ("parameter", value) for name, value in model.named_parameters(remove_duplicate=False)}
+    return {**parameters, **{n: ("buffer", value) for n, value in model.named_buffers(remove_duplicate=False)}}
+
+
+def _check_held(before: Mapping[str, Tuple[str, torch.Tensor]], after: Mapping[str, Tuple[str, torch.Tensor]]) -> None:
+    """Raise Error if ``forward`` put something else in the place of a weight, or took it away."""
+    for name, (kind, value) in before.items():
+        if name not in after:
+            raise Error(f"The {kind} {name} was removed from the model by forward: the device cannot follow that")
+        if after[name][1] is not value:
+            raise Error(
+                f"The {kind} {name} was reassigned by forward: change its values in place, for example with copy_, "
+                "so that the device holds the same tensor"
+            )
+
+
+@dataclass(frozen=True)
+class Captured:
+    """The graph of one call. Weights are named as the user's model names them, inputs are numbered."""
+
+    module: GraphModule
+    inputs: Tuple[str, ...]
+    weights: Mapping[str, str]
+    """Each ``get_attr`` node's name and the name of its parameter or buffer in the user's model."""
+    outputs: Tuple[Optional[Node], ...]
+    """The node of each leaf of the output; None for a constant, which ``constants`` holds."""
+    constants: Mapping[int, Any]
+    structure: pytree.TreeSpec
+    losses: Tuple[Node, ...]
+    """The losses that feed no other loss."""
+
+    def rebuild(self, leaves: Sequence[Any]) -> Any:
+        """The model's output with these leaves."""
+        return pytree.tree_unflatten(list(leaves), self.structure)
+
+
+def capture(
+    model: torch.nn.Module,
+    args: Tuple[Any, ...],
+    kwargs: Dict[str, Any],
+    weights: Optional[Mapping[str, torch.Tensor]] = None,
+    excludes: Sequence[str] = (),
+) -> Captured:
+    """Trace ``model(*args, **kwargs)`` on example tensors of one micro-batch; nothing is computed.
+
+    ``weights`` stand in for the model's own while it is traced: they have the types of the device. Raises Error for a
+    model whose operations depend on the values of tensors, naming the line in a file that ``excludes`` leaves.
+    """
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def rebuild(tensors: Sequence[torch.Tensor]) -> Tuple[Any, Any]:
+        filled = list(leaves)
+        for place, tensor in zip(places, tensors):
+            filled[place] = tensor
+        rebuilt: Tuple[Any, Any] = pytree.tree_unflatten(filled, spec)
+        return rebuilt
+
+    call = _Call(model, rebuild)
+    with _quiet():
+        try:
+            with _standing_in(model, weights), fx_traceback.preserve_node_meta():
+                program = torch.export.export(call, tuple(leaves[place] for place in places), strict=False)
+        except Error:
+            raise
+        except Exception as error:
+            raise _refusal(error, excludes) from error
+    module = program.module(check_guards=False)
+    no_grad.dissolve(module)
+    return _describe(module, program.call_spec.out_spec, model)
+
+
+def _standing_in(model: torch.nn.Module, weights: Optional[Mapping[str, torch.Tensor]]) -> ContextManager[Any]:
+    if weights is None:
+        return contextlib.nullcontext()
+    trainable = {name: torch.nn.Parameter(value, value.requires_grad) for name, value in weights.items()}
+    parameters = {name for name, _ in model.named_parameters()}
+    replaced = {name: trainable[name] if name in parameters else value for name, value in weights.items()}
+    return _reparametrize_module(model, replaced, tie_weights=True)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the tracer's own warnings and logs, which speak of its internals, from the user."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _refusal(error: Exception, excludes: Sequence[str]) -> Error:
+    """Why a model could not be captured, and the line of the user's code."""
+    hidden = ("/torch/", str(Path(__file__).parent), *excludes)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not is_excluded(frame.filename, hidden) and not frame.filename.startswith("<")
+    ]
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if "data-dependent" in reason:
+        reason = "what it does depends on the value of a tensor, which is known on the device only"
+    where = f" at {frames[-1].filename}:{frames[-1].lineno} ({frames[-1].line})" if frames else ""
+    return Error(f"The model cannot be compiled{where}: {reason}")
+
+
+def _describe(module: GraphModule, out_spec: pytree.TreeSpec, model: torch.nn.Module) -> Captured:
+    names: Dict[int, str] = {}
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        names.setdefault(id(tensor), name)
+    weights: Dict[str, str] = {}
+    inputs: List[str] = []
+    flat: Sequence[Any] = ()
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            inputs.append(node.name)
+        elif node.op == "get_attr" and str(node.target).startswith("model."):
+            held = _weight_name(str(node.target)[len("model.") :], model, names)
+            if held is not None:
+                weights[node.name] = held
+        elif node.op == "output":
+            flat = pytree.tree_leaves(node.args[0])
+    output_spec = out_spec.child(0) if hasattr(out_spec, "child") else out_spec.children_specs[0]
+    count = output_spec.num_leaves
+    outputs = tuple(leaf if isinstance(leaf, Node) else None for leaf in flat[:count])
+    constants = {index: leaf for index, leaf in enumerate(flat[:count]) if not isinstance(leaf, Node)}
+    losses = list(dict.fromkeys(leaf for leaf in flat[count:] if isinstance(leaf, Node)))
+    return Captured(module, tuple(inputs), weights, outputs, constants, output_spec, _independent(losses))
+
+
+def _weight_name(target: str, model: torch.nn.Module, names: Mapping[int, str]) -> Optional[str]:
+    """The first name of a weight, which may be registered twice; None for any other tensor, which is a constant."""
+    value: Any = model
+    for part in target.split("."):
+        value = getattr(value, part, None)
+    return names.get(id(value))
+
+
+def _independent(losses: Sequence[Node]) -> Tuple[Node, ...]:
+    """The losses that no other loss is computed from."""
+    feeding = set()
+    for loss in losses:
+        seen = {loss}
+        waiting = list(loss.all_input_nodes)
+        while waiting:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            waiting.extend(node.all_input_nodes)
+        feeding |= seen - {loss}
+    return tuple(loss for loss in losses if decide("final loss", loss not in feeding))
+
+
+_STATISTICS = {
+    torch.ops.aten.batch_norm.default: ((3, 4), 5),
+    torch.ops.aten.instance_norm.default: ((3, 4), 5),
+}
+"""Operations that change buffers without saying so: the places of the buffers, and of the flag that says whether."""
+
+
+def changed_in_place(captured: Captured) -> Tuple[Tuple[str, ...], FrozenSet[int]]:
+    """The names of the weights and the numbers of the inputs that running the model changes in place."""
+    weights: Dict[str, None] = {}
+    inputs = set()
+    for node in captured.module.graph.nodes:
+        for value in _written(node) if node.op == "call_function" else ():
+            origin = _origin(value)
+            if origin is not None and origin.name in captured.weights:
+                weights[captured.weights[origin.name]] = None
+            elif origin is not None and origin.op == "placeholder":
+                inputs.add(captured.inputs.index(origin.name))
+    return tuple(weights), frozenset(inputs)
+
+
+def _written(node: Node) -> List[Any]:
+    """The arguments that an operation writes into."""
+    if node.target in _STATISTICS:
+        places, flag = _STATISTICS[node.target]
+        return [node.args[place] for place in places if node.args[flag]]
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return []
+    return [
+        node.kwargs.get(argument.name, node.args[place] if place < len(node.args) else None)
+        for place, argument in enumerate(schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+
+
+def _origin(value: Any) -> Optional[Node]:
+    """The node whose memory a value is a view of."""
+    while isinstance(value, Node) and value.op == "call_function":
+        schema = getattr(value.target, "_schema", None)
+        views = schema is not None and any(argument.alias_info is not None for argument in schema.arguments)
+        if not views or not value.args:
+            break
+        value = value.args[0]
+    return value if isinstance(value, Node) else None

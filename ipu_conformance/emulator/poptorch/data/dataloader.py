@@ -1,0 +1,258 @@
+"""The loader of combined batches: what one call of a model consumes, from one or several processes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import torch
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.poptorch.data.asynchronous import AsynchronousDataAccessor
+from ipu_conformance.emulator.poptorch.enums import DataLoaderMode
+from ipu_conformance.emulator.poptorch.log import logger
+from ipu_conformance.emulator.poptorch.options import Options
+
+
+def micro_batches_per_call(options: Options) -> int:
+    """How many micro-batches one call consumes: device iterations × accumulation × groups of replicas."""
+    groups, rest = divmod(options.replication_factor, options.input_group_size)
+    if rest:
+        raise AssertionError(
+            f"{options.replication_factor} replicas cannot be grouped by {options.input_group_size}: the size of a "
+            "group must divide the number of replicas"
+        )
+    factor = int(options.device_iterations * options.Training.gradient_accumulation * groups)
+    return faults.apply("loader.factor", factor, options=options) if faults.active else factor
+
+
+class _Gathered(torch.utils.data.Sampler):
+    """The batches of another sampler, so many at a time joined into one."""
+
+    def __init__(self, batches: Any, count: int, drop_last: bool) -> None:
+        self.batches, self.count, self.drop_last = batches, count, drop_last
+
+    def __iter__(self) -> Iterator[List[int]]:
+        joined: List[int] = []
+        held = 0
+        for batch in self.batches:
+            joined.extend(batch)
+            held += 1
+            if held == self.count:
+                yield joined
+                joined, held = [], 0
+        if joined and not self.drop_last:
+            yield joined
+
+    def __len__(self) -> int:
+        return len(self.batches) // self.count if self.drop_last else -(-len(self.batches) // self.count)
+
+
+class _Share(torch.utils.data.Sampler):
+    """The samples of one process: an equal, contiguous share, of the same shuffled order in every process."""
+
+    def __init__(self, total: int, step: int, options: Options, shuffle: bool) -> None:
+        processes = options.Distributed.numProcesses
+        self.total = total
+        self.length = total // (step * processes) * step
+        self.begin = options.Distributed.processId * self.length
+        if faults.active:
+            self.begin = faults.apply("loader.share", self.begin)
+        self.seed = options.random_seed if shuffle else None
+        self.epoch = 0
+
+    def __iter__(self) -> Iterator[int]:
+        order: Sequence[int] = range(self.total)
+        if self.seed is not None:
+            generator = torch.Generator().manual_seed(self.seed + self.epoch)
+            order = torch.randperm(self.total, generator=generator).tolist()
+            self.epoch += 1
+        return iter(order[self.begin : self.begin + self.length])
+
+    def __len__(self) -> int:
+        return self.length
+
+
+class _IterableShare(torch.utils.data.IterableDataset):
+    """The samples of one process from a stream that every process reads: each takes its turn of ``step`` samples."""
+
+    def __init__(self, dataset: Any, step: int, options: Options) -> None:
+        self.dataset, self.step = dataset, step
+        self.process, self.processes = options.Distributed.processId, options.Distributed.numProcesses
+
+    def __iter__(self) -> Iterator[Any]:
+        for number, sample in enumerate(self.dataset):
+            if number // self.step % self.processes == self.process:
+                yield sample
+
+
+class DataLoader(torch.utils.data.DataLoader):
+    """A torch loader whose batches feed one call of a model.
+
+    ``batch_size`` is the micro-batch; what it gives is that times the device iterations, the gradient accumulation
+    and the groups of replicas of ``options``. It takes the options into use: they cannot be changed any more.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        dataset: Any,
+        batch_size: Optional[int] = 1,
+        shuffle: bool = False,
+        num_workers: int = 0,
+        drop_last: bool = True,
+        persistent_workers: Optional[bool] = None,
+        auto_distributed_partitioning: bool = True,
+        mode: DataLoaderMode = DataLoaderMode.Sync,
+        async_options: Optional[Dict[str, Any]] = None,
+        rebatched_worker_size: Optional[int] = None,
+        batch_sampler: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(options, Options):
+            raise AssertionError(f"{type(options).__name__} was given as options: use poptorch.Options")
+        if not isinstance(mode, DataLoaderMode):
+            raise AssertionError(f"{mode!r} was given as mode: use one of poptorch.DataLoaderMode")
+        options._freeze()
+        self._accessor: Optional[AsynchronousDataAccessor] = None
+        self._options = options
+        self._mode = mode
+        factor = micro_batches_per_call(options)
+        self._combined_batch_size = _combined(batch_size, batch_sampler, factor)
+        iterable = isinstance(dataset, torch.utils.data.IterableDataset)
+        _check_mode(mode, self._combined_batch_size, rebatched_worker_size, iterable, drop_last, async_options)
+
+        if batch_sampler is not None:
+            if shuffle:
+                raise ValueError("shuffle=True was given with a batch_sampler: the sampler sets the order")
+            sampling: Dict[str, Any] = {"batch_sampler": _Gathered(batch_sampler, factor, drop_last)}
+        else:
+            sampling = {"batch_size": self._combined_batch_size, "shuffle": shuffle}
+            if self._combined_batch_size is not None:
+                sampling["drop_last"] = drop_last
+        if auto_distributed_partitioning and options.Distributed.numProcesses > 1 and batch_sampler is None:
+            dataset = self._partition(dataset, sampling, shuffle, iterable)
+        self._drop_last = bool(sampling.get("drop_last", drop_last))
+        if mode == DataLoaderMode.AsyncRebatched:
+            # What a worker gives may be incomplete: the pieces are put together, and a rest dropped, afterwards.
+            sampling.update(batch_size=rebatched_worker_size or self._combined_batch_size, drop_last=False)
+
+        arguments = {
+            **sampling,
+            "num_workers": num_workers,
+            "persistent_workers": num_workers > 0 if persistent_workers is None else persistent_workers,
+            **kwargs,
+        }
+        super().__init__(dataset, **arguments)
+        if mode != DataLoaderMode.Sync:
+            self._accessor = self._access(torch.utils.data.DataLoader(dataset, **arguments), async_options or {})
+
+    def _partition(self, dataset: Any, sampling: Dict[str, Any], shuffle: bool, iterable: bool) -> Any:
+        """Leave this process its share of the dataset."""
+        step = self._combined_batch_size or 1
+        if iterable:
+            return _IterableShare(dataset, step, self._options)
+        if shuffle and self._options.random_seed is None:
+            raise AssertionError(
+                "shuffle=True in several processes needs Options.randomSeed: all must draw the same order"
+            )
+        processes = self._options.Distributed.numProcesses
+        if not sampling.get("drop_last", True) and len(dataset) % (step * processes):
+            logger.warning(
+                "%d samples cannot be shared by %d processes in batches of %d: drop_last=False is ignored",
+                len(dataset), processes, step,
+            )  # fmt: skip
+            sampling["drop_last"] = True
+        sampling["sampler"] = _Share(len(dataset), step, self._options, shuffle)
+        sampling["shuffle"] = False
+        return dataset
+
+    def _access(self, loader: Any, async_options: Dict[str, Any]) -> AsynchronousDataAccessor:
+        rebatched: Dict[str, Any] = {}
+        if self._mode == DataLoaderMode.AsyncRebatched:
+            rebatched = {"rebatched_size": self._combined_batch_size, "drop_last": self._drop_last}
+        return AsynchronousDataAccessor(loader, **rebatched, **async_options)
+
+    @property
+    def combinedBatchSize(self) -> Optional[int]:
+        """How many samples one call of the model consumes; None where the dataset makes its own batches."""
+        return self._combined_batch_size
+
+    @property
+    def options(self) -> Options:
+        """The options that the loader took into use."""
+        return self._options
+
+    def terminate(self) -> None:
+        """End the process that loads, if there is one; the loader gives nothing any more."""
+        if self._accessor is not None:
+            self._accessor.terminate()
+
+    def __len__(self) -> int:
+        if self._mode != DataLoaderMode.AsyncRebatched:
+            return super().__len__()
+        samples = len(self.dataset) if self.sampler is None or self._is_a_stream() else len(self.sampler)
+        size = self._combined_batch_size or 1
+        return samples // size if self._drop_last else math.ceil(samples / size)
+
+    def _is_a_stream(self) -> bool:
+        return isinstance(self.dataset, torch.utils.data.IterableDataset)
+
+    def __iter__(self) -> Iterator[Any]:
+        return super().__iter__() if self._accessor is None else iter(self._accessor)
+
+    def __enter__(self) -> DataLoader:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.terminate()
+
+
+def _combined(batch_size: Optional[int], batch_sampler: Any, factor: int) -> Optional[int]:
+    """The size of a combined batch; None when it is the dataset that makes batches, or a sampler of any size."""
+    if batch_sampler is not None:
+        if batch_size not in (None, 1):
+            raise ValueError(f"batch_size={batch_size} was given with a batch_sampler: the sampler sets the size")
+        size = getattr(batch_sampler, "batch_size", None)
+        return None if size is None else int(size) * factor
+    if batch_size is None:
+        return None
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"batch_size={batch_size!r} was given: use 1 or more")
+    return batch_size * factor
+
+
+def _check_mode(
+    mode: DataLoaderMode,
+    combined: Optional[int],
+    worker_size: Optional[int],
+    iterable: bool,
+    drop_last: bool,
+    async_options: Optional[Dict[str, Any]],
+) -> None:
+    """Refuse settings that do not go together."""
+    refused: Tuple[Tuple[bool, str], ...] = (
+        (
+            async_options is not None and mode == DataLoaderMode.Sync,
+            "async_options were given with DataLoaderMode.Sync: they need Async or AsyncRebatched",
+        ),
+        (
+            worker_size is not None and mode != DataLoaderMode.AsyncRebatched,
+            f"rebatched_worker_size={worker_size} was given with {mode!s}: it needs DataLoaderMode.AsyncRebatched",
+        ),
+        (
+            mode == DataLoaderMode.AsyncRebatched and combined is None,
+            "batch_size=None was given with DataLoaderMode.AsyncRebatched: rebatching needs a batch size",
+        ),
+        (
+            worker_size is not None and combined is not None and not 0 < worker_size <= combined,
+            f"rebatched_worker_size={worker_size} was given: use 1 to the combined batch size {combined}",
+        ),
+        (
+            mode == DataLoaderMode.Async and iterable and not drop_last,
+            "drop_last=False was given with an iterable dataset in DataLoaderMode.Async: use AsyncRebatched",
+        ),
+    )
+    for wrong, sentence in refused:
+        if wrong:
+            raise AssertionError(sentence)

@@ -1,0 +1,1 @@
+"""The compiled program as PopART IR, and what is written of it to files."""

@@ -1,0 +1,1 @@
+"""The operations that PopTorch adds to torch's."""

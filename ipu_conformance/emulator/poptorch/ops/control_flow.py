@@ -1,0 +1,117 @@
+"""for_loop and cond: control flow that the device decides on.
+
+A loop is captured iteration by iteration. Of a condition both branches are captured and the device keeps the results
+of one; operations with an effect of their own ask ``branch_taken`` whether they are in that one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional
+
+import torch
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.poptorch.compile import blocks, capture
+from ipu_conformance.emulator.poptorch.exceptions import Error
+
+Body = Callable[..., Any]
+
+_conditions: List[torch.Tensor] = []
+
+
+def for_loop(count: int, body: Body, inputs: List[torch.Tensor]) -> List[torch.Tensor]:
+    """Run ``body`` ``count`` times, each time on what it returned before; inference only.
+
+    The body returns as many tensors as it takes, of the same shapes and types.
+    """
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise Error(f"The count {count!r} was given to poptorch.for_loop: use an integer constant")
+    if count < 1:
+        raise Error(f"The count {count} was given to poptorch.for_loop: use 1 or more")
+    values = _tensors(inputs, "for_loop", "inputs")
+    if faults.active:
+        count = faults.apply("poptorch.operation", count, operation="for_loop count")
+    with blocks.tagged(blocks.REGION, lambda outer: (*outer, "for_loop")):
+        values = [_kept(value) for value in values]
+        for _ in range(count):
+            results = _results(body(*values), "for_loop")
+            _check_alike(values, results, "for_loop", "the inputs")
+            values = results
+    return values
+
+
+def cond(
+    condition: torch.Tensor,
+    then_body: Body,
+    then_inputs: List[torch.Tensor],
+    else_body: Body,
+    else_inputs: List[torch.Tensor],
+) -> List[torch.Tensor]:
+    """The results of one of two bodies, by a tensor of one element; inference only.
+
+    Both bodies return as many tensors, of the same shapes and types.
+    """
+    if not isinstance(condition, torch.Tensor) or condition.numel() != 1:
+        raise Error("poptorch.cond needs its condition as a tensor of one element")
+    then_values = _tensors(then_inputs, "cond", "then_inputs")
+    else_values = _tensors(else_inputs, "cond", "else_inputs")
+    if not capture.is_capturing():
+        return _results(then_body(*then_values) if bool(condition) else else_body(*else_values), "cond")
+    with blocks.tagged(blocks.REGION, lambda outer: (*outer, "cond")):
+        taken = condition.reshape(()).to(torch.bool)
+        if faults.active:
+            taken = faults.apply("poptorch.operation", taken, operation="cond taken")
+        first = _branch(taken, then_body, then_values)
+        second = _branch(~taken, else_body, else_values)
+        _check_alike(first, second, "cond", "the other body's results")
+        return [torch.where(taken, one, other) for one, other in zip(first, second)]
+
+
+def branch_taken() -> Optional[torch.Tensor]:
+    """Whether the device takes the branch that is being captured; None outside of every branch."""
+    taken = _conditions[-1] if _conditions else None
+    if faults.active:
+        taken = faults.apply("poptorch.operation", taken, operation="cond effects")
+    return taken
+
+
+def _branch(taken: torch.Tensor, body: Body, values: List[torch.Tensor]) -> List[torch.Tensor]:
+    outer = branch_taken()
+    _conditions.append(taken if outer is None else taken & outer)
+    try:
+        return _results(body(*values), "cond")
+    finally:
+        _conditions.pop()
+
+
+def _kept(value: torch.Tensor) -> torch.Tensor:
+    """The value as an operation of the loop, so that a body which does nothing leaves a trace too."""
+    return torch.ops.aten.alias.default(value) if capture.is_capturing() else value
+
+
+def _tensors(values: Any, name: str, what: str) -> List[torch.Tensor]:
+    if not isinstance(values, list) or not all(isinstance(value, torch.Tensor) for value in values):
+        raise Error(f"The {what} of poptorch.{name} are {type(values).__name__}: use a list of tensors")
+    return list(values)
+
+
+def _results(values: Any, name: str) -> List[torch.Tensor]:
+    results = (
+        [values] if isinstance(values, torch.Tensor) else list(values) if isinstance(values, (list, tuple)) else []
+    )
+    if not results or not all(isinstance(value, torch.Tensor) for value in results):
+        raise Error(f"A body of poptorch.{name} returned {type(values).__name__}: return a tensor or several")
+    return results
+
+
+def _check_alike(first: List[torch.Tensor], second: List[torch.Tensor], name: str, what: str) -> None:
+    if len(first) != len(second):
+        raise Error(
+            f"A body of poptorch.{name} returned {len(second)} tensors: as many as {what}, {len(first)}, are needed"
+        )
+    for index, (one, other) in enumerate(zip(first, second)):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            raise Error(
+                f"Result {index} of a body of poptorch.{name} is {list(other.shape)} of {other.dtype}: like {what}, "
+                f"{list(one.shape)} of {one.dtype} is needed"
+            )

@@ -1,0 +1,153 @@
+"""Operations that change no value: they tell the compiler something about a tensor or about the code around it.
+
+Each is an alias of its tensor that carries a name and settings in its metadata; outside a capture, the tensor itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+import torch.utils._pytree as pytree
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.poptorch.compile import blocks, capture
+from ipu_conformance.emulator.poptorch.enums import OverlapMode
+from ipu_conformance.emulator.poptorch.exceptions import Error
+
+REDUCTIONS = ("sum", "mean", "none")
+
+
+def marked(name: str, tensor: torch.Tensor, **settings: Any) -> torch.Tensor:
+    """The tensor, as the result of an operation of PopTorch."""
+    if not isinstance(tensor, torch.Tensor):
+        raise Error(f"{type(tensor).__name__} was given to poptorch.{name}: use a tensor")
+    if not capture.is_capturing():
+        return tensor
+    with blocks.tagged(blocks.OPERATION, lambda _: (name, settings)):
+        result: torch.Tensor = torch.ops.aten.alias.default(tensor)
+    return result
+
+
+def identity_loss(x: torch.Tensor, reduction: str) -> torch.Tensor:
+    """Mark a tensor as the loss, reduced to its sum or mean or not at all; its gradient is one."""
+    if reduction not in REDUCTIONS:
+        raise Error(f"Unsupported reduction {reduction!r} of identity_loss: use one of {', '.join(REDUCTIONS)}")
+    if not isinstance(x, torch.Tensor):
+        raise Error(f"{type(x).__name__} was given to poptorch.identity_loss: use a tensor")
+    if faults.active:
+        reduction = faults.apply("poptorch.operation", reduction, operation="identity_loss reduction")
+    if reduction == "none":
+        loss = marked("identity_loss", x, reduction=reduction)
+    else:
+        with blocks.tagged(blocks.OPERATION, lambda _: ("identity_loss", {"reduction": reduction})):
+            loss = x.sum() if reduction == "sum" else x.mean()
+    capture.mark_loss(loss)
+    return loss
+
+
+def nop(tensor: torch.Tensor) -> torch.Tensor:
+    """Do nothing, on the device."""
+    return marked("nop", tensor)
+
+
+def recomputationCheckpoint(*tensors: Any) -> Any:
+    """Keep these values of a pipeline stage instead of computing them again in the backward pass."""
+    if not tensors:
+        raise Error("poptorch.recomputationCheckpoint was given nothing: give it the tensors to keep")
+    kept = tuple(
+        tensor
+        if not isinstance(tensor, (torch.Tensor, list, tuple))
+        else pytree.tree_map(lambda leaf: marked("recomputationCheckpoint", leaf), tensor)
+        for tensor in tensors
+    )
+    return kept[0] if len(kept) == 1 else kept
+
+
+def set_available_memory(tensor: torch.Tensor, available_memory_proportion: float) -> torch.Tensor:
+    """The share of an IPU's memory that the product or convolution behind a tensor may use in between."""
+    share = available_memory_proportion
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
+        raise Error(f"The available memory proportion {share!r} was given: use a number from 0 to 1")
+    return marked("set_available_memory", tensor, proportion=float(share))
+
+
+def set_overlap_for_input(input_tensors: Any, mode: OverlapMode) -> Any:
+    """Let the transfer of inputs overlap with computation; their structure is kept."""
+    return _overlap("set_overlap_for_input", input_tensors, mode)
+
+
+def set_overlap_for_output(output_tensors: Any, mode: OverlapMode) -> Any:
+    """Let the transfer of outputs overlap with computation; their structure is kept."""
+    return _overlap("set_overlap_for_output", output_tensors, mode)
+
+
+def _overlap(name: str, tensors: Any, mode: OverlapMode) -> Any:
+    if not isinstance(mode, OverlapMode):
+        raise Error(f"{mode!r} was given to poptorch.{name}: use a poptorch.OverlapMode")
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: marked(name, tensor, mode=mode.value), tensors)
+
+
+def custom_op(
+    inputs: Sequence[torch.Tensor],
+    name: str,
+    domain: str,
+    domain_version: int,
+    example_outputs: Sequence[torch.Tensor],
+    attributes: Optional[Dict[str, Any]] = None,
+) -> List[torch.Tensor]:
+    """Refuse: a custom operation is C++ code for the device, which the emulator cannot run."""
+    raise Error(
+        f"The custom operation {domain}.{name} (version {domain_version}) cannot run on the emulator: it is C++ code "
+        "for the device; write it with torch operations or run it in poptorch.CPU"
+    )
+
+
+class NameScope:
+    """Operations inside carry this name before their own."""
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise AssertionError(f"{name!r} was given to poptorch.NameScope: use a string")
+        self.name = name
+        self._open: List[Any] = []
+
+    def __enter__(self) -> NameScope:
+        context = blocks.tagged(blocks.SCOPE, lambda scopes: (*scopes, self.name))
+        context.__enter__()
+        self._open.append(context)
+        return self
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        self._open.pop().__exit__(kind, value, traceback)
+
+
+class Attribute:
+    """Operations inside carry these attributes on their way to the backend; the innermost value of each counts."""
+
+    def __init__(self, **attributes: Any) -> None:
+        for name, value in attributes.items():
+            if not _is_plain(value):
+                raise ValueError(
+                    f"The attribute {name} was given {value!r}: use a string, a number, or a list of either"
+                )
+        self.attributes = attributes
+        self._open: List[Any] = []
+
+    def __enter__(self) -> Attribute:
+        context = blocks.tagged(blocks.ATTRIBUTES, lambda outer: {**outer, **self.attributes})
+        context.__enter__()
+        self._open.append(context)
+        return self
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        self._open.pop().__exit__(kind, value, traceback)
+
+
+_PLAIN: Tuple[type, ...] = (str, int, float)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(isinstance(item, _PLAIN) for item in value) and len({type(item) for item in value}) <= 1
+    return isinstance(value, _PLAIN)

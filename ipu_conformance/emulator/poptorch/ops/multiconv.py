@@ -1,0 +1,116 @@
+"""MultiConv: convolutions that the device computes together."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+
+import torch
+from torch.fx import Node
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.poptorch.compile import blocks
+from ipu_conformance.emulator.poptorch.enums import MultiConvPlanType
+from ipu_conformance.emulator.poptorch.exceptions import Error
+
+CONVOLUTIONS = (
+    frozenset(
+        getattr(torch.ops.aten, name).default
+        for name in ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "convolution")
+    )
+    | frozenset((torch.ops.aten.conv_transpose2d.input, torch.ops.aten.conv_transpose3d.input))
+    | frozenset(getattr(torch.ops.aten, name).padding for name in ("conv1d", "conv2d", "conv3d"))
+)
+_groups = itertools.count()
+
+
+class MultiConv:
+    """Convolutions inside the ``with`` form one group, with settings for all of them or one for each."""
+
+    def __init__(self) -> None:
+        self._settings: Dict[str, Any] = {}
+        self._open: List[Any] = []
+
+    def availableMemoryProportions(self, value: Union[float, Sequence[float]]) -> MultiConv:
+        """The share of memory, from 0 to 1, that each convolution may use in between."""
+        for share in _listed(value):
+            if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
+                raise AssertionError(f"{share!r} was given to availableMemoryProportions: use numbers from 0 to 1")
+        return self._set("availableMemoryProportions", value)
+
+    def partialsTypes(self, value: Union[torch.dtype, Sequence[torch.dtype]]) -> MultiConv:
+        """The types in which partial sums are kept."""
+        for dtype in _listed(value):
+            if dtype not in (torch.float, torch.half):
+                raise ValueError(f"{dtype!r} was given to partialsTypes: use torch.float or torch.half")
+        return self._set("partialsTypes", value)
+
+    def planType(self, value: MultiConvPlanType) -> MultiConv:
+        """Whether the convolutions run side by side or one after the other."""
+        if not isinstance(value, MultiConvPlanType):
+            raise AssertionError(f"{value!r} was given to planType: use a poptorch.MultiConvPlanType")
+        return self._set("planType", value)
+
+    def perConvReservedTiles(self, value: int) -> MultiConv:
+        """The tiles set aside for each convolution."""
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise AssertionError(f"{value!r} was given to perConvReservedTiles: use 0 or more")
+        return self._set("perConvReservedTiles", value)
+
+    def cycleBackOff(self, value: float) -> MultiConv:
+        """How much slower than the fastest plan a convolution may be."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise AssertionError(f"{value!r} was given to cycleBackOff: use a number")
+        return self._set("cycleBackOff", float(value))
+
+    def enableConvDithering(self, value: Union[bool, Sequence[bool]]) -> MultiConv:
+        """Whether each convolution begins on a tile of its own choice."""
+        for own in _listed(value):
+            if not isinstance(own, bool):
+                raise AssertionError(f"{own!r} was given to enableConvDithering: use True or False")
+        return self._set("enableConvDithering", value)
+
+    def _set(self, name: str, value: Any) -> MultiConv:
+        self._settings[name] = tuple(value) if isinstance(value, (list, tuple)) else value
+        return self
+
+    def __enter__(self) -> MultiConv:
+        forward = blocks.current_forward()
+        if forward is not None and (forward.values[blocks.OPERATION] or ("", {}))[0] == "MultiConv":
+            raise Error("A poptorch.MultiConv was opened inside another: close the first one")
+        context = blocks.tagged(blocks.OPERATION, lambda _: ("MultiConv", {"group": next(_groups), **self._settings}))
+        context.__enter__()
+        self._open.append(context)
+        return self
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        self._open.pop().__exit__(kind, value, traceback)
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else (value,)
+
+
+def groups(nodes: Sequence[Node]) -> List[Tuple[Dict[str, Any], List[Node]]]:
+    """The settings and the convolutions of every group, in order."""
+    found: Dict[int, Tuple[Dict[str, Any], List[Node]]] = {}
+    for node in nodes:
+        tag: Optional[Tuple[str, Dict[str, Any]]] = blocks.tag_of(node, blocks.OPERATION)
+        name, settings = tag or ("", {})
+        if name == "MultiConv" and node.target in CONVOLUTIONS:
+            found.setdefault(settings["group"], (settings, []))[1].append(node)
+    return list(found.values())
+
+
+def check(nodes: Sequence[Node]) -> None:
+    """Refuse settings that are not one for each convolution of their group."""
+    for settings, members in groups(nodes):
+        for name, value in settings.items():
+            fits = not isinstance(value, tuple) or len(value) == len(members)
+            if faults.active:
+                fits = faults.apply("poptorch.operation", fits, operation="multiconv fits")
+            if not fits:
+                raise Error(
+                    f"MultiConv.{name} was given {len(value)} values for {len(members)} convolutions: use one each, "
+                    "or a single one"
+                )

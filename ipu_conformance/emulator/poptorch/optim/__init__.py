@@ -1,0 +1,1 @@
+"""Optimizers: the classes users see, and the update that the device executes."""

@@ -1,0 +1,372 @@
+"""``poptorch.optim``: torch's optimizers with what a device adds, and LAMB.
+
+An argument that is passed is a variable of the compiled program, one that is left out a constant, until
+``variable_attrs`` is told otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+
+import torch
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.poptorch.optim import read, state
+from ipu_conformance.emulator.poptorch.optim.kernels import KERNELS, hyper_parameters
+
+Params = Iterable[Any]
+Number = Union[int, float]
+_TYPES = (torch.float16, torch.float32)
+IPU_STATE, IPU_PARAM = "ipu_state", "ipu_param"
+
+
+class VariableAttributes:
+    """Which attributes of an optimizer are variables of the compiled program and which are constants in it."""
+
+    def __init__(self, variable_attributes: List[str], allowed_attributes: List[str]) -> None:
+        self._variable = list(variable_attributes)
+        self._allowed = tuple(allowed_attributes)
+
+    def isConstant(self, attr: str) -> bool:
+        """Is the attribute compiled in?"""
+        return attr not in self._variable
+
+    def markAsConstant(self, attr: str) -> None:
+        """Compile the attribute in; it must be a variable so far."""
+        self._check(attr, constant=False)
+        self._variable = [name for name in self._variable if name != attr]
+
+    def markAsVariable(self, attr: str) -> None:
+        """Let the attribute change after compiling; it must be a constant so far."""
+        self._check(attr, constant=True)
+        self._variable.append(attr)
+
+    def _check(self, attr: str, *, constant: bool) -> None:
+        if not read.checked():
+            return
+        assert attr in self._allowed, f"Attribute {attr} cannot be marked: choose one of {', '.join(self._allowed)}"
+        kind = "variable" if constant else "constant"
+        assert self.isConstant(attr) == constant, f"Attribute {attr} is a {kind} already"
+
+
+class Optimizer:
+    """What every optimizer of this module adds to torch's: variable attributes and a state on the device."""
+
+    _ipu_kind = ""
+    _ipu_attributes = ("variable_attrs",)
+
+    variable_attrs: VariableAttributes
+    param_groups: List[Dict[str, Any]]
+
+    def _begin(self, params: Params, given: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+        """Hand ``given`` to torch's constructor and keep ``own``; None stands for an argument that was left out."""
+        kind = self._ipu_kind
+        passed = {name: value for name, value in given.items() if value is not None}
+        kept = {name: value for name, value in own.items() if value is not None}
+        _check_own(kept)
+        if faults.active:
+            kept = faults.apply("optim.kept", kept)
+        for name, default in read.WHOLE[kind].items():
+            setattr(self, name, kept.get(name, default))
+        known = {**read.ATTRIBUTES[kind], **read.WHOLE[kind]}
+        allowed = [name for name in known if name not in read.ALWAYS_CONSTANT]
+        variable = [name for name in allowed if name in passed or name in kept]
+        if faults.active:
+            variable = faults.apply("optim.variable", variable)
+        self.variable_attrs = VariableAttributes(variable, allowed)
+        self._on_device: Optional[List[state.State]] = None
+        self._on_host: Optional[state.Tensors] = None
+        self._compiled = False
+        if read.checked():
+            super().__init__(params, **passed)  # type: ignore[call-arg]
+            read.read(self, {})  # refuses what the device does not have
+        else:
+            super().__init__(params)  # type: ignore[call-arg]
+            for group in self.param_groups:
+                group.update(passed)
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        """Add a group; a value that it brings along is a variable from then on."""
+        for name in param_group:
+            if name in self.variable_attrs._allowed and self.variable_attrs.isConstant(name):
+                self.variable_attrs.markAsVariable(name)
+        super().add_param_group(param_group)  # type: ignore[misc]
+
+    def state_dict(self) -> Dict[str, Any]:
+        """What torch keeps, with the device's state and parameters; both are None before compiling."""
+        result = dict(super().state_dict())  # type: ignore[misc]
+        held = self._on_host if self._on_device is None else state.named(self._ipu_kind, self._on_device[0])
+        if faults.active:
+            held = faults.apply("optim.saved", held)
+        result[IPU_STATE] = held
+        result[IPU_PARAM] = state.parameters(read.read(self, {})) if self._compiled else None
+        return result
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what ``state_dict`` gave; the device's part goes to the device, now or when it is attached."""
+        on_host = {name: value for name, value in state_dict.items() if name not in (IPU_STATE, IPU_PARAM)}
+        if faults.active:
+            on_host = faults.apply("optim.loaded", on_host, own=super().state_dict())  # type: ignore[misc]
+        super().load_state_dict(on_host)  # type: ignore[misc]
+        tensors = state_dict.get(IPU_STATE)
+        if tensors is not None:
+            if faults.active:
+                tensors = faults.apply("optim.restored", tensors)
+            self._on_host = {name: value.detach().clone() for name, value in tensors.items()}
+            self._upload()
+
+    def _ipu_state_to_device(self, states: List[state.State], replicas: Any) -> None:
+        """The device, with a state for each replica, has been attached."""
+        self._on_device, self._compiled = states, True
+        self._upload()
+
+    def _ipu_state_to_host(self, states: List[state.State], replicas: Any) -> None:
+        """The device is about to be detached."""
+        self._on_host, self._on_device = state.named(self._ipu_kind, states[0]), None
+        if faults.active:
+            self._on_host = faults.apply("optim.detached", self._on_host)
+
+    def _upload(self) -> None:
+        """Let every replica go on from what the host has; what it lacks stays as it is on the device."""
+        if self._on_host is None or self._on_device is None:
+            return
+        for replica in self._on_device:
+            for name, own in state.by_weight(self._ipu_kind, self._on_host).items():
+                replica.setdefault(name, {}).update(own)
+        self._on_host = None
+
+    def __getstate__(self) -> Dict[str, Any]:
+        whole = {name: getattr(self, name) for name in read.WHOLE[self._ipu_kind]}
+        return {
+            **super().__getstate__(),  # type: ignore[misc]
+            **whole,
+            "variable_attrs": self.variable_attrs,
+            "_on_host": self.state_dict()[IPU_STATE],
+            "_on_device": None,
+            "_compiled": False,
+        }
+
+
+def _check_own(values: Mapping[str, Any]) -> None:
+    """Refuse values that the device cannot use."""
+    if not read.checked():
+        return
+    for name, value in values.items():
+        if name.endswith("accum_type"):
+            assert value in _TYPES, (
+                f"{name} is {value}: accumulation types must be either torch.float32 or torch.float16"
+            )
+        elif name in ("use_combined_accum", "bias_correction", "use_tf_variant"):
+            if not isinstance(value, bool):
+                raise ValueError(f"{name} is {value!r}: it must be True or False")
+        elif isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0 or math.isnan(value):
+            raise ValueError(f"{name} is {value!r}: it must be a number above 0")
+    types = {values[name] for name in ("accum_type", "velocity_accum_type") if name in values}
+    if values.get("use_combined_accum") and len(types) > 1:
+        raise ValueError(
+            "accum_type and velocity_accum_type differ, but use_combined_accum holds both in one tensor: "
+            "give them the same type, or use separate accumulators"
+        )
+
+
+class SGD(Optimizer, torch.optim.SGD):
+    """Stochastic gradient descent."""
+
+    _ipu_kind = "sgd"
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Number,
+        momentum: Optional[Number] = None,
+        dampening: Optional[Number] = None,
+        weight_decay: Optional[Number] = None,
+        nesterov: Optional[bool] = None,
+        maximize: Optional[bool] = None,
+        foreach: Optional[bool] = None,
+        differentiable: Optional[bool] = None,
+        loss_scaling: Optional[Number] = None,
+        velocity_scaling: Optional[Number] = None,
+        use_combined_accum: Optional[bool] = None,
+        accum_type: Optional[torch.dtype] = None,
+        velocity_accum_type: Optional[torch.dtype] = None,
+        max_grad_norm: Optional[Number] = None,
+    ) -> None:
+        self._begin(
+            params,
+            {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
+             "nesterov": nesterov, "maximize": maximize, "foreach": foreach, "differentiable": differentiable},
+            {"loss_scaling": loss_scaling, "velocity_scaling": velocity_scaling,
+             "use_combined_accum": use_combined_accum, "accum_type": accum_type,
+             "velocity_accum_type": velocity_accum_type, "max_grad_norm": max_grad_norm},
+        )  # fmt: skip
+
+
+class Adam(Optimizer, torch.optim.Adam):
+    """Adam, its weight decay part of the gradient."""
+
+    _ipu_kind = "adam"
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Optional[Number] = None,
+        betas: Optional[Tuple[float, float]] = None,
+        eps: Optional[Number] = None,
+        weight_decay: Optional[Number] = None,
+        amsgrad: Optional[bool] = None,
+        foreach: Optional[bool] = None,
+        maximize: Optional[bool] = None,
+        capturable: Optional[bool] = None,
+        differentiable: Optional[bool] = None,
+        fused: Optional[bool] = None,
+        loss_scaling: Optional[Number] = None,
+        accum_type: Optional[torch.dtype] = None,
+        first_order_momentum_accum_type: Optional[torch.dtype] = None,
+        second_order_momentum_accum_type: Optional[torch.dtype] = None,
+        max_grad_norm: Optional[Number] = None,
+    ) -> None:
+        self._begin(
+            params,
+            {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
+             "foreach": foreach, "maximize": maximize, "capturable": capturable, "differentiable": differentiable,
+             "fused": fused},
+            {"loss_scaling": loss_scaling, "accum_type": accum_type,
+             "first_order_momentum_accum_type": first_order_momentum_accum_type,
+             "second_order_momentum_accum_type": second_order_momentum_accum_type, "max_grad_norm": max_grad_norm},
+        )  # fmt: skip
+
+
+class AdamW(Optimizer, torch.optim.AdamW):
+    """Adam with weight decay of its own; ``bias_correction`` is accepted and without effect, as on the device."""
+
+    _ipu_kind = "adamw"
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Optional[Number] = None,
+        betas: Optional[Tuple[float, float]] = None,
+        eps: Optional[Number] = None,
+        weight_decay: Optional[Number] = None,
+        amsgrad: Optional[bool] = None,
+        maximize: Optional[bool] = None,
+        foreach: Optional[bool] = None,
+        capturable: Optional[bool] = None,
+        differentiable: Optional[bool] = None,
+        fused: Optional[bool] = None,
+        loss_scaling: Optional[Number] = None,
+        bias_correction: Optional[bool] = None,
+        accum_type: Optional[torch.dtype] = None,
+        first_order_momentum_accum_type: Optional[torch.dtype] = None,
+        second_order_momentum_accum_type: Optional[torch.dtype] = None,
+        max_grad_norm: Optional[Number] = None,
+    ) -> None:
+        self._begin(
+            params,
+            {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
+             "maximize": maximize, "foreach": foreach, "capturable": capturable, "differentiable": differentiable,
+             "fused": fused},
+            {"loss_scaling": loss_scaling, "bias_correction": bias_correction, "accum_type": accum_type,
+             "first_order_momentum_accum_type": first_order_momentum_accum_type,
+             "second_order_momentum_accum_type": second_order_momentum_accum_type, "max_grad_norm": max_grad_norm},
+        )  # fmt: skip
+
+
+class RMSprop(Optimizer, torch.optim.RMSprop):
+    """RMSprop; the TensorFlow variant starts from squares of one and has epsilon under the root."""
+
+    _ipu_kind = "rmsprop"
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Optional[Number] = None,
+        alpha: Optional[Number] = None,
+        eps: Optional[Number] = None,
+        weight_decay: Optional[Number] = None,
+        momentum: Optional[Number] = None,
+        centered: Optional[bool] = None,
+        foreach: Optional[bool] = None,
+        maximize: Optional[bool] = None,
+        differentiable: Optional[bool] = None,
+        loss_scaling: Optional[Number] = None,
+        accum_type: Optional[torch.dtype] = None,
+        first_order_momentum_accum_type: Optional[torch.dtype] = None,
+        second_order_momentum_accum_type: Optional[torch.dtype] = None,
+        use_tf_variant: Optional[bool] = None,
+    ) -> None:
+        self._begin(
+            params,
+            {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum,
+             "centered": centered, "foreach": foreach, "maximize": maximize, "differentiable": differentiable},
+            {"loss_scaling": loss_scaling, "accum_type": accum_type,
+             "first_order_momentum_accum_type": first_order_momentum_accum_type,
+             "second_order_momentum_accum_type": second_order_momentum_accum_type, "use_tf_variant": use_tf_variant},
+        )  # fmt: skip
+
+
+class _LayerWise(torch.optim.Optimizer):
+    """LAMB on the host, which torch does not have."""
+
+    def __init__(self, params: Params, **given: Any) -> None:
+        values = {**read.ATTRIBUTES["lamb"], **given}
+        for name in ("lr", "eps", "weight_decay"):
+            if not values[name] >= 0:
+                raise ValueError(f"Invalid {name}: {values[name]}")
+        for index, beta in enumerate(values["betas"]):
+            if not 0 <= beta < 1:
+                raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
+        super().__init__(params, values)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """One update on the host, with the arithmetic of the device."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        kernel = KERNELS["lamb"]
+        for group in self.param_groups:
+            values = {name: group[name] for name in read.ATTRIBUTES["lamb"]}
+            h = hyper_parameters(**values, bias_correction=self.bias_correction, max_weight_norm=self.max_weight_norm)
+            for weight in group["params"]:
+                if weight.grad is None:
+                    continue
+                own = self.state[weight]
+                own["step"] = own.get("step", 0) + 1
+                columns = {slot: [own.setdefault(slot, torch.zeros_like(weight))] for slot in kernel.slots(h)}
+                kernel.run([weight], [weight.grad], columns, h, own["step"])
+        return loss
+
+
+class LAMB(Optimizer, _LayerWise):
+    """Adam whose step is scaled, weight by weight, by phi(norm of the weight) / norm of the step.
+
+    phi(z) is min(z, ``max_weight_norm``), or z where that is None.
+    """
+
+    _ipu_kind = "lamb"
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Optional[Number] = None,
+        betas: Optional[Tuple[float, float]] = None,
+        eps: Optional[Number] = None,
+        weight_decay: Optional[Number] = None,
+        bias_correction: Optional[bool] = None,
+        loss_scaling: Optional[Number] = None,
+        max_weight_norm: Optional[Number] = None,
+        accum_type: Optional[torch.dtype] = None,
+        first_order_momentum_accum_type: Optional[torch.dtype] = None,
+        second_order_momentum_accum_type: Optional[torch.dtype] = None,
+    ) -> None:
+        self._begin(
+            params,
+            {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay},
+            {"bias_correction": bias_correction, "loss_scaling": loss_scaling, "max_weight_norm": max_weight_norm,
+             "accum_type": accum_type, "first_order_momentum_accum_type": first_order_momentum_accum_type,
+             "second_order_momentum_accum_type": second_order_momentum_accum_type},
+        )  # fmt: skip

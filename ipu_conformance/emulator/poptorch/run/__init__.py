@@ -1,0 +1,1 @@
+"""Execution: the executor, its machine, weights, micro-batches, outputs and random state."""

@@ -1,0 +1,157 @@
+"""Compiled models as files: exported, loaded, and kept in a cache by a digest of what was compiled.
+
+The emulator's compilation is a trace of the model, so a file holds what to trace with (the arguments' shapes, types and
+constants) and the digest that tracing must give again; a file of another model or of other options is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+import torch.utils._pytree as pytree
+
+from ipu_conformance.atomic_write import appearing
+from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
+from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.log import logger
+from ipu_conformance.emulator.poptorch.options import Options
+from ipu_conformance.emulator.poptorch.run import calls
+
+if TYPE_CHECKING:
+    from ipu_conformance.emulator.poptorch.compile.compiled import Compiled
+    from ipu_conformance.emulator.poptorch.run.executor import PoplarExecutor
+
+FORMAT = "ipu-conformance poptorch executable 1"
+SUFFIX = ".popef"
+
+_RUNNING_ONLY = ("random_seed", "cache_path", "log_dir", "log_cycle_count", "connection_type", "ipu_id", "profile_dir")
+"""Options that compiling does not depend on."""
+
+
+@dataclass(frozen=True)
+class Like:
+    """A tensor argument without its values."""
+
+    dtype: torch.dtype
+    shape: Tuple[int, ...]
+
+
+def digest(compiled: Compiled, options: Options) -> str:
+    """A name for what was compiled: its operations, their places, the shapes of its weights, and the options."""
+    hashed = hashlib.sha256()
+    for node in compiled.captured.module.graph.nodes:
+        stage = compiled.placement.stage_of.get(node)
+        hashed.update(repr((node.op, str(node.target), str(node.args), str(node.kwargs), stage)).encode())
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            hashed.update(repr((str(value.dtype), tuple(value.shape))).encode())
+    for name, value in sorted(compiled.weights.example.items()):
+        hashed.update(repr((name, str(value.dtype), tuple(value.shape))).encode())
+    given = {name: value for name, value in options.toDict().items() if name not in _RUNNING_ONLY}
+    hashed.update(repr((compiled.training, sorted((name, repr(value)) for name, value in given.items()))).encode())
+    return decide("digest", hashed.hexdigest())
+
+
+def remember(executor: PoplarExecutor) -> None:
+    """Put a freshly compiled model into the cache, if the options name one and it is not there."""
+    folder = executor.options.cache_path
+    if not folder:
+        return
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    path = Path(folder) / (digest(executor.compiled, executor.options) + SUFFIX)
+    if path.exists():
+        logger.info("Executable found in the cache: %s", path)
+        return
+    _write(path, _contents(executor, export_model=False, save_rng_state=False))
+    logger.info("Executable saved to the cache: %s", path)
+
+
+def save(executor: PoplarExecutor, filename: str, export_model: bool, save_rng_state: bool) -> None:
+    """Write a compiled model to a file, or into a folder under the name of its digest."""
+    path = Path(filename)
+    contents = _contents(executor, export_model, save_rng_state)
+    if path.is_dir():
+        path = path / (contents["digest"] + SUFFIX)
+    _write(path, contents)
+
+
+def _contents(executor: PoplarExecutor, export_model: bool, save_rng_state: bool) -> Dict[str, Any]:
+    compiled = executor.compiled
+    contents: Dict[str, Any] = {
+        "format": FORMAT,
+        "training": compiled.training,
+        "digest": digest(compiled, executor.options),
+        "arguments": _arguments(compiled.expected),
+        "rng_state": [compiled.machine.seed, compiled.machine.runs] if save_rng_state else None,
+        "model": None,
+    }
+    if export_model:
+        executor.copyWeightsToHostIfNeeded()
+        contents.update(model=executor.model, options=executor.options, optimizer=executor._optimizer)
+    return contents
+
+
+def _arguments(expected: calls.Expected) -> Any:
+    leaves = [each.value if each.dtype is None else Like(each.dtype, each.shape) for each in expected.described]
+    return pytree.tree_unflatten(leaves, expected.structure)
+
+
+def _write(path: Path, contents: Dict[str, Any]) -> None:
+    """The file appears whole or not at all, so that two processes may share a cache."""
+    with appearing(path) as part, part.open("wb") as file:
+        torch.save(contents, file)
+
+
+def _read(filename: str) -> Dict[str, Any]:
+    try:
+        contents = torch.load(filename, weights_only=False)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise Error(f"{filename} is not an executable of PopTorch: {error}") from error
+    if not isinstance(contents, dict) or contents.get("format") != FORMAT:
+        raise Error(f"{filename} is not an executable of this version of PopTorch: export it again")
+    return contents
+
+
+def load_into(executor: PoplarExecutor, filename: str) -> None:
+    """Compile an executor from a file that was made with the same model and options."""
+    contents = _read(filename)
+    if contents["training"] != executor._training:
+        kind = "training" if contents["training"] else "inference"
+        raise Error(f"{filename} holds the executable of a model for {kind}: wrap the model for {kind} to load it")
+    args, kwargs = _call(contents)
+    executor.compile(*args, **kwargs)
+    if not decide("same digest", digest(executor.compiled, executor.options) == contents["digest"]):
+        executor.destroy()
+        raise Error(f"{filename} holds the executable of another model or of other options: export it again")
+    if contents["rng_state"] is not None:
+        executor.rng_state = contents["rng_state"]
+
+
+def _call(contents: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+    leaves, structure = pytree.tree_flatten(contents["arguments"])
+    made: List[Any] = [torch.zeros(leaf.shape, dtype=leaf.dtype) if isinstance(leaf, Like) else leaf for leaf in leaves]
+    args, kwargs = pytree.tree_unflatten(made, structure)
+    return tuple(args), kwargs
+
+
+def load(filename: str, edit_opts_fn: Optional[Callable[[Options], Any]] = None) -> PoplarExecutor:
+    """The executor of a file that holds its model too; ``edit_opts_fn`` may change the options that it gets."""
+    from ipu_conformance.emulator.poptorch.run import executor as executors
+
+    contents = _read(filename)
+    if contents["model"] is None:
+        raise Error(f"{filename} was exported with export_model=False: wrap the model and use loadExecutable")
+    options = contents["options"].clone()
+    if edit_opts_fn is not None:
+        edit_opts_fn(options)
+    if contents["training"]:
+        made = executors.trainingModel(contents["model"], options, contents["optimizer"])
+    else:
+        made = executors.inferenceModel(contents["model"], options)
+    load_into(made, filename)
+    return made

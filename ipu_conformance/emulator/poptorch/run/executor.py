@@ -1,0 +1,413 @@
+"""PoplarExecutor: a model on the emulated device, called like the model itself."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import os
+import time
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
+
+import torch
+
+from ipu_conformance.emulator.core.trace import Recorder, Trace
+from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
+from ipu_conformance.emulator.poptorch.compile import compiled as compiling
+from ipu_conformance.emulator.poptorch.compile import hooks
+from ipu_conformance.emulator.poptorch.enums import ConnectionType
+from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.log import logger
+from ipu_conformance.emulator.poptorch.optim.update import changed_constants, rule_for
+from ipu_conformance.emulator.poptorch.options import Options
+from ipu_conformance.emulator.poptorch.run import calls, executables, measurements, outputs, synthetic, wrapping
+from ipu_conformance.emulator.poptorch.run.inspection import NOT_COMPILED, Inspection
+from ipu_conformance.emulator.poptorch.run.weights import DeviceWeights
+
+Model = Union[torch.nn.Module, "PoplarExecutor"]
+
+load = executables.load
+
+
+class PoplarExecutor(Inspection):
+    """Compiles a model at its first call and runs it on the device from then on.
+
+    A training model owns its weights: the user's model is wrapped in place, and whoever touches one of its weights gets
+    the device's newest value. Attributes that are not the executor's own are the user's model's.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module, options: Optional[Options], training: bool, optimizer: Optional[Any] = None
+    ) -> None:
+        self._user_model = model
+        # A shallow copy shares the weights, and reading it is not a touch by the user; compiling makes it anew.
+        self._plain = _shallow(model)
+        self._signature = inspect.signature(self._plain.forward)
+        self._options = Options() if options is None else options
+        self._options._freeze()
+        self._training = training
+        self._optimizer = optimizer
+        self._compiled: Optional[compiling.Compiled] = None
+        self._destroyed = False
+        self._attached = False
+        self._dirty = False
+        self._host_version = 0
+        self._seen_version: Tuple[Optional[int], int] = (None, 0)
+        self._seed = self._options.random_seed if self._options.random_seed is not None else _any_seed()
+        self._runs = 0
+        self._measured = measurements.Measured()
+        self._recording = self._options.profile_dir is not None
+        self._trace: Optional[Trace] = None
+        if training:
+            wrapping.wrap(model, self)
+
+    # Calling.
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model on the device and return what its output mode selects."""
+        offline = self._options.connection_type == ConnectionType.Never
+        assert not decide("refuse offline", offline), (
+            "Trying to run a model on an offline device (ConnectionType.Never): use ConnectionType.Always or OnDemand"
+        )
+        if self._destroyed:
+            raise Error(NOT_COMPILED)
+        call = calls.Call(self._signature, args, kwargs)
+        if self._compiled is None:
+            self._compile(call)
+        elif decide("compare arguments", True):
+            self._compiled.expected.check(call)
+        if not self._attached:
+            self.attachToDevice()
+        self._follow_trainer()
+        if not decide("separate weights", True):
+            self.compiled.weights.upload()
+        result = self._run(call)
+        if decide("implicit copy of inference", False):
+            self.copyWeightsToHost()
+        return result
+
+    def _run(self, call: calls.Call) -> Any:
+        ready = self.compiled
+        machine = ready.machine
+        times = [time.perf_counter()]
+        tensors = call.tensors
+        if self._options.synthetic_data:
+            tensors = synthetic.inputs(tensors, machine.seed + machine.runs)
+        dealt = ready.feed.deal(tensors)
+        machine.begin(dealt)
+        times.append(time.perf_counter())
+        recorder = Recorder(ready.plan.replicas) if self._recording else None
+        # On a failed run the weights are as the device left them, so they count as changed too.
+        self._dirty = self._training
+        ready.engine.run(dealt, recorder)
+        times.append(time.perf_counter())
+        result = self._returned(ready)
+        machine.end()
+        self._runs = machine.runs
+        times.append(time.perf_counter())
+        self._measured.add(times, len(call.places), sum(leaf is not None for leaf in ready.captured.outputs))
+        if recorder is not None:
+            self._trace = recorder.trace()
+            measurements.write_trace(self._trace, self._options)
+        return result
+
+    def _returned(self, ready: compiling.Compiled) -> Any:
+        made: outputs.Made = ready.machine.outputs
+        if self._options.synthetic_data:
+            made = synthetic.unread(made)
+        leaves: List[Any] = []
+        for number, node in enumerate(ready.captured.outputs):
+            if node is None:
+                leaves.append(ready.captured.constants[number])
+            else:
+                leaves.append(outputs.guarded(ready.returned.join(made, number)))
+        for anchor in ready.anchors:
+            ready.anchored[anchor.name] = anchor.returned.join(made, anchor.leaf)
+        return ready.captured.rebuild(leaves) if decide("keep structure", True) else leaves
+
+    def _follow_trainer(self) -> None:
+        """An inference model takes over what its paired training model has brought to the host since the last run."""
+        if self._training:
+            return
+        trainer = wrapping.trainer_of(self._user_model)
+        if trainer is None or not decide("follow trainer", True):
+            return
+        trainer.copyWeightsToHostIfNeeded()
+        version = (id(trainer), trainer._host_version)
+        if decide("upload to follow", version != self._seen_version):
+            self.copyWeightsToDevice()
+
+    # Compiling.
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile the model for arguments like these, without running it."""
+        if decide("ignore compile", self._compiled is not None):
+            logger.warning("Call to compile() ignored: the model is already compiled")
+            return
+        if self._destroyed:
+            raise Error(NOT_COMPILED)
+        self._compile(calls.Call(self._signature, args, kwargs))
+        always = decide("attach when compiled", self._options.connection_type == ConnectionType.Always)
+        if always and not self._attached:
+            self.attachToDevice()
+
+    def _compile(self, call: calls.Call) -> None:
+        hooks.before_compile()
+        self._plain = _shallow(self._user_model)
+        trainer = None if self._training else wrapping.trainer_of(self._user_model)
+        if trainer is not None:
+            trainer.copyWeightsToHostIfNeeded()
+        weights = DeviceWeights(self._plain, self._options.replication_factor, self._training)
+        update = self._update_rule(self._optimizer) if self._training else None
+        with wrapping.untouched():
+            self._compiled = compiling.compile_model(
+                self._plain,
+                call,
+                self._options,
+                training=self._training,
+                update=update,
+                weights=weights,
+                seed=self._seed,
+            )
+        self._compiled.machine.runs = self._runs
+        executables.remember(self)
+        logger.info("Compiled the model in %.3f s", self._compiled.seconds)
+        hooks.after_compile()
+
+    def _update_rule(self, optimizer: Any) -> Any:
+        with wrapping.untouched():
+            return rule_for(optimizer, dict(self._plain.named_parameters()), self._options)
+
+    def isCompiled(self) -> bool:
+        """Whether the model has been compiled and not destroyed."""
+        return self._compiled is not None
+
+    @property
+    def compilationTime(self) -> Any:
+        """How long compiling took, None before."""
+        from datetime import timedelta
+
+        return None if self._compiled is None else timedelta(seconds=self._compiled.seconds)
+
+    # The device.
+
+    def isAttachedToDevice(self) -> bool:
+        """Whether the model is on the device."""
+        return self._attached
+
+    def attachToDevice(self) -> None:
+        """Put the model on the device: weights, optimizer state and random state."""
+        if decide("refuse to attach", self._attached):
+            raise Error("Device is already attached")
+        ready = self.compiled
+        self._attached = True
+        ready.machine.seed, ready.machine.runs = self._seed, self._runs
+        if decide("upload when attaching", True):
+            self._upload()
+        _exchange_state(self._optimizer, ready, "to_device")
+
+    def detachFromDevice(self) -> None:
+        """Take the model off the device, with what has changed there."""
+        if decide("refuse to detach", not self._attached):
+            raise Error("Device is not attached")
+        if decide("copy when detaching", True):
+            self.copyWeightsToHostIfNeeded()
+        ready = self.compiled
+        _exchange_state(self._optimizer, ready, "to_host")
+        self._seed, self._runs = ready.machine.seed, decide("runs when detaching", ready.machine.runs)
+        self._attached = False
+
+    def destroy(self) -> None:
+        """Bring the weights home, unwrap the user's model and give the device back."""
+        if self._destroyed:
+            return
+        if self._compiled is not None:
+            if self._attached:
+                self.detachFromDevice()
+            self._compiled.engine.close()
+        self._destroyed, self._compiled, self._dirty = True, None, False
+        if self._training and decide("unwrap", True):
+            wrapping.unwrap(self._user_model)
+
+    def __del__(self) -> None:
+        # An executor that was never finished has nothing to give back, and an error here could not be caught.
+        with contextlib.suppress(Exception):
+            self.destroy()
+
+    # Weights.
+
+    def copyWeightsToHost(self) -> None:
+        """Copy the weights from the device to the user's model."""
+        self._require_device()
+        self.compiled.weights.download()
+        self._dirty = decide("dirty after copying", False)
+        self._host_version += 1
+
+    def copyWeightsToHostIfNeeded(self) -> bool:
+        """Copy the weights if the device has newer ones, and say whether it had."""
+        if not self._dirty:
+            return False
+        logger.debug("Implicit copyWeightsToHost()")
+        self._dirty = False
+        self.copyWeightsToHost()
+        return True
+
+    def copyWeightsToDevice(self) -> None:
+        """Copy the weights from the user's model to the device; newer ones there are lost."""
+        self._require_device()
+        if decide("read back before upload", False):
+            self.copyWeightsToHost()
+        self._upload()
+
+    def _upload(self) -> None:
+        self._dirty = False
+        trainer = None if self._training else wrapping.trainer_of(self._user_model)
+        self._seen_version = (None, 0) if trainer is None else (id(trainer), trainer._host_version)
+        self.compiled.weights.upload()
+        if self._training:
+            self._host_version += 1
+
+    def copyNamedBuffersToDevice(self) -> None:
+        """Copy the buffers that the option updatableNamedBuffers lists from the user's model to the device."""
+        self._require_device()
+        names = self._options.updatable_named_buffers
+        if not names:
+            raise Error("No named buffers are specified: list them with poptorch.Options().updatableNamedBuffers")
+        known = {name for name, _ in self._plain.named_buffers()}
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise Error(f"{unknown[0]} is no buffer of the model: its buffers are {', '.join(sorted(known))}")
+        self.compiled.weights.upload(decide("named buffers", names))
+
+    def _require_device(self) -> None:
+        if self._compiled is None:
+            raise Error(NOT_COMPILED)
+        if not self._attached:
+            raise Error("Device is not attached")
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> Any:
+        """Load the user's model and, if it is on the device, the device with it."""
+        result = self._user_model.load_state_dict(state_dict, strict=strict)
+        if decide("upload loaded state", self._attached):
+            self.copyWeightsToDevice()
+        return result
+
+    # The optimizer.
+
+    def setOptimizer(self, optimizer: Any) -> None:
+        """Let the device use this optimizer from the next call on; changes of one apply when it is set again."""
+        if not self._training:
+            raise Error("setOptimizer was called on an inference model: it has no optimizer")
+        if self._compiled is not None:
+            rule = self._update_rule(optimizer)
+            changed_constants(self._compiled.update, rule)
+            self._compiled.update = rule
+            self._compiled.machine.set_update(rule)
+            if self._attached and optimizer is not self._optimizer:
+                _exchange_state(optimizer, self._compiled, "to_device")
+        self._optimizer = optimizer
+
+    # Random numbers.
+
+    @property
+    def rng_state(self) -> List[int]:
+        """The state of the device's random numbers: setting what was read makes runs draw the same again."""
+        self._require_device()
+        machine = self.compiled.machine
+        return [machine.seed, machine.runs]
+
+    @rng_state.setter
+    def rng_state(self, state: Sequence[int]) -> None:
+        if self._compiled is None:
+            raise Error(NOT_COMPILED)
+        if not decide("set random state", True):
+            return
+        seed, runs = state
+        self._seed, self._runs = int(seed), int(runs)
+        self._compiled.machine.seed, self._compiled.machine.runs = self._seed, self._runs
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The user's model."""
+        return self._user_model
+
+    @property
+    def options(self) -> Options:
+        """The options, which are frozen."""
+        return self._options
+
+    # Executables.
+
+    def compileAndExport(self, filename: str, *args: Any, export_model: bool = True, **kwargs: Any) -> None:
+        """Compile for arguments like these and save the result."""
+        self.compile(*args, **kwargs)
+        self.save(filename, export_model)
+
+    def save(self, filename: str, export_model: bool = True, save_rng_state: bool = True) -> None:
+        """Save the compiled model, with the model itself unless ``export_model`` is off."""
+        executables.save(self, filename, export_model, save_rng_state)
+
+    def loadExecutable(self, filename: str) -> None:
+        """Compile from a file instead of from arguments."""
+        executables.load_into(self, filename)
+
+    # The user's model.
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_user_model" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self._user_model, name)
+
+    def __repr__(self) -> str:
+        from ipu_conformance.emulator.poptorch.compile.representation import module_repr
+
+        return module_repr(self._user_model)
+
+
+def _shallow(model: torch.nn.Module) -> torch.nn.Module:
+    """A module with the attributes and weights of the model, of the class that it had before it was wrapped."""
+    with wrapping.untouched():
+        return copy.copy(model)
+
+
+def _any_seed() -> int:
+    return int.from_bytes(os.urandom(7), "big")
+
+
+def _exchange_state(optimizer: Any, ready: compiling.Compiled, direction: str) -> None:
+    """Let an optimizer of poptorch hand its state to the device or take it back; the state of torch's stays there."""
+    exchange = getattr(optimizer, f"_ipu_state_{direction}", None)
+    if exchange is not None:
+        exchange(ready.machine.state, ready.weights.replicas)
+
+
+def inferenceModel(model: Model, options: Optional[Options] = None) -> PoplarExecutor:
+    """An executor that runs the forward pass; its weights follow those of a training model of the same model."""
+    options = Options() if options is None else options
+    accumulation = options.Training.gradient_accumulation
+    if accumulation != 1:
+        raise Error(
+            f"You must set Training.gradientAccumulation to 1 for an inference model: it is {accumulation}; use "
+            "deviceIterations to run several micro-batches"
+        )
+    return PoplarExecutor(_module(model), options, training=False)
+
+
+def trainingModel(model: Model, options: Optional[Options] = None, optimizer: Optional[Any] = None) -> PoplarExecutor:
+    """An executor that runs forward and backward passes and updates the weights, by SGD with lr 0.01 by default."""
+    module = _module(model)
+    if decide("is wrapped", wrapping.is_wrapped(module)):
+        raise RuntimeError(
+            "The model has already been wrapped in 'poptorch.trainingModel'. Call destroy() on the training model "
+            "to unwrap it before wrapping it again."
+        )
+    if optimizer is None:
+        optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.01)
+    return PoplarExecutor(module, options, training=True, optimizer=optimizer)
+
+
+def _module(model: Model) -> torch.nn.Module:
+    module = model._user_model if isinstance(model, PoplarExecutor) else model
+    if not isinstance(module, torch.nn.Module):
+        raise Error(f"{type(model).__name__} was given: wrap a torch.nn.Module")
+    return module

@@ -1,0 +1,94 @@
+"""From the tensors of a call to the micro-batches of every replica: narrowed, checked and dealt out as views."""
+
+from __future__ import annotations
+
+from typing import Any, FrozenSet, List, Optional, Sequence, Tuple
+
+import torch
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.core import streams
+from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
+from ipu_conformance.emulator.poptorch.enums import CommGroupType
+from ipu_conformance.emulator.poptorch.exceptions import Error
+
+MicroBatch = Tuple[torch.Tensor, ...]
+
+_GROUPED_BY = {CommGroupType.Consecutive: streams.CONSECUTIVE, CommGroupType.Orthogonal: streams.ORTHOGONAL}
+_NARROW = {torch.float64: torch.float32, torch.bfloat16: torch.float32}
+
+
+def layout_of(options: Any) -> streams.Layout:
+    """The factors of a combined batch that the options give."""
+    try:
+        return streams.Layout(
+            options.device_iterations,
+            options.Training.gradient_accumulation,
+            options.replication_factor,
+            decide("group size", options.input_group_size),
+            _GROUPED_BY[options.input_group_type],
+        )
+    except streams.StreamError as error:
+        raise Error(str(error)) from error
+
+
+def device_type(dtype: torch.dtype) -> torch.dtype:
+    """The type in which a value of the host lives on the device; integers keep the type that kernels ask for."""
+    return _NARROW.get(dtype, dtype)
+
+
+def narrowed(value: torch.Tensor) -> torch.Tensor:
+    """What arrives on the device: 32 bits of 64. Integers keep their type, for kernels that want 64 bits as indices."""
+    dtype = value.dtype
+    if dtype == torch.int64:
+        result = value.to(torch.int32).to(torch.int64)
+    elif dtype in _NARROW:
+        result = value.to(_NARROW[dtype])
+    else:
+        return value
+    if faults.active and dtype != torch.bfloat16:
+        exact = value.detach().numpy()
+        result = torch.as_tensor(faults.apply("numerics.narrow", result.detach().numpy(), exact=exact))
+    return result
+
+
+class Feed:
+    """Deals the tensors of a call to the slots; the positions are computed once."""
+
+    def __init__(self, layout: streams.Layout, tensors: Sequence[torch.Tensor]) -> None:
+        self.layout = layout
+        self.sizes: List[Optional[int]] = [self._micro_size(tensor) for tensor in tensors]
+        self.copied: FrozenSet[int] = frozenset()
+        """The inputs that the model writes into: it gets copies of its own, so that the caller's stay as they are."""
+        self._positions = layout.positions().tolist()
+
+    def _micro_size(self, tensor: torch.Tensor) -> Optional[int]:
+        """The size of a micro-batch, None for a scalar, which is a micro-batch as it is."""
+        dim = tensor.shape[0] if tensor.dim() else None
+        if decide("refuse empty", 0 in tensor.shape):
+            raise Error(f"Zero-sized tensors are not supported: an input has the shape {tuple(tensor.shape)}")
+        try:
+            size = self.layout.micro_batch_size(dim)
+        except streams.StreamError as error:
+            if decide("refuse uneven", True):
+                raise AssertionError(str(error)) from error
+            size = max(1, (dim or 1) // self.layout.inputs)
+        return None if dim is None else size
+
+    def deal(self, tensors: Sequence[torch.Tensor]) -> List[List[MicroBatch]]:
+        """The micro-batches by [replica][micro-batch of that replica]; all are views."""
+        positions = self.layout.positions().tolist() if faults.active else self._positions
+        # An input that has a gradient on the host has none on the device.
+        given = [narrowed(tensor.detach()) for tensor in tensors]
+        for number in self.copied:
+            given[number] = given[number].clone()
+        split = [(tensor,) if size is None else tensor.split(size) for tensor, size in zip(given, self.sizes)]
+        rows: List[MicroBatch] = list(zip(*split)) if split else [()] * self.layout.inputs
+        return [[rows[position] for position in fed] for fed in positions]
+
+    def example(self, tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+        """The first micro-batch: what a model is captured with."""
+        return [
+            narrowed(tensor if size is None else tensor[:size]).detach().clone()
+            for tensor, size in zip(tensors, self.sizes)
+        ]

@@ -1,0 +1,74 @@
+"""The strategy for several processes, of which there is one: its replicas reduce what optimizers and programs ask."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from tensorflow.python.distribute import reduce_util
+
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.tensorflow.api.config import IPUConfig
+from ipu_conformance.emulator.tensorflow.api.ipu_strategy import IPUExtended, IPUStrategyV1
+from ipu_conformance.emulator.tensorflow.config import system
+from ipu_conformance.emulator.tensorflow.config.processes import check_alone
+from ipu_conformance.emulator.tensorflow.run import collectives, replicas
+from ipu_conformance.emulator.tensorflow.unavailable import UnavailableError
+
+__all__ = ["PopDistStrategy"]
+
+
+class PopDistStrategy(IPUStrategyV1):
+    """An IPU strategy whose optimizers add up gradients over all replicas of what ``run`` compiles."""
+
+    def __init__(
+        self,
+        ipu_device: str = "/device:IPU:0",
+        add_ipu_cross_replica_reductions: bool = True,
+        enable_dataset_iterators: bool = True,
+        enable_keras_extensions: bool = True,
+    ) -> None:
+        check_alone(type(self).__name__)
+        super().__init__(ipu_device, "/device:CPU:0", enable_dataset_iterators, enable_keras_extensions)
+        self._extended = PopDistExtended(self, ipu_device, "/device:CPU:0", add_ipu_cross_replica_reductions)
+
+    def update_ipu_config(self, config: Any) -> None:
+        """Say in a configuration which process of how many this one is: the first of one."""
+        if not isinstance(config, IPUConfig):
+            raise TypeError(f"`config` is {config!r} of type {type(config).__name__}; pass an IPUConfig.")
+        config.experimental.multi_replica_distribution.process_count = 1
+        config.experimental.multi_replica_distribution.process_index = 0
+
+    def run(
+        self, fn: Callable[..., Any], args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None,
+        options: Any = None,
+    ) -> Any:  # fmt: skip
+        """Run ``fn`` on every replica; reductions that it asks the strategy for reach all of them."""
+        self.extended.running += 1
+        try:
+            return super().run(fn, args, kwargs, options)
+        finally:
+            self.extended.running -= 1
+
+
+class PopDistExtended(IPUExtended):
+    """What the strategy delegates to: as for one device, and reductions across replicas."""
+
+    def __init__(self, container_strategy: IPUStrategyV1, ipu_device: str, cpu_device: str, reductions: bool) -> None:
+        super().__init__(container_strategy, ipu_device, cpu_device)
+        self.running = 0
+        """How many calls of ``run`` are under way; a Keras model reduces gradients itself."""
+        self._reductions = reductions
+
+    def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
+        if not self._reductions:
+            return value
+        if replicas.inside():
+            mean = reduce_op == reduce_util.ReduceOp.MEAN
+            reduce = collectives.MEAN if mean else collectives.SUM
+            return collectives.all_reduce(value, reduce) if decide("strategy-reduces", self.running > 0) else value
+        if not self.running and system.configured() and system.ipus(self.device_ordinal) > 1:
+            raise UnavailableError(
+                f"{type(self._container_strategy()).__name__}.reduce was called outside of `run`, where only the first "
+                "replica's value is left: reduce inside of the function, with cross_replica_ops or the replica context."
+            )
+        return value

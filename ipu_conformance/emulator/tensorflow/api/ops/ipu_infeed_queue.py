@@ -1,0 +1,113 @@
+"""Infeeds: a data set from which loops and pipelines on the device take their elements."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional
+
+import tensorflow as tf
+from tensorflow.python.data.ops import iterator_ops
+from tensorflow.python.ops import gen_resource_variable_ops
+from tensorflow.python.platform import tf_logging as logging
+
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.tensorflow.run import replicas, synthetic
+
+__all__ = ["IPUInfeedQueue", "IPUIterator", "IPUOwnedIterator"]
+
+DEPRECATED = ("feed_name", "replication_factor", "data_to_prefetch")
+
+
+def check_shapes(element_spec: Any) -> None:
+    """Everything that the device is fed has a shape that is known when it is compiled."""
+    for leaf in tf.nest.flatten(element_spec, expand_composites=True):
+        if decide("shape-refused", not leaf.shape.is_fully_defined()):
+            raise ValueError(
+                f"Output shape {leaf.shape} is not fully defined. If using tf.Dataset.batch, set `drop_remainder=True`."
+            )
+
+
+class IPUInfeedQueue:
+    """Feeds a data set to the device: in iteration i replica r of R takes element i·R + r."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        device_ordinal: Optional[int] = None,
+        prefetch_depth: Optional[int] = None,
+        optimise_latency: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        unknown = [name for name in kwargs if name not in DEPRECATED]
+        if unknown:
+            raise TypeError(f"IPUInfeedQueue has no argument {unknown[0]!r}.")
+        for name in kwargs:
+            logging.warning(f"`{name}` of IPUInfeedQueue is deprecated and has no effect.")
+        if prefetch_depth is not None and prefetch_depth < 1:
+            raise ValueError(f"`prefetch_depth` is {prefetch_depth}; it must be at least 1.")
+        check_shapes(dataset.element_spec)
+        self._dataset = dataset
+        self.element_spec = dataset.element_spec
+        self.device_ordinal = device_ordinal or 0
+        self._dequeued = False
+        self._initialised = False
+        self._eager = tf.executing_eagerly()
+        with tf.init_scope(), tf.device("/device:CPU:0"):
+            if tf.executing_eagerly():
+                self._iterator = iter(dataset)
+            else:
+                self._iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
+
+    @property
+    def number_of_tuple_elements(self) -> int:
+        """How many tensors an element has."""
+        return len(tf.nest.flatten(self.element_spec, expand_composites=True))
+
+    @property
+    def dequeued(self) -> bool:
+        """Whether some program takes elements from this queue."""
+        return self._dequeued
+
+    @property
+    def initializer(self) -> Any:
+        """The operation that a session runs before the first element is taken; it can be asked for once."""
+        if self._eager:
+            raise RuntimeError("The initializer of an IPUInfeedQueue is not needed in eager mode: it starts by itself.")
+        if decide("initialised-once", self._initialised):
+            raise ValueError("The IPUInfeedQueue `initializer` function can only be accessed once.")
+        self._initialised = True
+        return self._iterator.initializer
+
+    @property
+    def deleter(self) -> Any:
+        """The operation that frees what the queue holds; in eager mode it is done at once."""
+        return gen_resource_variable_ops.destroy_resource_op(
+            self._iterator._iterator_resource, ignore_lookup_error=True
+        )
+
+    def _dequeue(self) -> Any:
+        """The next element of the replica that is being built."""
+        self._dequeued = True
+        source = synthetic.instead_of(self._iterator)
+
+        def combine(everyone: List[Any]) -> List[Any]:
+            return decide("infeed-order", [source.get_next() for _ in everyone])
+
+        return replicas.exchange(None, combine, "IPUInfeedQueue")
+
+
+class IPUOwnedIterator(iterator_ops.OwnedIterator):
+    """An iterator for functions that a strategy runs: replicas take its elements in turns."""
+
+    def __init__(self, dataset: Any = None, components: Any = None, element_spec: Any = None, **kwargs: Any) -> None:
+        if dataset is not None:
+            check_shapes(dataset.element_spec)
+        super().__init__(dataset, components, element_spec)
+
+
+class IPUIterator(IPUOwnedIterator):
+    """An iterator over a data set; it can only be made where operations are executed at once."""
+
+    def __init__(self, dataset: Any = None, infeed_spec: Any = None, element_spec: Any = None, **kwargs: Any) -> None:
+        if not tf.executing_eagerly():
+            raise RuntimeError("IPUIterator can only be made in eager mode: use an IPUInfeedQueue in a graph.")
+        super().__init__(dataset, infeed_spec, element_spec, **kwargs)

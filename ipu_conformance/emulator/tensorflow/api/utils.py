@@ -1,0 +1,112 @@
+"""The vendor's functions around a configuration: put it in force, ask for it, forget it, and what depends on it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Optional
+
+from tensorflow.python.framework import device_spec, ops, random_seed
+
+from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
+from ipu_conformance.emulator.tensorflow import unavailable
+from ipu_conformance.emulator.tensorflow.api.config import configure_ipu_system, get_ipu_config, reset_ipu_configuration
+from ipu_conformance.emulator.tensorflow.config import environment, system
+from ipu_conformance.emulator.tensorflow.config.enums import (
+    DeviceConnectionType,
+    ExecutionProfileType,
+    MergeRemoteBuffersBehaviour,
+    SchedulingAlgorithm,
+    SelectionOrder,
+    StochasticRoundingBehaviour,
+)
+
+__all__ = [
+    "DeviceConnectionType",
+    "ExecutionProfileType",
+    "MergeRemoteBuffersBehaviour",
+    "SchedulingAlgorithm",
+    "SelectionOrder",
+    "StochasticRoundingBehaviour",
+    "SyntheticDataCategory",
+    "configure_ipu_system",
+    "export_dataset_to_file",
+    "export_inputs_to_file",
+    "get_ipu_config",
+    "get_num_of_ipus_in_device",
+    "move_variable_initialization_to_cpu",
+    "reset_ipu_configuration",
+    "reset_ipu_seed",
+    "running_on_ipu_model",
+    "use_synthetic_data_for",
+]
+
+
+EXPORTED = "a file of exported data is read by an executable of the vendor's compiler"
+export_dataset_to_file = unavailable.function("export_dataset_to_file", EXPORTED)
+export_inputs_to_file = unavailable.function("export_inputs_to_file", EXPORTED)
+
+
+class SyntheticDataCategory(Enum):
+    """What data that never leaves or reaches the host can stand for."""
+
+    Infeed = 0
+    Outfeed = 1
+    Seed = 2
+    HostEmbedding = 3
+    Parameters = 4
+
+
+def get_num_of_ipus_in_device(ipu_device: str, device: str = "cpu") -> int:
+    """How many IPUs a device has that is named like ``/device:IPU:0``."""
+    spec = device_spec.DeviceSpecV2.from_string(ipu_device)
+    if spec.device_type != "IPU":
+        raise ValueError(f"{ipu_device!r} is no IPU device; name one such as '/device:IPU:0'.")
+    return system.ipus(int(spec.device_index or 0))
+
+
+def running_on_ipu_model() -> bool:
+    """Whether TF_POPLAR_FLAGS asks for the IPU model."""
+    return environment.flags().use_ipu_model
+
+
+def use_synthetic_data_for(synthetic_data_category: SyntheticDataCategory) -> bool:
+    """Whether TF_POPLAR_FLAGS asks for synthetic data of that category."""
+    if not isinstance(synthetic_data_category, SyntheticDataCategory):
+        raise ValueError(
+            f"{synthetic_data_category!r} is no category of synthetic data; "
+            f"use {', '.join(str(category) for category in SyntheticDataCategory)}."
+        )
+    return environment.flags().synthetic(synthetic_data_category.name)
+
+
+def reset_ipu_seed(
+    seed: int,
+    device: str = "/device:IPU:0",
+    cpu_device: str = "cpu",
+    experimental_identical_replicas: bool = False,
+) -> None:
+    """Let the random numbers of a device start again from a seed."""
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise TypeError(f"The seed {seed!r} is of type {type(seed).__name__}; use a whole number.")
+    seed = decide("seed", seed)
+    system.set_seed(device, seed, experimental_identical_replicas)
+    random_seed.set_seed(seed)
+
+
+def move_variable_initialization_to_cpu(graph: Optional[Any] = None) -> None:
+    """Let the host compute the initial values of a graph's variables."""
+    graph = graph or ops.get_default_graph()
+    pending = [
+        variable.initializer
+        for key in (ops.GraphKeys.GLOBAL_VARIABLES, ops.GraphKeys.LOCAL_VARIABLES)
+        for variable in graph.get_collection(key)
+    ]
+    seen = set()
+    while pending:
+        op = pending.pop()
+        if op in seen or op.type == "VarHandleOp":
+            continue
+        seen.add(op)
+        if decide("initializer-moved", True):
+            op._set_device("/device:CPU:0")
+        pending += [tensor.op for tensor in op.inputs]

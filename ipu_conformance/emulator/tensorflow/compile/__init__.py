@@ -1,0 +1,1 @@
+"""Compilation of programs: loops, pipelines, shards and replicas in a graph."""

@@ -1,0 +1,165 @@
+"""Programs on several replicas in a graph of TensorFlow 1.
+
+The host's variable is that of replica 0. The other replicas' values are no variables of the graph: a saver, or a list
+of all variables, does not see them. They keep their values from one run of a session to the next, and follow the
+host's variable whenever the host has changed it since the last run.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Tuple
+
+import tensorflow as tf
+from tensorflow.python.framework import func_graph, ops
+from tensorflow.python.ops import gen_resource_variable_ops, resource_variable_ops, variable_scope
+
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.tensorflow.compile import graph_context, shards
+from ipu_conformance.emulator.tensorflow.compile.replay import Replay
+from ipu_conformance.emulator.tensorflow.run import variables
+
+SHADOW = "_ipu_after_last_run"
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+
+
+class GraphProgram:
+    """A computation that a session runs on the IPUs of one device."""
+
+    def __init__(self, computation: Callable[..., List[Any]], ipus: int) -> None:
+        self._computation = computation
+        self._ipus = ipus
+        self.replicas = 1
+        self.graph: Any = None
+        """The graph of the program, once it is built."""
+        self._replay = Replay(self._made)
+        self._variables: Dict[int, Any] = {}
+
+    def __call__(self, inputs: List[Any]) -> List[Any]:
+        """Build it into the current graph; the tensors that replica 0 returns."""
+        scope = variable_scope.get_variable_scope()
+        if self._ipus > 1:
+            self.replicas = decide("graph-replicas", shards.replicas(self._ipus, self._placed(inputs, scope)))
+        if self.replicas > 1:
+            for variable in _of_graph():
+                self._made(variable)
+
+        def program(*own: Any) -> List[Any]:
+            if self._ipus == 1:
+                with variable_scope.variable_scope(scope, use_resource=True, auxiliary_name_scope=False):
+                    return self._computation(*own)
+            return decide("graph-results", graph_context.run(self._one, [(scope, own)] * self.replicas))[0]
+
+        called = _function(program, inputs)
+        self.graph = called.graph
+        if self.replicas == 1:
+            outputs, last = _called(called, inputs)
+        else:
+            with tf.control_dependencies([self._call(self._follow_host)]):
+                outputs, executed = _called(called, inputs)
+            with tf.control_dependencies([executed]):
+                last = self._call(self._remember)
+        with tf.control_dependencies([last]):
+            return [tf.identity(output) for output in outputs]
+
+    def _one(self, scope: Any, inputs: List[Any]) -> List[Any]:
+        with self._replay.building(scope):
+            return self._computation(*inputs)
+
+    def _placed(self, inputs: List[Any], scope: Any) -> Any:
+        """The IPUs that the computation names: it is built once to learn them, and its variables stay."""
+        with shards.noted() as found, func_graph.FuncGraph("placement").as_default():
+            self._one(scope, inputs)
+        return found
+
+    def _made(self, variable: Any) -> None:
+        """Give a variable its other replicas' values, as soon as there are replicas."""
+        self._variables[id(variable)] = variable
+        if not hasattr(variables.replicated(variable), "_handle"):
+            return
+        others = variable.__dict__.setdefault("_others", {})
+        for number in range(1, self.replicas):
+            if number not in others:
+                others[number] = _hidden(variable, f"replica_{number}")
+        if SHADOW not in variable.__dict__:
+            variable.__dict__[SHADOW] = _hidden(variable, "after_last_run")
+
+    def _replicated(self) -> List[Any]:
+        for variable in self._variables.values():
+            self._made(variable)
+        return [variable for variable in self._variables.values() if variable.__dict__.get("_others")]
+
+    @staticmethod
+    def _call(body: Callable[[], None]) -> Any:
+        def program() -> Any:
+            body()
+            return tf.constant(True)
+
+        return _called(_function(program, []), [])[1]
+
+    def _follow_host(self) -> None:
+        """Every replica gets the host's value of what the host has changed since the last run."""
+        for variable in self._replicated():
+            _follow_host(variable)
+
+    def _remember(self) -> None:
+        for variable in self._replicated():
+            _write(variable.__dict__[SHADOW], _read(variable))
+
+
+def _follow_host(variable: Any) -> None:
+    value, shadow = _read(variable), variable.__dict__[SHADOW]
+    known = gen_resource_variable_ops.var_is_initialized_op(shadow.handle)
+    changed = tf.cond(known, lambda: tf.reduce_any(tf.not_equal(value, _read(shadow))), lambda: True)
+    tf.cond(decide("host-followed", changed), lambda: _all_assigned(variable, value), lambda: True)
+
+
+def _all_assigned(variable: Any, value: Any) -> Any:
+    for other in variable.__dict__["_others"].values():
+        _write(other, value)
+    return tf.constant(True)
+
+
+def _read(variable: Any) -> Any:
+    return gen_resource_variable_ops.read_variable_op(variable._handle, variable.dtype)
+
+
+def _write(variable: Any, value: Any) -> None:
+    gen_resource_variable_ops.assign_variable_op(variable._handle, value)
+
+
+def _hidden(variable: Any, name: str) -> Any:
+    """A variable of the same shape that no collection holds: the program itself gives it a value."""
+    with tf.init_scope():
+        return resource_variable_ops.ResourceVariable(
+            tf.zeros(variable.shape, variable.dtype),
+            trainable=False,
+            collections=[],
+            name=f"{variable.name.split(':')[0]}/{name}",
+        )
+
+
+def _of_graph() -> List[Any]:
+    """Every variable that the graph has so far."""
+    keys = (ops.GraphKeys.GLOBAL_VARIABLES, ops.GraphKeys.LOCAL_VARIABLES)
+    found = {id(variable): variable for key in keys for variable in ops.get_default_graph().get_collection(key)}
+    return [variable for variable in found.values() if hasattr(variable, "_handle")]
+
+
+def _function(program: Callable[..., Any], inputs: List[Any]) -> Any:
+    """A function of the graph, whose operations run in the order in which they were built."""
+    from tensorflow.python.eager.polymorphic_function import tracing_compilation
+
+    options = tracing_compilation.TracingOptions(python_function=program, name="ipu_program", autograph=False)
+    return tracing_compilation.trace_function(inputs, {}, options)
+
+
+def _called(function: Any, inputs: List[Any]) -> Tuple[List[Any], Any]:
+    """What a call of a function returns, and the operation that is the call.
+
+    Who waits for a tensor waits for that tensor only; who waits for the call waits for all that the function does.
+    """
+    graph = ops.get_default_graph()
+    before = len(graph.get_operations())
+    outputs = tf.nest.flatten(function(*inputs))
+    calls = [op for op in graph.get_operations()[before:] if op.type in CALLS]
+    return outputs, calls[-1]

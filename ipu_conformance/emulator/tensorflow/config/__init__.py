@@ -1,0 +1,1 @@
+"""The configuration of the IPU system, the environment, and the devices that follow from them."""

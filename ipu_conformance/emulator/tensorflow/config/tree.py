@@ -1,0 +1,251 @@
+"""The machinery of IPUConfig: categories of typed attributes, refused or accepted by one table."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
+from ipu_conformance.errors import ConformanceError
+
+
+class UnknownAttributeError(ConformanceError, ValueError):
+    """A configuration has no attribute of that name."""
+
+
+class AttributeTypeError(ConformanceError, TypeError):
+    """A value is not of its attribute's type."""
+
+
+class CategoryError(ConformanceError):
+    """A category was assigned to."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One attribute: its full name, its default, what it does and, where it is no longer meant for use, what is."""
+
+    name: str
+    default: Any
+    doc: str
+    deprecated: str = ""
+    sets: str = ""
+    """The attribute that this deprecated one is another name of."""
+    selection: bool = False
+    """Whether one whole number, or several in a list or a tuple, may be given."""
+
+
+class AttributeMetadata:
+    """What is known of one attribute: its name, types, default, documentation, and whether it is deprecated."""
+
+    def __init__(self, row: Row) -> None:
+        self.name = row.name
+        self.default = copy.deepcopy(row.default)
+        self.types: Tuple[str, ...] = (
+            ("int", "List[int]", "Tuple[int, ...]") if row.selection else (type(row.default).__name__,)
+        )
+        self.__doc__ = row.doc
+        self.deprecated = bool(row.deprecated)
+        self.deprecated_msg = row.deprecated or None
+        self._kind = None if row.selection else type(row.default)
+
+    @property
+    def type(self) -> str:
+        """The types in one text."""
+        return self.types[0] if len(self.types) == 1 else f"Union[{', '.join(self.types)}]"
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value is of the exact type; a bool is no int, and an int is no float."""
+        if self._kind is not None:
+            accepted = type(value) is self._kind
+        else:
+            accepted = type(value) is int or (type(value) in (list, tuple) and all(type(item) is int for item in value))
+        return decide("type-accepted", accepted)
+
+    def check_type(self, value: Any) -> None:
+        """Refuse a value of another type."""
+        if not self.accepts(value):
+            raise AttributeTypeError(f"Trying to set {self.name} to {value!r}, but it must be of type {self.type}")
+
+    def warn_if_deprecated(self) -> None:
+        """Say in the log what to use instead of a deprecated attribute."""
+        if decide("deprecated", self.deprecated):
+            from tensorflow.python.platform import tf_logging
+
+            tf_logging.warning("%s is deprecated: %s", self.name, self.deprecated_msg)
+
+    def __repr__(self) -> str:
+        return f"AttributeMetadata(name={self.name!r}, type={self.type!r}, default={self.default!r})"
+
+
+class Table:
+    """The rows of a configuration by their full names, and the categories that these imply."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows: Dict[str, Row] = {row.name: row for row in rows}
+        self.categories = {
+            ".".join(parts[:length])
+            for parts in (name.split(".") for name in self.rows)
+            for length in range(1, len(parts))
+        }
+
+    def below(self, prefix: str) -> List[str]:
+        """The attributes and categories directly in a category, in the order of the rows; no second names."""
+        start = f"{prefix}." if prefix else ""
+        names = [
+            name[len(start) :].split(".")[0]
+            for name, row in self.rows.items()
+            if name.startswith(start) and not row.sets
+        ]
+        return list(dict.fromkeys(names))
+
+    def unknown(self, name: str) -> UnknownAttributeError:
+        """The error for a name that is none of the table's, with the nearest one that is."""
+        leaf = name.rsplit(".", 1)[-1]
+        known = [*self.rows, *sorted(self.categories)]
+        by_leaf = {full.rsplit(".", 1)[-1]: full for full in reversed(known)}
+        near = difflib.get_close_matches(leaf, by_leaf, n=1)
+        meant = by_leaf[near[0]] if near else next(iter(difflib.get_close_matches(name, known, n=1)), None)
+        meant = decide("nearest-name", meant)
+        hint = f" Did you mean '{meant}'?" if meant else ""
+        return UnknownAttributeError(f"'{leaf}' is not a valid attribute of this config.{hint}")
+
+
+class Category:
+    """A part of a configuration: attributes are read and set by name, and any other name is an error."""
+
+    def __init__(self, table: Table, prefix: str, values: Dict[str, Any]) -> None:
+        object.__setattr__(self, "_table", table)
+        object.__setattr__(self, "_prefix", prefix)
+        object.__setattr__(self, "_values", values)
+
+    def _full(self, name: str) -> str:
+        return f"{self._prefix}.{name}" if self._prefix else name
+
+    def _is_category(self, full: str) -> bool:
+        return decide("category", full in self._table.categories)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python itself asks for these, to copy or to inspect
+            raise AttributeError(name)
+        full = self._full(name)
+        if full in self._table.rows:
+            return self._values[self._table.rows[full].sets or full]
+        if full in self._table.categories:
+            return Category(self._table, full, self._values)
+        raise self._table.unknown(full)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        full = self._full(name)
+        if self._is_category(full):
+            raise CategoryError(f"{full} is a category and cannot be assigned to.")
+        if full not in self._table.rows:
+            raise self._table.unknown(full)
+        row = self._table.rows[full]
+        metadata = AttributeMetadata(row)
+        metadata.check_type(value)
+        metadata.warn_if_deprecated()
+        self._values[decide("stored-as", row.sets or full, row=row)] = decide("stored", _copied(value))
+
+    def __dir__(self) -> List[str]:
+        return sorted({*object.__dir__(self), *self._table.below(self._prefix)})
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines(0))
+
+    def _lines(self, depth: int) -> Iterator[str]:
+        for name in self._table.below(self._prefix):
+            value = getattr(self, name)
+            if isinstance(value, Category):
+                yield f"{'  ' * depth}{name}:"
+                yield from value._lines(depth + 1)
+            else:
+                yield f"{'  ' * depth}{name} = {value}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Category) and self._own() == other._own()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _own(self) -> Dict[str, Any]:
+        start = self._full("")
+        return {name: value for name, value in self._values.items() if name.startswith(start)}
+
+    def get_attribute_metadata(self, attr: str) -> AttributeMetadata:
+        """What is known of an attribute, named from here on: ``optimizations.math.fast``."""
+        full = self._full(attr)
+        if full not in self._table.rows:
+            raise self._table.unknown(full)
+        return AttributeMetadata(self._table.rows[full])
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The values as a nested dictionary; members of enumerations by their names."""
+        result: Dict[str, Any] = {}
+        for name in self._table.below(self._prefix):
+            value = getattr(self, name)
+            result[name] = value.to_dict() if isinstance(value, Category) else _plain(value)
+        return decide("written", result)
+
+    def from_dict(self, dct: Mapping[str, Any]) -> Category:
+        """Set what a nested dictionary holds; what it leaves out keeps its value."""
+        if not isinstance(dct, Mapping):
+            raise AttributeTypeError(f"A configuration cannot be restored from {dct!r}; give a dictionary.")
+        for name, value in dct.items():
+            full = self._full(str(name))
+            if full in self._table.categories:
+                getattr(self, name).from_dict(value)
+            elif full not in self._table.rows:
+                raise self._table.unknown(full)
+            else:
+                setattr(self, name, _member(self._table.rows[full].default, value))
+        return self
+
+    def to_json(self) -> str:
+        """The values as JSON."""
+        return json.dumps(self.to_dict())
+
+    def from_json(self, json_cfg: str) -> Category:
+        """Set what a JSON object holds, as ``to_json`` writes it."""
+        return self.from_dict(json.loads(json_cfg))
+
+
+class Root(Category):
+    """A whole configuration with values of its own."""
+
+    TABLE: Table
+
+    def __init__(self) -> None:
+        super().__init__(self.TABLE, "", _defaults(self.TABLE))
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> Root:
+        made = type(self)()
+        made._values.update(copy.deepcopy(self._values, memo))
+        return decide("copied", made, original=self)
+
+
+def _defaults(table: Table) -> Dict[str, Any]:
+    return {name: _copied(row.default) for name, row in table.rows.items() if not row.sets}
+
+
+def _copied(value: Any) -> Any:
+    return copy.copy(value) if isinstance(value, (dict, list)) else value
+
+
+def _plain(value: Any) -> Any:
+    return value.name if isinstance(value, Enum) else _copied(value)
+
+
+def _member(default: Any, value: Any) -> Any:
+    """The member of an enumeration that a name stands for; anything else as it is, to be checked when it is set."""
+    if isinstance(default, Enum) and isinstance(value, str) and value in type(default).__members__:
+        return type(default)[value]
+    return value
+
+
+def resolved(config: Root, changes: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
+    """The values by full names, with ``changes`` in their places."""
+    return {**copy.deepcopy(config._values), **(changes or {})}

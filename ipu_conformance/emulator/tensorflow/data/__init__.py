@@ -1,7 +1,0 @@
-"""Data sets of the vendor."""
-
-from __future__ import annotations
-
-from ipu_conformance.emulator.tensorflow.data import ops
-
-__all__ = ["ops"]

@@ -1,7 +1,0 @@
-"""The operations behind the vendor's data sets."""
-
-from __future__ import annotations
-
-from ipu_conformance.emulator.tensorflow.data.ops import dataset_ops
-
-__all__ = ["dataset_ops"]

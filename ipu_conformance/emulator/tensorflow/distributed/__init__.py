@@ -1,7 +1,0 @@
-"""Training in several processes of the host: one process of the emulator has all replicas."""
-
-from __future__ import annotations
-
-from ipu_conformance.emulator.tensorflow.distributed import popdist_strategy
-
-__all__ = ["popdist_strategy"]

@@ -1,0 +1,1 @@
+"""The Keras layers that the device has operations of its own for."""

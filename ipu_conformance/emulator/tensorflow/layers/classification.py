@@ -1,0 +1,56 @@
+"""Decoding of connectionist temporal classification, by a beam search over label sequences."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Tuple
+
+import tensorflow as tf
+
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.tensorflow.api.ops import nn_ops
+from ipu_conformance.emulator.tensorflow.keras import library
+
+_Layer: Any = library.module("engine.base_layer").Layer
+
+
+class CTCInferenceLayer(_Layer):
+    """The most probable label sequences of values [time, batch, classes]; see ``nn_ops.ctc_beam_search_decoder``."""
+
+    def __init__(
+        self,
+        blank_index: int = 0,
+        beam_width: int = 100,
+        top_paths: int = 1,
+        from_logits: bool = False,
+        name: Optional[str] = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(name=name, **settings)
+        self.blank_index = blank_index
+        self.beam_width = beam_width
+        self.top_paths = top_paths
+        self.from_logits = from_logits
+
+    def call(self, data: Any, data_length: Any, **settings: Any) -> Tuple[Any, Any, Any]:
+        """Minus the log probabilities, the lengths and the labels of the paths."""
+        decode = nn_ops.ctc_beam_search_decoder if self.from_logits else nn_ops.ctc_beam_search_decoder_with_log_probs
+        return decode(data, data_length, self.beam_width, self.top_paths, self.blank_index)
+
+    def get_config(self) -> Dict[str, Any]:
+        """What the layer can be made from again."""
+        return {
+            **super().get_config(),
+            "blank_index": self.blank_index,
+            "beam_width": self.beam_width,
+            "top_paths": self.top_paths,
+            "from_logits": self.from_logits,
+        }
+
+
+class CTCPredictionsLayer(CTCInferenceLayer):
+    """The labels of the most probable sequence [batch, time], filled up with blanks."""
+
+    def call(self, data: Any, data_length: Any, **settings: Any) -> Any:
+        """The labels of the best path of every sample."""
+        scores, _, labels = super().call(data, data_length)
+        return tf.gather(labels, tf.argmin(decide("best-path", scores), axis=1), axis=1, batch_dims=1)

@@ -1,0 +1,67 @@
+"""Layers without weights: dropout, and marks that tell the compiler something and change no value."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import tensorflow as tf
+
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.tensorflow.api.ops import cross_replica_ops, rand_ops
+from ipu_conformance.emulator.tensorflow.keras import library
+
+_Layer: Any = library.module("engine.base_layer").Layer
+
+
+class Dropout(_Layer):
+    """Drops a share of ``rate`` in training; a ``seed`` is a pair of 32-bit integers, see ``rand_ops.dropout``."""
+
+    def __init__(self, rate: float = 0.5, noise_shape: Any = None, seed: Any = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.rate = rate
+        self.noise_shape = noise_shape
+        self.seed = seed
+
+    def call(self, inputs: Any, training: Any = None) -> Any:
+        """Inputs with some set to 0 and the others scaled up in training, and as they are otherwise."""
+        if training is None:
+            training = library.module("backend").learning_phase()
+        known = training if isinstance(training, (bool, int)) else tf.get_static_value(training)
+        if known is None:
+            return tf.cond(tf.cast(training, tf.bool), lambda: self._dropped(inputs), lambda: tf.identity(inputs))
+        return self._dropped(inputs) if decide("dropout-in-training", bool(known)) else tf.identity(inputs)
+
+    def _dropped(self, inputs: Any) -> Any:
+        return rand_ops.dropout(inputs, self.rate, self.noise_shape, self.seed)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """The shape of the inputs."""
+        return tf.TensorShape(input_shape)
+
+    def get_config(self) -> Dict[str, Any]:
+        """What the layer can be made from again."""
+        return {**super().get_config(), "rate": self.rate, "noise_shape": self.noise_shape, "seed": self.seed}
+
+
+class RecomputationCheckpoint(_Layer):
+    """Marks what is kept when a pipeline stage computes its activations again."""
+
+    def call(self, inputs: Any, **settings: Any) -> Any:
+        """The inputs themselves."""
+        return tf.nest.map_structure(lambda value: decide("mark", tf.identity(value)), inputs)
+
+
+class AssumeEqualAcrossReplicas(_Layer):
+    """Promises that its inputs are the same on every replica."""
+
+    def __init__(self, inplace: bool = False, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.inplace = inplace
+
+    def call(self, inputs: Any, **settings: Any) -> Any:
+        """The inputs themselves."""
+        return decide("mark", cross_replica_ops.assume_equal_across_replicas(inputs, self.inplace))
+
+    def get_config(self) -> Dict[str, Any]:
+        """What the layer can be made from again."""
+        return {**super().get_config(), "inplace": self.inplace}

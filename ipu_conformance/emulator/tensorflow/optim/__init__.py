@@ -1,0 +1,1 @@
+"""Arithmetic that the vendor's optimizers share."""

@@ -1,0 +1,98 @@
+"""The factor of a loss that finds itself: it shrinks when gradients come near the largest number of their type."""
+
+from __future__ import annotations
+
+from typing import Any, List
+
+import tensorflow as tf
+
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.errors import ConformanceError
+
+NEAR = 2
+"""An element counts as near the limit of its type from the limit divided by this on."""
+
+
+class CapturedGradientsError(ConformanceError, NotImplementedError):
+    """The factor was to follow captured gradients only."""
+
+
+class LossScaling:
+    """A factor, what was counted since it may have changed, and for how many updates."""
+
+    def __init__(
+        self,
+        initial_factor: float,
+        update_frequency: int,
+        increment_factor: float,
+        max_factor: float,
+        accumulate: bool,
+        ratio_threshold: float,
+        captured_only: bool,
+    ) -> None:
+        for what, value in (("initial_loss_scaling_factor", initial_factor), ("update_frequency", update_frequency)):
+            if value <= 0:
+                raise ValueError(f"{what} is {value}; it must be positive.")
+        if increment_factor <= 1:
+            raise ValueError(f"increment_factor is {increment_factor}; it must be greater than 1.")
+        if max_factor < initial_factor:
+            raise ValueError(
+                f"max_loss_scaling_factor is {max_factor}; it must be at least the initial factor {initial_factor}."
+            )
+        if not 0 <= ratio_threshold <= 1:
+            raise ValueError(f"ratio_threshold is {ratio_threshold}; it must lie between 0 and 1.")
+        if captured_only:
+            raise CapturedGradientsError(
+                "captured_grads_only is True, but the emulator captures no gradients: leave it out, and the factor "
+                "follows all gradients in float16."
+            )
+        self.initial_factor = float(initial_factor)
+        self.update_frequency = update_frequency
+        self.increment_factor = float(increment_factor)
+        self.max_factor = float(max_factor)
+        self.accumulate = accumulate
+        self.threshold = ratio_threshold
+        with tf.init_scope():
+            self.factor = tf.Variable(self.initial_factor, trainable=False, name="loss_scaling_factor")
+            self.counts = tf.Variable([0.0, 0.0], trainable=False, name="near_the_limit_and_all")
+            self.steps = tf.Variable(0, trainable=False, name="updates_since_the_factor_changed")
+
+    @property
+    def variables(self) -> List[Any]:
+        """All that changes."""
+        return [self.factor, self.counts, self.steps]
+
+    def scaled(self, loss: Any) -> Any:
+        """A loss times the factor."""
+        return loss * tf.cast(decide("loss-scaled", self.factor.read_value()), loss.dtype)
+
+    def unscaled(self, gradient: Any, factor: Any) -> Any:
+        """A gradient of the scaled loss as that of the loss itself."""
+        return gradient if gradient is None else gradient / tf.cast(decide("unscaled", factor), gradient.dtype)
+
+    def reset(self) -> None:
+        """Begin again with the first factor."""
+        self.factor.assign(self.initial_factor)
+        self.counts.assign([0.0, 0.0])
+        self.steps.assign(0)
+
+    def adapted(self, gradients: List[Any]) -> Any:
+        """The operation that counts the gradients of a scaled loss, and changes the factor when it is time."""
+        half = [gradient for gradient in gradients if gradient is not None and gradient.dtype == tf.float16]
+        if not half:
+            return tf.no_op()
+        near = tf.add_n([tf.reduce_sum(tf.cast(tf.abs(g) >= g.dtype.max / NEAR, tf.float32)) for g in half])
+        whole = tf.add_n([tf.cast(tf.size(g), tf.float32) for g in half])
+        now = tf.stack([near, whole])
+        counts = self.counts.read_value() + now if self.accumulate else now
+        steps = self.steps.read_value() + 1
+        factor = self.factor.read_value()
+        due = steps >= self.update_frequency
+        shrunk = tf.maximum(factor / self.increment_factor, 1.0)
+        grown = tf.minimum(factor * self.increment_factor, self.max_factor)
+        changed = tf.where(counts[0] / counts[1] > self.threshold, shrunk, grown)
+        return tf.group(
+            self.factor.assign(tf.where(due, changed, factor)),
+            self.counts.assign(tf.where(due, tf.zeros_like(counts), counts)),
+            self.steps.assign(tf.where(due, 0, steps)),
+        )

@@ -1,0 +1,1 @@
+"""Report folders: profiles and pages about compiled programs."""

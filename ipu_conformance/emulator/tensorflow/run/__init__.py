@@ -1,0 +1,1 @@
+"""Execution: machines, replicas, collectives, variables and strategies."""

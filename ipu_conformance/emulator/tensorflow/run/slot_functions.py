@@ -1,0 +1,51 @@
+"""Slots that are built once and called for every micro-batch, where a plan has too many to build each on its own."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Callable, Dict, Sequence, Tuple
+
+from ipu_conformance.emulator.core.plan import Plan
+from ipu_conformance.emulator.tensorflow.run.replicas import ReplicaError
+
+MOST_UNROLLED = 64
+"""Slots that are built one by one: up to here a graph runs fastest and is built in a few seconds."""
+LARGEST_INLINED = 100
+"""Operations of a slot whose calls TensorFlow may replace by its parts.
+
+A call costs more than the kernels of a small slot, and a stage of a pipeline has two slots for each micro-batch; the
+copies of a larger slot would take long to optimise and gain little.
+"""
+
+
+class SlotFunctions:
+    """The functions of slots, by replica and stage."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.shared = plan.total_micro_batches > 1 and len(plan) > MOST_UNROLLED
+        self._built: Dict[Tuple[Any, ...], Any] = {}
+
+    def call(self, key: Tuple[Any, ...], function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        """``function(*arguments)``, built into the graph or called as the function of an earlier micro-batch."""
+        if self.shared and key not in self._built:
+            try:
+                self._built[key] = _built(function, arguments)
+            except ReplicaError:
+                # Replicas meet inside, which they can in the graph of all replicas only.
+                self.shared = False
+        if not self.shared:
+            return function(*arguments)
+        return self._built[key](*arguments)
+
+
+def _built(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    """The function of a slot; a large one is inside of a function that stays one call."""
+    import tensorflow as tf
+
+    built = tf.function(function, autograph=False).get_concrete_function(*arguments)
+    attributes = "experimental_attributes" in inspect.signature(tf.function).parameters
+    if len(built.graph.get_operations()) <= LARGEST_INLINED or not attributes:
+        return built
+    # It is built inside of another, and not again with other attributes: a user's step would be called twice.
+    outer = tf.function(lambda *own: built(*own), autograph=False, experimental_attributes={"_noinline": True})
+    return outer.get_concrete_function(*arguments)

@@ -1,0 +1,118 @@
+"""Variables with a value for each replica.
+
+A variable that is made in a strategy's scope becomes one whose handle depends on the replica that asks. The handle of
+replica 0 is the variable's own: the host reads, saves and restores it, and what the host writes goes to all replicas.
+The others are made when they are first asked for, as copies of replica 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Dict, Iterable, Iterator, List, Type
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.tensorflow.run import replicas
+
+faults.register_point(
+    "variables.others", "value: the variables of the replicas from 1 on that are written when the host writes"
+)
+
+
+class Replicated:
+    """What a replicated variable adds to the class it was made of."""
+
+    _others: Dict[int, Any]
+    """The variables that hold the values of the replicas from 1 on."""
+
+    @property
+    def handle(self) -> Any:
+        """The handle of the value that belongs to the replica which is being built."""
+        number = replicas.current()
+        return self._handle if number == 0 else self._other(number).handle  # type: ignore[attr-defined]
+
+    def _other(self, number: int) -> Any:
+        others = self.__dict__.setdefault("_others", {})
+        if number not in others:
+            others[number] = _copy(self)
+        return others[number]
+
+    def assign(self, value: Any, *arguments: Any, **settings: Any) -> Any:
+        """Write the value of this replica, or of all of them when the host writes."""
+        self._on_others("assign", value, *arguments, **settings)
+        return super().assign(value, *arguments, **settings)  # type: ignore[misc]
+
+    def assign_add(self, delta: Any, *arguments: Any, **settings: Any) -> Any:
+        """Add to the value of this replica, or to all of them when the host adds."""
+        self._on_others("assign_add", delta, *arguments, **settings)
+        return super().assign_add(delta, *arguments, **settings)  # type: ignore[misc]
+
+    def assign_sub(self, delta: Any, *arguments: Any, **settings: Any) -> Any:
+        """Subtract from the value of this replica, or from all of them when the host subtracts."""
+        self._on_others("assign_sub", delta, *arguments, **settings)
+        return super().assign_sub(delta, *arguments, **settings)  # type: ignore[misc]
+
+    def _restore_from_tensors(self, tensors: Any) -> Any:
+        for other in self._values_of_others():
+            other._restore_from_tensors(tensors)
+        return super()._restore_from_tensors(tensors)  # type: ignore[misc]
+
+    def _on_others(self, method: str, *arguments: Any, **settings: Any) -> None:
+        for other in self._values_of_others():
+            getattr(other, method)(*arguments, **settings)
+
+    def _values_of_others(self) -> List[Any]:
+        others = [] if replicas.inside() else list(self.__dict__.get("_others", {}).values())
+        return faults.apply("variables.others", others) if faults.active else others
+
+
+_CLASSES: Dict[Type[Any], Type[Any]] = {}
+
+
+def replicated(variable: Any) -> Any:
+    """The same variable, which from now on has a value for each replica; what is no resource stays as it is."""
+    own = type(variable)
+    if isinstance(variable, Replicated) or not hasattr(variable, "_handle"):
+        return variable
+    if own not in _CLASSES:
+        _CLASSES[own] = type(own.__name__, (Replicated, own), {"__module__": own.__module__, "__doc__": own.__doc__})
+    variable.__class__ = _CLASSES[own]
+    return variable
+
+
+@contextlib.contextmanager
+def scope() -> Iterator[None]:
+    """Variables that are made inside have a value for each replica."""
+    import tensorflow as tf
+
+    with tf.variable_creator_scope(lambda create, **settings: replicated(create(**settings))):
+        yield
+
+
+def of_replica(variable: Any, number: int) -> Any:
+    """The plain variable, to be read by the host, that holds the value of one replica."""
+    return variable if number == 0 else variable._other(number)
+
+
+def broadcast(variables: Iterable[Any]) -> None:
+    """Every replica gets the value of replica 0, as when a program is loaded."""
+    for variable in variables:
+        for other in variable.__dict__.get("_others", {}).values():
+            other.assign(variable)
+
+
+def _copy(variable: Any) -> Any:
+    """A plain variable with the value that the host sees, made outside of every graph and of the strategy."""
+    import tensorflow as tf
+    from tensorflow.python.ops import resource_variable_ops
+
+    with tf.init_scope():
+        # In a graph of TensorFlow 1 the value is not known yet: both are initialised by one and the same tensor.
+        value = _host_value(variable) if tf.executing_eagerly() else variable.initial_value
+        name = variable.name.split(":")[0] + "/replica"
+        return resource_variable_ops.ResourceVariable(value, trainable=False, dtype=variable.dtype, name=name)
+
+
+def _host_value(variable: Any) -> Any:
+    from tensorflow.python.ops import gen_resource_variable_ops
+
+    return gen_resource_variable_ops.read_variable_op(variable._handle, variable.dtype)

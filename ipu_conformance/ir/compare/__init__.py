@@ -1,0 +1,1 @@
+"""Comparison of graphs: normal forms, isomorphism, alignment, differences and patterns."""

@@ -1,0 +1,1 @@
+"""The two JSON formats, each with its reader and its writer."""

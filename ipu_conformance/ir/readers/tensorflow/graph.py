@@ -1,0 +1,440 @@
+"""Reading TensorFlow's graphs: GraphDefs as bytes or text, SavedModels, and graphs or functions in memory.
+
+TensorFlow itself is not needed for files. Functions that are called become a part of their caller, variables weights,
+and what is known from constants attributes. An op without a translation becomes one of the domain "tensorflow" under
+its own name, and so does one whose translation does not hold for how it is used. A variable's new value is an output
+of the op that assigns it; a read that is ordered after the assignment reads that.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+
+from ipu_conformance.ir.graph import Graph, Op, in_order
+from ipu_conformance.ir.readers.expansion import expanded
+from ipu_conformance.ir.readers.tensorflow import layers, ops
+from ipu_conformance.ir.readers.tensorflow.messages import (
+    Called,
+    Dims,
+    Document,
+    Filled,
+    Function,
+    Kind,
+    Node,
+    document,
+    saved_model,
+)
+from ipu_conformance.ir.readers.tensorflow.names import references
+from ipu_conformance.ir.readers.tensorflow.ops import ROWS, Call, Writer, plain
+from ipu_conformance.ir.readers.tensorflow.placement import Placement, placement
+from ipu_conformance.ir.readers.tensorflow.schema import DATA_TYPES, from_bytes, from_text
+from ipu_conformance.ir.tensor import BITS, UNDEFINED, IRError, Shape, Tensor, shown
+
+TABLES = (ops, layers)
+"""The modules whose rows are known once they are imported."""
+
+DOMAIN = "tensorflow"
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+MAX_CALLED = 250_000
+"""The most nodes after functions have become parts of their callers."""
+
+MAX_CHARACTERS = 2**26
+"""The most characters of all names of tensors together: a name tells all calls that lead to it."""
+
+_INPUTS = ("Placeholder", "PlaceholderV2", "_Arg")
+_VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
+_SILENT = frozenset(("NoOp", "Assert", "PrintV2", "SaveV2", "MergeV2Checkpoints", "DeleteMemoryCache"))
+"""Ops that make nothing, and assign nothing."""
+
+_UPDATES = re.compile(r"Assign(Add|Sub)?VariableOp|ResourceApply\w+|ResourceScatter\w+|Assign(Add|Sub)?|Apply[A-Z]\w+")
+_MARK = b"saved_model_schema_version"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable that nodes refer to; shape and dtype may only be known where it is read."""
+
+    name: str
+    dtype: str = UNDEFINED
+    shape: Optional[Shape] = None
+
+
+def load(data: bytes) -> Graph:
+    """The graph of a binary file: a GraphDef or a SavedModel."""
+    if data.startswith(b"\x08\x01\x12"):  # the version of a SavedModel, then its graph
+        return graph_of(saved_model(from_bytes(data, "SavedModel", "a SavedModel of TensorFlow")))
+    return graph_of(document(from_bytes(data, "GraphDef")))
+
+
+def load_text(data: bytes) -> Graph:
+    """The graph of a text file: a GraphDef or a SavedModel."""
+    if _MARK in data[:4096]:
+        return graph_of(saved_model(from_text(data, "SavedModel")))
+    return graph_of(document(from_text(data, "GraphDef")))
+
+
+def read_graph(source: Any, fetches: Sequence[str] = (), *, name: str = "graph") -> Graph:
+    """The graph of a ``tf.Graph``, or of a ConcreteFunction with its own inputs, outputs and variables.
+
+    ``fetches`` are names of tensors; without them, a graph's outputs are what nobody reads.
+    """
+    graph = getattr(source, "graph", source)
+    definition = graph.as_graph_def(add_shapes=True)
+    read = document(from_bytes(definition.SerializeToString(), "GraphDef"))
+    outputs = list(fetches) or [_bare(tensor.name) for tensor in getattr(graph, "outputs", ())]
+    effects = [] if fetches else [op.name for op in getattr(graph, "control_outputs", ())]
+    variables: Dict[str, Variable] = {}
+    known = {id(variable.handle): variable for variable in getattr(graph, "variables", ())}
+    for outer, inner in getattr(graph, "captures", ()):
+        if id(outer) in known:
+            found = known[id(outer)]
+            variables[inner.op.name] = Variable(
+                _bare(found.name), _dtype(found.dtype.base_dtype.as_datatype_enum), tuple(found.shape.as_list())
+            )
+    return graph_of(replace(read, outputs=tuple(outputs)), variables=variables, effects=effects, name=name)
+
+
+def graph_of(
+    read: Document,
+    *,
+    variables: Optional[Mapping[str, Variable]] = None,
+    effects: Sequence[str] = (),
+    name: str = "graph",
+) -> Graph:
+    """The graph of a document; ``variables`` are those that placeholders stand for, ``effects`` nodes to keep."""
+    outputs = [_bare(output) for output in read.outputs]
+    nodes = _needed(read.nodes, [*outputs, *effects], False) if outputs or effects else list(read.nodes)
+    _require_bounded(nodes, read.functions)
+    reader = _Reader(read.functions, dict(variables or {}))
+    top = _Frame("", nodes, {}, Placement(), False, results=outputs)
+    reader.run(top)
+    return reader.finish(name, top, outputs)
+
+
+def _bare(name: str) -> str:
+    return name[:-2] if name.endswith(":0") else name
+
+
+def _dtype(number: int) -> str:
+    return DATA_TYPES.get(number, UNDEFINED)
+
+
+def _needed(nodes: Sequence[Node], roots: Iterable[str], inside: bool) -> List[Node]:
+    """The nodes that others need, for values or for order."""
+    by_name = {node.name: node for node in nodes}
+    waiting = [_source(root) for root in roots]
+    for root in waiting:
+        if root not in by_name and not inside:
+            raise IRError(f"the graph has no node {root!r}, which should make an output")
+    seen: Set[str] = set()
+    while waiting:
+        found = waiting.pop()
+        if found in by_name and found not in seen:
+            seen.add(found)
+            waiting.extend(_source(given) for given in by_name[found].inputs)
+    return [node for node in nodes if node.name in seen]
+
+
+def _source(reference: str) -> str:
+    return reference.lstrip("^").split(":")[0]
+
+
+def _ordered(nodes: Sequence[Node]) -> List[Node]:
+    """The nodes in an order in which they can be executed; a cycle is an error."""
+    marks = [
+        Op("Node", node.name, tuple({_source(given): None for given in node.inputs}), (node.name,)) for node in nodes
+    ]
+    by_name = {node.name: node for node in nodes}
+    return [by_name[mark.name] for mark in in_order(marks)]
+
+
+def _require_bounded(nodes: Sequence[Node], functions: Mapping[str, Function]) -> None:
+    """Refuse a graph that is too large once functions are parts of their callers; nothing is expanded for that."""
+    called = {name: [_called(node) for node in function.nodes] for name, function in functions.items()}
+    total = expanded([_called(node) for node in nodes], called)
+    if total > MAX_CALLED:
+        raise IRError(f"the graph calls functions of {shown(total)} nodes in all; at most {MAX_CALLED} are read")
+
+
+def _called(node: Node) -> str:
+    """The function that a node calls; the empty name if it calls none."""
+    function = node.attributes.get("f") if node.op in CALLS else None
+    return str(function) if isinstance(function, Called) else ""
+
+
+class _Frame:
+    """The nodes of the graph, or of one call of a function, with what their references stand for."""
+
+    def __init__(
+        self,
+        prefix: str,
+        nodes: Sequence[Node],
+        arguments: Mapping[str, Any],
+        placed: Placement,
+        inside: bool,
+        after: Tuple[str, ...] = (),
+        results: Sequence[str] = (),
+    ) -> None:
+        self.prefix, self.nodes, self.placed, self.after = prefix, nodes, placed, after
+        self.names = references(nodes, inside, results)
+        self.values: Dict[str, Any] = dict(arguments)
+        """Names of tensors, or Variables, by the references of this frame in their flat form."""
+
+    def value(self, reference: str) -> Any:
+        """What a reference stands for."""
+        flat = self.names.flat(reference)
+        if flat not in self.values:
+            raise IRError(f"the graph refers to {self.prefix + reference!r}, which no node makes")
+        return self.values[flat]
+
+
+class _Reader:
+    """Collects the ops of all frames."""
+
+    def __init__(self, functions: Mapping[str, Function], variables: Dict[str, Variable]) -> None:
+        self.functions, self.given = functions, variables
+        self.writer = Writer()
+        self.inputs: List[str] = []
+        self.weights: Dict[str, None] = {}
+        self.assigned: Dict[str, Tuple[str, str]] = {}
+        """By variable, the node that assigned it last and the tensor that it made."""
+        self.updates: List[str] = []
+        self.taken: Set[str] = set()
+        self.characters = 0
+
+    def run(self, frame: _Frame) -> None:
+        """Read the nodes of a frame."""
+        for node in _ordered(frame.nodes):
+            self._node(frame, node)
+
+    def _node(self, frame: _Frame, node: Node) -> None:
+        dtype = node.attributes.get("dtype")
+        if node.op in _INPUTS and dtype == "RESOURCE":
+            frame.values[node.name] = self.given.get(node.name, Variable(frame.prefix + node.name))
+        elif node.op in _INPUTS:
+            name = self._declare(frame, node, 0)
+            self.inputs.append(name)
+        elif node.op == "Const":
+            self._constant(frame, node)
+        elif node.op in _VARIABLES:
+            self._variable(frame, node)
+        elif node.op in CALLS and _called(node) in self.functions:
+            self._call(frame, node)
+        elif node.op not in _SILENT:
+            self._op(frame, node)
+
+    def _constant(self, frame: _Frame, node: Node) -> None:
+        held = node.attributes.get("value")
+        if held is None:
+            self._keep(frame, node, ())
+            return
+        name = self._unique(frame.prefix + node.name)
+        self.writer.constants[name] = held
+        self.writer.tensors[name] = Tensor(name, held.dtype, held.shape)
+        frame.values[node.name] = name
+
+    def _variable(self, frame: _Frame, node: Node) -> None:
+        shared = node.attributes.get("shared_name")
+        named = shared.decode("utf-8", "replace") if isinstance(shared, bytes) and shared else frame.prefix + node.name
+        shape = node.attributes.get("shape")
+        variable = Variable(
+            named,
+            str(node.attributes.get("dtype", UNDEFINED)),
+            shape.shape if isinstance(shape, Dims) else None,
+        )
+        frame.values[node.name] = variable if node.op == "VarHandleOp" else self._weight(variable)
+
+    def _weight(self, variable: Variable, dtype: Any = None, shape: Optional[Shape] = None) -> str:
+        """The tensor of a variable's first value."""
+        known = variable.dtype if variable.dtype in BITS and variable.dtype != UNDEFINED else str(dtype or UNDEFINED)
+        tensor = Tensor(
+            variable.name,
+            known if known in BITS else UNDEFINED,
+            variable.shape if variable.shape is not None else shape,
+        )
+        if variable.name not in self.weights:
+            if variable.name in self.writer.tensors:
+                raise IRError(f"a variable and a node are both named {variable.name!r}")
+            self.weights[variable.name] = None
+            self.taken.add(variable.name)
+            self.writer.tensors[variable.name] = tensor
+        elif self.writer.tensors[variable.name].shape is None:
+            self.writer.tensors[variable.name] = tensor
+        return variable.name
+
+    def _call(self, frame: _Frame, node: Node) -> None:
+        function = self.functions[_called(node)]
+        given = [frame.value(reference) for reference in node.inputs if not reference.startswith("^")]
+        if len(given) != len(function.arguments):
+            raise IRError(
+                f"{node.name!r} calls {function.name!r} with {len(given)} of {len(function.arguments)} arguments"
+            )
+        inner = _Frame(
+            f"{frame.prefix}{node.name}/",
+            _needed(function.nodes, (*function.results, *function.effects), True),
+            dict(zip(function.arguments, given)),
+            placement(node, frame.placed),
+            True,
+            self._order(frame, node),
+            function.results,
+        )
+        self.run(inner)
+        for place, result in enumerate(function.results):
+            frame.values[_flat(node.name, place)] = inner.value(result)
+
+    @staticmethod
+    def _order(frame: _Frame, node: Node) -> Tuple[str, ...]:
+        """The full names of the nodes that come before, by an order alone."""
+        own = (frame.prefix + reference[1:] for reference in node.inputs if reference.startswith("^"))
+        return (*frame.after, *own)
+
+    def _op(self, frame: _Frame, node: Node) -> None:
+        given = [frame.value(reference) for reference in node.inputs if not reference.startswith("^")]
+        if node.op == "ReadVariableOp" and given and isinstance(given[0], Variable):
+            frame.values[node.name] = self._read(frame, node, given[0])
+        elif node.op == "IdentityN" or (node.op == "Identity" and given and isinstance(given[0], Variable)):
+            frame.values.update({_flat(node.name, place): value for place, value in enumerate(given)})
+        elif _UPDATES.fullmatch(node.op) and given:
+            self._update(frame, node, given)
+        else:
+            self._translate(frame, node, self._names(frame, node, given))
+
+    def _names(self, frame: _Frame, node: Node, given: Sequence[Any]) -> List[str]:
+        return [self._read(frame, node, value) if isinstance(value, Variable) else value for value in given]
+
+    def _read(self, frame: _Frame, node: Node, variable: Variable) -> str:
+        """The value that a variable has where a node reads it."""
+        told = (node.attributes.get("dtype"), self._shape(node, 0)) if node.op == "ReadVariableOp" else (None, None)
+        first = self._weight(variable, *told)
+        by, latest = self.assigned.get(variable.name, ("", ""))
+        before = self._order(frame, node)
+        return latest if by and any(by == name or by.startswith(f"{name}/") for name in before) else first
+
+    def _update(self, frame: _Frame, node: Node, given: Sequence[Any]) -> None:
+        """An op that assigns: it makes the variable's next value."""
+        names = self._names(frame, node, given)
+        target = given[0].name if isinstance(given[0], Variable) else given[0]
+        made = self._unique(f"{frame.prefix}{node.name}")
+        self.writer.tensors[made] = replace(self.writer.tensors[target], name=made)
+        self._begin(frame, node, names, (made,))
+        self.writer.add(f"{DOMAIN}::{node.op}", names, (made,), plain(_shown(node.attributes)))
+        self.assigned[target] = (frame.prefix + node.name, made)
+        self.updates.append(made)
+        frame.values[node.name] = made
+
+    def _translate(self, frame: _Frame, node: Node, names: Sequence[str]) -> None:
+        outputs = [self._declare(frame, node, place) for place in range(self._count(frame, node))]
+        if not outputs:
+            return
+        call = self._begin(frame, node, names, outputs)
+        if node.op in ROWS:
+            before = self.writer.mark()
+            declared = {name: self.writer.tensors[name] for name in outputs}
+            try:
+                ROWS[node.op](call, self.writer)
+                return
+            except IRError:
+                # What ONNX cannot say of this use of the op, its own name and attributes can.
+                self.writer.back_to(before)
+                self.writer.tensors.update(declared)
+            except (KeyError, IndexError, TypeError, ValueError, ArithmeticError) as error:
+                reason = f"{type(error).__name__}: {error}"[:200]
+                raise IRError(f"{node.op} {call.name!r} is not as TensorFlow makes them ({reason})") from None
+        self._keep(frame, node, names, outputs)
+
+    def _keep(self, frame: _Frame, node: Node, names: Sequence[str], outputs: Sequence[str] = ()) -> None:
+        """An op under its own name."""
+        made = outputs or [self._declare(frame, node, 0)]
+        self._begin(frame, node, names, made)
+        attributes = plain(_shown(node.attributes))
+        labels = frame.names.labels(node)
+        self.writer.add(f"{DOMAIN}::{node.op}", names, made, {**attributes, **({"outputs": labels} if labels else {})})
+
+    def _begin(self, frame: _Frame, node: Node, names: Sequence[str], outputs: Sequence[str]) -> Call:
+        placed = placement(node, frame.placed)
+        full = frame.prefix + node.name
+        call = Call(node.op, full, tuple(names), tuple(outputs), node.attributes, placed.ipu, placed.stage)
+        self.writer.begin(call)
+        return call
+
+    def _count(self, frame: _Frame, node: Node) -> int:
+        read = frame.names.count(node)
+        shapes = node.attributes.get("_output_shapes")
+        known = len(shapes) if isinstance(shapes, tuple) else 0
+        return max(read, known) if known <= MAX_CALLED else read
+
+    def _declare(self, frame: _Frame, node: Node, place: int) -> str:
+        flat = _flat(node.name, place)
+        name = self._unique(frame.prefix + flat)
+        kinds = [node.attributes.get(key) for key in ("dtype", "T", "DstT", "output_type")]
+        dtype = next((str(kind) for kind in kinds if isinstance(kind, Kind) and kind in BITS), UNDEFINED)
+        self.writer.tensors[name] = Tensor(name, _result(node.op, dtype, place), self._shape(node, place))
+        frame.values[flat] = name
+        return name
+
+    @staticmethod
+    def _shape(node: Node, place: int) -> Optional[Shape]:
+        listed = node.attributes.get("_output_shapes")
+        if isinstance(listed, tuple) and place < len(listed) and isinstance(listed[place], Dims):
+            shape: Optional[Shape] = listed[place].shape
+            return shape
+        own = node.attributes.get("shape")
+        return own.shape if isinstance(own, Dims) and node.op in _INPUTS else None
+
+    def _unique(self, name: str) -> str:
+        unique, number = name, 0
+        while unique in self.taken:
+            number += 1
+            unique = f"{name}_{number}"
+        self.taken.add(unique)
+        self.characters += len(unique)
+        if self.characters > MAX_CHARACTERS:
+            raise IRError(f"the names of the graph have more than {MAX_CHARACTERS} characters; that many are not read")
+        return unique
+
+    def finish(self, name: str, top: _Frame, outputs: Sequence[str]) -> Graph:
+        """The graph of all that was read."""
+        writer = self.writer
+        ends = [self._end(top.value(output)) for output in outputs]
+        if not outputs:
+            read = {given for op in writer.ops for given in op.inputs}
+            ends = [op.outputs[0] for op in writer.ops if op.outputs and not read.intersection(op.outputs)]
+        else:
+            read = {given for op in writer.ops for given in op.inputs}
+            ends += [made for made in self.updates if made not in read]
+        initializers: Dict[str, Optional[bytes]] = {**dict.fromkeys(self.weights), **writer.initializers}
+        used = [*self.inputs, *initializers, *(made for op in writer.ops for made in op.outputs if made)]
+        return Graph(
+            name=name,
+            ops=in_order(writer.ops),
+            inputs=self.inputs,
+            outputs=dict.fromkeys(ends),
+            tensors=[writer.tensors[each] for each in dict.fromkeys(used)],
+            initializers=initializers,
+        )
+
+    def _end(self, value: Any) -> str:
+        return self._weight(value) if isinstance(value, Variable) else self.writer.brought(value)
+
+
+def _flat(name: str, place: int) -> str:
+    return f"{name}:{place}" if place else name
+
+
+def _shown(attributes: Mapping[str, Any]) -> Dict[str, Any]:
+    """The attributes that are not told elsewhere in the graph."""
+    told = ("_output_shapes", "_XlaSharding", "_class")
+    return {key: value for key, value in attributes.items() if key not in told and not isinstance(value, Filled)}
+
+
+_TRUTHS = ("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual", "IsNan", "IsInf", "IsFinite")
+_LOGICAL = ("LogicalAnd", "LogicalOr", "LogicalNot", "All", "Any")
+
+
+def _result(op: str, dtype: str, place: int) -> str:
+    """The dtype of a result: for most ops that of the attribute T, which says what they compute in."""
+    if op in (*_TRUTHS, *_LOGICAL):
+        return "BOOL"
+    return UNDEFINED if op in ("Shape", "ArgMax", "ArgMin", "Size", "Rank") else dtype

@@ -1,0 +1,1 @@
+"""Writers of graphs: ONNX, and drawings."""

@@ -1,0 +1,1 @@
+"""Convergence: baselines, the band around them, and what they can detect."""

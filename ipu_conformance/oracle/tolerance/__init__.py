@@ -1,0 +1,1 @@
+"""Tolerances, derived from number formats and from random rounding."""

@@ -1,0 +1,210 @@
+"""The tolerance of a whole training run, measured on the oracle itself.
+
+The oracle runs several times with random rounding after every op. For an array of n values, run r deviates from the
+exact run by d[r, i]; s[i] is the root mean square over runs and S the one over runs and values. Values of one array
+have noise of one origin, so S is known far better than any s[i]: its number of degrees of freedom is runs x m, where
+m = tr(C)^2 / tr(C^2) counts the independent values among the n (C is their covariance, and both traces follow from
+the products of the runs' deviations). Then
+
+    allowed[i]  = t * max(s[i], S)    t: Student's quantile at rate / (2 n), with runs x m degrees of freedom
+    allowed_rms = sqrt(F) * S         F: Fisher's quantile at the same rate, with m over runs x m
+
+where ``rate`` is the false-alarm rate of the run, shared by all its arrays and by the two bounds. A device that
+rounds to nearest does so the same way every time, so its errors may add up where random ones cancel (updates below
+half a spacing are lost): unless stochastic rounding is on, twice the deviation of a run that rounds to nearest is
+allowed too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+
+import numpy as np
+
+from ipu_conformance.nets import Data, Net
+from ipu_conformance.oracle.convergence.distributions import f_quantile_above, student_quantile_above
+from ipu_conformance.oracle.op import OracleError
+from ipu_conformance.oracle.tolerance.rounding import RandomRounding, mantissa, nearest
+from ipu_conformance.oracle.training.execution import Rounding
+from ipu_conformance.oracle.training.train import train
+from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
+
+FALSE_ALARM_RATE = 1e-6
+"""How often a correct device may fail the comparison of a whole run."""
+LEAST_RUNS = 8
+
+Path = Tuple[Union[str, int], ...]
+"""Where an array is in a record: a field, then a step or an update, then a name."""
+
+
+@dataclass(frozen=True)
+class ArrayTolerance:
+    """How far each value of one array of a run may be off, and how far all of them in the root mean square."""
+
+    allowed: Array
+    allowed_rms: float
+    origin: str
+
+    def explain(self) -> str:
+        """Where the tolerance comes from."""
+        return self.origin
+
+
+@dataclass(frozen=True)
+class RunTolerance:
+    """A tolerance in the place of every array of a run record."""
+
+    losses: Tuple[ArrayTolerance, ...]
+    outputs: Tuple[ArrayTolerance, ...]
+    weights: Mapping[str, ArrayTolerance]
+    gradients: Tuple[Mapping[str, ArrayTolerance], ...]
+    statistics: Mapping[str, ArrayTolerance]
+    false_alarm_rate: float
+    runs: int
+
+    def explain(self) -> str:
+        """Where the tolerances come from."""
+        return f"{self.runs} oracle runs with random rounding, false-alarm rate {self.false_alarm_rate:g} over the run"
+
+
+def for_run(
+    net: Net,
+    data: Data,
+    config: RunConfig,
+    dtype: Optional[str] = None,
+    runs: int = LEAST_RUNS,
+    *,
+    weights: Optional[Weights] = None,
+    false_alarm_rate: float = FALSE_ALARM_RATE,
+    cache: bool = True,
+) -> RunTolerance:
+    """The tolerance of training ``net`` on ``data``, at the precision of ``config`` unless ``dtype`` is given.
+
+    It is measured once and kept in the user's cache, under a hash of all it depends on.
+    """
+    config = config if dtype is None else replace(config, dtype=dtype)
+    mantissa(config.dtype)
+    if runs < LEAST_RUNS:
+        raise OracleError(f"{runs} runs tell too little of the noise; use at least {LEAST_RUNS}")
+    if not 0.0 < false_alarm_rate < 1.0:
+        raise OracleError(f"the false-alarm rate is {false_alarm_rate}; it must lie between 0 and 1, both excluded")
+    from ipu_conformance.oracle.tolerance import cache as tolerance_cache
+
+    start = net.initial_weights(config.seed) if weights is None else weights
+    key = tolerance_cache.key(net, data, config, start, runs, false_alarm_rate) if cache else ""
+    arrays = tolerance_cache.read(key) if cache else None
+    if arrays is None:
+        arrays = _measure(net, data, config, start, runs, false_alarm_rate)
+        if cache:
+            tolerance_cache.write(key, arrays)
+    return _assembled(arrays, runs, false_alarm_rate)
+
+
+def arrays_of(record: RunRecord) -> Dict[Path, Array]:
+    """Every array of a record that a tolerance is given for, by its place."""
+    result: Dict[Path, Array] = {}
+    for field in ("losses", "outputs", "weights", "gradients", "statistics"):
+        value = getattr(record, field)
+        _collect((field,), value if value is not None else (), result)
+    return result
+
+
+def estimate(exact: Array, deviations: Array, fixed: Optional[Array], rate: float, origin: str) -> ArrayTolerance:
+    """The tolerance of one array from the deviations of runs [run, ...], for a false-alarm rate of its own.
+
+    ``fixed`` is the deviation of the run that rounds to nearest, where the device does.
+    """
+    runs, size = len(deviations), max(exact.size, 1)
+    rows = deviations.reshape(runs, -1)
+    each = np.sqrt(np.mean(rows**2, axis=0)).reshape(exact.shape)
+    whole = math.sqrt(float(np.mean(rows**2))) if rows.size else 0.0
+    independent = independent_values(rows)
+    quantile = student_quantile_above(rate / 2 / (2 * size), runs * independent)
+    allowed = quantile * np.maximum(each, whole)
+    allowed_rms = math.sqrt(f_quantile_above(rate / 2, independent, runs * independent)) * whole
+    if fixed is not None:
+        allowed = np.maximum(allowed, 2.0 * np.abs(fixed))
+        allowed_rms = max(allowed_rms, 2.0 * math.sqrt(float(np.mean(fixed**2))) if fixed.size else 0.0)
+    why = f"{origin}: {quantile:.2g} standard deviations of {whole:.1e}, {size} values of which {independent:.2g} free"
+    return ArrayTolerance(allowed, allowed_rms, why)
+
+
+def independent_values(rows: Array) -> float:
+    """How many of the values of runs [run, value] are independent: 1 if all move together, their number if none do."""
+    runs, size = rows.shape
+    products = rows @ rows.T
+    trace = float(np.trace(products)) / runs
+    square = float(np.sum(products**2) - np.sum(np.diag(products) ** 2)) / (runs * (runs - 1))
+    spread = float(np.var(np.diag(products), ddof=1))
+    by_pairs = trace**2 / square if square > 0.0 else math.inf
+    by_spread = 2.0 * trace**2 / spread if spread > 0.0 else math.inf
+    return min(max(min(by_pairs, by_spread), 1.0), float(size)) if trace else 1.0
+
+
+def _measure(
+    net: Net, data: Data, config: RunConfig, weights: Weights, runs: int, rate: float
+) -> Dict[Path, ArrayTolerance]:
+    exact = arrays_of(train(net, data, config, weights=weights))
+    samples: Dict[Path, List[Array]] = {path: [] for path in exact}
+    for run in range(runs):
+        rounded = _rounded(net, data, config, weights, RandomRounding(net, config, run))
+        for path, value in exact.items():
+            samples[path].append(_deviation(rounded[path], value, path))
+    fixed: Mapping[Path, Array] = {}
+    if not config.stochastic_rounding:
+        form = mantissa(config.dtype)
+        same = _rounded(net, data, config, weights, lambda x, site: nearest(x, form))
+        fixed = {path: _deviation(same[path], value, path) for path, value in exact.items()}
+    origin = f"{config.dtype}, {runs} oracle runs with random rounding after every op, false-alarm rate {rate:g} a run"
+    own = rate / len(exact)
+    return {
+        path: estimate(value, np.stack(samples[path]), fixed.get(path), own, origin) for path, value in exact.items()
+    }
+
+
+def _rounded(net: Net, data: Data, config: RunConfig, weights: Weights, rounding: Rounding) -> Dict[Path, Array]:
+    # An overflow is found in what it leaves behind and named there.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return arrays_of(train(net, data, config, weights=weights, rounding=rounding))
+
+
+def _deviation(rounded: Array, exact: Array, path: Path) -> Array:
+    deviation = rounded - exact
+    if not np.isfinite(deviation).all():
+        where = "/".join(map(str, path))
+        raise OracleError(
+            f"{where} overflows at this precision, so that no tolerance exists; use smaller values or a loss scale"
+        )
+    return deviation
+
+
+def _collect(path: Path, value: Any, result: Dict[Path, Array]) -> None:
+    if isinstance(value, Mapping):
+        for name in value:
+            _collect((*path, name), value[name], result)
+    elif isinstance(value, tuple):
+        for number, each in enumerate(value):
+            _collect((*path, number), each, result)
+    else:
+        result[path] = np.asarray(value, np.float64)
+
+
+def _assembled(arrays: Mapping[Path, ArrayTolerance], runs: int, rate: float) -> RunTolerance:
+    updates = 1 + max((int(path[1]) for path in arrays if path[0] == "gradients"), default=-1)
+    return RunTolerance(
+        losses=tuple(_under(arrays, "losses").values()),
+        outputs=tuple(_under(arrays, "outputs").values()),
+        weights=_under(arrays, "weights"),
+        gradients=tuple(_under(arrays, "gradients", number) for number in range(updates)),
+        statistics=_under(arrays, "statistics"),
+        false_alarm_rate=rate,
+        runs=runs,
+    )
+
+
+def _under(arrays: Mapping[Path, ArrayTolerance], *place: Union[str, int]) -> Dict[str, ArrayTolerance]:
+    """The tolerances right under a place, by the last part of their path."""
+    depth = len(place)
+    return {str(path[depth]): each for path, each in arrays.items() if path[:depth] == place}

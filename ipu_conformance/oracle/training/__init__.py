@@ -1,0 +1,1 @@
+"""Training runs: nets, optimizers, schedules, and what accumulation, replicas and stages mean."""
