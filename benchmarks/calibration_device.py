@@ -43,7 +43,7 @@ class TorchDevice:
     """Trains a net as PyTorch does: its kernels, its autograd, plain SGD; optionally with one coarse layer."""
 
     def __init__(self, net: Net, config: RunConfig, coarse: Optional[str] = None, factor: int = 1) -> None:
-        if config.optimiser.name != "sgd" or config.optimiser["momentum"] or config.replicas != 1:
+        if config.optimizer.name != "sgd" or config.optimizer["momentum"] or config.replicas != 1:
             raise ValueError("this device does plain SGD on one replica")
         self._net, self._config, self._coarse = net, config, coarse
         self._digits = DIGITS[config.dtype] - (factor.bit_length() - 1)

@@ -19,7 +19,7 @@ class RunError(ConformanceError):
     """A configuration, a net or its data cannot describe a run."""
 
 
-OPTIMISERS: Dict[str, Dict[str, Any]] = {
+OPTIMIZERS: Dict[str, Dict[str, Any]] = {
     "sgd": {
         "momentum": 0.0,
         "dampening": 0.0,
@@ -67,7 +67,7 @@ OPTIMISERS: Dict[str, Dict[str, Any]] = {
         "max_weight_norm": math.inf,
     },
 }
-"""Every optimiser with its settings and their defaults; a driver passes all of them, so no framework's default counts.
+"""Every optimizer with its settings and their defaults; a driver passes all of them, so no framework's default counts.
 
 ``decoupled`` decay shrinks the weight, else it joins the gradient. ``rate_in_velocity`` puts the learning rate into the
 momentum buffer (Keras, Paddle's rmsprop) instead of applying it to the buffer (PyTorch). ``epsilon_at`` of adam is
@@ -120,7 +120,7 @@ def _settings(table: Mapping[str, Mapping[str, Any]], kind: str, name: str, give
 
 @dataclass(frozen=True)
 class Rule:
-    """A named rule (an optimiser or a learning-rate schedule) with all of its settings."""
+    """A named rule (an optimizer or a learning-rate schedule) with all of its settings."""
 
     name: str
     settings: Settings
@@ -134,9 +134,9 @@ class Rule:
         return ",".join([self.name, *changed])
 
 
-def optimiser(name: str, **settings: Any) -> Rule:
-    """The optimiser ``name`` with the defaults of ``OPTIMISERS`` for what is not given."""
-    return Rule(name, _settings(OPTIMISERS, "optimiser", name, settings))
+def optimizer(name: str, **settings: Any) -> Rule:
+    """The optimizer ``name`` with the defaults of ``OPTIMIZERS`` for what is not given."""
+    return Rule(name, _settings(OPTIMIZERS, "optimizer", name, settings))
 
 
 def learning_rate(name: str = "constant", **settings: Any) -> Rule:
@@ -173,7 +173,7 @@ class RunConfig:
     """The IPU of each stage; empty means stage i is on IPU i."""
     schedule: str = "grouped"
     recompute: bool = False
-    optimiser: Rule = field(default_factory=lambda: optimiser("sgd"))
+    optimizer: Rule = field(default_factory=lambda: optimizer("sgd"))
     learning_rate: Rule = field(default_factory=learning_rate)
     rate_changes: str = "run"
     """When the schedule moves on: once per step (the host sets it) or with every update (the device counts)."""
@@ -202,7 +202,7 @@ class RunConfig:
             if getattr(self, name) not in words:
                 raise RunError(f"{name} is {getattr(self, name)!r}: choose one of {', '.join(words)}.")
         for rule, table, kind in (
-            (self.optimiser, OPTIMISERS, "optimiser"),
+            (self.optimizer, OPTIMIZERS, "optimizer"),
             (self.learning_rate, SCHEDULES, "learning-rate schedule"),
         ):
             _settings(table, kind, rule.name, dict(rule.settings))
@@ -271,7 +271,7 @@ class RunConfig:
         ]
         if self.number_of_stages > 1:
             words.append(self.schedule)
-        words.append(self.optimiser.describe(OPTIMISERS[self.optimiser.name]) if self.training else "infer")
+        words.append(self.optimizer.describe(OPTIMIZERS[self.optimizer.name]) if self.training else "infer")
         return "-".join(words + [word for spec in fields(self) for word in self._extra(spec.name)])
 
     def _extra(self, name: str) -> Tuple[str, ...]:
@@ -284,7 +284,7 @@ class RunConfig:
         return (_SHORT.get(name, name + "=") + ("" if value is True else _word(value)),)
 
 
-_SHOWN = ("device_iterations", "gradient_accumulation", "replicas", "stages", "schedule", "optimiser", "training")
+_SHOWN = ("device_iterations", "gradient_accumulation", "replicas", "stages", "schedule", "optimizer", "training")
 _SHORT = {
     "micro_batch": "B",
     "steps": "N",
@@ -325,7 +325,7 @@ class RunRecord:
     """After the last step, as the user reads them."""
     weights_by_replica: Optional[Tuple[Weights, ...]] = None
     weights_by_step: Optional[Tuple[Weights, ...]] = None
-    optimiser_state: Optional[Mapping[str, Weights]] = None
+    optimizer_state: Optional[Mapping[str, Weights]] = None
     """State by name ("momentum", "first", "second", …), then by weight."""
     updates: Optional[int] = None
     """How often the weights were updated."""
@@ -335,7 +335,7 @@ class RunRecord:
     masks: Optional[Mapping[Tuple[Any, ...], Array]] = None
     """Dropout's masks by (layer, step, device iteration, accumulation, replica)."""
     gradients: Optional[Tuple[Weights, ...]] = None
-    """Per update, the reduced gradients as the optimiser got them: unscaled and clipped."""
+    """Per update, the reduced gradients as the optimizer got them: unscaled and clipped."""
     ir: Optional[Any] = None
     trace: Optional[Tuple[Any, ...]] = None
     framework: str = "oracle"

@@ -41,7 +41,7 @@ class CoreMachine:
             {name: _device(value) for name, value in net.initial_statistics().items()} for _ in self.by_replica
         ]
         self.states = [
-            {name: optimizers.begin(config.optimiser, weight) for name, weight in start.items()}
+            {name: optimizers.begin(config.optimizer, weight) for name, weight in start.items()}
             for _ in self.by_replica
         ]
         self.accumulated: List[Values] = [{} for _ in self.by_replica]
@@ -114,7 +114,7 @@ class CoreMachine:
             rate = schedules.rate(config.learning_rate, self.step)
             count = self.updates[replica][name]
             weight, states[name] = optimizers.step(
-                config.optimiser, weights[name], gradient, states[name], rate, count, _device
+                config.optimizer, weights[name], gradient, states[name], rate, count, _device
             )
             weights[name] = _device(weight)
             del self.accumulated[replica][name]

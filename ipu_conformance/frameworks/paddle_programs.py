@@ -89,7 +89,7 @@ class Built:
                 weight.name: oriented(self.net, weight.name, self.read(f"{weight.name}_{theirs}_0"))
                 for weight in self.net.weights
             }
-            for word, theirs in paddle_rules.states(self.config.optimiser)
+            for word, theirs in paddle_rules.states(self.config.optimizer)
         }
 
 
@@ -129,7 +129,7 @@ def _written(net: Net, config: RunConfig, batch: int, sharded: bool) -> Tuple[An
                 loss = functional.cross_entropy(values[net.layers[-1].name], label)
     rate = paddle_rules.rate(config)
     if config.training:
-        paddle_rules.optimiser(config, rate).minimize(loss)
+        paddle_rules.optimizer(config, rate).minimize(loss)
     return values[net.layers[-1].name], loss, rate
 
 

@@ -28,7 +28,7 @@ def _sgd(rule: Rule, common: Dict[str, Any]) -> Any:
     return paddle.optimizer.SGD(**_decay(rule), **common)
 
 
-_OPTIMISERS: Mapping[str, Maker] = {
+_OPTIMIZERS: Mapping[str, Maker] = {
     "sgd": _sgd,
     "adam": lambda rule, common: paddle.optimizer.Adam(**_moments(rule), **_decay(rule), **common),
     "adamw": lambda rule, common: paddle.optimizer.AdamW(**_moments(rule), weight_decay=rule["weight_decay"], **common),
@@ -63,7 +63,7 @@ STATES: Mapping[str, Mapping[str, str]] = {
     "adadelta": {"square": "_avg_squared_grad", "change": "_avg_squared_update"},
     "lamb": {"first": "moment1", "second": "moment2"},
 }
-"""Each optimiser's state: the rule's word and the word in Paddle's names, which are ``<weight>_<word>_0``."""
+"""Each optimizer's state: the rule's word and the word in Paddle's names, which are ``<weight>_<word>_0``."""
 
 _SCHEDULERS: Mapping[str, Callable[[Any, Rule], Any]] = {
     "step": lambda lr, rule: lr.StepDecay(rule["base"], rule["size"], rule["gamma"]),
@@ -89,11 +89,11 @@ def rate(config: RunConfig) -> Union[float, Any]:
     return _SCHEDULERS[rule.name](paddle.optimizer.lr, rule)
 
 
-def optimiser(config: RunConfig, rate: Union[float, Any]) -> Any:
+def optimizer(config: RunConfig, rate: Union[float, Any]) -> Any:
     """Paddle's optimizer for a configuration, which clips by the global norm where that is asked for."""
     clip = None if config.clip_norm is None else paddle.nn.ClipGradByGlobalNorm(config.clip_norm)
     common = {"learning_rate": rate, "grad_clip": clip}
-    return _OPTIMISERS[config.optimiser.name](config.optimiser, common)
+    return _OPTIMIZERS[config.optimizer.name](config.optimizer, common)
 
 
 def states(rule: Rule) -> Tuple[Tuple[str, str], ...]:
@@ -105,8 +105,8 @@ def states(rule: Rule) -> Tuple[Tuple[str, str], ...]:
 
 def inexpressible(config: RunConfig) -> Dict[str, bool]:
     """What Paddle has no words for, and whether a configuration asks for it."""
-    rule, schedule = dict(config.optimiser.settings), dict(config.learning_rate.settings)
-    name = config.optimiser.name
+    rule, schedule = dict(config.optimizer.settings), dict(config.learning_rate.settings)
+    name = config.optimizer.name
     return {
         "Nesterov's momentum": rule.get("nesterov", False),
         "dampening": bool(rule.get("dampening")),
@@ -117,7 +117,7 @@ def inexpressible(config: RunConfig) -> Dict[str, bool]:
         "epsilon beside the uncorrected root": rule.get("epsilon_at") == "uncorrected",
         "epsilon beside the gradient or the denominator": name == "adamax" and rule["epsilon_at"] != "norm",
         "a rate that decays with the count": bool(rule.get("rate_decay")),
-        "decoupled decay of this optimiser": name in ("sgd", "adam") and rule["decoupled"],
+        "decoupled decay of this optimizer": name in ("sgd", "adam") and rule["decoupled"],
         "coupled decay of adamw": name == "adamw" and not rule["decoupled"],
         "moments without bias correction": not rule.get("bias_correction", True),
         "a limit of weights' norms": rule.get("max_weight_norm", math.inf) != math.inf,

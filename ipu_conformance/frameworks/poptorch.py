@@ -135,17 +135,17 @@ def plan_of(config: RunConfig) -> Any:
     )
 
 
-def optimiser(config: RunConfig, parameters: Any, rate: float, family: str = "") -> Any:
+def optimizer(config: RunConfig, parameters: Any, rate: float, family: str = "") -> Any:
     """The optimizer for a rule, with every setting passed on; ``family`` is torch or poptorch, torch where it can."""
-    rule = config.optimiser
+    rule = config.optimizer
     common: Dict[str, Any] = {"lr": rate, "weight_decay": rule["weight_decay"]}
     if config.loss_scale != 1.0:
         common["loss_scaling"] = config.loss_scale
     own = family == "poptorch" or config.loss_scale != 1.0 or rule.name == "lamb"
-    return _OPTIMISERS[rule.name](poptorch.optim if own else torch.optim, parameters, rule, common)
+    return _OPTIMIZERS[rule.name](poptorch.optim if own else torch.optim, parameters, rule, common)
 
 
-_OPTIMISERS: Mapping[str, Callable[[Any, Any, Rule, Dict[str, Any]], Any]] = {
+_OPTIMIZERS: Mapping[str, Callable[[Any, Any, Rule, Dict[str, Any]], Any]] = {
     "sgd": lambda family, parameters, rule, common: family.SGD(
         parameters, momentum=rule["momentum"], dampening=rule["dampening"], nesterov=rule["nesterov"], **common
     ),
@@ -184,13 +184,13 @@ def train(net: Net, config: RunConfig, data: Data, *, family: str = "", weights_
         chosen = options(config)
         if _EMULATED:
             chosen.enableProfiling(reports)
-        wrapped = poptorch.trainingModel(module, chosen, optimiser(config, parameters, rate, family))
+        wrapped = poptorch.trainingModel(module, chosen, optimizer(config, parameters, rate, family))
         try:
             for step in range(config.steps):
                 following = schedules.rate(config.learning_rate, step)
                 if following != rate:
                     rate = following
-                    wrapped.setOptimizer(optimiser(config, parameters, rate, family))
+                    wrapped.setOptimizer(optimizer(config, parameters, rate, family))
                 logits, loss = wrapped(*tensors(data, step, config))
                 losses.append(array(loss))
                 outputs.append(array(logits))
@@ -233,9 +233,9 @@ def infer(net: Net, config: RunConfig, data: Data) -> RunRecord:
 
 
 def _require(config: RunConfig) -> None:
-    rule = dict(config.optimiser.settings)
+    rule = dict(config.optimizer.settings)
     unable = {
-        f"the optimiser {config.optimiser.name}": config.optimiser.name not in _OPTIMISERS,
+        f"the optimizer {config.optimizer.name}": config.optimizer.name not in _OPTIMIZERS,
         "gradient clipping by norm": config.clip_norm is not None,
         "different reductions of accumulation and replicas": config.accumulation_reduction != config.replica_reduction,
         "the interleaved schedule": config.schedule == "interleaved",
@@ -246,7 +246,7 @@ def _require(config: RunConfig) -> None:
         "epsilon inside the root": rule.get("epsilon_inside", False),
         "epsilon beside the uncorrected root": rule.get("epsilon_at") == "uncorrected",
         "recomputation on request": config.recompute,
-        "moments without bias correction": config.optimiser.name != "lamb" and not rule.get("bias_correction", True),
+        "moments without bias correction": config.optimizer.name != "lamb" and not rule.get("bias_correction", True),
         "batch norm with a biased running variance": not config.unbiased_statistics,
     }
     for what, asked in unable.items():

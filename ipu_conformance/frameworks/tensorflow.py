@@ -153,7 +153,7 @@ class _Seeing(tf.keras.callbacks.Callback):
 def _compile(made: Built, config: RunConfig, micro_batches: int, execution: int, legacy: bool, **settings: Any) -> None:
     if config.training:
         settings.update(
-            optimizer=tensorflow_rules.optimiser(config, legacy=legacy),
+            optimizer=tensorflow_rules.optimizer(config, legacy=legacy),
             loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=list(tensorflow_models.metrics(made.net, config, micro_batches)),
         )
@@ -185,8 +185,8 @@ def _record(made: Built, config: RunConfig, seen: List[Dict[str, Any]], **where:
     optimizer, known = made.model.optimizer, where["target"] in ("emulator", "native")
     replicas = range(config.replicas if where["target"] == "emulator" else 1)
     state = {
-        word: {name: tensorflow_rules.sign(config.optimiser, word) * value for name, value in made.read(held).items()}
-        for word, held in tensorflow_rules.states(optimizer, config.optimiser, made.held).items()
+        word: {name: tensorflow_rules.sign(config.optimizer, word) * value for name, value in made.read(held).items()}
+        for word, held in tensorflow_rules.states(optimizer, config.optimizer, made.held).items()
     }
     return RunRecord(
         config,
@@ -196,7 +196,7 @@ def _record(made: Built, config: RunConfig, seen: List[Dict[str, Any]], **where:
         weights=seen[-1][WEIGHTS],
         weights_by_replica=tuple(made.read(made.held, replica) for replica in replicas) if known else None,
         weights_by_step=tuple(each[WEIGHTS] for each in seen),
-        optimiser_state=state or None,
+        optimizer_state=state or None,
         updates=int(optimizer.iterations),
         statistics=made.read(made.statistics) or None,
         statistics_by_replica=tuple(made.read(made.statistics, replica) for replica in replicas) if known else None,

@@ -22,7 +22,7 @@ def _moments(rule: Rule) -> Dict[str, Any]:
     return {"beta_1": rule["beta1"], "beta_2": rule["beta2"], "epsilon": rule["epsilon"]}
 
 
-_OPTIMISERS: Mapping[str, Maker] = {
+_OPTIMIZERS: Mapping[str, Maker] = {
     "sgd": lambda module, rate, rule, common: module.SGD(
         rate, momentum=rule["momentum"], nesterov=rule["nesterov"], **common
     ),
@@ -62,7 +62,7 @@ _OLD: Mapping[str, Mapping[str, str]] = {
     "adagrad": {"square": "accumulator"},
     "adadelta": {"square": "accum_grad", "change": "accum_var"},
 }
-"""Each optimiser's state: the rule's word and the generation's own."""
+"""Each optimizer's state: the rule's word and the generation's own."""
 
 _SCHEDULES: Mapping[str, Callable[[Any, Rule], Any]] = {
     "exponential": lambda module, rule: module.ExponentialDecay(
@@ -97,14 +97,14 @@ def rate(config: RunConfig) -> Rate:
     return _SCHEDULES[rule.name](tf.keras.optimizers.schedules, rule)
 
 
-def optimiser(config: RunConfig, *, legacy: bool = False) -> Any:
+def optimizer(config: RunConfig, *, legacy: bool = False) -> Any:
     """Keras' optimizer for a configuration; it clips by the global norm where that is asked for."""
-    rule, common = config.optimiser, {}
+    rule, common = config.optimizer, {}
     if config.clip_norm is not None:
         common["global_clipnorm"] = config.clip_norm
     if rule["weight_decay"]:
         common["weight_decay"] = rule["weight_decay"]
-    return _OPTIMISERS[rule.name](_generation(legacy), rate(config), rule, common)
+    return _OPTIMIZERS[rule.name](_generation(legacy), rate(config), rule, common)
 
 
 def states(optimizer: Any, rule: Rule, variables: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
@@ -135,8 +135,8 @@ def sign(rule: Rule, word: str) -> int:
 
 def inexpressible(config: RunConfig, *, legacy: bool) -> Dict[str, bool]:
     """What Keras has no words for, and whether a configuration asks for it."""
-    rule, schedule = dict(config.optimiser.settings), dict(config.learning_rate.settings)
-    name, old = config.optimiser.name, _old(legacy)
+    rule, schedule = dict(config.optimizer.settings), dict(config.learning_rate.settings)
+    name, old = config.optimizer.name, _old(legacy)
     inside = {"rmsprop": not old or bool(rule.get("momentum")), "adagrad": not old}
     moving = name in ("sgd", "rmsprop") and bool(rule["momentum"])
     return {

@@ -1,4 +1,4 @@
-"""The executable specification: what every op, optimiser and training step computes, and how far a device may be off.
+"""The executable specification: what every op, optimizer and training step computes, and how far a device may be off.
 
 - ``ops``: the table ``OPS`` of forward functions, gradients and error models, a file per family.
 - ``tolerance``: error bounds derived from number formats, reduction lengths and magnitudes.

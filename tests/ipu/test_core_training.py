@@ -11,7 +11,7 @@ from ipu_conformance import check, nets
 from ipu_conformance.nets import distinct_micro_batches
 from ipu_conformance.oracle.tolerance import runs
 from ipu_conformance.oracle.training.train import train as specified
-from ipu_conformance.run import RunConfig, learning_rate, optimiser
+from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
 pytestmark = pytest.mark.emulator
 
@@ -20,7 +20,7 @@ FACTORS = RunConfig(
     gradient_accumulation=6,
     replicas=3,
     learning_rate=learning_rate(base=0.25),
-    optimiser=optimiser("sgd", momentum=0.5),
+    optimizer=optimizer("sgd", momentum=0.5),
 )
 """Every factor differs from every other, and 6 micro-batches fill a pipeline of 3 stages under every schedule."""
 
@@ -100,11 +100,11 @@ def test_gradients_are_reduced_as_asked(virtual_ipu, kind, reduction):
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "rmsprop", "lamb"])
-def test_an_optimiser_steps_as_specified(virtual_ipu, name):
+def test_an_optimizer_steps_as_specified(virtual_ipu, name):
     """State is kept across steps, per weight and per stage, while the learning rate changes from step to step."""
-    rule = optimiser(name, epsilon=0.0625) if name != "sgd" else optimiser(name, momentum=0.75, weight_decay=0.125)
+    rule = optimizer(name, epsilon=0.0625) if name != "sgd" else optimizer(name, momentum=0.75, weight_decay=0.125)
     halved = learning_rate("step", base=0.0625, size=1, gamma=0.5)
-    config = replace(staged("mlp", FACTORS, 3), optimiser=rule, learning_rate=halved, steps=2)
+    config = replace(staged("mlp", FACTORS, 3), optimizer=rule, learning_rate=halved, steps=2)
 
     compare_with_oracle(virtual_ipu, nets.mlp(), config)
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance.nets import INPUT, Data, Layer, Net, Weight, generator
-from ipu_conformance.run import Array, RunConfig, learning_rate, optimiser
+from ipu_conformance.run import Array, RunConfig, learning_rate, optimizer
 
 DATA_SET = "synthetic-digits"
 CLASSES = 10
@@ -60,7 +60,7 @@ class OracleWorkload:
             device_iterations=self.train // self.batch,
             micro_batch=self.batch,
             steps=self.epochs,
-            optimiser=optimiser("sgd", momentum=self.momentum),
+            optimizer=optimizer("sgd", momentum=self.momentum),
             learning_rate=learning_rate("constant", base=self.rate),
             seed=seed,
         )

@@ -1,6 +1,6 @@
-"""The optimisers: pure functions from a weight, its gradient and its state to the next weight and state.
+"""The optimizers: pure functions from a weight, its gradient and its state to the next weight and state.
 
-Each is called as ``step(w, g, state, s, rate, t, r)``: ``s`` holds the settings named in ``run.OPTIMISERS``, ``rate``
+Each is called as ``step(w, g, state, s, rate, t, r)``: ``s`` holds the settings named in ``run.OPTIMIZERS``, ``rate``
 is the learning rate, ``t`` counts the updates from 1 and ``r`` rounds an intermediate value (in exact arithmetic it
 returns what it is given). A state is a mapping of arrays shaped like the weight and begins with what ``begin`` gives.
 """
@@ -29,7 +29,7 @@ STATES: Mapping[str, Tuple[str, ...]] = {
     "adadelta": ("square", "change"),
     "lamb": ("first", "second"),
 }
-"""The names of each optimiser's state."""
+"""The names of each optimizer's state."""
 
 
 def exact(x: Array) -> Array:
@@ -143,4 +143,4 @@ TABLE: Mapping[str, Step] = {
     "adadelta": _adadelta,
     "lamb": _lamb,
 }
-"""Every optimiser by its name in ``run.OPTIMISERS``."""
+"""Every optimizer by its name in ``run.OPTIMIZERS``."""

@@ -73,7 +73,7 @@ def _run(
     masks = masks or dropout_masks(config.seed)
     weights = dict(weights or net.initial_weights(config.seed))
     by_replica: List[Weights] = [dict(statistics or net.initial_statistics())] * config.replicas
-    states = {name: optimizers.begin(config.optimiser, weight) for name, weight in weights.items()}
+    states = {name: optimizers.begin(config.optimizer, weight) for name, weight in weights.items()}
     losses, outputs, by_step, seen = [], [], [], {}
     gradients: List[Weights] = []
     for step in range(config.steps):
@@ -110,9 +110,9 @@ def _run(
         weights,
         (weights,) * config.replicas,
         tuple(by_step),
-        optimiser_state={
+        optimizer_state={
             part: {name: state[part] for name, state in states.items()}
-            for part in optimizers.STATES[config.optimiser.name]
+            for part in optimizers.STATES[config.optimizer.name]
         },
         updates=len(gradients),
         statistics=by_replica[0],
@@ -256,11 +256,11 @@ def _updated(
     config: RunConfig,
     rounding: Rounding,
 ) -> Tuple[Dict[str, Array], Dict[str, Dict[str, Array]]]:
-    """The weights and the optimiser's states after an update; all replicas make the same one."""
+    """The weights and the optimizer's states after an update; all replicas make the same one."""
     rate = schedules.rate(config.learning_rate, step if config.rate_changes == "run" else update - 1)
     moved = {
         name: optimizers.step(
-            config.optimiser,
+            config.optimizer,
             weight,
             gradients[name],
             states[name],

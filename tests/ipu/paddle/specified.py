@@ -16,14 +16,14 @@ from ipu_conformance.oracle.tolerance import runs as run_tolerance
 from ipu_conformance.oracle.tolerance.rounding import RandomRounding, mantissa, nearest
 from ipu_conformance.oracle.training.train import infer as specified_inference
 from ipu_conformance.oracle.training.train import train as specified
-from ipu_conformance.run import RunConfig, RunRecord, learning_rate, optimiser
+from ipu_conformance.run import RunConfig, RunRecord, learning_rate, optimizer
 
 FACTORS = RunConfig(
     device_iterations=2,
     gradient_accumulation=5,
     replicas=3,
     learning_rate=learning_rate(base=0.25),
-    optimiser=optimiser("sgd", momentum=0.5),
+    optimizer=optimizer("sgd", momentum=0.5),
     output_layout="paddle",
     unbiased_statistics=False,
 )
@@ -166,7 +166,7 @@ def states(name: str, config: RunConfig) -> Tuple[Arrays, Dict[Any, run_toleranc
 
     def arrays(rounding: Any) -> Arrays:
         chosen = RandomRounding(net, uncut, rounding) if isinstance(rounding, int) else rounding
-        found = specified(net, data, uncut, rounding=chosen).optimiser_state or {}
+        found = specified(net, data, uncut, rounding=chosen).optimizer_state or {}
         return {(state, weight): value for state, held in found.items() for weight, value in held.items()}
 
     return measured(config, arrays)

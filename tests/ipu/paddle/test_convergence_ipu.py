@@ -7,7 +7,7 @@ from typing import Any, Dict
 
 import pytest
 
-from ipu_conformance.run import RunConfig, learning_rate, optimiser
+from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
 from ..digits import SEED, WORKLOAD, verdict
 from .specified import Runs
@@ -16,7 +16,7 @@ UPDATE = RunConfig(
     device_iterations=WORKLOAD.train // WORKLOAD.batch,
     micro_batch=WORKLOAD.batch,
     steps=WORKLOAD.epochs,
-    optimiser=optimiser("sgd", momentum=WORKLOAD.momentum),
+    optimizer=optimizer("sgd", momentum=WORKLOAD.momentum),
     learning_rate=learning_rate(base=WORKLOAD.rate),
     output_layout="paddle",
     unbiased_statistics=False,

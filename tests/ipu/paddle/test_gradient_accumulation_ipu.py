@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check, nets
-from ipu_conformance.run import optimiser
+from ipu_conformance.run import optimizer
 
 from .specified import Runs, counted, counts, cut, ipus, tolerance
 
@@ -49,7 +49,7 @@ def test_without_accumulation_every_batch_of_the_step_updates(runs: Runs) -> Non
 
 def test_accumulators_begin_anew_after_an_update(runs: Runs) -> None:
     """A second run changes the weights by the gradients of its own micro-batches alone."""
-    config = counted(1, 3, 1, steps=2, optimiser=optimiser("sgd"))
+    config = counted(1, 3, 1, steps=2, optimizer=optimizer("sgd"))
 
     runs.compare("mlp", config)
     first, second = runs.train("mlp", config).weights_by_step or ({}, {})

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check, nets
-from ipu_conformance.run import learning_rate, optimiser
+from ipu_conformance.run import learning_rate, optimizer
 
 from .specified import Runs, counted, cut
 
 CLIPPED = counted(2, 3, 1, clip_norm=0.25, steps=2)
 RULES = {
-    "sgd": optimiser("sgd"),
-    "momentum": optimiser("sgd", momentum=0.5),
-    "decay": optimiser("sgd", momentum=0.5, weight_decay=0.5),
-    "adam": optimiser("adam", beta1=0.5, beta2=0.75, epsilon=0.125),
-    "adamw": optimiser("adamw", beta1=0.5, beta2=0.75, epsilon=0.125, weight_decay=0.25),
+    "sgd": optimizer("sgd"),
+    "momentum": optimizer("sgd", momentum=0.5),
+    "decay": optimizer("sgd", momentum=0.5, weight_decay=0.5),
+    "adam": optimizer("adam", beta1=0.5, beta2=0.75, epsilon=0.125),
+    "adamw": optimizer("adamw", beta1=0.5, beta2=0.75, epsilon=0.125, weight_decay=0.25),
 }
 
 
@@ -28,7 +28,7 @@ def test_gradients_are_clipped_together(runs: Runs, rule: str) -> None:
     """A norm above the limit shrinks all gradients alike, after accumulation and reduction and before decay."""
     gentle = learning_rate(base=0.0625)
 
-    runs.compare("mlp", replace(CLIPPED, optimiser=RULES[rule], learning_rate=gentle))
+    runs.compare("mlp", replace(CLIPPED, optimizer=RULES[rule], learning_rate=gentle))
 
 
 @pytest.mark.ipus(4)

@@ -7,19 +7,19 @@ from dataclasses import replace
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.run import optimiser
+from ipu_conformance.run import optimizer
 
 from .specified import Runs, counted, cut
 
 SCALED = counted(1, 3, 2)
 BETAS = {"beta1": 0.5, "beta2": 0.75, "epsilon": 0.125}
 RULES = {
-    "sgd": optimiser("sgd"),
-    "momentum": optimiser("sgd", momentum=0.5, weight_decay=0.125),
-    "adam": optimiser("adam", **BETAS),
-    "adamw": optimiser("adamw", weight_decay=0.125, **BETAS),
-    "lamb": optimiser("lamb", weight_decay=0.125, **BETAS),
-    "rmsprop": optimiser("rmsprop", alpha=0.75, epsilon=0.0625, epsilon_inside=True, rate_in_velocity=True),
+    "sgd": optimizer("sgd"),
+    "momentum": optimizer("sgd", momentum=0.5, weight_decay=0.125),
+    "adam": optimizer("adam", **BETAS),
+    "adamw": optimizer("adamw", weight_decay=0.125, **BETAS),
+    "lamb": optimizer("lamb", weight_decay=0.125, **BETAS),
+    "rmsprop": optimizer("rmsprop", alpha=0.75, epsilon=0.0625, epsilon_inside=True, rate_in_velocity=True),
 }
 
 pytestmark = pytest.mark.ipus(4)
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.ipus(4)
 @pytest.mark.parametrize("rule", RULES)
 def test_a_power_of_two_cancels_to_the_bit(runs: Runs, rule: str) -> None:
     """A power of two as the loss scale changes no bit of losses, outputs and weights."""
-    config = replace(SCALED, optimiser=RULES[rule])
+    config = replace(SCALED, optimizer=RULES[rule])
 
     check.runs_identical(actual=runs.train("mlp", replace(config, loss_scale=64.0)), expected=runs.train("mlp", config))
 

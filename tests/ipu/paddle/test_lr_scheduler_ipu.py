@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check, nets
-from ipu_conformance.run import learning_rate, optimiser
+from ipu_conformance.run import learning_rate, optimizer
 
 from .specified import Runs, counted, cut
 
-STEPS = counted(2, 1, 1, steps=5, optimiser=optimiser("sgd", momentum=0.5))
+STEPS = counted(2, 1, 1, steps=5, optimizer=optimizer("sgd", momentum=0.5))
 RATES = {
     "step": learning_rate("step", base=0.25, size=2, gamma=0.5),
     "multistep": learning_rate("multistep", base=0.25, milestones=(1, 4), gamma=0.5),
@@ -48,15 +48,15 @@ def test_every_stage_gets_the_rate(runs: Runs, rate: str, kind: str) -> None:
 @pytest.mark.parametrize("rule", ["adam", "adamw"])
 def test_a_rate_that_changes_leaves_the_moments(runs: Runs, rule: str) -> None:
     """Moments go on over changes of the rate."""
-    made = optimiser(rule, beta1=0.5, beta2=0.75, epsilon=0.125)
+    made = optimizer(rule, beta1=0.5, beta2=0.75, epsilon=0.125)
 
-    runs.compare("linear", replace(STEPS, learning_rate=RATES["step"], optimiser=made))
+    runs.compare("linear", replace(STEPS, learning_rate=RATES["step"], optimizer=made))
 
 
 def test_a_rate_holds_until_the_scheduler_steps(runs: Runs) -> None:
     """Runs without a step of the scheduler between them train at one rate, and then at the next."""
     driver, net = runs.driver, nets.mlp()
-    config = counted(1, 2, 1, steps=3, optimiser=optimiser("sgd"))
+    config = counted(1, 2, 1, steps=3, optimizer=optimizer("sgd"))
     config = replace(config, learning_rate=learning_rate("piecewise", boundaries=(1,), values=(0.0, 0.25)))
     data, weights = nets.distinct_micro_batches(net, config), []
     with driver.built(net, config) as made:

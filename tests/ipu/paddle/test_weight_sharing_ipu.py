@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.run import learning_rate, optimiser
+from ipu_conformance.run import learning_rate, optimizer
 
 from .specified import Runs, configured, counted, cut
 
@@ -21,9 +21,9 @@ CUTS = {
 }
 """``tied_weights`` uses one weight in its third and its fifth layer; two of the cuts fall between them."""
 RULES = {
-    "momentum": optimiser("sgd", momentum=0.5, weight_decay=0.125),
-    "adam": optimiser("adam", beta1=0.5, beta2=0.75, epsilon=0.125),
-    "lamb": optimiser("lamb", beta1=0.5, beta2=0.75, epsilon=0.125, weight_decay=0.125),
+    "momentum": optimizer("sgd", momentum=0.5, weight_decay=0.125),
+    "adam": optimizer("adam", beta1=0.5, beta2=0.75, epsilon=0.125),
+    "lamb": optimizer("lamb", beta1=0.5, beta2=0.75, epsilon=0.125, weight_decay=0.125),
 }
 
 
@@ -33,7 +33,7 @@ def test_a_shared_weight_trains_as_specified(runs: Runs, config: Any, rule: str)
     """The gradients of all uses are added before one update, whichever stages use the weight."""
     gentle = learning_rate(base=0.0625)
 
-    runs.compare("tied_weights", replace(config, optimiser=RULES[rule], learning_rate=gentle))
+    runs.compare("tied_weights", replace(config, optimizer=RULES[rule], learning_rate=gentle))
 
 
 @pytest.mark.emulator

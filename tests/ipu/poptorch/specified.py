@@ -15,14 +15,14 @@ from ipu_conformance.oracle.tolerance import runs as run_tolerance
 from ipu_conformance.oracle.tolerance.rounding import RandomRounding, mantissa, nearest
 from ipu_conformance.oracle.training.train import infer as specified_inference
 from ipu_conformance.oracle.training.train import train as specified
-from ipu_conformance.run import RunConfig, RunRecord, learning_rate, optimiser
+from ipu_conformance.run import RunConfig, RunRecord, learning_rate, optimizer
 
 FACTORS = RunConfig(
     device_iterations=2,
     gradient_accumulation=7,
     replicas=3,
     learning_rate=learning_rate(base=0.25),
-    optimiser=optimiser("sgd", momentum=0.5),
+    optimizer=optimizer("sgd", momentum=0.5),
 )
 """Every factor differs from every other, and 7 micro-batches are the least that fill a pipeline of 4 stages."""
 

@@ -75,7 +75,7 @@ def test_what_was_learned_is_evaluated(runs: Runs, name: str, stages: int) -> No
     config = cut(name, EVALUATION, stages)
     data, samples = distinct_micro_batches(net, training), distinct_micro_batches(net, config)
     module = driver.NetModule(net, training)
-    optimizer = driver.optimiser(training, module.parameters(), 0.25)
+    optimizer = driver.optimizer(training, module.parameters(), 0.25)
     trainer = driver.poptorch.trainingModel(module, driver.options(training), optimizer)
     module.eval()
     evaluator = driver.poptorch.inferenceModel(module, driver.options(config))
@@ -103,7 +103,7 @@ def test_evaluation_changes_nothing(runs: Runs) -> None:
     training = replace(FACTORS, gradient_accumulation=1, steps=2)
     data, samples = distinct_micro_batches(net, training), distinct_micro_batches(net, EVALUATION)
     module = driver.NetModule(net, training)
-    optimizer = driver.optimiser(training, module.parameters(), 0.25)
+    optimizer = driver.optimizer(training, module.parameters(), 0.25)
     trainer = driver.poptorch.trainingModel(module, driver.options(training), optimizer)
     evaluator = driver.poptorch.inferenceModel(module, driver.options(EVALUATION))
     for step in range(training.steps):

@@ -119,7 +119,7 @@ def test_every_micro_batch_is_printed(poptorch: Any, capfd: Any) -> None:
     assert all(any(f"{value:g}" in line for line in lines) for value in x.flatten().tolist())
 
 
-def test_a_print_that_nobody_uses_is_optimised_away(poptorch: Any, capfd: Any) -> None:
+def test_a_print_that_nobody_uses_is_optimized_away(poptorch: Any, capfd: Any) -> None:
     """The result of a print must be used."""
 
     def forward(model: Any, x: Any) -> Any:

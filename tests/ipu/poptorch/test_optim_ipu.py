@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Mapping, NamedTuple
 
 import pytest
 
-from ipu_conformance.run import Rule, optimiser
+from ipu_conformance.run import Rule, optimizer
 
 from .optimizer_reference import BIAS, WEIGHT, Problem, assert_weights, same, trained
 
@@ -31,64 +31,64 @@ SGD: Mapping[str, Mapping[str, Any]] = {
     "momentum-decay": {"momentum": 0.5, "weight_decay": 0.2},
 }
 ROWS: Dict[str, Row] = {
-    f"{package}-SGD-{name}": Row(package, "SGD", {"lr": 0.1, **arguments}, optimiser("sgd", **arguments))
+    f"{package}-SGD-{name}": Row(package, "SGD", {"lr": 0.1, **arguments}, optimizer("sgd", **arguments))
     for package, (name, arguments) in itertools.product(("torch", "poptorch"), SGD.items())
 }
 for _package in ("torch", "poptorch"):
     ROWS.update({
-        f"{_package}-Adam": Row(_package, "Adam", {"lr": 0.1}, optimiser("adam")),
+        f"{_package}-Adam": Row(_package, "Adam", {"lr": 0.1}, optimizer("adam")),
         f"{_package}-Adam-decay": Row(
-            _package, "Adam", {"lr": 0.1, "weight_decay": 0.2}, optimiser("adam", weight_decay=0.2)
+            _package, "Adam", {"lr": 0.1, "weight_decay": 0.2}, optimizer("adam", weight_decay=0.2)
         ),
         f"{_package}-Adam-betas": Row(
             _package, "Adam", {"lr": 0.1, "betas": (0.5, 0.75), "eps": 0.01},
-            optimiser("adam", beta1=0.5, beta2=0.75, epsilon=0.01),
+            optimizer("adam", beta1=0.5, beta2=0.75, epsilon=0.01),
         ),
-        f"{_package}-AdamW": Row(_package, "AdamW", {"lr": 0.1}, optimiser("adamw")),
+        f"{_package}-AdamW": Row(_package, "AdamW", {"lr": 0.1}, optimizer("adamw")),
         f"{_package}-AdamW-decay": Row(
-            _package, "AdamW", {"lr": 0.1, "weight_decay": 0.3}, optimiser("adamw", weight_decay=0.3)
+            _package, "AdamW", {"lr": 0.1, "weight_decay": 0.3}, optimizer("adamw", weight_decay=0.3)
         ),
-        f"{_package}-RMSprop": Row(_package, "RMSprop", {"lr": 0.1}, optimiser("rmsprop")),
+        f"{_package}-RMSprop": Row(_package, "RMSprop", {"lr": 0.1}, optimizer("rmsprop")),
         f"{_package}-RMSprop-alpha": Row(
             _package, "RMSprop", {"lr": 0.1, "alpha": 0.5, "weight_decay": 0.1, "eps": 0.01},
-            optimiser("rmsprop", alpha=0.5, weight_decay=0.1, epsilon=0.01),
+            optimizer("rmsprop", alpha=0.5, weight_decay=0.1, epsilon=0.01),
         ),
         f"{_package}-RMSprop-momentum": Row(
-            _package, "RMSprop", {"lr": 0.1, "momentum": 0.5}, optimiser("rmsprop", momentum=0.5)
+            _package, "RMSprop", {"lr": 0.1, "momentum": 0.5}, optimizer("rmsprop", momentum=0.5)
         ),
         # A coefficient of 0.5 keeps the centred variance of three gradients away from zero.
         f"{_package}-RMSprop-centered": Row(
             _package, "RMSprop", {"lr": 0.1, "alpha": 0.5, "centered": True, "momentum": 0.5},
-            optimiser("rmsprop", alpha=0.5, centred=True, momentum=0.5),
+            optimizer("rmsprop", alpha=0.5, centred=True, momentum=0.5),
         ),
     })  # fmt: skip
 _TF = {"epsilon_inside": True, "rate_in_velocity": True}
 ROWS.update({
     "poptorch-SGD-combined": Row(
         "poptorch", "SGD", {"lr": 0.1, "momentum": 0.9, "use_combined_accum": True, "velocity_scaling": 4.0},
-        optimiser("sgd", momentum=0.9),
+        optimizer("sgd", momentum=0.9),
     ),
     "poptorch-AdamW-told-not-to-correct": Row(
-        "poptorch", "AdamW", {"lr": 0.1, "bias_correction": False}, optimiser("adamw")
+        "poptorch", "AdamW", {"lr": 0.1, "bias_correction": False}, optimizer("adamw")
     ),
     "poptorch-RMSprop-tf": Row(
         "poptorch", "RMSprop", {"lr": 0.1, "eps": 0.01, "use_tf_variant": True},
-        optimiser("rmsprop", epsilon=0.01, **_TF), {"square": 1.0},
+        optimizer("rmsprop", epsilon=0.01, **_TF), {"square": 1.0},
     ),
     "poptorch-RMSprop-tf-momentum": Row(
         "poptorch", "RMSprop", {"lr": 0.1, "momentum": 0.5, "use_tf_variant": True},
-        optimiser("rmsprop", momentum=0.5, **_TF), {"square": 1.0},
+        optimizer("rmsprop", momentum=0.5, **_TF), {"square": 1.0},
     ),
     "poptorch-LAMB": Row(
-        "poptorch", "LAMB", {"lr": 0.1, "eps": 1e-6, "weight_decay": 0.1}, optimiser("lamb", weight_decay=0.1)
+        "poptorch", "LAMB", {"lr": 0.1, "eps": 1e-6, "weight_decay": 0.1}, optimizer("lamb", weight_decay=0.1)
     ),
     "poptorch-LAMB-uncorrected": Row(
         "poptorch", "LAMB", {"lr": 0.1, "eps": 1e-6, "weight_decay": 0.0, "bias_correction": False},
-        optimiser("lamb", weight_decay=0.0, bias_correction=False),
+        optimizer("lamb", weight_decay=0.0, bias_correction=False),
     ),
     "poptorch-LAMB-limited": Row(
         "poptorch", "LAMB", {"lr": 0.1, "eps": 1e-6, "weight_decay": 0.1, "max_weight_norm": 1.0},
-        optimiser("lamb", weight_decay=0.1, max_weight_norm=1.0),
+        optimizer("lamb", weight_decay=0.1, max_weight_norm=1.0),
     ),
 })  # fmt: skip
 
@@ -148,7 +148,7 @@ def test_every_group_has_its_own_learning_rate(poptorch: Any, package: str, name
     def make(model: Any) -> Any:
         return cls([{"params": [model.layer.weight]}, {"params": [model.layer.bias], "lr": 0.02}], lr=0.1)
 
-    rule = optimiser(name.lower())
+    rule = optimizer(name.lower())
     calls = [{WEIGHT: (rule, 0.1), BIAS: (rule, 0.02)}] * 3
     assert_weights(trained(poptorch, make), calls)
 
@@ -177,7 +177,7 @@ def test_every_group_has_its_own_values(
         weights = (model.layer.weight, model.layer.bias)
         return cls([{"params": [weight], key: value} for weight, value in zip(weights, values)], lr=0.1)
 
-    rules = [optimiser(name.lower(), **{setting: value}) for value in values]
+    rules = [optimizer(name.lower(), **{setting: value}) for value in values]
     assert_weights(trained(poptorch, make), [{WEIGHT: (rules[0], 0.1), BIAS: (rules[1], 0.1)}] * 3)
 
 
@@ -188,7 +188,7 @@ def test_gradients_are_clipped_by_the_norm_of_all(poptorch: Any, name: str) -> N
     cls = getattr(poptorch.optim, name)
     weights = trained(poptorch, lambda model: cls(model.parameters(), lr=0.1, max_grad_norm=0.5, **epsilon))
 
-    rule = optimiser(name.lower(), **({"epsilon": 0.1} if epsilon else {}))
+    rule = optimizer(name.lower(), **({"epsilon": 0.1} if epsilon else {}))
     assert_weights(weights, same(rule, 0.1), clip=0.5)
 
 
@@ -196,7 +196,7 @@ def test_gradients_below_the_norm_are_left_alone(poptorch: Any) -> None:
     """A limit that no gradient reaches changes nothing."""
     weights = trained(poptorch, lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1, max_grad_norm=1e6))
 
-    assert_weights(weights, same(optimiser("sgd"), 0.1))
+    assert_weights(weights, same(optimizer("sgd"), 0.1))
 
 
 def test_the_mean_of_accumulated_gradients_is_clipped(poptorch: Any) -> None:
@@ -205,7 +205,7 @@ def test_the_mean_of_accumulated_gradients_is_clipped(poptorch: Any) -> None:
         poptorch, lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1, max_grad_norm=0.5), accumulation=3
     )
 
-    assert_weights(weights, same(optimiser("sgd"), 0.1), accumulation=3, clip=0.5)
+    assert_weights(weights, same(optimizer("sgd"), 0.1), accumulation=3, clip=0.5)
 
 
 def test_the_norm_is_over_all_stages_of_a_pipeline(poptorch: Any) -> None:
@@ -217,7 +217,7 @@ def test_the_norm_is_over_all_stages_of_a_pipeline(poptorch: Any) -> None:
         pipelined=True,
     )
 
-    assert_weights(weights, same(optimiser("sgd"), 0.1), accumulation=3, clip=0.5)
+    assert_weights(weights, same(optimizer("sgd"), 0.1), accumulation=3, clip=0.5)
 
 
 def test_the_norm_is_that_of_the_mean_over_replicas(poptorch: Any) -> None:
@@ -226,7 +226,7 @@ def test_the_norm_is_that_of_the_mean_over_replicas(poptorch: Any) -> None:
         poptorch, lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1, max_grad_norm=0.5), replicas=2
     )
 
-    assert_weights(weights, same(optimiser("sgd"), 0.1), accumulation=2, clip=0.5)
+    assert_weights(weights, same(optimizer("sgd"), 0.1), accumulation=2, clip=0.5)
 
 
 @pytest.mark.parametrize("package", ["torch", "poptorch"])
@@ -252,13 +252,13 @@ def test_weights_that_need_no_gradient_stay(poptorch: Any) -> None:
         model.layer.bias.requires_grad_(False)
         return poptorch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1)
 
-    rule = optimiser("sgd", weight_decay=0.1)
+    rule = optimizer("sgd", weight_decay=0.1)
     assert_weights(trained(poptorch, make), [{WEIGHT: (rule, 0.1)}] * 3)
 
 
 def test_without_an_optimizer_sgd_trains(poptorch: Any) -> None:
     """A training model that is given no optimizer uses SGD with a learning rate of 0.01."""
-    assert_weights(trained(poptorch, lambda model: None), same(optimiser("sgd"), 0.01))
+    assert_weights(trained(poptorch, lambda model: None), same(optimizer("sgd"), 0.01))
 
 
 @pytest.mark.parametrize("name", ["Adagrad", "Adadelta", "Adamax"])

@@ -9,7 +9,7 @@ import pytest
 
 from ipu_conformance import check, nets
 from ipu_conformance.nets import distinct_micro_batches
-from ipu_conformance.run import optimiser
+from ipu_conformance.run import optimizer
 
 from .specified import FACTORS, Runs, cut, ipus
 
@@ -48,13 +48,13 @@ def test_a_cut_changes_no_bit_in_half(runs: Runs, name: str) -> None:
         check.runs_identical(actual=runs.train(name, cut(name, HALF, 3, strategy)), expected=whole)
 
 
-RULES = {"sgd": optimiser("sgd", momentum=0.5), "adam": optimiser("adam", epsilon=0.0625)}
+RULES = {"sgd": optimizer("sgd", momentum=0.5), "adam": optimizer("adam", epsilon=0.0625)}
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
 def test_a_scaled_loss_in_half_trains_as_specified(runs: Runs, rule: Any) -> None:
     """Loss scaling lifts small gradients of float16 and is taken out again before the update."""
-    config = replace(HALF, optimiser=rule, loss_scale=64.0)
+    config = replace(HALF, optimizer=rule, loss_scale=64.0)
 
     runs.compare("mlp", config, "poptorch", fields=["losses", "weights"])
 
@@ -135,7 +135,7 @@ def test_stochastic_rounding_follows_the_seed(runs: Runs) -> None:
     for seed in (1, 2):
         module = driver.NetModule(net, config)
         chosen = driver.options(config).randomSeed(seed)
-        trainer = driver.poptorch.trainingModel(module, chosen, driver.optimiser(config, module.parameters(), 0.25))
+        trainer = driver.poptorch.trainingModel(module, chosen, driver.optimizer(config, module.parameters(), 0.25))
         trainer(*driver.tensors(distinct_micro_batches(net, config), 0, config))
         weights[seed] = driver.weights_of(module, net)
         trainer.destroy()

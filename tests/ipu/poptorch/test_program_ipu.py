@@ -17,7 +17,7 @@ from ipu_conformance import check, nets
 from ipu_conformance.nets import Data, distinct_micro_batches
 from ipu_conformance.oracle.tolerance import runs
 from ipu_conformance.oracle.training.train import train as specified
-from ipu_conformance.run import RunConfig, learning_rate, optimiser
+from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
 STAGES, REPLICAS, ACCUMULATION, ITERATIONS = 4, 2, 8, 3
 
@@ -29,7 +29,7 @@ CONFIG = RunConfig(
     replicas=REPLICAS,
     steps=2,
     learning_rate=learning_rate(base=0.125),
-    optimiser=optimiser("sgd", momentum=0.5, weight_decay=0.03125),
+    optimizer=optimizer("sgd", momentum=0.5, weight_decay=0.03125),
 )
 """The same for the oracle, which needs no stages."""
 

@@ -6,12 +6,12 @@ from typing import Any, Callable, Dict
 
 import pytest
 
-from ipu_conformance.run import optimiser
+from ipu_conformance.run import optimizer
 
 from .optimizer_reference import BIAS, WEIGHT, Problem, assert_weights
 
-SGD = optimiser("sgd")
-MOMENTUM = optimiser("sgd", momentum=0.9)
+SGD = optimizer("sgd")
+MOMENTUM = optimizer("sgd", momentum=0.9)
 
 
 def both(*pairs: Any) -> Any:
@@ -49,9 +49,9 @@ def test_a_new_optimizer_takes_over(poptorch: Any) -> None:
     ("name", "arguments", "rule"),
     [
         ("SGD", {"momentum": 0.9}, MOMENTUM),
-        ("Adam", {}, optimiser("adam")),
-        ("AdamW", {}, optimiser("adamw")),
-        ("RMSprop", {"momentum": 0.5}, optimiser("rmsprop", momentum=0.5)),
+        ("Adam", {}, optimizer("adam")),
+        ("AdamW", {}, optimizer("adamw")),
+        ("RMSprop", {"momentum": 0.5}, optimizer("rmsprop", momentum=0.5)),
     ],
     ids=["SGD", "Adam", "AdamW", "RMSprop"],
 )
@@ -125,7 +125,7 @@ def test_what_differs_from_torchs_default_can_change(
     problem.executor.setOptimizer(problem.optimizer)
     problem.call(2)
 
-    before, after = (optimiser("sgd", **first), 0.1), (optimiser("sgd", **rule), 0.1)
+    before, after = (optimizer("sgd", **first), 0.1), (optimizer("sgd", **rule), 0.1)
     assert_weights(problem.weights(), both(before, after, after))
 
 
@@ -196,7 +196,7 @@ def test_what_is_marked_as_variable_can_change(poptorch: Any) -> None:
     problem.executor.setOptimizer(problem.optimizer)
     problem.call(2)
 
-    decayed = (optimiser("sgd", weight_decay=0.3), 0.1)
+    decayed = (optimizer("sgd", weight_decay=0.3), 0.1)
     assert_weights(problem.weights(), both((SGD, 0.1), decayed, decayed))
 
 
@@ -224,7 +224,7 @@ def test_before_compiling_anything_can_be_set(poptorch: Any) -> None:
     problem.executor.setOptimizer(torch.optim.AdamW(problem.model.parameters(), lr=0.1, weight_decay=0.3))
     problem.call(2)
 
-    rule = (optimiser("adamw", weight_decay=0.3), 0.1)
+    rule = (optimizer("adamw", weight_decay=0.3), 0.1)
     assert_weights(problem.weights(), both(rule, rule))
 
 

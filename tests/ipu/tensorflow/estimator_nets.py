@@ -138,7 +138,7 @@ class EstimatedNet:
 
     def plain(self) -> Any:
         """The optimizer of TensorFlow 1 with the rules of the configuration."""
-        train, rule, rate = self.v1.train, self.config.optimiser, self.config.learning_rate["base"]
+        train, rule, rate = self.v1.train, self.config.optimizer, self.config.learning_rate["base"]
         if rule.name == "adam":
             return train.AdamOptimizer(rate, rule["beta1"], rule["beta2"], rule["epsilon"])
         return train.MomentumOptimizer(rate, rule["momentum"])

@@ -56,7 +56,7 @@ class Estimators:
             num_shards=shards,
         )
         session = self.v1.ConfigProto(allow_soft_placement=True)
-        # Programs this small take longer to optimise than to run.
+        # Programs this small take longer to optimize than to run.
         session.graph_options.rewrite_options.disable_meta_optimizer = True
         session.graph_options.optimizer_options.opt_level = -1
         settings = {"save_summary_steps": 1, "log_step_count_steps": None, "session_config": session, **changes}

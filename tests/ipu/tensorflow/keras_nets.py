@@ -19,7 +19,7 @@ from ipu_conformance.oracle.tolerance import runs as run_tolerance
 from ipu_conformance.oracle.tolerance.rounding import RandomRounding, mantissa, nearest
 from ipu_conformance.oracle.training.train import infer as specified_inference
 from ipu_conformance.oracle.training.train import train as specified
-from ipu_conformance.run import RunConfig, learning_rate, optimiser
+from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
 PLAIN = RunConfig(
     device_iterations=3,
@@ -142,7 +142,7 @@ class Keras:
 
     def optimizer(self, config: RunConfig) -> Any:
         """The optimizer of a configuration."""
-        rule, rate = config.optimiser, config.learning_rate["base"]
+        rule, rate = config.optimizer, config.learning_rate["base"]
         if rule.name == "sgd":
             return self.tf.keras.optimizers.SGD(rate, momentum=rule["momentum"], nesterov=rule["nesterov"])
         assert rule.name == "adam"
@@ -256,13 +256,13 @@ def assert_trained(trained: Trained, name: str, config: RunConfig) -> None:
 
 def momentum(config: RunConfig, **settings: Any) -> RunConfig:
     """A configuration with Keras' momentum, whose velocity holds the learning rate."""
-    return replace(config, optimiser=optimiser("sgd", momentum=0.5, rate_in_velocity=True, **settings))
+    return replace(config, optimizer=optimizer("sgd", momentum=0.5, rate_in_velocity=True, **settings))
 
 
 def adam(config: RunConfig) -> RunConfig:
     """A configuration with Keras' Adam; the decays, and one less them, are exact in float32."""
-    rule = optimiser("adam", beta1=0.5, beta2=0.75, epsilon=1e-7, epsilon_at="uncorrected")
-    return replace(config, optimiser=rule, learning_rate=learning_rate(base=0.0078125))
+    rule = optimizer("adam", beta1=0.5, beta2=0.75, epsilon=1e-7, epsilon_at="uncorrected")
+    return replace(config, optimizer=rule, learning_rate=learning_rate(base=0.0078125))
 
 
 def _axes(net: Net) -> Tuple[int, ...]:

@@ -16,14 +16,14 @@ from ipu_conformance.oracle.tolerance import runs as run_tolerance
 from ipu_conformance.oracle.tolerance.rounding import RandomRounding, mantissa, nearest
 from ipu_conformance.oracle.training.train import infer as specified_inference
 from ipu_conformance.oracle.training.train import train as specified
-from ipu_conformance.run import RunConfig, RunRecord, learning_rate, optimiser
+from ipu_conformance.run import RunConfig, RunRecord, learning_rate, optimizer
 
 FACTORS = RunConfig(
     device_iterations=3,
     gradient_accumulation=2,
     micro_batch=4,
     learning_rate=learning_rate(base=0.0625),
-    optimiser=optimiser("sgd", momentum=0.5, rate_in_velocity=True),
+    optimizer=optimizer("sgd", momentum=0.5, rate_in_velocity=True),
     accumulation_reduction="sum",
     replica_reduction="sum",
     output_layout="tensorflow",
@@ -120,8 +120,8 @@ class Runs:
     def compare_state(self, name: str, config: RunConfig, **options: Any) -> None:
         """The optimizer's state after a training on the target is the oracle's."""
         __tracebackhide__ = True
-        found, (want, allowed) = self.train(name, config, **options).optimiser_state or {}, states(name, config)
-        assert found, f"the optimizer {config.optimiser.name} keeps no state"
+        found, (want, allowed) = self.train(name, config, **options).optimizer_state or {}, states(name, config)
+        assert found, f"the optimizer {config.optimizer.name} keeps no state"
         for word, held in found.items():
             for weight, value in held.items():
                 key = (word, weight)
@@ -195,7 +195,7 @@ def _states(name: str, config: RunConfig) -> Tuple[Arrays, Allowed]:
     net, data = nets.NETS[name](), data_of(name, config)
 
     def arrays(rounding: Any) -> Arrays:
-        found = specified(net, data, config, rounding=rounding).optimiser_state or {}
+        found = specified(net, data, config, rounding=rounding).optimizer_state or {}
         return {(state, weight): value for state, held in found.items() for weight, value in held.items()}
 
     return measured(name, config, arrays)

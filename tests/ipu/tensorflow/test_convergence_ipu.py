@@ -7,7 +7,7 @@ from typing import Any, Dict
 
 import pytest
 
-from ipu_conformance.run import RunConfig, learning_rate, optimiser
+from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
 from ..digits import SEED, WORKLOAD, verdict
 from .specified import Runs, shared_runs  # noqa: F401 (a fixture)
@@ -16,7 +16,7 @@ UPDATE = RunConfig(
     device_iterations=WORKLOAD.train // WORKLOAD.batch,
     micro_batch=WORKLOAD.batch,
     steps=WORKLOAD.epochs,
-    optimiser=optimiser("sgd", momentum=WORKLOAD.momentum, rate_in_velocity=True),
+    optimizer=optimizer("sgd", momentum=WORKLOAD.momentum, rate_in_velocity=True),
     learning_rate=learning_rate(base=WORKLOAD.rate),
     accumulation_reduction="mean",
     replica_reduction="sum",

@@ -10,7 +10,7 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
-from ipu_conformance.run import RunConfig, learning_rate, optimiser
+from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
 from .estimator_nets import EstimatedNet, Record
 from .estimator_programs import Estimators, shared_estimators
@@ -31,10 +31,10 @@ pytestmark = pytest.mark.requires("tensorflow_estimator")
 
 __all__ = ["shared_estimators", "shared_runs"]
 
-RULES: Dict[str, Any] = {"optimiser": optimiser("sgd", momentum=0.5), "replica_reduction": "mean"}
+RULES: Dict[str, Any] = {"optimizer": optimizer("sgd", momentum=0.5), "replica_reduction": "mean"}
 """The momentum of TensorFlow 1, and what CrossReplicaOptimizer does."""
 ADAM = {
-    "optimiser": optimiser("adam", beta1=0.5, beta2=0.75, epsilon=1e-7, epsilon_at="uncorrected"),
+    "optimizer": optimizer("adam", beta1=0.5, beta2=0.75, epsilon=1e-7, epsilon_at="uncorrected"),
     "learning_rate": learning_rate(base=0.0078125),
 }
 """The Adam of TensorFlow 1; the decays, and one less them, are exact in float32."""
@@ -165,14 +165,14 @@ def test_the_stock_estimator_trains_the_same(trainings: Trainings, name: str, co
     compare_both(trainings(name, config), stock, name, config)
 
 
-KERAS = optimiser("sgd", momentum=0.5, rate_in_velocity=True)
+KERAS = optimizer("sgd", momentum=0.5, rate_in_velocity=True)
 
 
 @pytest.mark.parametrize("config", configured({"G2": SINGLE, "G3-R2": MIXED}))
 def test_a_strategy_trains_the_same(trainings: Trainings, runs: Runs, config: RunConfig) -> None:
     """Keras in a strategy adds up over replicas where the estimator averages: with its rate divided it is the same."""
     rate = learning_rate(base=config.learning_rate["base"] / config.replicas)
-    keras = runs.train("mlp", replace(config, optimiser=KERAS, learning_rate=rate, replica_reduction="sum"))
+    keras = runs.train("mlp", replace(config, optimizer=KERAS, learning_rate=rate, replica_reduction="sum"))
     losses = np.reshape(keras.losses[0], (config.device_iterations, -1)).mean(axis=1)
     other = Record(dict(keras.weights or {}), losses)
 

@@ -10,7 +10,7 @@ import pytest
 
 from ipu_conformance import check, nets
 from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
-from ipu_conformance.run import RunConfig, learning_rate, optimiser
+from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
 from .pipeline_estimators import Chain, Programs, Trainings, made_programs, shared_trainings
 from .specified import FACTORS, configured, counted, cut, data_of, expected, inferred, tolerance
@@ -21,7 +21,7 @@ __all__ = ["made_programs", "shared_trainings"]
 
 NET = nets.mlp()
 ADAM = {
-    "optimiser": optimiser("adam", beta1=0.5, beta2=0.75, epsilon=1e-7, epsilon_at="uncorrected"),
+    "optimizer": optimizer("adam", beta1=0.5, beta2=0.75, epsilon=1e-7, epsilon_at="uncorrected"),
     "learning_rate": learning_rate(base=0.0078125),
 }
 """The Adam of TensorFlow 1; the decays, and one less them, are exact in float32."""
@@ -29,7 +29,7 @@ ADAM = {
 
 def piped(schedule: str, stages: int, iterations: int, accumulation: int, replicas: int, **changes: Any) -> RunConfig:
     """A run of the net in stages, with the mean over replicas and the momentum of TensorFlow 1."""
-    rules = {"optimiser": optimiser("sgd", momentum=0.5), "replica_reduction": "mean", **changes}
+    rules = {"optimizer": optimizer("sgd", momentum=0.5), "replica_reduction": "mean", **changes}
     return cut("mlp", counted(iterations, accumulation, replicas, **rules), stages, schedule)
 
 
@@ -84,7 +84,7 @@ def stages_of(programs: Programs, config: RunConfig, mode: str) -> List[Callable
 
 def optimizer_of(programs: Programs, config: RunConfig) -> Any:
     """The optimizer of TensorFlow 1 with the rules of a configuration."""
-    train, rule, rate = programs.v1.train, config.optimiser, config.learning_rate["base"]
+    train, rule, rate = programs.v1.train, config.optimizer, config.learning_rate["base"]
     plain = (
         train.AdamOptimizer(rate, rule["beta1"], rule["beta2"], rule["epsilon"])
         if rule.name == "adam"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check, nets
-from ipu_conformance.run import learning_rate, optimiser
+from ipu_conformance.run import learning_rate, optimizer
 
 from .specified import FACTORS, Runs, counted, cut, expected, ipus, shared_runs, tolerance  # noqa: F401 (a fixture)
 
@@ -69,12 +69,12 @@ def test_weights_are_kept_in_the_type_of_their_layer(runs: Runs, last: bool) -> 
     assert coarse == {name for name in run.weights or {} if not (last and name.startswith("fc4"))}
 
 
-ADAM = optimiser("adam", beta1=0.5, beta2=0.75, epsilon=0.0625, epsilon_at="uncorrected")
+ADAM = optimizer("adam", beta1=0.5, beta2=0.75, epsilon=0.0625, epsilon_at="uncorrected")
 
 
 def test_adam_in_half_steps_as_specified(runs: Runs) -> None:
     """Moments and steps of Adam are made in float16 as well."""
-    config = replace(HALF, optimiser=ADAM, learning_rate=learning_rate(base=0.03125))
+    config = replace(HALF, optimizer=ADAM, learning_rate=learning_rate(base=0.03125))
 
     runs.compare("mlp", config, ["losses", "weights"])
 

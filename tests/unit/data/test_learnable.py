@@ -1,4 +1,4 @@
-"""The synthetic digits are as hard as they should be: they tell models apart, and right optimisers from wrong ones."""
+"""The synthetic digits are as hard as they should be: they tell models apart, and right optimizers from wrong ones."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ WRONG: Dict[str, Dict[str, float]] = {
 
 @pytest.fixture(scope="module")
 def right_losses(digits):
-    """The test losses of the right optimiser, one for each seed."""
+    """The test losses of the right optimizer, one for each seed."""
     return [final_loss(digits, seed) for seed in SEEDS]
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_a_wrong_optimiser_is_told_from_a_right_one(digits, right_losses, fault):
-    """Every run of the wrong optimiser ends with a higher test loss than every run of the right one."""
+def test_a_wrong_optimizer_is_told_from_a_right_one(digits, right_losses, fault):
+    """Every run of the wrong optimizer ends with a higher test loss than every run of the right one."""
     wrong = [final_loss(digits, seed, **WRONG[fault]) for seed in SEEDS]
 
     assert max(right_losses) < min(wrong), (right_losses, wrong)

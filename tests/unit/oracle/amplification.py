@@ -14,7 +14,7 @@ import numpy as np
 NUDGE = 2.0**-26
 EPS = float(np.finfo(np.float64).eps)
 OPERATIONS = 4
-"""The elementary operations behind one rounded value of an optimiser, on average: hardly a line has more."""
+"""The elementary operations behind one rounded value of an optimizer, on average: hardly a line has more."""
 
 Arrays = Mapping[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ipu_conformance.run import CHOICES, OPTIMISERS, SCHEDULES, RunConfig, learning_rate, optimiser
+from ipu_conformance.run import CHOICES, OPTIMIZERS, SCHEDULES, RunConfig, learning_rate, optimizer
 
 
 @st.composite
@@ -27,7 +27,7 @@ def configs(draw: Any) -> RunConfig:
         stages=tuple(sorted(draw(st.sampled_from([(), (0, 0, 1), (0, 1, 2)])))),
         schedule=draw(st.sampled_from(CHOICES["schedule"])),
         recompute=draw(st.booleans()),
-        optimiser=optimiser(draw(st.sampled_from(sorted(OPTIMISERS)))),
+        optimizer=optimizer(draw(st.sampled_from(sorted(OPTIMIZERS)))),
         learning_rate=learning_rate(draw(st.sampled_from(sorted(SCHEDULES)))),
         accumulation_reduction=draw(st.sampled_from(CHOICES["accumulation_reduction"])),
         replica_reduction=draw(st.sampled_from(CHOICES["replica_reduction"])),

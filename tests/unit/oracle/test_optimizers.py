@@ -1,4 +1,4 @@
-"""Optimisers follow those of PyTorch, Keras and Paddle in float64."""
+"""Optimizers follow those of PyTorch, Keras and Paddle in float64."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance.oracle.training import optimizers
-from ipu_conformance.run import OPTIMISERS, Rule, optimiser
+from ipu_conformance.run import OPTIMIZERS, Rule, optimizer
 from tests.unit.oracle.amplification import tolerance
 from tests.unit.oracle.installed import installed
 
@@ -25,65 +25,65 @@ WEIGHT = _random.standard_normal((3, 4))
 GRADIENTS = [_random.standard_normal((3, 4)) for _ in range(UPDATES)]
 
 CASES: Dict[str, Tuple[Rule, Callable[[Any, List[Any]], Any]]] = {
-    "torch-sgd": (optimiser("sgd"), lambda o, p: o.SGD(p, RATE)),
+    "torch-sgd": (optimizer("sgd"), lambda o, p: o.SGD(p, RATE)),
     "torch-sgd-momentum": (
-        optimiser("sgd", momentum=0.75, dampening=0.25, weight_decay=0.125),
+        optimizer("sgd", momentum=0.75, dampening=0.25, weight_decay=0.125),
         lambda o, p: o.SGD(p, RATE, momentum=0.75, dampening=0.25, weight_decay=0.125),
     ),
     "torch-sgd-nesterov": (
-        optimiser("sgd", momentum=0.75, nesterov=True),
+        optimizer("sgd", momentum=0.75, nesterov=True),
         lambda o, p: o.SGD(p, RATE, momentum=0.75, nesterov=True),
     ),
     "torch-adam": (
-        optimiser("adam", **BETAS, epsilon=EPSILON, weight_decay=0.125),
+        optimizer("adam", **BETAS, epsilon=EPSILON, weight_decay=0.125),
         lambda o, p: o.Adam(p, RATE, tuple(BETAS.values()), EPSILON, 0.125),
     ),
     "torch-adamw": (
-        optimiser("adamw", **BETAS, epsilon=EPSILON, weight_decay=0.125),
+        optimizer("adamw", **BETAS, epsilon=EPSILON, weight_decay=0.125),
         lambda o, p: o.AdamW(p, RATE, tuple(BETAS.values()), EPSILON, 0.125),
     ),
     "torch-adamax": (
-        optimiser("adamax", **BETAS, epsilon=EPSILON, weight_decay=0.125),
+        optimizer("adamax", **BETAS, epsilon=EPSILON, weight_decay=0.125),
         lambda o, p: o.Adamax(p, RATE, tuple(BETAS.values()), EPSILON, 0.125),
     ),
     "torch-rmsprop": (
-        optimiser("rmsprop", alpha=0.75, epsilon=EPSILON, weight_decay=0.125),
+        optimizer("rmsprop", alpha=0.75, epsilon=EPSILON, weight_decay=0.125),
         lambda o, p: o.RMSprop(p, RATE, 0.75, EPSILON, 0.125),
     ),
     "torch-rmsprop-centred": (
-        optimiser("rmsprop", alpha=0.75, epsilon=EPSILON, momentum=0.5, centred=True),
+        optimizer("rmsprop", alpha=0.75, epsilon=EPSILON, momentum=0.5, centred=True),
         lambda o, p: o.RMSprop(p, RATE, 0.75, EPSILON, momentum=0.5, centered=True),
     ),
     "torch-adagrad": (
-        optimiser("adagrad", epsilon=EPSILON, initial=0.25, rate_decay=0.125, weight_decay=0.125),
+        optimizer("adagrad", epsilon=EPSILON, initial=0.25, rate_decay=0.125, weight_decay=0.125),
         lambda o, p: o.Adagrad(p, RATE, 0.125, 0.125, 0.25, EPSILON),
     ),
     "torch-adadelta": (
-        optimiser("adadelta", rho=0.75, epsilon=EPSILON, weight_decay=0.125),
+        optimizer("adadelta", rho=0.75, epsilon=EPSILON, weight_decay=0.125),
         lambda o, p: o.Adadelta(p, RATE, 0.75, EPSILON, 0.125),
     ),
     "tensorflow-sgd-momentum": (
-        optimiser("sgd", momentum=0.75, rate_in_velocity=True, weight_decay=0.125, decoupled=True),
+        optimizer("sgd", momentum=0.75, rate_in_velocity=True, weight_decay=0.125, decoupled=True),
         lambda o, p: o.SGD(RATE, 0.75, weight_decay=0.125),
     ),
     "tensorflow-sgd-nesterov": (
-        optimiser("sgd", momentum=0.75, rate_in_velocity=True, nesterov=True),
+        optimizer("sgd", momentum=0.75, rate_in_velocity=True, nesterov=True),
         lambda o, p: o.SGD(RATE, 0.75, nesterov=True),
     ),
     "tensorflow-adam": (
-        optimiser("adam", **BETAS, epsilon=EPSILON, epsilon_at="uncorrected"),
+        optimizer("adam", **BETAS, epsilon=EPSILON, epsilon_at="uncorrected"),
         lambda o, p: o.Adam(RATE, *BETAS.values(), EPSILON),
     ),
     "tensorflow-adamw": (
-        optimiser("adamw", **BETAS, epsilon=EPSILON, weight_decay=0.125, epsilon_at="uncorrected"),
+        optimizer("adamw", **BETAS, epsilon=EPSILON, weight_decay=0.125, epsilon_at="uncorrected"),
         lambda o, p: o.AdamW(RATE, 0.125, *BETAS.values(), EPSILON),
     ),
     "tensorflow-adamax": (
-        optimiser("adamax", **BETAS, epsilon=EPSILON, epsilon_at="denominator"),
+        optimizer("adamax", **BETAS, epsilon=EPSILON, epsilon_at="denominator"),
         lambda o, p: o.Adamax(RATE, *BETAS.values(), EPSILON),
     ),
     "tensorflow-rmsprop-centred": (
-        optimiser(
+        optimizer(
             "rmsprop",
             alpha=0.75,
             epsilon=EPSILON,
@@ -95,32 +95,32 @@ CASES: Dict[str, Tuple[Rule, Callable[[Any, List[Any]], Any]]] = {
         lambda o, p: o.RMSprop(RATE, 0.75, 0.5, EPSILON, centered=True),
     ),
     "tensorflow-adagrad": (
-        optimiser("adagrad", epsilon=EPSILON, initial=0.25, epsilon_inside=True),
+        optimizer("adagrad", epsilon=EPSILON, initial=0.25, epsilon_inside=True),
         lambda o, p: o.Adagrad(RATE, 0.25, EPSILON),
     ),
     "tensorflow-adadelta": (
-        optimiser("adadelta", rho=0.75, epsilon=EPSILON),
+        optimizer("adadelta", rho=0.75, epsilon=EPSILON),
         lambda o, p: o.Adadelta(RATE, 0.75, EPSILON),
     ),
-    "paddle-sgd": (optimiser("sgd", weight_decay=0.125), lambda o, p: o.SGD(RATE, p, weight_decay=0.125)),
+    "paddle-sgd": (optimizer("sgd", weight_decay=0.125), lambda o, p: o.SGD(RATE, p, weight_decay=0.125)),
     "paddle-sgd-nesterov": (
-        optimiser("sgd", momentum=0.75, nesterov=True, weight_decay=0.125),
+        optimizer("sgd", momentum=0.75, nesterov=True, weight_decay=0.125),
         lambda o, p: o.Momentum(RATE, 0.75, p, True, weight_decay=0.125),
     ),
     "paddle-adam": (
-        optimiser("adam", **BETAS, epsilon=EPSILON),
+        optimizer("adam", **BETAS, epsilon=EPSILON),
         lambda o, p: o.Adam(RATE, *BETAS.values(), EPSILON, p),
     ),
     "paddle-adamw": (
-        optimiser("adamw", **BETAS, epsilon=EPSILON, weight_decay=0.125),
+        optimizer("adamw", **BETAS, epsilon=EPSILON, weight_decay=0.125),
         lambda o, p: o.AdamW(RATE, *BETAS.values(), EPSILON, p, weight_decay=0.125),
     ),
     "paddle-adamax": (
-        optimiser("adamax", **BETAS, epsilon=EPSILON, epsilon_at="norm"),
+        optimizer("adamax", **BETAS, epsilon=EPSILON, epsilon_at="norm"),
         lambda o, p: o.Adamax(RATE, *BETAS.values(), EPSILON, p),
     ),
     "paddle-rmsprop-centred": (
-        optimiser(
+        optimizer(
             "rmsprop",
             alpha=0.75,
             epsilon=EPSILON,
@@ -132,15 +132,15 @@ CASES: Dict[str, Tuple[Rule, Callable[[Any, List[Any]], Any]]] = {
         lambda o, p: o.RMSProp(RATE, 0.75, EPSILON, 0.5, True, p),
     ),
     "paddle-adagrad": (
-        optimiser("adagrad", epsilon=EPSILON, initial=0.25),
+        optimizer("adagrad", epsilon=EPSILON, initial=0.25),
         lambda o, p: o.Adagrad(RATE, EPSILON, p, initial_accumulator_value=0.25),
     ),
     "paddle-adadelta": (
-        optimiser("adadelta", rho=0.75, epsilon=EPSILON),
+        optimizer("adadelta", rho=0.75, epsilon=EPSILON),
         lambda o, p: o.Adadelta(RATE, EPSILON, 0.75, p),
     ),
     "paddle-lamb": (
-        optimiser("lamb", **BETAS, epsilon=EPSILON, weight_decay=0.125),
+        optimizer("lamb", **BETAS, epsilon=EPSILON, weight_decay=0.125),
         lambda o, p: o.Lamb(RATE, 0.125, *BETAS.values(), EPSILON, p),
     ),
 }
@@ -190,7 +190,7 @@ WITNESSES = {"torch": by_torch, "tensorflow": by_tensorflow, "paddle": by_paddle
 @pytest.mark.filterwarnings("ignore:Op .* is executed through .append_op.:DeprecationWarning")  # Paddle's own affair
 @pytest.mark.parametrize("case", CASES)
 def test_follows_the_framework(case: str) -> None:
-    """After some updates the weight is the one that the framework's own optimiser makes."""
+    """After some updates the weight is the one that the framework's own optimizer makes."""
     rule, make = CASES[case]
     allowed = tolerance(lambda r: {"weight": ours(rule, r)})
     difference = np.max(np.abs(ours(rule) - WITNESSES[case.split("-")[0]](make)))
@@ -198,15 +198,15 @@ def test_follows_the_framework(case: str) -> None:
     assert difference <= allowed, f"differs by {difference:.1e}, allowed {allowed:.1e} for float64 rounding"
 
 
-def test_every_optimiser_has_a_row_and_a_witness() -> None:
+def test_every_optimizer_has_a_row_and_a_witness() -> None:
     """The table covers the names that a configuration may use, and a framework has witnessed each."""
-    assert set(optimizers.TABLE) == set(optimizers.STATES) == set(OPTIMISERS)
-    assert {rule.name for rule, _ in CASES.values()} == set(OPTIMISERS)
+    assert set(optimizers.TABLE) == set(optimizers.STATES) == set(OPTIMIZERS)
+    assert {rule.name for rule, _ in CASES.values()} == set(OPTIMIZERS)
 
 
 def test_lamb_bounds_the_weight_norm() -> None:
     """With a small maximal weight norm the step is as if the weight had that norm."""
-    free, bound = optimiser("lamb"), optimiser("lamb", max_weight_norm=2.0**-4)
+    free, bound = optimizer("lamb"), optimizer("lamb", max_weight_norm=2.0**-4)
     state = optimizers.begin(free, WEIGHT)
     step_free = optimizers.step(free, WEIGHT, GRADIENTS[0], state, 1.0, 1)[0] - WEIGHT
     step_bound = optimizers.step(bound, WEIGHT, GRADIENTS[0], state, 1.0, 1)[0] - WEIGHT
@@ -219,7 +219,7 @@ def test_lamb_bounds_the_weight_norm() -> None:
 
 def test_lamb_of_a_zero_weight_takes_the_plain_step() -> None:
     """Where the norm of the weight is zero the trust ratio is one."""
-    rule = optimiser("lamb", weight_decay=0.0, bias_correction=False)
+    rule = optimizer("lamb", weight_decay=0.0, bias_correction=False)
     zero = np.zeros((3, 4))
     moved, state = optimizers.step(rule, zero, GRADIENTS[0], optimizers.begin(rule, zero), RATE, 1)
 
@@ -229,7 +229,7 @@ def test_lamb_of_a_zero_weight_takes_the_plain_step() -> None:
 @pytest.mark.parametrize("name", ["adam", "adamw", "lamb"])
 def test_bias_correction_can_be_off(name: str) -> None:
     """Without bias correction the first step of the moments is scaled by their weights alone."""
-    rule = optimiser(name, bias_correction=False, weight_decay=0.0, beta1=0.75, beta2=0.75, epsilon=0.0)
+    rule = optimizer(name, bias_correction=False, weight_decay=0.0, beta1=0.75, beta2=0.75, epsilon=0.0)
     one = np.ones((1, 1))
     moved, _ = optimizers.step(rule, one, 4 * one, optimizers.begin(rule, one), 1.0, 1)
 

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.run import OPTIMISERS, SCHEDULES, RunConfig, RunError, learning_rate, optimiser
+from ipu_conformance.run import OPTIMIZERS, SCHEDULES, RunConfig, RunError, learning_rate, optimizer
 from tests.unit.oracle.run_strategies import configs
 
 IDS = {
     "D1-G1-R1-S1-sgd": RunConfig(),
     "D2-G3-R5-S4-grouped-adam": RunConfig(
-        device_iterations=2, gradient_accumulation=3, replicas=5, stages=(0, 1, 2, 2, 3), optimiser=optimiser("adam")
+        device_iterations=2, gradient_accumulation=3, replicas=5, stages=(0, 1, 2, 2, 3), optimizer=optimizer("adam")
     ),
     "D1-G1-R1-S2-interleaved-sgd,momentum=0.9-recompute": RunConfig(
-        stages=(0, 1), schedule="interleaved", recompute=True, optimiser=optimiser("sgd", momentum=0.9)
+        stages=(0, 1), schedule="interleaved", recompute=True, optimizer=optimizer("sgd", momentum=0.9)
     ),
     "D3-G1-R1-S1-infer-out_every_n-3": RunConfig(
         device_iterations=3, training=False, output_mode="every_n", output_period=3
@@ -46,7 +46,7 @@ IDS = {
 
 @pytest.mark.parametrize("expected", IDS)
 def test_id_names_what_differs_from_the_default(expected: str) -> None:
-    """An id holds the four factors, the optimiser, and a word for each field that is not at its default."""
+    """An id holds the four factors, the optimizer, and a word for each field that is not at its default."""
     assert str(IDS[expected]) == expected
 
 
@@ -83,22 +83,22 @@ def test_refuses_with_one_sentence(message: str) -> None:
 
 
 def test_refuses_unknown_rules() -> None:
-    """An unknown optimiser, schedule or setting is refused with the names that exist."""
-    with pytest.raises(RunError, match=r"optimiser 'sdg' is unknown: choose one of sgd, adam, "):
-        optimiser("sdg")
+    """An unknown optimizer, schedule or setting is refused with the names that exist."""
+    with pytest.raises(RunError, match=r"optimizer 'sdg' is unknown: choose one of sgd, adam, "):
+        optimizer("sdg")
     with pytest.raises(RunError, match=r"learning-rate schedule 'ramp' is unknown: choose one of constant, step, "):
         learning_rate("ramp")
     with pytest.raises(RunError, match=r"adam has no setting 'momentum': its settings are beta1, "):
-        optimiser("adam", momentum=0.9)
+        optimizer("adam", momentum=0.9)
 
 
 def test_rules_hold_all_their_settings() -> None:
     """A rule holds the defaults of what was not given, so that a driver passes every setting on."""
-    for name, defaults in OPTIMISERS.items():
-        assert dict(optimiser(name).settings) == defaults
+    for name, defaults in OPTIMIZERS.items():
+        assert dict(optimizer(name).settings) == defaults
     for name, defaults in SCHEDULES.items():
         assert dict(learning_rate(name).settings) == defaults
-    assert optimiser("adam", beta1=0.5)["beta1"] == 0.5
+    assert optimizer("adam", beta1=0.5)["beta1"] == 0.5
 
 
 CHANGES: List[Dict[str, Any]] = [

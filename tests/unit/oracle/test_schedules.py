@@ -57,12 +57,12 @@ def test_follows_torch(name: str) -> None:
     """A schedule gives the rates of its counterpart in torch.optim.lr_scheduler."""
     rule, make = TORCH[name]
     torch = installed("torch")
-    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
-    scheduler = make(torch.optim.lr_scheduler, optimiser)
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
+    scheduler = make(torch.optim.lr_scheduler, optimizer)
     expected = []
     for _ in range(COUNT):
-        expected.append(optimiser.param_groups[0]["lr"])
-        optimiser.step()
+        expected.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
         scheduler.step()
 
     assert_follows(rule, expected, np.finfo(np.float64).eps)

@@ -11,7 +11,7 @@ import pytest
 from ipu_conformance import nets
 from ipu_conformance.nets import distinct_micro_batches
 from ipu_conformance.oracle.training.train import train
-from ipu_conformance.run import RunConfig, RunError, RunRecord, learning_rate, optimiser
+from ipu_conformance.run import RunConfig, RunError, RunRecord, learning_rate, optimizer
 
 CONFIG = RunConfig(
     device_iterations=7,
@@ -75,7 +75,7 @@ def test_a_micro_batch_meets_late_weights_forth_and_all_updates_back(stages: int
 
 def test_one_stage_has_nothing_on_its_way() -> None:
     """Without a pipeline an update a micro-batch is an update a device iteration, to the bit."""
-    stateful = replace(CONFIG, optimiser=optimiser("adam"), loss_scale=64.0)
+    stateful = replace(CONFIG, optimizer=optimizer("adam"), loss_scale=64.0)
     one, other = run(stateful, "bn_convnet"), run(replace(stateful, update="device_iteration"), "bn_convnet")
 
     for field in ("weights", "statistics"):

@@ -15,7 +15,7 @@ from ipu_conformance import nets
 from ipu_conformance.nets import NETS, Data, Net, distinct_micro_batches
 from ipu_conformance.oracle.training.execution import slots
 from ipu_conformance.oracle.training.train import dropout_masks, infer, train
-from ipu_conformance.run import RunConfig, RunError, RunRecord, learning_rate, optimiser
+from ipu_conformance.run import RunConfig, RunError, RunRecord, learning_rate, optimizer
 from tests.unit.oracle import torch_loop
 from tests.unit.oracle.amplification import tolerance
 
@@ -28,7 +28,7 @@ CONFIGS = [
         micro_batch=4,
         steps=2,
         learning_rate=RATE,
-        optimiser=optimiser("sgd", momentum=0.9, weight_decay=0.01),
+        optimizer=optimizer("sgd", momentum=0.9, weight_decay=0.01),
     ),
     RunConfig(
         device_iterations=1,
@@ -48,7 +48,7 @@ CONFIGS = [
         micro_batch=3,
         loss_scale=1024.0,
         accumulation_reduction="running_mean",
-        optimiser=optimiser("adamw", epsilon=2.0**-10),
+        optimizer=optimizer("adamw", epsilon=2.0**-10),
     ),
 ]
 ROUNDINGS = 2 * math.sqrt(75)
@@ -206,7 +206,7 @@ PLAIN = ["linear", "mlp", "convnet", "residual", "tied_weights"]
 def test_means_equal_one_big_batch(name: str, factors: Dict[str, int]) -> None:
     """Without batch norm and dropout, the mean over six micro-batches is the gradient of one batch of them all."""
     net = NETS[name]()
-    big = RunConfig(micro_batch=12, steps=2, learning_rate=RATE, optimiser=optimiser("sgd", momentum=0.9))
+    big = RunConfig(micro_batch=12, steps=2, learning_rate=RATE, optimizer=optimizer("sgd", momentum=0.9))
     small = replace(big, micro_batch=2, **factors)
     # A sum over 12 samples of one batch is one rounded value here and there it is six and their sum.
     allowed = tolerance(lambda r: dict(run(net, big, rounding=r).weights or {}), ROUNDINGS, repeats=3)

@@ -10,7 +10,7 @@ from ipu_conformance.nets import INPUT, Data, Net
 from ipu_conformance.run import RunConfig, Weights
 from tests.unit.oracle.installed import installed
 
-OPTIMISERS: Dict[str, Any] = {
+OPTIMIZERS: Dict[str, Any] = {
     "sgd": lambda o, p, lr, s: o.SGD(p, lr, s["momentum"], weight_decay=s["weight_decay"]),
     "adam": lambda o, p, lr, s: o.Adam(p, lr, (s["beta1"], s["beta2"]), s["epsilon"], s["weight_decay"]),
     "adamw": lambda o, p, lr, s: o.AdamW(p, lr, (s["beta1"], s["beta2"]), s["epsilon"], s["weight_decay"]),
@@ -57,8 +57,8 @@ def trained(net: Net, data: Data, config: RunConfig, masks: Mapping[Any, np.ndar
     weights = {n: torch.tensor(w, requires_grad=True) for n, w in net.initial_weights(config.seed).items()}
     statistics = [{n: torch.tensor(w) for n, w in net.initial_statistics().items()} for _ in range(config.replicas)]
     parameters = list(weights.values())
-    rule = OPTIMISERS[config.optimiser.name](
-        torch.optim, parameters, config.learning_rate["base"], dict(config.optimiser.settings)
+    rule = OPTIMIZERS[config.optimizer.name](
+        torch.optim, parameters, config.learning_rate["base"], dict(config.optimizer.settings)
     )
     shape = (config.device_iterations, config.gradient_accumulation, config.replicas, config.micro_batch)
     losses: List[float] = []

@@ -77,7 +77,7 @@ def ipu_print_tensor(
 ) -> torch.Tensor:
     """Print a tensor to standard error whenever the device computes it, and its gradient in the backward pass.
 
-    The result must be used in the tensor's stead: a print whose result nobody uses is optimised away. A tensor with
+    The result must be used in the tensor's stead: a print whose result nobody uses is optimized away. A tensor with
     more than ``summarise_threshold`` elements shows ``edge_items`` at either end of every dimension.
     """
     if not isinstance(tensor, torch.Tensor):

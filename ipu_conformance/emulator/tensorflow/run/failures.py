@@ -17,7 +17,7 @@ def fail(sentence: str) -> Any:
     """
     handle = tf.raw_ops.VarHandleOp(dtype=tf.bool, shape=[], shared_name=f"[{next(_NUMBERS)}] {sentence}")
     value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.bool)
-    # An assertion is never optimised away; this one is never reached.
+    # An assertion is never optimized away; this one is never reached.
     with tf.control_dependencies([tf.raw_ops.Assert(condition=value, data=[sentence])]):
         return tf.identity(value)
 

@@ -14,7 +14,7 @@ LARGEST_INLINED = 100
 """Operations of a slot whose calls TensorFlow may replace by its parts.
 
 A call costs more than the kernels of a small slot, and a stage of a pipeline has two slots for each micro-batch; the
-copies of a larger slot would take long to optimise and gain little.
+copies of a larger slot would take long to optimize and gain little.
 """
 
 

@@ -13,7 +13,7 @@ from ipu_conformance.emulator import hook
 from ipu_conformance.nets import distinct_micro_batches
 from ipu_conformance.oracle.tolerance import runs
 from ipu_conformance.oracle.training.train import train as specified
-from ipu_conformance.run import RunConfig, RunError, learning_rate, optimiser
+from ipu_conformance.run import RunConfig, RunError, learning_rate, optimizer
 
 CONFIG = RunConfig(
     device_iterations=2,
@@ -35,19 +35,19 @@ def driver() -> Any:
 
 
 REFUSED: Dict[str, Dict[str, Any]] = {
-    "Nesterov's momentum": {"optimiser": optimiser("sgd", momentum=0.5, nesterov=True)},
-    "dampening": {"optimiser": optimiser("sgd", momentum=0.5, dampening=0.5)},
-    "the learning rate inside the velocity": {"optimiser": optimiser("sgd", rate_in_velocity=True)},
-    "the learning rate outside the velocity": {"optimiser": optimiser("rmsprop", epsilon_inside=True)},
-    "epsilon outside the root": {"optimiser": optimiser("rmsprop", rate_in_velocity=True)},
-    "epsilon inside the root": {"optimiser": optimiser("adagrad", epsilon_inside=True)},
-    "epsilon beside the uncorrected root": {"optimiser": optimiser("adam", epsilon_at="uncorrected")},
-    "epsilon beside the gradient or the denominator": {"optimiser": optimiser("adamax")},
-    "a rate that decays with the count": {"optimiser": optimiser("adagrad", rate_decay=0.5)},
-    "decoupled decay of this optimiser": {"optimiser": optimiser("adam", decoupled=True)},
-    "coupled decay of adamw": {"optimiser": optimiser("adamw", decoupled=False)},
-    "moments without bias correction": {"optimiser": optimiser("adam", bias_correction=False)},
-    "a limit of weights' norms": {"optimiser": optimiser("lamb", max_weight_norm=1.0)},
+    "Nesterov's momentum": {"optimizer": optimizer("sgd", momentum=0.5, nesterov=True)},
+    "dampening": {"optimizer": optimizer("sgd", momentum=0.5, dampening=0.5)},
+    "the learning rate inside the velocity": {"optimizer": optimizer("sgd", rate_in_velocity=True)},
+    "the learning rate outside the velocity": {"optimizer": optimizer("rmsprop", epsilon_inside=True)},
+    "epsilon outside the root": {"optimizer": optimizer("rmsprop", rate_in_velocity=True)},
+    "epsilon inside the root": {"optimizer": optimizer("adagrad", epsilon_inside=True)},
+    "epsilon beside the uncorrected root": {"optimizer": optimizer("adam", epsilon_at="uncorrected")},
+    "epsilon beside the gradient or the denominator": {"optimizer": optimizer("adamax")},
+    "a rate that decays with the count": {"optimizer": optimizer("adagrad", rate_decay=0.5)},
+    "decoupled decay of this optimizer": {"optimizer": optimizer("adam", decoupled=True)},
+    "coupled decay of adamw": {"optimizer": optimizer("adamw", decoupled=False)},
+    "moments without bias correction": {"optimizer": optimizer("adam", bias_correction=False)},
+    "a limit of weights' norms": {"optimizer": optimizer("lamb", max_weight_norm=1.0)},
     "a rate that changes on the device": {"rate_changes": "update"},
     "a schedule in pieces": {"learning_rate": learning_rate("exponential", every=2)},
     "pieces that include their boundary": {"learning_rate": learning_rate("piecewise", closed=True)},

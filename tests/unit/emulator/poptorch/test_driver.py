@@ -11,7 +11,7 @@ import pytest
 
 from ipu_conformance import nets
 from ipu_conformance.nets import distinct_micro_batches
-from ipu_conformance.run import RunConfig, RunError, optimiser
+from ipu_conformance.run import RunConfig, RunError, optimizer
 
 CONFIG = RunConfig(device_iterations=2, gradient_accumulation=3, replicas=1, steps=2)
 PAIRED = replace(CONFIG, stages=nets.mlp().cut(2), replicas=2)
@@ -26,18 +26,18 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 REFUSED: Dict[str, Dict[str, Any]] = {
-    "the optimiser adagrad": {"optimiser": optimiser("adagrad")},
+    "the optimizer adagrad": {"optimizer": optimizer("adagrad")},
     "gradient clipping by norm": {"clip_norm": 1.0},
     "different reductions": {"replica_reduction": "sum"},
     "the interleaved schedule": {"schedule": "interleaved"},
     "the output layout of paddle": {"output_layout": "paddle"},
     "one update for several device iterations": {"update": "run"},
     "a rate that changes on the device": {"rate_changes": "update"},
-    "the learning rate inside the velocity": {"optimiser": optimiser("sgd", rate_in_velocity=True)},
-    "epsilon inside the root": {"optimiser": optimiser("rmsprop", epsilon_inside=True)},
-    "epsilon beside the uncorrected root": {"optimiser": optimiser("adam", epsilon_at="uncorrected")},
+    "the learning rate inside the velocity": {"optimizer": optimizer("sgd", rate_in_velocity=True)},
+    "epsilon inside the root": {"optimizer": optimizer("rmsprop", epsilon_inside=True)},
+    "epsilon beside the uncorrected root": {"optimizer": optimizer("adam", epsilon_at="uncorrected")},
     "recomputation on request": {"recompute": True},
-    "moments without bias correction": {"optimiser": optimiser("adam", bias_correction=False)},
+    "moments without bias correction": {"optimizer": optimizer("adam", bias_correction=False)},
     "a biased running variance": {"unbiased_statistics": False},
 }
 

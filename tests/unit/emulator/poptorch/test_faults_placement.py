@@ -35,7 +35,7 @@ KILLING = {
     "phase-parity-unchecked": _case("phased", "the_parity_of_parallel_phases_is_checked[0-ipus0]"),
     "phase-order-unchecked": _case("phased", "phases_run_in_order"),
     "control-flow-trains": _case("for_loop", "a_loop_does_not_train"),
-    "unused-print-runs": _case("ops", "a_print_that_nobody_uses_is_optimised_away"),
+    "unused-print-runs": _case("ops", "a_print_that_nobody_uses_is_optimized_away"),
     "loss-mean-is-sum": _case("ops", "identity_loss_sends_ones_back[mean-0.125]"),
     "print-is-silent": _case("ops", "a_tensor_is_printed_when_it_is_computed"),
     "gradient-is-not-printed": _case("ops", "the_gradient_is_printed_too[True]"),

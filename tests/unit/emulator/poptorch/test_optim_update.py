@@ -57,22 +57,22 @@ def test_updates_are_torchs_bit_for_bit(kind: str, data: st.DataObject, seed: in
 
 ORACLE = {
     "sgd": (lambda p: optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.1),
-            run.optimiser("sgd", momentum=0.9, dampening=0.3, weight_decay=0.1), 0.1),
+            run.optimizer("sgd", momentum=0.9, dampening=0.3, weight_decay=0.1), 0.1),
     "nesterov": (lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
-                 run.optimiser("sgd", momentum=0.9, nesterov=True), 0.1),
-    "adam": (lambda p: optim.Adam(p, lr=0.01, weight_decay=0.1), run.optimiser("adam", weight_decay=0.1), 0.01),
-    "adamw": (lambda p: optim.AdamW(p, lr=0.01, weight_decay=0.1), run.optimiser("adamw", weight_decay=0.1), 0.01),
-    "adamw-told-not-to-correct": (lambda p: optim.AdamW(p, lr=0.01, bias_correction=False), run.optimiser("adamw"),
+                 run.optimizer("sgd", momentum=0.9, nesterov=True), 0.1),
+    "adam": (lambda p: optim.Adam(p, lr=0.01, weight_decay=0.1), run.optimizer("adam", weight_decay=0.1), 0.01),
+    "adamw": (lambda p: optim.AdamW(p, lr=0.01, weight_decay=0.1), run.optimizer("adamw", weight_decay=0.1), 0.01),
+    "adamw-told-not-to-correct": (lambda p: optim.AdamW(p, lr=0.01, bias_correction=False), run.optimizer("adamw"),
                                   0.01),
     "rmsprop": (lambda p: optim.RMSprop(p, lr=0.01, centered=True, momentum=0.5),
-                run.optimiser("rmsprop", centred=True, momentum=0.5), 0.01),
+                run.optimizer("rmsprop", centred=True, momentum=0.5), 0.01),
     "rmsprop-tensorflow": (lambda p: optim.RMSprop(p, lr=0.01, momentum=0.5, eps=1e-3, use_tf_variant=True),
-                           run.optimiser("rmsprop", momentum=0.5, epsilon=1e-3, epsilon_inside=True,
+                           run.optimizer("rmsprop", momentum=0.5, epsilon=1e-3, epsilon_inside=True,
                                          rate_in_velocity=True), 0.01),
     "lamb": (lambda p: optim.LAMB(p, lr=0.01, eps=1e-6, weight_decay=0.1, max_weight_norm=1.0),
-             run.optimiser("lamb", weight_decay=0.1, max_weight_norm=1.0), 0.01),
+             run.optimizer("lamb", weight_decay=0.1, max_weight_norm=1.0), 0.01),
     "lamb-uncorrected": (lambda p: optim.LAMB(p, lr=0.01, eps=1e-6, weight_decay=0.0, bias_correction=False),
-                         run.optimiser("lamb", weight_decay=0.0, bias_correction=False), 0.01),
+                         run.optimizer("lamb", weight_decay=0.0, bias_correction=False), 0.01),
 }  # fmt: skip
 
 

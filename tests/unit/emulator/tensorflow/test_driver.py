@@ -14,7 +14,7 @@ from ipu_conformance.emulator import hook
 from ipu_conformance.nets import distinct_micro_batches
 from ipu_conformance.oracle.tolerance import runs
 from ipu_conformance.oracle.training.train import train as specified
-from ipu_conformance.run import RunConfig, RunError, learning_rate, optimiser
+from ipu_conformance.run import RunConfig, RunError, learning_rate, optimizer
 
 CONFIG = RunConfig(
     device_iterations=2,
@@ -37,15 +37,15 @@ def driver() -> Any:
 
 KERAS_ADAM = {"epsilon_at": "uncorrected"}
 REFUSED: Dict[str, Dict[str, Any]] = {
-    "lamb in this generation": {"optimiser": optimiser("lamb", weight_decay=0.0)},
-    "dampening": {"optimiser": optimiser("sgd", momentum=0.5, dampening=0.5, rate_in_velocity=True)},
-    "the learning rate outside the velocity": {"optimiser": optimiser("sgd", momentum=0.5)},
-    "epsilon on this side of the root": {"optimiser": optimiser("adagrad")},
-    "epsilon beside the corrected root": {"optimiser": optimiser("adam")},
-    "epsilon beside the gradient or the norm": {"optimiser": optimiser("adamax")},
-    "a rate that decays with the count": {"optimiser": optimiser("adagrad", rate_decay=0.5, epsilon_inside=True)},
-    "decay that joins the gradient": {"optimiser": optimiser("adam", weight_decay=0.5, **KERAS_ADAM)},
-    "moments without bias correction": {"optimiser": optimiser("adam", bias_correction=False, **KERAS_ADAM)},
+    "lamb in this generation": {"optimizer": optimizer("lamb", weight_decay=0.0)},
+    "dampening": {"optimizer": optimizer("sgd", momentum=0.5, dampening=0.5, rate_in_velocity=True)},
+    "the learning rate outside the velocity": {"optimizer": optimizer("sgd", momentum=0.5)},
+    "epsilon on this side of the root": {"optimizer": optimizer("adagrad")},
+    "epsilon beside the corrected root": {"optimizer": optimizer("adam")},
+    "epsilon beside the gradient or the norm": {"optimizer": optimizer("adamax")},
+    "a rate that decays with the count": {"optimizer": optimizer("adagrad", rate_decay=0.5, epsilon_inside=True)},
+    "decay that joins the gradient": {"optimizer": optimizer("adam", weight_decay=0.5, **KERAS_ADAM)},
+    "moments without bias correction": {"optimizer": optimizer("adam", bias_correction=False, **KERAS_ADAM)},
     "this schedule on the device": {"learning_rate": learning_rate("noam"), "rate_changes": "update"},
     "pieces that end before their boundary": {"learning_rate": learning_rate("piecewise"), "rate_changes": "update"},
     "a mean over replicas": {"replicas": 2, "replica_reduction": "mean"},
@@ -72,9 +72,9 @@ def test_what_the_vendor_has_no_words_for_is_refused(driver: Any, what: str, way
 
 
 LEGACY: Dict[str, Dict[str, Any]] = {
-    "adamw in this generation": {"optimiser": optimiser("adamw", weight_decay=0.0, **KERAS_ADAM)},
-    "decoupled decay in this generation": {"optimiser": optimiser("sgd", weight_decay=0.5, decoupled=True)},
-    "epsilon on this side of the root": {"optimiser": optimiser("rmsprop", epsilon_inside=True)},
+    "adamw in this generation": {"optimizer": optimizer("adamw", weight_decay=0.0, **KERAS_ADAM)},
+    "decoupled decay in this generation": {"optimizer": optimizer("sgd", weight_decay=0.5, decoupled=True)},
+    "epsilon on this side of the root": {"optimizer": optimizer("rmsprop", epsilon_inside=True)},
 }
 
 

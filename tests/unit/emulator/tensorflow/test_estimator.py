@@ -40,7 +40,7 @@ def config(tf: Any, ipu: Any, tmp_path: Path) -> Callable[..., Any]:
         options = ipu.config.IPUConfig()
         options.auto_select_ipus = replicas * shards
         session = tf.compat.v1.ConfigProto(allow_soft_placement=True)
-        # Programs this small take longer to optimise than to run.
+        # Programs this small take longer to optimize than to run.
         session.graph_options.rewrite_options.disable_meta_optimizer = True
         return ipu.ipu_run_config.RunConfig(
             ipu_run_config=ipu.ipu_run_config.IPURunConfig(loop, options, replicas, shards),

@@ -10,7 +10,7 @@ import pytest
 
 from ipu_conformance import check, nets
 from ipu_conformance.nets import distinct_micro_batches
-from ipu_conformance.run import RunConfig, learning_rate, optimiser
+from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
 from .specified import Runs, cut, ipus
 
@@ -27,23 +27,23 @@ pytestmark = ipus(STEPS)
 
 # Epsilon is large so that no gradient is too small for its root: rounding errors stay in proportion to the step.
 RULES = {
-    "sgd": optimiser("sgd"),
-    "sgd-momentum": optimiser("sgd", momentum=0.75),
-    "sgd-dampening": optimiser("sgd", momentum=0.75, dampening=0.5),
-    "sgd-nesterov": optimiser("sgd", momentum=0.75, nesterov=True),
-    "sgd-decay": optimiser("sgd", weight_decay=0.125),
-    "sgd-momentum-decay": optimiser("sgd", momentum=0.5, weight_decay=0.125),
-    "adam": optimiser("adam", epsilon=0.0625),
-    "adam-betas": optimiser("adam", beta1=0.5, beta2=0.75, epsilon=0.0625),
-    "adam-decay": optimiser("adam", epsilon=0.0625, weight_decay=0.125),
-    "adamw": optimiser("adamw", epsilon=0.0625, weight_decay=0.125),
-    "adamw-betas": optimiser("adamw", beta1=0.5, beta2=0.75, epsilon=0.0625),
-    "rmsprop": optimiser("rmsprop", alpha=0.75, epsilon=0.0625),
-    "rmsprop-momentum": optimiser("rmsprop", alpha=0.75, epsilon=0.0625, momentum=0.5),
-    "rmsprop-centred": optimiser("rmsprop", alpha=0.75, epsilon=0.0625, centred=True),
-    "rmsprop-all": optimiser("rmsprop", alpha=0.75, epsilon=0.0625, centred=True, momentum=0.5, weight_decay=0.125),
-    "lamb": optimiser("lamb", epsilon=0.0625, weight_decay=0.125),
-    "lamb-betas": optimiser("lamb", beta1=0.5, beta2=0.75, epsilon=0.0625),
+    "sgd": optimizer("sgd"),
+    "sgd-momentum": optimizer("sgd", momentum=0.75),
+    "sgd-dampening": optimizer("sgd", momentum=0.75, dampening=0.5),
+    "sgd-nesterov": optimizer("sgd", momentum=0.75, nesterov=True),
+    "sgd-decay": optimizer("sgd", weight_decay=0.125),
+    "sgd-momentum-decay": optimizer("sgd", momentum=0.5, weight_decay=0.125),
+    "adam": optimizer("adam", epsilon=0.0625),
+    "adam-betas": optimizer("adam", beta1=0.5, beta2=0.75, epsilon=0.0625),
+    "adam-decay": optimizer("adam", epsilon=0.0625, weight_decay=0.125),
+    "adamw": optimizer("adamw", epsilon=0.0625, weight_decay=0.125),
+    "adamw-betas": optimizer("adamw", beta1=0.5, beta2=0.75, epsilon=0.0625),
+    "rmsprop": optimizer("rmsprop", alpha=0.75, epsilon=0.0625),
+    "rmsprop-momentum": optimizer("rmsprop", alpha=0.75, epsilon=0.0625, momentum=0.5),
+    "rmsprop-centred": optimizer("rmsprop", alpha=0.75, epsilon=0.0625, centred=True),
+    "rmsprop-all": optimizer("rmsprop", alpha=0.75, epsilon=0.0625, centred=True, momentum=0.5, weight_decay=0.125),
+    "lamb": optimizer("lamb", epsilon=0.0625, weight_decay=0.125),
+    "lamb-betas": optimizer("lamb", beta1=0.5, beta2=0.75, epsilon=0.0625),
 }
 
 
@@ -56,13 +56,13 @@ def runs() -> Runs:
 @pytest.mark.parametrize("rule", [rule for rule in RULES if not rule.startswith("lamb")])
 def test_an_optimizer_of_torch_steps_as_specified(runs: Runs, rule: str) -> None:
     """State is kept across calls, and a rate that setOptimizer changes applies from the next call on."""
-    runs.compare("mlp", replace(STEPS, optimiser=RULES[rule]), "torch")
+    runs.compare("mlp", replace(STEPS, optimizer=RULES[rule]), "torch")
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_an_optimizer_of_poptorch_steps_as_specified(runs: Runs, rule: str) -> None:
     """The vendor's own classes take the same steps."""
-    runs.compare("mlp", replace(STEPS, optimiser=RULES[rule]), "poptorch")
+    runs.compare("mlp", replace(STEPS, optimizer=RULES[rule]), "poptorch")
 
 
 @pytest.mark.ipus(16)
@@ -70,7 +70,7 @@ def test_an_optimizer_of_poptorch_steps_as_specified(runs: Runs, rule: str) -> N
 @pytest.mark.parametrize("strategy", ["pipelined", "sharded"])
 def test_stages_keep_their_own_state(runs: Runs, strategy: str, rule: str) -> None:
     """A net in stages, each with the state of its own weights, is updated as a whole one is."""
-    config = replace(STEPS, optimiser=RULES[rule], gradient_accumulation=5)
+    config = replace(STEPS, optimizer=RULES[rule], gradient_accumulation=5)
 
     runs.compare("tied_weights", cut("tied_weights", config, 3, strategy), "poptorch")
 
@@ -78,7 +78,7 @@ def test_stages_keep_their_own_state(runs: Runs, strategy: str, rule: str) -> No
 @pytest.mark.parametrize("rule", ["sgd-momentum", "adam", "adamw", "rmsprop", "lamb"])
 def test_loss_scaling_cancels(runs: Runs, rule: str) -> None:
     """A power of two as the loss scale changes no bit of the losses and weights."""
-    config = replace(STEPS, optimiser=RULES[rule])
+    config = replace(STEPS, optimizer=RULES[rule])
 
     check.runs_identical(
         actual=runs.train("mlp", replace(config, loss_scale=64.0), "poptorch"),
@@ -90,7 +90,7 @@ def test_loss_scaling_cancels(runs: Runs, rule: str) -> None:
 @pytest.mark.parametrize("rule", ["sgd-momentum", "adam"])
 def test_a_scaled_loss_trains_as_specified(runs: Runs, rule: str) -> None:
     """With a loss scale the losses come back unscaled, and the weights are the oracle's."""
-    runs.compare("mlp", replace(STEPS, optimiser=RULES[rule], loss_scale=128.0), "poptorch")
+    runs.compare("mlp", replace(STEPS, optimizer=RULES[rule], loss_scale=128.0), "poptorch")
 
 
 @pytest.mark.parametrize("stages", [1, pytest.param(3, marks=ipus(replace(STEPS, stages=nets.mlp().cut(3))))])
@@ -102,7 +102,7 @@ def test_a_rate_applies_when_it_is_set(runs: Runs, stages: int) -> None:
     weights = {}
     for told in (False, True):
         module = driver.NetModule(net, config)
-        optimizer = driver.optimiser(config, module.parameters(), 0.0)
+        optimizer = driver.optimizer(config, module.parameters(), 0.0)
         trainer = driver.poptorch.trainingModel(module, driver.options(config), optimizer)
         trainer(*driver.tensors(data, 0, config))
         optimizer.param_groups[0]["lr"] = 0.25

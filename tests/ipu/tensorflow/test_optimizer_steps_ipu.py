@@ -7,7 +7,7 @@ from typing import Any, List
 
 import pytest
 
-from ipu_conformance.run import Rule, learning_rate, optimiser
+from ipu_conformance.run import Rule, learning_rate, optimizer
 
 from .specified import Runs, configured, counted, cut, ipus, shared_runs  # noqa: F401 (a fixture)
 
@@ -18,23 +18,23 @@ pytestmark = ipus(STEPS)
 
 def momentum(**settings: Any) -> Rule:
     """SGD with a velocity that holds the learning rate."""
-    return optimiser("sgd", momentum=0.75, rate_in_velocity=True, **settings)
+    return optimizer("sgd", momentum=0.75, rate_in_velocity=True, **settings)
 
 
 def adam(name: str = "adam", **settings: Any) -> Rule:
     """Adam with its epsilon beside the plain root; the decays, and one less them, are exact in float32."""
-    return optimiser(name, **{"beta1": 0.5, "beta2": 0.75, "epsilon": 0.0625, "epsilon_at": "uncorrected", **settings})
+    return optimizer(name, **{"beta1": 0.5, "beta2": 0.75, "epsilon": 0.0625, "epsilon_at": "uncorrected", **settings})
 
 
 def rmsprop(**settings: Any) -> Rule:
     """RMSprop with its epsilon under the root and the rate in the velocity."""
     given = {"alpha": 0.75, "epsilon": 0.0625, "epsilon_inside": True, "rate_in_velocity": True, **settings}
-    return optimiser("rmsprop", **given)
+    return optimizer("rmsprop", **given)
 
 
 # Epsilon is large so that no gradient is too small for its root: rounding errors stay in proportion to the step.
 RULES = {
-    "sgd": optimiser("sgd"),
+    "sgd": optimizer("sgd"),
     "sgd-momentum": momentum(),
     "sgd-nesterov": momentum(nesterov=True),
     "sgd-decay": momentum(weight_decay=0.125, decoupled=True),
@@ -47,8 +47,8 @@ RULES = {
     "rmsprop-momentum": rmsprop(momentum=0.5),
     "rmsprop-centred": rmsprop(centred=True),
     "rmsprop-all": rmsprop(momentum=0.5, centred=True),
-    "adagrad": optimiser("adagrad", epsilon=0.0625, initial=0.125, epsilon_inside=True),
-    "adadelta": optimiser("adadelta", rho=0.75, epsilon=0.0625),
+    "adagrad": optimizer("adagrad", epsilon=0.0625, initial=0.125, epsilon_inside=True),
+    "adadelta": optimizer("adadelta", rho=0.75, epsilon=0.0625),
 }
 LEGACY = {
     "sgd-momentum": momentum(),
@@ -58,8 +58,8 @@ LEGACY = {
     "rmsprop": rmsprop(epsilon_inside=False),
     "rmsprop-momentum": rmsprop(momentum=0.5),
     "rmsprop-centred": rmsprop(centred=True, epsilon_inside=False),
-    "adagrad": optimiser("adagrad", epsilon=0.0625, initial=0.125),
-    "adadelta": optimiser("adadelta", rho=0.75, epsilon=0.0625),
+    "adagrad": optimizer("adagrad", epsilon=0.0625, initial=0.125),
+    "adadelta": optimizer("adadelta", rho=0.75, epsilon=0.0625),
 }
 """The older generation adds the epsilon of some rules to the root."""
 
@@ -68,7 +68,7 @@ def ruled() -> List[Any]:
     """Every rule of both generations."""
     rows = [(word, rule, False) for word, rule in RULES.items()]
     rows += [(f"legacy-{word}", rule, True) for word, rule in LEGACY.items()]
-    return [pytest.param(replace(STEPS, optimiser=rule), legacy, id=word) for word, rule, legacy in rows]
+    return [pytest.param(replace(STEPS, optimizer=rule), legacy, id=word) for word, rule, legacy in rows]
 
 
 @pytest.mark.parametrize(("config", "legacy"), ruled())
@@ -85,9 +85,9 @@ def test_an_optimizer_keeps_the_state_that_is_specified(runs: Runs, config: Any,
 
 PLACED = ("sgd-nesterov", "adam", "rmsprop-all", "adagrad")
 PIPELINED = {
-    word: replace(cut("mlp", counted(2, 6, 1), 3, "interleaved"), optimiser=RULES[word]) for word in PLACED[:3]
+    word: replace(cut("mlp", counted(2, 6, 1), 3, "interleaved"), optimizer=RULES[word]) for word in PLACED[:3]
 }
-REPLICATED = {word: replace(counted(3, 1, 2), optimiser=RULES[word]) for word in PLACED}
+REPLICATED = {word: replace(counted(3, 1, 2), optimizer=RULES[word]) for word in PLACED}
 
 
 @pytest.mark.parametrize("config", configured(PIPELINED))
