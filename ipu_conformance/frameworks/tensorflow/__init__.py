@@ -17,8 +17,8 @@ from typing import Any, Dict, Iterator, List, Optional
 import numpy as np
 import tensorflow as tf
 
-from ipu_conformance.frameworks import tensorflow_models, tensorflow_rules
-from ipu_conformance.frameworks.tensorflow_models import LOGITS, LOSSES, Built, Dtypes
+from ipu_conformance.frameworks.tensorflow import models, rules
+from ipu_conformance.frameworks.tensorflow.models import LOGITS, LOSSES, Built, Dtypes
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.oracle.training import schedules
 from ipu_conformance.run import Array, RunConfig, RunError, RunRecord
@@ -52,7 +52,7 @@ def scope(config: RunConfig) -> Iterator[Any]:
 def built_on_device(net: Net, config: RunConfig, *, legacy: bool = False, dtypes: Optional[Dtypes] = None) -> Built:
     """The net as a compiled model with all options of a configuration, inside the scope of a strategy."""
     stage = importlib.import_module("keras.ipu").PipelineStage if config.number_of_stages > 1 else None
-    made = tensorflow_models.built(net, config, stage, dtypes)
+    made = models.built(net, config, stage, dtypes)
     model, accumulation = made.model, config.gradient_accumulation
     _compile(made, config, 1, config.device_iterations * accumulation, legacy)
     if stage is not None:
@@ -113,7 +113,7 @@ def native(net: Net, config: RunConfig, data: Data, *, legacy: bool = False) -> 
         raise RunError(f"{net.name} has batch norm, whose {together} micro-batches an update cannot be one batch.")
     if any(layer.op == "dropout" for layer in net.layers) or config.output_mode != "all":
         raise RunError(f"{net.name} with {config} has no native run: leave out dropout and return all outputs.")
-    made = tensorflow_models.built(net, config)
+    made = models.built(net, config)
     weight = (config.gradient_accumulation if config.accumulation_reduction == "sum" else 1) * (
         config.replicas if config.replica_reduction == "sum" else 1
     )
@@ -133,7 +133,7 @@ def native(net: Net, config: RunConfig, data: Data, *, legacy: bool = False) -> 
 
 def dataset(made: Built, data: Data, step: int, batch: int) -> Any:
     """The samples of one step and, in training, their labels, in batches."""
-    inputs = tensorflow_models.images(made.net, data.inputs[step])
+    inputs = models.images(made.net, data.inputs[step])
     fed = inputs.astype(made.model.inputs[0].dtype.as_numpy_dtype), data.labels[step].astype(np.int32)
     return tf.data.Dataset.from_tensor_slices(fed).batch(batch, drop_remainder=True)
 
@@ -153,9 +153,9 @@ class _Seeing(tf.keras.callbacks.Callback):
 def _compile(made: Built, config: RunConfig, micro_batches: int, execution: int, legacy: bool, **settings: Any) -> None:
     if config.training:
         settings.update(
-            optimizer=tensorflow_rules.optimizer(config, legacy=legacy),
+            optimizer=rules.optimizer(config, legacy=legacy),
             loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-            metrics=list(tensorflow_models.metrics(made.net, config, micro_batches)),
+            metrics=list(models.metrics(made.net, config, micro_batches)),
         )
     made.model.compile(steps_per_execution=execution, **settings)
 
@@ -185,8 +185,8 @@ def _record(made: Built, config: RunConfig, seen: List[Dict[str, Any]], **where:
     optimizer, known = made.model.optimizer, where["target"] in ("emulator", "native")
     replicas = range(config.replicas if where["target"] == "emulator" else 1)
     state = {
-        word: {name: tensorflow_rules.sign(config.optimizer, word) * value for name, value in made.read(held).items()}
-        for word, held in tensorflow_rules.states(optimizer, config.optimizer, made.held).items()
+        word: {name: rules.sign(config.optimizer, word) * value for name, value in made.read(held).items()}
+        for word, held in rules.states(optimizer, config.optimizer, made.held).items()
     }
     return RunRecord(
         config,
@@ -207,7 +207,7 @@ def _record(made: Built, config: RunConfig, seen: List[Dict[str, Any]], **where:
 def _require(net: Net, config: RunConfig, legacy: bool) -> None:
     cut = config.number_of_stages > 1
     unable = {
-        **(tensorflow_rules.inexpressible(config, legacy=legacy) if config.training else {}),
+        **(rules.inexpressible(config, legacy=legacy) if config.training else {}),
         "a mean over replicas in fit": config.replicas > 1 and config.replica_reduction == "mean",
         f"the output layout of {config.output_layout}": config.output_layout != "tensorflow",
         "sums of outputs in fit": config.output_mode == "sum",

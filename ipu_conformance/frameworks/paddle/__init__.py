@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 import paddle
 
-from ipu_conformance.frameworks import paddle_rules
-from ipu_conformance.frameworks.paddle_programs import FEEDS, Built, built, oriented
+from ipu_conformance.frameworks.paddle import rules
+from ipu_conformance.frameworks.paddle.programs import FEEDS, Built, built, oriented
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.run import Array, RunConfig, RunError, RunRecord, Weights
 
@@ -191,7 +191,7 @@ def _pipelined(config: RunConfig) -> bool:
 
 def _require(net: Net, config: RunConfig) -> None:
     unable = {
-        **(paddle_rules.inexpressible(config) if config.training else {}),
+        **(rules.inexpressible(config) if config.training else {}),
         "different reductions of accumulation and replicas": config.accumulation_reduction != config.replica_reduction,
         "the interleaved schedule": config.schedule == "interleaved",
         f"the output layout of {config.output_layout}": config.output_layout != "paddle",

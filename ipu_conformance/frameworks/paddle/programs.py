@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 from paddle.nn import functional
 
-from ipu_conformance.frameworks import paddle_rules
+from ipu_conformance.frameworks.paddle import rules
 from ipu_conformance.nets import INPUT, Data, Layer, Net
 from ipu_conformance.run import Array, RunConfig, Weights
 
@@ -89,7 +89,7 @@ class Built:
                 weight.name: oriented(self.net, weight.name, self.read(f"{weight.name}_{theirs}_0"))
                 for weight in self.net.weights
             }
-            for word, theirs in paddle_rules.states(self.config.optimizer)
+            for word, theirs in rules.states(self.config.optimizer)
         }
 
 
@@ -127,9 +127,9 @@ def _written(net: Net, config: RunConfig, batch: int, sharded: bool) -> Tuple[An
                     values[layer.name] = _applied(layer, values, net, config, held, start)
             if stage == len(devices) - 1 and label is not None:
                 loss = functional.cross_entropy(values[net.layers[-1].name], label)
-    rate = paddle_rules.rate(config)
+    rate = rules.rate(config)
     if config.training:
-        paddle_rules.optimizer(config, rate).minimize(loss)
+        rules.optimizer(config, rate).minimize(loss)
     return values[net.layers[-1].name], loss, rate
 
 
