@@ -81,7 +81,7 @@ def write(key: str, arrays: Mapping[Place, ArrayTolerance]) -> None:
 @lru_cache(maxsize=None)
 def _program() -> str:
     """A hash of the source of the oracle and of the modules that describe runs and nets."""
-    package = Path(__file__).parent.parent
+    package = Path(__file__).parents[2]
     parts = hashlib.sha256()
     for path in sorted([*(package / "oracle").rglob("*.py"), package / "run.py", package / "nets.py"]):
         parts.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
