@@ -1,0 +1,71 @@
+"""Every fault has a case that kills it, and the published matrix of faults is current."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ipu_conformance.emulator import faults
+from ipu_conformance.targets import FRAMEWORKS
+
+from . import killing
+
+AREAS = [(front_end, area) for front_end in (killing.CORE, *killing.FRONT_ENDS) for area in killing.kills(front_end)]
+
+
+@pytest.mark.parametrize(("front_end", "area"), AREAS, ids=map(" ".join, AREAS))
+def test_every_fault_is_killed_by_its_case(front_end: str, area: str) -> None:
+    """The named case passes on the right device and fails under the fault."""
+    if front_end != killing.CORE and not FRAMEWORKS[front_end].installed:
+        pytest.skip(f"needs {FRAMEWORKS[front_end].module}")
+
+    killing.assert_all_killed(front_end, area)
+
+
+@pytest.mark.parametrize("front_end", list(killing.FRONT_ENDS))
+def test_every_fault_of_a_front_end_has_a_case(front_end: str) -> None:
+    """Each fault of the core or of a front end has one case outside the workloads, or a reason why it has none."""
+    areas = [rows for area, rows in killing.kills(front_end).items() if area != "workloads"]
+    settled = [fault for rows in (*areas, killing.spared(front_end)) for fault in rows]
+
+    assert sorted(settled) == sorted(fault.name for fault in killing.registered(front_end))
+
+
+def test_every_fault_of_the_execution_has_a_case_of_the_core() -> None:
+    """A fault of the core's execution is noticed without a framework, too."""
+    executed = {"plan.slots", "streams.split", "streams.join", "execute.boundary", "reduce.gradients", "update.step"}
+
+    expected = {fault.name for fault in killing.registered(killing.CORE) if fault.point in executed}
+    assert set(killing.kills(killing.CORE)["execution"]) == expected
+
+
+def test_the_published_matrix_is_that_of_the_tables() -> None:
+    """docs/faults.md is what ``python -m tests.unit.faults.killing`` prints."""
+    assert killing.DOCUMENT.read_text(encoding="utf-8") == killing.document()
+
+
+ACTIVE = """
+import importlib, sys
+from ipu_conformance.emulator import faults, hook
+hook.install(sys.argv[1])
+importlib.import_module(sys.argv[1])
+print(",".join(faults.active))
+"""
+
+
+@pytest.mark.parametrize("front_end", list(killing.FRONT_ENDS))
+def test_every_fault_can_be_named_in_the_environment(front_end: str) -> None:
+    """Importing a framework turns on the faults that the environment names, its front end's own among them."""
+    names = ",".join(fault.name for fault in killing.registered(front_end))
+    process = subprocess.run(
+        [sys.executable, "-c", ACTIVE, front_end],
+        env={**os.environ, faults.ENVIRONMENT: names},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert process.stdout.splitlines()[-1:] == [names], process.stderr
