@@ -14,7 +14,7 @@ from ipu_conformance.oracle.convergence.band import Band, ConvergenceError, band
 
 SCHEMA = "ipu-conformance/baseline"
 VERSION = 1
-SHIPPED = Path(__file__).parent.parent / "baselines"
+SHIPPED = Path(__file__).parents[2] / "baselines"
 """The folder of the baselines that come with the package."""
 
 _MOST_BYTES = 50_000_000

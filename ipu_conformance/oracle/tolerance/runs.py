@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Hashable, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from ipu_conformance.oracle.convergence.distributions import f_quantile_above, s
 from ipu_conformance.oracle.op import OracleError
 from ipu_conformance.oracle.tolerance.rounding import RandomRounding, mantissa, nearest
 from ipu_conformance.oracle.training.execution import Rounding
-from ipu_conformance.oracle.training.train import train
+from ipu_conformance.oracle.training.train import infer, train
 from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
 
 FALSE_ALARM_RATE = 1e-6
@@ -37,6 +37,7 @@ LEAST_RUNS = 8
 
 Path = Tuple[Union[str, int], ...]
 """Where an array is in a record: a field, then a step or an update, then a name."""
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,23 @@ class RunTolerance:
         return f"{self.runs} oracle runs with random rounding, false-alarm rate {self.false_alarm_rate:g} over the run"
 
 
+class TwoRunTolerance:
+    """The tolerance between two runs, each of which may be as far from the exact one as ``each`` allows."""
+
+    def __init__(self, each: RunTolerance) -> None:
+        self._each = each
+
+    def __getattr__(self, field: str) -> Any:
+        tolerances = getattr(self._each, field)
+        if isinstance(tolerances, Mapping):
+            return {name: _doubled(each) for name, each in tolerances.items()}
+        return tuple(map(_doubled, tolerances))
+
+
+def _doubled(each: ArrayTolerance) -> ArrayTolerance:
+    return ArrayTolerance(2 * each.allowed, 2 * each.allowed_rms, f"twice, for two runs, {each.origin}")
+
+
 def for_run(
     net: Net,
     data: Data,
@@ -96,7 +114,13 @@ def for_run(
     key = tolerance_cache.key(net, data, config, start, runs, false_alarm_rate) if cache else ""
     arrays = tolerance_cache.read(key) if cache else None
     if arrays is None:
-        arrays = _measure(net, data, config, start, runs, false_alarm_rate)
+        _, arrays = reference(
+            net,
+            config,
+            lambda rounding: arrays_of(train(net, data, config, weights=start, rounding=rounding)),
+            runs,
+            false_alarm_rate,
+        )
         if cache:
             tolerance_cache.write(key, arrays)
     return _assembled(arrays, runs, false_alarm_rate)
@@ -143,37 +167,81 @@ def independent_values(rows: Array) -> float:
     return min(max(min(by_pairs, by_spread), 1.0), float(size)) if trace else 1.0
 
 
-def _measure(
-    net: Net, data: Data, config: RunConfig, weights: Weights, runs: int, rate: float
-) -> Dict[Path, ArrayTolerance]:
-    exact = arrays_of(train(net, data, config, weights=weights))
-    samples: Dict[Path, List[Array]] = {path: [] for path in exact}
-    for run in range(runs):
-        rounded = _rounded(net, data, config, weights, RandomRounding(net, config, run))
-        for path, value in exact.items():
-            samples[path].append(_deviation(rounded[path], value, path))
-    fixed: Mapping[Path, Array] = {}
-    if not config.stochastic_rounding:
-        form = mantissa(config.dtype)
-        same = _rounded(net, data, config, weights, lambda x, site: nearest(x, form))
-        fixed = {path: _deviation(same[path], value, path) for path, value in exact.items()}
-    origin = f"{config.dtype}, {runs} oracle runs with random rounding after every op, false-alarm rate {rate:g} a run"
-    own = rate / len(exact)
+def from_runs(
+    exact: Mapping[Key, Array],
+    rounded: Sequence[Mapping[Key, Array]],
+    fixed: Optional[Mapping[Key, Array]],
+    how: str,
+    rate: float = FALSE_ALARM_RATE,
+) -> Dict[Key, ArrayTolerance]:
+    """The tolerance of every array of a run, from the same arrays of runs with random rounding.
+
+    ``fixed`` is the run that rounds to nearest, where the device does; ``how`` names the precision and the runs.
+    """
+    origin = f"{how}, false-alarm rate {rate:g} a run"
     return {
-        path: estimate(value, np.stack(samples[path]), fixed.get(path), own, origin) for path, value in exact.items()
+        key: estimate(
+            value,
+            np.stack([_deviation(run[key], value, key) for run in rounded]),
+            None if fixed is None else _deviation(fixed[key], value, key),
+            rate / len(exact),
+            origin,
+        )
+        for key, value in exact.items()
     }
 
 
-def _rounded(net: Net, data: Data, config: RunConfig, weights: Weights, rounding: Rounding) -> Dict[Path, Array]:
-    # An overflow is found in what it leaves behind and named there.
-    with np.errstate(over="ignore", invalid="ignore"):
-        return arrays_of(train(net, data, config, weights=weights, rounding=rounding))
+def reference(
+    net: Net,
+    config: RunConfig,
+    arrays: Callable[[Optional[Rounding]], Mapping[Key, Array]],
+    runs: int = LEAST_RUNS,
+    rate: float = FALSE_ALARM_RATE,
+) -> Tuple[Mapping[Key, Array], Dict[Key, ArrayTolerance]]:
+    """The arrays of an exact run, and their tolerances; ``arrays(rounding)`` gives those of a run with rounding."""
+    exact = arrays(None)
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is found in what it leaves behind, and named there
+        rounded = [arrays(RandomRounding(net, config, run)) for run in range(runs)]
+        form = mantissa(config.dtype)
+        fixed = None if config.stochastic_rounding else arrays(lambda x, site: nearest(x, form))
+    how = f"{config.dtype}, {runs} oracle runs with random rounding after every op"
+    return exact, from_runs(exact, rounded, fixed, how, rate)
 
 
-def _deviation(rounded: Array, exact: Array, path: Path) -> Array:
-    deviation = rounded - exact
+def for_inference(
+    net: Net,
+    data: Data,
+    config: RunConfig,
+    *,
+    weights: Optional[Weights] = None,
+    statistics: Optional[Weights] = None,
+) -> Tuple[Mapping[int, Array], Dict[int, ArrayTolerance]]:
+    """The outputs of each step of an inference, and their tolerances."""
+
+    def outputs(rounding: Optional[Rounding]) -> Mapping[int, Array]:
+        record = infer(net, data, config, weights=weights, statistics=statistics, rounding=rounding)
+        return dict(enumerate(record.outputs or ()))
+
+    return reference(net, config, outputs)
+
+
+def for_optimizer_state(
+    net: Net, data: Data, config: RunConfig
+) -> Tuple[Mapping[Tuple[str, str], Array], Dict[Tuple[str, str], ArrayTolerance]]:
+    """The optimizer's state after a training by (state, weight), and its tolerances."""
+
+    def states(rounding: Optional[Rounding]) -> Mapping[Tuple[str, str], Array]:
+        by_name = train(net, data, config, rounding=rounding).optimizer_state or {}
+        return {(state, weight): value for state, held in by_name.items() for weight, value in held.items()}
+
+    return reference(net, config, states)
+
+
+def _deviation(rounded: Array, exact: Array, key: Any) -> Array:
+    with np.errstate(invalid="ignore"):
+        deviation = rounded - exact
     if not np.isfinite(deviation).all():
-        where = "/".join(map(str, path))
+        where = "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
         raise OracleError(
             f"{where} overflows at this precision, so that no tolerance exists; use smaller values or a loss scale"
         )

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.oracle import recurrence
 from ipu_conformance.oracle.op import OPS, Term
 from ipu_conformance.oracle.tolerance.ops import ULPS
 
-from . import recurrent_reference as reference
 from .operations import DTYPES, as_specified, distinct, run, values, within
-from .recurrent_reference import BATCH, SIZE, STEPS, UNITS
+from .recurrent_layers import BATCH, SIZE, STEPS, UNITS, compare, sequences, weights
 
 EPSILON = 2.0**-10
 LAYERS: Dict[str, Tuple[Dict[str, Any], Tuple[int, ...]]] = {
@@ -152,19 +152,22 @@ def test_recurrent_layers_are_as_specified(tf: Any, layers: Any, strategy: Any, 
     """Weights are laid out as Keras has them, batches come first, and gradients flow to everything."""
     lstm = name == "PopnnLSTM"
     order, states = ((1, 0, 2, 3), 2) if lstm else ((1, 0, 2), 1)  # Keras has its first two gates the other way round
-    kernel, biases = reference.weights(len(order), "float32")
+    kernel, biases = weights(len(order))
     own = [_gates(part, order) for part in (kernel[:SIZE], kernel[SIZE:], biases.ravel())]
     layer = _built(
         strategy, getattr(layers, name), (BATCH, STEPS, SIZE), own,
         units=UNITS, return_sequences=True, return_state=True,
     )  # fmt: skip
-    x, begin, outputs, last = reference.given("float32", states)
+    fed = sequences(states)
 
     def call(x: Any, *begin: Any) -> Any:
         made, *end = layer(tf.transpose(x, (1, 0, 2)), initial_state=list(begin)[::-1])  # Keras: h before c
         return [tf.transpose(made, (1, 0, 2)), *end[::-1]]
 
-    made = run(tf, strategy, call, [x, *begin], [outputs, *last], variables=lambda: list(layer.trainable_weights))
+    made = run(
+        tf, strategy, call, [fed.inputs, *fed.states], [fed.of_outputs, *fed.of_states],
+        variables=lambda: list(layer.trainable_weights),
+    )  # fmt: skip
     words = ["the cell state", "the state"] if lstm else ["the state"]
     record = dict(zip(["the outputs", *words], made.outputs))
     record.update(zip([f"the gradient of {word}" for word in ("the inputs", *words)], made.gradients))
@@ -172,12 +175,7 @@ def test_recurrent_layers_are_as_specified(tf: Any, layers: Any, strategy: Any, 
     record["the gradient of the kernel"] = np.concatenate([of_inputs, of_state])
     record["the gradient of the biases"] = of_biases.reshape(biases.shape)
 
-    specification = reference.lstm if lstm else functools.partial(_before, reference.gru)
-    reference.compare(record, functools.partial(specification, "float32", None), "float32")
-
-
-def _before(gru: Any, dtype: str, lengths: Any, tape: Any) -> Any:
-    return gru(dtype, lengths, False, None, tape)
+    compare(record, functools.partial(recurrence.lstm if lstm else recurrence.gru, kernel, biases, fed))
 
 
 @pytest.mark.parametrize("name", LAYERS)

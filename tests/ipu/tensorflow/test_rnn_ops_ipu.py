@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.oracle.recurrence import gru, lstm
 
-from . import recurrent_reference as reference
 from .operations import DTYPES, Made, run, values
-from .recurrent_reference import BATCH, LENGTHS, SIZE, STEPS, UNITS
+from .recurrent_layers import BATCH, LENGTHS, SIZE, STEPS, UNITS, compare, sequences, weights
 
 
 def _record(made: Made, states: List[str], extra: int = 0) -> Dict[str, Any]:
@@ -26,11 +26,11 @@ def _record(made: Made, states: List[str], extra: int = 0) -> Dict[str, Any]:
     return found
 
 
-def _layer(strategy: Any, kind: Any, weights: Tuple[np.ndarray, np.ndarray], dtype: str, **settings: Any) -> Any:
+def _layer(strategy: Any, kind: Any, arrays: Tuple[np.ndarray, np.ndarray], dtype: str, **settings: Any) -> Any:
     with strategy.scope():
         layer = kind(UNITS, dtype=dtype, **settings)
         layer.build((STEPS, BATCH, SIZE))
-        layer.set_weights([array.astype(dtype) for array in weights])
+        layer.set_weights([array.astype(dtype) for array in arrays])
     return layer
 
 
@@ -39,76 +39,78 @@ def _layer(strategy: Any, kind: Any, weights: Tuple[np.ndarray, np.ndarray], dty
 def test_lstm_is_as_specified(tf: Any, ipu: Any, strategy: Any, dynamic: bool, dtype: str) -> None:
     """Outputs, both states and all gradients; beyond its length a sequence gives 0 and keeps its state."""
     kind = ipu.rnn_ops.PopnnDynamicLSTM if dynamic else ipu.rnn_ops.PopnnLSTM
-    layer = _layer(strategy, kind, reference.weights(4, dtype), dtype)
-    x, begin, outputs, last = reference.given(dtype, 2)
+    held, fed = weights(4, dtype), sequences(2, dtype, LENGTHS if dynamic else None)
+    layer = _layer(strategy, kind, held, dtype)
 
     def call(x: Any, c: Any, h: Any, lengths: Any) -> Any:
-        made, state = layer(x, lengths, (c, h)) if dynamic else layer(x, initial_state=(c, h))
-        return made, state.c, state.h
+        outputs, state = layer(x, lengths, (c, h)) if dynamic else layer(x, initial_state=(c, h))
+        return outputs, state.c, state.h
 
-    made = run(tf, strategy, call, [x, *begin, LENGTHS], [outputs, *last], dtype, lambda: [layer.kernel, layer.biases])
+    made = run(
+        tf, strategy, call, [fed.inputs, *fed.states, LENGTHS], [fed.of_outputs, *fed.of_states], dtype,
+        lambda: [layer.kernel, layer.biases],
+    )  # fmt: skip
 
     record = _record(made, ["the cell state", "the state"], extra=1)
-    reference.compare(record, functools.partial(reference.lstm, dtype, LENGTHS if dynamic else None), dtype)
+    compare(record, functools.partial(lstm, *held, fed), dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_gru_is_as_specified(tf: Any, ipu: Any, strategy: Any, after: bool, dtype: str) -> None:
     """The reset gate acts before the product with the state, or after it with a bias of its own."""
-    layer = _layer(
-        strategy, ipu.rnn_ops.PopnnGRU, reference.weights(3, dtype, 2 if after else 1), dtype, reset_after=after
-    )
-    x, begin, outputs, last = reference.given(dtype, 1)
+    held, fed = weights(3, dtype, 2 if after else 1), sequences(1, dtype)
+    layer = _layer(strategy, ipu.rnn_ops.PopnnGRU, held, dtype, reset_after=after)
     made = run(
-        tf, strategy, lambda x, h: layer(x, initial_state=h), [x, *begin], [outputs, *last], dtype,
-        lambda: [layer.kernel, layer.biases],
+        tf, strategy, lambda x, h: layer(x, initial_state=h), [fed.inputs, *fed.states],
+        [fed.of_outputs, *fed.of_states], dtype, lambda: [layer.kernel, layer.biases],
     )  # fmt: skip
 
-    reference.compare(_record(made, ["the state"]), functools.partial(reference.gru, dtype, None, after, None), dtype)
+    compare(_record(made, ["the state"]), functools.partial(gru, *held, fed), dtype)
 
 
 @pytest.mark.parametrize("major", ["time", "batch"])
 def test_a_dynamic_gru_ends_at_its_lengths(tf: Any, ipu: Any, strategy: Any, major: str) -> None:
     """Beyond its length a sequence gives 0 and keeps its state, with time or the batch first."""
-    layer = _layer(strategy, ipu.rnn_ops.PopnnDynamicGRU, reference.weights(3, "float32"), "float32")
-    x, begin, outputs, last = reference.given("float32", 1)
+    held, fed = weights(3), sequences(1, lengths=LENGTHS)
+    layer = _layer(strategy, ipu.rnn_ops.PopnnDynamicGRU, held, "float32")
 
     def call(x: Any, h: Any, lengths: Any) -> Any:
         if major == "time":
             return layer(x, lengths, h)
-        made, state = layer(tf.transpose(x, (1, 0, 2)), lengths, h, time_major=False)
-        return tf.transpose(made, (1, 0, 2)), state
+        outputs, state = layer(tf.transpose(x, (1, 0, 2)), lengths, h, time_major=False)
+        return tf.transpose(outputs, (1, 0, 2)), state
 
     made = run(
-        tf, strategy, call, [x, *begin, LENGTHS], [outputs, *last], variables=lambda: [layer.kernel, layer.biases]
-    )
+        tf, strategy, call, [fed.inputs, *fed.states, LENGTHS], [fed.of_outputs, *fed.of_states],
+        variables=lambda: [layer.kernel, layer.biases],
+    )  # fmt: skip
 
-    record = _record(made, ["the state"], extra=1)
-    reference.compare(record, functools.partial(reference.gru, "float32", LENGTHS, False, None), "float32")
+    compare(_record(made, ["the state"], extra=1), functools.partial(gru, *held, fed))
 
 
 def test_attention_weakens_the_update_gate(tf: Any, ipu: Any, strategy: Any) -> None:
     """The update gate is multiplied by one minus the attention, to which a gradient flows as well."""
-    layer = _layer(strategy, ipu.rnn_ops.PopnnAUGRU, reference.weights(3, "float32"), "float32")
-    x, begin, outputs, last = reference.given("float32", 1)
+    held, fed = weights(3), sequences(1, lengths=LENGTHS)
+    layer = _layer(strategy, ipu.rnn_ops.PopnnAUGRU, held, "float32")
     attention = values((BATCH, STEPS), 61, 0.125, 0.875)
     made = run(
         tf, strategy, lambda x, h, score, lengths: layer(x, lengths, score, initial_state=h),
-        [x, *begin, attention, LENGTHS], [outputs, *last], variables=lambda: [layer.kernel, layer.biases],
+        [fed.inputs, *fed.states, attention, LENGTHS], [fed.of_outputs, *fed.of_states],
+        variables=lambda: [layer.kernel, layer.biases],
     )  # fmt: skip
 
     record = _record(made, ["the state"], extra=2)
     record["the gradient of the attention"] = made.gradients[2]
-    reference.compare(record, functools.partial(reference.gru, "float32", LENGTHS, False, attention), "float32")
+    compare(record, functools.partial(gru, *held, fed, attention=attention))
 
 
 @pytest.mark.parametrize("name", ["PopnnLSTM", "PopnnGRU"])
 def test_a_state_begins_with_zeros(tf: Any, ipu: Any, strategy: Any, name: str) -> None:
     """Without an initial state the outputs are those of zeros."""
     gates, states = (4, 2) if name == "PopnnLSTM" else (3, 1)
-    layer = _layer(strategy, getattr(ipu.rnn_ops, name), reference.weights(gates, "float32"), "float32")
-    x, zeros = reference.given("float32", 1)[0], [np.zeros((BATCH, UNITS))] * states
+    layer = _layer(strategy, getattr(ipu.rnn_ops, name), weights(gates), "float32")
+    x, zeros = sequences(1).inputs, [np.zeros((BATCH, UNITS))] * states
     without = run(tf, strategy, lambda x: layer(x)[0], [x]).outputs[0]
     given = run(
         tf, strategy, lambda x, *zeros: layer(x, initial_state=zeros if states == 2 else zeros[0])[0], [x, *zeros]
