@@ -1,61 +1,52 @@
-"""The emulated PopTorch: what a program gets for ``import poptorch`` when the target is the emulator."""
+"""The emulated PopTorch: what a program gets for ``import poptorch`` when the target is the emulator.
+
+Everything that can be reached from here is a name of the vendor.
+"""
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.poptorch import enums, log, options
-from ipu_conformance.emulator.poptorch.api import ops, optim, profiling, testing
+from ipu_conformance.emulator.poptorch.api import enums, ops, optim, options, profiling, testing
+from ipu_conformance.emulator.poptorch.api.enums import *  # noqa: F403
 from ipu_conformance.emulator.poptorch.api.ops import *  # noqa: F403
-from ipu_conformance.emulator.poptorch.compile.blocks import BeginBlock, Block, BlockFunction, removeBlocks
-from ipu_conformance.emulator.poptorch.compile.hooks import registerPostCompileHook, registerPreCompileHook
-from ipu_conformance.emulator.poptorch.compile.representation import module_repr
-from ipu_conformance.emulator.poptorch.compile.strategies import (
-    ParallelPhasedExecution,
-    Phase,
-    PipelinedExecution,
-    SerialPhasedExecution,
-    ShardedExecution,
-    Stage,
-)
+from ipu_conformance.emulator.poptorch.api.options import *  # noqa: F403
+from ipu_conformance.emulator.poptorch.compile.blocks import module_repr
+from ipu_conformance.emulator.poptorch.compile.observers import registerPostCompileHook, registerPreCompileHook
 from ipu_conformance.emulator.poptorch.data.asynchronous import AsynchronousDataAccessor
 from ipu_conformance.emulator.poptorch.data.dataloader import DataLoader
-from ipu_conformance.emulator.poptorch.enums import *  # noqa: F403
-from ipu_conformance.emulator.poptorch.exceptions import (
+from ipu_conformance.emulator.poptorch.options.diagnostics import (
     Error,
     RecoverableError,
     UnrecoverableError,
+    configure_log,
     createPoptorchError,
+    logger,
+    setLogLevel,
 )
-from ipu_conformance.emulator.poptorch.log import logger, setLogLevel
-from ipu_conformance.emulator.poptorch.options import Options, TensorLocationSettings
 from ipu_conformance.emulator.poptorch.run.arguments import ICustomArgParser, registerCustomArgParser
 from ipu_conformance.emulator.poptorch.run.executables import load
 from ipu_conformance.emulator.poptorch.run.executor import PoplarExecutor, inferenceModel, trainingModel
-from ipu_conformance.emulator.poptorch.run.hardware import ipuHardwareIsAvailable, ipuHardwareVersion, isRunningOnIpu
+from ipu_conformance.emulator.poptorch.run.hardware import (
+    getIpuTensorId,
+    ipuHardwareIsAvailable,
+    ipuHardwareVersion,
+    isRunningOnIpu,
+)
 
-log.configure()
+configure_log()
 faults.load("poptorch")
 faults.activate_from_environment()
+del configure_log, faults
 
 __all__ = [
     "AsynchronousDataAccessor",
-    "BeginBlock",
-    "Block",
-    "BlockFunction",
     "DataLoader",
     "Error",
     "ICustomArgParser",
-    "Options",
-    "ParallelPhasedExecution",
-    "Phase",
-    "PipelinedExecution",
     "PoplarExecutor",
     "RecoverableError",
-    "SerialPhasedExecution",
-    "ShardedExecution",
-    "Stage",
-    "TensorLocationSettings",
     "UnrecoverableError",
     "createPoptorchError",
     "enums",
+    "getIpuTensorId",
     "inferenceModel",
     "ipuHardwareIsAvailable",
     "ipuHardwareVersion",
@@ -70,10 +61,10 @@ __all__ = [
     "registerCustomArgParser",
     "registerPostCompileHook",
     "registerPreCompileHook",
-    "removeBlocks",
     "setLogLevel",
     "testing",
     "trainingModel",
     *enums.__all__,
     *ops.__all__,
+    *options.__all__,
 ]

@@ -1,11 +1,11 @@
-"""The operations that PopTorch adds to torch's."""
+"""``poptorch.ops``: the blocks, and the operations that PopTorch adds to torch's."""
 
+from ipu_conformance.emulator.poptorch.compile.blocks import BeginBlock, Block, BlockFunction, removeBlocks
 from ipu_conformance.emulator.poptorch.ops.computed import dynamic_slice, dynamic_update, fps, nearest, serializedMatMul
 from ipu_conformance.emulator.poptorch.ops.control_flow import cond, for_loop
 from ipu_conformance.emulator.poptorch.ops.ctc import ctc_beam_search_decoder
 from ipu_conformance.emulator.poptorch.ops.host_calls import CPU
 from ipu_conformance.emulator.poptorch.ops.marked import (
-    Attribute,
     NameScope,
     custom_op,
     identity_loss,
@@ -17,11 +17,12 @@ from ipu_conformance.emulator.poptorch.ops.marked import (
 )
 from ipu_conformance.emulator.poptorch.ops.multiconv import MultiConv
 from ipu_conformance.emulator.poptorch.ops.printing import ipu_print_tensor
-from ipu_conformance.emulator.poptorch.run.hardware import getIpuTensorId
 
 __all__ = [
     "CPU",
-    "Attribute",
+    "BeginBlock",
+    "Block",
+    "BlockFunction",
     "MultiConv",
     "NameScope",
     "cond",
@@ -31,12 +32,12 @@ __all__ = [
     "dynamic_update",
     "for_loop",
     "fps",
-    "getIpuTensorId",
     "identity_loss",
     "ipu_print_tensor",
     "nearest",
     "nop",
     "recomputationCheckpoint",
+    "removeBlocks",
     "serializedMatMul",
     "set_available_memory",
     "set_overlap_for_input",

@@ -1,19 +1,18 @@
-"""Marks of the user's own in the record of what took how long."""
+"""``poptorch.profiling``: named intervals that a program marks for itself."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import time
-from dataclasses import dataclass
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator, List, NamedTuple
 
-from ipu_conformance.emulator.poptorch.log import TRACE, logger
+from ipu_conformance.emulator.poptorch.options.diagnostics import TRACE as _TRACE
+from ipu_conformance.emulator.poptorch.options.diagnostics import logger
 
 
-@dataclass(frozen=True)
-class Span:
-    """Something that took from ``begin`` to ``end``, in seconds of a clock that never goes back."""
+class _Span(NamedTuple):
+    """An interval from ``begin`` to ``end``, in seconds of a monotonic clock."""
 
     name: str
     begin: float
@@ -25,7 +24,7 @@ class Channel:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.spans: List[Span] = []
+        self.spans: List[_Span] = []
 
     @contextlib.contextmanager
     def tracepoint(self, name: str) -> Iterator[None]:
@@ -34,9 +33,9 @@ class Channel:
         try:
             yield
         finally:
-            span = Span(name, begin, time.perf_counter())
+            span = _Span(name, begin, time.perf_counter())
             self.spans.append(span)
-            logger.log(TRACE, "%s: %s took %.6f s", self.name, name, span.end - begin)
+            logger.log(_TRACE, "%s: %s took %.6f s", self.name, name, span.end - begin)
 
     def instrument(self, obj: object, *methods: str) -> None:
         """Mark every call of the named methods of one object."""

@@ -1,4 +1,4 @@
-"""Comparison of the results of two models."""
+"""``poptorch.testing``: comparison of the results of two models."""
 
 from __future__ import annotations
 

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import traceback
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import torch
 import torch.nn.functional as F
@@ -20,9 +34,9 @@ from torch.overrides import TorchFunctionMode
 
 from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
 from ipu_conformance.emulator.poptorch.compile import blocks, no_grad
-from ipu_conformance.emulator.poptorch.compile.source_location import is_excluded
-from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _NOT_NAMED_LOSS = ("cross_entropy", "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 
 
@@ -293,3 +307,21 @@ def _origin(value: Any) -> Optional[Node]:
             break
         value = value.args[0]
     return value if isinstance(value, Node) else None
+
+
+def is_excluded(path: str, excludes: Iterable[str]) -> bool:
+    """Whether a file is never named: one of the excluded parts is in its path."""
+    return any(part in path for part in excludes)
+
+
+def location(node: Node, excludes: Iterable[str]) -> str:
+    """The innermost line that led to an operation, as ``file:line``; empty if every file on the way is excluded."""
+    parts = tuple(excludes)
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    return next((f"{file}:{line}" for file, line in reversed(frames) if not is_excluded(file, parts)), "")
+
+
+def called(node: Node, excludes: Iterable[str]) -> str:
+    """The name of an operation, with its location if there is one."""
+    place = location(node, excludes)
+    return f"{node.name} ({place})" if place else node.name

@@ -14,12 +14,11 @@ from ipu_conformance.emulator.core import plan as planning
 from ipu_conformance.emulator.core.engine import Engine
 from ipu_conformance.emulator.core.plan import Plan
 from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
-from ipu_conformance.emulator.poptorch.compile import capture, partition, placement, progress
-from ipu_conformance.emulator.poptorch.compile.source_location import called
-from ipu_conformance.emulator.poptorch.enums import OutputMode, ReductionType
-from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.compile import capture, observers, partition, placement
 from ipu_conformance.emulator.poptorch.ir import exporting, lowering
 from ipu_conformance.emulator.poptorch.options import unmodelled
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.options.enums import OutputMode, ReductionType
 from ipu_conformance.emulator.poptorch.run import calls, micro_batches, outputs, precision
 from ipu_conformance.emulator.poptorch.run.machine import TorchMachine
 from ipu_conformance.emulator.poptorch.run.weights import DeviceWeights
@@ -77,7 +76,7 @@ def compile_model(
     """Compile the model for the arguments of ``call``; nothing is computed yet."""
     begin = time.perf_counter()
     unmodelled.say(options)
-    with progress.compilation(options) as done:
+    with observers.progress_bar(options) as done:
         result = _compile(model, call, options, training, update, weights, seed, done)
     exporting.export(result, options)
     result.seconds = time.perf_counter() - begin
@@ -178,9 +177,8 @@ def _check(captured: capture.Captured, training: bool, excludes: Sequence[str]) 
     for node in captured.module.graph.nodes:
         value = node.meta.get("val")
         if decide("refuse empty", isinstance(value, torch.Tensor) and 0 in value.shape):
-            raise Error(
-                f"Zero-sized tensors are not supported: {called(node, excludes)} has the shape {tuple(value.shape)}"
-            )
+            where = capture.called(node, excludes)
+            raise Error(f"Zero-sized tensors are not supported: {where} has the shape {tuple(value.shape)}")
 
 
 def _check_changed(changed: Sequence[str], weights: DeviceWeights, options: Any) -> None:

@@ -11,12 +11,12 @@ from torch.fx import Node
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import limits, topology
-from ipu_conformance.emulator.poptorch.compile import blocks, strategies
-from ipu_conformance.emulator.poptorch.compile.capture import Captured
-from ipu_conformance.emulator.poptorch.compile.source_location import called
-from ipu_conformance.emulator.poptorch.exceptions import Error
-from ipu_conformance.emulator.poptorch.log import logger
+from ipu_conformance.emulator.poptorch.compile import blocks
+from ipu_conformance.emulator.poptorch.compile.capture import Captured, called
 from ipu_conformance.emulator.poptorch.ops import multiconv, printing
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
+from ipu_conformance.emulator.poptorch.options.enums import AutoStage
+from ipu_conformance.emulator.poptorch.options.strategies import ParallelPhasedExecution, SerialPhasedExecution
 
 Decision = TypeVar("Decision")
 
@@ -163,7 +163,7 @@ def _spots(computed: Sequence[Node], strategy: Any, excludes: Sequence[str]) -> 
 
 def _locator(strategy: Any) -> Callable[[blocks.Mark], Spot]:
     """The function from blocks, in order of execution, to where they run."""
-    if isinstance(strategy, (strategies.SerialPhasedExecution, strategies.ParallelPhasedExecution)):
+    if isinstance(strategy, (SerialPhasedExecution, ParallelPhasedExecution)):
         return lambda mark: _phased(strategy, mark)
     if strategy.auto_stage is None:
         return lambda mark: _staged(strategy, mark)
@@ -173,7 +173,7 @@ def _locator(strategy: Any) -> Callable[[blocks.Mark], Spot]:
 class _AutoStages:
     """A stage for every block: that of its IPU, or the next one. Blocks of one id are one block."""
 
-    def __init__(self, rule: strategies.AutoStage) -> None:
+    def __init__(self, rule: AutoStage) -> None:
         self.rule = rule
         self.known: Dict[str, Spot] = {}
         self.next_stage = 1
@@ -188,7 +188,7 @@ class _AutoStages:
                 )
             return known
         number = 0
-        if self.rule == strategies.AutoStage.AutoIncrement:
+        if self.rule == AutoStage.AutoIncrement:
             number = _decided("auto stage", self.next_stage)
             self.next_stage += 1
         spot = Spot(number if mark.ipu_id is None else mark.ipu_id)
@@ -212,7 +212,7 @@ def _phased(strategy: Any, mark: blocks.Mark) -> Spot:
     phase, place_in_phase = strategy.locate(mark.user_id)
     own = strategy.phase(phase).stage(place_in_phase).ipu_id
     ipu = strategy.default_ipu(phase, place_in_phase) if own is None else own
-    if isinstance(strategy, strategies.ParallelPhasedExecution) and _decided("parity", ipu % 2 != phase % 2):
+    if isinstance(strategy, ParallelPhasedExecution) and _decided("parity", ipu % 2 != phase % 2):
         raise Error(
             f"The block {mark.user_id!r} of phase {phase} is on IPU {ipu}: with ParallelPhasedExecution even phases "
             "run on even IPUs and odd phases on odd IPUs"

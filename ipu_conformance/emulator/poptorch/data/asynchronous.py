@@ -16,8 +16,8 @@ from torch._utils import ExceptionWrapper
 from torch.utils import _pytree
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.poptorch.enums import SharingStrategy
-from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.options.enums import SharingStrategy
 
 _ELEMENT, _END, _FAILURE = "element", "end", "failure"
 _PATIENCE = 0.05

@@ -9,9 +9,9 @@ import torch
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.data.asynchronous import AsynchronousDataAccessor
-from ipu_conformance.emulator.poptorch.enums import DataLoaderMode
-from ipu_conformance.emulator.poptorch.log import logger
 from ipu_conformance.emulator.poptorch.options import Options
+from ipu_conformance.emulator.poptorch.options.diagnostics import logger
+from ipu_conformance.emulator.poptorch.options.enums import DataLoaderMode
 
 
 def micro_batches_per_call(options: Options) -> int:

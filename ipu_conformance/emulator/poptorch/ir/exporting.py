@@ -6,8 +6,8 @@ import os
 from dataclasses import replace
 from typing import Any, Mapping, Optional
 
-from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.ir import lowering
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.ir import files
 from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.tensor import IRError

@@ -10,8 +10,8 @@ import torch
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.compile import blocks
-from ipu_conformance.emulator.poptorch.enums import MatMulSerializationMode
-from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.options.enums import MatMulSerializationMode
 
 Batch = Union[Sequence[int], torch.Tensor]
 

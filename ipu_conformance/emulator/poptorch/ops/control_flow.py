@@ -12,7 +12,7 @@ import torch
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.compile import blocks, capture
-from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 
 Body = Callable[..., Any]
 

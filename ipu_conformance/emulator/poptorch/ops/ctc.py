@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 
 Prefix = Tuple[int, ...]
 

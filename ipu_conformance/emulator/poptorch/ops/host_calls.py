@@ -11,8 +11,8 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.compile import blocks, capture
-from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.ops import control_flow
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 
 _numbers = itertools.count()
 _operations: weakref.WeakValueDictionary[int, CPU] = weakref.WeakValueDictionary()

@@ -12,8 +12,8 @@ import torch.utils._pytree as pytree
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.compile import blocks, capture
-from ipu_conformance.emulator.poptorch.enums import OverlapMode
-from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.options.enums import OverlapMode
 
 REDUCTIONS = ("sum", "mean", "none")
 

@@ -10,8 +10,8 @@ from torch.fx import Node
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.compile import blocks
-from ipu_conformance.emulator.poptorch.enums import MultiConvPlanType
-from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.options.enums import MultiConvPlanType
 
 CONVOLUTIONS = (
     frozenset(

@@ -10,8 +10,8 @@ import torch
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.compile import capture
-from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.ops import control_flow
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 
 FORMATS: Dict[str, str] = {"auto": "g", "fixed": "f", "scientific": "e", "none": "g"}
 """The vendor's names of float formats, and Python's."""

@@ -11,7 +11,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
 import torch
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.poptorch.log import logger
+from ipu_conformance.emulator.poptorch.options.diagnostics import logger
 
 TORCH = (("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam), ("sgd", torch.optim.SGD),
          ("rmsprop", torch.optim.RMSprop))  # fmt: skip

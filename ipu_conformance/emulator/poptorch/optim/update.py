@@ -9,10 +9,10 @@ from typing import Any, Dict, List, Mapping, Tuple
 import torch
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.poptorch.enums import MeanReductionStrategy
-from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.optim import read
 from ipu_conformance.emulator.poptorch.optim.kernels import KERNELS, hyper_parameters
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.options.enums import MeanReductionStrategy
 
 Tensors = Dict[str, torch.Tensor]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Mapping, Optional
 from ipu_conformance.emulator.poptorch.options import files
 
 if TYPE_CHECKING:
-    from ipu_conformance.emulator.poptorch.options.main import Options
+    from ipu_conformance.emulator.poptorch.options.options import Options
 
 DEFAULT_OPTIONS = "POPTORCH_DEFAULT_OPTIONS"
 CACHE_DIR = "POPTORCH_CACHE_DIR"

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, List, Tuple, Union
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.poptorch.exceptions import ConfigFileError
+from ipu_conformance.emulator.poptorch.options.diagnostics import ConfigFileError
 
 if TYPE_CHECKING:
-    from ipu_conformance.emulator.poptorch.options.main import Options
+    from ipu_conformance.emulator.poptorch.options.options import Options
 
-STRATEGIES = ("PipelinedExecution", "ShardedExecution", "SerialPhasedExecution", "ParallelPhasedExecution")
 DEFAULT_EXCLUDES = ["site-packages/torch/", "dist-packages/torch/", "ipu_conformance/emulator/poptorch"]
 """Files that are never where the user wrote an operation; the user's own may well be in an installed package."""
 

@@ -6,8 +6,8 @@ import functools
 import logging
 from typing import Any, Callable, NamedTuple, Sequence, Tuple
 
-from ipu_conformance.emulator.poptorch.enums import SyncPattern
-from ipu_conformance.emulator.poptorch.log import logger
+from ipu_conformance.emulator.poptorch.options.diagnostics import logger
+from ipu_conformance.emulator.poptorch.options.enums import SyncPattern
 
 
 class Row(NamedTuple):

@@ -9,7 +9,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
-from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 
 
 class Described(NamedTuple):

@@ -17,9 +17,8 @@ import torch.utils._pytree as pytree
 
 from ipu_conformance.atomic_write import appearing
 from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
-from ipu_conformance.emulator.poptorch.exceptions import Error
-from ipu_conformance.emulator.poptorch.log import logger
 from ipu_conformance.emulator.poptorch.options import Options
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
 from ipu_conformance.emulator.poptorch.run import calls
 
 if TYPE_CHECKING:

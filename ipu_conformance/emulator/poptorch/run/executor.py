@@ -14,14 +14,14 @@ import torch
 from ipu_conformance.emulator.core.trace import Recorder, Trace
 from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
 from ipu_conformance.emulator.poptorch.compile import compiled as compiling
-from ipu_conformance.emulator.poptorch.compile import hooks
-from ipu_conformance.emulator.poptorch.enums import ConnectionType
-from ipu_conformance.emulator.poptorch.exceptions import Error
-from ipu_conformance.emulator.poptorch.log import logger
+from ipu_conformance.emulator.poptorch.compile import observers
+from ipu_conformance.emulator.poptorch.compile.blocks import module_repr
 from ipu_conformance.emulator.poptorch.optim.update import changed_constants, rule_for
 from ipu_conformance.emulator.poptorch.options import Options
-from ipu_conformance.emulator.poptorch.run import calls, executables, measurements, outputs, synthetic, wrapping
-from ipu_conformance.emulator.poptorch.run.inspection import NOT_COMPILED, Inspection
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
+from ipu_conformance.emulator.poptorch.options.enums import ConnectionType
+from ipu_conformance.emulator.poptorch.run import calls, executables, micro_batches, outputs, wrapping
+from ipu_conformance.emulator.poptorch.run.inspection import NOT_COMPILED, Inspection, RunTimes, write_trace
 from ipu_conformance.emulator.poptorch.run.weights import DeviceWeights
 
 Model = Union[torch.nn.Module, "PoplarExecutor"]
@@ -55,7 +55,7 @@ class PoplarExecutor(Inspection):
         self._seen_version: Tuple[Optional[int], int] = (None, 0)
         self._seed = self._options.random_seed if self._options.random_seed is not None else _any_seed()
         self._runs = 0
-        self._measured = measurements.Measured()
+        self._run_times = RunTimes()
         self._recording = self._options.profile_dir is not None
         self._trace: Optional[Trace] = None
         if training:
@@ -92,7 +92,7 @@ class PoplarExecutor(Inspection):
         times = [time.perf_counter()]
         tensors = call.tensors
         if self._options.synthetic_data:
-            tensors = synthetic.inputs(tensors, machine.seed + machine.runs)
+            tensors = micro_batches.synthetic_inputs(tensors, machine.seed + machine.runs)
         dealt = ready.feed.deal(tensors)
         machine.begin(dealt)
         times.append(time.perf_counter())
@@ -105,16 +105,16 @@ class PoplarExecutor(Inspection):
         machine.end()
         self._runs = machine.runs
         times.append(time.perf_counter())
-        self._measured.add(times, len(call.places), sum(leaf is not None for leaf in ready.captured.outputs))
+        self._run_times.add(times, len(call.places), sum(leaf is not None for leaf in ready.captured.outputs))
         if recorder is not None:
             self._trace = recorder.trace()
-            measurements.write_trace(self._trace, self._options)
+            write_trace(self._trace, self._options)
         return result
 
     def _returned(self, ready: compiling.Compiled) -> Any:
         made: outputs.Made = ready.machine.outputs
         if self._options.synthetic_data:
-            made = synthetic.unread(made)
+            made = outputs.unread(made)
         leaves: List[Any] = []
         for number, node in enumerate(ready.captured.outputs):
             if node is None:
@@ -152,7 +152,7 @@ class PoplarExecutor(Inspection):
             self.attachToDevice()
 
     def _compile(self, call: calls.Call) -> None:
-        hooks.before_compile()
+        observers.before_compile()
         self._plain = _shallow(self._user_model)
         trainer = None if self._training else wrapping.trainer_of(self._user_model)
         if trainer is not None:
@@ -172,7 +172,7 @@ class PoplarExecutor(Inspection):
         self._compiled.machine.runs = self._runs
         executables.remember(self)
         logger.info("Compiled the model in %.3f s", self._compiled.seconds)
-        hooks.after_compile()
+        observers.after_compile()
 
     def _update_rule(self, optimizer: Any) -> Any:
         with wrapping.untouched():
@@ -359,8 +359,6 @@ class PoplarExecutor(Inspection):
         return getattr(self._user_model, name)
 
     def __repr__(self) -> str:
-        from ipu_conformance.emulator.poptorch.compile.representation import module_repr
-
         return module_repr(self._user_model)
 
 

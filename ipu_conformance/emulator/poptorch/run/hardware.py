@@ -12,7 +12,7 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ipu_conformance.emulator.poptorch.compile import capture
-from ipu_conformance.emulator.poptorch.exceptions import createPoptorchError
+from ipu_conformance.emulator.poptorch.options.diagnostics import createPoptorchError
 
 _numbers = WeakTensorKeyDictionary()
 _next_number = itertools.count(1)

@@ -1,24 +1,61 @@
-"""What a program may ask of a model on the device: names, anchored tensors, times, cycles, the program itself."""
+"""What a program may ask of a model on the device: names, anchored tensors, times, cycles, trace, the program."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
+from ipu_conformance.emulator.core import trace
 from ipu_conformance.emulator.poptorch.compile import compiled as compiling
-from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.ir import lowering
-from ipu_conformance.emulator.poptorch.run import measurements
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 
 NOT_COMPILED = "Model has not been compiled or has been destroyed."
+KEPT = 1000
+"""How many runs are remembered."""
+
+
+class RunTimes:
+    """The moments of each run: begin, inputs on the device, computed, outputs on the host."""
+
+    def __init__(self) -> None:
+        self.runs: List[Tuple[Sequence[float], int, int]] = []
+
+    def add(self, times: Sequence[float], inputs: int, outputs: int) -> None:
+        """Remember one run; the oldest is forgotten when there are many."""
+        self.runs.append((times, inputs, outputs))
+        del self.runs[:-KEPT]
+
+    def latency(self, first: int, last: int) -> Tuple[float, float, float]:
+        """The least, largest and mean seconds between two moments of a run."""
+        if not self.runs:
+            raise Error("Please run the model at least once before asking for its latency.")
+        durations = [times[last] - times[first] for times, _, _ in self.runs]
+        return min(durations), max(durations), sum(durations) / len(durations)
+
+    def counters(self) -> Dict[str, List[List[float]]]:
+        """For every input and output tensor a list with one moment per run."""
+        inputs = max((count for _, count, _ in self.runs), default=0)
+        outputs = max((count for _, _, count in self.runs), default=0)
+
+        def moments(place: int, tensors: int) -> List[List[float]]:
+            return [[times[place] for times, _, _ in self.runs] for _ in range(tensors)]
+
+        return {
+            "input": moments(0, inputs),
+            "input_complete": moments(1, inputs),
+            "output": moments(2, outputs),
+            "output_complete": moments(3, outputs),
+        }
 
 
 class Inspection:
     """The part of an executor that only looks."""
 
     _options: Any
-    _measured: measurements.Measured
+    _run_times: RunTimes
     _compiled: Optional[compiling.Compiled]
 
     @property
@@ -44,32 +81,39 @@ class Inspection:
 
     def getPerfCounters(self) -> Dict[str, List[List[float]]]:
         """When each input and output was handed over in the last runs, in seconds."""
-        return self._measured.counters()
+        return self._run_times.counters()
 
     def getHostIpuLatency(self) -> Tuple[float, float, float]:
         """The least, largest and mean seconds that inputs took to the device."""
-        return self._measured.latency(0, 1)
+        return self._run_times.latency(0, 1)
 
     def getComputeLatency(self) -> Tuple[float, float, float]:
         """The least, largest and mean seconds that the device computed."""
-        return self._measured.latency(1, 2)
+        return self._run_times.latency(1, 2)
 
     def getIpuHostLatency(self) -> Tuple[float, float, float]:
         """The least, largest and mean seconds that outputs took to the host."""
-        return self._measured.latency(2, 3)
+        return self._run_times.latency(2, 3)
 
     def getLatency(self) -> Tuple[float, float, float]:
         """The least, largest and mean seconds of a whole call."""
-        return self._measured.latency(0, 3)
+        return self._run_times.latency(0, 3)
 
     def cycleCount(self) -> int:
         """The cycles of the last run, by the emulator's estimate; needs the option logCycleCount."""
         if not self._options.log_cycle_count:
             raise Error("Cycle count logging is disabled. Please set option logCycleCount to True to enable.")
-        if self._compiled is None or not self._measured.runs:
+        if self._compiled is None or not self._run_times.runs:
             raise Error("Please run the model at least once before obtaining cycle count.")
         return lowering.cycles(self._compiled, self._options)
 
     def _debugGetPopartIR(self) -> str:
         """The program of the device in the JSON of PopART."""
         return lowering.popart_ir(self.compiled, self._options)
+
+
+def write_trace(recorded: trace.Trace, options: Any) -> Path:
+    """Write the slots of the last run for Perfetto into the folder of reports."""
+    folder = Path(options.profile_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    return trace.write(recorded, folder / f"{options.model_name or 'model'}.trace.json")

@@ -9,8 +9,8 @@ import torch
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import streams
 from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
-from ipu_conformance.emulator.poptorch.enums import CommGroupType
-from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.options.enums import CommGroupType
 
 MicroBatch = Tuple[torch.Tensor, ...]
 
@@ -92,3 +92,19 @@ class Feed:
             narrowed(tensor if size is None else tensor[:size]).detach().clone()
             for tensor, size in zip(tensors, self.sizes)
         ]
+
+
+def synthetic_inputs(tensors: Sequence[torch.Tensor], seed: int) -> List[torch.Tensor]:
+    """Tensors of these shapes and types, drawn from the standard normal distribution.
+
+    Integers and truth values are zero: as indices or labels, drawn ones could lie outside of what a model allows.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    made = []
+    for tensor in tensors:
+        if tensor.is_floating_point():
+            # Drawn in float32, so that the seed means the same in every type.
+            made.append(torch.randn(tensor.shape, generator=generator).to(tensor.dtype))
+        else:
+            made.append(torch.zeros(tensor.shape, dtype=tensor.dtype))
+    return made

@@ -10,8 +10,8 @@ import torch
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import streams
 from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
-from ipu_conformance.emulator.poptorch.enums import OutputMode
-from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.options.enums import OutputMode
 
 Made = Sequence[Sequence[Dict[int, torch.Tensor]]]
 """The leaves that were made, by replica, micro-batch and number of the leaf."""
@@ -69,6 +69,13 @@ class Returned:
             first = decide("every n", self.period - 1) - (self.period - 1)
             entries = tuple(tuple(s._replace(micro_batch=s.micro_batch + first) for s in entry) for entry in entries)
         return streams.Selection(entries)
+
+
+def unread(made: Made) -> Made:
+    """The host's side of outputs that are never read back: zeros, where a vendor promises no value."""
+    return [
+        [{leaf: torch.zeros_like(value) for leaf, value in leaves.items()} for leaves in replica] for replica in made
+    ]
 
 
 def narrowed(value: torch.Tensor) -> torch.Tensor:

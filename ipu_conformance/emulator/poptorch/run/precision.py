@@ -16,8 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import numerics
-from ipu_conformance.emulator.poptorch.exceptions import Error
-from ipu_conformance.emulator.poptorch.log import logger
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
 
 aten = torch.ops.aten
 

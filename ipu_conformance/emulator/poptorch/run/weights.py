@@ -8,8 +8,8 @@ import torch
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
-from ipu_conformance.emulator.poptorch.enums import CommGroupType
-from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.options.enums import CommGroupType
 from ipu_conformance.emulator.poptorch.run import micro_batches, wrapping
 
 Tensors = Dict[str, torch.Tensor]

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Protocol, T
 import torch
 
 from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
-from ipu_conformance.emulator.poptorch.enums import CommGroupType, VariableRetrievalMode
+from ipu_conformance.emulator.poptorch.options.enums import CommGroupType, VariableRetrievalMode
 
 _EXECUTOR = "_poptorch_executor"
 _GROUPING = "_poptorch_replica_grouping"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import streams
-from ipu_conformance.emulator.poptorch.enums import OutputMode
-from ipu_conformance.emulator.poptorch.exceptions import Error
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.options.enums import OutputMode
 from ipu_conformance.emulator.poptorch.run import micro_batches, outputs
 
 from .executor_strategies import layouts, modes
@@ -139,7 +139,7 @@ def test_a_period_that_does_not_divide_is_refused() -> None:
 
 def test_groups_that_do_not_divide_are_refused() -> None:
     """A layout that is none is an Error of the front end."""
-    from ipu_conformance.emulator.poptorch.enums import CommGroupType
+    from ipu_conformance.emulator.poptorch.options.enums import CommGroupType
 
     options = SimpleNamespace(
         device_iterations=1,

@@ -9,21 +9,20 @@ from typing import Iterator
 
 import pytest
 
-from ipu_conformance.emulator.poptorch import log
-from ipu_conformance.emulator.poptorch.options import Options
+from ipu_conformance.emulator.poptorch.options import Options, diagnostics
 
 
 @pytest.fixture(autouse=True)
 def _configured_again() -> Iterator[None]:
     """The log is put back as the environment wants it."""
     yield
-    log.configure()
+    diagnostics.configure_log()
 
 
 def test_a_line_has_time_source_and_level(capsys: pytest.CaptureFixture[str]) -> None:
     """A line names its time to the millisecond, where it comes from and its level, on standard error by default."""
-    log.configure({})
-    log.logger.warning("careful: %d", 3)
+    diagnostics.configure_log({})
+    diagnostics.logger.warning("careful: %d", 3)
 
     assert re.fullmatch(
         r"\[\d\d:\d\d:\d\d\.\d{3}\] \[poptorch:python\] \[warning\] careful: 3\n", capsys.readouterr().err
@@ -32,9 +31,9 @@ def test_a_line_has_time_source_and_level(capsys: pytest.CaptureFixture[str]) ->
 
 def test_configuring_again_writes_a_line_once(capsys: pytest.CaptureFixture[str]) -> None:
     """An earlier destination is given up."""
-    log.configure({log.DESTINATION_VARIABLE: "stdout"})
-    log.configure({log.DESTINATION_VARIABLE: "stdout"})
-    log.logger.error("once")
+    diagnostics.configure_log({diagnostics.DESTINATION_VARIABLE: "stdout"})
+    diagnostics.configure_log({diagnostics.DESTINATION_VARIABLE: "stdout"})
+    diagnostics.logger.error("once")
 
     assert capsys.readouterr().out.count("once") == 1
 
@@ -42,11 +41,11 @@ def test_configuring_again_writes_a_line_once(capsys: pytest.CaptureFixture[str]
 def test_a_file_is_made_with_its_first_line(tmp_path: Path) -> None:
     """A file is not made before there is something to write."""
     path = tmp_path / "log"
-    log.configure({log.DESTINATION_VARIABLE: str(path), log.LEVEL_VARIABLE: "DEBUG"})
+    diagnostics.configure_log({diagnostics.DESTINATION_VARIABLE: str(path), diagnostics.LEVEL_VARIABLE: "DEBUG"})
 
     assert not path.exists()
 
-    log.logger.debug("there")
+    diagnostics.logger.debug("there")
 
     assert path.read_text(encoding="utf-8").endswith("[debug] there\n")
 
@@ -54,13 +53,13 @@ def test_a_file_is_made_with_its_first_line(tmp_path: Path) -> None:
 def test_a_level_of_the_environment_that_does_not_exist_is_an_error() -> None:
     """A wrong level names the levels."""
     with pytest.raises(ValueError, match="must be one of TRACE_ALL, TRACE, DEBUG"):
-        log.configure({log.LEVEL_VARIABLE: "LOUD"})
+        diagnostics.configure_log({diagnostics.LEVEL_VARIABLE: "LOUD"})
 
 
 @pytest.mark.parametrize(("most", "written"), [(0, 0), (2, 2), (None, 5)])
 def test_a_line_is_repeated_so_many_times(most: int, written: int) -> None:
     """A limit counts each text on its own."""
-    limit = log.RepeatLimit(most)
+    limit = diagnostics.RepeatLimit(most)
     records = [logging.LogRecord("x", 30, "", 0, text, None, None) for text in ["a"] * 5 + ["b"] * 5]
 
     assert [sum(limit.filter(record) for record in part) for part in (records[:5], records[5:])] == [written, written]
@@ -68,10 +67,10 @@ def test_a_line_is_repeated_so_many_times(most: int, written: int) -> None:
 
 def test_options_in_use_limit_repeated_lines(capsys: pytest.CaptureFixture[str]) -> None:
     """Lines are counted from where a model takes its options; the next model counts anew."""
-    log.configure({})
+    diagnostics.configure_log({})
     for _ in range(2):
         Options().maxRepeatLogs(3)._freeze()
         for _ in range(5):
-            log.logger.warning("again")
+            diagnostics.logger.warning("again")
 
     assert capsys.readouterr().err.count("again") == 6

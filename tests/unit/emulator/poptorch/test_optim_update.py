@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance import check, run
-from ipu_conformance.emulator.poptorch import enums
 from ipu_conformance.emulator.poptorch.api import Options, optim
 from ipu_conformance.emulator.poptorch.optim import update
+from ipu_conformance.emulator.poptorch.options import enums
 from ipu_conformance.oracle.tolerance import runs
 from ipu_conformance.oracle.tolerance.rounding import mantissa, nearest, stochastic
 from ipu_conformance.oracle.training import optimizers

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from ipu_conformance.emulator.poptorch import api
-from ipu_conformance.emulator.poptorch.compile import progress, source_location
-from ipu_conformance.emulator.poptorch.log import logger
+from ipu_conformance.emulator.poptorch.compile import capture, observers
 from ipu_conformance.emulator.poptorch.options import unmodelled
-from ipu_conformance.emulator.poptorch.run import synthetic
+from ipu_conformance.emulator.poptorch.options.diagnostics import logger
+from ipu_conformance.emulator.poptorch.run import micro_batches
 
 PAGE = Path(__file__).parents[4] / "docs" / "poptorch.md"
 
@@ -57,7 +57,7 @@ class Passing(torch.nn.Module):
 def test_synthetic_inputs_are_drawn_by_a_seed() -> None:
     """Floating-point inputs follow from the seed, differ between seeds and are no values of the host."""
     given = [torch.full((50, 4), 3.0), torch.full((50, 4), 3.0, dtype=torch.float16)]
-    one, again, other = (synthetic.inputs(given, seed) for seed in (1, 1, 2))
+    one, again, other = (micro_batches.synthetic_inputs(given, seed) for seed in (1, 1, 2))
 
     assert all(a.equal(b) for a, b in zip(one, again))
     assert not any(a.equal(b) for a, b in zip(one, other))
@@ -68,7 +68,7 @@ def test_synthetic_inputs_are_drawn_by_a_seed() -> None:
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.bool], ids=str)
 def test_synthetic_indices_are_zero(dtype: torch.dtype) -> None:
     """Integers and truth values are zero, which every index may be."""
-    (made,) = synthetic.inputs([torch.ones(3, dtype=dtype)], 1)
+    (made,) = micro_batches.synthetic_inputs([torch.ones(3, dtype=dtype)], 1)
 
     assert made.equal(torch.zeros(3, dtype=dtype))
 
@@ -97,7 +97,7 @@ def _bar(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, show: bool) -> st
 
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step of the compilation is counted; the bar ends full."""
-    steps = len(progress.STEPS)
+    steps = len(observers.STEPS)
 
     assert f"{steps}/{steps}" in _bar(monkeypatch, Terminal(), show=True)
 
@@ -115,8 +115,8 @@ def test_a_failed_compilation_leaves_its_bar(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(api.Error, match="No active Block"):
         api.inferenceModel(Doubling()).compile(torch.ones(1))
 
-    assert f"1/{len(progress.STEPS)}" in stream.getvalue()
-    assert f"2/{len(progress.STEPS)}" not in stream.getvalue()
+    assert f"1/{len(observers.STEPS)}" in stream.getvalue()
+    assert f"2/{len(observers.STEPS)}" not in stream.getvalue()
 
 
 # Locations.
@@ -138,9 +138,9 @@ def test_the_innermost_line_that_is_left_counts() -> None:
     node = torch.fx.Graph().placeholder("x")
     node.meta["stack_trace"] = '  File "/a/model.py", line 3, in f\n    g()\n  File "/lib/inner.py", line 9, in g\n'
 
-    assert source_location.location(node, []) == "/lib/inner.py:9"
-    assert source_location.location(node, ["inner"]) == "/a/model.py:3"
-    assert source_location.location(node, ["inner", "/a/"]) == ""
+    assert capture.location(node, []) == "/lib/inner.py:9"
+    assert capture.location(node, ["inner"]) == "/a/model.py:3"
+    assert capture.location(node, ["inner", "/a/"]) == ""
 
 
 # Export.

@@ -12,9 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator.poptorch import enums
-from ipu_conformance.emulator.poptorch.exceptions import ConfigFileError
-from ipu_conformance.emulator.poptorch.options import Options, TensorLocationSettings, environment
+from ipu_conformance.emulator.poptorch.options import Options, TensorLocationSettings, enums, environment
+from ipu_conformance.emulator.poptorch.options.diagnostics import ConfigFileError
 from ipu_conformance.emulator.poptorch.options.values import OptionValues
 
 

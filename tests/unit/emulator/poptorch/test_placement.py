@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from ipu_conformance.emulator.core import topology
 from ipu_conformance.emulator.poptorch.compile import blocks, partition, placement
-from ipu_conformance.emulator.poptorch.compile import strategies as execution
-from ipu_conformance.emulator.poptorch.exceptions import Error
-from ipu_conformance.emulator.poptorch.log import logger
 from ipu_conformance.emulator.poptorch.options import Options
+from ipu_conformance.emulator.poptorch.options import strategies as execution
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
 
 from .placed_models import Chain, captured, placed
 

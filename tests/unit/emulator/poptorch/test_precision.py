@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from ipu_conformance.emulator.core import numerics
-from ipu_conformance.emulator.poptorch.exceptions import Error
 from ipu_conformance.emulator.poptorch.options import Options
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.run import precision
 
 TRAPS = numerics.Traps(inv=True, div0=True, oflo=True)

@@ -10,8 +10,8 @@ from torch.utils import _pytree as pytree
 
 from ipu_conformance.emulator.poptorch.api import testing
 from ipu_conformance.emulator.poptorch.api.profiling import Channel
-from ipu_conformance.emulator.poptorch.compile import blocks, capture, hooks, representation
-from ipu_conformance.emulator.poptorch.exceptions import Error, RecoverableError
+from ipu_conformance.emulator.poptorch.compile import blocks, capture, observers
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error, RecoverableError
 from ipu_conformance.emulator.poptorch.run import arguments, hardware
 
 
@@ -49,18 +49,18 @@ def test_no_ipus_cannot_be_asked_for() -> None:
 def test_hooks_run_in_order_until_removed() -> None:
     """Hooks of before and after are kept apart."""
     calls: List[str] = []
-    before = hooks.registerPreCompileHook(lambda: calls.append("before"))
-    after = hooks.registerPostCompileHook(lambda: calls.append("after"))
-    hooks.after_compile()
-    hooks.before_compile()
+    before = observers.registerPreCompileHook(lambda: calls.append("before"))
+    after = observers.registerPostCompileHook(lambda: calls.append("after"))
+    observers.after_compile()
+    observers.before_compile()
     before.remove()
-    hooks.before_compile()
+    observers.before_compile()
     after.remove()
-    hooks.after_compile()
+    observers.after_compile()
 
     assert calls == ["after", "before"]
     with pytest.raises(TypeError, match="a function without arguments"):
-        hooks.registerPreCompileHook(3)  # type: ignore[arg-type]
+        observers.registerPreCompileHook(3)  # type: ignore[arg-type]
 
 
 class Box:
@@ -109,13 +109,13 @@ def test_a_block_shows_in_the_text_of_its_layer() -> None:
     """A layer at which a block begins names the block; without blocks the text is torch's own."""
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.ReLU()))
 
-    assert representation.module_repr(model) == repr(model)
+    assert blocks.module_repr(model) == repr(model)
 
     blocks.BeginBlock(model[1], user_id="B", ipu_id=1)
 
-    assert "(1): BeginBlock[user_id='B', ipu_id=1] Sequential(" in representation.module_repr(model)
+    assert "(1): BeginBlock[user_id='B', ipu_id=1] Sequential(" in blocks.module_repr(model)
     with pytest.raises(AssertionError, match=r"torch\.nn\.Module"):
-        representation.module_repr(3)  # type: ignore[arg-type]
+        blocks.module_repr(3)  # type: ignore[arg-type]
 
 
 def test_marks_are_kept_in_order() -> None:

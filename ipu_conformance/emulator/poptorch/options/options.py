@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Dict, List, Mapping, Optional, Union
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.poptorch import enums
-from ipu_conformance.emulator.poptorch.log import deprecated, limit_repeats, logger
-from ipu_conformance.emulator.poptorch.options import environment, files
-from ipu_conformance.emulator.poptorch.options.distributed import _DistributedOptions
-from ipu_conformance.emulator.poptorch.options.locations import _TensorLocationOptions
-from ipu_conformance.emulator.poptorch.options.popart import _JitOptions, _PopartOptions
-from ipu_conformance.emulator.poptorch.options.precision import _PrecisionOptions
-from ipu_conformance.emulator.poptorch.options.training import _TrainingOptions
+from ipu_conformance.emulator.poptorch.options import enums, environment, files, strategies
+from ipu_conformance.emulator.poptorch.options.diagnostics import deprecated, limit_repeats, logger
+from ipu_conformance.emulator.poptorch.options.sections import (
+    _DistributedOptions,
+    _JitOptions,
+    _PopartOptions,
+    _PrecisionOptions,
+    _TensorLocationOptions,
+    _TrainingOptions,
+)
 from ipu_conformance.emulator.poptorch.options.values import AT_LEAST_ONE, NOT_NEGATIVE, OptionValues, Rule, Value
 
 _NONE = type(None)
@@ -172,19 +174,15 @@ class Options(OptionValues):
     def _execution_strategy(self) -> Any:
         """The strategy that was set, a pipeline if none was."""
         if self._strategy is None:
-            from ipu_conformance.emulator.poptorch.compile import strategies
-
             object.__setattr__(self, "_strategy", strategies.PipelinedExecution())
         return self._strategy
 
     def setExecutionStrategy(self, strategy: Any) -> Options:
         """How the blocks of a model share the IPUs."""
-        from ipu_conformance.emulator.poptorch.compile import strategies
-
         self._check_not_frozen("execution_strategy")
-        kinds = tuple(getattr(strategies, name) for name in files.STRATEGIES)
-        if not isinstance(strategy, kinds):
-            raise AssertionError(f"{strategy!r} was given: use one of {', '.join(files.STRATEGIES)}")
+        if not isinstance(strategy, strategies.STRATEGIES):
+            names = ", ".join(kind.__name__ for kind in strategies.STRATEGIES)
+            raise AssertionError(f"{strategy!r} was given: use one of {names}")
         self._strategy = strategy
         return self
 

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence, Tuple
 
-from ipu_conformance.emulator.poptorch.enums import AutoStage, Liveness
-from ipu_conformance.emulator.poptorch.exceptions import Error
-
-__all__ = [
-    "AutoStage",
-    "Liveness",
-    "ParallelPhasedExecution",
-    "Phase",
-    "PipelinedExecution",
-    "SerialPhasedExecution",
-    "ShardedExecution",
-    "Stage",
-]
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.options.enums import AutoStage, Liveness
 
 
 class Stage:
@@ -235,3 +224,7 @@ class ParallelPhasedExecution(_PhasedExecution):
     def default_ipu(self, phase: int, place: int) -> int:
         """The IPU of a stage for which none was set."""
         return 2 * place + phase % 2
+
+
+STRATEGIES = (PipelinedExecution, ShardedExecution, SerialPhasedExecution, ParallelPhasedExecution)
+"""Every execution strategy."""

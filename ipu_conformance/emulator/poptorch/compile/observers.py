@@ -1,9 +1,11 @@
-"""Functions of the user that run before and after every compilation."""
+"""Who follows a compilation: the user's functions before and after it, and the progress bar."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections import OrderedDict
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Iterator
 
 from torch.utils.hooks import RemovableHandle
 
@@ -41,3 +43,24 @@ def _register(hooks: Dict[int, Hook], hook: Hook) -> RemovableHandle:
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
     return handle
+
+
+STEPS = ("capture", "placement", "stages", "plan", "memory")
+"""What compiling does, in order; each is one step of the bar."""
+
+
+@contextlib.contextmanager
+def progress_bar(options: Any) -> Iterator[Callable[[str], None]]:
+    """Give a function that is told each step when it is done; it draws on stderr if that is a terminal."""
+    if not (options.show_compilation_progress_bar and sys.stderr.isatty()):
+        yield lambda step: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=len(STEPS), desc="Graph compilation", file=sys.stderr) as bar:
+
+        def done(step: str) -> None:
+            bar.set_postfix_str(step, refresh=False)
+            bar.update()
+
+        yield done
