@@ -6,45 +6,119 @@ import functools
 from typing import Any
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults.decisions import paddle_strategy as decide
+from ipu_conformance.emulator.faults.decisions import paddle_host, paddle_strategy
 from ipu_conformance.emulator.paddle.api import places
-from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
+from ipu_conformance.emulator.paddle.compile import environment
 
 
 def change_core(core: Any) -> None:
-    """Let ``paddle.base.core`` answer as in an IPU build; Paddle itself is not complete yet."""
-    if getattr(core, "IpuStrategy", None) is Strategy:
+    """``paddle.base.core`` answers as in an IPU build; Paddle itself is not complete yet."""
+    if getattr(core, "IpuStrategy", None) is IpuStrategy:
         return
-    core.is_compiled_with_ipu = lambda: decide("ipu build", True)
-    core.get_ipu_device_count = places.device_count
+    core.is_compiled_with_ipu = lambda: paddle_strategy("ipu build", True)
+    core.get_ipu_device_count = environment.device_count
     core.IPUPlace = places.ipu_place(core)
-    core.IpuStrategy = Strategy
-    core.get_pass = _with_passes_of_the_ipu(core.get_pass)
+    core.IpuStrategy = IpuStrategy
+    stock = core.get_pass
 
-
-def _with_passes_of_the_ipu(stock: Any) -> Any:
     @functools.wraps(stock)
     def get_pass(name: str) -> Any:
         from ipu_conformance.emulator.paddle.compile import passes
 
         return passes.get(name) if name in passes.PASSES else stock(name)
 
-    return get_pass
+    core.get_pass = get_pass
 
 
 def change_paddle(paddle: Any) -> None:
-    """Let the finished ``paddle`` package run compiled programs on the emulator."""
-    from ipu_conformance.emulator.paddle.api import custom_ops, dynamic, inference, model_runtime
-    from ipu_conformance.emulator.paddle.compile import precision, sessions
-    from ipu_conformance.emulator.paddle.run import executor
+    """The finished ``paddle`` package compiles programs for the emulator and runs them on it."""
+    from ipu_conformance.emulator.paddle.api.backend import IpuBackend
 
-    places.change_devices(paddle)
-    executor.install(paddle)
-    model_runtime.install(paddle)
-    precision.install(paddle)
-    sessions.install(paddle)
-    dynamic.install(paddle)
-    inference.install(paddle)
-    custom_ops.install(paddle)
+    core = paddle.base.core
+    if getattr(core, "IpuBackend", None) is not IpuBackend:
+        core.IpuBackend = IpuBackend
+        _change_places(paddle, core)
+        _change_programs(paddle.base)
+        _change_layers()
+        _change_predictors(paddle.inference, core)
+        _change_extensions()
     faults.load("paddle")
     faults.activate_from_environment()
+
+
+def _change_places(paddle: Any, core: Any) -> None:
+    """Every module that holds the stock ``IPUPlace`` holds ours, and ``get_device`` knows it."""
+    for module in (paddle, paddle.base, paddle.framework):
+        if module.IPUPlace is core.libpaddle.IPUPlace:
+            module.IPUPlace = core.IPUPlace
+    paddle.device.get_device = paddle.get_device = places.with_ipus(paddle.device, core)
+
+
+def _change_programs(base: Any) -> None:
+    """``IpuCompiledProgram.compile`` prepares what it compiles, and ``Executor.run`` runs it on the device."""
+    from ipu_conformance.emulator.paddle.compile import custom_ops, precision, sessions
+    from ipu_conformance.emulator.paddle.compile.passes.popart import EXECUTABLE
+    from ipu_conformance.emulator.paddle.run import executor
+
+    compiled_program = base.compiler.IpuCompiledProgram
+    stock_compile, stock_run = compiled_program.compile, base.executor.Executor._run_impl
+
+    @functools.wraps(stock_compile)
+    def compile(self: Any, feed_list: Any, fetch_list: Any) -> Any:
+        custom_ops.bind(self._program, self._ipu_strategy._ipu_strategy)
+        precision.follow_the_scope(self._program, self._scope)
+        program = stock_compile(self, sessions.names_of(feed_list), sessions.names_of(fetch_list))
+        setattr(program, EXECUTABLE, self._backend.executable)
+        return program
+
+    @functools.wraps(stock_run)
+    def _run_impl(self: Any, program: Any = None, **arguments: Any) -> Any:
+        if executor.is_compiled(program):
+            return executor.run(self, program, **arguments)
+        return stock_run(self, program=program, **arguments)
+
+    compiled_program.compile, base.executor.Executor._run_impl = compile, _run_impl
+
+
+def _change_layers() -> None:
+    """``paddle.jit`` makes one program of a model for the device, and runs it there."""
+    from paddle.jit.dy2static import partial_program, program_translator
+
+    from ipu_conformance.emulator.paddle.run import dynamic
+
+    symbolic, layer = program_translator.SymbolicStaticFunction, partial_program.PartialProgramLayer
+    symbolic._perform_call = dynamic.as_one_program(symbolic._perform_call)
+    layer.__call__ = dynamic.on_the_device(layer.__call__)
+
+
+def _change_predictors(inference: Any, core: Any) -> None:
+    """``paddle.inference`` accepts the settings of the IPU, and makes predictors for it."""
+    from ipu_conformance.emulator.paddle.api import inference_config
+    from ipu_conformance.emulator.paddle.api.inference import Predictor, PredictorPool
+
+    settings_of, config = inference_config.settings_of, core.AnalysisConfig
+    stock_predictor, stock_pool = core.create_predictor, core.PredictorPool
+
+    @functools.wraps(stock_predictor)
+    def create_predictor(config: Any) -> Any:
+        enabled = paddle_host("predictor on the IPU", settings_of(config).enabled)
+        return Predictor(config) if enabled else stock_predictor(config)
+
+    def create_pool(config: Any, size: int) -> Any:
+        return (PredictorPool if settings_of(config).enabled else stock_pool)(config, size)
+
+    for method in inference_config.METHODS:
+        setattr(config, method.__name__, method)
+    config.__init__ = inference_config.copying(config.__init__)
+    core.create_predictor = inference.create_predictor = create_predictor
+    core.PredictorPool = inference.PredictorPool = create_pool
+
+
+def _change_extensions() -> None:
+    """``cpp_extension.load`` refuses C++ ops that are written against PopART."""
+    from paddle.utils import cpp_extension
+
+    from ipu_conformance.emulator.paddle.api import custom_ops
+
+    cpp_extension.load = custom_ops.refuse_sources(cpp_extension.load)

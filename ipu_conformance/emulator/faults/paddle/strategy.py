@@ -7,7 +7,7 @@ from typing import Any, Callable
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults import Fault
 from ipu_conformance.emulator.faults.decisions import paddle_strategy
-from ipu_conformance.emulator.paddle.api.options import SET_ONLY, STRING, Option
+from ipu_conformance.emulator.paddle.compile.options import SET_ONLY, STRING, Option
 
 POINT = paddle_strategy.point
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Mapping, Optional
 
 from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
+from ipu_conformance.emulator.paddle.compile import sessions
 from ipu_conformance.emulator.paddle.errors import PreconditionNotMet
 from ipu_conformance.emulator.paddle.run.executable import Executable
 
@@ -29,22 +30,22 @@ class IpuBackend:
         return cls._instance
 
     def set_scope(self, scope: Any) -> None:
-        """Let programs compiled from now on take their weights from ``scope``."""
+        """Programs compiled from now on take their weights from ``scope``."""
         self._sync("set_scope")
         self.scope = scope
 
     def set_ipu_strategy(self, strategy: Any) -> None:
-        """Let programs be compiled by ``strategy`` from now on."""
+        """Programs are compiled by ``strategy`` from now on."""
         self._sync("set_ipu_strategy")
         self.strategy = strategy
 
     def compile(self, record: Any) -> None:
         """Put the program of a compilation's record on the device."""
-        if self.executable is not None:
-            self.executable.engine.close()
-        self.executable = None
+        sessions.begin(record.strategy)
+        self._close()
         self.executable = Executable(record)
         self.attached = True
+        sessions.finish(record)
 
     def run(self, executable: Executable, feed: Mapping[str, Any]) -> Any:
         """One step of the program that is on the device."""
@@ -70,16 +71,14 @@ class IpuBackend:
         self._sync("weights_to_host")
 
     def detach(self) -> None:
-        """Bring the weights home and let go of the device."""
+        """Bring the weights home and release the device."""
         self._sync("detach")
         self.attached = False
 
     def reset(self) -> None:
         """Bring the weights home and forget program, scope and strategy."""
         self._sync("reset")
-        if self.executable is not None:
-            self.executable.engine.close()
-        self.executable = None
+        self._close()
         self.attached = False
         self.scope = self.strategy = None
 
@@ -91,6 +90,11 @@ class IpuBackend:
         from ipu_conformance.emulator.paddle.ir import dumps
 
         dumps.save_model_proto(self.executable.record, path)
+
+    def _close(self) -> None:
+        if self.executable is not None:
+            self.executable.engine.close()
+        self.executable = None
 
     def _sync(self, why: str) -> None:
         if self.executable is not None and self.attached and decide("sync", True, why=why):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
-from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -12,25 +10,9 @@ import paddle
 from paddle.base import core, framework
 
 from ipu_conformance.emulator.faults.decisions import paddle_host as decide
-from ipu_conformance.emulator.paddle.api import custom_ops, inference_config
 from ipu_conformance.emulator.paddle.api.inference_config import settings_of
+from ipu_conformance.emulator.paddle.compile import inference_model
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, NotFound, PreconditionNotMet, Unimplemented
-from ipu_conformance.emulator.paddle.run import executor as runtime
-
-PASSES = (
-    "inference_process_pass",
-    "forward_graph_extract_pass",
-    "infer_shape_pass",
-    "avg_shard_pass",
-    "inference_dtype_transfer_pass",
-    "delete_scale_op_pass",
-    "popart_canonicalization_pass",
-    "ipu_inplace_pass",
-    "ipu_graph_builder_pass",
-    "ipu_runtime_replacer_pass",
-    "inference_postprocess_pass",
-)
-"""What is done to a loaded program, in this order."""
 
 
 class Handle:
@@ -106,11 +88,11 @@ class Predictor:
         self._scope = core.Scope()
         self._strategy = settings_of(config).strategy()
         with _static_mode():
-            program, feeds, fetches = _load(config, self._scope)
+            program, feeds, fetches = inference_model.load(config, self._scope)
             block = program.global_block()
             self._inputs = {name: Handle(name, block.var(name), is_input=True) for name in feeds}
             self._outputs = {name: Handle(name, block.var(name), is_input=False) for name in fetches}
-            self._program = _compile(program, feeds, fetches, self._strategy, self._scope)
+            self._program = inference_model.compile(program, feeds, fetches, self._strategy, self._scope)
 
     def get_input_names(self) -> List[str]:
         """The names of the inputs, in the order of the model's."""
@@ -181,71 +163,6 @@ def _static_mode() -> Any:
     return framework._dygraph_guard(None)
 
 
-def _load(config: Any, scope: Any) -> Tuple[Any, List[str], List[str]]:
-    """The program of a saved model, whose weights go into the scope, and the names of its feeds and fetches."""
-    if config.model_from_memory():
-        raise Unimplemented("a model in memory was given for the IPU; save it, and give the two files")
-    model, weights = _files(config)
-    with paddle.static.scope_guard(scope):
-        program = paddle.static.io.deserialize_program(model.read_bytes())
-        executor = paddle.static.Executor(paddle.CPUPlace())
-        if weights is not None:
-            paddle.static.io.deserialize_persistables(program, weights.read_bytes(), executor)
-    ops = program.global_block().ops
-    feeds = {op.attr("col"): op.output("Out")[0] for op in ops if op.type == "feed"}
-    fetches = {op.attr("col"): op.input("X")[0] for op in ops if op.type == "fetch"}
-    return program, [feeds[place] for place in sorted(feeds)], [fetches[place] for place in sorted(fetches)]
-
-
-def _files(config: Any) -> Tuple[Path, Optional[Path]]:
-    """The file of the program and, where the model has weights, theirs."""
-    if config.prog_file():
-        model, weights = Path(config.prog_file()), Path(config.params_file())
-    else:
-        folder = Path(config.model_dir())
-        models = sorted(folder.glob("*.pdmodel"))
-        if len(models) != 1:
-            raise NotFound(
-                f"{folder} holds {len(models)} files *.pdmodel where one is expected; "
-                f"give the model's two files to paddle.inference.Config"
-            )
-        model, weights = models[0], models[0].with_suffix(".pdiparams")
-    if not model.is_file():
-        raise NotFound(f"Cannot open file {model}, please confirm whether the file is normal.")
-    return model, weights if weights.is_file() else None
-
-
-def _compile(program: Any, feeds: List[str], fetches: List[str], strategy: Any, scope: Any) -> Any:
-    """The program that runs the model on the device."""
-    custom_ops.bind(program, strategy)
-    block = program.global_block()
-    for index in reversed(range(len(block.ops))):
-        if block.ops[index].type in ("feed", "fetch"):
-            block._remove_op(index)
-    program.desc.flush()
-    backend = core.IpuBackend.get_instance()
-    backend.set_scope(scope)
-    backend.set_ipu_strategy(strategy)
-    graph = core.Graph(program.desc)
-    for name in decide("predictor's passes", PASSES):
-        one = core.get_pass(name)
-        one.set("feed_list", feeds)
-        one.set("fetch_list", fetches)
-        if strategy.custom_ops:
-            one.set("custom_ops", {row.paddle_op for row in strategy.custom_ops})
-        one.apply(graph)
-    desc = core.ProgramDesc()
-    convert = core.get_pass("graph_to_program_pass")
-    convert.set_not_owned("program", desc)
-    convert.apply(graph)
-    compiled = framework.Program._construct_from_desc(desc)
-    for name in feeds:
-        compiled.global_block().var(name).desc.set_need_check_feed(False)
-    compiled.org_program = program
-    setattr(compiled, runtime.EXECUTABLE, backend.executable)
-    return compiled
-
-
 class PredictorPool:
     """Several predictors of one model; on the IPU they share the program that is on the device."""
 
@@ -260,26 +177,3 @@ class PredictorPool:
         if not 0 <= index < len(self._predictors):
             raise InvalidArgument(f"predictor {index} was asked of a pool of {len(self._predictors)}")
         return self._predictors[index]
-
-
-def install(package: Any) -> None:
-    """Let ``paddle.inference`` of an IPU build stand in place of the stock one's refusals."""
-    from paddle import inference
-
-    stock, stock_pool = core.create_predictor, core.PredictorPool
-    if getattr(stock, "__wrapped__", None) is not None:
-        return
-
-    @functools.wraps(stock)
-    def create_predictor(config: Any) -> Any:
-        enabled = decide("predictor on the IPU", settings_of(config).enabled)
-        return Predictor(config) if enabled else stock(config)
-
-    def create_pool(config: Any, size: int) -> Any:
-        return (PredictorPool if settings_of(config).enabled else stock_pool)(config, size)
-
-    for method in inference_config.METHODS:
-        setattr(core.AnalysisConfig, method.__name__, method)
-    core.AnalysisConfig.__init__ = inference_config.copying(core.AnalysisConfig.__init__)
-    core.create_predictor = inference.create_predictor = create_predictor
-    core.PredictorPool = inference.PredictorPool = create_pool

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from ipu_conformance.emulator.faults.decisions import paddle_host as decide
-from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, NotFound
 
 CUSTOM_OP = ("paddle_op", "popart_op", "domain", "version")
@@ -33,11 +33,11 @@ class IpuSettings:
     ipu_custom_ops_info: Tuple[Tuple[str, ...], ...] = ()
     ipu_custom_patterns: Tuple[Tuple[str, bool], ...] = ()
 
-    def strategy(self) -> Strategy:
+    def strategy(self) -> IpuStrategy:
         """The strategy that a predictor compiles with: one stage per IPU, cut where the ops are evenly many."""
         several = self.ipu_device_num // self.ipu_replica_num > 1
-        made = Strategy()
-        made.set_options(
+        strategy = IpuStrategy()
+        strategy.set_options(
             {
                 "is_training": False,
                 "num_ipus": self.ipu_device_num,
@@ -55,10 +55,10 @@ class IpuSettings:
             }
         )
         for row in self.ipu_custom_ops_info:
-            made.set_options({"custom_op": {**dict(zip(CUSTOM_OP, row)), "version": int(row[-1])}})
+            strategy.set_options({"custom_op": {**dict(zip(CUSTOM_OP, row)), "version": int(row[-1])}})
         for name, enabled in self.ipu_custom_patterns:
-            (made.enable_pattern if enabled else made.disable_pattern)(name)
-        return made
+            (strategy.enable_pattern if enabled else strategy.disable_pattern)(name)
+        return strategy
 
 
 _SETTINGS: weakref.WeakKeyDictionary[Any, IpuSettings] = weakref.WeakKeyDictionary()

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import functools
 from types import ModuleType
-from typing import Any, Type
+from typing import Any, Callable, Type
 
 from ipu_conformance.emulator.faults.decisions import paddle_strategy as decide
-from ipu_conformance.emulator.paddle import environment
+from ipu_conformance.emulator.paddle.compile import environment
 from ipu_conformance.emulator.paddle.errors import Unavailable
-from ipu_conformance.targets import EMULATED_IPUS
-
-
-def device_count() -> int:
-    """How many IPUs a program may attach to; the IPU model is one device."""
-    return decide("devices", 1 if environment.uses_model() else EMULATED_IPUS)
 
 
 def ipu_place(core: ModuleType) -> Type[Any]:
@@ -29,7 +23,7 @@ def ipu_place(core: ModuleType) -> Type[Any]:
 
         def __init__(self) -> None:
             super().__init__()
-            if not device_count():
+            if not environment.device_count():
                 raise Unavailable("Cannot use IPU because there is no IPU detected on your machine.")
 
         def __repr__(self) -> str:
@@ -44,23 +38,15 @@ def ipu_place(core: ModuleType) -> Type[Any]:
     return IPUPlace
 
 
-def change_devices(paddle: Any) -> None:
-    """Let every module of Paddle that holds the stock ``IPUPlace`` hold ours, and ``get_device`` know it."""
-    core: Any = paddle.base.core
-    stock: Any = core.libpaddle.IPUPlace
-    for module in (paddle, paddle.base, paddle.framework):
-        if module.IPUPlace is stock:
-            module.IPUPlace = core.IPUPlace
-    device: Any = paddle.device
-    if hasattr(device.get_device, "__wrapped__"):
-        return
-    stock_get_device = device.get_device
+def with_ipus(device: ModuleType, core: ModuleType) -> Callable[[], str]:
+    """``get_device`` of the module ``device`` that knows IPUs."""
+    stock = device.get_device
 
-    @functools.wraps(stock_get_device)
+    @functools.wraps(stock)
     def get_device() -> str:
         # An IPUPlace is a CPUPlace to the kernels, and the stock function asks for that first.
         if decide("device is an ipu", isinstance(device.framework._current_expected_place_(), core.IPUPlace)):
             return f"ipus:{{0-{core.get_ipu_device_count() - 1}}}"
-        return str(stock_get_device())
+        return str(stock())
 
-    device.get_device = paddle.get_device = get_device
+    return get_device

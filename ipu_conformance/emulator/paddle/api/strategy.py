@@ -1,27 +1,13 @@
-"""``core.IpuStrategy``: what a user asks of the device, option by option, with the checks of an IPU build."""
+"""``core.IpuStrategy``: the vendor's names over the options of a strategy."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping
 
 from ipu_conformance.emulator.faults.decisions import paddle_strategy as decide
-from ipu_conformance.emulator.paddle.api.options import (
-    BOOL,
-    CUSTOM_OP_KEYS,
-    DOUBLE,
-    LOCATION_KEYS,
-    LOCATIONS,
-    MAP,
-    OPTIONS,
-    SET_ONLY,
-    STRING,
-    UINT64,
-    UNSET_SEED,
-    VECTOR,
-    Option,
-)
-from ipu_conformance.emulator.paddle.errors import InvalidArgument, PaddleError, Unimplemented
+from ipu_conformance.emulator.paddle.compile.options import MAP, OPTIONS, SET_ONLY, VECTOR
+from ipu_conformance.emulator.paddle.compile.strategy_options import StrategyOptions, UncastableError, option_text
+from ipu_conformance.emulator.paddle.errors import InvalidArgument, PaddleError
 
 DEFAULT_PATTERNS = frozenset(
     {
@@ -42,30 +28,12 @@ DEFAULT_PATTERNS = frozenset(
 """Graph rewrites that are on unless they are disabled."""
 
 
-class UncastableError(PaddleError, RuntimeError):
-    """A Python value has no counterpart in the type that an option is stored in."""
-
-
-@dataclass(frozen=True)
-class CustomOp:
-    """A Paddle op that the user maps to an op of PopART's."""
-
-    paddle_op: str
-    popart_op: str
-    domain: str
-    version: int
-
-
-class Strategy:
-    """The options of one strategy; reading gives what was set last, or the default."""
+class IpuStrategy(StrategyOptions):
+    """What a user asks of the device: options and graph rewrites."""
 
     def __init__(self) -> None:
-        self._values: Dict[str, Any] = decide("own values", {})
+        super().__init__()
         self._patterns: Dict[str, bool] = {}
-        self.custom_ops: List[CustomOp] = []
-        self.places: Dict[str, Dict[str, int]] = {}
-        self.outer_fragment: Optional[Tuple[int, Tuple[int, ...]]] = None
-        self.progress_logger: Optional[Callable[[int, int], None]] = None
 
     def set_options(self, options: Mapping[str, Any]) -> None:
         """Set each option in order; one that is refused leaves those before it set."""
@@ -76,7 +44,7 @@ class Strategy:
             if not isinstance(name, str):
                 raise UncastableError(f"Unable to cast {name!r} to the name of an option: give a str")
             try:
-                self._set(name, value)
+                self.set(name, value)
             except PaddleError:
                 decide("refused", self._values, before=before)
                 raise
@@ -87,41 +55,15 @@ class Strategy:
         if option is None:
             hint = ", which can only be set" if name in SET_ONLY else ""
             raise InvalidArgument(f"Cannot find option: {name} when getting IpuStrategy options{hint}")
-        value = self._read(option)
+        value = self.read(option)
         result = {"name": name, "type": option.type, "value": value}
         if option.type not in (VECTOR, MAP):
-            result["value_s"] = _text(option, value)
+            result["value_s"] = option_text(option, value)
         return result
 
     def get_all_option_names(self) -> List[str]:
         """The names of all options that can be read."""
         return sorted(OPTIONS)
-
-    def value(self, name: str) -> Any:
-        """The plain typed value of one option; vectors are new lists and maps new dicts."""
-        return self._read(OPTIONS[name])
-
-    def _read(self, option: Option) -> Any:
-        name = option.name
-        if name == "enable_manual_shard":
-            value: Any = self.value("virtual_graph_mode") == option_value("virtual_graph_mode", "Manual")
-        elif name == "enable_half_partial":
-            value = self.value("partials_type_matmuls") == "half"
-        elif name in self._values:
-            value = self._values[name]
-        else:
-            value = decide("default", option.default)
-        if option.type == VECTOR:
-            return list(value)
-        if option.type == MAP:
-            return dict(value)
-        return decide("read", value, default=option.default)
-
-    @property
-    def seed(self) -> Optional[int]:
-        """``random_seed`` if it was set."""
-        seed = self.value("random_seed")
-        return None if seed == UNSET_SEED else seed
 
     def enable_pattern(self, name: str) -> None:
         """Turn a graph rewrite on."""
@@ -135,135 +77,8 @@ class Strategy:
         """Whether a graph rewrite is on: as it was set last, else by default."""
         return self._patterns.get(_pattern(name), name in DEFAULT_PATTERNS)
 
-    def _set(self, name: str, value: Any) -> None:
-        if name == "compilation_progress_logger":
-            self._set_progress_logger(value)
-        elif isinstance(value, bool):
-            self._set_bool(name, value)
-        elif isinstance(value, float):
-            self._values[_find(name, DOUBLE).name] = float(value)
-        elif isinstance(value, int):
-            self._set_int(name, value)
-        elif isinstance(value, str):
-            self._values[_find(name, STRING).name] = str(value)
-        elif isinstance(value, (list, set)):
-            self._extend(name, [_entry(name, entry) for entry in value])
-        elif isinstance(value, dict):
-            self._set_dict(name, value)
-        elif decide("no value", True):
-            raise InvalidArgument(
-                f"Invalid IpuStrategy option value type: {type(value)}, please check input value for option: {name}"
-            )
-
-    def _set_bool(self, name: str, value: bool) -> None:
-        option = _find(name, BOOL)
-        if name == "enable_manual_shard" and decide("manual shard is a mode", True):
-            self._values["virtual_graph_mode"] = option_value("virtual_graph_mode", "Manual" if value else "Off")
-        elif name == "enable_half_partial":
-            partials = "half" if value else "float"
-            self._values["partials_type_matmuls"] = partials
-            self._insert("convolution_options", {"partialsType": partials})
-        else:
-            self._values[option.name] = value
-
-    def _set_int(self, name: str, value: int) -> None:
-        option = _find(name, UINT64)
-        number = _uint64(name, value)
-        if decide("out of range", bool(option.members) and number >= len(option.members)):
-            allowed = ", ".join(f"{index} ({member})" for index, member in enumerate(option.members))
-            raise InvalidArgument(
-                f"Value for {option.enumeration} out of range: option {name} is {number}, and may be {allowed}"
-            )
-        self._values[name] = number
-
-    def _extend(self, name: str, entries: List[str]) -> None:
-        option = _find(name, VECTOR)
-        held = decide("held", list(self._values.get(name, option.default)))
-        # A check or an instrument is asked for or not, while codelets are files in the order in which they were given.
-        new = entries if name == "custom_codelets" else [entry for entry in entries if entry not in held]
-        self._values[name] = tuple(held + new)
-
-    def _set_dict(self, name: str, value: Dict[Any, Any]) -> None:
-        if name.startswith("location_"):
-            self._set_location(name, value)
-        elif name == "accumulate_outer_fragment":
-            for schedule, indices in value.items():
-                self.outer_fragment = (_uint64(name, schedule), tuple(int(index) for index in indices))
-        elif name == "custom_op":
-            self.custom_ops.append(_custom_op(value))
-        else:
-            _find(name, MAP)
-            self._insert(name, {str(key): _entry(name, entry) for key, entry in value.items()})
-
-    def _insert(self, name: str, entries: Mapping[str, str]) -> None:
-        self._values[name] = {**decide("held", dict(self._values.get(name, {}))), **entries}
-
-    def _set_location(self, name: str, value: Dict[Any, Any]) -> None:
-        if decide("unknown location", name not in LOCATIONS):
-            raise InvalidArgument(f"Unknown tensor location: {name}, it may be {', '.join(LOCATIONS)}")
-        for key, number in value.items():
-            if decide("unknown location", key not in LOCATION_KEYS):
-                raise InvalidArgument(f"Unknown option {key} of {name}, it may be {', '.join(LOCATION_KEYS)}")
-            self.places.setdefault(name, {})[key] = _uint64(f"{name}.{key}", number)
-
-    def _set_progress_logger(self, value: Any) -> None:
-        if not callable(value):
-            raise UncastableError(
-                f"Unable to cast {value!r} to the compilation_progress_logger: give a function of (progress, total)"
-            )
-        self.progress_logger = value
-
-
-def option_value(name: str, member: str) -> int:
-    """The number that stands for a member of an option's enumeration."""
-    return OPTIONS[name].members.index(member)
-
-
-def _find(name: str, kind: str) -> Option:
-    option = OPTIONS.get(name)
-    if option is None or decide("wrong type", option.type != kind):
-        raise InvalidArgument(f"Cannot find option: {name}, type: {kind} when setting IpuStrategy options")
-    return option
-
-
-def _uint64(name: str, value: Any) -> int:
-    if decide("not 64 bits", not isinstance(value, int) or not 0 <= value < 2**64):
-        raise UncastableError(f"Unable to cast {value!r} for option {name}: give a whole number from 0 to 2**64 - 1")
-    return int(value) % 2**64
-
-
-def _entry(name: str, entry: Any) -> str:
-    """An entry of a vector or a map is text; whole numbers are written as text."""
-    if isinstance(entry, str):
-        return str(entry)
-    if isinstance(entry, int):
-        return str(_uint64(name, int(entry)))
-    if decide("wrong entry", True):
-        raise Unimplemented(f"Failed to convert type: {type(entry)} when set IpuStrategy option: {name}")
-    return str(entry)
-
-
-def _custom_op(value: Mapping[Any, Any]) -> CustomOp:
-    for key in value:
-        if decide("unknown custom op key", key not in CUSTOM_OP_KEYS):
-            raise InvalidArgument(
-                f"Invalid argument, key must be one of {', '.join(CUSTOM_OP_KEYS)}, but received {key}"
-            )
-    return CustomOp(
-        str(value.get("paddle_op", "")),
-        str(value.get("popart_op", "")),
-        str(value.get("domain", "")),
-        int(value.get("version", -1)),
-    )
-
 
 def _pattern(name: Any) -> str:
     if not isinstance(name, str):
         raise TypeError(f"the name of a pattern is a str, not {type(name).__name__}")
     return name
-
-
-def _text(option: Option, value: Any) -> str:
-    if option.type == DOUBLE:
-        return f"{value:.6f}"
-    return str(int(value)) if option.type in (BOOL, UINT64) else str(value)

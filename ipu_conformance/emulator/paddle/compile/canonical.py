@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 from paddle.base import core
 
 from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
-from ipu_conformance.emulator.paddle.compile.passes.compilation import FORWARD, ROLE, SCHEDULE, place
+from ipu_conformance.emulator.paddle.compile.compilation import FORWARD, OPTIMIZER, ROLE, SCHEDULE, place
 from ipu_conformance.emulator.paddle.errors import Unimplemented
 from ipu_conformance.ir.graph import Op
 from ipu_conformance.ir.readers.paddle import program as paddle_program
@@ -97,7 +97,7 @@ def _translate(call: Call, writer: Writer) -> None:
 
 def _is_translated(call: Call) -> bool:
     """The folded optimizer stays, and so does what computes the learning rate on the host."""
-    return call.type != "popart_optimizer" and call.get(ROLE, FORWARD) != SCHEDULE
+    return call.type != OPTIMIZER and call.get(ROLE, FORWARD) != SCHEDULE
 
 
 def _custom_name(call: Call) -> str:
@@ -107,15 +107,15 @@ def _custom_name(call: Call) -> str:
 def write(program: Any, written: Written) -> None:
     """Replace the ops of a Program that were translated by what they became."""
     block = program.global_block()
-    kept = [op for op in block.ops if not _is_translated(_as_call(op)) or op.type == "popart_optimizer"]
+    kept = [op for op in block.ops if not _is_translated(_as_call(op)) or op.type == OPTIMIZER]
     serialized = [(op.type, core.OpDesc(), op.desc) for op in kept]
     for type, copy, desc in serialized:
         copy.copy_from(desc)
         copy.set_type(type)
     for index in reversed(range(len(block.ops))):
         block._remove_op(index, sync=False)
-    schedule = [copy for type, copy, _ in serialized if type != "popart_optimizer"]
-    rest = [copy for type, copy, _ in serialized if type == "popart_optimizer"]
+    schedule = [copy for type, copy, _ in serialized if type != OPTIMIZER]
+    rest = [copy for type, copy, _ in serialized if type == OPTIMIZER]
     for copy in schedule:
         block.desc.append_op().copy_from(copy)
     for tensor in written.tensors.values():

@@ -13,7 +13,7 @@ import numpy as np
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import numerics
-from ipu_conformance.emulator.paddle.run import callables
+from ipu_conformance.emulator.paddle.compile import subprograms
 
 Array = np.ndarray
 
@@ -56,17 +56,17 @@ def _call(op: Any, read: List[str], written: List[str], function: Callable[..., 
 
     def called(*tensors: Any) -> List[Any]:
         arrays = [np.array(tensor).astype(np.float16) for tensor in tensors]
-        return [callables.tensor(made.astype(np.float32)) for made in function(*arrays)]
+        return [subprograms.tensor(made.astype(np.float32)) for made in function(*arrays)]
 
     for slot in op.input_names():
         op.remove_input(slot)
     for slot in op.output_names():
         op.remove_output(slot)
-    op.set_type(callables.CALL)
+    op.set_type(subprograms.CALL)
     op.set_input("X", inputs)
     op.set_output("Out", outputs)
-    op._set_attr("forward_callable_id", callables.register(called))
-    op._set_attr("backward_callable_id", callables.NONE)
+    op._set_attr("forward_callable_id", subprograms.register(called))
+    op._set_attr("backward_callable_id", subprograms.NO_FUNCTION)
     op._set_attr("backward_skip_vars", [])
 
 

@@ -210,7 +210,9 @@ def _differentiate(
         if loss in made:
             targets.append(block.var(loss) if alone else _separate(block, loss))
             seeds.append(
-                None if alone else paddle.full(list(known[loss].shape()), loss_scale, known_dtype(known[loss]))
+                None
+                if alone
+                else paddle.full(list(known[loss].shape()), loss_scale, subprograms.TensorSpec.of(known[loss]).dtype)
             )
         for name in handed:
             targets.append(_separate(block, name))
@@ -238,8 +240,3 @@ def _separate(block: Any, name: str) -> Any:
 
 def _separates(op: Any) -> bool:
     return op.type() == "assign" and op.output("Out")[0].endswith(_CUT)
-
-
-def known_dtype(desc: Any) -> str:
-    """The name of a variable's type."""
-    return str(paddle.base.data_feeder.convert_dtype(desc.dtype()))

@@ -21,7 +21,7 @@ RECOMPUTATION_OFF = 0
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlacementOptions:
     """What a strategy says about IPUs and micro-batches."""
 
     num_ipus: int
@@ -34,7 +34,7 @@ class Asked:
     layout: Layout
 
     @classmethod
-    def of(cls, strategy: Any) -> Asked:
+    def of(cls, strategy: Any) -> PlacementOptions:
         """The relevant options of a strategy, checked for what contradicts itself."""
         value = strategy.value
         replicated, accumulating = bool(value("enable_replicated_graphs")), bool(value("enable_gradient_accumulation"))
@@ -70,24 +70,24 @@ class Placement:
     topology: Topology
 
 
-def place(ops: Sequence[Any], asked: Asked) -> Placement:
+def place(ops: Sequence[Any], options: PlacementOptions) -> Placement:
     """Place the ops of a forward program."""
-    sharded = _beside_what_they_copy(ops, [_sharded(op, number, asked.sharded) for number, op in enumerate(ops)])
-    replicas = asked.layout.replicas
+    sharded = _beside_what_they_copy(ops, [_sharded(op, number, options.sharded) for number, op in enumerate(ops)])
+    replicas = options.layout.replicas
     try:
-        if asked.pipelined:
-            if decide("pipelining needs IPUs", asked.num_ipus // max(replicas, 1) < 2):
+        if options.pipelined:
+            if decide("pipelining needs IPUs", options.num_ipus // max(replicas, 1) < 2):
                 raise PopartError(
-                    f"Pipelining requires more than 1 IPU per replica, but num_ipus is {asked.num_ipus} for {replicas} "
-                    "replicas: use more IPUs or turn enable_pipelining off"
+                    f"Pipelining requires more than 1 IPU per replica, but num_ipus is {options.num_ipus} for "
+                    f"{replicas} replicas: use more IPUs or turn enable_pipelining off"
                 )
             ipus = topology.paddle_stages(sharded, pipelining=True)
             stage_of = _pipeline_stages(sharded)
         else:
             ipus, stage_of = _segments(sharded)
         if decide("check num_ipus", True):
-            topology.paddle_ipus(asked.num_ipus, max(asked.num_ipus // replicas, 1), replicas)
-        per_replica = asked.num_ipus // replicas
+            topology.paddle_ipus(options.num_ipus, max(options.num_ipus // replicas, 1), replicas)
+        per_replica = options.num_ipus // replicas
         return Placement(stage_of, Topology(ipus, replicas, ipus_per_replica=max(per_replica, 1)))
     except topology.TopologyError as error:
         raise PopartError(str(error)) from error
@@ -148,26 +148,26 @@ def check_order(ops: Sequence[Any], stage_of: Sequence[int]) -> None:
             made[name] = stage
 
 
-def plan(placed: Placement, asked: Asked) -> Plan:
+def plan(placed: Placement, options: PlacementOptions) -> Plan:
     """The plan of one run; PopART fills and empties the pipeline once for every update."""
-    layout, where = asked.layout, placed.topology
+    layout, where = options.layout, placed.topology
     try:
         if decide("check depth", True):
             limits.check_paddle(
                 where.stages,
                 batches_per_step=layout.device_iterations,
                 accumulation=layout.accumulation,
-                accumulating=asked.accumulating,
-                training=asked.training,
-                pipelined=asked.pipelined,
+                accumulating=options.accumulating,
+                training=options.training,
+                pipelined=options.pipelined,
             )
-        by = "popart" if asked.pipelined else "sequential"
-        recompute = asked.recompute and asked.training and asked.pipelined and where.stages > 1
-        if asked.training and asked.pipelined and not asked.accumulating:
+        by = "popart" if options.pipelined else "sequential"
+        recompute = options.recompute and options.training and options.pipelined and where.stages > 1
+        if options.training and options.pipelined and not options.accumulating:
             return planning.plan(
                 where, by, layout.device_iterations, recompute=recompute, accumulate=not decide("update at once", True)
             )
-        if not asked.training and not asked.accumulating:
+        if not options.training and not options.accumulating:
             return planning.plan(where, by, layout.device_iterations, training=False)
         micro_batches, iterations = decide("update once", (layout.accumulation, layout.device_iterations))
         return planning.plan(
@@ -175,7 +175,7 @@ def plan(placed: Placement, asked: Asked) -> Plan:
             by,
             micro_batches,
             device_iterations=iterations,
-            training=asked.training,
+            training=options.training,
             recompute=recompute,
         )
     except ConformanceError as error:

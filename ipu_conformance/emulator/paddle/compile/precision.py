@@ -13,20 +13,17 @@ import zlib
 from typing import Any, Callable, FrozenSet, Iterator, List
 
 import numpy as np
-from paddle.base import compiler, core, framework
+from paddle.base import core, framework
 
 from ipu_conformance.emulator.core import numerics
 from ipu_conformance.emulator.faults.decisions import paddle_host as decide
-from ipu_conformance.emulator.paddle.compile import partials
+from ipu_conformance.emulator.paddle.compile import partials, subprograms
 from ipu_conformance.emulator.paddle.errors import PopartError
-from ipu_conformance.emulator.paddle.run import callables
 
 FLOAT16, FLOAT32 = core.VarDesc.VarType.FP16, core.VarDesc.VarType.FP32
 
-ROUNDING = callables.CALL
+ROUNDING = subprograms.CALL
 """The type of the op that rounds: Paddle's own op that calls a Python function."""
-
-_FOLLOWING = "_follows_the_scope"
 
 _DTYPES = ("dtype", "in_dtype", "out_dtype")
 """The attributes of ops that name the type of what they write or read."""
@@ -81,21 +78,6 @@ def follow_the_scope(program: Any, scope: Any) -> None:
         found = scope.find_var(var.name)
         if decide("weights follow the host", found is not None and found.get_tensor()._dtype() == FLOAT16):
             var.desc.set_dtype(FLOAT16)
-
-
-def install(package: Any) -> None:
-    """Let programs be compiled with their weights in the types that the host holds them in."""
-    stock = compiler.IpuCompiledProgram.compile
-    if getattr(stock, _FOLLOWING, False):
-        return
-
-    @functools.wraps(stock)
-    def compile(self: Any, feed_list: Any, fetch_list: Any) -> Any:
-        follow_the_scope(self._program, self._scope)
-        return stock(self, feed_list, fetch_list)
-
-    setattr(compile, _FOLLOWING, True)
-    compiler.IpuCompiledProgram.compile = compile
 
 
 def realise(program: Any, strategy: Any) -> Any:
@@ -175,7 +157,7 @@ def _insert(block: Any, names: FrozenSet[str], round_of: Callable[[int], int]) -
         rounding.set_input("X", written)
         rounding.set_output("Out", written)
         rounding._set_attr("forward_callable_id", round_of(index))
-        rounding._set_attr("backward_callable_id", callables.NONE)
+        rounding._set_attr("backward_callable_id", subprograms.NO_FUNCTION)
         rounding._set_attr("backward_skip_vars", [])
         _place_like(rounding, op)
 
@@ -203,7 +185,7 @@ def _rounding(strategy: Any) -> Callable[[int], int]:
     if not decide("round at random", bool(strategy.value("enable_stochastic_rounding"))):
         return lambda index: _nearest(traps)
     seed = strategy.seed or 0
-    return lambda index: callables.register(_AtRandom(seed, index, traps))
+    return lambda index: subprograms.register(_AtRandom(seed, index, traps))
 
 
 @functools.lru_cache(maxsize=None)
@@ -213,7 +195,7 @@ def _nearest(traps: numerics.Traps) -> int:
     def rounded(*tensors: Any) -> List[Any]:
         return [_held(_rounded(np.array(held), traps=traps)) for held in tensors]
 
-    return callables.register(rounded)
+    return subprograms.register(rounded)
 
 
 class _AtRandom:
@@ -247,4 +229,4 @@ def _rounded(array: np.ndarray, **how: Any) -> np.ndarray:
 
 def _held(rounded: np.ndarray) -> Any:
     """Rounded values in the float32 storage of a realised program."""
-    return callables.tensor(rounded.astype(np.float32))
+    return subprograms.tensor(rounded.astype(np.float32))

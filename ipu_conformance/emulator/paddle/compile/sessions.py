@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from pathlib import Path
@@ -11,10 +10,9 @@ from typing import Any, List, Sequence
 from ipu_conformance.atomic_write import appearing
 from ipu_conformance.emulator.core.topology import power_of_two
 from ipu_conformance.emulator.faults.decisions import paddle_strategy as decide
-from ipu_conformance.emulator.paddle import environment
-from ipu_conformance.emulator.paddle.api import places, unmodelled
-from ipu_conformance.emulator.paddle.api.options import OPTIONS
-from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.compile import environment, unmodelled
+from ipu_conformance.emulator.paddle.compile.options import OPTIONS
+from ipu_conformance.emulator.paddle.compile.strategy_options import StrategyOptions
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, Unavailable, Unimplemented
 
 COUNTS = ("num_ipus", "batches_per_step", "micro_batch_size", "accumulation_factor", "replicated_graph_count")
@@ -26,32 +24,12 @@ _NOT_COMPILED = ("lr", "random_seed", "cache_path", "enable_engine_caching", "lo
 """Options that an executable does not depend on."""
 
 
-def install(paddle: Any) -> None:
-    """Surround the compilations of Paddle's backend, and let feeds and fetches be Variables; once is enough."""
-    backend, compiled = paddle.base.core.IpuBackend, paddle.base.compiler.IpuCompiledProgram
-    own, stock = backend.compile, compiled.compile
-    if hasattr(own, "__wrapped__"):
-        return
-
-    @functools.wraps(own)
-    def compile_record(self: Any, record: Any) -> None:
-        begin(record.strategy)
-        own(self, record)
-        finish(record)
-
-    @functools.wraps(stock)
-    def compile(self: Any, feed_list: Sequence[Any], fetch_list: Sequence[Any]) -> Any:
-        return stock(self, _names(feed_list), _names(fetch_list))
-
-    backend.compile, compiled.compile = compile_record, compile
-
-
-def _names(variables: Sequence[Any]) -> List[str]:
+def names_of(variables: Sequence[Any]) -> List[str]:
     """The names of variables that are given by name or as themselves."""
     return [variable if isinstance(variable, str) else decide("variable", variable).name for variable in variables]
 
 
-def check(strategy: Strategy) -> None:
+def check(strategy: StrategyOptions) -> None:
     """Refuse a strategy that no device can be attached for, or that asks for what the emulator does not do."""
     for name in COUNTS:
         if decide("count below one", strategy.value(name) < 1):
@@ -62,12 +40,12 @@ def check(strategy: Strategy) -> None:
             f"available_memory_proportion {proportion} is invalid, which should be set between 0.0 and 1.0"
         )
     wanted = power_of_two(strategy.value("num_ipus"))
-    if decide("cannot attach", wanted > places.device_count() and not environment.uses_model()):
-        raise Unavailable(f"Can't attach IPU, ipu_num = {wanted}: there are {places.device_count()} IPUs")
+    if decide("cannot attach", wanted > environment.device_count() and not environment.uses_model()):
+        raise Unavailable(f"Can't attach IPU, ipu_num = {wanted}: there are {environment.device_count()} IPUs")
     _check_distribution(strategy)
 
 
-def _check_distribution(strategy: Strategy) -> None:
+def _check_distribution(strategy: StrategyOptions) -> None:
     """Refuse to train in step with other processes, whose gradients do not arrive."""
     if not strategy.value("is_training"):
         return
@@ -86,7 +64,7 @@ def _check_distribution(strategy: Strategy) -> None:
     )
 
 
-def begin(strategy: Strategy) -> None:
+def begin(strategy: StrategyOptions) -> None:
     """Check the strategy, say what of it has no effect, and say that compiling begins."""
     check(strategy)
     unmodelled.tell(strategy)
@@ -101,7 +79,7 @@ def finish(record: Any) -> None:
     _progress(record.strategy, TOTAL_PROGRESS)
 
 
-def _progress(strategy: Strategy, done: int) -> None:
+def _progress(strategy: StrategyOptions, done: int) -> None:
     if strategy.progress_logger is not None:
         strategy.progress_logger(done, TOTAL_PROGRESS)
 

@@ -5,17 +5,48 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
+from paddle.base import core, framework
 
 from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
 from ipu_conformance.emulator.paddle.compile import subprograms
 from ipu_conformance.emulator.paddle.compile.partition import Stage
+from ipu_conformance.emulator.paddle.compile.subprograms import TensorSpec
 from ipu_conformance.emulator.paddle.optim import stage_updates
-from ipu_conformance.emulator.paddle.run import random_state
-from ipu_conformance.emulator.paddle.run.feeding import Declared
 
 ACCUMULATED = "@ACCUMULATED"
 REDUCED = "@REDUCED"
 _FRESH_SHARE = "@SHARE"
+SEED = "@SEED@"
+"""What the name of the variable begins with that holds a dropout's seed."""
+_DRAWING = frozenset({"uniform_random", "gaussian_random", "truncated_gaussian_random", "randint", "bernoulli"})
+
+
+def seeded(program: Any) -> Any:
+    """A copy of a program whose dropouts read their seeds from variables."""
+    desc = core.ProgramDesc(program.desc)
+    block = desc.block(0)
+    for number, op in enumerate(_dropouts(block)):
+        var = block.var(f"{SEED}{number}".encode())
+        var.set_type(core.VarDesc.VarType.LOD_TENSOR)
+        var.set_dtype(core.VarDesc.VarType.INT32)
+        var.set_shape([1])
+        var.set_stop_gradient(True)
+        op.set_input("Seed", [var.name()])
+    return framework.Program._construct_from_desc(desc)
+
+
+def _dropouts(block: Any) -> List[Any]:
+    return [op for op in map(block.op, range(block.op_size())) if op.type() == "dropout" and not op.attr("is_test")]
+
+
+def seeds_of(ops: Any) -> List[str]:
+    """The variables from which ops read their seeds."""
+    return sorted(name for name in subprograms.touched(ops) if name.startswith(SEED))
+
+
+def draws(ops: Any) -> bool:
+    """Whether ops draw from Paddle's one generator."""
+    return any(op.type() in _DRAWING for op in ops)
 
 
 class Key(NamedTuple):
@@ -83,8 +114,8 @@ class Programs:
             }
             for stage in stages
         ]
-        self.seeds = [random_state.seeds_of(stage.forward) for stage in stages]
-        self.draws = [random_state.draws(stage.forward) for stage in stages]
+        self.seeds = [seeds_of(stage.forward) for stage in stages]
+        self.draws = [draws(stage.forward) for stage in stages]
         fetched = {name for stage in stages for name in stage.fetches}
         lasting = {name for stage in stages for name in stage.lasting}
         self.whole = update is not None and len(stages) == 1 and replicas == 1 and not accumulating
@@ -108,7 +139,7 @@ class Programs:
         """Zeros for all that is accumulated."""
         found = {}
         for weight in self.accumulated:
-            like = Declared.of(self._gradient(self.owner[weight], weight))
+            like = TensorSpec.of(self._gradient(self.owner[weight], weight))
             found[weight + ACCUMULATED] = np.zeros(like.shape, like.stored)
         return found
 

@@ -1,41 +1,16 @@
-"""Pieces of a program that run on their own: ops copied out of it, and the variables that outlive a run."""
+"""Programs assembled from the ops of another one, and the Python functions that their ops call."""
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Set
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
-from paddle.base import core, framework
+import numpy as np
+from paddle.base import core, data_feeder, framework
 
 CPU = core.CPUPlace()
-_PLACE = core.Place()
-_PLACE.set_place(CPU)
 _EMPTY = core.empty_var_name()
-_NO_FEEDS: List[str] = []
-
-
-# Handing each op to a pool of threads, of which every piece has its own, costs more than the ops of a small net; the
-# kernels of a large one use all cores by themselves.
-_IN_ORDER = ("FLAGS_new_executor_serial_run", "FLAGS_new_executor_sequential_run")
-_CHECK = "FLAGS_check_nan_inf"
-_FLAGS = core.globals()
-
-
-@contextlib.contextmanager
-def in_order(*, checked: bool = False) -> Iterator[None]:
-    """Pieces that run inside execute their ops one after the other in the caller's thread; they never run outside.
-
-    With ``checked``, an op that makes a NaN or an infinity is an error.
-    """
-    flags = (*_IN_ORDER, _CHECK) if checked else _IN_ORDER
-    before = [_FLAGS[flag] for flag in flags]
-    for flag in flags:
-        _FLAGS[flag] = True
-    try:
-        yield
-    finally:
-        for flag, value in zip(flags, before):
-            _FLAGS[flag] = value
 
 
 def variables(*programs: Any) -> Dict[str, Any]:
@@ -45,6 +20,26 @@ def variables(*programs: Any) -> Dict[str, Any]:
         for desc in program.desc.block(0).all_vars():
             found.setdefault(desc.name(), desc)
     return found
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A variable that crosses between host and device: the shape of one micro-batch, and its type."""
+
+    name: str
+    shape: Tuple[int, ...]
+    dtype: str
+
+    @classmethod
+    def of(cls, desc: Any) -> TensorSpec:
+        """As a program declares it."""
+        dtype = str(data_feeder.convert_dtype(desc.dtype()))
+        return cls(desc.name(), tuple(int(size) for size in desc.shape()), dtype)
+
+    @property
+    def stored(self) -> str:
+        """The type of the tensor that holds it: the CPU has few kernels for float16, which is held in float32."""
+        return "float32" if self.dtype == "float16" else self.dtype
 
 
 def ops_of(program: Any) -> List[Any]:
@@ -133,60 +128,26 @@ class Scratch:
         return op
 
 
-class Piece:
-    """A Program bound to one scope."""
+CALL = "py_func"
+"""The type of Paddle's own op that calls a Python function."""
 
-    def __init__(self, program: Any, scope: Any) -> None:
-        self.program = program
-        self._executor = core.StandaloneExecutor(
-            _PLACE, core.Plan([core.Job("default")], {"default": program.desc}), scope
-        )
-
-    def run(self) -> None:
-        """Execute every op once."""
-        self._executor.run(_NO_FEEDS, False)
+NO_FUNCTION = -1
+"""What an op has in place of a function's number when it calls none."""
 
 
-class Cells:
-    """The tensors of one scope by name, each looked up once."""
+def register(function: Callable[..., Any]) -> int:
+    """The number by which Paddle's ``py_func`` op calls a function, for as long as the process lives.
 
-    def __init__(self, scope: Any) -> None:
-        self.scope = scope
-        self._found: Dict[str, Any] = {}
+    Paddle releases functions after the interpreter is gone, where freeing one would abort the process: this one keeps
+    a reference for ever.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))
+    number: int = core._append_python_callable_object_and_return_id(function)
+    return number
 
-    def __getitem__(self, name: str) -> Any:
-        found = self._found.get(name)
-        if found is None:
-            found = self._found[name] = self.scope.var(name).get_tensor()
-        return found
 
-    def take(self, names: Iterable[str]) -> Dict[str, Any]:
-        """Move tensors out of the scope: the next run makes new ones."""
-        moved = {}
-        for name in names:
-            own, other = self[name], core.LoDTensor()
-            other._share_data_with(own)
-            own._clear()
-            moved[name] = other
-        return moved
-
-    def clear(self, names: Iterable[str]) -> None:
-        """Let go of tensors, lest a later run writes to memory that is in use elsewhere."""
-        for name in names:
-            self[name]._clear()
-
-    def put(self, tensors: Mapping[str, Any]) -> None:
-        """Let the scope have tensors, or copies of arrays, under their names."""
-        for name, value in tensors.items():
-            if isinstance(value, core.LoDTensor):
-                self[name]._share_data_with(value)
-            else:
-                self[name].set(value, CPU)
-
-    def copy(self, values: Mapping[str, Any]) -> None:
-        """Let the scope have copies of tensors or arrays under their names, in memory of its own."""
-        for name, value in values.items():
-            if isinstance(value, core.LoDTensor):
-                self[name]._copy_from(value, CPU)
-            else:
-                self[name].set(value, CPU)
+def tensor(array: Any) -> Any:
+    """A tensor of Paddle's with the values of an array."""
+    result = core.LoDTensor()
+    result.set(np.ascontiguousarray(array), CPU)
+    return result

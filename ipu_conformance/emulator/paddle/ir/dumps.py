@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Iterable, List, Mapping, Tuple
 
 from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
-from ipu_conformance.emulator.paddle import environment
+from ipu_conformance.emulator.paddle.compile import environment
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
 from ipu_conformance.emulator.paddle.ir import lowering
 from ipu_conformance.ir import files

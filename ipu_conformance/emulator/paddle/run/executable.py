@@ -12,13 +12,22 @@ from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core.engine import Engine
 from ipu_conformance.emulator.core.trace import Recorder, Trace
 from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
-from ipu_conformance.emulator.paddle.compile import memory_use, partition, placement, precision, subprograms
+from ipu_conformance.emulator.paddle.compile import (
+    memory_use,
+    partition,
+    placement,
+    precision,
+    slot_programs,
+    subprograms,
+)
 from ipu_conformance.emulator.paddle.compile.slot_programs import Programs
+from ipu_conformance.emulator.paddle.compile.subprograms import TensorSpec
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, PopartError, PreconditionNotMet
 from ipu_conformance.emulator.paddle.optim import stage_updates
-from ipu_conformance.emulator.paddle.run import callables, random_state
-from ipu_conformance.emulator.paddle.run.feeding import Declared, Feeder, Fetcher
+from ipu_conformance.emulator.paddle.run import random_state, scopes
+from ipu_conformance.emulator.paddle.run.feeding import Feeder, Fetcher
 from ipu_conformance.emulator.paddle.run.machine import PaddleMachine
+from ipu_conformance.emulator.paddle.run.scopes import VariableScope
 
 MEAN = 1
 RUNNING = 0
@@ -36,23 +45,23 @@ class Executable:
         self.record = record
         self.strategy = record.strategy
         self.scope = record.scope
-        self.asked = placement.Asked.of(record.strategy)
-        self.folded = record.optimizer if self.asked.training else None
-        self.program = random_state.seeded(stage_updates.without(record.forward))
-        self.placement = placement.place(subprograms.ops_of(self.program), self.asked)
+        self.options = placement.PlacementOptions.of(record.strategy)
+        self.folded = record.optimizer if self.options.training else None
+        self.program = slot_programs.seeded(stage_updates.without(record.forward))
+        self.placement = placement.place(subprograms.ops_of(self.program), self.options)
         placement.check_order(subprograms.ops_of(self.program), self.placement.stage_of)
-        self.plan = placement.plan(self.placement, self.asked)
+        self.plan = placement.plan(self.placement, self.options)
         known = subprograms.variables(self.program)
-        self.feeds = {name: Declared.of(_find(known, name, "feed")) for name in record.feeds}
-        self.fetches = {name: Declared.of(_find(known, name, "fetch")) for name in record.fetches}
-        memory_use.check(record, self.plan, pipelined=self.asked.pipelined)
+        self.feeds = {name: TensorSpec.of(_find(known, name, "feed")) for name in record.feeds}
+        self.fetches = {name: TensorSpec.of(_find(known, name, "fetch")) for name in record.fetches}
+        memory_use.check(record, self.plan, pipelined=self.options.pipelined)
         programs = self._programs()
         self.programs = programs
         self.lasting = self._lasting(known, programs)
         """The variables that live on the device, with their types."""
-        layout = self.asked.layout
+        layout = self.options.layout
         self.feeder = Feeder(list(self.feeds.values()), layout)
-        self.fetcher = Fetcher(layout, replicated=self.asked.replicated, accumulating=self.asked.accumulating)
+        self.fetcher = Fetcher(layout, replicated=self.options.replicated, accumulating=self.options.accumulating)
         self.machine = PaddleMachine(
             programs, layout.replicas, seed=random_state.base(record.strategy.seed), strategy=record.strategy
         )
@@ -69,11 +78,13 @@ class Executable:
         """Whether ops call Python functions, as rounding and custom ops do: Paddle crashes if threads do so at once."""
         programs = (self.program, self.record.original)
         rounded = any(precision.halves(program) for program in programs)
-        return rounded or any(op.type() == callables.CALL for program in programs for op in subprograms.ops_of(program))
+        return rounded or any(
+            op.type() == subprograms.CALL for program in programs for op in subprograms.ops_of(program)
+        )
 
     def _programs(self) -> Programs:
-        record, asked, folded, value = self.record, self.asked, self.folded, self.strategy.value
-        layout = asked.layout
+        record, options, folded, value = self.record, self.options, self.folded, self.strategy.value
+        layout = options.layout
         loss_scale = float(value("loss_scaling"))
         stages = partition.cut(
             self.program,
@@ -100,7 +111,7 @@ class Executable:
             update,
             raw=folded.gradients if folded is not None else {},
             accumulation=layout.accumulation,
-            accumulating=asked.accumulating and layout.accumulation > 1,
+            accumulating=options.accumulating and layout.accumulation > 1,
             replicas=layout.replicas,
             mean=decide("mean", int(value("accumulation_and_replication_reduction_type")) == MEAN),
             running=int(value("mean_accumulation_and_replication_reduction_strategy")) == RUNNING,
@@ -125,11 +136,11 @@ class Executable:
                 "enable_gradient_accumulation to True"
             )
 
-    def _lasting(self, known: Mapping[str, Any], programs: Programs) -> Dict[str, Declared]:
+    def _lasting(self, known: Mapping[str, Any], programs: Programs) -> Dict[str, TensorSpec]:
         names = {name for stage in programs.stages for name in stage.lasting} | set(programs.updates.lasting)
         names |= {name for name in self.fetches if known[name].persistable()}
         described = {**programs.updates.known, **known}
-        return {name: Declared.of(described[name]) for name in sorted(names)}
+        return {name: TensorSpec.of(described[name]) for name in sorted(names)}
 
     # Weights
 
@@ -146,7 +157,7 @@ class Executable:
 
     def weights_to_host(self) -> None:
         """Copy replica 0's weights and optimizer state to the host's scope; training alone changes them."""
-        if not decide("training comes home", self.asked.training):
+        if not decide("training comes home", self.options.training):
             return
         names = [name for name in self.lasting if name not in self.programs.updates.rates]
         values = self.machine.tensors(names, decide("replica that comes home", 0))
@@ -159,7 +170,7 @@ class Executable:
             values = faults.apply(
                 "weights.to_host", {name: np.array(value) for name, value in values.items()}, host=host
             )
-        subprograms.Cells(self.scope).copy(values)
+        VariableScope(self.scope).copy(values)
 
     def _host_tensor(self, name: str) -> Any:
         found = self.scope.find_var(name) if self.scope is not None else None
@@ -205,7 +216,7 @@ class Executable:
             self._set_rates()
         recorder = Recorder(self.plan.replicas) if self.tracing else None
         try:
-            with subprograms.in_order(checked=self._checked):
+            with scopes.in_order(checked=self._checked):
                 self.engine.run(machine.inputs, recorder)
             outputs = machine.outputs
         except RuntimeError as error:
@@ -262,11 +273,11 @@ def _find(known: Mapping[str, Any], name: str, what: str) -> Any:
     return known[name]
 
 
-def _stored(tensor: Any, own: Declared) -> Any:
+def _stored(tensor: Any, own: TensorSpec) -> Any:
     """What is sent to the device of a host's tensor: itself, of which no more than the device's own copy is made."""
     return precision.to_device(np.array(tensor), np.float16) if own.dtype == "float16" else tensor
 
 
-def _returned(value: Any, own: Declared) -> Any:
+def _returned(value: Any, own: TensorSpec) -> Any:
     """What comes home of a device's tensor or array."""
     return precision.to_host(np.array(value), np.float16) if own.dtype == "float16" else value

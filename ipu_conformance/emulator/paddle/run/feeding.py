@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
-import paddle
-from paddle.base import core
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import numerics, streams
 from ipu_conformance.emulator.core.streams import Layout
 from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
 from ipu_conformance.emulator.paddle.compile import precision
+from ipu_conformance.emulator.paddle.compile.subprograms import TensorSpec
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
 
 _NARROWER = {"int64": "int32", "float64": "float32"}
 
 
-@dataclass(frozen=True)
-class Declared:
-    """A variable that crosses between host and device: the shape of one micro-batch, and its type."""
-
-    name: str
-    shape: Tuple[int, ...]
-    dtype: str
-
-    @classmethod
-    def of(cls, desc: Any) -> Declared:
-        """As a program declares it."""
-        dtype = str(paddle.base.data_feeder.convert_dtype(desc.dtype()))
-        return cls(desc.name(), tuple(int(size) for size in desc.shape()), dtype)
-
-    @property
-    def stored(self) -> str:
-        """The type of the tensor that holds it: the CPU has few kernels for float16, which is held in float32."""
-        return "float32" if self.dtype == "float16" else self.dtype
-
-
 class Feeder:
     """Deals the feeds of one run out to slots."""
 
-    def __init__(self, declared: Sequence[Declared], layout: Layout) -> None:
+    def __init__(self, declared: Sequence[TensorSpec], layout: Layout) -> None:
         self.declared = tuple(declared)
         self.layout = layout
         self.positions: List[List[int]] = layout.positions().tolist()
@@ -57,7 +35,7 @@ class Feeder:
             [{name: parts[position] for name, parts in arrays.items()} for position in fed] for fed in self.positions
         ]
 
-    def _split(self, own: Declared, feed: Mapping[str, Any]) -> np.ndarray:
+    def _split(self, own: TensorSpec, feed: Mapping[str, Any]) -> np.ndarray:
         """What is fed for one variable, with the micro-batches in front unless there is but one."""
         if own.name not in feed:
             raise InvalidArgument(
@@ -80,7 +58,7 @@ class Feeder:
         return held.reshape(wanted)
 
     @staticmethod
-    def _held(own: Declared, array: np.ndarray) -> np.ndarray:
+    def _held(own: TensorSpec, array: np.ndarray) -> np.ndarray:
         """An array in the type in which the device's memory holds it."""
         if array.dtype.name in _NARROWER:
             array = numerics.narrow(array)
@@ -121,13 +99,6 @@ class Fetcher:
             return numerics.narrow(arranged)
         return arranged
 
-    def nothing(self, own: Declared) -> np.ndarray:
+    def nothing(self, own: TensorSpec) -> np.ndarray:
         """The buffer that is allocated for a variable and not written to."""
         return np.zeros(self.shape(own.shape), _NARROWER.get(own.dtype, own.dtype))
-
-
-def tensor(array: np.ndarray) -> Any:
-    """An array as the tensor that a run gives back without ``return_numpy``."""
-    made = core.LoDTensor()
-    made.set(array, core.CPUPlace())
-    return made

@@ -10,8 +10,8 @@ from paddle.base import core
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.paddle.compile import precision
 from ipu_conformance.emulator.paddle.compile.slot_programs import Key, Programs, fresh_name, held_name
-from ipu_conformance.emulator.paddle.compile.subprograms import Cells, Piece
 from ipu_conformance.emulator.paddle.run import random_state
+from ipu_conformance.emulator.paddle.run.scopes import BoundProgram, VariableScope
 
 Arrays = Dict[str, np.ndarray]
 
@@ -32,9 +32,9 @@ class PaddleMachine:
         self.inputs: Sequence[Sequence[Arrays]] = ()
         self.outputs: List[List[Arrays]] = []
         self._strategy = strategy
-        self._cells = [Cells(core.Scope()) for _ in range(replicas)]
-        self._meeting = Cells(core.Scope())
-        self._pieces: Dict[Tuple[int, Key], Piece] = {}
+        self._scopes = [VariableScope(core.Scope()) for _ in range(replicas)]
+        self._meeting = VariableScope(core.Scope())
+        self._programs: Dict[Tuple[int, Key], BoundProgram] = {}
         self._updated = [0 for _ in range(replicas)]
         self._counts: List[Dict[int, int]] = [{} for _ in range(replicas)]
         self._last = len(self.stages) - 1
@@ -43,22 +43,22 @@ class PaddleMachine:
 
     def load(self, values: Mapping[str, Any]) -> None:
         """Give every replica its copy of the weights, the state and the learning rates."""
-        for cells in self._cells:
-            cells.copy(values)
+        for scope in self._scopes:
+            scope.copy(values)
         self.abandon()
 
     def read(self, names: Sequence[str], replica: int = 0) -> Arrays:
         """Copies of variables of one replica."""
-        return {name: np.array(self._cells[replica][name]) for name in names}
+        return {name: np.array(self._scopes[replica][name]) for name in names}
 
     def tensors(self, names: Sequence[str], replica: int = 0) -> Dict[str, Any]:
         """Variables of one replica, which the next run changes."""
-        return {name: self._cells[replica][name] for name in names}
+        return {name: self._scopes[replica][name] for name in names}
 
     def put(self, values: Mapping[str, np.ndarray]) -> None:
         """Set variables of all replicas."""
-        for cells in self._cells:
-            cells.put(values)
+        for scope in self._scopes:
+            scope.put(values)
 
     # One run
 
@@ -75,15 +75,15 @@ class PaddleMachine:
     def abandon(self) -> None:
         """Forget the gradients of an update that was not reached, so that the next run begins anew."""
         self.put(self.programs.empty_accumulators())
-        self._updated = [0 for _ in self._cells]
-        self._counts = [{} for _ in self._cells]
+        self._updated = [0 for _ in self._scopes]
+        self._counts = [{} for _ in self._scopes]
 
     def forward(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
         """Run one stage; the last one of a right device goes backwards, and where it can updates, in the same run."""
-        own, cells = self.stages[stage], self._cells[replica]
+        own, scope = self.stages[stage], self._scopes[replica]
         if own.received:
-            cells.put(boundary)
-        self._feed(own, replica, micro_batch, cells)
+            scope.put(boundary)
+        self._feed(own, replica, micro_batch, scope)
         merged = keep and stage == self._last and not faults.active
         if not merged:
             key = Key("keep" if keep else "forward", stage)
@@ -96,66 +96,66 @@ class PaddleMachine:
         if own.fetches:
             made = self.outputs[replica][micro_batch]
             for name in own.fetches:
-                made[name] = np.array(cells[name])
+                made[name] = np.array(scope[name])
         # What is handed on may be needed backwards as well: both are views of the same memory.
-        handed = _shared(cells, own.handed)
+        handed = _shared(scope, own.handed)
         stash: Any = None
         if merged:
-            stash = _Sent(self._sent(own, cells))
+            stash = _Sent(self._sent(own, scope))
         elif keep:
-            stash = cells.take(own.stash)
-        cells.clear(own.handed)
-        cells.clear(own.received)
+            stash = scope.take(own.stash)
+        scope.clear(own.handed)
+        scope.clear(own.received)
         return _movable(handed), stash
 
     def recompute(self, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
         """Run the stage again for what backward needs; statistics that it moves are put back."""
-        own, cells = self.stages[stage], self._cells[replica]
+        own, scope = self.stages[stage], self._scopes[replica]
         before = self.read(own.moving, replica)
         if own.received:
-            cells.put(boundary)
-        self._feed(own, replica, micro_batch, cells)
+            scope.put(boundary)
+        self._feed(own, replica, micro_batch, scope)
         self._forward(replica, micro_batch, Key("keep", stage))
-        cells.put(before)
-        stash = cells.take(own.stash)
-        cells.clear(own.handed)
-        cells.clear(own.received)
+        scope.put(before)
+        stash = scope.take(own.stash)
+        scope.clear(own.handed)
+        scope.clear(own.received)
         return stash
 
     def _forward(self, replica: int, micro_batch: int, key: Key) -> None:
         if not self.programs.draws[key.stage]:
-            self._piece(replica, key).run()
+            self._bound(replica, key).run()
             return
         with random_state.generator(random_state.number(self.seed, self.runs, replica, micro_batch, -1 - key.stage)):
-            self._piece(replica, key).run()
+            self._bound(replica, key).run()
 
-    def _feed(self, own: Any, replica: int, micro_batch: int, cells: Cells) -> None:
+    def _feed(self, own: Any, replica: int, micro_batch: int, scope: VariableScope) -> None:
         if own.feeds:
             given = self.inputs[replica][micro_batch]
             for name in own.feeds:
-                cells[name].set(given[name], _CPU)
+                scope[name].set(given[name], _CPU)
         for name in self.programs.seeds[own.number]:
-            cells[name].set(random_state.value(self.seed, self.runs, replica, micro_batch, name), _CPU)
+            scope[name].set(random_state.value(self.seed, self.runs, replica, micro_batch, name), _CPU)
 
     def backward(self, replica: int, stage: int, micro_batch: int, stash: Any, gradient: Any) -> Any:
         """Accumulate the gradients of the stage's weights; return those of what it received."""
-        own, cells = self.stages[stage], self._cells[replica]
+        own, scope = self.stages[stage], self._scopes[replica]
         if isinstance(stash, _Sent):
             return stash.gradients
-        cells.put(stash)
+        scope.put(stash)
         if gradient is not None:
-            cells.put({own.incoming[name]: value for name, value in gradient.items()})
+            scope.put({own.incoming[name]: value for name, value in gradient.items()})
         self._before_backward(replica, stage)
         if own.backward:
-            self._piece(replica, Key("backward", stage)).run()
-        cells.clear(own.stash)
-        cells.clear(own.incoming.values())
-        return _movable(self._sent(own, cells))
+            self._bound(replica, Key("backward", stage)).run()
+        scope.clear(own.stash)
+        scope.clear(own.incoming.values())
+        return _movable(self._sent(own, scope))
 
     @staticmethod
-    def _sent(own: Any, cells: Cells) -> Dict[str, Any]:
+    def _sent(own: Any, scope: VariableScope) -> Dict[str, Any]:
         """The gradients that backward has left for the stage before, moved out of the scope."""
-        sent = cells.take(own.outgoing.values())
+        sent = scope.take(own.outgoing.values())
         return {name: sent[variable] for name, variable in own.outgoing.items()}
 
     def _before_backward(self, replica: int, stage: int) -> None:
@@ -164,16 +164,16 @@ class PaddleMachine:
             count = self._counts[replica].get(stage, 0)
             self._counts[replica][stage] = count + 1
             held, fresh = self.programs.shares(count)
-            self._cells[replica].put({held_name(stage): held, fresh_name(stage): fresh})
+            self._scopes[replica].put({held_name(stage): held, fresh_name(stage): fresh})
 
     # Updates
 
     def gradients(self, replica: int, stage: int) -> Dict[str, Any]:
         """What was accumulated for the weights that the stage owns."""
-        cells, sources = self._cells[replica], self.programs.sources[stage]
+        scope, sources = self._scopes[replica], self.programs.sources[stage]
         if faults.active:
-            return {weight: np.array(cells[name]) for weight, name in sources.items()}
-        return {weight: cells[name] for weight, name in sources.items()}
+            return {weight: np.array(scope[name]) for weight, name in sources.items()}
+        return {weight: scope[name] for weight, name in sources.items()}
 
     def reduce(self, stage: int, gradients: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
         """The sum over the replicas in their order; all share the same memory. Dividing is part of the update."""
@@ -184,7 +184,7 @@ class PaddleMachine:
         for replica, own in enumerate(gradients):
             for weight, tensor in own.items():
                 self._meeting[self.programs.met(weight, replica)]._share_data_with(tensor)
-        self._piece(_MEETING, Key("reduce", stage)).run()
+        self._bound(_MEETING, Key("reduce", stage)).run()
         sums = self._meeting.take([self.programs.reduced(weight) for weight in gradients[0]])
         # The sums are all that updates read: what was met is let go before they take memory, but for what accumulates.
         self._meeting.clear(
@@ -192,9 +192,9 @@ class PaddleMachine:
         )
         sources = self.programs.sources[stage]
         passing = [name for weight, name in sources.items() if weight not in self.programs.accumulated]
-        for cells in self._cells:
-            cells.clear(passing)
-            cells.put(sums)
+        for scope in self._scopes:
+            scope.clear(passing)
+            scope.put(sums)
         return [{} for _ in gradients]
 
     def _reduce_arrays(self, stage: int, gradients: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
@@ -211,8 +211,8 @@ class PaddleMachine:
         """One step of the optimizer on the weights that the stage owns."""
         if not self.programs.whole or faults.active:
             if self._updated[replica] == 0 and self.programs.updates.before:
-                self._piece(replica, Key("before", 0, self.evaluating)).run()
-            self._piece(replica, Key("update", stage, self.evaluating)).run()
+                self._bound(replica, Key("before", 0, self.evaluating)).run()
+            self._bound(replica, Key("update", stage, self.evaluating)).run()
         self._counts[replica].pop(stage, None)
         self._updated[replica] += 1
         if self._updated[replica] == len(self.stages):
@@ -226,17 +226,17 @@ class PaddleMachine:
 
     def set_weights(self, replica: int, stage: int, weights: Mapping[str, Any]) -> None:
         """Replace weights that the stage owns."""
-        self._cells[replica].put({name: np.asarray(value) for name, value in weights.items()})
+        self._scopes[replica].put({name: np.asarray(value) for name, value in weights.items()})
 
-    def _piece(self, replica: int, key: Key) -> Piece:
-        found = self._pieces.get((replica, key))
-        if found is None:
-            scope = (self._meeting if replica == _MEETING else self._cells[replica]).scope
+    def _bound(self, replica: int, key: Key) -> BoundProgram:
+        bound = self._programs.get((replica, key))
+        if bound is None:
+            scope = (self._meeting if replica == _MEETING else self._scopes[replica]).scope
             program = self.programs.program(key)
             if faults.active:
                 program = faults.apply("paddle.ops", program)
-            found = self._pieces[replica, key] = Piece(precision.realise(program, self._strategy), scope)
-        return found
+            bound = self._programs[replica, key] = BoundProgram(precision.realise(program, self._strategy), scope)
+        return bound
 
 
 class _Sent(NamedTuple):
@@ -249,12 +249,12 @@ _CPU = core.CPUPlace()
 _MEETING = -1
 
 
-def _shared(cells: Cells, names: Sequence[str]) -> Dict[str, Any]:
+def _shared(scope: VariableScope, names: Sequence[str]) -> Dict[str, Any]:
     """Views of tensors of a scope."""
     views = {}
     for name in names:
         views[name] = core.LoDTensor()
-        views[name]._share_data_with(cells[name])
+        views[name]._share_data_with(scope[name])
     return views
 
 

@@ -4,48 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any, Iterator, List, Optional
+from typing import Iterator, Optional
 
 import numpy as np
-from paddle.base import core, framework
+from paddle.base import core
 
 from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
-from ipu_conformance.emulator.paddle.compile import subprograms
+from ipu_conformance.emulator.paddle.compile.slot_programs import SEED
 
-SEED = "@SEED@"
-"""What the name of the variable begins with that holds a dropout's seed."""
-_DRAWING = frozenset({"uniform_random", "gaussian_random", "truncated_gaussian_random", "randint", "bernoulli"})
 _lock = threading.Lock()
 """Held while Paddle's one generator stands in for that of a slot."""
 _MASK = 0xFFFFFFFFFFFFFFFF
-
-
-def seeded(program: Any) -> Any:
-    """A copy of a program whose dropouts read their seeds from variables."""
-    desc = core.ProgramDesc(program.desc)
-    block = desc.block(0)
-    for number, op in enumerate(_dropouts(block)):
-        var = block.var(f"{SEED}{number}".encode())
-        var.set_type(core.VarDesc.VarType.LOD_TENSOR)
-        var.set_dtype(core.VarDesc.VarType.INT32)
-        var.set_shape([1])
-        var.set_stop_gradient(True)
-        op.set_input("Seed", [var.name()])
-    return framework.Program._construct_from_desc(desc)
-
-
-def _dropouts(block: Any) -> List[Any]:
-    return [op for op in map(block.op, range(block.op_size())) if op.type() == "dropout" and not op.attr("is_test")]
-
-
-def seeds_of(ops: Any) -> List[str]:
-    """The variables from which ops read their seeds."""
-    return sorted(name for name in subprograms.touched(ops) if name.startswith(SEED))
-
-
-def draws(ops: Any) -> bool:
-    """Whether ops draw from Paddle's one generator."""
-    return any(op.type() in _DRAWING for op in ops)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator.paddle.api.options import BOOL, DOUBLE, OPTIONS, STRING, UINT64
+from ipu_conformance.emulator.paddle.compile.options import BOOL, DOUBLE, OPTIONS, STRING, UINT64
 
 SCALARS = tuple(name for name, option in OPTIONS.items() if option.type in (BOOL, UINT64, DOUBLE, STRING))
 TEXTS = st.text(max_size=8)

@@ -14,8 +14,8 @@ import pytest
 from paddle.base import core
 
 from ipu_conformance.emulator.paddle.api import custom_ops
-from ipu_conformance.emulator.paddle.api.custom_ops import CustomOpError
-from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
+from ipu_conformance.emulator.paddle.compile.custom_ops import CustomOpError, bind, name_of
 
 from .static_mode import run, static
 
@@ -26,7 +26,7 @@ X = np.array([[1.0, -2.0, 3.0], [-0.5, 0.25, -8.0]], np.float32)
 def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test has registered nothing but its own ops."""
     registered: Dict[str, Any] = {}
-    monkeypatch.setattr(custom_ops, "_REGISTERED", registered)
+    monkeypatch.setattr("ipu_conformance.emulator.paddle.compile.custom_ops.REGISTERED", registered)
 
 
 def leaky(x: np.ndarray, *, alpha: float) -> np.ndarray:
@@ -79,7 +79,7 @@ def test_an_op_may_be_composed_of_paddle_ops() -> None:
         x = paddle.static.data("x", [2, 3], "float32")
         x.stop_gradient = False
         y = op(x)
-        named = [custom_ops.name_of(item) for item in program.global_block().ops]
+        named = [name_of(item) for item in program.global_block().ops]
         (grad,) = paddle.static.gradients(y, x)
         got = run(program, {"x": X}, [y.name, grad.name], scope)
 
@@ -97,7 +97,7 @@ def test_a_loaded_program_calls_what_this_process_registered() -> None:
         saved = program.desc.serialize_to_string()
         loaded = paddle.static.Program.parse_from_string(saved)
         loaded.global_block().ops[0].desc._set_attr("forward_callable_id", 10**6)
-        custom_ops.bind(loaded, Strategy())
+        bind(loaded, IpuStrategy())
         (got,) = run(loaded, {"x": X}, [y.name], scope)
 
     assert got.tolist() == leaky(X, alpha=0.25).tolist()
@@ -107,25 +107,25 @@ def test_a_loaded_program_calls_what_this_process_registered() -> None:
 def test_an_op_that_nobody_registered_is_refused(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One sentence names the op, whether the program uses it or the strategy maps it."""
     op = custom_ops.register("custom_leaky", leaky)
-    strategy = Strategy()
+    strategy = IpuStrategy()
     with static() as (program, _, _):
         x = paddle.static.data("x", [2, 3], "float32")
         if where == "program":
             op(x, alpha=1)
         else:
             strategy.set_options({"custom_op": {"paddle_op": "custom_leaky", "popart_op": "LeakyRelu"}})
-        monkeypatch.setattr(custom_ops, "_REGISTERED", {})
+        monkeypatch.setattr("ipu_conformance.emulator.paddle.compile.custom_ops.REGISTERED", {})
 
         with pytest.raises(CustomOpError, match=r"nobody registered the custom op 'custom_leaky' \(registered: none\)"):
-            custom_ops.bind(program, strategy)
+            bind(program, strategy)
 
 
 def test_an_op_of_paddle_may_be_mapped() -> None:
     """add_custom_op may also name an op that Paddle has."""
-    strategy = Strategy()
+    strategy = IpuStrategy()
     strategy.set_options({"custom_op": {"paddle_op": "relu", "popart_op": "Relu"}})
     with static() as (program, _, _):
-        custom_ops.bind(program, strategy)
+        bind(program, strategy)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_process_with_custom_ops_ends_well() -> None:
     """Paddle outlives the interpreter with the registered functions, and the process still ends with zero."""
     script = (
         "import json, numpy as np, paddle\n"
-        "from ipu_conformance.emulator.paddle import custom_ops\n"
+        "from ipu_conformance.emulator.paddle.api import custom_ops\n"
         "paddle.enable_static()\n"
         "op = custom_ops.register('custom_negation', lambda x: -x)\n"
         "y = op(paddle.static.data('x', [2], 'float32'))\n"

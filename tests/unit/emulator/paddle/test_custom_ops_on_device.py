@@ -11,7 +11,7 @@ import pytest
 
 from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.paddle.api import custom_ops
-from ipu_conformance.emulator.paddle.api.custom_ops import CustomOp, CustomOpError
+from ipu_conformance.emulator.paddle.compile.custom_ops import CustomOp, CustomOpError
 
 from .static_mode import static
 
@@ -24,7 +24,7 @@ ALPHA = 0.25
 def op(monkeypatch: pytest.MonkeyPatch) -> Iterator[CustomOp]:
     """A leaky unit, the only custom op that is registered; afterwards the device holds nothing."""
     hook.install("paddle")
-    monkeypatch.setattr(custom_ops, "_REGISTERED", {})
+    monkeypatch.setattr("ipu_conformance.emulator.paddle.compile.custom_ops.REGISTERED", {})
     yield custom_ops.register(
         "custom_leaky",
         lambda x, *, alpha: np.where(x > 0, x, alpha * x),
@@ -178,7 +178,7 @@ def test_a_predictor_without_the_op_says_so(op: CustomOp, tmp_path: Path, monkey
     """Where nobody registered the op, one sentence says which and how."""
     with static():
         prefix = saved(op, tmp_path)
-        monkeypatch.setattr(custom_ops, "_REGISTERED", {})
+        monkeypatch.setattr("ipu_conformance.emulator.paddle.compile.custom_ops.REGISTERED", {})
 
         with pytest.raises(CustomOpError, match=r"nobody registered the custom op 'custom_leaky'.*register before"):
             paddle.inference.create_predictor(configured(prefix))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paddle.base import core
 
-from ipu_conformance.emulator.paddle.compile import subprograms
+from ipu_conformance.emulator.paddle.compile import slot_programs, subprograms
 from ipu_conformance.emulator.paddle.run import random_state
 
 from .static_mode import static
@@ -32,14 +32,14 @@ def test_dropouts_read_their_seeds() -> None:
         x = paddle.static.data("x", [2, 3], "float32")
         first = paddle.nn.functional.dropout(x, 0.5)
         paddle.nn.functional.dropout(paddle.nn.functional.dropout(first, 0.25, training=False), 0.5)
-        seeded = random_state.seeded(program)
+        seeded = slot_programs.seeded(program)
         read = [
             op.input("Seed") for op in subprograms.ops_of(seeded) if op.type() == "dropout" and not op.attr("is_test")
         ]
 
         assert read == [["@SEED@0"], ["@SEED@1"]]
-        assert random_state.seeds_of(subprograms.ops_of(seeded)) == ["@SEED@0", "@SEED@1"]
-        assert not random_state.seeds_of(subprograms.ops_of(program))
+        assert slot_programs.seeds_of(subprograms.ops_of(seeded)) == ["@SEED@0", "@SEED@1"]
+        assert not slot_programs.seeds_of(subprograms.ops_of(program))
 
 
 def test_the_generator_of_the_user_goes_on() -> None:

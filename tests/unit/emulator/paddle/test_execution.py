@@ -136,7 +136,7 @@ def test_one_step_is_one_run_of_one_program() -> None:
         run(1)
         run(1)
 
-        assert [key.kind for _, key in run.device.machine._pieces] == ["step"]
+        assert [key.kind for _, key in run.device.machine._programs] == ["step"]
 
 
 def test_there_is_one_backend() -> None:

@@ -11,8 +11,8 @@ import paddle
 import pytest
 from paddle.base import core
 
-from ipu_conformance.emulator.paddle.api import inference
 from ipu_conformance.emulator.paddle.api.inference import Handle, PredictorPool
+from ipu_conformance.emulator.paddle.compile import inference_model
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, NotFound, PreconditionNotMet, Unimplemented
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -102,18 +102,18 @@ def test_a_folder_holds_one_model(tmp_path: Path, count: int) -> None:
         (tmp_path / f"{number}.pdmodel").write_bytes(b"")
 
     with pytest.raises(NotFound, match=rf"holds {count} files \*\.pdmodel where one is expected"):
-        inference._files(core.AnalysisConfig(str(tmp_path)))
+        inference_model.files(core.AnalysisConfig(str(tmp_path)))
 
 
 def test_weights_of_a_folder_lie_beside_the_model(tmp_path: Path) -> None:
     """They have the model's name; a model without weights has no such file."""
     (tmp_path / "net.pdmodel").write_bytes(b"")
     config = core.AnalysisConfig(str(tmp_path))
-    alone = inference._files(config)
+    alone = inference_model.files(config)
     (tmp_path / "net.pdiparams").write_bytes(b"")
 
     assert alone == (tmp_path / "net.pdmodel", None)
-    assert inference._files(config) == (tmp_path / "net.pdmodel", tmp_path / "net.pdiparams")
+    assert inference_model.files(config) == (tmp_path / "net.pdmodel", tmp_path / "net.pdiparams")
 
 
 def test_a_pool_has_predictors() -> None:

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance import ir
-from ipu_conformance.emulator.paddle.compile.passes.optimizer import KINDS
 from ipu_conformance.emulator.paddle.ir import dumps, lowering
 from ipu_conformance.emulator.paddle.ir.copies import copied
 from ipu_conformance.emulator.paddle.ir.updates import RULES
+from ipu_conformance.emulator.paddle.optim.folding import KINDS
 from ipu_conformance.ir import Graph, Op, Tensor, checks
 
 from .compiled import PIPELINE, layers, record_of

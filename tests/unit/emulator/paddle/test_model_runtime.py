@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator.paddle.api import model_runtime
-from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
+from ipu_conformance.emulator.paddle.run import model_runtime
 
 
-def strategy(timeout: float = 0.0, *, training: bool = False, enabled: bool = True) -> Strategy:
+def strategy(timeout: float = 0.0, *, training: bool = False, enabled: bool = True) -> IpuStrategy:
     """A strategy of the model runtime."""
-    made = Strategy()
+    made = IpuStrategy()
     made.set_options({"enable_model_runtime_executor": enabled, "timeout_ms": timeout, "is_training": training})
     return made
 

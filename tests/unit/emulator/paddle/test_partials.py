@@ -9,7 +9,7 @@ import paddle
 import pytest
 
 from ipu_conformance.emulator.core import numerics
-from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.compile import precision
 
 from .static_mode import run, static
@@ -17,9 +17,9 @@ from .static_mode import run, static
 RANDOM = np.random.default_rng(5)
 
 
-def half_partials() -> Strategy:
+def half_partials() -> IpuStrategy:
     """A strategy that asks for them."""
-    strategy = Strategy()
+    strategy = IpuStrategy()
     strategy.set_options({"partials_type_matmuls": "half"})
     return strategy
 
@@ -29,7 +29,7 @@ def values(*shape: int) -> np.ndarray:
     return RANDOM.standard_normal(shape).astype(np.float16)
 
 
-def products(x: np.ndarray, y: np.ndarray, options: Dict[str, Any], strategy: Strategy) -> List[np.ndarray]:
+def products(x: np.ndarray, y: np.ndarray, options: Dict[str, Any], strategy: IpuStrategy) -> List[np.ndarray]:
     """The product of two float16 matrices and, for a gradient of ones, the gradients of both."""
     with static() as (program, _, scope):
         wide = [paddle.static.data(name, list(array.shape), "float32") for name, array in (("x", x), ("y", y))]
@@ -71,7 +71,7 @@ def test_partials_matter() -> None:
     """Long sums in float16 differ from those in float32."""
     x, y = values(4, 512), values(512, 4)
 
-    assert products(x, y, {}, half_partials())[0].tolist() != products(x, y, {}, Strategy())[0].tolist()
+    assert products(x, y, {}, half_partials())[0].tolist() != products(x, y, {}, IpuStrategy())[0].tolist()
 
 
 def test_float32_products_are_left_alone() -> None:

@@ -14,10 +14,11 @@ from paddle.base import core
 from ipu_conformance.emulator.core import plan as planning
 from ipu_conformance.emulator.core.engine import Engine
 from ipu_conformance.emulator.core.topology import Topology
-from ipu_conformance.emulator.paddle.api.strategy import Strategy
-from ipu_conformance.emulator.paddle.compile import partition, subprograms
+from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
+from ipu_conformance.emulator.paddle.compile import partition
 from ipu_conformance.emulator.paddle.compile.partition import Stage
 from ipu_conformance.emulator.paddle.compile.slot_programs import Programs
+from ipu_conformance.emulator.paddle.run import scopes
 from ipu_conformance.emulator.paddle.run.machine import PaddleMachine
 
 from .static_mode import static
@@ -175,7 +176,7 @@ def _gradients(stages: Sequence[Stage], x: np.ndarray) -> Any:
     """The gradients that a machine computes for one micro-batch; the plan stops short of an update."""
     raw = {weight: name for stage in stages for weight, name in stage.gradients.items()}
     programs = Programs(stages, None, raw=raw)
-    machine = PaddleMachine(programs, 1, strategy=Strategy())
+    machine = PaddleMachine(programs, 1, strategy=IpuStrategy())
     machine.load({"a": np.array([1.0, 2.0, 3.0], np.float32), "b": np.array([0.5, 1.5, 2.5], np.float32)})
     plan = planning.plan(Topology(tuple(range(len(stages)))), "sequential", 1)
     found = {}
@@ -185,14 +186,14 @@ def _gradients(stages: Sequence[Stage], x: np.ndarray) -> Any:
 
     machine.update = update  # type: ignore[method-assign]
     machine.begin([[{"x": x}]])
-    with subprograms.in_order(), Engine(plan, machine) as engine:
+    with scopes.in_order(), Engine(plan, machine) as engine:
         engine.run(machine.inputs)
     return found
 
 
 def test_taken_tensors_are_not_written_to() -> None:
     """A tensor that was moved out of a scope keeps its values when the next run writes the variable."""
-    cells = subprograms.Cells(core.Scope())
+    cells = scopes.VariableScope(core.Scope())
     cells.put({"v": np.array([1.0, 2.0], np.float32)})
     taken = cells.take(["v"])
     cells.put({"v": np.array([3.0, 4.0], np.float32)})
@@ -209,7 +210,7 @@ def test_the_flags_of_the_process_come_back() -> None:
     inside: List[bool] = []
 
     def fail() -> None:
-        with subprograms.in_order(checked=True):
+        with scopes.in_order(checked=True):
             inside.extend(flags[name] for name in names)
             raise KeyError
 

@@ -13,9 +13,10 @@ from paddle.base import core
 
 from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.paddle.api import custom_ops
-from ipu_conformance.emulator.paddle.compile import canonical, passes
-from ipu_conformance.emulator.paddle.compile.passes import compilation, sharding, states
-from ipu_conformance.emulator.paddle.compile.passes.optimizer import fold
+from ipu_conformance.emulator.paddle.compile import canonical, compilation, passes
+from ipu_conformance.emulator.paddle.compile.passes import forward
+from ipu_conformance.emulator.paddle.optim import folding
+from ipu_conformance.emulator.paddle.optim.folding import fold
 
 from .compiled import record_of
 from .static_mode import run, static
@@ -28,7 +29,7 @@ KINDS = core.VarDesc.VarType
 @given(st.integers(0, 60), st.integers(1, 9))
 def test_runs_are_equal_but_for_the_last(ops: int, ipus: int) -> None:
     """Indices rise by one, every run but the last has ops // IPUs ops, and the last has those and the rest."""
-    found = sharding.runs(ops, ipus)
+    found = forward.runs(ops, ipus)
 
     counts = [found.count(ipu) for ipu in sorted(set(found))]
     assert found == sorted(found)
@@ -48,7 +49,7 @@ def test_steps_are_counted_from_a_power(steps: int, beta: float) -> None:
     if power[0] < np.finfo(np.float32).tiny:
         return
 
-    found = states.steps(power, beta1)
+    found = folding.steps(power, beta1)
 
     assert found.dtype == np.float32
     assert found == [steps]
@@ -58,7 +59,7 @@ def test_steps_are_counted_from_a_power(steps: int, beta: float) -> None:
 @given(st.integers(0, 10**6))
 def test_a_number_of_steps_is_kept(steps: int) -> None:
     """What was counted by an earlier compilation is no power, and stays."""
-    assert states.steps(np.array([steps], np.float32), 0.9) == [np.float32(steps)]
+    assert folding.steps(np.array([steps], np.float32), 0.9) == [np.float32(steps)]
 
 
 def test_an_unknown_pass_is_refused() -> None:

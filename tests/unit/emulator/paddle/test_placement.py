@@ -7,9 +7,9 @@ from typing import Any, List, Optional, Tuple
 import paddle
 import pytest
 
-from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.compile import placement, subprograms
-from ipu_conformance.emulator.paddle.compile.placement import Asked
+from ipu_conformance.emulator.paddle.compile.placement import PlacementOptions
 from ipu_conformance.emulator.paddle.errors import PopartError
 
 from .static_mode import static
@@ -17,11 +17,11 @@ from .static_mode import static
 Shard = Tuple[Optional[int], Optional[int]]
 
 
-def asked(**options: Any) -> Asked:
+def asked(**options: Any) -> PlacementOptions:
     """What a strategy with these options asks for."""
-    strategy = Strategy()
+    strategy = IpuStrategy()
     strategy.set_options(options)
-    return Asked.of(strategy)
+    return PlacementOptions.of(strategy)
 
 
 def ops(shards: List[Shard]) -> Any:

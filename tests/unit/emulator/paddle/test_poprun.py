@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator import emulate
-from ipu_conformance.emulator.paddle import poprun
+from ipu_conformance.emulator.paddle.run import poprun
 from ipu_conformance.targets import EMULATED_IPUS
 
 PROGRAM = ["python", "train.py", "--num-instances=9", "-x"]

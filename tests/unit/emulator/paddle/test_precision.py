@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 from paddle.base import core
 
 from ipu_conformance.emulator.core import numerics
-from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.compile import precision
 from ipu_conformance.emulator.paddle.errors import PopartError
 
@@ -23,9 +23,9 @@ STEP = 2.0**-10
 """The distance of float16 values between 1 and 2."""
 
 
-def strategy(**options: Any) -> Strategy:
+def strategy(**options: Any) -> IpuStrategy:
     """A strategy with the given options."""
-    made = Strategy()
+    made = IpuStrategy()
     made.set_options(options)
     return made
 
@@ -36,7 +36,7 @@ def test_a_float32_program_is_left_alone() -> None:
         x = paddle.static.data("x", [2, 3], "float32")
         paddle.matmul(x, x, transpose_y=True)
 
-        assert precision.realise(program, Strategy()) is program
+        assert precision.realise(program, IpuStrategy()) is program
 
 
 def test_results_are_rounded_to_nearest_even() -> None:
@@ -46,7 +46,7 @@ def test_results_are_rounded_to_nearest_even() -> None:
         x = paddle.static.data("x", [5], "float32")
         y = paddle.cast(x, "float16")
         z = y * y
-        realised = precision.realise(program, Strategy())
+        realised = precision.realise(program, IpuStrategy())
         got = run(realised, {"x": values}, [y.name, z.name], scope)
 
     rounded = values.astype(np.float16)
@@ -63,7 +63,7 @@ def test_nothing_but_float16_is_rounded() -> None:
         x = paddle.static.data("x", [2], "float32")
         wide = x * 1.0
         half = paddle.cast(x, "float16")
-        got = run(precision.realise(program, Strategy()), {"x": values}, [wide.name, half.name], scope)
+        got = run(precision.realise(program, IpuStrategy()), {"x": values}, [wide.name, half.name], scope)
 
     assert got[0].tolist() == values.tolist()
     assert got[1].tolist() == values.astype(np.float16).tolist()
@@ -74,7 +74,7 @@ def test_the_given_program_is_not_changed() -> None:
     with static() as (program, _, _):
         paddle.cast(paddle.static.data("x", [2], "float32"), "float16")
         before = program.desc.serialize_to_string()
-        realised = precision.realise(program, Strategy())
+        realised = precision.realise(program, IpuStrategy())
 
         assert program.desc.serialize_to_string() == before
         assert precision.halves(program)
@@ -86,7 +86,9 @@ def test_overflow_saturates() -> None:
     with static() as (program, _, scope):
         half = paddle.cast(paddle.static.data("x", [2], "float32"), "float16")
         squared = half * half
-        got = run(precision.realise(program, Strategy()), {"x": np.array([300, -3], np.float32)}, [squared.name], scope)
+        got = run(
+            precision.realise(program, IpuStrategy()), {"x": np.array([300, -3], np.float32)}, [squared.name], scope
+        )
 
     assert got[0].tolist() == [65504.0, 9.0]
 
@@ -102,7 +104,7 @@ def test_overflow_traps_when_asked() -> None:
             run(realised, {"x": np.array([3, 300], np.float32)}, [squared.name], scope)
 
 
-def stochastic(seed: int) -> Strategy:
+def stochastic(seed: int) -> IpuStrategy:
     """A strategy with stochastic rounding."""
     return strategy(enable_stochastic_rounding=True, random_seed=seed)
 
@@ -157,7 +159,7 @@ def test_master_weights_keep_what_rounding_loses(multi_precision: bool) -> None:
     """Steps below half a step of float16 add up in a float32 master weight, and are lost without one."""
     with static() as (program, startup, scope):
         network(multi_precision)
-        options = Strategy()
+        options = IpuStrategy()
         run(precision.realise(startup, options), {}, [], scope)
         weight = scope.find_var("weight").get_tensor()
         weight.set(np.ones((3, 2), np.float32), core.CPUPlace())

@@ -16,7 +16,7 @@ from ipu_conformance.ir.readers.paddle import program as paddle_program
 from .static_mode import static
 from .translation_use import raw
 
-Declared = Sequence[Tuple[Sequence[int], str]]
+TensorSpec = Sequence[Tuple[Sequence[int], str]]
 
 
 def _whole_steps() -> Any:
@@ -75,7 +75,7 @@ def test_a_use_without_a_counterpart_is_refused(name: str) -> None:
     assert message in str(error.value)
 
 
-def _built(build: Callable[..., Any], declared: Declared) -> Any:
+def _built(build: Callable[..., Any], declared: TensorSpec) -> Any:
     return build(*(paddle.static.data(f"x{place}", shape, kind) for place, (shape, kind) in enumerate(declared)))
 
 

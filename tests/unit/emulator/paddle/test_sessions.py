@@ -7,17 +7,15 @@ from typing import Any, Dict, Optional
 
 import pytest
 
-from ipu_conformance.emulator.paddle import environment
-from ipu_conformance.emulator.paddle.api import places
-from ipu_conformance.emulator.paddle.api.strategy import Strategy
-from ipu_conformance.emulator.paddle.compile import sessions
+from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
+from ipu_conformance.emulator.paddle.compile import environment, sessions
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, Unavailable, Unimplemented
 from ipu_conformance.targets import EMULATED_IPUS
 
 
-def strategy(**options: Any) -> Strategy:
+def strategy(**options: Any) -> IpuStrategy:
     """A strategy with those options."""
-    made = Strategy()
+    made = IpuStrategy()
     made.set_options(options)
     return made
 
@@ -79,10 +77,10 @@ def test_the_variable_turns_the_cache_on(variable: Optional[str], enabled: bool,
 
 def test_the_model_is_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """All emulated IPUs are there unless the model is asked for."""
-    everything = places.device_count()
+    everything = environment.device_count()
     monkeypatch.setenv(environment.IPU_MODEL, "1")
 
-    assert (everything, places.device_count()) == (EMULATED_IPUS, 1)
+    assert (everything, environment.device_count()) == (EMULATED_IPUS, 1)
 
 
 @pytest.mark.parametrize("name", sessions.COUNTS)

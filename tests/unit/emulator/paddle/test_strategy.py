@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator.paddle.api.options import BOOL, DOUBLE, MAP, OPTIONS, SET_ONLY, STRING, UINT64, VECTOR
-from ipu_conformance.emulator.paddle.api.strategy import CustomOp, Strategy, UncastableError, option_value
+from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
+from ipu_conformance.emulator.paddle.compile.options import BOOL, DOUBLE, MAP, OPTIONS, SET_ONLY, STRING, UINT64, VECTOR
+from ipu_conformance.emulator.paddle.compile.strategy_options import CustomOpMapping, UncastableError, option_value
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, Unimplemented
 from ipu_conformance.errors import ConformanceError
 
@@ -32,14 +33,14 @@ def test_a_default_is_of_the_options_type(name: str) -> None:
 def test_nothing_that_can_be_read_can_only_be_set() -> None:
     """The two tables have no name in common."""
     assert not set(SET_ONLY) & set(OPTIONS)
-    assert Strategy().get_all_option_names() == sorted(OPTIONS)
+    assert IpuStrategy().get_all_option_names() == sorted(OPTIONS)
 
 
 @settings(deadline=None, max_examples=60)
 @given(drawn.set_options())
 def test_what_is_set_is_read(options: Dict[str, Any]) -> None:
     """Each option reads as it was set, in its type; all others keep their defaults."""
-    strategy = Strategy()
+    strategy = IpuStrategy()
     strategy.set_options(options)
 
     for name in drawn.SCALARS:
@@ -54,7 +55,7 @@ def test_what_is_set_is_read(options: Dict[str, Any]) -> None:
 @given(drawn.set_options(), drawn.set_options())
 def test_the_last_value_counts(first: Dict[str, Any], second: Dict[str, Any]) -> None:
     """Setting twice is setting the merged options once."""
-    twice, once = Strategy(), Strategy()
+    twice, once = IpuStrategy(), IpuStrategy()
     twice.set_options(first)
     twice.set_options(second)
     once.set_options({**first, **second})
@@ -68,7 +69,7 @@ def test_the_last_value_counts(first: Dict[str, Any], second: Dict[str, Any]) ->
 def test_the_error_names_the_table_that_was_searched(value: Any, kind: str) -> None:
     """The type in the message is that of the value, as the core calls it."""
     with pytest.raises(InvalidArgument) as caught:
-        Strategy().set_options({"no_such_option": value})
+        IpuStrategy().set_options({"no_such_option": value})
 
     assert str(caught.value) == (
         f"(InvalidArgument) Cannot find option: no_such_option, type: {kind} when setting IpuStrategy options"
@@ -80,7 +81,7 @@ def test_the_error_names_the_table_that_was_searched(value: Any, kind: str) -> N
 def test_numpy_values_that_are_python_values_are_stored_as_those(value: Any, expected: Any) -> None:
     """np.float64 is a float and np.str_ a str; what is stored is Python's own."""
     name = "lr" if isinstance(expected, float) else "log_dir"
-    strategy = Strategy()
+    strategy = IpuStrategy()
     strategy.set_options({name: value})
 
     assert (type(strategy.value(name)), strategy.value(name)) == (type(expected), expected)
@@ -92,14 +93,14 @@ def test_numpy_values_that_are_python_values_are_stored_as_those(value: Any, exp
 def test_other_numpy_values_are_no_values(value: Any) -> None:
     """NumPy's numbers that are no Python numbers are refused."""
     with pytest.raises(InvalidArgument, match="Invalid IpuStrategy option value type"):
-        Strategy().set_options({"num_ipus": value})
+        IpuStrategy().set_options({"num_ipus": value})
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.lists(drawn.ENTRIES, max_size=3), max_size=4))
 def test_vectors_hold_all_entries(lists: List[List[Any]]) -> None:
     """Checks are held once each in the order in which they came, codelets as often as they came."""
-    strategy = Strategy()
+    strategy = IpuStrategy()
     for entries in lists:
         strategy.set_options({"dot_checks": list(dict.fromkeys(entries)), "custom_codelets": entries})
     given_text = [str(entry) for entries in lists for entry in entries]
@@ -110,7 +111,7 @@ def test_vectors_hold_all_entries(lists: List[List[Any]]) -> None:
 
 def test_what_is_read_can_be_changed_without_changing_the_strategy() -> None:
     """Vectors and maps are given as copies."""
-    strategy = Strategy()
+    strategy = IpuStrategy()
     strategy.set_options({"dot_checks": ["Final"], "engine_options": {"a": "b"}})
     strategy.value("dot_checks").append("Fwd0")
     strategy.get_option("engine_options")["value"]["c"] = "d"
@@ -122,13 +123,13 @@ def test_what_is_read_can_be_changed_without_changing_the_strategy() -> None:
 def test_an_entry_of_a_wrong_type_is_not_implemented(entry: Any) -> None:
     """Entries are text or whole numbers."""
     with pytest.raises(Unimplemented, match="Failed to convert type"):
-        Strategy().set_options({"engine_options": {"a": entry}})
+        IpuStrategy().set_options({"engine_options": {"a": entry}})
 
 
 @pytest.mark.parametrize(("value", "partials"), [(True, "half"), (False, "float")])
 def test_half_partials_are_those_of_products_and_convolutions(value: bool, partials: str) -> None:
     """enable_half_partial sets both, and reads as what products have."""
-    strategy = Strategy()
+    strategy = IpuStrategy()
     strategy.set_options({"enable_half_partial": value})
 
     assert strategy.value("partials_type_matmuls") == partials
@@ -138,7 +139,7 @@ def test_half_partials_are_those_of_products_and_convolutions(value: bool, parti
 
 def test_a_scalar_is_given_as_text_too() -> None:
     """The core's text of a value: flags as digits, fractions with six."""
-    strategy = Strategy()
+    strategy = IpuStrategy()
     strategy.set_options({"lr": 0.5, "num_ipus": 4, "is_training": False, "log_dir": "here"})
     texts = {name: strategy.get_option(name)["value_s"] for name in ("lr", "num_ipus", "is_training", "log_dir")}
 
@@ -147,16 +148,16 @@ def test_a_scalar_is_given_as_text_too() -> None:
 
 def test_custom_ops_are_kept_in_order() -> None:
     """Each custom op is a row; what is left out is empty, and the version -1."""
-    strategy = Strategy()
+    strategy = IpuStrategy()
     strategy.set_options({"custom_op": {"paddle_op": "a", "popart_op": "b", "domain": "c", "version": 3}})
     strategy.set_options({"custom_op": {"paddle_op": "d"}})
 
-    assert strategy.custom_ops == [CustomOp("a", "b", "c", 3), CustomOp("d", "", "", -1)]
+    assert strategy.custom_ops == [CustomOpMapping("a", "b", "c", 3), CustomOpMapping("d", "", "", -1)]
 
 
 def test_locations_and_fragments_are_kept() -> None:
     """What can only be set is there for the compiler."""
-    strategy = Strategy()
+    strategy = IpuStrategy()
     strategy.set_options({"location_weight": {"on_chip": 0}, "accumulate_outer_fragment": {3: [0, 2]}})
     strategy.set_options({"location_weight": {"use_replicated_tensor_sharding": 1}})
 
@@ -168,7 +169,7 @@ def test_locations_and_fragments_are_kept() -> None:
 def test_what_cannot_be_cast_is_a_runtime_error(options: Any) -> None:
     """The binding's own refusals are RuntimeErrors."""
     with pytest.raises(UncastableError, match="Unable to cast"):
-        Strategy().set_options(options)
+        IpuStrategy().set_options(options)
     assert issubclass(UncastableError, RuntimeError)
 
 
@@ -176,12 +177,12 @@ def test_what_cannot_be_cast_is_a_runtime_error(options: Any) -> None:
 def test_options_are_a_dict(options: Any) -> None:
     """Nothing else is taken for options."""
     with pytest.raises(TypeError, match="dict"):
-        Strategy().set_options(options)
+        IpuStrategy().set_options(options)
 
 
 def test_patterns_need_names() -> None:
     """A pattern that is not text is refused; one that was never named is off."""
-    strategy = Strategy()
+    strategy = IpuStrategy()
     with pytest.raises(TypeError, match="pattern"):
         strategy.enable_pattern(3)  # type: ignore[arg-type]
 
@@ -190,7 +191,7 @@ def test_patterns_need_names() -> None:
 
 def test_a_seed_is_unset_until_it_is_set() -> None:
     """The largest number of 64 bits stands for no seed."""
-    strategy = Strategy()
+    strategy = IpuStrategy()
     before = strategy.seed, strategy.value("random_seed")
     strategy.set_options({"random_seed": 0})
 
@@ -210,7 +211,7 @@ def test_members_have_numbers(name: str, member: str, number: int) -> None:
 def test_an_enumeration_ends_at_its_last_member(name: str) -> None:
     """The last member is accepted, the number after it refused with all that is allowed."""
     members = OPTIONS[name].members
-    strategy = Strategy()
+    strategy = IpuStrategy()
     strategy.set_options({name: len(members) - 1})
     with pytest.raises(InvalidArgument, match="out of range") as caught:
         strategy.set_options({name: len(members)})

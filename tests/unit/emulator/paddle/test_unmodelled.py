@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 import ipu_conformance.emulator.paddle as front_end
-from ipu_conformance.emulator.paddle.api import unmodelled
-from ipu_conformance.emulator.paddle.api.options import OPTIONS, UINT64, VECTOR
-from ipu_conformance.emulator.paddle.api.strategy import Strategy
-from ipu_conformance.emulator.paddle.compile import sessions
+from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
+from ipu_conformance.emulator.paddle.compile import sessions, unmodelled
+from ipu_conformance.emulator.paddle.compile.options import OPTIONS, UINT64, VECTOR
 
 DERIVED = {"enable_half_partial", "virtual_graph_mode"}
 """Options that are another option, too, which is the one that is read or named."""
@@ -41,7 +40,7 @@ def unsaid() -> None:
 def test_an_option_is_read_or_named_as_without_effect() -> None:
     """Each option is asked for somewhere in the front end, or stands in the table; never both."""
     folder = Path(front_end.__file__).parent
-    own = {"options.py", "unmodelled.py", "strategy.py"}
+    own = {"options.py", "unmodelled.py", "strategy_options.py"}
     texts = [file.read_text(encoding="utf-8") for file in folder.rglob("*.py") if file.name not in own]
     read = {name for name in OPTIONS if any(f'value("{name}")' in text or f'"{name}",' in text for text in texts)}
 
@@ -53,7 +52,7 @@ def test_an_option_is_read_or_named_as_without_effect() -> None:
 @pytest.mark.parametrize("name", unmodelled.WITHOUT_EFFECT)
 def test_setting_an_option_without_effect_is_said_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """The log names it and the reason, as a warning where values may differ; a second compile is silent."""
-    strategy = Strategy()
+    strategy = IpuStrategy()
     strategy.set_options({name: another(name)})
     with caplog.at_level(logging.INFO, unmodelled.logger.name):
         sessions.begin(strategy)
@@ -67,10 +66,10 @@ def test_setting_an_option_without_effect_is_said_once(name: str, caplog: pytest
 
 def test_defaults_are_silent(caplog: pytest.LogCaptureFixture) -> None:
     """A new strategy, and one whose modelled options are set, says nothing."""
-    strategy = Strategy()
+    strategy = IpuStrategy()
     strategy.set_options({"loss_scaling": 2.0, "enable_half_partial": False})
     with caplog.at_level(logging.INFO, unmodelled.logger.name):
-        sessions.begin(Strategy())
+        sessions.begin(IpuStrategy())
         sessions.begin(strategy)
 
     assert caplog.records == []

@@ -8,8 +8,8 @@ import paddle
 import pytest
 
 from ipu_conformance.emulator.paddle.compile import subprograms
-from ipu_conformance.emulator.paddle.compile.passes.optimizer import fold
 from ipu_conformance.emulator.paddle.optim import stage_updates
+from ipu_conformance.emulator.paddle.optim.folding import fold
 
 from .static_mode import static
 

@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Mapping
 
-from ipu_conformance.emulator.paddle.compile.passes import (
-    building,
-    canonicalization,
-    compilation,
-    forward,
-    inference,
-    inplace,
-    optimizer,
-    shapes,
-    sharding,
-    states,
-)
-from ipu_conformance.emulator.paddle.compile.passes.compilation import Compilation, PassError
+from ipu_conformance.emulator.paddle.compile import compilation
+from ipu_conformance.emulator.paddle.compile.compilation import Compilation, PassError
+from ipu_conformance.emulator.paddle.compile.passes import forward, inference, popart, shapes
+from ipu_conformance.emulator.paddle.optim import folding
 
 Change = Callable[[Compilation, Mapping[str, Any]], None]
 """What a pass does to a record, with the values that were set on the pass."""
 
 PASSES: Mapping[str, Change] = {
-    "optimizer_extract_pass": optimizer.extract,
-    "optimizer_state_align_pass": states.align,
+    "optimizer_extract_pass": folding.extract,
+    "optimizer_state_align_pass": folding.align,
     "forward_graph_extract_pass": forward.extract,
     "infer_shape_pass": shapes.infer,
-    "avg_shard_pass": sharding.average,
+    "avg_shard_pass": forward.average,
     "delete_scale_op_pass": forward.delete_scale,
-    "popart_canonicalization_pass": canonicalization.canonicalize,
-    "ipu_inplace_pass": inplace.rename,
-    "ipu_graph_builder_pass": building.build,
-    "ipu_runtime_replacer_pass": building.replace,
+    "popart_canonicalization_pass": popart.canonicalize,
+    "ipu_inplace_pass": popart.rename,
+    "ipu_graph_builder_pass": popart.build,
+    "ipu_runtime_replacer_pass": popart.replace_ops,
     "inference_process_pass": inference.process,
     "inference_dtype_transfer_pass": inference.transfer,
     "inference_postprocess_pass": inference.postprocess,
@@ -61,7 +52,7 @@ class Pass:
         return key in self._values
 
     def apply(self, graph: Any) -> Any:
-        """Change the record of a graph, and make its nodes anew from the record's Program."""
+        """Change the record of a graph, and rebuild its nodes from the record's Program."""
         record = compilation.of(graph)
         PASSES[self._name](record, self._values)
         compilation.rebuild(graph, record.program)

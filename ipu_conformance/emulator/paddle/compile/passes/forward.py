@@ -1,19 +1,20 @@
-"""Keeping what the device's compiler reads, and deleting ops that change nothing."""
+"""Keeping the forward pass, deleting ops that change nothing, and cutting what names no IPUs into equal runs of ops."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
 from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
-from ipu_conformance.emulator.paddle.compile.passes.compilation import (
+from ipu_conformance.emulator.paddle.compile.compilation import (
     FORWARD,
     LOSS,
+    OPTIMIZER,
     SCHEDULE,
     Compilation,
     keep,
+    place,
     role_of,
 )
-from ipu_conformance.emulator.paddle.compile.passes.optimizer import TYPE
 from ipu_conformance.emulator.paddle.compile.passes.widths import narrowed
 
 _KEPT_ROLES = (FORWARD, FORWARD | LOSS, SCHEDULE)
@@ -22,7 +23,7 @@ _KEPT_ROLES = (FORWARD, FORWARD | LOSS, SCHEDULE)
 def extract(record: Compilation, values: Mapping[str, Any]) -> None:
     """Keep the ops of the forward pass, of the loss and of the learning rate, and the folded optimizer."""
     ops = record.ops()
-    kept = [op for op in ops if op.type == TYPE or role_of(op) in _KEPT_ROLES]
+    kept = [op for op in ops if op.type == OPTIMIZER or role_of(op) in _KEPT_ROLES]
     keep(record.program, decide("kept ops", kept, ops=ops))
 
 
@@ -55,3 +56,25 @@ def _written_once(scale: Any, ops: List[Any]) -> bool:
     """Whether input and output of a scale keep their values: each is written by one op at most."""
     names = {scale.input("X")[0], scale.output("Out")[0]}
     return len(names) == 2 and all(sum(name in op.output_arg_names for op in ops) <= 1 for name in names)
+
+
+def average(record: Compilation, values: Mapping[str, Any]) -> None:
+    """With ``need_avg_shard``, write index and stage on every op."""
+    if not decide("average", bool(record.strategy.value("need_avg_shard"))):
+        return
+    ops = [op for op in record.ops() if op.type != OPTIMIZER]
+    ipus = decide("IPUs per replica", ipus_per_replica(record.strategy), strategy=record.strategy)
+    for op, index in zip(ops, decide("runs", runs(len(ops), ipus), ipus=ipus)):
+        place(op.desc, index, decide("average stage", index))
+
+
+def runs(ops: int, ipus: int) -> List[int]:
+    """The IPU of each op: the next one after every ``ops // ipus`` ops; what is left over stays on the last."""
+    length = max(ops // ipus, 1)
+    return [min(position // length, ipus - 1) for position in range(ops)]
+
+
+def ipus_per_replica(strategy: Any) -> int:
+    """The IPUs that one replica has."""
+    replicas = strategy.value("replicated_graph_count") if strategy.value("enable_replicated_graphs") else 1
+    return max(int(strategy.value("num_ipus")) // max(int(replicas), 1), 1)

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from paddle.base import core
 
 from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
-from ipu_conformance.emulator.paddle.compile.passes.compilation import (
+from ipu_conformance.emulator.paddle.compile.compilation import (
     FORWARD,
     ROLE,
     Compilation,
@@ -15,8 +15,8 @@ from ipu_conformance.emulator.paddle.compile.passes.compilation import (
     place,
     placement_of,
 )
+from ipu_conformance.emulator.paddle.compile.passes.forward import ipus_per_replica
 from ipu_conformance.emulator.paddle.compile.passes.shapes import TYPE_ATTRIBUTES
-from ipu_conformance.emulator.paddle.compile.passes.sharding import ipus_per_replica
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
 
 _TYPES = core.VarDesc.VarType

@@ -7,8 +7,8 @@ from typing import Any, Mapping
 from paddle.base import core
 
 from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
-from ipu_conformance.emulator.paddle.compile.passes.compilation import Compilation, name_of
-from ipu_conformance.emulator.paddle.compile.passes.optimizer import TYPE
+from ipu_conformance.emulator.paddle.compile import subprograms
+from ipu_conformance.emulator.paddle.compile.compilation import OPTIMIZER, Compilation, name_of
 
 _TYPES = core.VarDesc.VarType
 NARROWER = {_TYPES.INT64: _TYPES.INT32, _TYPES.FP64: _TYPES.FP32}
@@ -16,9 +16,6 @@ NARROWER = {_TYPES.INT64: _TYPES.INT32, _TYPES.FP64: _TYPES.FP32}
 
 TYPE_ATTRIBUTES = ("dtype", "in_dtype", "out_dtype")
 """The attributes of ops that name the type of what they write or read."""
-
-CALL = "py_func"
-"""The op that calls Python: its outputs have the shapes that were declared."""
 
 BLOCK = "sub_block"
 """The attribute of ops that hold a block of their own."""
@@ -38,10 +35,10 @@ def infer(record: Compilation, values: Mapping[str, Any]) -> None:
         _narrow(block, name)
     declared = {row.paddle_op for row in record.strategy.custom_ops}
     for op in block.ops:
-        if op.type == TYPE or op.has_attr(BLOCK):
+        if op.type == OPTIMIZER or op.has_attr(BLOCK):
             continue  # canonicalization refuses control flow by its name
         _narrow_attributes(op)
-        if op.type == CALL or op.type in declared:
+        if op.type == subprograms.CALL or op.type in declared:  # calls of Python have the shapes that were declared
             for name in op.output_arg_names:
                 _fix_batch(block.var(name).desc, size)
         elif decide("infer", True):

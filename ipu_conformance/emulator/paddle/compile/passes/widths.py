@@ -7,7 +7,7 @@ from typing import Any, Mapping, Tuple
 from paddle.base import core, framework
 
 from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
-from ipu_conformance.emulator.paddle.compile.passes.compilation import INDEX, ROLE, STAGE
+from ipu_conformance.emulator.paddle.compile.compilation import INDEX, ROLE, STAGE
 from ipu_conformance.emulator.paddle.compile.passes.shapes import NARROWER
 
 WIDE: Mapping[str, str] = {

@@ -6,13 +6,14 @@ import os
 from typing import Any, Mapping, Optional
 
 from ipu_conformance.emulator.faults.decisions import paddle_strategy as decide
+from ipu_conformance.targets import EMULATED_IPUS
 
 IPU_MODEL = "POPLAR_IPUMODEL"
 COMPILE_ONLY = "IPU_COMPILE_ONLY"
 ONNX_DUMP_PATH = "IPU_ONNX_DUMP_PATH"
 CACHE_PATH = "IPU_CACHE_PATH"
 INSTANCES = ("PADDLE_TRAINERS_NUM", "OMPI_COMM_WORLD_SIZE")
-"""How many processes run the program, as the launch command and poprun say it."""
+"""How many processes run the program, as the launch command and poprun set it."""
 
 _TRUE = ("1", "true", "True", "TRUE")
 
@@ -20,6 +21,11 @@ _TRUE = ("1", "true", "True", "TRUE")
 def uses_model(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether programs are compiled for the IPU model: one device, of as many IPUs and tiles as the strategy says."""
     return decide("uses model", environment.get(IPU_MODEL, "") in _TRUE)
+
+
+def device_count() -> int:
+    """How many IPUs a program may attach to; the IPU model is one device."""
+    return decide("devices", 1 if uses_model() else EMULATED_IPUS)
 
 
 def compile_only(environment: Mapping[str, str] = os.environ) -> bool:

@@ -6,8 +6,8 @@ import functools
 import logging
 from typing import Any, Dict, Mapping, Tuple
 
-from ipu_conformance.emulator.paddle.api.options import OPTIONS
-from ipu_conformance.emulator.paddle.api.strategy import Strategy
+from ipu_conformance.emulator.paddle.compile.options import OPTIONS
+from ipu_conformance.emulator.paddle.compile.strategy_options import StrategyOptions
 
 logger = logging.getLogger("ipu_conformance.paddle")
 
@@ -117,7 +117,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {
 """Every option that is not modelled, and why."""
 
 
-def asked(strategy: Strategy) -> Dict[str, str]:
+def asked(strategy: StrategyOptions) -> Dict[str, str]:
     """The options that were set to something else than their default and have no effect, each with why."""
     return {name: why for name, why in WITHOUT_EFFECT.items() if strategy.value(name) not in _nothing(name)}
 
@@ -127,7 +127,7 @@ def _nothing(name: str) -> Tuple[Any, ...]:
     return (list(default) if isinstance(default, tuple) else default, *AS_GOOD_AS_UNSET.get(name, ()))
 
 
-def tell(strategy: Strategy) -> None:
+def tell(strategy: StrategyOptions) -> None:
     """Say of each option that has no effect that it has none: aloud where values may differ."""
     for name, why in asked(strategy).items():
         _say(name, why)

@@ -6,17 +6,13 @@ with what there is; the answer holds as many samples as the request.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
-from paddle.base import executor
 
 from ipu_conformance.emulator.faults.decisions import paddle_host as decide
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
-from ipu_conformance.emulator.paddle.run import callables
-from ipu_conformance.emulator.paddle.run import executor as runtime
 
 
 @dataclass(frozen=True)
@@ -49,6 +45,14 @@ def is_used(strategy: Any) -> bool:
             "enable_model_runtime_executor is for inference, and the strategy is training; set is_training to False"
         )
     return True
+
+
+def request_of(executable: Any, feeds: Mapping[str, Any]) -> Optional[Request]:
+    """The request that one run of an executable serves; None for a run without the model runtime."""
+    if not is_used(executable.strategy):
+        return None
+    shapes = {name: spec.shape for name, spec in executable.feeds.items()}
+    return request(feeds, shapes, executable.strategy, executable.options.layout.inputs)
 
 
 def request(feeds: Mapping[str, Any], micro_shapes: Mapping[str, Sequence[int]], strategy: Any, runs: int) -> Request:
@@ -101,27 +105,3 @@ def _rows(array: np.ndarray, capacity: int) -> Any:
         if held == capacity:
             return array.reshape(capacity, *array.shape[place:])
     return None
-
-
-_SERVING = "_serves_requests"
-
-
-def install(package: Any) -> None:
-    """Let requests be completed on their way to the device, and cut on their way back."""
-    stock = executor.Executor._run_impl
-    if getattr(stock, _SERVING, False):
-        return
-
-    @functools.wraps(stock)
-    def _run_impl(self: Any, program: Any = None, **given: Any) -> Any:
-        executable = getattr(program, runtime.EXECUTABLE, None)
-        if executable is None or not is_used(executable.strategy):
-            return stock(self, program=program, **given)
-        shapes = {name: declared.shape for name, declared in executable.feeds.items()}
-        asked = request(given["feed"], shapes, executable.strategy, executable.asked.layout.inputs)
-        made = stock(self, program=program, **{**given, "feed": asked.feeds, "return_numpy": True})
-        answered = asked.answer(made)
-        return answered if given["return_numpy"] else [callables.tensor(array) for array in answered]
-
-    setattr(_run_impl, _SERVING, True)
-    executor.Executor._run_impl = _run_impl

@@ -1,15 +1,19 @@
-"""Folding the ops of the optimizer, of clipping and of weight decay into one ``popart_optimizer``."""
+"""The optimizer of a program: ops, clipping and decay folded into one op, and the state as the device keeps it."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+import numpy as np
+from paddle.base import core
+
 from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
-from ipu_conformance.emulator.paddle.compile.passes.compilation import (
+from ipu_conformance.emulator.paddle.compile.compilation import (
     BACKWARD,
     FORWARD,
     LOSS,
     OPTIMIZE,
+    OPTIMIZER,
     ROLE,
     SCHEDULE,
     Compilation,
@@ -19,8 +23,8 @@ from ipu_conformance.emulator.paddle.compile.passes.compilation import (
 )
 from ipu_conformance.emulator.paddle.errors import NotFound, Unimplemented
 
-TYPE = "popart_optimizer"
 GRAD = "@GRAD"
+POWER = "Beta1Pow"
 KINDS: Mapping[str, Tuple[str, ...]] = {
     "sgd": (),
     "momentum": ("mu",),
@@ -158,7 +162,7 @@ def _states(update: Any) -> Dict[str, str]:
 def _append(record: Compilation, folded: Folded, loss: str) -> None:
     block = record.program.global_block()
     desc = block.desc.append_op()
-    desc.set_type(TYPE)
+    desc.set_type(OPTIMIZER)
     desc._set_attr(ROLE, OPTIMIZE)
     desc._set_attr("type", folded.type)
     desc._set_attr("loss_var", loss)
@@ -170,3 +174,27 @@ def _append(record: Compilation, folded: Folded, loss: str) -> None:
     for name, value in folded.settings.items():
         desc._set_attr(name, value)
     record.program._sync_with_cpp()
+
+
+def align(record: Compilation, values: Mapping[str, Any]) -> None:
+    """Replace every beta1 power on the host by the number of steps that it stands for, which the device keeps."""
+    folded = record.optimizer
+    if folded is None or record.scope is None:
+        return
+    for slots in folded.states.values():
+        variable = record.scope.find_var(slots[POWER]) if POWER in slots else None
+        if variable is None or not variable.get_tensor()._is_initialized():
+            continue
+        tensor = variable.get_tensor()
+        power = np.asarray(tensor)
+        tensor.set(decide("steps", steps(power, float(folded.settings["beta1"])), power=power), core.CPUPlace())
+
+
+def steps(power: np.ndarray, beta1: float) -> np.ndarray:
+    """The number of steps after which beta1 has the given power: none while Paddle still holds beta1 itself.
+
+    What is no power of a beta1 between 0 and 1 is a number of steps already, from a compilation before this one.
+    """
+    value = float(power.reshape(-1)[0])
+    count = np.rint(np.log(value) / np.log(beta1)) - 1 if 0 < value < 1 and 0 < beta1 < 1 else value
+    return np.full(power.shape, max(float(count), 0.0), dtype=power.dtype)

@@ -13,12 +13,10 @@ from typing import Any, Callable, Dict, List
 import numpy as np
 import paddle
 from paddle.base import compiler, core, framework
-from paddle.jit.dy2static import partial_program, program_translator
+from paddle.jit.dy2static import program_translator
 
 from ipu_conformance.emulator.faults.decisions import paddle_host as decide
-
-RUNTIME = "ipu_runtime"
-"""The op that is all a compiled program consists of."""
+from ipu_conformance.emulator.paddle.compile.passes.popart import RUNTIME
 
 _WHOLE = "_whole_for_the_ipu"
 """Where a function keeps its companion that makes one program."""
@@ -52,7 +50,7 @@ def _tensor(array: np.ndarray) -> Any:
     return made
 
 
-def _or_on_the_ipu(stock: Callable[..., Any]) -> Callable[..., Any]:
+def on_the_device(stock: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(stock)
     def call(self: Any, inputs: Any) -> Any:
         return run(self, inputs) if is_compiled(self._origin_main_program) else stock(self, inputs)
@@ -65,7 +63,7 @@ def is_patched() -> bool:
     return bool(program_translator.ProgramCache.__getitem__.__module__ == compiler.__name__)
 
 
-def _whole_on_the_ipu(stock: Callable[..., Any]) -> Callable[..., Any]:
+def as_one_program(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Calls of a function that ``to_static`` would cut into several programs make one program for the device."""
 
     @functools.wraps(stock)
@@ -79,11 +77,3 @@ def _whole_on_the_ipu(stock: Callable[..., Any]) -> Callable[..., Any]:
         return getattr(self, _WHOLE)._perform_call(*args, **kwargs)
 
     return _perform_call
-
-
-def install(package: Any) -> None:
-    """Let ``paddle.jit`` run compiled programs on the emulated device."""
-    symbolic = program_translator.SymbolicStaticFunction
-    if getattr(symbolic._perform_call, "__wrapped__", None) is None:
-        symbolic._perform_call = _whole_on_the_ipu(symbolic._perform_call)
-        partial_program.PartialProgramLayer.__call__ = _or_on_the_ipu(partial_program.PartialProgramLayer.__call__)

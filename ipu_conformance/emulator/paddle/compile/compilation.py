@@ -20,6 +20,8 @@ FORWARD, BACKWARD, OPTIMIZE = int(_ROLES.Forward), int(_ROLES.Backward), int(_RO
 LOSS, SCHEDULE = int(_ROLES.Loss), int(_ROLES.LRSched)
 INDEX = framework.ipu_index_attr_name
 STAGE = framework.ipu_stage_attr_name
+OPTIMIZER = "popart_optimizer"
+"""The type of the op that the optimizer is folded into."""
 
 
 class PassError(PaddleError, RuntimeError):

@@ -1,0 +1,94 @@
+"""A saved inference model, loaded and compiled for the device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, List, Optional, Tuple
+
+import paddle
+from paddle.base import core, framework
+
+from ipu_conformance.emulator.faults.decisions import paddle_host as decide
+from ipu_conformance.emulator.paddle.compile import custom_ops
+from ipu_conformance.emulator.paddle.compile.passes.popart import EXECUTABLE
+from ipu_conformance.emulator.paddle.errors import NotFound, Unimplemented
+
+PASSES = (
+    "inference_process_pass",
+    "forward_graph_extract_pass",
+    "infer_shape_pass",
+    "avg_shard_pass",
+    "inference_dtype_transfer_pass",
+    "delete_scale_op_pass",
+    "popart_canonicalization_pass",
+    "ipu_inplace_pass",
+    "ipu_graph_builder_pass",
+    "ipu_runtime_replacer_pass",
+    "inference_postprocess_pass",
+)
+"""What is done to a loaded program, in this order."""
+
+
+def load(config: Any, scope: Any) -> Tuple[Any, List[str], List[str]]:
+    """The program of a saved model, whose weights go into the scope, and the names of its feeds and fetches."""
+    if config.model_from_memory():
+        raise Unimplemented("a model in memory was given for the IPU; save it, and give the two files")
+    model, weights = files(config)
+    with paddle.static.scope_guard(scope):
+        program = paddle.static.io.deserialize_program(model.read_bytes())
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        if weights is not None:
+            paddle.static.io.deserialize_persistables(program, weights.read_bytes(), executor)
+    ops = program.global_block().ops
+    feeds = {op.attr("col"): op.output("Out")[0] for op in ops if op.type == "feed"}
+    fetches = {op.attr("col"): op.input("X")[0] for op in ops if op.type == "fetch"}
+    return program, [feeds[place] for place in sorted(feeds)], [fetches[place] for place in sorted(fetches)]
+
+
+def files(config: Any) -> Tuple[Path, Optional[Path]]:
+    """The file of the program and, where the model has weights, theirs."""
+    if config.prog_file():
+        model, weights = Path(config.prog_file()), Path(config.params_file())
+    else:
+        folder = Path(config.model_dir())
+        models = sorted(folder.glob("*.pdmodel"))
+        if len(models) != 1:
+            raise NotFound(
+                f"{folder} holds {len(models)} files *.pdmodel where one is expected; "
+                f"give the model's two files to paddle.inference.Config"
+            )
+        model, weights = models[0], models[0].with_suffix(".pdiparams")
+    if not model.is_file():
+        raise NotFound(f"Cannot open file {model}, please confirm whether the file is normal.")
+    return model, weights if weights.is_file() else None
+
+
+def compile(program: Any, feeds: List[str], fetches: List[str], strategy: Any, scope: Any) -> Any:
+    """The program that runs the model on the device."""
+    custom_ops.bind(program, strategy)
+    block = program.global_block()
+    for index in reversed(range(len(block.ops))):
+        if block.ops[index].type in ("feed", "fetch"):
+            block._remove_op(index)
+    program.desc.flush()
+    backend = core.IpuBackend.get_instance()
+    backend.set_scope(scope)
+    backend.set_ipu_strategy(strategy)
+    graph = core.Graph(program.desc)
+    for name in decide("predictor's passes", PASSES):
+        one = core.get_pass(name)
+        one.set("feed_list", feeds)
+        one.set("fetch_list", fetches)
+        if strategy.custom_ops:
+            one.set("custom_ops", {row.paddle_op for row in strategy.custom_ops})
+        one.apply(graph)
+    desc = core.ProgramDesc()
+    convert = core.get_pass("graph_to_program_pass")
+    convert.set_not_owned("program", desc)
+    convert.apply(graph)
+    compiled = framework.Program._construct_from_desc(desc)
+    for name in feeds:
+        compiled.global_block().var(name).desc.set_need_check_feed(False)
+    compiled.org_program = program
+    setattr(compiled, EXECUTABLE, backend.executable)
+    return compiled

@@ -1,0 +1,94 @@
+"""Paddle's own executor and scopes, as one replica uses them: programs bound to a scope, and its variables."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Dict, Iterable, Iterator, List, Mapping
+
+from paddle.base import core
+
+CPU = core.CPUPlace()
+_PLACE = core.Place()
+_PLACE.set_place(CPU)
+_NO_FEEDS: List[str] = []
+
+# Every program has a pool of threads, and handing each op to it costs more than the ops of a small net; the kernels of
+# a large one use all cores by themselves.
+_IN_ORDER = ("FLAGS_new_executor_serial_run", "FLAGS_new_executor_sequential_run")
+_CHECK = "FLAGS_check_nan_inf"
+_FLAGS = core.globals()
+
+
+@contextlib.contextmanager
+def in_order(*, checked: bool = False) -> Iterator[None]:
+    """Bound programs execute their ops one after the other in the caller's thread; they run only inside this context.
+
+    With ``checked``, an op that makes a NaN or an infinity is an error.
+    """
+    flags = (*_IN_ORDER, _CHECK) if checked else _IN_ORDER
+    before = [_FLAGS[flag] for flag in flags]
+    for flag in flags:
+        _FLAGS[flag] = True
+    try:
+        yield
+    finally:
+        for flag, value in zip(flags, before):
+            _FLAGS[flag] = value
+
+
+class BoundProgram:
+    """A Program bound to one scope."""
+
+    def __init__(self, program: Any, scope: Any) -> None:
+        self.program = program
+        self._executor = core.StandaloneExecutor(
+            _PLACE, core.Plan([core.Job("default")], {"default": program.desc}), scope
+        )
+
+    def run(self) -> None:
+        """Execute every op once."""
+        self._executor.run(_NO_FEEDS, False)
+
+
+class VariableScope:
+    """The variables of one scope by name, each looked up once."""
+
+    def __init__(self, scope: Any) -> None:
+        self.scope = scope
+        self._tensors: Dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        tensor = self._tensors.get(name)
+        if tensor is None:
+            tensor = self._tensors[name] = self.scope.var(name).get_tensor()
+        return tensor
+
+    def take(self, names: Iterable[str]) -> Dict[str, Any]:
+        """Move tensors out of the scope: the next run makes new ones."""
+        moved = {}
+        for name in names:
+            moved[name] = core.LoDTensor()
+            moved[name]._share_data_with(self[name])
+            self[name]._clear()
+        return moved
+
+    def clear(self, names: Iterable[str]) -> None:
+        """Release tensors, whose memory may be in use elsewhere: a later run must not write to it."""
+        for name in names:
+            self[name]._clear()
+
+    def put(self, tensors: Mapping[str, Any]) -> None:
+        """Set variables: tensors share their memory with the scope, arrays are copied."""
+        for name, value in tensors.items():
+            if isinstance(value, core.LoDTensor):
+                self[name]._share_data_with(value)
+            else:
+                self[name].set(value, CPU)
+
+    def copy(self, values: Mapping[str, Any]) -> None:
+        """Set variables to copies of tensors or arrays."""
+        for name, value in values.items():
+            if isinstance(value, core.LoDTensor):
+                self[name]._copy_from(value, CPU)
+            else:
+                self[name].set(value, CPU)
