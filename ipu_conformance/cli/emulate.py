@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Become the program; this process ends as it ends."""
-    emulate.become(_arguments(args), named=args.ipu_target is not None)
+    emulate.exec_program(_arguments(args), named=args.ipu_target is not None)
 
 
 def _arguments(args: argparse.Namespace) -> List[str]:

@@ -1,4 +1,4 @@
-"""Runs a user's program with the vendors' names leading to the emulator, in Python's own way.
+"""Runs a user's program with the vendors' names leading to the emulator.
 
 The process becomes ``python program …``: the same interpreter, the same arguments, and an environment in which every
 Python process finds ``startup/sitecustomize.py`` first. So argv, ``__main__``, tracebacks, signals and exit codes are
@@ -32,19 +32,19 @@ class EmulateError(ConformanceError):
 
 def frameworks(*, named: bool) -> List[str]:
     """The frameworks that can be emulated here; beside a real SDK only if the emulator was ``named``."""
-    found: List[str] = []
+    names: List[str] = []
     refusals: List[str] = []
     for framework in (FRAMEWORKS[name] for name in hook.FRONT_ENDS):
         if not named:
             _refuse_beside_an_sdk(framework)
         availability = Emulator().probe(framework)
         if availability.usable:
-            found.append(framework.name)
+            names.append(framework.name)
         else:
             refusals.append(availability.reason)
-    if not found:
+    if not names:
         raise EmulateError(f"nothing can be emulated here: {'; '.join(refusals)}")
-    return found
+    return names
 
 
 def _refuse_beside_an_sdk(framework: Framework) -> None:
@@ -78,11 +78,10 @@ def require_program(arguments: Sequence[str]) -> None:
         raise EmulateError(f"there is no program {script!r}; name a script, or a module with -m")
 
 
-def become(arguments: Sequence[str], *, named: bool) -> NoReturn:
-    """Replace this process by Python with ``arguments`` (a script or ``-m module``, and its own) on the emulator."""
+def exec_program(arguments: Sequence[str], *, named: bool) -> NoReturn:
+    """Replace this process with Python, running a script or ``-m module`` and its arguments on the emulator."""
     require_program(arguments)
-    command = [sys.executable, *arguments]
-    changed = environment(frameworks(named=named), os.environ, named=named)
+    emulated = environment(frameworks(named=named), os.environ, named=named)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(sys.executable, command, changed)
+    os.execve(sys.executable, [sys.executable, *arguments], emulated)

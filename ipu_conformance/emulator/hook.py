@@ -24,7 +24,7 @@ class FrontEnd:
     """How one framework's vendor API is reached."""
 
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """Which vendor name leads to which of our packages."""
+    """Our package for each vendor name."""
     changes: Mapping[str, str] = field(default_factory=dict)
     """For a module of the framework, our ``module:function`` that is called with it as soon as it is imported."""
 
@@ -77,7 +77,7 @@ class AliasFinder(importlib.abc.MetaPathFinder):
         self.aliases: Dict[str, str] = {}
 
     def real_name(self, fullname: str) -> Optional[str]:
-        """The name in our package that ``fullname`` stands for, None if it is none of ours."""
+        """The name in our package that ``fullname`` stands for, None for any other module."""
         for vendor, ours in self.aliases.items():
             if fullname == vendor or fullname.startswith(vendor + "."):
                 return ours + fullname[len(vendor) :]
@@ -94,24 +94,24 @@ class AliasFinder(importlib.abc.MetaPathFinder):
 
 
 class _AliasLoader(importlib.abc.Loader):
-    """Loads the real module and leaves its own spec in place."""
+    """Loads the real module and keeps its spec."""
 
     def __init__(self, real: str) -> None:
         self.real = real
-        self.own_spec: Optional[importlib.machinery.ModuleSpec] = None
+        self.real_spec: Optional[importlib.machinery.ModuleSpec] = None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         module = importlib.import_module(self.real)
-        self.own_spec = module.__spec__
+        self.real_spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # The import system has just put the alias' spec on the module; relative imports inside need its own.
-        module.__spec__ = self.own_spec
+        # The import system has just set the alias' spec; relative imports inside the module need the real one.
+        module.__spec__ = self.real_spec
 
 
 class ChangeFinder(importlib.abc.MetaPathFinder):
-    """Finds a framework's module where it is, and lets our function change it after it was executed."""
+    """Finds a framework's module and calls our function on it once it has been executed."""
 
     def __init__(self) -> None:
         self.changes: Dict[str, str] = {}
@@ -119,7 +119,7 @@ class ChangeFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
     ) -> Optional[importlib.machinery.ModuleSpec]:
-        """The module's own spec, with a loader that calls our function in the end."""
+        """The module's spec, with a loader that calls our function at the end."""
         if fullname not in self.changes:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
@@ -129,21 +129,21 @@ class ChangeFinder(importlib.abc.MetaPathFinder):
 
 
 class _ChangingLoader(importlib.abc.Loader):
-    """The module's own loader, and our function after it."""
+    """Runs the module's loader, then our function."""
 
-    def __init__(self, own: importlib.abc.Loader, change: str) -> None:
-        self.own = own
+    def __init__(self, loader: importlib.abc.Loader, change: str) -> None:
+        self.loader = loader
         self.change = change
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> Optional[ModuleType]:
-        return self.own.create_module(spec)
+        return self.loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        # Who reads the module's source later (inspect, tracebacks) asks the loader: let it be the own one again.
-        module.__loader__ = self.own
+        # inspect and tracebacks read the source through the module's loader, so it must be the original one again.
+        module.__loader__ = self.loader
         if module.__spec__ is not None:
-            module.__spec__.loader = self.own
-        self.own.exec_module(module)
+            module.__spec__.loader = self.loader
+        self.loader.exec_module(module)
         _change(module, self.change)
 
 
@@ -157,14 +157,14 @@ _CHANGER = ChangeFinder()
 
 
 def alias(names: Mapping[str, str]) -> None:
-    """Let each vendor name lead to our module from now on."""
+    """Make each vendor name lead to our module from now on."""
     _FINDER.aliases.update(names)
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
 
 
 def change(functions: Mapping[str, str]) -> None:
-    """Let our ``module:function`` change each named module: at once if it is imported, else when it will be."""
+    """Apply our ``module:function`` to each named module: now if it is imported, otherwise when it is."""
     for name, function in functions.items():
         if _CHANGER.changes.get(name) == function:
             continue
@@ -183,9 +183,9 @@ def install(framework: str) -> None:
 
 
 def uninstall() -> None:
-    """Forget every alias and change to come; modules that were imported through an alias are dropped.
+    """Drop every alias, pending change, and module that was imported through an alias.
 
-    What was changed stays changed: a framework cannot be imported twice in one process.
+    Changes that were made stay: a framework cannot be imported twice in one process.
     """
     for name in [name for name in sys.modules if _FINDER.real_name(name) is not None]:
         del sys.modules[name]

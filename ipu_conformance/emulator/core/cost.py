@@ -1,7 +1,7 @@
 """An estimate of the cycles that a plan takes, from a simple model of what an op computes and moves.
 
 The model is documented, with its formulae, in docs/estimates.md. It ranks configurations; it does not predict a
-vendor's compiler. An op type that the table does not know is taken for element-wise, and the estimate names it.
+vendor's compiler. An op type that is not in the table counts as element-wise, and the estimate names it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from ipu_conformance.emulator.core.device import Device
 from ipu_conformance.emulator.core.memory import STATE_SLOTS
 from ipu_conformance.emulator.core.plan import Kind, Plan
-from ipu_conformance.emulator.core.stage_loads import StageLoad, deal, device_bytes, is_float, total_bytes
+from ipu_conformance.emulator.core.stage_loads import StageLoad, device_bytes, is_float, stage_loads, total_bytes
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.ir.graph import Graph, Op
 
@@ -57,20 +57,24 @@ class Row:
 
 def _conv(op: Op, shapes: Shapes) -> Work:
     """Every output is a sum over the filter: its channels of one group times its window."""
-    return Work(macs=math.prod(_given(op, shapes.outputs, 0)) * math.prod(_given(op, shapes.inputs, 1, 2)[1:]))
+    return Work(
+        macs=math.prod(_known_shape(op, shapes.outputs, 0)) * math.prod(_known_shape(op, shapes.inputs, 1, 2)[1:])
+    )
 
 
 def _conv_transpose(op: Op, shapes: Shapes) -> Work:
-    return Work(macs=math.prod(_given(op, shapes.inputs, 0)) * math.prod(_given(op, shapes.inputs, 1, 2)[1:]))
+    return Work(
+        macs=math.prod(_known_shape(op, shapes.inputs, 0)) * math.prod(_known_shape(op, shapes.inputs, 1, 2)[1:])
+    )
 
 
 def _matmul(op: Op, shapes: Shapes) -> Work:
-    return Work(macs=math.prod(_given(op, shapes.outputs, 0)) * _given(op, shapes.inputs, 0, 1)[-1])
+    return Work(macs=math.prod(_known_shape(op, shapes.outputs, 0)) * _known_shape(op, shapes.inputs, 0, 1)[-1])
 
 
 def _gemm(op: Op, shapes: Shapes) -> Work:
-    output = math.prod(_given(op, shapes.outputs, 0))
-    inner = _given(op, shapes.inputs, 0, 2)[0 if op.attributes.get("transA") else -1]
+    output = math.prod(_known_shape(op, shapes.outputs, 0))
+    inner = _known_shape(op, shapes.inputs, 0, 2)[0 if op.attributes.get("transA") else -1]
     return Work(macs=output * inner, vector=output if len(op.inputs) > 2 else 0)
 
 
@@ -79,17 +83,17 @@ def _pool(op: Op, shapes: Shapes) -> Work:
     window = op.attributes.get("kernel_shape")
     if not isinstance(window, tuple):
         raise CostEstimateError(f"the work of {op} needs its kernel_shape, and it has {window!r}; give it a list")
-    return Work(vector=math.prod(_given(op, shapes.outputs, 0)) * math.prod(int(side) for side in window))
+    return Work(vector=math.prod(_known_shape(op, shapes.outputs, 0)) * math.prod(int(side) for side in window))
 
 
 def _per_input(factor: float) -> Callable[[Op, Shapes], Work]:
-    """So many operations for each element of the first input: reductions and normalisations."""
-    return lambda op, shapes: Work(vector=factor * math.prod(_given(op, shapes.inputs, 0)))
+    """``factor`` operations for each element of the first input: reductions and normalisations."""
+    return lambda op, shapes: Work(vector=factor * math.prod(_known_shape(op, shapes.inputs, 0)))
 
 
 def _per_output(factor: float) -> Callable[[Op, Shapes], Work]:
-    """So many operations for each element of the first output: element-wise ops."""
-    return lambda op, shapes: Work(vector=factor * math.prod(_given(op, shapes.outputs, 0)))
+    """``factor`` operations for each element of the first output: element-wise ops."""
+    return lambda op, shapes: Work(vector=factor * math.prod(_known_shape(op, shapes.outputs, 0)))
 
 
 def _nothing(op: Op, shapes: Shapes) -> Work:
@@ -125,15 +129,15 @@ class CostEstimate:
     cycles: float
     seconds: float
     utilisation: Tuple[float, ...]
-    """Of every IPU of a replica, the share of the time in which it executes a slot."""
+    """For every IPU of a replica, the share of the time in which it executes a slot."""
     bubble: float
     """The share of the time in which the IPUs that have a stage wait, on average."""
     by_kind: Mapping[str, float]
-    """Cycles of all slots of a kind together, waiting left out."""
+    """Cycles of all slots of a kind together, without waiting."""
     macs: float
     """Multiply-accumulates of one replica."""
     assumed: Tuple[str, ...]
-    """Op types that the table does not know and that were taken for element-wise."""
+    """Op types that are not in the table and count as element-wise."""
 
     def __str__(self) -> str:
         lines = [f"estimated {self.cycles:,.0f} cycles, {self.seconds:.6f} s, bubble {self.bubble:.1%}"]
@@ -152,7 +156,7 @@ def estimate(plan: Plan, graph: Graph, *, optimizer: str = "sgd") -> CostEstimat
     """
     if optimizer not in STATE_SLOTS:
         raise CostEstimateError(f"optimizer {optimizer!r} is not known; use one of {', '.join(STATE_SLOTS)}")
-    loads = deal(graph, plan)
+    loads = stage_loads(graph, plan)
     device = plan.topology.device
     slots = np.zeros((len(Kind), plan.stages))
     macs = np.zeros((len(Kind), plan.stages))
@@ -184,7 +188,7 @@ def op_work(graph: Graph, op: Op) -> Work:
 
 
 def op_cycles(graph: Graph, op: Op, device: Device, *, times: float = 1) -> float:
-    """The cycles of an op whose work is done ``times`` over: computing, then moving, beside a fixed overhead."""
+    """The cycles of an op whose work is done ``times`` times: a fixed overhead, computing, then moving."""
     if times == 0:
         return 0.0
     row = TABLE.get(op.type, UNKNOWN)
@@ -252,8 +256,8 @@ def _shapes(graph: Graph, op: Op) -> Shapes:
     return Shapes(tuple(map(shape, op.inputs)), tuple(map(shape, op.outputs)))
 
 
-def _given(op: Op, shapes: Tuple[Any, ...], index: int, rank: int = 0) -> Tuple[int, ...]:
-    """The shape of one tensor, which must be known and have at least ``rank`` dimensions."""
+def _known_shape(op: Op, shapes: Tuple[Any, ...], index: int, rank: int = 0) -> Tuple[int, ...]:
+    """The shape of one tensor; CostEstimateError unless it is fully known and has at least ``rank`` dimensions."""
     shape = shapes[index] if index < len(shapes) else None
     if shape is None or None in shape or len(shape) < rank:
         raise CostEstimateError(

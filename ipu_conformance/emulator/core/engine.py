@@ -23,7 +23,7 @@ class ExecutionError(ConformanceError):
 
 
 class Machine(Protocol):
-    """What a front end provides; boundaries, stashes and gradients are whatever it likes, the engine only moves them.
+    """What a front end provides; the engine only moves boundaries, stashes and gradients, so they may be of any type.
 
     With ``parallel`` the methods that name a replica are called from one thread per replica.
     """
@@ -109,27 +109,27 @@ class Engine:
     def run(self, inputs: Sequence[Sequence[Any]], recorder: Optional[Recorder] = None) -> List[List[Any]]:
         """Execute every slot on ``inputs[replica][micro_batch]``; the last stage's outputs come back in that order."""
         plan = self.plan
-        if len(inputs) != plan.replicas or any(len(own) != plan.total_micro_batches for own in inputs):
-            given = [len(own) for own in inputs]
+        if len(inputs) != plan.replicas or any(len(fed) != plan.total_micro_batches for fed in inputs):
+            counts = [len(fed) for fed in inputs]
             raise ExecutionError(
-                f"inputs for {len(given)} replicas with {given} micro-batches were given: the plan needs "
+                f"inputs for {len(counts)} replicas with {counts} micro-batches were given: the plan needs "
                 f"{plan.replicas} with {plan.total_micro_batches} each"
             )
         segments = self._segments
         if faults.active:
             segments = _segments(faults.apply("plan.slots", plan.columns, plan=plan))
         replicas = [
-            _Replica(number, own, plan, None if recorder is None else recorder.events[number])
-            for number, own in enumerate(inputs)
+            _Replica(number, fed, plan, None if recorder is None else recorder.events[number])
+            for number, fed in enumerate(inputs)
         ]
         for rows, reductions in segments:
             if self._pool is None:
                 for replica in replicas:
                     self._execute(replica, rows)
             else:
-                self._execute_together(replicas, rows)
+                self._execute_in_parallel(replicas, rows)
             for row in reductions:
-                self._meet(replicas, row)
+                self._reduce(replicas, row)
         for replica in replicas:
             for micro_batch, output in enumerate(replica.outputs):
                 if output is _MISSING:
@@ -139,11 +139,11 @@ class Engine:
                     )
         return [replica.outputs for replica in replicas]
 
-    def _execute_together(self, replicas: Sequence[_Replica], rows: List[Tuple[int, ...]]) -> None:
+    def _execute_in_parallel(self, replicas: Sequence[_Replica], rows: List[Tuple[int, ...]]) -> None:
         assert self._pool is not None
-        waiting: List[Future[None]] = [self._pool.submit(self._execute, replica, rows) for replica in replicas]
-        # Every thread ends before the first error is raised, so that none works on after the run.
-        errors = [future.exception() for future in waiting]
+        futures: List[Future[None]] = [self._pool.submit(self._execute, replica, rows) for replica in replicas]
+        # Every thread ends before the first error is raised, so none is left running.
+        errors = [future.exception() for future in futures]
         for error in errors:
             if error is not None:
                 raise error
@@ -151,7 +151,7 @@ class Engine:
     def _execute(self, replica: _Replica, rows: List[Tuple[int, ...]]) -> None:
         """One replica's slots up to the next reduction. The loop is kept flat: it is all the overhead of a slot."""
         plan, machine, number, record = self.plan, self.machine, replica.number, replica.record
-        last, training, again = plan.stages - 1, plan.training, plan.recompute
+        last, training, recompute = plan.stages - 1, plan.training, plan.recompute
         boundaries, stashes, gradients = replica.boundaries, replica.stashes, replica.gradients
         start = 0
         for row in rows:
@@ -161,16 +161,16 @@ class Engine:
             try:
                 if kind == _FORWARD:
                     boundary = boundaries[stage].pop(micro_batch) if stage else replica.inputs[micro_batch]
-                    recomputed = again and stage != last
-                    handed, stash = machine.forward(number, stage, micro_batch, boundary, training and not recomputed)
+                    recomputed = recompute and stage != last
+                    output, stash = machine.forward(number, stage, micro_batch, boundary, training and not recomputed)
                     if training:
                         stashes[stage][micro_batch] = boundary if recomputed else stash
                     if stage == last:
-                        replica.outputs[micro_batch] = handed
+                        replica.outputs[micro_batch] = output
                     else:
                         if faults.active:
-                            handed = _faulty_boundary(handed, number, row)
-                        boundaries[stage + 1][micro_batch] = handed
+                            output = _faulty_boundary(output, number, row)
+                        boundaries[stage + 1][micro_batch] = output
                 elif kind == _BACKWARD:
                     stash = stashes[stage].pop(micro_batch)
                     gradient = None if stage == last else gradients[stage].pop(micro_batch)
@@ -180,42 +180,46 @@ class Engine:
                             gradient = _faulty_boundary(gradient, number, row)
                         gradients[stage - 1][micro_batch] = gradient
                 elif kind == _RECOMPUTE:
-                    kept = stashes[stage]
-                    kept[micro_batch] = machine.recompute(number, stage, micro_batch, kept[micro_batch])
+                    inputs = stashes[stage]
+                    inputs[micro_batch] = machine.recompute(number, stage, micro_batch, inputs[micro_batch])
                 else:
                     self._update(replica, row)
             except KeyError as error:
                 # An error of the machine's own has deeper frames and passes as it is.
                 if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise
-                raise _without_input(number, row) from None
+                raise _missing_input(number, row) from None
             if record is not None:
                 record.append((number, *row, start, perf_counter_ns() - start))  # type: ignore[arg-type]
 
-    def _meet(self, replicas: Sequence[_Replica], row: Tuple[int, ...]) -> None:
-        """All replicas reduce the gradients of one stage."""
+    def _reduce(self, replicas: Sequence[_Replica], row: Tuple[int, ...]) -> None:
+        """All replicas reduce the gradients of one stage together."""
         start = perf_counter_ns()
         stage = row[2]
-        for replica, reduced in zip(replicas, self._reduced(stage, [replica.number for replica in replicas])):
+        for replica, reduced in zip(replicas, self._reduced_gradients(stage, [replica.number for replica in replicas])):
             replica.reduced[stage] = reduced
         duration = perf_counter_ns() - start
         for replica in replicas:
             if replica.record is not None:
                 replica.record.append((replica.number, *row, start, duration))  # type: ignore[arg-type]
 
-    def _reduced(self, stage: int, replicas: Sequence[int]) -> List[Any]:
+    def _reduced_gradients(self, stage: int, replicas: Sequence[int]) -> List[Any]:
         gradients = [self.machine.gradients(replica, stage) for replica in replicas]
         if faults.active:
             gradients = faults.apply("reduce.gradients", gradients, divisor=self.machine.divisor, stage=stage)
         return self.machine.reduce(stage, gradients)
 
     def _update(self, replica: _Replica, row: Tuple[int, ...]) -> None:
-        """One step of one stage; a single replica has no slot to reduce in and does it here, for the divisor's sake."""
+        """One step of one stage; a single replica has no reduce slot, so it divides its gradients here."""
         _, _, stage, _, iteration, _ = row
         number, machine = replica.number, self.machine
-        reduced = replica.reduced.pop(stage, _MISSING) if self.plan.replicas > 1 else self._reduced(stage, [number])[0]
+        reduced = (
+            replica.reduced.pop(stage, _MISSING)
+            if self.plan.replicas > 1
+            else self._reduced_gradients(stage, [number])[0]
+        )
         if reduced is _MISSING:
-            raise _without_input(number, row)
+            raise _missing_input(number, row)
         if not faults.active:
             machine.update(number, stage, reduced)
             return
@@ -223,12 +227,12 @@ class Engine:
         machine.update(number, stage, reduced)
         after = machine.weights(number, stage)
         context = {"before": before, "step": iteration, "replica": number, "replicas": self.plan.replicas}
-        wrong = faults.apply("update.step", after, stage=stage, **context)
-        if wrong is not after:
-            machine.set_weights(number, stage, wrong)
+        faulty = faults.apply("update.step", after, stage=stage, **context)
+        if faulty is not after:
+            machine.set_weights(number, stage, faulty)
 
 
-def _without_input(replica: int, row: Tuple[int, ...]) -> ExecutionError:
+def _missing_input(replica: int, row: Tuple[int, ...]) -> ExecutionError:
     tick, ipu, stage, micro_batch, iteration, kind = row
     slot = Slot(tick, replica, ipu, stage, micro_batch, iteration, Kind(kind))
     return ExecutionError(f"{slot} has no input: the slot that makes it was not executed before")
@@ -252,16 +256,3 @@ def _segments(columns: np.ndarray) -> List[_Segment]:
         else:
             segments[-1].rows.append(row)
     return segments
-
-
-def run(
-    plan: Plan,
-    machine: Machine,
-    inputs: Sequence[Sequence[Any]],
-    *,
-    recorder: Optional[Recorder] = None,
-    parallel: bool = False,
-) -> List[List[Any]]:
-    """Execute a plan once; an ``Engine`` saves its preparation when a plan is run often."""
-    with Engine(plan, machine, parallel=parallel) as engine:
-        return engine.run(inputs, recorder)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ipu_conformance.emulator.core.device import Device
 from ipu_conformance.emulator.core.plan import Kind, Plan
-from ipu_conformance.emulator.core.stage_loads import StageLoad, deal, device_bytes, is_float, total_bytes
+from ipu_conformance.emulator.core.stage_loads import StageLoad, device_bytes, is_float, stage_loads, total_bytes
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.ir.graph import Graph
 
@@ -53,8 +53,8 @@ class OutOfMemory(ConformanceError):  # noqa: N818 (the name users know from eve
     """An IPU needs more memory than it has, by the estimate."""
 
 
-class Held(NamedTuple):
-    """A tensor that an IPU holds, in how many copies and as what."""
+class HeldTensor(NamedTuple):
+    """A tensor that an IPU holds: how many copies, and for what purpose."""
 
     name: str
     nbytes: int
@@ -99,7 +99,7 @@ class IpuMemory:
     working: int
     peak_tick: int
     over_time: Timeline
-    largest: Tuple[Held, ...]
+    largest: Tuple[HeldTensor, ...]
 
     @property
     def persistent(self) -> int:
@@ -126,11 +126,11 @@ class MemoryEstimate:
 
     @property
     def over_time(self) -> Tuple[Timeline, ...]:
-        """Of every IPU the bytes that vary."""
+        """The varying bytes of every IPU."""
         return tuple(ipu.over_time for ipu in self.ipus)
 
     @property
-    def largest(self) -> Tuple[Held, ...]:
+    def largest(self) -> Tuple[HeldTensor, ...]:
         """The largest tensors of the fullest IPU."""
         return max(self.ipus, key=lambda ipu: ipu.peak).largest
 
@@ -154,21 +154,23 @@ def estimate(plan: Plan, graph: Graph, *, optimizer: str = "sgd", extra_slots: i
         raise MemoryEstimateError(f"optimizer {optimizer!r} is not known; use one of {', '.join(STATE_SLOTS)}")
     if extra_slots < 0:
         raise MemoryEstimateError(f"{extra_slots} extra slots were given; use 0 or more")
-    loads = deal(graph, plan)
+    loads = stage_loads(graph, plan)
     sizes = _Sizes(graph, loads, plan)
     slots = STATE_SLOTS[optimizer] + extra_slots
     timelines = _timelines(plan, sizes)
     return MemoryEstimate(
         tuple(
-            _ipu_memory(ipu, plan, graph, [loads[stage] for stage in plan.topology.stages_on(ipu)], sizes, slots, line)
-            for ipu, line in enumerate(timelines)
+            _ipu_memory(
+                ipu, plan, graph, [loads[stage] for stage in plan.topology.stages_on(ipu)], sizes, slots, timeline
+            )
+            for ipu, timeline in enumerate(timelines)
         ),
         plan.replicas,
     )
 
 
 def check(memory: MemoryEstimate, device: Device) -> None:
-    """An IPU that needs more than the device has is an error that names it and its largest tensors."""
+    """Raise OutOfMemory, naming the IPU and its largest tensors, where an IPU needs more than the device has."""
     for ipu in memory.ipus:
         if ipu.peak > device.memory:
             raise OutOfMemory(
@@ -179,7 +181,7 @@ def check(memory: MemoryEstimate, device: Device) -> None:
 
 
 def size_text(nbytes: int) -> str:
-    """A size as sentences show it: in the unit that leaves at least one digit before the point."""
+    """A size for messages, in the largest unit that is at least 1."""
     for unit, scale in (("MiB", 2**20), ("KiB", 2**10)):
         if nbytes >= scale:
             return f"{nbytes / scale:,.1f} {unit}"
@@ -215,12 +217,12 @@ class _Sizes:
 
 
 def _timelines(plan: Plan, sizes: _Sizes) -> List[Timeline]:
-    """Every IPU's varying bytes: what each slot adds and frees, summed up in the order of time."""
+    """Every IPU's varying bytes: what each slot adds and frees, summed in the order of ticks."""
     columns = plan.columns
     tick, stage, ipu = columns["tick"], columns["stage"], columns["ipu"].astype(np.int64)
     events = _Events()
     working = sizes.working[columns["kind"], stage]
-    events.held(ipu, _WORKING, tick, tick + 1, working)
+    events.hold(ipu, _WORKING, tick, tick + 1, working)
     rows: Dict[Kind, List[np.ndarray]] = {}
     for kind in (Kind.FORWARD, Kind.BACKWARD):
         of_kind = np.flatnonzero(columns["kind"] == kind)
@@ -238,22 +240,22 @@ def _timelines(plan: Plan, sizes: _Sizes) -> List[Timeline]:
             arrives, leaves = tick[rows[kind][sender]] + 1, tick[rows[kind][receiver]] + 1
             where = np.full(len(arrives), placement[receiver], np.int64)
             if len(arrives):
-                events.held(where, _BOUNDARIES, arrives, leaves, np.full(len(arrives), nbytes, np.int64))
+                events.hold(where, _BOUNDARIES, arrives, leaves, np.full(len(arrives), nbytes, np.int64))
     return events.timelines(plan.ipus)
 
 
 class _Events:
-    """Changes of the varying bytes, collected as arrays and summed up at the end."""
+    """Changes of the varying bytes, collected as arrays and summed at the end."""
 
     def __init__(self) -> None:
         self._parts: List[Tuple[np.ndarray, int, np.ndarray, np.ndarray]] = []
 
     def change(self, ipu: np.ndarray, part: int, tick: np.ndarray, nbytes: np.ndarray) -> None:
-        """From ``tick`` on, so many bytes more of that part."""
+        """Add ``nbytes`` to a part from ``tick`` on."""
         self._parts.append((ipu, part, tick, nbytes))
 
-    def held(self, ipu: np.ndarray, part: int, start: np.ndarray, end: np.ndarray, nbytes: np.ndarray) -> None:
-        """So many bytes from ``start`` until before ``end``."""
+    def hold(self, ipu: np.ndarray, part: int, start: np.ndarray, end: np.ndarray, nbytes: np.ndarray) -> None:
+        """Hold ``nbytes`` from ``start`` until just before ``end``."""
         needed = nbytes != 0
         self.change(ipu[needed], part, start[needed], nbytes[needed])
         self.change(ipu[needed], part, end[needed], -nbytes[needed])
@@ -275,7 +277,7 @@ class _Events:
 
 
 def _ipu_memory(
-    ipu: int, plan: Plan, graph: Graph, loads: Sequence[StageLoad], sizes: _Sizes, slots: int, line: Timeline
+    ipu: int, plan: Plan, graph: Graph, loads: Sequence[StageLoad], sizes: _Sizes, slots: int, timeline: Timeline
 ) -> IpuMemory:
     device = plan.topology.device
     trainable = tuple(name for load in loads for name in load.trainable) if plan.training else ()
@@ -289,9 +291,9 @@ def _ipu_memory(
             *(name for name in load.produced if name in graph.outputs),
         )
     )
-    together = line.nbytes.sum(axis=1)
-    at = int(np.argmax(together)) if len(together) else -1
-    stash, boundaries, working = (int(part) for part in line.nbytes[at]) if at >= 0 else (0, 0, 0)
+    totals = timeline.nbytes.sum(axis=1)
+    at = int(np.argmax(totals)) if len(totals) else -1
+    stash, boundaries, working = (int(part) for part in timeline.nbytes[at]) if at >= 0 else (0, 0, 0)
     return IpuMemory(
         ipu=ipu,
         weights=sum(total_bytes(graph, load.weights) for load in loads),
@@ -302,18 +304,18 @@ def _ipu_memory(
         stash=stash,
         boundaries=boundaries,
         working=working,
-        peak_tick=int(line.ticks[at]) if at >= 0 else 0,
-        over_time=line,
+        peak_tick=int(timeline.ticks[at]) if at >= 0 else 0,
+        over_time=timeline,
         largest=_largest(graph, loads, sizes),
     )
 
 
-def _largest(graph: Graph, loads: Sequence[StageLoad], sizes: _Sizes) -> Tuple[Held, ...]:
-    held: List[Held] = []
+def _largest(graph: Graph, loads: Sequence[StageLoad], sizes: _Sizes) -> Tuple[HeldTensor, ...]:
+    held: List[HeldTensor] = []
     for load in loads:
         depth = sizes.depths[load.stage]
         kept = (() if sizes.recomputed[load.stage] else load.produced) + load.inputs
-        held += [Held(name, device_bytes(graph, name), 1, "weight") for name in load.weights]
-        held += [Held(name, device_bytes(graph, name), depth, "stash") for name in kept if depth]
-        held += [Held(name, device_bytes(graph, name), 1, "activation") for name in load.produced if not depth]
+        held += [HeldTensor(name, device_bytes(graph, name), 1, "weight") for name in load.weights]
+        held += [HeldTensor(name, device_bytes(graph, name), depth, "stash") for name in kept if depth]
+        held += [HeldTensor(name, device_bytes(graph, name), 1, "activation") for name in load.produced if not depth]
     return tuple(sorted(held, key=lambda item: (-item.total, item.name))[:MOST_NAMED])

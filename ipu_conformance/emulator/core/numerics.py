@@ -31,7 +31,7 @@ BLOCK = 16
 
 _SMALLEST_NORMAL = float(np.finfo(np.float16).tiny)
 _EPSILON = float(np.finfo(np.float16).eps)
-_CACHEFUL = 1 << 15
+_CHUNK = 1 << 15
 _EXPONENT_BITS = np.int64(0x7FF0000000000000)
 _NARROWER: Dict[str, str] = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
 
@@ -62,8 +62,8 @@ def to_float16(
 ) -> Array:
     """The array as the device holds it in float16: rounded to nearest even, or stochastically when a seed is given.
 
-    ``seed`` is an integer (the same gives the same bits) or a generator to go on drawing from. Two values that are
-    rounded stochastically are rounded independently.
+    ``seed`` is an integer (the same seed gives the same bits) or a generator to draw from. Values are rounded
+    independently of one another.
     """
     exact = np.asarray(array)
     if exact.dtype == np.float16:
@@ -71,7 +71,7 @@ def to_float16(
     rounded = _nearest(exact) if seed is None else _stochastic(exact, np.random.default_rng(seed))
     overflow = np.isinf(rounded)
     if overflow.any():
-        # Infinities that were there before are no overflow.
+        # Infinities that were there before do not count as overflow.
         overflow &= np.isfinite(exact)
         rounded = _overflowed(rounded, overflow, exact, traps, op)
     if faults.active:
@@ -86,12 +86,12 @@ def _nearest(exact: Array) -> Array:
 
 
 def _stochastic(exact: Array, generator: np.random.Generator) -> Array:
-    """Every element rounded at random to one of its two float16 neighbours, a cacheful at a time."""
+    """Every element rounded at random to one of its two float16 neighbours, in chunks that fit the cache."""
     flat = exact.reshape(-1)
     rounded = np.empty(flat.shape, np.float16)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        for start in range(0, flat.size, _CACHEFUL):
-            part = slice(start, start + _CACHEFUL)
+        for start in range(0, flat.size, _CHUNK):
+            part = slice(start, start + _CHUNK)
             rounded[part] = _round_at_random(flat[part].astype(np.float64), generator)
     return rounded.reshape(exact.shape)
 
@@ -162,7 +162,7 @@ def dot(
         partials = faults.apply("numerics.partials", partials)
     generator = None if seed is None else np.random.default_rng(seed)
 
-    def held(values: Array, dtype: str) -> Array:
+    def rounded(values: Array, dtype: str) -> Array:
         if dtype == "float16":
             return to_float16(values, seed=generator, traps=traps, op=op).astype(np.float64)
         with np.errstate(over="ignore"):
@@ -173,7 +173,7 @@ def dot(
         total = np.matmul(wide_left[..., :0], _rows(wide_right, slice(0, 0)))  # zeros of the result's shape
         for start in range(0, inner, block):
             part = slice(start, start + block)
-            total = held(total + np.matmul(wide_left[..., part], _rows(wide_right, part)), partials)
+            total = rounded(total + np.matmul(wide_left[..., part], _rows(wide_right, part)), partials)
     if left.dtype == np.float16:
         result = to_float16(total, seed=generator, traps=traps, op=op)
     else:

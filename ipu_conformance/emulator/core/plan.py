@@ -18,7 +18,7 @@ from ipu_conformance.errors import ConformanceError
 
 
 class PlanError(ConformanceError):
-    """The numbers that were given make no plan."""
+    """A configuration cannot be planned."""
 
 
 class Kind(IntEnum):
@@ -146,7 +146,7 @@ class Plan:
         return self.columns[self.columns["kind"] == kind]
 
     def stash_depths(self) -> List[int]:
-        """For every stage the largest number of micro-batches between their forward and their backward, counted."""
+        """For every stage the largest number of micro-batches between forward and backward, counted in the columns."""
         if not self.training:
             return [0] * self.stages
         columns = self.columns[np.isin(self.columns["kind"], (Kind.FORWARD, Kind.BACKWARD))]
@@ -158,15 +158,15 @@ class Plan:
 
     def bubble(self) -> Fraction:
         """The idle share of the IPUs in use while micro-batches are in flight, counted; see ``Schedule.bubble``."""
-        flying = self.columns
+        in_flight = self.columns
         if self.accumulate:
-            flying = flying[flying["kind"] < Kind.REDUCE]
+            in_flight = in_flight[in_flight["kind"] < Kind.REDUCE]
         # Without accumulation an iteration is a micro-batch.
-        run = flying["micro_batch" if self.accumulate else "iteration"] // self.micro_batches
+        run = in_flight["micro_batch" if self.accumulate else "iteration"] // self.micro_batches
         first = np.searchsorted(run, np.arange(self.device_iterations))
         last = np.append(first[1:], len(run)) - 1
-        ticks = int(np.sum(flying["tick"][last] - flying["tick"][first] + 1))
-        return 1 - Fraction(len(flying), len(self.topology.used) * ticks)
+        ticks = int(np.sum(in_flight["tick"][last] - in_flight["tick"][first] + 1))
+        return 1 - Fraction(len(in_flight), len(self.topology.used) * ticks)
 
 
 def _tail(plan: Plan) -> int:
@@ -239,7 +239,7 @@ def _one_run(empty: Plan) -> Tuple[np.ndarray, int]:
     timing, length = empty.schedule.timing(shape), empty.schedule.length(shape)
     micro_batch = np.arange(empty.micro_batches)
     every = np.arange(stages)
-    whole = np.full(1, NO_MICRO_BATCH)
+    no_micro_batch = np.full(1, NO_MICRO_BATCH)
     after = [Kind.REDUCE, Kind.UPDATE] if empty.replicas > 1 else [Kind.UPDATE]
     # Without accumulation every micro-batch is an iteration of its own.
     iteration = np.zeros_like(micro_batch) if empty.accumulate else micro_batch
@@ -247,17 +247,16 @@ def _one_run(empty: Plan) -> Tuple[np.ndarray, int]:
     if empty.training:
         parts.append(_part(empty, Kind.BACKWARD, every, timing.backward, micro_batch, iteration))
         if empty.recompute:
-            again = every[:-1]
-            parts.append(_part(empty, Kind.RECOMPUTE, again, timing.backward[:-1] - 1, micro_batch, iteration))
+            recomputed = every[:-1]
+            parts.append(_part(empty, Kind.RECOMPUTE, recomputed, timing.backward[:-1] - 1, micro_batch, iteration))
         if empty.accumulate:
             rank = np.asarray(empty.topology.ranks)[:, None]
             for kind in after:
-                parts.append(_part(empty, kind, every, length + rank, whole, whole * 0))
+                parts.append(_part(empty, kind, every, length + rank, no_micro_batch, np.zeros(1, int)))
                 length += empty.topology.sharing
         else:
             for later, kind in enumerate(after, 1):
-                none = np.full_like(micro_batch, NO_MICRO_BATCH)
-                parts.append(_part(empty, kind, every, timing.backward + later, none, iteration))
+                parts.append(_part(empty, kind, every, timing.backward + later, no_micro_batch, iteration))
     columns = np.concatenate(parts)
     order = np.argsort(columns["tick"] * empty.ipus + columns["ipu"], kind="stable")
     return columns[order], length

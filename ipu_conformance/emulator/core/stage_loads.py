@@ -1,4 +1,4 @@
-"""What each stage of a plan holds and hands on: the tensors and ops of a forward graph, dealt out to stages.
+"""What each stage of a plan holds and sends: the tensors and ops of a forward graph, by stage.
 
 The graph is that of one micro-batch on one replica, loss included. Memory and cost are both computed from these loads.
 """
@@ -37,7 +37,7 @@ class StageLoad:
     """What it reads that earlier stages or the host provide."""
     produced: Tuple[str, ...]
     sends: Mapping[int, Tuple[str, ...]]
-    """By later stage, the tensors that it hands to it."""
+    """The tensors that it sends, by the later stage that reads them."""
     live: int
     """The most bytes of its own tensors that are needed at once when nothing is kept for a backward."""
 
@@ -68,10 +68,10 @@ def is_float(tensor: Tensor) -> bool:
     return tensor.dtype in _FLOATS
 
 
-def deal(graph: Graph, plan: Plan) -> Tuple[StageLoad, ...]:
+def stage_loads(graph: Graph, plan: Plan) -> Tuple[StageLoad, ...]:
     """The load of every stage, in order."""
     stage_of = _stages(graph, plan)
-    made_in = {name: stage for op, stage in zip(graph.ops, stage_of) for name in op.outputs if name}
+    made_by = {name: stage for op, stage in zip(graph.ops, stage_of) for name in op.outputs if name}
     ops: List[List[Op]] = [[] for _ in range(plan.stages)]
     reads: List[Dict[str, None]] = [{} for _ in range(plan.stages)]
     for op, stage in zip(graph.ops, stage_of):
@@ -80,8 +80,10 @@ def deal(graph: Graph, plan: Plan) -> Tuple[StageLoad, ...]:
     owner: Dict[str, int] = {}
     for stage, names in enumerate(reads):
         for name in names:
-            if made_in.get(name, 0) > stage:
-                raise LoadError(f"stage {stage} reads {name!r}, which stage {made_in[name]} makes; stages go forwards")
+            if made_by.get(name, 0) > stage:
+                raise LoadError(
+                    f"stage {stage} reads {name!r}, which stage {made_by[name]} makes; stages read from earlier ones"
+                )
             if name in graph.initializers:
                 owner.setdefault(name, stage)
     trained = _trainable(graph)
@@ -97,7 +99,7 @@ def deal(graph: Graph, plan: Plan) -> Tuple[StageLoad, ...]:
                 weights=weights,
                 trainable=tuple(name for name in weights if name in trained),
                 inputs=tuple(
-                    name for name in reads[stage] if name not in graph.initializers and made_in.get(name, -1) != stage
+                    name for name in reads[stage] if name not in graph.initializers and made_by.get(name, -1) != stage
                 ),
                 produced=produced,
                 sends={
@@ -120,7 +122,7 @@ def _stages(graph: Graph, plan: Plan) -> List[int]:
         if stage is None:
             on_ipu = range(plan.stages) if op.ipu is None else plan.topology.stages_on(op.ipu)
             if len(on_ipu) != 1:
-                raise LoadError(f"{op} has no stage, and {len(on_ipu)} stages come into question; give its stage")
+                raise LoadError(f"{op} has no stage, and {len(on_ipu)} stages are possible; set its stage")
             stage = on_ipu[0]
         if stage >= plan.stages:
             raise LoadError(f"{op} is in stage {stage}, and the plan has {plan.stages}; give the forward graph alone")

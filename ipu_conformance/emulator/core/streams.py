@@ -3,7 +3,7 @@
 Everything is a position: which micro-batch of the combined batch a slot is fed with, and which slots' outputs make an
 entry of the result. Front ends apply positions to their own tensors; ``deal`` and ``join`` apply them to NumPy arrays.
 
-All three vendors deal out in one order, with the replica fastest: [device iteration, accumulation, replica]. For
+All three vendors feed micro-batches in one order, the replica fastest: [device iteration, accumulation, replica]. For
 TensorFlow that is element ``i * replicas + replica`` of iteration ``i``.
 """
 
@@ -79,14 +79,10 @@ class Layout:
         groups = self.replicas // self.grouping
         replica = np.arange(self.replicas)
         group = replica // self.grouping if self.grouped_by == CONSECUTIVE else replica % groups
-        fed = (np.arange(self.micro_batches)[:, None] * groups + group).reshape(self.factors)
+        positions = (np.arange(self.micro_batches)[:, None] * groups + group).reshape(self.factors)
         if faults.active:
-            fed = faults.apply("streams.split", fed, replicas=self.replicas)
-        return fed.reshape(self.micro_batches, self.replicas).T
-
-    def rows(self, micro_batch_size: int) -> np.ndarray:
-        """For [replica, micro-batch of that replica, sample] the row of the combined batch."""
-        return self.positions()[:, :, None] * micro_batch_size + np.arange(micro_batch_size)
+            positions = faults.apply("streams.split", positions, replicas=self.replicas)
+        return positions.reshape(self.micro_batches, self.replicas).T
 
 
 class Source(NamedTuple):
@@ -98,13 +94,13 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """Entries of a result in order, and for each the slots whose outputs are added up to make it, one in most modes."""
+    """The entries of a result in order; each is the sum of the outputs of its slots, one slot in most modes."""
 
     entries: Tuple[Tuple[Source, ...], ...]
 
     @property
     def multiplier(self) -> int:
-        """By how much dimension 0 of an output grows."""
+        """The factor by which dimension 0 of an output grows."""
         return len(self.entries)
 
     def arrange(self, outputs: Sequence[Sequence[Any]]) -> List[Any]:
@@ -118,7 +114,7 @@ class Selection:
         return arranged
 
 
-def _produced(layout: Layout) -> np.ndarray:
+def _slot_numbers(layout: Layout) -> np.ndarray:
     """The number of the slot whose output is returned for [micro-batch, replica]: its own, on a right device."""
     numbers = np.arange(layout.micro_batches * layout.replicas).reshape(layout.factors)
     if faults.active:
@@ -137,17 +133,17 @@ def _selection(layout: Layout, numbers: Iterable[Iterable[int]]) -> Selection:
 
 def select_all(layout: Layout) -> Selection:
     """Every output in the order of slots: PopTorch All, Paddle's fetches, an outfeed in mode ALL."""
-    return _selection(layout, _produced(layout).reshape(-1, 1))
+    return _selection(layout, _slot_numbers(layout).reshape(-1, 1))
 
 
 def select_every(layout: Layout, period: int) -> Selection:
-    """PopTorch EveryN: of each replica the micro-batches ``period - 1``, ``2 * period - 1``, …"""
+    """PopTorch EveryN: from each replica the micro-batches ``period - 1``, ``2 * period - 1``, …"""
     if period < 1 or layout.micro_batches % period:
         raise StreamError(
             f"an output period of {period} was given for {layout.micro_batches} micro-batches (device iterations x "
             "gradient accumulation): use a divisor of them"
         )
-    return _selection(layout, _produced(layout)[period - 1 :: period].reshape(-1, 1))
+    return _selection(layout, _slot_numbers(layout)[period - 1 :: period].reshape(-1, 1))
 
 
 def select_final(layout: Layout) -> Selection:
@@ -156,14 +152,14 @@ def select_final(layout: Layout) -> Selection:
 
 
 def select_sum(layout: Layout) -> Selection:
-    """PopTorch Sum: each replica's outputs added up; replicas are not added to one another."""
-    return _selection(layout, _produced(layout).T)
+    """PopTorch Sum: the sum of each replica's outputs; replicas stay separate."""
+    return _selection(layout, _slot_numbers(layout).T)
 
 
 def select_accumulated(layout: Layout) -> Selection:
     """TensorFlow's accumulated outfeed: one sum per device iteration and replica."""
-    produced = _produced(layout).reshape(layout.factors)
-    return _selection(layout, produced.transpose(0, 2, 1).reshape(-1, layout.accumulation))
+    numbers = _slot_numbers(layout).reshape(layout.factors)
+    return _selection(layout, numbers.transpose(0, 2, 1).reshape(-1, layout.accumulation))
 
 
 def poptorch_selection(layout: Layout, mode: str, period: int = 1) -> Selection:
@@ -208,14 +204,6 @@ def paddle_shape(layout: Layout, shape: Sequence[int], *, replicated: bool, accu
     return leading + (tuple(shape) or (1,))
 
 
-def outfeed_shape(layout: Layout, selection: Selection, shape: Sequence[int], *, last: bool) -> Tuple[int, ...]:
-    """TensorFlow's [enqueues, (replicas if there are several), …], without the enqueues in mode LAST."""
-    leading: Tuple[int, ...] = () if last else (selection.multiplier // layout.replicas,)
-    if layout.replicas > 1:
-        leading += (layout.replicas,)
-    return leading + tuple(shape)
-
-
 def paddle_feed_size(layout: Layout, shape: Sequence[int], micro_shape: Sequence[int]) -> int:
     """How many leading dimensions of a feed hold its micro-batches: 1 for [n * mb, …], 2 for [n, mb, …]."""
     count, (size, *rest) = layout.inputs, micro_shape
@@ -245,24 +233,3 @@ def join(outputs: Sequence[Sequence[np.ndarray]], selection: Selection) -> np.nd
     """PopTorch's result: the selected outputs one after the other along dimension 0."""
     arranged = np.stack([np.asarray(value) for value in selection.arrange(outputs)])
     return arranged.reshape(poptorch_shape(selection, arranged.shape[1:]))
-
-
-def paddle_fetch(
-    outputs: Sequence[Sequence[np.ndarray]], layout: Layout, *, replicated: bool, accumulating: bool
-) -> np.ndarray:
-    """Paddle's fetch: every output in the order of slots under the shape that Paddle reports."""
-    arranged = np.stack([np.asarray(value) for value in select_all(layout).arrange(outputs)])
-    shape = paddle_shape(layout, arranged.shape[1:], replicated=replicated, accumulating=accumulating)
-    return arranged.reshape(shape)
-
-
-def outfeed(
-    outputs: Sequence[Sequence[np.ndarray]], layout: Layout, *, last: bool = False, accumulated: bool = False
-) -> np.ndarray:
-    """What TensorFlow dequeues after a run: all enqueues, the last, or one sum per device iteration."""
-    if last and accumulated:
-        raise StreamError("an accumulated outfeed in mode LAST was given: accumulating needs mode ALL")
-    choose = select_final if last else select_accumulated if accumulated else select_all
-    selection = choose(layout)
-    arranged = np.stack([np.asarray(value) for value in selection.arrange(outputs)])
-    return arranged.reshape(outfeed_shape(layout, selection, arranged.shape[1:], last=last))

@@ -6,7 +6,7 @@ The rules raise ``TopologyError`` with the vendor's text; a front end turns it i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, Optional, Sequence, Tuple
 
 from ipu_conformance.emulator.core.device import MK2, Device
 from ipu_conformance.errors import ConformanceError
@@ -92,19 +92,6 @@ def power_of_two(number: int) -> int:
 
 
 # PopTorch
-
-
-def poptorch_stages(block_ipus: Iterable[int]) -> Tuple[int, ...]:
-    """The IPU of every forward stage, for blocks in the order of execution.
-
-    Consecutive blocks on one IPU are one stage, and coming back to an IPU is a new one. Counting starts on IPU 0, so a
-    model whose first block is on another IPU has one change more.
-    """
-    stages: List[int] = [0]
-    for ipu in block_ipus:
-        if ipu != stages[-1]:
-            stages.append(ipu)
-    return tuple(stages)
 
 
 def poptorch_ipus(ids: Iterable[int], replicas: int, *, auto_round: bool = False, hardware: bool = True) -> int:

@@ -40,13 +40,13 @@ class Trace:
 
 
 class Recorder:
-    """Collects events while an engine runs; each replica writes to a list of its own, so threads never meet."""
+    """Collects events while an engine runs; each replica writes to its own list, so threads share nothing."""
 
     def __init__(self, replicas: int) -> None:
         self.events: List[List[Row]] = [[] for _ in range(replicas)]
 
     def trace(self) -> Trace:
-        """What was recorded so far."""
+        """The events recorded so far."""
         rows = [event for events in self.events for event in events]
         return Trace(np.array(rows, dtype=EVENTS))
 
@@ -64,13 +64,13 @@ def from_plan(plan: Plan, nanoseconds_per_tick: int = 1000) -> Trace:
 
 
 def compare(plan: Plan, trace: Trace) -> Optional[str]:
-    """One sentence about the first slot in which the trace differs from the plan, None when there is none.
+    """One sentence about the first slot where the trace differs from the plan, None where they agree.
 
     The first replica that differs is named; a replica executes its slots in the order of the plan's columns.
     """
-    strange = np.setdiff1d(trace.events["replica"], np.arange(plan.replicas))
-    if len(strange):
-        return f"replica {strange[0]} was executed, but the plan has {plan.replicas} replicas."
+    unplanned = np.setdiff1d(trace.events["replica"], np.arange(plan.replicas))
+    if len(unplanned):
+        return f"replica {unplanned[0]} was executed, but the plan has {plan.replicas} replicas."
     for replica in range(plan.replicas):
         events = trace.replica(replica)
         common = min(len(events), len(plan.columns))
@@ -101,12 +101,12 @@ def chrome(trace: Trace) -> Dict[str, Any]:
         events.append(_metadata("thread_name", f"IPU {ipu}", replica, ipu))
     origin = int(trace.events["start"].min()) if len(trace) else 0
     for replica, tick, ipu, stage, micro_batch, iteration, kind, start, duration in trace.events.tolist():
-        of = "" if micro_batch < 0 else f" micro-batch {micro_batch}"
+        label = "" if micro_batch < 0 else f" micro-batch {micro_batch}"
         arguments = {"tick": tick, "stage": stage, "micro_batch": micro_batch, "iteration": iteration}
         events.append(
             {
                 "ph": "X",
-                "name": f"{Kind(kind)} {stage}{of}",
+                "name": f"{Kind(kind)} {stage}{label}",
                 "cat": str(Kind(kind)),
                 "ts": (start - origin) / 1000,
                 "dur": duration / 1000,

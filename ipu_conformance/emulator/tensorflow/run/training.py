@@ -21,7 +21,7 @@ class GraphEngine(Engine):
     def __init__(self, plan: Plan, machine: Machine) -> None:
         super().__init__(plan, machine, parallel=plan.replicas > 1)
 
-    def _execute_together(self, team: Sequence[_Replica], rows: List[Tuple[int, ...]]) -> None:
+    def _execute_in_parallel(self, team: Sequence[_Replica], rows: List[Tuple[int, ...]]) -> None:
         replicas.run(self._execute, [(replica, rows) for replica in team])
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 import pytest
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.core.engine import Engine, ExecutionError, run
+from ipu_conformance.emulator.core.engine import Engine, ExecutionError
 from ipu_conformance.emulator.core.plan import Kind, Plan, plan
 from ipu_conformance.emulator.core.topology import pipeline
 from ipu_conformance.emulator.core.trace import Recorder, compare
@@ -42,8 +42,15 @@ def trained(planned: Plan, **options: Any) -> Tuple[NumpyMachine, List[List[Any]
     """A machine after one run of the plan on the standard weights and data, and the losses."""
     group = planned.micro_batches if planned.accumulate else 1
     machine = NumpyMachine(initial_weights(planned.stages), planned.replicas, group)
-    losses = run(planned, machine, samples(planned.replicas, planned.total_micro_batches), **options)
-    return machine, losses
+    return machine, run(planned, machine, samples(planned.replicas, planned.total_micro_batches), **options)
+
+
+def run(
+    planned: Plan, machine: NumpyMachine, data: Any, *, recorder: Optional[Recorder] = None, parallel: bool = False
+) -> List[List[Any]]:
+    """The losses of one run of the plan."""
+    with Engine(planned, machine, parallel=parallel) as engine:
+        return engine.run(data, recorder)
 
 
 @pytest.mark.parametrize("recompute", [False, True])

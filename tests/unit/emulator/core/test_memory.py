@@ -13,7 +13,7 @@ from ipu_conformance.emulator.core import memory
 from ipu_conformance.emulator.core.device import MK2
 from ipu_conformance.emulator.core.memory import MemoryEstimateError, OutOfMemory
 from ipu_conformance.emulator.core.plan import Kind, plan
-from ipu_conformance.emulator.core.stage_loads import LoadError, deal, device_bytes
+from ipu_conformance.emulator.core.stage_loads import LoadError, device_bytes, stage_loads
 from ipu_conformance.emulator.core.topology import Topology, pipeline
 from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.tensor import Tensor
@@ -24,7 +24,7 @@ OPTIMIZERS = sorted(memory.STATE_SLOTS)
 
 def by_definition(a_plan, graph):
     """Every IPU's varying bytes in every tick, slot by slot, with plain loops over the rules of docs/estimates.md."""
-    loads = deal(graph, a_plan)
+    loads = stage_loads(graph, a_plan)
     slots = list(a_plan.slots())
     length = max(slot.tick for slot in slots) + 1
     held = np.zeros((a_plan.ipus, length, 3), np.int64)
@@ -310,16 +310,16 @@ class TestLoads:
         first, second = Op("Relu", "a", ("x",), ("y",), ipu=1), Op("Relu", "b", ("y",), ("z",), ipu=0)
         graph = Graph("g", [first, second], ["x"], ["z"], [x, y, z])
 
-        loads = deal(graph, plan((1, 0), "grouped", 2))
+        loads = stage_loads(graph, plan((1, 0), "grouped", 2))
         assert [load.ops for load in loads] == [(first,), (second,)]
         unplaced = Graph("g", [replace(first, ipu=None)], ["x"], ["y"], [x, y])
-        assert deal(unplaced, plan((0,), "grouped", 1))[0].inputs == ("x",)
+        assert stage_loads(unplaced, plan((0,), "grouped", 1))[0].inputs == ("x",)
 
     @pytest.mark.parametrize(
         ("op", "message"),
         [
-            ({"stage": None}, "has no stage, and 2 stages come into question"),
-            ({"stage": None, "ipu": 5}, "has no stage, and 0 stages come into question"),
+            ({"stage": None}, "has no stage, and 2 stages are possible"),
+            ({"stage": None, "ipu": 5}, "has no stage, and 0 stages are possible"),
             ({"stage": 2}, "is in stage 2, and the plan has 2; give the forward graph alone"),
             ({"stage": 1, "ipu": 0}, "of stage 1 is on IPU 0, and the plan has that stage on IPU 1"),
         ],
@@ -329,14 +329,14 @@ class TestLoads:
         x, y = Tensor("x", "FLOAT", (2,)), Tensor("y", "FLOAT", (2,))
         graph = Graph("g", [Op("Relu", "r", ("x",), ("y",), **op)], ["x"], ["y"], [x, y])
         with pytest.raises(LoadError, match=f"Relu 'r' {message}"):
-            deal(graph, plan((0, 1), "grouped", 3))
+            stage_loads(graph, plan((0, 1), "grouped", 3))
 
     def test_reading_from_a_later_stage_is_refused(self):
         """Forward tensors never travel to an earlier stage."""
         x, y, z = (Tensor(name, "FLOAT", (2,)) for name in "xyz")
         ops = [Op("Relu", "a", ("x",), ("y",), stage=1), Op("Relu", "b", ("y",), ("z",), stage=0)]
         with pytest.raises(LoadError, match="stage 0 reads 'y', which stage 1 makes"):
-            deal(Graph("g", ops, ["x"], ["z"], [x, y, z]), plan((0, 1), "grouped", 3))
+            stage_loads(Graph("g", ops, ["x"], ["z"], [x, y, z]), plan((0, 1), "grouped", 3))
 
     def test_statistics_and_integers_are_not_trained(self):
         """Running statistics of a batch norm and integer initializers are weights without gradients."""
@@ -346,7 +346,7 @@ class TestLoads:
         ops = [Op("BatchNormalization", "bn", names[:5], ("y",)), Op("Reshape", "r", ("y", "shape"), ("z",))]
         graph = Graph("g", ops, ["x"], ["z"], tensors, [*names[1:5], "shape"])
 
-        load = deal(graph, plan((0,), "grouped", 1))[0]
+        load = stage_loads(graph, plan((0,), "grouped", 1))[0]
         assert load.trainable == ("scale", "bias")
         assert load.weights == ("scale", "bias", "mean", "variance", "shape")
 
@@ -359,7 +359,10 @@ class TestLoads:
         ]
         graph = Graph("g", ops, ["x"], ["z"], tensors, ["shared", "late", "unused"])
 
-        assert [load.weights for load in deal(graph, plan((0, 1), "grouped", 3))] == [("shared", "unused"), ("late",)]
+        assert [load.weights for load in stage_loads(graph, plan((0, 1), "grouped", 3))] == [
+            ("shared", "unused"),
+            ("late",),
+        ]
 
     @pytest.mark.parametrize(("outputs", "stage"), [(["d"], 1), (["a", "d"], 0), (["d"], 0)])
     def test_what_is_wanted_later_lives_to_the_end_of_its_stage(self, outputs, stage):
@@ -367,7 +370,7 @@ class TestLoads:
         tensors = [Tensor(name, "FLOAT", (1,)) for name in "xabcd"]
         ops = [Op("Relu", made, (read,), (made,), stage=0) for read, made in ("xa", "ab", "bc")]
         ops.append(Op("Sum", "d", ("c", "a") if stage else ("c",), ("d",), stage=1))
-        load = deal(Graph("g", ops, ["x"], outputs, tensors), plan((0, 1), "grouped", 3))[0]
+        load = stage_loads(Graph("g", ops, ["x"], outputs, tensors), plan((0, 1), "grouped", 3))[0]
 
         expected = 3 if stage or "a" in outputs else 2
         assert load.live == expected * FLOAT

@@ -47,9 +47,6 @@ def test_samples_are_dealt_by_iteration_accumulation_replica_micro(layout: Layou
                 actual = dealt[replica][iteration * accumulation + step]
                 assert np.array_equal(actual, expected[iteration, step, replica])
                 assert np.shares_memory(actual, batch)
-    rows = layout.rows(size)
-    assert np.array_equal(batch[rows], np.array(dealt))
-    assert sorted(rows.reshape(-1)) == list(range(len(batch)))
 
 
 @given(strategies.layouts(grouped=False))
@@ -204,14 +201,15 @@ def test_paddle_feeds_have_one_or_two_leading_dimensions(layout: Layout, size: i
 @given(strategies.layouts(grouped=False), sizes)
 @examples
 def test_paddle_fetches_report_one_order_and_hold_another(layout: Layout, size: int) -> None:
-    """The shape says (replicas, accumulation, batches per step), the flattened data is in the order of slots."""
+    """The shape says (replicas, accumulation, batches per step), the data is in the order of slots."""
     batch = distinct(layout.inputs * size, 3)
 
-    fetched = streams.paddle_fetch(streams.deal(batch, layout), layout, replicated=True, accumulating=True)
+    fetched = streams.select_all(layout).arrange(streams.deal(batch, layout))
 
     steps = (layout.device_iterations,) if layout.device_iterations > 1 else ()
-    assert fetched.shape == (layout.replicas, layout.accumulation, *steps, size, 3)
-    assert np.array_equal(fetched.reshape(-1), batch.reshape(-1))
+    shape = streams.paddle_shape(layout, fetched[0].shape, replicated=True, accumulating=True)
+    assert shape == (layout.replicas, layout.accumulation, *steps, size, 3)
+    assert np.array_equal(np.concatenate(fetched), batch)
 
 
 @pytest.mark.parametrize(
@@ -230,15 +228,15 @@ def test_paddle_leading_dimensions_appear_when_enabled(
     """Replicas and accumulation appear whenever they are on, batches per step only above 1; a scalar is (1,)."""
     flags = {"replicated": replicated, "accumulating": accumulating}
 
-    assert streams.paddle_fetch(outputs(layout, 4, 2), layout, **flags).shape == shape
-    assert streams.paddle_fetch(outputs(layout), layout, **flags).shape == (*shape[:-2], 1)
+    assert streams.paddle_shape(layout, (4, 2), **flags) == shape
+    assert streams.paddle_shape(layout, (), **flags) == (*shape[:-2], 1)
 
 
 @pytest.mark.parametrize("layout", [Layout(1, 2, 1), Layout(1, 1, 2)])
 def test_paddle_factors_need_their_option(layout: Layout) -> None:
     """More than one replica or accumulated micro-batch with the option off is refused."""
     with pytest.raises(StreamError, match="were given with the option off"):
-        streams.paddle_fetch(outputs(layout, 2), layout, replicated=False, accumulating=False)
+        streams.paddle_shape(layout, (2,), replicated=False, accumulating=False)
 
 
 # TensorFlow
@@ -246,30 +244,19 @@ def test_paddle_factors_need_their_option(layout: Layout) -> None:
 
 @given(strategies.layouts(grouped=False), sizes)
 @examples
-def test_an_outfeed_holds_enqueues_then_replicas(layout: Layout, size: int) -> None:
-    """ALL is [enqueues, (R), …] in the order of the infeed, LAST its last, accumulated the sums of each iteration."""
+def test_outfeeds_hold_the_replicas_of_each_iteration(layout: Layout, size: int) -> None:
+    """ALL is in the order of the infeed, LAST its last element, accumulated the sums of each iteration."""
     produced = outputs(layout, size)
     expected = np.array(produced).swapaxes(0, 1)
-    by_iteration = expected.reshape(*layout.factors, size).sum(axis=1)
-    if layout.replicas == 1:
-        expected, by_iteration = expected[:, 0], by_iteration[:, 0]
 
-    everything = streams.outfeed(produced, layout)
-    last = streams.outfeed(produced, layout, last=True)
-    accumulated = streams.outfeed(produced, layout, accumulated=True)
+    everything, last, accumulated = (
+        np.array(select(layout).arrange(produced))
+        for select in (streams.select_all, streams.select_final, streams.select_accumulated)
+    )
 
-    assert everything.shape == expected.shape
-    assert np.array_equal(everything, expected)
-    assert last.shape == expected[-1].shape
+    assert np.array_equal(everything, expected.reshape(-1, size))
     assert np.array_equal(last, expected[-1])
-    assert accumulated.shape == by_iteration.shape
-    assert np.array_equal(accumulated, by_iteration)
-
-
-def test_an_accumulated_outfeed_needs_mode_all() -> None:
-    """LAST of a sum is refused."""
-    with pytest.raises(StreamError, match="needs mode ALL"):
-        streams.outfeed(outputs(LAYOUT), LAYOUT, last=True, accumulated=True)
+    assert np.array_equal(accumulated, expected.reshape(*layout.factors, size).sum(axis=1).reshape(-1, size))
 
 
 # Faults

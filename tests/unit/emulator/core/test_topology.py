@@ -84,23 +84,6 @@ def test_a_topology_that_cannot_be_is_refused(arguments: Any, message: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("blocks", "expected"),
-    [([], [0]), ([0, 0, 1, 1], [0, 1]), ([0, 1, 0], [0, 1, 0]), ([1, 2], [0, 1, 2]), ([3], [0, 3])],
-)
-def test_poptorch_stages_are_changes_of_ipu_plus_one(blocks: List[int], expected: List[int]) -> None:
-    """Consecutive blocks on one IPU merge, coming back adds a stage, and counting starts on IPU 0."""
-    assert rules.poptorch_stages(blocks) == tuple(expected)
-
-
-@given(st.lists(st.integers(0, 5)))
-def test_poptorch_stages_count_changes(blocks: List[int]) -> None:
-    """The number of stages is one more than the changes in the sequence that starts on IPU 0."""
-    path = [0, *blocks]
-
-    assert len(rules.poptorch_stages(blocks)) == 1 + sum(a != b for a, b in zip(path, path[1:]))
-
-
-@pytest.mark.parametrize(
     ("ids", "replicas", "expected"), [([0], 1, 1), ([0, 1], 4, 8), ([3], 2, 8), ([0, 1, 3], 16, 64), ([], 2, 2)]
 )
 def test_poptorch_counts_up_to_the_highest_id(ids: List[int], replicas: int, expected: int) -> None:
