@@ -129,12 +129,6 @@ def framework(request: pytest.FixtureRequest) -> Any:
     return importlib.import_module(f"ipu_conformance.frameworks.{request.param}")
 
 
-@pytest.fixture
-def virtual_ipu() -> Any:
-    """The driver of the emulator's core, for cases that need no framework."""
-    return importlib.import_module("ipu_conformance.frameworks.core")
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Mark the suite's cases, then leave out those that this run is not about."""

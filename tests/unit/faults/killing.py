@@ -70,7 +70,7 @@ print("VERDICTS", json.dumps(verdicts))
 
 def assert_all_killed(front_end: str, area: str) -> None:
     """Every case of an area passes on the right device and fails under its fault."""
-    folder = "tests/ipu/" if front_end == CORE else f"tests/ipu/{front_end}/"
+    folder = "tests/unit/emulator/core/" if front_end == CORE else f"tests/ipu/{front_end}/"
     cases = {fault: folder + case for fault, case in kills(front_end)[area].items()}
     process = subprocess.run(
         [sys.executable, "-c", _RUN, json.dumps(cases), front_end],

@@ -116,10 +116,12 @@ def test_columns_are_as_wide_as_their_widest_entry():
     assert doctor.columns(["a", "bb"], [["ccc", "d"]]) == ["a    bb", "---  --", "ccc  d"]
 
 
+CASE = "poptorch/test_replication_ipu.py::test_replicas_hold_identical_weights[mlp-D1-G2-R3]"
+
+
 def test_case_runs_one_case_alone():
     """A failure's last line, pasted into a shell, runs that case and no other."""
-    case = "test_core_training.py::test_replicas_hold_identical_weights[3]"
-    command = [sys.executable, "-m", "ipu_conformance", "case", case, "--ipu-target", "emulator"]
+    command = [sys.executable, "-m", "ipu_conformance", "case", CASE, "--ipu-target", "emulator"]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert answer.returncode == 0, answer.stdout
@@ -129,13 +131,12 @@ def test_case_runs_one_case_alone():
 def test_a_failing_case_says_how_to_run_it_alone(monkeypatch):
     """On a device with a fault the failure is one sentence and the command that reproduces it."""
     monkeypatch.setenv("IPU_CONFORMANCE_FAULT", "update-skipped-on-last-replica")
-    case = "test_core_training.py::test_replicas_hold_identical_weights[3]"
-    command = [sys.executable, "-m", "ipu_conformance", "case", case, "--ipu-target", "emulator"]
+    command = [sys.executable, "-m", "ipu_conformance", "case", CASE, "--ipu-target", "emulator"]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert answer.returncode == 1
     assert "differs between replicas 0 and 2 after step 1" in answer.stdout
-    assert f"reproduce: ipu-conformance case '{case}'" in answer.stdout
+    assert f"reproduce: ipu-conformance case '{CASE}'" in answer.stdout
 
 
 def test_a_case_that_does_not_exist_is_one_sentence(capsys):

@@ -47,16 +47,20 @@ def run(*command, cwd, check=True):
 
 
 @pytest.fixture(scope="module")
-def base_install(tmp_path_factory):
-    """An environment with the wheel and what it declares as its base dependencies: no framework, no checkout."""
+def wheel(tmp_path_factory):
+    """The wheel of this checkout."""
     folder = tmp_path_factory.mktemp("wheel")
     checkout = folder / "checkout"
     ignore = shutil.ignore_patterns(".*", "*.egg-info", "build", "dist", "__pycache__")
     shutil.copytree(ROOT, checkout, ignore=ignore)
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder / "dist", checkout]
     run(*build, cwd=folder)
-    (wheel,) = (folder / "dist").glob("*.whl")
+    (built,) = (folder / "dist").glob("*.whl")
+    return built
 
+
+def install(wheel, folder, *extras):
+    """An environment outside a checkout with the wheel and what it declares for these extras."""
     environment = folder / "environment"
     venv.create(environment, with_pip=False)
     python = environment / "bin" / "python"
@@ -65,10 +69,20 @@ def base_install(tmp_path_factory):
     run(*pip, "--no-deps", "--no-index", wheel, cwd=folder)
     (installed,) = metadata.distributions(name="ipu-conformance", path=[str(site_packages)])
     declared = [Requirement(line) for line in installed.requires or ()]
-    base = [requirement.name for requirement in declared if requirement.marker is None]
-    for distribution in closure(base).values():
+    needed = [
+        requirement.name
+        for requirement in declared
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras)
+    ]
+    for distribution in closure(needed).values():
         link_into(site_packages, distribution)
     return environment
+
+
+@pytest.fixture(scope="module")
+def base_install(wheel, tmp_path_factory):
+    """The wheel without any framework."""
+    return install(wheel, tmp_path_factory.mktemp("base"))
 
 
 def test_the_base_install_has_no_framework(base_install, tmp_path):
@@ -88,16 +102,25 @@ def test_the_commands_run_without_a_framework(base_install, tmp_path, command):
     assert answer.stderr == ""
 
 
-def test_the_suite_runs_from_the_wheel(base_install, tmp_path):
-    """Outside a checkout the cases that need no framework run and pass, and the summary counts them."""
+def test_the_suite_runs_from_the_wheel(wheel, tmp_path):
+    """Outside a checkout, with one framework, that framework's cases run and pass, and the summary counts them."""
     # A few quick cases are enough to show that the suite is there and runs.
-    command = ["-m", "pytest", "--pyargs", "ipu_conformance.suite", "-m", "ipu", "-k", "identical or planned"]
-    answer = run(base_install / "bin" / "python", *command, cwd=tmp_path)
+    command = ["-m", "pytest", "--pyargs", "ipu_conformance.suite", "-m", "ipu", "-k", "executes_its_plan"]
+    answer = run(install(wheel, tmp_path, "paddle") / "bin" / "python", *command, cwd=tmp_path)
 
     executed = re.search(r"cases: (\d+) executed, 0 skipped", answer.stdout)
     assert executed is not None, answer.stdout
     assert int(executed.group(1)) > 0
     assert "ipu poptorch: left out (poptorch is not installed; torch is not installed" in answer.stdout
+
+
+def test_a_run_without_a_framework_fails(base_install, tmp_path):
+    """Every case needs a framework: where none is installed the run says that it executed nothing."""
+    command = ["-m", "pytest", "--pyargs", "ipu_conformance.suite", "-m", "ipu"]
+    answer = run(base_install / "bin" / "python", *command, cwd=tmp_path, check=False)
+
+    assert answer.returncode != 0
+    assert "No case was executed." in answer.stdout
 
 
 def test_a_framework_that_is_missing_fails_when_it_is_asked_for(base_install, tmp_path):

@@ -1,7 +1,8 @@
-"""The driver of the virtual IPU's core alone: the suite's nets without a framework.
+"""A machine for the engine that trains the suite's nets without a framework.
 
-The kernels are the oracle's, rounded to float32 after each op; what such a run tests is the core's own part of a
-device: how it deals out micro-batches, schedules stages, carries boundaries, stashes, accumulates, reduces, updates.
+Its kernels and its optimizers are the oracle's, rounded to float32 after each op, so a run tests neither: it tests the
+core's part of a device, which deals out micro-batches, schedules stages, carries boundaries, stashes, accumulates,
+reduces and updates.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 import numpy as np
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import streams
 from ipu_conformance.emulator.core.engine import Engine
 from ipu_conformance.emulator.core.plan import Plan, Slot
@@ -29,8 +29,8 @@ def _device(value: Any) -> Array:
     return np.asarray(value, dtype=np.float32)
 
 
-class CoreMachine:
-    """What the engine calls: float32 weights, gradients and optimizer state of every replica."""
+class NetMachine:
+    """Float32 weights, gradients and optimizer state of every replica of a net."""
 
     def __init__(self, net: Net, config: RunConfig) -> None:
         self.config = config
@@ -172,8 +172,7 @@ _SELECT: Mapping[str, Callable[[streams.Layout, int], streams.Selection]] = {
 def train(net: Net, config: RunConfig, data: Data, *, schedule: str = "") -> RunRecord:
     """Train ``net`` on the core and record what came out; the trace is that of the last step."""
     _require(net, config)
-    faults.activate_from_environment()
-    machine = CoreMachine(net, config)
+    machine = NetMachine(net, config)
     layout = streams.Layout(config.device_iterations, config.gradient_accumulation, config.replicas)
     losses, outputs, by_step = [], [], []
     slots: Tuple[Slot, ...] = ()
@@ -220,7 +219,7 @@ def _require(net: Net, config: RunConfig) -> None:
     }
     for what, asked in unable.items():
         if asked:
-            raise RunError(f"the core alone does not do {what}: run {net.name} through a framework's driver.")
+            raise RunError(f"The core alone does not do {what}: run {net.name} through a framework's driver.")
 
 
 def _float64(values: Mapping[str, Array]) -> Weights:
