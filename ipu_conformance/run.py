@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 import numpy as np
@@ -262,13 +262,25 @@ class RunConfig:
         """The number of samples that one step is fed."""
         return self.micro_batches * self.micro_batch
 
+    @property
+    def counts_id(self) -> str:
+        """The part of the id that names device iterations, accumulation and replicas."""
+        return f"D{self.device_iterations}-G{self.gradient_accumulation}-R{self.replicas}"
+
+    def with_counts(
+        self, device_iterations: int = 1, gradient_accumulation: int = 1, replicas: int = 1, **changes: Any
+    ) -> RunConfig:
+        """The same configuration with other counts and ``changes``."""
+        return replace(
+            self,
+            device_iterations=device_iterations,
+            gradient_accumulation=gradient_accumulation,
+            replicas=replicas,
+            **changes,
+        )
+
     def __str__(self) -> str:
-        words = [
-            f"D{self.device_iterations}",
-            f"G{self.gradient_accumulation}",
-            f"R{self.replicas}",
-            f"S{self.number_of_stages}",
-        ]
+        words = [self.counts_id, f"S{self.number_of_stages}"]
         if self.number_of_stages > 1:
             words.append(self.schedule)
         words.append(self.optimizer.describe(OPTIMIZERS[self.optimizer.name]) if self.training else "infer")

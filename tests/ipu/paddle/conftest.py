@@ -7,8 +7,6 @@ from typing import Any, Iterator
 
 import pytest
 
-from .specified import Runs
-
 
 @pytest.fixture
 def paddle() -> Iterator[Any]:
@@ -34,9 +32,3 @@ def static(paddle: Any) -> Iterator[Any]:
     with paddle.static.program_guard(main, startup), paddle.static.scope_guard(scope), paddle.utils.unique_name.guard():
         yield paddle.static
     paddle.disable_static()
-
-
-@pytest.fixture(scope="session")
-def runs() -> Runs:
-    """The runs of the suite's nets that the cases share."""
-    return Runs()

@@ -26,7 +26,7 @@ class Factors(NamedTuple):
     R: int = 1
 
     def __str__(self) -> str:
-        return f"B{self.B}-G{self.G}-R{self.R}"
+        return f"D{self.B}-G{self.G}-R{self.R}"
 
     @property
     def micro_batches(self) -> int:

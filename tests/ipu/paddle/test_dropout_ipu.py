@@ -11,7 +11,8 @@ from ipu_conformance import check, nets
 from ipu_conformance.nets import Data, distinct_micro_batches
 from ipu_conformance.run import learning_rate
 
-from .specified import Runs, counted, cut, inference, inferred
+from ..training import Runs, cut, inference
+from .config import counted
 
 CHANCE = counted(2, 5, 4)
 
@@ -32,7 +33,7 @@ def test_dropout_does_not_depend_on_the_cut(runs: Runs, stages: int, kind: str) 
 def test_a_seed_decides_what_is_dropped(runs: Runs) -> None:
     """The same seed of the device drops the same values again, another drops others."""
     net = nets.dropout_net()
-    one, other = (runs.train(net.name, CHANCE, random_seed=seed) for seed in (3, 4))
+    one, other = (runs.train(net.name, CHANCE, options={"random_seed": seed}) for seed in (3, 4))
     again = runs.driver.train(net, CHANCE, distinct_micro_batches(net, CHANCE), options={"random_seed": 3})
 
     check.runs_identical(actual=again, expected=one)
@@ -52,9 +53,4 @@ def test_equal_micro_batches_are_dropped_differently(runs: Runs) -> None:
 
 def test_nothing_is_dropped_in_inference(runs: Runs) -> None:
     """Without training the output is the oracle's, which drops nothing."""
-    config = inference(CHANCE)
-    expected, allowed = inferred("dropout_net", config)
-
-    output = (runs.infer("dropout_net", config).outputs or ())[0]
-
-    check.close(actual=output, expected=expected[0], tolerance=allowed[0], what="the output")
+    runs.compare_inference("dropout_net", inference(CHANCE))

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Iterable, List
+from typing import Any
 
-import numpy as np
 import pytest
 
 from ipu_conformance import check, nets
-from ipu_conformance.nets import distinct_micro_batches
-from ipu_conformance.oracle.training.train import train as specified
 
-from .specified import CUT, FACTORS, NETS, Apart, Runs, configured, counted, cut, inference, inferred, ipus, tolerance
+from ..training import CUT, NETS, Runs, configured, cut, cuts, inference, ipus, uncut
+from .config import FACTORS, counted
 
 CUTS = (
-    ("pipelined", 2, (1, 3, 4)),
-    ("pipelined", 3, (2, 5, 1)),
-    ("pipelined", 4, (2, 7, 1)),
-    ("sharded", 3, (2, 5, 1)),
+    ("pipelined", 2, counted(1, 3, 4)),
+    ("pipelined", 3, counted(2, 5, 1)),
+    ("pipelined", 4, counted(2, 7, 1)),
+    ("sharded", 3, counted(2, 5, 1)),
 )
-"""How a net is cut, into how many stages, and (batches per step, accumulation, replicas): all factors differ."""
+"""How a net is cut, into how many stages, and a configuration in which all factors differ."""
 
 pytestmark = ipus(FACTORS)
-
-
-def cuts(names: Iterable[str]) -> List[Any]:
-    """Every net in every cut."""
-    made = []
-    for name in names:
-        for kind, stages, factors in CUTS:
-            config = cut(name, counted(*factors), stages, kind)
-            word = "{}-{}-{}-B{}-G{}-R{}".format(name, kind, stages, *factors)
-            made.append(pytest.param(name, config, id=word, marks=ipus(config)))
-    return made
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -42,7 +29,7 @@ def test_a_net_trains_as_specified(runs: Runs, name: str) -> None:
     runs.compare(name, FACTORS)
 
 
-@pytest.mark.parametrize(("name", "config"), cuts(CUT))
+@pytest.mark.parametrize(("name", "config"), cuts(CUT, CUTS))
 def test_a_cut_net_trains_as_specified(runs: Runs, name: str, config: Any) -> None:
     """Pipelined and sharded nets give the oracle's losses, outputs, weights and statistics."""
     runs.compare(name, config)
@@ -60,22 +47,18 @@ def test_three_stages_two_batches_seven_accumulated_two_replicas(runs: Runs, nam
     assert [outputs.shape for outputs in run.outputs or ()] == [(2, 7, 2, 2, 5)]
 
 
-@pytest.mark.parametrize(("name", "config"), cuts(name for name in CUT if name != "tied_weights"))
+@pytest.mark.parametrize(("name", "config"), cuts(CUT[:-1], CUTS))
 def test_a_cut_changes_no_bit(runs: Runs, name: str, config: Any) -> None:
     """Pipelined, sharded and single execution leave the same bits behind."""
-    whole = runs.train(name, replace(config, stages=(), schedule=FACTORS.schedule))
-
-    check.runs_identical(actual=runs.train(name, config), expected=whole)
+    check.runs_identical(actual=runs.train(name, config), expected=runs.train(name, uncut(config)))
 
 
-@pytest.mark.parametrize(("name", "config"), cuts(["tied_weights"]))
+@pytest.mark.parametrize(("name", "config"), cuts(["tied_weights"], CUTS))
 def test_a_cut_between_uses_of_a_weight_changes_the_order_of_its_gradients_only(
     runs: Runs, name: str, config: Any
 ) -> None:
     """Where stages share a weight their gradients may be added in another order, which no tolerance notices."""
-    whole = runs.train(name, replace(config, stages=(), schedule=FACTORS.schedule))
-
-    check.runs_equivalent(actual=runs.train(name, config), expected=whole, tolerance=Apart(tolerance(name, config)))
+    runs.compare_trainings(name, config, runs.train(name, uncut(config)))
 
 
 ORDERS = {"single": FACTORS, "pipelined": cut("mlp", counted(3, 7, 2), 4), "sharded": cut("mlp", FACTORS, 4, "sharded")}
@@ -84,27 +67,7 @@ ORDERS = {"single": FACTORS, "pipelined": cut("mlp", counted(3, 7, 2), 4), "shar
 @pytest.mark.parametrize("config", configured(ORDERS))
 def test_losses_come_back_in_the_order_of_the_feed(runs: Runs, config: Any) -> None:
     """Read in memory's order the losses stand as [batch of the step, accumulation, replica]."""
-    net = nets.mlp()
-    expected = specified(net, distinct_micro_batches(net, config), config)
-
-    check.outputs_in_order(
-        actual=np.ravel(runs.train("mlp", config).losses[0]),
-        expected=np.ravel(expected.losses[0]),
-        tolerance=Flat(tolerance("mlp", config).losses[0]),
-        what="the losses",
-        factors={
-            "batch of the step": config.device_iterations,
-            "accumulation": config.gradient_accumulation,
-            "replica": config.replicas,
-        },
-    )
-
-
-class Flat:
-    """The tolerance of an array whose values are read in memory's order."""
-
-    def __init__(self, each: Any) -> None:
-        self.allowed, self.allowed_rms, self.explain = np.ravel(each.allowed), each.allowed_rms, each.explain
+    runs.compare_order("mlp", config)
 
 
 SHAPES = {
@@ -120,7 +83,7 @@ SHAPES = {
 
 
 @pytest.mark.ipus(4)
-@pytest.mark.parametrize("factors", SHAPES, ids=lambda factors: "B{}-G{}-R{}".format(*factors))
+@pytest.mark.parametrize("factors", SHAPES, ids="D{0[0]}-G{0[1]}-R{0[2]}".format)
 def test_a_fetch_names_its_factors_in_front(runs: Runs, factors: Any) -> None:
     """A fetch has the axes (replicas, accumulation, batches per step) that are in use, and a scalar becomes (1,)."""
     run = runs.train("linear", counted(*factors))
@@ -135,9 +98,7 @@ def test_the_stock_executor_trains_the_same(runs: Runs, name: str) -> None:
     """One IPU without accumulation learns what the same program learns on the host, without any IPU."""
     config = counted(3, 1, 1, steps=2)
 
-    check.runs_equivalent(
-        actual=runs.train(name, config), expected=runs.native(name, config), tolerance=Apart(tolerance(name, config))
-    )
+    runs.compare_trainings(name, config, runs.native(name, config))
 
 
 INFERENCES = {
@@ -152,10 +113,7 @@ def test_a_net_infers_as_specified(runs: Runs, name: str, config: Any) -> None:
     """Without training every micro-batch gives the oracle's output, in its place, and nothing is learned."""
     if config.stages:
         config = replace(config, stages=nets.NETS[name]().cut(config.number_of_stages))
-    expected, allowed = inferred(name, config)
-
-    for step, output in enumerate(runs.infer(name, config).outputs or ()):
-        check.close(actual=output, expected=expected[step], tolerance=allowed[step], what=f"the output of step {step}")
+    runs.compare_inference(name, config)
 
 
 STREAMS = {

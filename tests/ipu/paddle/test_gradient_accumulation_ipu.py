@@ -11,7 +11,8 @@ import pytest
 from ipu_conformance import check, nets
 from ipu_conformance.run import optimizer
 
-from .specified import Runs, counted, counts, cut, ipus, tolerance
+from ..training import Runs, cut, ipus, tolerance
+from .config import counted, counts
 
 
 @pytest.mark.parametrize("config", counts((2, 3, 1), (4, 3, 1)))

@@ -11,7 +11,8 @@ import pytest
 from ipu_conformance import check, nets
 from ipu_conformance.run import learning_rate, optimizer
 
-from .specified import Runs, counted, cut
+from ..training import Runs, cut
+from .config import counted
 
 CLIPPED = counted(2, 3, 1, clip_norm=0.25, steps=2)
 RULES = {

@@ -9,10 +9,10 @@ import pytest
 
 from ipu_conformance import check, nets
 from ipu_conformance.nets import distinct_micro_batches
-from ipu_conformance.oracle.tolerance.rounding import RandomRounding
-from ipu_conformance.oracle.training.train import infer as specified_inference
+from ipu_conformance.oracle.tolerance.runs import for_inference
 
-from .specified import Runs, configured, counted, cut, inference, measured
+from ..training import Runs, configured, cut, inference
+from .config import counted
 
 WAYS = {
     "single": counted(2, 3, 1, steps=2),
@@ -43,10 +43,5 @@ def test_what_was_learned_is_used(runs: Runs, name: str, config: Any) -> None:
         _, run = driver.compiled_for(asking, driver.strategy(asked))
         output = driver.array(run(asking.feed(questions, 0))[0])
 
-    def arrays(rounding: Any) -> Any:
-        chosen = RandomRounding(net, asked, rounding) if isinstance(rounding, int) else rounding
-        given = {"weights": weights, "statistics": statistics}
-        return {0: (specified_inference(net, questions, asked, rounding=chosen, **given).outputs or ())[0]}
-
-    expected, allowed = measured(asked, arrays)
+    expected, allowed = for_inference(net, questions, asked, weights=weights, statistics=statistics)
     check.close(actual=output, expected=expected[0], tolerance=allowed[0], what="the output after training")

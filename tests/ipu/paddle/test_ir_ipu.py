@@ -10,7 +10,8 @@ import pytest
 from ipu_conformance import nets
 from ipu_conformance.ir import checks, files
 
-from .specified import CUT, Runs, counted, cut
+from ..training import CUT, Runs, cut
+from .config import counted
 
 TYPES = {
     "linear": "MatMul",

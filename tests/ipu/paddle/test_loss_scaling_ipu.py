@@ -9,7 +9,8 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.run import optimizer
 
-from .specified import Runs, counted, cut
+from ..training import Runs, cut
+from .config import counted
 
 SCALED = counted(1, 3, 2)
 BETAS = {"beta1": 0.5, "beta2": 0.75, "epsilon": 0.125}

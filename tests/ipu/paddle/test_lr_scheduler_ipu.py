@@ -11,7 +11,8 @@ import pytest
 from ipu_conformance import check, nets
 from ipu_conformance.run import learning_rate, optimizer
 
-from .specified import Runs, counted, cut
+from ..training import Runs, cut
+from .config import counted
 
 STEPS = counted(2, 1, 1, steps=5, optimizer=optimizer("sgd", momentum=0.5))
 RATES = {

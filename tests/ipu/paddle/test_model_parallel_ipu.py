@@ -9,7 +9,8 @@ import pytest
 
 from ipu_conformance import check, nets
 
-from .specified import CUT, Runs, counted, cut, ipus
+from ..training import CUT, Runs, cut, ipus
+from .config import counted
 
 PLAIN = counted(1, 1, 1, steps=3)
 
@@ -63,9 +64,9 @@ def test_stages_are_ignored_without_pipelining(runs: Runs, stages: int) -> None:
     [
         pytest.param(config, id=word, marks=ipus(config))
         for word, config in {
-            "2-B3-G1-R4": cut("residual", counted(3, 1, 4), 2, "sharded"),
-            "3-B2-G4-R1": cut("residual", counted(2, 4, 1), 3, "sharded"),
-            "3-B1-G4-R2": cut("residual", counted(1, 4, 2), 3, "sharded"),
+            "2-D3-G1-R4": cut("residual", counted(3, 1, 4), 2, "sharded"),
+            "3-D2-G4-R1": cut("residual", counted(2, 4, 1), 3, "sharded"),
+            "3-D1-G4-R2": cut("residual", counted(1, 4, 2), 3, "sharded"),
         }.items()
     ],
 )

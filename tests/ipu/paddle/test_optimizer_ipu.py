@@ -9,7 +9,8 @@ import pytest
 from ipu_conformance import check, nets
 from ipu_conformance.run import learning_rate, optimizer
 
-from .specified import Runs, counted, cut, states
+from ..training import Runs, cut, optimizer_state
+from .config import counted
 
 STEPS = counted(1, 2, 1, steps=3, learning_rate=learning_rate("step", base=0.0625, size=1, gamma=0.5))
 """The rate is halved after every step."""
@@ -59,7 +60,7 @@ def test_the_state_comes_home_with_the_weights(runs: Runs, rule: str) -> None:
     """Under Paddle's own names the host's scope holds the oracle's state after weights_to_host."""
     config = replace(STEPS, optimizer=RULES[rule])
     held = runs.train("mlp", config).optimizer_state or {}
-    expected, allowed = states("mlp", config)
+    expected, allowed = optimizer_state("mlp", config)
 
     assert set(held) == {state for state, _ in expected}
     for (state, weight), value in expected.items():

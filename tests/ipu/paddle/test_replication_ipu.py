@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from ipu_conformance import check, nets
-from ipu_conformance.nets import distinct_micro_batches
+from ipu_conformance import check
 from ipu_conformance.run import learning_rate
 
-from .specified import FACTORS, Apart, Runs, counted, counts, cut, ipus, tolerance
+from ..training import Runs, cut, ipus
+from .config import FACTORS, counted, counts
 
 pytestmark = ipus(FACTORS)
 
@@ -45,13 +44,7 @@ def test_cut_replicas_hold_identical_weights(runs: Runs, kind: str) -> None:
 @pytest.mark.emulator
 def test_the_host_reads_the_weights_of_the_device(runs: Runs) -> None:
     """What the host's scope holds after weights_to_host is what every replica holds, bit for bit."""
-    run = runs.train("mlp", counted(1, 2, 3))
-    replicas = run.weights_by_replica or ()
-
-    assert len(replicas) == 3
-    for held in replicas:
-        for name, value in held.items():
-            check.identical(actual=(run.weights or {})[name], expected=value, what=name)
+    runs.compare_replicas_with_host("mlp", counted(1, 2, 3))
 
 
 @pytest.mark.parametrize("config", counts((1, 2, 3), (2, 1, 3)))
@@ -60,12 +53,7 @@ def test_replicas_are_worth_accumulation(runs: Runs, name: str, config: Any) -> 
     """R replicas that accumulate G micro-batches learn what one that accumulates R x G learns."""
     alone = replace(config, replicas=1, gradient_accumulation=config.replicas * config.gradient_accumulation)
 
-    check.runs_equivalent(
-        actual=runs.train(name, config),
-        expected=runs.train(name, alone),
-        tolerance=Apart(tolerance(name, config)),
-        fields=["weights"],
-    )
+    runs.compare_trainings(name, config, runs.train(name, alone), ["weights"])
 
 
 @pytest.mark.ipus(16)
@@ -82,12 +70,4 @@ def test_gradients_are_reduced_as_asked(runs: Runs, name: str, reduction: str, s
 
 def test_statistics_are_those_of_each_replica_s_own_micro_batches(runs: Runs) -> None:
     """Batch norm normalises a micro-batch by itself, and the host reads the running means of one replica."""
-    config = counted(1, 2, 3)
-    run = runs.compare("bn_convnet", config, fields=["statistics"])
-    net = nets.bn_convnet()
-    alone = counted(1, 6, 1)
-    assert np.array_equal(distinct_micro_batches(net, alone).inputs, distinct_micro_batches(net, config).inputs)
-    other = runs.train("bn_convnet", alone)
-
-    mean = "bn1.running_mean"
-    assert not np.array_equal((run.statistics or {})[mean], (other.statistics or {})[mean])
+    runs.compare_statistics(counted(1, 2, 3))

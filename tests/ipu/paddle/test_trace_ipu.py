@@ -9,7 +9,8 @@ import pytest
 
 from ipu_conformance import check
 
-from .specified import FACTORS, Runs, configured, counted, cut, inference
+from ..training import Runs, configured, cut, inference
+from .config import FACTORS, counted
 
 pytestmark = pytest.mark.emulator
 

@@ -10,7 +10,8 @@ import pytest
 from ipu_conformance import check, nets
 from ipu_conformance.run import learning_rate, optimizer
 
-from .specified import FACTORS, Runs, counted, cut, ipus
+from ..training import Runs, cut, ipus
+from .config import FACTORS, counted
 
 pytestmark = ipus(FACTORS)
 

@@ -10,7 +10,8 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.run import learning_rate, optimizer
 
-from .specified import Runs, configured, counted, cut
+from ..training import Runs, configured, cut
+from .config import counted
 
 CUTS = {
     "single": counted(1, 2, 3),

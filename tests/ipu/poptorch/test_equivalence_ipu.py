@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, List
+from typing import Any
 
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.nets import distinct_micro_batches, mlp
-from ipu_conformance.oracle.training.train import train as specified
 
-from .specified import CUT, FACTORS, NETS, STRATEGIES, Apart, Runs, cut, ipus, tolerance
+from ..training import CUT, NETS, SCHEDULES, Runs, cut, cuts, ipus
+from .config import FACTORS
 
-STAGES = (2, 3, 4)
+CUTS = [(strategy, stages, FACTORS) for strategy in SCHEDULES for stages in (2, 3, 4)]
 
 pytestmark = ipus(FACTORS)
-
-
-@pytest.fixture(scope="module")
-def runs() -> Runs:
-    """What the cases of this file share."""
-    return Runs()
-
-
-def cuts(names: Any) -> List[Any]:
-    """Every net in every number of stages under every strategy."""
-    made = []
-    for name in names:
-        for strategy in STRATEGIES:
-            for stages in STAGES:
-                config = cut(name, FACTORS, stages, strategy)
-                made.append(pytest.param(name, config, id=f"{name}-{strategy}-{stages}", marks=ipus(config)))
-    return made
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -41,26 +23,24 @@ def test_a_net_trains_as_specified(runs: Runs, name: str) -> None:
     runs.compare(name, FACTORS)
 
 
-@pytest.mark.parametrize(("name", "config"), cuts(CUT))
+@pytest.mark.parametrize(("name", "config"), cuts(CUT, CUTS))
 def test_a_cut_net_trains_as_specified(runs: Runs, name: str, config: Any) -> None:
     """Pipelined and sharded nets give the oracle's losses, outputs, weights and statistics."""
     runs.compare(name, config)
 
 
-@pytest.mark.parametrize(("name", "config"), cuts(name for name in CUT if name != "tied_weights"))
+@pytest.mark.parametrize(("name", "config"), cuts(CUT[:-1], CUTS))
 def test_a_cut_changes_no_bit(runs: Runs, name: str, config: Any) -> None:
     """Pipelined, sharded and single execution leave the same bits behind."""
     check.runs_identical(actual=runs.train(name, config), expected=runs.train(name, FACTORS))
 
 
-@pytest.mark.parametrize(("name", "config"), cuts(["tied_weights"]))
+@pytest.mark.parametrize(("name", "config"), cuts(["tied_weights"], CUTS))
 def test_a_cut_between_uses_of_a_weight_changes_the_order_of_its_gradients_only(
     runs: Runs, name: str, config: Any
 ) -> None:
     """Where stages share a weight their gradients are added in another order, which no tolerance notices."""
-    whole = runs.train(name, FACTORS)
-
-    check.runs_equivalent(actual=runs.train(name, config), expected=whole, tolerance=Apart(tolerance(name, FACTORS)))
+    runs.compare_trainings(name, config, runs.train(name, FACTORS))
 
 
 BACK_AND_FORTH = (("mlp", (0, 1, 0)), ("mlp", (0, 1, 0, 1)), ("bn_convnet", (0, 1, 2, 0)))
@@ -95,16 +75,7 @@ def test_outputs_come_back_as_the_mode_says(runs: Runs, mode: str, period: int, 
 
 
 @pytest.mark.ipus(16)
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", SCHEDULES)
 def test_losses_come_back_in_the_order_of_the_feed(runs: Runs, strategy: str) -> None:
     """The losses of all micro-batches stand in the order [device iteration, accumulation, replica]."""
-    config, net = cut("mlp", FACTORS, 3, strategy), mlp()
-    expected = specified(net, distinct_micro_batches(net, config), config)
-
-    check.outputs_in_order(
-        actual=runs.train("mlp", config).losses[0],
-        expected=expected.losses[0],
-        tolerance=tolerance("mlp", config).losses[0],
-        what="the losses",
-        factors={"device iteration": 2, "accumulation": 7, "replica": 3},
-    )
+    runs.compare_order("mlp", cut("mlp", FACTORS, 3, strategy))

@@ -10,34 +10,20 @@ import pytest
 
 from ipu_conformance import check, nets
 from ipu_conformance.nets import distinct_micro_batches
+from ipu_conformance.oracle.tolerance.runs import for_inference
 from ipu_conformance.run import RunConfig
 
-from .specified import FACTORS, NETS, Runs, configured, cut, inference, inferred
+from ..training import NETS, Runs, configured, cut, inference, outputs_as_specified, uncut
+from .config import FACTORS
 
 EVALUATION = RunConfig(device_iterations=5, replicas=3, training=False)
-
-
-@pytest.fixture(scope="module")
-def runs() -> Runs:
-    """What the cases of this file share."""
-    return Runs()
-
-
-def compare(actual: Any, expected: Any, allowed: Any) -> None:
-    """Outputs of each step, within their tolerances."""
-    __tracebackhide__ = True
-    assert len(actual) == len(expected)
-    for step, value in enumerate(expected):
-        check.close(actual=actual[step], expected=value, tolerance=allowed[step], what=f"the outputs of step {step}")
 
 
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize("name", [*NETS, "dropout_net"])
 def test_a_net_infers_as_specified(runs: Runs, name: str) -> None:
     """Running statistics are used, nothing is dropped, and outputs come back in the order of the inputs."""
-    run = runs.infer(name, EVALUATION)
-
-    compare(run.outputs, *inferred(name, EVALUATION, distinct_micro_batches(nets.NETS[name](), EVALUATION)))
+    runs.compare_inference(name, EVALUATION)
 
 
 @pytest.mark.ipus(16)
@@ -60,9 +46,7 @@ SELECTED = {
 @pytest.mark.parametrize("config", configured(SELECTED))
 def test_outputs_come_back_as_the_mode_says(runs: Runs, config: Any) -> None:
     """Each mode returns its entries with the specified shape, call after call."""
-    run = runs.infer("mlp", config)
-
-    compare(run.outputs, *inferred("mlp", config, distinct_micro_batches(nets.mlp(), config)))
+    runs.compare_inference("mlp", config)
 
 
 @pytest.mark.ipus(16)
@@ -87,7 +71,8 @@ def test_what_was_learned_is_evaluated(runs: Runs, name: str, stages: int) -> No
         outputs = driver.array(evaluator(driver.tensors(samples, 0, config)[0]))
         statistics = {weight.name: driver.array(module.state_dict()[weight.name]) for weight in net.statistics}
         weights = driver.weights_of(module, net)
-        compare([outputs], *inferred(name, config, samples, weights=weights, statistics=statistics or None))
+        reference = for_inference(net, samples, uncut(config), weights=weights, statistics=statistics or None)
+        outputs_as_specified([outputs], *reference)
         seen.append(outputs)
     trainer.destroy()
     evaluator.destroy()

@@ -12,7 +12,7 @@ from ipu_conformance import check, nets
 from ipu_conformance.nets import distinct_micro_batches
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
-from .specified import Runs, cut, ipus
+from ..training import Runs, cut, ipus
 
 STEPS = RunConfig(
     device_iterations=1,
@@ -47,22 +47,16 @@ RULES = {
 }
 
 
-@pytest.fixture(scope="module")
-def runs() -> Runs:
-    """What the cases of this file share."""
-    return Runs()
-
-
 @pytest.mark.parametrize("rule", [rule for rule in RULES if not rule.startswith("lamb")])
 def test_an_optimizer_of_torch_steps_as_specified(runs: Runs, rule: str) -> None:
     """State is kept across calls, and a rate that setOptimizer changes applies from the next call on."""
-    runs.compare("mlp", replace(STEPS, optimizer=RULES[rule]), "torch")
+    runs.compare("mlp", replace(STEPS, optimizer=RULES[rule]), family="torch")
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_an_optimizer_of_poptorch_steps_as_specified(runs: Runs, rule: str) -> None:
     """The vendor's own classes take the same steps."""
-    runs.compare("mlp", replace(STEPS, optimizer=RULES[rule]), "poptorch")
+    runs.compare("mlp", replace(STEPS, optimizer=RULES[rule]), family="poptorch")
 
 
 @pytest.mark.ipus(16)
@@ -72,7 +66,7 @@ def test_stages_keep_their_own_state(runs: Runs, strategy: str, rule: str) -> No
     """A net in stages, each with the state of its own weights, is updated as a whole one is."""
     config = replace(STEPS, optimizer=RULES[rule], gradient_accumulation=5)
 
-    runs.compare("tied_weights", cut("tied_weights", config, 3, strategy), "poptorch")
+    runs.compare("tied_weights", cut("tied_weights", config, 3, strategy), family="poptorch")
 
 
 @pytest.mark.parametrize("rule", ["sgd-momentum", "adam", "adamw", "rmsprop", "lamb"])
@@ -81,8 +75,8 @@ def test_loss_scaling_cancels(runs: Runs, rule: str) -> None:
     config = replace(STEPS, optimizer=RULES[rule])
 
     check.runs_identical(
-        actual=runs.train("mlp", replace(config, loss_scale=64.0), "poptorch"),
-        expected=runs.train("mlp", config, "poptorch"),
+        actual=runs.train("mlp", replace(config, loss_scale=64.0), family="poptorch"),
+        expected=runs.train("mlp", config, family="poptorch"),
         fields=["losses", "weights"],
     )
 
@@ -90,7 +84,7 @@ def test_loss_scaling_cancels(runs: Runs, rule: str) -> None:
 @pytest.mark.parametrize("rule", ["sgd-momentum", "adam"])
 def test_a_scaled_loss_trains_as_specified(runs: Runs, rule: str) -> None:
     """With a loss scale the losses come back unscaled, and the weights are the oracle's."""
-    runs.compare("mlp", replace(STEPS, optimizer=RULES[rule], loss_scale=128.0), "poptorch")
+    runs.compare("mlp", replace(STEPS, optimizer=RULES[rule], loss_scale=128.0), family="poptorch")
 
 
 @pytest.mark.parametrize("stages", [1, pytest.param(3, marks=ipus(replace(STEPS, stages=nets.mlp().cut(3))))])

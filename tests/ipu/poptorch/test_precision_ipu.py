@@ -11,17 +11,12 @@ from ipu_conformance import check, nets
 from ipu_conformance.nets import distinct_micro_batches
 from ipu_conformance.run import optimizer
 
-from .specified import FACTORS, Runs, cut, ipus
+from ..training import Runs, cut, ipus
+from .config import FACTORS
 
 HALF = replace(FACTORS, dtype="float16", gradient_accumulation=5)
 
 pytestmark = ipus(HALF)
-
-
-@pytest.fixture(scope="module")
-def runs() -> Runs:
-    """What the cases of this file share."""
-    return Runs()
 
 
 @pytest.mark.parametrize("name", ["linear", "mlp", "convnet", "residual", "tied_weights"])
@@ -56,7 +51,7 @@ def test_a_scaled_loss_in_half_trains_as_specified(runs: Runs, rule: Any) -> Non
     """Loss scaling lifts small gradients of float16 and is taken out again before the update."""
     config = replace(HALF, optimizer=rule, loss_scale=64.0)
 
-    runs.compare("mlp", config, "poptorch", fields=["losses", "weights"])
+    runs.compare("mlp", config, family="poptorch", fields=["losses", "weights"])
 
 
 @pytest.mark.emulator
@@ -127,7 +122,7 @@ def test_stochastic_rounding_trains_as_specified(runs: Runs, name: str) -> None:
 def test_stochastic_rounding_follows_the_seed(runs: Runs) -> None:
     """The same seed rounds the same way, another one otherwise; the replicas of one run agree."""
     config = replace(HALF, stochastic_rounding=True)
-    first, again = runs.train("mlp", config), Runs().train("mlp", config)
+    first, again = runs.train("mlp", config), Runs("poptorch").train("mlp", config)
     check.runs_identical(actual=again, expected=first)
 
     net = nets.mlp()

@@ -5,24 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from ipu_conformance import check, nets
-from ipu_conformance.nets import distinct_micro_batches
+from ipu_conformance import check
 from ipu_conformance.run import learning_rate
 
-from .specified import FACTORS, Apart, Runs, counts, cut, ipus, tolerance
+from ..training import Runs, cut, ipus
+from .config import FACTORS, counts
 
 pytestmark = ipus(FACTORS)
 
 COUNTS = ((1, 2, 3), (1, 3, 2), (2, 1, 3), (3, 1, 2), (2, 3, 1), (3, 2, 1), (2, 3, 5), (5, 2, 3))
-
-
-@pytest.fixture(scope="module")
-def runs() -> Runs:
-    """What the cases of this file share."""
-    return Runs()
 
 
 @pytest.mark.parametrize("config", counts(*COUNTS))
@@ -53,13 +46,7 @@ def test_cut_replicas_hold_identical_weights(runs: Runs, strategy: str) -> None:
 @pytest.mark.emulator
 def test_the_user_reads_the_weights_of_the_device(runs: Runs) -> None:
     """What the host's model holds after training is what every replica holds, bit for bit."""
-    run = runs.train("mlp", replace(FACTORS, gradient_accumulation=2))
-    replicas = run.weights_by_replica or ()
-
-    assert len(replicas) == FACTORS.replicas
-    for held in replicas:
-        for name, value in held.items():
-            check.identical(actual=(run.weights or {})[name], expected=value, what=name)
+    runs.compare_replicas_with_host("mlp", replace(FACTORS, gradient_accumulation=2))
 
 
 @pytest.mark.parametrize("config", counts((1, 2, 3), (2, 1, 3), (3, 4, 2), (1, 2, 5)))
@@ -68,11 +55,7 @@ def test_replicas_are_worth_accumulation(runs: Runs, name: str, config: Any) -> 
     """R replicas that accumulate G micro-batches train as one that accumulates R x G."""
     alone = replace(config, replicas=1, gradient_accumulation=config.replicas * config.gradient_accumulation)
 
-    check.runs_equivalent(
-        actual=runs.train(name, config),
-        expected=runs.train(name, alone),
-        tolerance=Apart(tolerance(name, config)),
-    )
+    runs.compare_trainings(name, config, runs.train(name, alone))
 
 
 @pytest.mark.ipus(16)
@@ -98,12 +81,4 @@ def test_weights_are_updated_once_a_device_iteration(runs: Runs, stages: int) ->
 
 def test_statistics_are_those_of_each_replica_s_own_micro_batches(runs: Runs) -> None:
     """Batch norm normalises a micro-batch by itself, and a running mean follows the micro-batches of one replica."""
-    config = replace(FACTORS, device_iterations=1, gradient_accumulation=2)
-    run = runs.compare("bn_convnet", config, fields=["statistics"])
-    net = nets.bn_convnet()
-    alone = replace(config, replicas=1, gradient_accumulation=config.replicas * config.gradient_accumulation)
-    assert np.array_equal(distinct_micro_batches(net, alone).inputs, distinct_micro_batches(net, config).inputs)
-    other = runs.train("bn_convnet", alone)
-
-    mean = "bn1.running_mean"
-    assert not np.array_equal((run.statistics or {})[mean], (other.statistics or {})[mean])
+    runs.compare_statistics(replace(FACTORS, device_iterations=1, gradient_accumulation=2))

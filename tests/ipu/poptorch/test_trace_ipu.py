@@ -9,7 +9,8 @@ import pytest
 
 from ipu_conformance import check
 
-from .specified import FACTORS, Runs, configured, cut, inference
+from ..training import Runs, configured, cut, inference
+from .config import FACTORS
 
 pytestmark = pytest.mark.emulator
 
@@ -19,12 +20,6 @@ PLANS = {
     **{f"sharded-{stages}": cut("mlp", FACTORS, stages, "sharded") for stages in (2, 3, 4)},
     "returning": replace(cut("mlp", FACTORS, 3), devices=(0, 1, 0)),
 }
-
-
-@pytest.fixture(scope="module")
-def runs() -> Runs:
-    """What the cases of this file share."""
-    return Runs()
 
 
 @pytest.mark.parametrize("config", configured(PLANS))

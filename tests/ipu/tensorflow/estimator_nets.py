@@ -10,8 +10,8 @@ from ipu_conformance import nets
 from ipu_conformance.nets import INPUT, Layer
 from ipu_conformance.run import RunConfig
 
+from ..training import data_of
 from .estimator_programs import Estimators
-from .specified import data_of
 
 
 class Record(NamedTuple):

@@ -10,7 +10,7 @@ import pytest
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
 from ..digits import SEED, WORKLOAD, verdict
-from .specified import Runs, shared_runs  # noqa: F401 (a fixture)
+from ..training import Runs
 
 UPDATE = RunConfig(
     device_iterations=WORKLOAD.train // WORKLOAD.batch,

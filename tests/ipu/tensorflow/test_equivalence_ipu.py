@@ -5,37 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from ipu_conformance import check
 
-from .specified import (
-    FACTORS,
-    NETS,
-    Apart,
-    Runs,
-    configured,
-    counted,
-    cut,
-    cuts,
-    expected,
-    inferred,
-    shared_runs,  # noqa: F401 (a fixture)
-    tolerance,
-    uncut,
-)
+from ..training import NETS, Runs, configured, cut, cuts, expected, tolerance, uncut
+from .config import FACTORS, counted
 
 SCHEDULES = ("grouped", "interleaved", "sequential")
 
 pytestmark = pytest.mark.ipus(2)
 
-GROUPED, INTERLEAVED, SEQUENTIAL = ("grouped", 3, 2, 6, 1), ("interleaved", 2, 3, 4, 1), ("sequential", 4, 2, 3, 1)
+GROUPED, SEQUENTIAL = ("grouped", 3, counted(2, 6, 1)), ("sequential", 4, counted(2, 3, 1))
 CUTS = [
     *cuts(["convnet"], [GROUPED]),
     *cuts(["residual"], [GROUPED, SEQUENTIAL]),
     # The tolerance of running statistics counts no partial sums, which larger micro-batches would show.
-    *cuts(["bn_convnet"], [INTERLEAVED, SEQUENTIAL], micro_batch=2),
+    *cuts(
+        ["bn_convnet"],
+        [
+            ("interleaved", 2, counted(3, 4, 1, micro_batch=2)),
+            ("sequential", 4, counted(2, 3, 1, micro_batch=2)),
+        ],
+    ),
 ]
 """Nets in stages; the factors of a row, but for the size of a micro-batch, differ from one another."""
 
@@ -88,24 +80,7 @@ def test_a_cut_changes_no_bit(runs: Runs, config: Any) -> None:
 @pytest.mark.parametrize("config", configured({"single": REPLICATED, **MIXED}))
 def test_losses_come_back_in_the_order_of_the_feed(runs: Runs, config: Any) -> None:
     """The losses of all micro-batches stand in the order [update, accumulation, replica]."""
-    check.outputs_in_order(
-        actual=np.ravel(runs.train("mlp", config).losses[0]),
-        expected=np.ravel(expected("mlp", config).losses[0]),
-        tolerance=_Flat(tolerance("mlp", config).losses[0]),
-        what="the losses",
-        factors={
-            "update": config.device_iterations,
-            "accumulation": config.gradient_accumulation,
-            "replica": config.replicas,
-        },
-    )
-
-
-class _Flat:
-    """The tolerance of an array whose values are read in memory's order."""
-
-    def __init__(self, each: Any) -> None:
-        self.allowed, self.allowed_rms, self.explain = np.ravel(each.allowed), each.allowed_rms, each.explain
+    runs.compare_order("mlp", config)
 
 
 LAST = {"single": REPLICATED, "plain": counted(5, 1, 1)}
@@ -152,9 +127,7 @@ def test_stock_keras_trains_the_same(runs: Runs, name: str) -> None:
     """One IPU without accumulation learns what the same model learns on the host, without any IPU."""
     config = counted(3, 1, 1, steps=2)
 
-    check.runs_equivalent(
-        actual=runs.train(name, config), expected=runs.native(name, config), tolerance=Apart(tolerance(name, config))
-    )
+    runs.compare_trainings(name, config, runs.native(name, config))
 
 
 LARGE = {"mlp": FACTORS, "tied_weights": FACTORS, "mlp-replicated": REPLICATED}
@@ -165,9 +138,7 @@ def test_stock_keras_trains_the_same_on_one_large_batch(runs: Runs, way: str) ->
     """Accumulation on replicas learns what a large batch does on the host, whose loss has their weight."""
     name, config = way.split("-")[0], LARGE[way]
 
-    check.runs_equivalent(
-        actual=runs.train(name, config), expected=runs.native(name, config), tolerance=Apart(tolerance(name, config))
-    )
+    runs.compare_trainings(name, config, runs.native(name, config))
 
 
 INFERENCES = {
@@ -181,17 +152,10 @@ INFERENCES = {
 @pytest.mark.parametrize("config", configured(INFERENCES))
 def test_a_net_infers_as_specified(runs: Runs, config: Any) -> None:
     """Without training every micro-batch gives the oracle's output, in its place."""
-    _compare_inference(runs, "mlp", config)
+    runs.compare_inference("mlp", config)
 
 
 @pytest.mark.ipus(8)
 def test_inference_uses_the_running_statistics(runs: Runs) -> None:
     """Batch norm does not look at the micro-batch when nothing is trained."""
-    _compare_inference(runs, "bn_convnet", cut("bn_convnet", INFERENCES["grouped"], 2))
-
-
-def _compare_inference(runs: Runs, name: str, config: Any) -> None:
-    __tracebackhide__ = True
-    want, allowed = inferred(name, config)
-    for step, output in enumerate(runs.infer(name, config).outputs or ()):
-        check.close(actual=output, expected=want[step], tolerance=allowed[step], what=f"the output of step {step}")
+    runs.compare_inference("bn_convnet", cut("bn_convnet", INFERENCES["grouped"], 2))

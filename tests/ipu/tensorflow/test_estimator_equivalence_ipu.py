@@ -12,24 +12,14 @@ from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
+from ..training import Runs, TwoRunTolerance, configured, cut, expected, inferred, tolerance, uncut
+from .config import counted
 from .estimator_nets import EstimatedNet, Record
 from .estimator_programs import Estimators, shared_estimators
-from .specified import (
-    Apart,
-    Runs,
-    configured,
-    counted,
-    cut,
-    expected,
-    inferred,
-    shared_runs,
-    tolerance,
-    uncut,
-)
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
-__all__ = ["shared_estimators", "shared_runs"]
+__all__ = ["shared_estimators"]
 
 RULES: Dict[str, Any] = {"optimizer": optimizer("sgd", momentum=0.5), "replica_reduction": "mean"}
 """The momentum of TensorFlow 1, and what CrossReplicaOptimizer does."""
@@ -96,7 +86,7 @@ def compare_both(got: Record, other: Record, name: str, config: RunConfig) -> No
     """Two records of the same training differ by no more than each may differ from the oracle."""
     __tracebackhide__ = True
     each = tolerance(name, config)
-    check.runs_equivalent(actual=got, expected=other, tolerance=Apart(each), fields=["weights"])
+    check.runs_equivalent(actual=got, expected=other, tolerance=TwoRunTolerance(each), fields=["weights"])
     shape = (config.device_iterations, -1)
     bounds = np.reshape(each.losses[0].allowed, shape)
     check.close(

@@ -9,7 +9,8 @@ import pytest
 
 from ipu_conformance.run import Rule, learning_rate, optimizer
 
-from .specified import Runs, configured, counted, cut, ipus, shared_runs  # noqa: F401 (a fixture)
+from ..training import Runs, configured, cut, ipus
+from .config import counted
 
 STEPS = counted(3, 2, 1)
 

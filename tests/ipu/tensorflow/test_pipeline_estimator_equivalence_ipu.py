@@ -12,8 +12,9 @@ from ipu_conformance import check, nets
 from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
+from ..training import configured, cut, data_of, expected, inferred, tolerance
+from .config import FACTORS, counted
 from .pipeline_estimators import Chain, Programs, Trainings, made_programs, shared_trainings
-from .specified import FACTORS, configured, counted, cut, data_of, expected, inferred, tolerance
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 

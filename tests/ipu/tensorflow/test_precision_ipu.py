@@ -10,7 +10,8 @@ import pytest
 from ipu_conformance import check, nets
 from ipu_conformance.run import learning_rate, optimizer
 
-from .specified import FACTORS, Runs, counted, cut, expected, ipus, shared_runs, tolerance  # noqa: F401 (a fixture)
+from ..training import Runs, cut, expected, ipus, tolerance
+from .config import FACTORS, counted
 
 HALF = replace(FACTORS, dtype="float16")
 PIPELINED = replace(cut("mlp", counted(2, 4, 1), 2), dtype="float16")

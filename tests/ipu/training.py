@@ -1,0 +1,232 @@
+"""Trains the suite's nets through a framework's driver and compares them with the oracle, within derived tolerances."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from dataclasses import replace
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check, nets
+from ipu_conformance.nets import Data, distinct_micro_batches
+from ipu_conformance.oracle.tolerance import runs as run_tolerance
+from ipu_conformance.oracle.tolerance.runs import RunTolerance, TwoRunTolerance
+from ipu_conformance.oracle.training import train as oracle
+from ipu_conformance.run import RunConfig, RunRecord
+
+NETS = ("linear", "mlp", "convnet", "bn_convnet", "residual", "tied_weights")
+CUT = NETS[1:]
+"""The nets that can be cut into stages."""
+SCHEDULES = {"pipelined": "grouped", "sharded": "sequential"}
+"""How stages are executed with pipelining on and off, and the schedules of configurations that it stands for."""
+
+
+def cut(name: str, config: RunConfig, stages: int, schedule: str = "grouped") -> RunConfig:
+    """A configuration with a net cut into stages, under a schedule or one of the words of SCHEDULES."""
+    return replace(config, stages=nets.NETS[name]().cut(stages), schedule=SCHEDULES.get(schedule, schedule))
+
+
+def uncut(config: RunConfig) -> RunConfig:
+    """The same configuration with all layers on one stage."""
+    return replace(config, stages=(), devices=(), schedule="grouped")
+
+
+def inference(config: RunConfig) -> RunConfig:
+    """The same configuration without training; all micro-batches that a replica sees are device iterations."""
+    iterations = config.device_iterations * config.gradient_accumulation
+    return replace(config, training=False, device_iterations=iterations, gradient_accumulation=1)
+
+
+def ipus(config: RunConfig) -> pytest.MarkDecorator:
+    """The mark of a case that needs the IPUs of a configuration, which are reserved in powers of two."""
+    each = max(config.devices, default=config.number_of_stages - 1) + 1
+    if config.output_layout == "tensorflow":
+        each = _power_of_two(each)
+    return pytest.mark.ipus(_power_of_two(each * config.replicas))
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << (number - 1).bit_length()
+
+
+def configured(rows: Mapping[str, RunConfig]) -> List[Any]:
+    """Configurations as parameters, each with its id and the IPUs that it needs."""
+    return [pytest.param(config, id=word, marks=ipus(config)) for word, config in rows.items()]
+
+
+def by_counts(config: RunConfig, *rows: Tuple[int, int, int], **changes: Any) -> List[Any]:
+    """A configuration with other counts (device iterations, accumulation, replicas), as parameters named by them."""
+    counted = [config.with_counts(*row, **changes) for row in rows]
+    return configured({each.counts_id: each for each in counted})
+
+
+Row = Tuple[str, int, RunConfig]
+"""A schedule, a number of stages, and the configuration to cut."""
+
+
+def cuts(names: Iterable[str], rows: Sequence[Row]) -> List[Any]:
+    """Every net in every row as parameters (name, configuration)."""
+    params = []
+    for name in names:
+        for schedule, stages, whole in rows:
+            config = cut(name, whole, stages, schedule)
+            params.append(
+                pytest.param(name, config, id=f"{name}-{schedule}-{stages}-{config.counts_id}", marks=ipus(config))
+            )
+    return params
+
+
+def data_of(name: str, config: RunConfig, steps: Optional[int] = None) -> Data:
+    """The data of a run, or of its first steps."""
+    whole = distinct_micro_batches(nets.NETS[name](), config)
+    return Data(whole.inputs[:steps], whole.labels[:steps])
+
+
+def expected(name: str, config: RunConfig, steps: Optional[int] = None) -> RunRecord:
+    """The oracle's record of a training, or of its first steps."""
+    data, config = data_of(name, config, steps), replace(config, steps=steps or config.steps)
+    return oracle.train(nets.NETS[name](), data, config)
+
+
+def tolerance(name: str, config: RunConfig, steps: Optional[int] = None) -> RunTolerance:
+    """The tolerance of a training; unless updates happen inside the pipeline, one serves every cut."""
+    data, config = data_of(name, config, steps), replace(config, steps=steps or config.steps)
+    if config.update != "micro_batch":
+        config = uncut(config)
+    return run_tolerance.for_run(nets.NETS[name](), data, config)
+
+
+@functools.lru_cache(maxsize=None)
+def inferred(name: str, config: RunConfig) -> Any:
+    """The oracle's outputs of each step of an inference, and their tolerances; a cut changes neither."""
+    return run_tolerance.for_inference(nets.NETS[name](), data_of(name, config), uncut(config))
+
+
+@functools.lru_cache(maxsize=None)
+def optimizer_state(name: str, config: RunConfig) -> Any:
+    """The oracle's optimizer state by (state, weight), and its tolerances; a cut changes neither."""
+    return run_tolerance.for_optimizer_state(nets.NETS[name](), data_of(name, config), uncut(config))
+
+
+class Runs:
+    """What the cases of a framework have run so far: those that ask for the same run share it."""
+
+    def __init__(self, framework: str) -> None:
+        self._framework = framework
+        self._records: Dict[Any, RunRecord] = {}
+
+    @property
+    def driver(self) -> Any:
+        """The framework's driver; it imports the vendor's package, so it comes after the target was chosen."""
+        return importlib.import_module(f"ipu_conformance.frameworks.{self._framework}")
+
+    def _run(self, way: str, name: str, config: RunConfig, **options: Any) -> RunRecord:
+        key = (way, name, config, repr(sorted(options.items())))
+        if key not in self._records:
+            run = getattr(self.driver, way)
+            self._records[key] = run(nets.NETS[name](), config, data_of(name, config), **options)
+        return self._records[key]
+
+    def train(self, name: str, config: RunConfig, **options: Any) -> RunRecord:
+        """The record of training a net on the target, with options of the driver."""
+        return self._run("train", name, config, **options)
+
+    def infer(self, name: str, config: RunConfig) -> RunRecord:
+        """The record of inference from the net's initial weights on the target."""
+        return self._run("infer", name, config)
+
+    def native(self, name: str, config: RunConfig) -> RunRecord:
+        """The record of training a net with the stock framework."""
+        return self._run("native", name, config)
+
+    def compare(self, name: str, config: RunConfig, fields: Sequence[str] = (), **options: Any) -> RunRecord:
+        """Train on the target, compare with the oracle, and return the target's record."""
+        __tracebackhide__ = True
+        run = self.train(name, config, **options)
+        fields = fields or ["losses", "outputs", "weights"] + (["statistics"] if nets.NETS[name]().statistics else [])
+        check.runs_equivalent(
+            actual=run, expected=expected(name, config), tolerance=tolerance(name, config), fields=fields
+        )
+        return run
+
+    def compare_state(self, name: str, config: RunConfig, **options: Any) -> None:
+        """The optimizer's state after a training on the target is the oracle's."""
+        __tracebackhide__ = True
+        actual = self.train(name, config, **options).optimizer_state or {}
+        values, allowed = optimizer_state(name, config)
+        assert actual, f"the optimizer {config.optimizer.name} keeps no state"
+        for state, by_weight in actual.items():
+            for weight, value in by_weight.items():
+                key = (state, weight)
+                what = f"the {state} of {weight}"
+                check.close(actual=value, expected=values[key], tolerance=allowed[key], what=what)
+
+    def compare_inference(self, name: str, config: RunConfig) -> None:
+        """Every output of an inference on the target is the oracle's, in its place."""
+        __tracebackhide__ = True
+        outputs_as_specified(self.infer(name, config).outputs, *inferred(name, config))
+
+    def compare_trainings(self, name: str, config: RunConfig, other: RunRecord, fields: Sequence[str] = ()) -> None:
+        """A training on the target and another run of it agree, each with errors of its own."""
+        __tracebackhide__ = True
+        check.runs_equivalent(
+            actual=self.train(name, config),
+            expected=other,
+            tolerance=TwoRunTolerance(tolerance(name, config)),
+            **({"fields": fields} if fields else {}),
+        )
+
+    def compare_order(self, name: str, config: RunConfig) -> None:
+        """Read in memory's order, losses stand as [device iteration, accumulation, replica]."""
+        __tracebackhide__ = True
+        check.outputs_in_order(
+            actual=np.ravel(self.train(name, config).losses[0]),
+            expected=np.ravel(expected(name, config).losses[0]),
+            tolerance=_ravelled(tolerance(name, config).losses[0]),
+            what="the losses",
+            factors={
+                "device iteration": config.device_iterations,
+                "accumulation": config.gradient_accumulation,
+                "replica": config.replicas,
+            },
+        )
+
+    def compare_replicas_with_host(self, name: str, config: RunConfig) -> None:
+        """The weights that the user reads after a training are those of every replica, bit for bit."""
+        __tracebackhide__ = True
+        run = self.train(name, config)
+        replicas = run.weights_by_replica or ()
+        assert len(replicas) == config.replicas
+        for weights in replicas:
+            for weight, value in weights.items():
+                check.identical(actual=(run.weights or {})[weight], expected=value, what=weight)
+
+    def compare_statistics(self, config: RunConfig) -> None:
+        """Running statistics follow the micro-batches of one replica, not those of all."""
+        __tracebackhide__ = True
+        run = self.compare("bn_convnet", config, fields=["statistics"])
+        alone = replace(config, replicas=1, gradient_accumulation=config.replicas * config.gradient_accumulation)
+        assert np.array_equal(data_of("bn_convnet", alone).inputs, data_of("bn_convnet", config).inputs)
+        other, mean = self.train("bn_convnet", alone), "bn1.running_mean"
+        assert not np.array_equal((run.statistics or {})[mean], (other.statistics or {})[mean])
+
+
+def outputs_as_specified(actual: Any, values: Mapping[int, Any], allowed: Mapping[int, Any]) -> None:
+    """As many outputs come back as there are steps, each within its tolerance."""
+    __tracebackhide__ = True
+    assert len(actual or ()) == len(values), f"{len(actual or ())} outputs come back of {len(values)} steps"
+    for step, value in values.items():
+        check.close(actual=actual[step], expected=value, tolerance=allowed[step], what=f"the outputs of step {step}")
+
+
+def _ravelled(each: run_tolerance.ArrayTolerance) -> run_tolerance.ArrayTolerance:
+    return replace(each, allowed=np.ravel(each.allowed))
+
+
+@functools.lru_cache(maxsize=None)
+def runs_of(framework: str) -> Runs:
+    """The runs that all cases of a framework share."""
+    return Runs(framework)
