@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, ClassVar, Dict, Iterator, List, Optional, Tuple, Type, TypeVar
 
 import torch
 from torch.fx import Node
@@ -24,6 +24,7 @@ OPERATION, REGION = "poptorch_operation", "poptorch_region"
 """More keys: the name and settings of an operation of PopTorch itself, and the control flow that it is inside of."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Scope = TypeVar("Scope", bound="TagScope")
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class _Forward:
         self.write()
 
     def write(self) -> None:
-        """Let operations from now on carry what holds now; nodes keep the dictionaries that they were given."""
+        """Make operations from now on carry the current tags; earlier nodes keep their dictionaries."""
         custom = dict(fx_traceback.current_meta.get("custom", {}))
         custom.update({BLOCK: self.current, **self.values})
         fx_traceback.current_meta["custom"] = custom
@@ -122,6 +123,27 @@ def tagged(key: str, change: Callable[[Any], Any]) -> Iterator[None]:
     finally:
         forward.values[key] = before
         forward.write()
+
+
+class TagScope:
+    """A context manager of the vendor's API: operations inside carry what ``_tag`` makes of the outer tag."""
+
+    _key: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._open: List[Any] = []
+
+    def _tag(self, outer: Any) -> Any:
+        raise NotImplementedError
+
+    def __enter__(self: Scope) -> Scope:
+        context = tagged(self._key, self._tag)
+        context.__enter__()
+        self._open.append(context)
+        return self
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        self._open.pop().__exit__(kind, value, traceback)
 
 
 def tag_of(node: Node, key: str) -> Any:
@@ -198,7 +220,7 @@ def BlockFunction(user_id: Optional[str] = None, ipu_id: Optional[int] = None) -
 
 
 class _BlockBegun:
-    """What BeginBlock mixes into the class of a layer: calling the layer begins the block first."""
+    """Mixed into the class of a layer by BeginBlock: calling the layer begins the block first."""
 
     _poptorch_block: Tuple[Optional[str], Optional[int]]
     _poptorch_class: Type[torch.nn.Module]
@@ -218,20 +240,20 @@ _begun_classes: Dict[Type[torch.nn.Module], Type[torch.nn.Module]] = {}
 def _begun_class(original: Type[torch.nn.Module]) -> Type[torch.nn.Module]:
     if original not in _begun_classes:
         names = {"__module__": original.__module__, "__qualname__": original.__qualname__}
-        made = type(original.__name__, (_BlockBegun, original), {"_poptorch_class": original, **names})
-        _begun_classes[original] = made
+        attributes = {"_poptorch_class": original, **names}
+        _begun_classes[original] = type(original.__name__, (_BlockBegun, original), attributes)
     return _begun_classes[original]
 
 
 def _restore(original: Type[torch.nn.Module]) -> torch.nn.Module:
-    made: torch.nn.Module = object.__new__(_begun_class(original))
-    return made
+    module: torch.nn.Module = object.__new__(_begun_class(original))
+    return module
 
 
 def BeginBlock(layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> Any:
-    """Begin a block whenever a layer is called; the block has no end of its own.
+    """Begin a block whenever a layer is called; the block lasts until the next one begins.
 
-    A module is changed in place and returned; for another callable a function is returned in its stead.
+    A module is changed in place and returned; another callable is wrapped in a function.
     """
     _check(user_id, ipu_id)
     if isinstance(layer_to_call, _BlockBegun):
@@ -269,11 +291,11 @@ def module_repr(m: torch.nn.Module) -> str:
     """The representation of a module where each layer that begins a block says which one."""
     if not isinstance(m, torch.nn.Module):
         raise AssertionError(f"{m!r} was given to module_repr: use a torch.nn.Module")
-    own = m.extra_repr()
+    extra = m.extra_repr()
     children = [f"({name}): {module_repr(child)}" for name, child in m.named_children()]
     if not children:
-        return f"{_begun(m)}{m._get_name()}({own})"
-    lines = [*(own.splitlines()), *(line for child in children for line in child.splitlines())]
+        return f"{_begun(m)}{m._get_name()}({extra})"
+    lines = [*extra.splitlines(), *(line for child in children for line in child.splitlines())]
     inside = "".join(f"  {line}\n" for line in lines)
     return f"{_begun(m)}{m._get_name()}(\n{inside})"
 

@@ -103,45 +103,37 @@ def custom_op(
     )
 
 
-class NameScope:
+class NameScope(blocks.TagScope):
     """Operations inside carry this name before their own."""
 
+    _key = blocks.SCOPE
+
     def __init__(self, name: str) -> None:
+        super().__init__()
         if not isinstance(name, str):
             raise AssertionError(f"{name!r} was given to poptorch.NameScope: use a string")
         self.name = name
-        self._open: List[Any] = []
 
-    def __enter__(self) -> NameScope:
-        context = blocks.tagged(blocks.SCOPE, lambda scopes: (*scopes, self.name))
-        context.__enter__()
-        self._open.append(context)
-        return self
-
-    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        self._open.pop().__exit__(kind, value, traceback)
+    def _tag(self, outer: Any) -> Any:
+        return (*outer, self.name)
 
 
-class Attribute:
+class Attribute(blocks.TagScope):
     """Operations inside carry these attributes on their way to the backend; the innermost value of each counts."""
 
+    _key = blocks.ATTRIBUTES
+
     def __init__(self, **attributes: Any) -> None:
+        super().__init__()
         for name, value in attributes.items():
             if not _is_plain(value):
                 raise ValueError(
                     f"The attribute {name} was given {value!r}: use a string, a number, or a list of either"
                 )
         self.attributes = attributes
-        self._open: List[Any] = []
 
-    def __enter__(self) -> Attribute:
-        context = blocks.tagged(blocks.ATTRIBUTES, lambda outer: {**outer, **self.attributes})
-        context.__enter__()
-        self._open.append(context)
-        return self
-
-    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        self._open.pop().__exit__(kind, value, traceback)
+    def _tag(self, outer: Any) -> Any:
+        return {**outer, **self.attributes}
 
 
 _PLAIN: Tuple[type, ...] = (str, int, float)

@@ -24,12 +24,14 @@ CONVOLUTIONS = (
 _groups = itertools.count()
 
 
-class MultiConv:
+class MultiConv(blocks.TagScope):
     """Convolutions inside the ``with`` form one group, with settings for all of them or one for each."""
 
+    _key = blocks.OPERATION
+
     def __init__(self) -> None:
+        super().__init__()
         self._settings: Dict[str, Any] = {}
-        self._open: List[Any] = []
 
     def availableMemoryProportions(self, value: Union[float, Sequence[float]]) -> MultiConv:
         """The share of memory, from 0 to 1, that each convolution may use in between."""
@@ -65,26 +67,19 @@ class MultiConv:
 
     def enableConvDithering(self, value: Union[bool, Sequence[bool]]) -> MultiConv:
         """Whether each convolution begins on a tile of its own choice."""
-        for own in _listed(value):
-            if not isinstance(own, bool):
-                raise AssertionError(f"{own!r} was given to enableConvDithering: use True or False")
+        for enabled in _listed(value):
+            if not isinstance(enabled, bool):
+                raise AssertionError(f"{enabled!r} was given to enableConvDithering: use True or False")
         return self._set("enableConvDithering", value)
 
     def _set(self, name: str, value: Any) -> MultiConv:
         self._settings[name] = tuple(value) if isinstance(value, (list, tuple)) else value
         return self
 
-    def __enter__(self) -> MultiConv:
-        forward = blocks.current_forward()
-        if forward is not None and (forward.values[blocks.OPERATION] or ("", {}))[0] == "MultiConv":
+    def _tag(self, outer: Any) -> Any:
+        if outer is not None and outer[0] == "MultiConv":
             raise Error("A poptorch.MultiConv was opened inside another: close the first one")
-        context = blocks.tagged(blocks.OPERATION, lambda _: ("MultiConv", {"group": next(_groups), **self._settings}))
-        context.__enter__()
-        self._open.append(context)
-        return self
-
-    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        self._open.pop().__exit__(kind, value, traceback)
+        return "MultiConv", {"group": next(_groups), **self._settings}
 
 
 def _listed(value: Any) -> Sequence[Any]:
@@ -93,13 +88,13 @@ def _listed(value: Any) -> Sequence[Any]:
 
 def groups(nodes: Sequence[Node]) -> List[Tuple[Dict[str, Any], List[Node]]]:
     """The settings and the convolutions of every group, in order."""
-    found: Dict[int, Tuple[Dict[str, Any], List[Node]]] = {}
+    by_group: Dict[int, Tuple[Dict[str, Any], List[Node]]] = {}
     for node in nodes:
         tag: Optional[Tuple[str, Dict[str, Any]]] = blocks.tag_of(node, blocks.OPERATION)
         name, settings = tag or ("", {})
         if name == "MultiConv" and node.target in CONVOLUTIONS:
-            found.setdefault(settings["group"], (settings, []))[1].append(node)
-    return list(found.values())
+            by_group.setdefault(settings["group"], (settings, []))[1].append(node)
+    return list(by_group.values())
 
 
 def check(nodes: Sequence[Node]) -> None:

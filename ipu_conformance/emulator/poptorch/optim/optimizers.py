@@ -29,7 +29,7 @@ class VariableAttributes:
         self._allowed = tuple(allowed_attributes)
 
     def isConstant(self, attr: str) -> bool:
-        """Is the attribute compiled in?"""
+        """Whether the attribute is compiled in."""
         return attr not in self._variable
 
     def markAsConstant(self, attr: str) -> None:
@@ -38,7 +38,7 @@ class VariableAttributes:
         self._variable = [name for name in self._variable if name != attr]
 
     def markAsVariable(self, attr: str) -> None:
-        """Let the attribute change after compiling; it must be a constant so far."""
+        """Allow the attribute to change after compiling; it must be a constant so far."""
         self._check(attr, constant=True)
         self._variable.append(attr)
 
@@ -59,19 +59,25 @@ class Optimizer:
     variable_attrs: VariableAttributes
     param_groups: List[Dict[str, Any]]
 
-    def _begin(self, params: Params, given: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-        """Hand ``given`` to torch's constructor and keep ``own``; None stands for an argument that was left out."""
-        kind = self._ipu_kind
-        passed = {name: value for name, value in given.items() if value is not None}
-        kept = {name: value for name, value in own.items() if value is not None}
-        _check_own(kept)
+    def _begin(self, arguments: Mapping[str, Any]) -> None:
+        """Keep what belongs to the device and hand the rest to torch's constructor.
+
+        ``arguments`` are the locals of the vendor's constructor; None stands for an argument that was left out.
+        """
+        params = arguments["params"]
+        device_defaults = read.WHOLE[self._ipu_kind]
+        passed = {
+            name: value for name, value in arguments.items() if name not in ("self", "params") and value is not None
+        }
+        on_device = {name: passed.pop(name) for name in list(passed) if name in device_defaults}
+        _check_device_arguments(on_device)
         if faults.active:
-            kept = faults.apply("optim.kept", kept)
-        for name, default in read.WHOLE[kind].items():
-            setattr(self, name, kept.get(name, default))
-        known = {**read.ATTRIBUTES[kind], **read.WHOLE[kind]}
+            on_device = faults.apply("optim.kept", on_device)
+        for name, default in device_defaults.items():
+            setattr(self, name, on_device.get(name, default))
+        known = {**read.ATTRIBUTES[self._ipu_kind], **device_defaults}
         allowed = [name for name in known if name not in read.ALWAYS_CONSTANT]
-        variable = [name for name in allowed if name in passed or name in kept]
+        variable = [name for name in allowed if name in passed or name in on_device]
         if faults.active:
             variable = faults.apply("optim.variable", variable)
         self.variable_attrs = VariableAttributes(variable, allowed)
@@ -96,10 +102,10 @@ class Optimizer:
     def state_dict(self) -> Dict[str, Any]:
         """What torch keeps, with the device's state and parameters; both are None before compiling."""
         result = dict(super().state_dict())  # type: ignore[misc]
-        held = self._on_host if self._on_device is None else state.named(self._ipu_kind, self._on_device[0])
+        tensors = self._on_host if self._on_device is None else state.named(self._ipu_kind, self._on_device[0])
         if faults.active:
-            held = faults.apply("optim.saved", held)
-        result[IPU_STATE] = held
+            tensors = faults.apply("optim.saved", tensors)
+        result[IPU_STATE] = tensors
         result[IPU_PARAM] = state.parameters(read.read(self, {})) if self._compiled else None
         return result
 
@@ -128,12 +134,12 @@ class Optimizer:
             self._on_host = faults.apply("optim.detached", self._on_host)
 
     def _upload(self) -> None:
-        """Let every replica go on from what the host has; what it lacks stays as it is on the device."""
+        """Give every replica the host's state; what the host lacks stays as it is on the device."""
         if self._on_host is None or self._on_device is None:
             return
         for replica in self._on_device:
-            for name, own in state.by_weight(self._ipu_kind, self._on_host).items():
-                replica.setdefault(name, {}).update(own)
+            for name, tensors in state.by_weight(self._ipu_kind, self._on_host).items():
+                replica.setdefault(name, {}).update(tensors)
         self._on_host = None
 
     def __getstate__(self) -> Dict[str, Any]:
@@ -148,7 +154,7 @@ class Optimizer:
         }
 
 
-def _check_own(values: Mapping[str, Any]) -> None:
+def _check_device_arguments(values: Mapping[str, Any]) -> None:
     """Refuse values that the device cannot use."""
     if not read.checked():
         return
@@ -193,14 +199,7 @@ class SGD(Optimizer, torch.optim.SGD):
         velocity_accum_type: Optional[torch.dtype] = None,
         max_grad_norm: Optional[Number] = None,
     ) -> None:
-        self._begin(
-            params,
-            {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
-             "nesterov": nesterov, "maximize": maximize, "foreach": foreach, "differentiable": differentiable},
-            {"loss_scaling": loss_scaling, "velocity_scaling": velocity_scaling,
-             "use_combined_accum": use_combined_accum, "accum_type": accum_type,
-             "velocity_accum_type": velocity_accum_type, "max_grad_norm": max_grad_norm},
-        )  # fmt: skip
+        self._begin(locals())
 
 
 class Adam(Optimizer, torch.optim.Adam):
@@ -227,15 +226,7 @@ class Adam(Optimizer, torch.optim.Adam):
         second_order_momentum_accum_type: Optional[torch.dtype] = None,
         max_grad_norm: Optional[Number] = None,
     ) -> None:
-        self._begin(
-            params,
-            {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
-             "foreach": foreach, "maximize": maximize, "capturable": capturable, "differentiable": differentiable,
-             "fused": fused},
-            {"loss_scaling": loss_scaling, "accum_type": accum_type,
-             "first_order_momentum_accum_type": first_order_momentum_accum_type,
-             "second_order_momentum_accum_type": second_order_momentum_accum_type, "max_grad_norm": max_grad_norm},
-        )  # fmt: skip
+        self._begin(locals())
 
 
 class AdamW(Optimizer, torch.optim.AdamW):
@@ -263,15 +254,7 @@ class AdamW(Optimizer, torch.optim.AdamW):
         second_order_momentum_accum_type: Optional[torch.dtype] = None,
         max_grad_norm: Optional[Number] = None,
     ) -> None:
-        self._begin(
-            params,
-            {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
-             "maximize": maximize, "foreach": foreach, "capturable": capturable, "differentiable": differentiable,
-             "fused": fused},
-            {"loss_scaling": loss_scaling, "bias_correction": bias_correction, "accum_type": accum_type,
-             "first_order_momentum_accum_type": first_order_momentum_accum_type,
-             "second_order_momentum_accum_type": second_order_momentum_accum_type, "max_grad_norm": max_grad_norm},
-        )  # fmt: skip
+        self._begin(locals())
 
 
 class RMSprop(Optimizer, torch.optim.RMSprop):
@@ -297,21 +280,14 @@ class RMSprop(Optimizer, torch.optim.RMSprop):
         second_order_momentum_accum_type: Optional[torch.dtype] = None,
         use_tf_variant: Optional[bool] = None,
     ) -> None:
-        self._begin(
-            params,
-            {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum,
-             "centered": centered, "foreach": foreach, "maximize": maximize, "differentiable": differentiable},
-            {"loss_scaling": loss_scaling, "accum_type": accum_type,
-             "first_order_momentum_accum_type": first_order_momentum_accum_type,
-             "second_order_momentum_accum_type": second_order_momentum_accum_type, "use_tf_variant": use_tf_variant},
-        )  # fmt: skip
+        self._begin(locals())
 
 
 class _LayerWise(torch.optim.Optimizer):
     """LAMB on the host, which torch does not have."""
 
-    def __init__(self, params: Params, **given: Any) -> None:
-        values = {**read.ATTRIBUTES["lamb"], **given}
+    def __init__(self, params: Params, **arguments: Any) -> None:
+        values = {**read.ATTRIBUTES["lamb"], **arguments}
         for name in ("lr", "eps", "weight_decay"):
             if not values[name] >= 0:
                 raise ValueError(f"Invalid {name}: {values[name]}")
@@ -334,10 +310,10 @@ class _LayerWise(torch.optim.Optimizer):
             for weight in group["params"]:
                 if weight.grad is None:
                     continue
-                own = self.state[weight]
-                own["step"] = own.get("step", 0) + 1
-                columns = {slot: [own.setdefault(slot, torch.zeros_like(weight))] for slot in kernel.slots(h)}
-                kernel.run([weight], [weight.grad], columns, h, own["step"])
+                slots = self.state[weight]
+                slots["step"] = slots.get("step", 0) + 1
+                columns = {slot: [slots.setdefault(slot, torch.zeros_like(weight))] for slot in kernel.slots(h)}
+                kernel.run([weight], [weight.grad], columns, h, slots["step"])
         return loss
 
 
@@ -363,10 +339,4 @@ class LAMB(Optimizer, _LayerWise):
         first_order_momentum_accum_type: Optional[torch.dtype] = None,
         second_order_momentum_accum_type: Optional[torch.dtype] = None,
     ) -> None:
-        self._begin(
-            params,
-            {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay},
-            {"bias_correction": bias_correction, "loss_scaling": loss_scaling, "max_weight_norm": max_weight_norm,
-             "accum_type": accum_type, "first_order_momentum_accum_type": first_order_momentum_accum_type,
-             "second_order_momentum_accum_type": second_order_momentum_accum_type},
-        )  # fmt: skip
+        self._begin(locals())

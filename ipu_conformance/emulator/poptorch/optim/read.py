@@ -99,22 +99,22 @@ def read(optimizer: Any, parameters: Mapping[str, torch.Tensor]) -> Settings:
         values = {name: _plain(group.get(name, default)) for name, default in ATTRIBUTES[kind].items()}
         held = tuple(names[id(each)] for each in group["params"] if id(each) in names)
         groups.append(Group(held, values, constants_of(optimizer, kind, values)))
-    whole = {name: _given(optimizer, name, default) for name, default in WHOLE[kind].items()}
+    whole = {name: _attribute(optimizer, name, default) for name, default in WHOLE[kind].items()}
     if kind in ("adam", "adamw"):
         whole["bias_correction"] = True  # the vendor's AdamW corrects the bias even when told not to
     return Settings(kind, tuple(groups), whole, constants_of(optimizer, kind, whole))
 
 
 def checked() -> bool:
-    """Are arguments checked? They are, on a device that is right."""
+    """Whether arguments are checked; only a faulty device leaves that out."""
     return faults.apply("optim.checked", True) if faults.active else True
 
 
 def constants_of(optimizer: Any, kind: str, values: Mapping[str, Any]) -> FrozenSet[str]:
     """Which values are compiled in: as marked, or for torch's optimizers those that equal their defaults."""
-    own = getattr(optimizer, "variable_attrs", None)
-    if own is not None:
-        return frozenset(name for name in values if own.isConstant(name))
+    marks = getattr(optimizer, "variable_attrs", None)
+    if marks is not None:
+        return frozenset(name for name in values if marks.isConstant(name))
     defaults = {**ATTRIBUTES[kind], **WHOLE[kind]}
     return frozenset(
         name
@@ -130,7 +130,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, torch.Tensor) else value
 
 
-def _given(optimizer: Any, name: str, default: Any) -> Any:
+def _attribute(optimizer: Any, name: str, default: Any) -> Any:
     value = getattr(optimizer, name, None)
     return default if value is None else value
 
@@ -147,11 +147,11 @@ def warn(optimizer: Any, options: Any) -> None:
                             ("optimizer attributes", unexpected(optimizer)))
         if names
     ]  # fmt: skip
-    own = type(optimizer)
+    kind = type(optimizer)
     base = next((known for _, known in TORCH if isinstance(optimizer, known)), None)
-    if base is not None and own is not base and not hasattr(optimizer, "_ipu_kind"):
+    if base is not None and kind is not base and not hasattr(optimizer, "_ipu_kind"):
         lines.append(
-            f"{own.__name__} is a subclass of torch.optim.{base.__name__}: the device steps as {base.__name__} does"
+            f"{kind.__name__} is a subclass of torch.optim.{base.__name__}: the device steps as {base.__name__} does"
         )
     seen = set() if options is None else _seen.setdefault(options, set())
     relaxed = options is not None and options.relax_optimizer_checks

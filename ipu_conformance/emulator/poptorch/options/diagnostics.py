@@ -55,7 +55,7 @@ class _Destination(logging.StreamHandler):
 
 
 def setLogLevel(level: Union[str, int]) -> None:
-    """Let lines of this level and above through: TRACE, DEBUG, INFO, WARN, ERR, OFF, or 0, 1, 2, 3, 4, 6."""
+    """Log lines of this level and above: TRACE, DEBUG, INFO, WARN, ERR, OFF, or 0, 1, 2, 3, 4, 6."""
     name = NUMBERS.get(level) if isinstance(level, int) else str(level).upper()
     if name is None or name not in LEVELS:
         numbers = ", ".join(f"{number} ({text})" for number, text in NUMBERS.items())
@@ -63,10 +63,9 @@ def setLogLevel(level: Union[str, int]) -> None:
     logger.setLevel(LEVELS[name])
 
 
-def configure_log(environment: Optional[Mapping[str, str]] = None) -> None:
+def configure_log(environment: Mapping[str, str] = os.environ) -> None:
     """Take the level and the destination from the environment."""
-    given: Mapping[str, str] = os.environ if environment is None else environment
-    destination = given.get(DESTINATION_VARIABLE, "stderr")
+    destination = environment.get(DESTINATION_VARIABLE, "stderr")
     handler: logging.Handler
     if destination in ("stdout", "stderr"):
         handler = _Destination(destination)
@@ -77,11 +76,11 @@ def configure_log(environment: Optional[Mapping[str, str]] = None) -> None:
         logger.removeHandler(old)
         old.close()
     logger.addHandler(handler)
-    setLogLevel(given.get(LEVEL_VARIABLE) or DEFAULT_LEVEL)
+    setLogLevel(environment.get(LEVEL_VARIABLE) or DEFAULT_LEVEL)
 
 
 def limit_repeats(most: Optional[int]) -> None:
-    """Write each text at most so many times from now on, None for always."""
+    """Write each text at most ``most`` times from now on; None means always."""
     for handler in logger.handlers:
         for old in tuple(handler.filters):
             handler.removeFilter(old)
@@ -89,7 +88,7 @@ def limit_repeats(most: Optional[int]) -> None:
 
 
 def deprecated(since: str, reason: str) -> Callable[[Function], Function]:
-    """Say in the log, at every call, since when a function is deprecated and what to use."""
+    """Log, at every call, since when a function is deprecated and what to use instead."""
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
@@ -138,7 +137,7 @@ class Error(Exception):
 
 
 class RecoverableError(Error):
-    """An error that a reset cures; ``recovery_action`` says which one."""
+    """An error that a reset fixes; ``recovery_action`` names the reset."""
 
     def __init__(
         self, message: object = "", type: str = PYTHON_ERROR, location: str = "", recovery_action: str = ""
@@ -149,7 +148,7 @@ class RecoverableError(Error):
 
 
 class UnrecoverableError(Error):
-    """An error of the system that no reset cures."""
+    """An error of the system that no reset fixes."""
 
 
 def createPoptorchError(msg: str) -> Error:

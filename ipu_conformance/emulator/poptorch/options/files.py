@@ -26,7 +26,7 @@ _ROOTS = ("poptorch", "torch")
 
 
 def load(options: Options, filepath: Union[str, Path]) -> None:
-    """Apply the calls of a file in order; the first that cannot be made is an error that names its line."""
+    """Apply the calls of a file in order; the first that fails is an error that names its line."""
     text = Path(filepath).read_text(encoding="utf-8")
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
     calls = [(number, line) for number, line in lines if line and not line.startswith("#")]
@@ -60,16 +60,16 @@ def _dotted(node: ast.AST) -> List[str]:
 
 
 def _method(options: Options, path: List[str]) -> Callable[..., Any]:
-    """The method of the options, or of one of its sub-sets, that ``path`` names."""
-    found: Any = options
+    """The method of the options, or of one of its sections, that ``path`` names."""
+    target: Any = options
     for name in path:
         public = not name.startswith("_") or name == "_Popart"
-        if not public or not hasattr(type(found), name):
+        if not public or not hasattr(type(target), name):
             raise AttributeError(f"no option is named {'.'.join(path)}")
-        found = getattr(found, name)
-    if not callable(found):
+        target = getattr(target, name)
+    if not callable(target):
         raise AttributeError(f"{'.'.join(path)} is not a method of the options")
-    return found
+    return target
 
 
 def _evaluate(node: ast.AST) -> Any:
@@ -98,10 +98,10 @@ def _named(path: List[str]) -> Any:
     if path[0] not in _ROOTS:
         raise NameError(f"{'.'.join(path)} is unknown; values are literals or begin with {' or '.join(_ROOTS)}")
     root = "ipu_conformance.emulator.poptorch.api" if path[0] == "poptorch" else "torch"
-    found: Any = importlib.import_module(root)
+    value: Any = importlib.import_module(root)
     for name in path[1:]:
-        found = getattr(found, _public(name))
-    return found
+        value = getattr(value, _public(name))
+    return value
 
 
 def _public(name: str) -> str:
@@ -113,14 +113,14 @@ def _public(name: str) -> str:
 def apply_json(options: Options, string: str, source: str = "the JSON string") -> None:
     """Call the methods that a JSON object names: a list gives arguments, an object gives them by name."""
     try:
-        read = json.loads(string)
+        methods = json.loads(string)
     except json.JSONDecodeError as error:
         raise ConfigFileError(
             f"Error parsing options: {source}, line {error.lineno}, column {error.colno}: {error.msg}"
         ) from error
-    if not isinstance(read, dict):
-        raise ConfigFileError(f"Error parsing options: {source} is no JSON object of methods and their arguments")
-    calls = list(read.items())
+    if not isinstance(methods, dict):
+        raise ConfigFileError(f"Error parsing options: {source} is not a JSON object of methods and their arguments")
+    calls = list(methods.items())
     if faults.active:
         calls = faults.apply("options.calls", calls)
     for name, value in calls:

@@ -41,14 +41,17 @@ class Stage:
         return f"Stage({', '.join(map(repr, self._blocks))})" + ("" if self._ipu is None else f".ipu({self._ipu})")
 
 
-def _stages(given: Sequence[Any], owner: str) -> List[Stage]:
+def _unpacked(args: Sequence[Any]) -> Sequence[Any]:
+    """The arguments, or the items of a list that is the only one."""
+    return args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+
+
+def _stages(items: Sequence[Any], owner: str) -> List[Stage]:
     """Stages as they are; a name is a stage of one block."""
-    made = []
-    for item in given:
+    for item in items:
         if not isinstance(item, (Stage, str)):
             raise AssertionError(f"{item!r} was given to {owner}: use poptorch.Stage or the name of a block")
-        made.append(Stage(item) if isinstance(item, str) else item)
-    return made
+    return [Stage(item) if isinstance(item, str) else item for item in items]
 
 
 def _check_disjoint(stages: Sequence[Stage]) -> None:
@@ -74,15 +77,15 @@ class _StagedExecution:
 
     def __init__(self, *args: Any) -> None:
         name = type(self).__name__
-        given: Sequence[Any] = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+        items = _unpacked(args)
         self._auto: Optional[AutoStage] = None
         self._stages: List[Stage] = []
-        if any(isinstance(item, AutoStage) for item in given):
-            if len(given) > 1:
-                raise AssertionError(f"{given!r} was given to {name}: use an AutoStage alone, or stages")
-            self._auto = given[0]
-        elif given:
-            self._stages = _stages(given, name)
+        if any(isinstance(item, AutoStage) for item in items):
+            if len(items) > 1:
+                raise AssertionError(f"{items!r} was given to {name}: use an AutoStage alone, or stages")
+            self._auto = items[0]
+        elif items:
+            self._stages = _stages(items, name)
             _check_disjoint(self._stages)
         else:
             self._auto = AutoStage.SameAsIpu
@@ -118,10 +121,10 @@ class Phase:
     """Stages whose weights are on the device together; a name is a stage of one block."""
 
     def __init__(self, *args: Any) -> None:
-        given: Sequence[Any] = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
-        if not given:
+        items = _unpacked(args)
+        if not items:
             raise AssertionError("Phase() was given no stage: use at least one")
-        self._stages = _stages(given, "Phase")
+        self._stages = _stages(items, "Phase")
 
     @property
     def stages(self) -> Tuple[Stage, ...]:
@@ -149,10 +152,10 @@ class _PhasedExecution:
     mode = ""
 
     def __init__(self, *phases: Any) -> None:
-        given: Sequence[Any] = phases[0] if len(phases) == 1 and isinstance(phases[0], list) else phases
-        if not given:
+        items: Sequence[Any] = phases[0] if len(phases) == 1 and isinstance(phases[0], list) else phases
+        if not items:
             raise AssertionError(f"{type(self).__name__}() was given no phase: use at least one")
-        self._phases = [_as_phase(item, type(self).__name__) for item in given]
+        self._phases = [_as_phase(item, type(self).__name__) for item in items]
         _check_disjoint([stage for phase in self._phases for stage in phase.stages])
         self._liveness = Liveness.AlwaysLive
         self._separate_backward = False

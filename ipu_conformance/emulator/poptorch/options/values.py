@@ -90,11 +90,11 @@ class OptionValues:
 
     def __deepcopy__(self: Chain, memo: Dict[int, Any]) -> Chain:
         """A copy that can be changed, whether or not this one still can."""
-        made = type(self).__new__(type(self))
-        memo[id(self)] = made
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
         for name, value in self.__dict__.items():
-            object.__setattr__(made, name, False if name == "_is_frozen" else copy.deepcopy(value, memo))
-        return made
+            object.__setattr__(copied, name, False if name == "_is_frozen" else copy.deepcopy(value, memo))
+        return copied
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)):

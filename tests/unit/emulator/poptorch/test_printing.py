@@ -7,7 +7,7 @@ from typing import Any, Dict
 import pytest
 import torch
 
-from ipu_conformance.emulator.poptorch.ops.printing import text
+from ipu_conformance.emulator.poptorch.ops.printing import Layout, text
 
 ROWS = (
     (torch.tensor(2.5), {}, "2.5"),
@@ -16,7 +16,7 @@ ROWS = (
     (torch.tensor([[1.0, 2.0], [3.0, 4.0]]), {}, "[[1 2]\n [3 4]]"),
     (torch.tensor([1.0, 2.0]), {"float_format": "scientific", "digits": 1}, "[1.0e+00 2.0e+00]"),
     (torch.tensor([1.0, 2.0]), {"float_format": "fixed", "digits": 3}, "[1.000 2.000]"),
-    (torch.tensor([1, 2]), {"separator": ",", "brackets": "()"}, "(1,2)"),
+    (torch.tensor([1, 2]), {"separator": ",", "open_bracket": "(", "close_bracket": ")"}, "(1,2)"),
     (torch.arange(9), {"summarise_threshold": 8, "edge_items": 2}, "[0 1 ... 7 8]"),
     (torch.arange(9), {"summarise_threshold": 9, "edge_items": 2}, "[0 1 2 3 4 5 6 7 8]"),
     (torch.arange(6), {"max_line_width": 5}, "[0 1 2\n 3 4 5]"),
@@ -27,4 +27,4 @@ ROWS = (
 @pytest.mark.parametrize(("tensor", "settings", "expected"), ROWS, ids=[row[2].replace("\n", "|") for row in ROWS])
 def test_text(tensor: torch.Tensor, settings: Dict[str, Any], expected: str) -> None:
     """Each setting has its effect on the text."""
-    assert text(tensor, **settings) == expected
+    assert text(tensor, Layout(**settings)) == expected
