@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 
@@ -52,16 +52,43 @@ ORDERS = {
     "activation.change_core(paddle.base.core); activation.change_paddle(paddle)\n",
 }
 
+NAMES = """
+import inspect, json, sys
+import paddle, paddle.inference, paddle.jit, paddle.static, paddle.utils.cpp_extension
 
-def answer(program: str, **variables: str) -> Dict[str, Any]:
-    """What a process of its own prints."""
+def public(holder):
+    return {name for name in vars(holder) if not name.startswith("_")}
+
+def names():
+    modules = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "paddle"}
+    held = {name: public(module) for name, module in modules.items()}
+    for module in modules.values():
+        for kind in vars(module).values():
+            if inspect.isclass(kind) and str(getattr(kind, "__module__", "")).split(".")[0] == "paddle":
+                held[f"{kind.__module__}.{kind.__qualname__}"] = public(kind)
+    return held
+
+before = names()
+from ipu_conformance.emulator import hook
+hook.install("paddle")
+after = names()
+print(json.dumps([
+    {holder: sorted(more) for holder in after for more in [after[holder] - before.get(holder, set())] if more},
+    {holder: sorted(less) for holder in before for less in [before[holder] - after[holder]] if less},
+]))
+"""
+VENDOR_NAMES = {"paddle.base.core": ["IpuBackend", "IpuStrategy", "get_ipu_device_count"]}
+"""The public names that an IPU build adds to the modules and classes of the stock wheel."""
+
+
+def answer(program: str, **variables: str) -> Any:
+    """What a process of its own prints last, read as JSON."""
     environment = {name: value for name, value in os.environ.items() if name != faults.ENVIRONMENT}
-    made = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], env={**environment, **variables}, capture_output=True, text=True, check=False
     )
-    assert made.returncode == 0, made.stderr
-    found: Dict[str, Any] = json.loads(made.stdout.splitlines()[-1])
-    return found
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -96,6 +123,14 @@ def test_the_stock_wheel_is_left_alone() -> None:
     assert found["guard"] == refusal
     assert found["compiled"][0] == "RuntimeError"
     assert found["ipu pass"][0] == "ValueError"
+
+
+def test_the_modules_of_paddle_gain_the_names_of_the_vendor_alone() -> None:
+    """No module and no class of the wheel has a public name more or less than in an IPU build."""
+    added, removed = answer(NAMES)
+
+    assert added == VENDOR_NAMES
+    assert removed == {}
 
 
 def test_faults_are_turned_on_by_the_environment() -> None:
