@@ -60,8 +60,8 @@ def refuse_sources(load: Function) -> Function:
 
     @functools.wraps(load)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        given = inspect.signature(load).bind(*args, **kwargs).arguments
-        for source in given.get("sources") or ():
+        arguments = inspect.signature(load).bind(*args, **kwargs).arguments
+        for source in arguments.get("sources") or ():
             if decide("source is for the IPU", _is_for_the_ipu(Path(source))):
                 raise CustomOpError(
                     f"{source} is a custom op in C++ for the IPU, and the emulator has no PopART to build it with; "

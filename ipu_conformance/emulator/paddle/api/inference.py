@@ -120,10 +120,10 @@ class Predictor:
                 raise PreconditionNotMet(f"input {name} holds nothing yet; copy an array into its handle first")
             feed[name] = handle.array
         with _static_mode():
-            made = paddle.static.Executor(paddle.CPUPlace()).run(
+            arrays = paddle.static.Executor(paddle.CPUPlace()).run(
                 self._program, feed=feed, fetch_list=list(self._outputs), scope=self._scope
             )
-        for handle, array in zip(self._outputs.values(), made):
+        for handle, array in zip(self._outputs.values(), arrays):
             handle.hold(np.asarray(array))
         return True
 

@@ -92,7 +92,7 @@ def enable_ipu(
     ipu_enable_pipelining: bool = False,
     ipu_batches_per_step: int = 1,
 ) -> None:
-    """Let predictors of this configuration run on the IPU."""
+    """Predictors of this configuration run on the IPU."""
     _change(
         self,
         enabled=True,

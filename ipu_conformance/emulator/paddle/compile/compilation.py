@@ -1,6 +1,6 @@
 """What is known about one program while the passes work on it, found by the graph that they are applied to.
 
-Every pass edits the working Program of the record; the nodes of the real ``core.Graph`` are then made anew from it, so
+Every pass edits the working Program of the record; the nodes of the real ``core.Graph`` are then rebuilt from it, so
 that drawing the graph, or turning it into a Program, shows what the pass did.
 """
 
@@ -87,7 +87,7 @@ class Compilation:
         return list(self.program.global_block().ops)
 
     def refresh(self) -> None:
-        """Make the working Program anew from its description, into which ops were inserted."""
+        """Rebuild the working Program from its description, into which ops were inserted."""
         self.program = program_of(core.ProgramDesc(self.program.desc))
 
     def snapshot(self) -> Any:
@@ -100,9 +100,9 @@ _RECORDS: weakref.WeakKeyDictionary[Any, Compilation] = weakref.WeakKeyDictionar
 
 def of(graph: Any) -> Compilation:
     """The record of a graph; the first pass that asks begins it with the backend's strategy and scope."""
-    found = _RECORDS.get(graph)
-    if found is not None:
-        return found
+    record = _RECORDS.get(graph)
+    if record is not None:
+        return record
     backend = core.IpuBackend.get_instance()
     return begin(graph, backend.strategy, backend.scope)
 
@@ -156,7 +156,7 @@ def keep(program: Any, ops: Iterable[Any]) -> None:
 
 
 def rebuild(graph: Any, program: Any) -> None:
-    """Make the graph's nodes anew from the global block of a Program: a variable has one node per writing op."""
+    """Rebuild the graph's nodes from the global block of a Program: a variable has one node per writing op."""
     core.graph_safe_remove_nodes(graph, set(graph.nodes()))
     block = program.desc.block(0)
     latest: Dict[str, Any] = {}
@@ -177,7 +177,7 @@ def rebuild(graph: Any, program: Any) -> None:
 def _variable_node(graph: Any, block: Any, name: str) -> Any:
     if name == core.empty_var_name():
         return graph.create_empty_node(name, core.Node.Type.Variable)
-    found = block.find_var(name.encode())
-    if found is None:
+    desc = block.find_var(name.encode())
+    if desc is None:
         raise PassError(f"an op uses the variable {name!r}, which the program lacks; create it in the block")
-    return graph.create_var_node(found)
+    return graph.create_var_node(desc)

@@ -72,10 +72,10 @@ class CustomOp:
     def _compose(self, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
         block = inputs[0].block.program.current_block()
         first = len(block.ops)
-        made = self.forward(*inputs, **attributes)
+        outputs = self.forward(*inputs, **attributes)
         for op in block.ops[first:]:
             op.desc._set_attr(NAME, self.name)
-        return made
+        return outputs
 
     def _append(self, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
         written = _written(self.name, attributes)
@@ -102,8 +102,8 @@ class CustomOp:
     def _output_shapes(self, shapes: List[Shape], attributes: Mapping[str, Any]) -> List[Shape]:
         if self.shapes is None:
             return [shapes[0]]
-        made = list(self.shapes(*shapes, **attributes))
-        return made if made and not isinstance(made[0], int) else [made]
+        output_shapes = list(self.shapes(*shapes, **attributes))
+        return output_shapes if output_shapes and not isinstance(output_shapes[0], int) else [output_shapes]
 
 
 REGISTERED: Dict[str, CustomOp] = {}
@@ -123,7 +123,7 @@ def name_of(op: Any) -> Optional[str]:
 
 
 def bind(program: Any, strategy: Any) -> None:
-    """Let a program's custom ops call what is registered in this process; one that nobody registered is an error.
+    """Point a program's custom ops at the functions registered in this process; a missing one is an error.
 
     A program that was saved and loaded still has the numbers of the process that saved it. Names that the strategy maps
     must be registered, or be ops of Paddle's.
@@ -188,8 +188,8 @@ def _called(function: Function, attributes: Mapping[str, Any]) -> Function:
 
     def called(*tensors: Any) -> List[Any]:
         arrays = [np.array(tensor) for tensor in tensors]
-        made = function(*arrays, **attributes)
-        results = made if isinstance(made, (tuple, list)) else [made]
+        result = function(*arrays, **attributes)
+        results = result if isinstance(result, (tuple, list)) else [result]
         return [subprograms.tensor(np.asarray(result).astype(arrays[0].dtype)) for result in results]
 
     return called

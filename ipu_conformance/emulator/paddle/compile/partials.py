@@ -35,7 +35,7 @@ def are_half(strategy: Any) -> bool:
 
 
 def replace(block: Any, halves: FrozenSet[str]) -> None:
-    """Let products of float16 matrices be computed with partial sums in float16."""
+    """Turn products of float16 matrices into calls that hold partial sums in float16."""
     for index in range(block.op_size()):
         op = block.op(index)
         kind = op.type()[: -len(_GRADIENT)] if op.type().endswith(_GRADIENT) else op.type()
@@ -56,7 +56,7 @@ def _call(op: Any, read: List[str], written: List[str], function: Callable[..., 
 
     def called(*tensors: Any) -> List[Any]:
         arrays = [np.array(tensor).astype(np.float16) for tensor in tensors]
-        return [subprograms.tensor(made.astype(np.float32)) for made in function(*arrays)]
+        return [subprograms.tensor(result.astype(np.float32)) for result in function(*arrays)]
 
     for slot in op.input_names():
         op.remove_input(slot)
@@ -73,10 +73,10 @@ def _call(op: Any, read: List[str], written: List[str], function: Callable[..., 
 def _forward(kind: str, attributes: Mapping[str, Any]) -> Callable[..., List[Array]]:
     def forward(x: Array, y: Array) -> List[Array]:
         left, right = _matrices(kind, attributes, x, y)
-        made = _dot(left, right)
+        product = _dot(left, right)
         if kind == "mul":
-            made = made.reshape(x.shape[: attributes["x_num_col_dims"]] + y.shape[attributes["y_num_col_dims"] :])
-        return [made]
+            product = product.reshape(x.shape[: attributes["x_num_col_dims"]] + y.shape[attributes["y_num_col_dims"] :])
+        return [product]
 
     return forward
 
@@ -86,11 +86,11 @@ def _backward(kind: str, attributes: Mapping[str, Any], wanted: List[str]) -> Ca
         left, right = _matrices(kind, attributes, x, y)
         if kind == "mul":
             grad = grad.reshape(left.shape[0], right.shape[1])
-        made: Dict[str, Callable[[], Array]] = {
+        gradients: Dict[str, Callable[[], Array]] = {
             "X@GRAD": lambda: _as_given(_dot(grad, _turned(right)), x, attributes.get("trans_x", False)),
             "Y@GRAD": lambda: _as_given(_dot(_turned(left), grad), y, attributes.get("trans_y", False)),
         }
-        return [made[slot]() for slot in wanted]
+        return [gradients[slot]() for slot in wanted]
 
     return backward
 
@@ -112,11 +112,11 @@ def _matrices(kind: str, attributes: Mapping[str, Any], x: Array, y: Array) -> T
 
 
 def _as_given(gradient: Array, value: Array, turned: bool) -> Array:
-    """A factor's gradient in its own shape: turned back, summed over what it was repeated for."""
-    made = _turned(gradient) if turned else gradient
-    while made.ndim > value.ndim:
-        made = numerics.to_float16(made.astype(np.float32).sum(axis=0))
-    for axis, (own, other) in enumerate(zip(value.shape, made.shape)):
-        if own == 1 and other > 1:
-            made = numerics.to_float16(made.astype(np.float32).sum(axis=axis, keepdims=True))
-    return made.reshape(value.shape)
+    """A factor's gradient in the factor's shape: turned back, and summed over what the factor was repeated for."""
+    result = _turned(gradient) if turned else gradient
+    while result.ndim > value.ndim:
+        result = numerics.to_float16(result.astype(np.float32).sum(axis=0))
+    for axis, (length, repeated) in enumerate(zip(value.shape, result.shape)):
+        if length == 1 and repeated > 1:
+            result = numerics.to_float16(result.astype(np.float32).sum(axis=axis, keepdims=True))
+    return result.reshape(value.shape)

@@ -78,8 +78,8 @@ def cut(
     result: List[Stage] = []
     incoming: Mapping[str, str] = {}
     for number in reversed(range(stages)):
-        own = [op for op, stage in zip(ops, stage_of) if stage == number]
-        stage = _stage(number, own, known, borders[number], feeds, fetches, loss, trainable, loss_scale, incoming)
+        stage_ops = [op for op, stage in zip(ops, stage_of) if stage == number]
+        stage = _stage(number, stage_ops, known, borders[number], feeds, fetches, loss, trainable, loss_scale, incoming)
         # What this stage sends back is what the one before it gets.
         incoming = {name: name + INCOMING for name in stage.outgoing}
         result.append(stage)
@@ -89,18 +89,18 @@ def cut(
 def _borders(
     ops: Sequence[Any], stage_of: Sequence[int], stages: int, known: Mapping[str, Any], feeds: Sequence[str]
 ) -> List[_Border]:
-    """The values that are alive at each border, in the order in which they are made."""
-    made: Dict[str, int] = {}
+    """The values that are alive at each border, in the order in which ops make them."""
+    made_in: Dict[str, int] = {}
     last_use: Dict[str, int] = {}
     for op, stage in zip(ops, stage_of):
         for name in subprograms.reads(op):
-            if name in made:
+            if name in made_in:
                 last_use[name] = max(last_use.get(name, 0), stage)
         for name in subprograms.writes(op):
             if not known[name].persistable() and name not in feeds:
-                made.setdefault(name, stage)
+                made_in.setdefault(name, stage)
     alive = [
-        tuple(name for name, stage in made.items() if stage < number <= last_use.get(name, -1))
+        tuple(name for name, stage in made_in.items() if stage < number <= last_use.get(name, -1))
         for number in range(stages + 1)
     ]
     return [_Border(alive[number], alive[number + 1]) for number in range(stages)]
@@ -108,7 +108,7 @@ def _borders(
 
 def _stage(
     number: int,
-    own: Sequence[Any],
+    ops: Sequence[Any],
     known: Mapping[str, Any],
     border: _Border,
     feeds: Sequence[str],
@@ -118,10 +118,10 @@ def _stage(
     loss_scale: float,
     incoming: Mapping[str, str],
 ) -> Stage:
-    touched = subprograms.touched(own)
-    made = {name for op in own for name in subprograms.writes(op)}
+    touched = subprograms.touched(ops)
+    written = {name for op in ops for name in subprograms.writes(op)}
     lasting = tuple(name for name in known if name in touched and known[name].persistable())
-    # A fetched feed or weight is made by no op; the first stage gives it back.
+    # A fetched feed or weight is written by no op; the first stage gives it back.
     loose = set(fetches) - _made_anywhere(known, feeds) if number == 0 else set()
     backward: Tuple[Any, ...] = ()
     gradients: Dict[str, str] = {}
@@ -129,12 +129,12 @@ def _stage(
     described = dict(known)
     held = None
     if loss is not None:
-        derived = _differentiate(own, known, border, made, loss, trainable, loss_scale, incoming)
+        derived = _differentiate(ops, known, border, written, loss, trainable, loss_scale, incoming)
         backward, gradients, outgoing = derived.ops, derived.gradients, derived.outgoing
         described.update(derived.known)
         held = derived.program
     arriving = set(incoming.values())
-    shapes = {name for op in own if "XShape" in op.output_names() for name in op.output("XShape")}
+    shapes = {name for op in ops if "XShape" in op.output_names() for name in op.output("XShape")}
     made_backward: Set[str] = set()
     stash: List[str] = []
     for op in backward:
@@ -144,17 +144,17 @@ def _stage(
         made_backward.update(subprograms.writes(op))
     return Stage(
         number=number,
-        forward=tuple(own),
+        forward=tuple(ops),
         backward=backward,
         known=described,
         feeds=tuple(name for name in feeds if name in touched or name in loose),
-        fetches=tuple(name for name in fetches if name in made or name in loose),
+        fetches=tuple(name for name in fetches if name in written or name in loose),
         received=border.received,
         handed=border.handed,
         stash=tuple(name for name in dict.fromkeys(stash) if name not in shapes),
         shapes=tuple(name for name in dict.fromkeys(stash) if name in shapes),
         lasting=lasting,
-        moving=tuple(name for name in lasting if name in made),
+        moving=tuple(name for name in lasting if name in written),
         gradients=gradients,
         incoming={name: gradient for name, gradient in incoming.items() if name in border.handed},
         outgoing=outgoing,
@@ -178,20 +178,20 @@ class _Derived:
 
 
 def _differentiate(
-    own: Sequence[Any],
+    stage_ops: Sequence[Any],
     known: Mapping[str, Any],
     border: _Border,
-    made: Set[str],
+    written: Set[str],
     loss: str,
     trainable: Sequence[str],
     loss_scale: float,
     incoming: Mapping[str, str],
 ) -> _Derived:
-    """Let Paddle derive the gradients of what leaves a stage by its weights and by what it received."""
+    """The gradients, derived by Paddle, of what leaves a stage by its weights and by what it received."""
     lasting = [name for name in known if known[name].persistable()]
-    program = subprograms.assemble(own, known, lasting)
+    program = subprograms.assemble(stage_ops, known, lasting)
     block = program.global_block()
-    touched = subprograms.touched(own)
+    touched = subprograms.touched(stage_ops)
     wanted = [name for name in trainable if name in touched]
     used = [name for name in border.received if name in touched or (name in incoming and name in border.handed)]
     wanted += [name for name in used if known[name].dtype() in _FLOATS]
@@ -207,7 +207,7 @@ def _differentiate(
         # A later stage's gradient joins those of this stage in Paddle's own order, so that a cut changes no bit.
         handed = [name for name in border.handed if name in incoming]
         alone = not handed and loss_scale == 1.0
-        if loss in made:
+        if loss in written:
             targets.append(block.var(loss) if alone else _separate(block, loss))
             seeds.append(
                 None
@@ -217,8 +217,8 @@ def _differentiate(
         for name in handed:
             targets.append(_separate(block, name))
             seeds.append(block.create_var(name=incoming[name], shape=known[name].shape(), dtype=known[name].dtype()))
-        found = paddle.static.gradients(targets, [block.var(name) for name in wanted], seeds) if targets else []
-        of = {name: gradient.name for name, gradient in zip(wanted, found) if gradient is not None}
+        derived = paddle.static.gradients(targets, [block.var(name) for name in wanted], seeds) if targets else []
+        of = {name: gradient.name for name, gradient in zip(wanted, derived) if gradient is not None}
     program.desc.flush()
     ops = [op for op in subprograms.ops_of(program)[begin:] if not _separates(op)]
     return _Derived(
@@ -231,10 +231,10 @@ def _differentiate(
 
 
 def _separate(block: Any, name: str) -> Any:
-    """A target of its own for a value that the stage uses itself: Paddle would overwrite one gradient by the other."""
-    own = block.var(name)
-    separate = block.create_var(name=name + _CUT, shape=own.shape, dtype=own.dtype, stop_gradient=False)
-    block.append_op(type="assign", inputs={"X": own}, outputs={"Out": separate})
+    """A separate target for a value that the stage uses itself: Paddle would overwrite one gradient by the other."""
+    variable = block.var(name)
+    separate = block.create_var(name=name + _CUT, shape=variable.shape, dtype=variable.dtype, stop_gradient=False)
+    block.append_op(type="assign", inputs={"X": variable}, outputs={"Out": separate})
     return separate
 
 

@@ -103,15 +103,15 @@ def _sharded(op: Any, number: int, sharded: bool) -> Sharded:
 
 
 def _beside_what_they_copy(ops: Sequence[Any], sharded: Sequence[Sharded]) -> List[Sharded]:
-    """Ops that the device's compiler deletes have no place of their own: they stand where their input is made."""
-    made: Dict[str, Sharded] = {}
+    """Place ops that the device's compiler deletes where their input is made."""
+    makers: Dict[str, Sharded] = {}
     placed = []
-    for op, own in zip(ops, sharded):
-        if own.index is None and own.stage is None and changes_nothing(op):
-            maker = made.get(op.input("X")[0])
-            own = own if maker is None else replace(own, index=maker.index, stage=maker.stage)
-        placed.append(own)
-        made.update((name, own) for name in subprograms.writes(op))
+    for op, place in zip(ops, sharded):
+        if place.index is None and place.stage is None and changes_nothing(op):
+            maker = makers.get(op.input("X")[0])
+            place = place if maker is None else replace(place, index=maker.index, stage=maker.stage)
+        placed.append(place)
+        makers.update((name, place) for name in subprograms.writes(op))
     return placed
 
 
@@ -136,16 +136,16 @@ def _segments(ops: Sequence[Sharded]) -> Tuple[Tuple[int, ...], Tuple[int, ...]]
 
 def check_order(ops: Sequence[Any], stage_of: Sequence[int]) -> None:
     """Raise PopartError if an op reads what a later stage makes."""
-    made: dict = {}
+    made_in: Dict[str, int] = {}
     for number, (op, stage) in enumerate(zip(ops, stage_of)):
         for name in subprograms.reads(op):
-            if decide("check stage order", made.get(name, 0) > stage):
+            if decide("check stage order", made_in.get(name, 0) > stage):
                 raise PopartError(
                     f"Op {op.type()}:{number} of pipeline stage {stage} consumes {name}, which pipeline stage "
-                    f"{made[name]} makes: give every op the stage of its inputs or a later one"
+                    f"{made_in[name]} makes: give every op the stage of its inputs or a later one"
                 )
         for name in subprograms.writes(op):
-            made[name] = stage
+            made_in[name] = stage
 
 
 def plan(placed: Placement, options: PlacementOptions) -> Plan:

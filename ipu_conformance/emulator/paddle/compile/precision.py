@@ -37,10 +37,10 @@ _TRAPS = numerics.Traps(inv=True, div0=True, oflo=True)
 
 def to_device(array: Any, declared: Any) -> np.ndarray:
     """What the device's memory holds of a host's array: float16 is rounded and stored in float32."""
-    given = np.asarray(array)
+    values = np.asarray(array)
     if not _is_half(declared):
-        return given
-    return np.asarray(decide("round feeds", numerics.to_float16(given), exact=given)).astype(np.float32)
+        return values
+    return np.asarray(decide("round feeds", numerics.to_float16(values), exact=values)).astype(np.float32)
 
 
 def to_host(array: Any, declared: Any) -> np.ndarray:
@@ -75,8 +75,8 @@ def follow_the_scope(program: Any, scope: Any) -> None:
     for var in program.list_vars():
         if not var.persistable or var.type != core.VarDesc.VarType.LOD_TENSOR or var.dtype != FLOAT32:
             continue
-        found = scope.find_var(var.name)
-        if decide("weights follow the host", found is not None and found.get_tensor()._dtype() == FLOAT16):
+        variable = scope.find_var(var.name)
+        if decide("weights follow the host", variable is not None and variable.get_tensor()._dtype() == FLOAT16):
             var.desc.set_dtype(FLOAT16)
 
 
@@ -114,7 +114,7 @@ def _widen(block: Any) -> None:
 
 
 def _keep_masters(block: Any) -> None:
-    """Let optimizer ops with a float32 master weight update the master, and the weight be its copy.
+    """Make optimizer ops with a float32 master weight update the master, and copy it to the weight.
 
     The CPU kernels have no master weights: they would update the rounded weight and leave the master behind.
     """
@@ -211,12 +211,12 @@ class _AtRandom:
 
     def __call__(self, *tensors: Any) -> List[Any]:
         turn = next(self.calls)
-        made = []
+        results = []
         for place, held in enumerate(tensors):
             array = np.array(held)
             draw = np.random.default_rng((self.seed, self.op, place, turn, zlib.crc32(array.tobytes())))
-            made.append(_held(_rounded(array, seed=draw, traps=self.traps)))
-        return made
+            results.append(_held(_rounded(array, seed=draw, traps=self.traps)))
+        return results
 
 
 def _rounded(array: np.ndarray, **how: Any) -> np.ndarray:

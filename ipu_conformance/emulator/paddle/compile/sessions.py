@@ -16,7 +16,7 @@ from ipu_conformance.emulator.paddle.compile.strategy_options import StrategyOpt
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, Unavailable, Unimplemented
 
 COUNTS = ("num_ipus", "batches_per_step", "micro_batch_size", "accumulation_factor", "replicated_graph_count")
-"""Options of which there is at least one."""
+"""Options that are at least 1."""
 TOTAL_PROGRESS = 100
 SUFFIX = ".popef"
 
@@ -58,21 +58,21 @@ def _check_distribution(strategy: StrategyOptions) -> None:
     else:
         return
     raise Unimplemented(
-        f"{asked} needs gradients of the other processes, which the emulator does not exchange: let one process have "
+        f"{asked} needs gradients of the other processes, which the emulator does not exchange: give one process "
         "all replicas, with replicated_graph_count and without enable_distribution and "
         "enable_distributed_replicated_graphs"
     )
 
 
 def begin(strategy: StrategyOptions) -> None:
-    """Check the strategy, say what of it has no effect, and say that compiling begins."""
+    """Check the strategy, report what of it has no effect, and report the start of compiling."""
     check(strategy)
-    unmodelled.tell(strategy)
+    unmodelled.report(strategy)
     _progress(strategy, 0)
 
 
 def finish(record: Any) -> None:
-    """Keep the executable of a record in the cache, if there is one, and say that compiling is over."""
+    """Keep the executable of a record in the cache, if there is one, and report the end of compiling."""
     folder = environment.cache_path(record.strategy)
     if folder is not None:
         _keep(Path(folder), digest(record))

@@ -137,11 +137,11 @@ class Programs:
 
     def empty_accumulators(self) -> Dict[str, np.ndarray]:
         """Zeros for all that is accumulated."""
-        found = {}
+        accumulators = {}
         for weight in self.accumulated:
             like = TensorSpec.of(self._gradient(self.owner[weight], weight))
-            found[weight + ACCUMULATED] = np.zeros(like.shape, like.stored)
-        return found
+            accumulators[weight + ACCUMULATED] = np.zeros(like.shape, like.stored)
+        return accumulators
 
     def program(self, key: Key) -> Any:
         """The program of a key."""

@@ -15,11 +15,11 @@ _EMPTY = core.empty_var_name()
 
 def variables(*programs: Any) -> Dict[str, Any]:
     """The descriptions of all variables by name; where programs share a name, the first one's counts."""
-    found: Dict[str, Any] = {}
+    descriptions: Dict[str, Any] = {}
     for program in programs:
         for desc in program.desc.block(0).all_vars():
-            found.setdefault(desc.name(), desc)
-    return found
+            descriptions.setdefault(desc.name(), desc)
+    return descriptions
 
 
 @dataclass(frozen=True)

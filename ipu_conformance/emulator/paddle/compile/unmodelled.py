@@ -117,7 +117,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {
 """Every option that is not modelled, and why."""
 
 
-def asked(strategy: StrategyOptions) -> Dict[str, str]:
+def set_without_effect(strategy: StrategyOptions) -> Dict[str, str]:
     """The options that were set to something else than their default and have no effect, each with why."""
     return {name: why for name, why in WITHOUT_EFFECT.items() if strategy.value(name) not in _nothing(name)}
 
@@ -127,13 +127,13 @@ def _nothing(name: str) -> Tuple[Any, ...]:
     return (list(default) if isinstance(default, tuple) else default, *AS_GOOD_AS_UNSET.get(name, ()))
 
 
-def tell(strategy: StrategyOptions) -> None:
-    """Say of each option that has no effect that it has none: aloud where values may differ."""
-    for name, why in asked(strategy).items():
-        _say(name, why)
+def report(strategy: StrategyOptions) -> None:
+    """Log each option that has no effect once: as a warning where values may differ."""
+    for name, why in set_without_effect(strategy).items():
+        _log(name, why)
 
 
 @functools.lru_cache(maxsize=None)
-def _say(name: str, why: str) -> None:
+def _log(name: str, why: str) -> None:
     level = logging.WARNING if name in WRONG_VALUES else logging.INFO
     logger.log(level, "the option %s has no effect on the emulator: %s", name, why)

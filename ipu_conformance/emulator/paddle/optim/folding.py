@@ -66,10 +66,10 @@ def find_loss(ops: List[Any]) -> str:
         if name.endswith(GRAD)
     ]
     losses = [name for op in ops if role_of(op) == FORWARD | LOSS for name in op.output_arg_names]
-    found = [name for name in losses if name in seeds] or seeds or losses
-    if not found:
+    candidates = [name for name in losses if name in seeds] or seeds or losses
+    if not candidates:
         raise NotFound("No loss found in the program; minimize one, or mark it with paddle.incubate.identity_loss")
-    return str(found[-1])
+    return str(candidates[-1])
 
 
 def fold(ops: List[Any]) -> Folded:
@@ -140,14 +140,14 @@ def _clip_norm(optimizing: List[Any]) -> Optional[float]:
 
 def _raw_gradient(name: str, optimizing: List[Any]) -> str:
     """The gradient as backward makes it: clipping, decay and casts may give it another name."""
-    made = {
+    maker = {
         out: op
         for op in optimizing
         for out in op.output_arg_names
         if op.type == "cast" or _scope(op).startswith((_PREFIX_OF_CLIPPING, _PREFIX_OF_DECAY))
     }
-    while name in made and name not in made[name].input_arg_names:
-        name = made[name].input_arg_names[0]
+    while name in maker and name not in maker[name].input_arg_names:
+        name = maker[name].input_arg_names[0]
     return name
 
 
@@ -193,7 +193,7 @@ def align(record: Compilation, values: Mapping[str, Any]) -> None:
 def steps(power: np.ndarray, beta1: float) -> np.ndarray:
     """The number of steps after which beta1 has the given power: none while Paddle still holds beta1 itself.
 
-    What is no power of a beta1 between 0 and 1 is a number of steps already, from a compilation before this one.
+    A value that cannot be a power of a beta1 between 0 and 1 is already a number of steps, from an earlier compilation.
     """
     value = float(power.reshape(-1)[0])
     count = np.rint(np.log(value) / np.log(beta1)) - 1 if 0 < value < 1 and 0 < beta1 < 1 else value

@@ -73,16 +73,16 @@ def split(
     home.update({state: owner[weight] for state, weight in states.items() if weight in owner})
     where: List[int] = []
     for op in ops:
-        found = {home[name] for name in subprograms.reads(op) if name in home}
+        homes = {home[name] for name in subprograms.reads(op) if name in home}
         # A weight that the loss does not depend on is not trained, and neither is what belongs to it.
-        stage = found.pop() if len(found) == 1 else _BEFORE
+        stage = homes.pop() if len(homes) == 1 else _BEFORE
         where.append(stage)
         for name in subprograms.writes(op):
             if stage == _BEFORE:
                 home.pop(name, None)
             else:
                 home[name] = stage
-    made = {name for op in ops for name in subprograms.writes(op)}
+    written = {name for op in ops for name in subprograms.writes(op)}
     persistent = frozenset(
         name for name in subprograms.touched(ops) if known[name].persistable() and name not in gradients.values()
     )
@@ -99,8 +99,8 @@ def split(
         name for index, op in enumerate(ops) if where[index] == _BEFORE for name in subprograms.writes(op)
     }
     passed = frozenset(name for group in split_ops for name in _read_first(group) if name in written_before)
-    own = {*owner, *states, *gradients.values(), *made}
-    rates = {name for name in _read_first(ops) if name in persistent and name not in own}
+    not_rates = {*owner, *states, *gradients.values(), *written}
+    rates = {name for name in _read_first(ops) if name in persistent and name not in not_rates}
     return Updates(
         before=before if stages > 1 else (),
         stages=split_ops,
@@ -131,11 +131,11 @@ def _effective(ops: Sequence[Any], lasting: FrozenSet[str]) -> List[Any]:
 
 def _read_first(ops: Sequence[Any]) -> Set[str]:
     """What ops read before they write it."""
-    made: Set[str] = set()
+    written: Set[str] = set()
     first: Set[str] = set()
     for op in ops:
-        first |= {name for name in subprograms.reads(op) if name not in made}
-        made |= set(subprograms.writes(op))
+        first |= {name for name in subprograms.reads(op) if name not in written}
+        written |= set(subprograms.writes(op))
     return first
 
 

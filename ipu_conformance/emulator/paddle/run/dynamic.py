@@ -1,8 +1,8 @@
 """Dynamic-to-static on the IPU: one call of a model is one run of its compiled program.
 
 ``IpuStrategy`` in dynamic mode replaces how ``paddle.jit`` makes programs: with backward and optimizer ops, compiled
-for the device. What is left to us is running them, which the wheel's own code does in an op of the CPU, and having
-the whole of a model in one program, which the wheel no longer does by itself.
+for the device. This module runs them, which the stock wheel does in an op of the CPU, and keeps the whole of a model in
+one program, which the stock wheel no longer does.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ def is_compiled(program: Any) -> bool:
 def run(layer: Any, inputs: Any) -> Any:
     """Run the compiled program of a model on dynamic tensors, and give the model's outputs in their own structure."""
     tensors, names = layer._prepare_inputs(inputs)
-    made = _run(layer._origin_main_program, {name: tensor.numpy() for name, tensor in zip(names, tensors)})
-    return layer._remove_no_value(layer._restore_out([_tensor(array) for array in made]))
+    arrays = _run(layer._origin_main_program, {name: tensor.numpy() for name, tensor in zip(names, tensors)})
+    return layer._remove_no_value(layer._restore_out([_tensor(array) for array in arrays]))
 
 
 def _run(program: Any, feed: Dict[str, np.ndarray]) -> List[np.ndarray]:
     (runtime,) = [op for op in program.global_block().ops if op.type == RUNTIME]
     with framework._dygraph_guard(None):
-        made: List[np.ndarray] = paddle.static.Executor(paddle.CPUPlace()).run(
+        outputs: List[np.ndarray] = paddle.static.Executor(paddle.CPUPlace()).run(
             program, feed=feed, fetch_list=list(runtime.output("FetchList")), scope=paddle.static.global_scope()
         )
-    return decide("outputs of a call", made)
+    return decide("outputs of a call", outputs)
 
 
 def _tensor(array: np.ndarray) -> Any:
     """A dynamic tensor on the host, which nothing can be differentiated through: the device has done it."""
-    made = core.eager.Tensor(value=np.ascontiguousarray(array), place=core.CPUPlace())
-    made.stop_gradient = decide("no gradient on the host", True)
-    return made
+    tensor = core.eager.Tensor(value=np.ascontiguousarray(array), place=core.CPUPlace())
+    tensor.stop_gradient = decide("no gradient on the host", True)
+    return tensor
 
 
 def on_the_device(stock: Callable[..., Any]) -> Callable[..., Any]:

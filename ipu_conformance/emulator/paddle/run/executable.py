@@ -146,7 +146,7 @@ class Executable:
 
     def weights_from_host(self) -> None:
         """Send every replica the host's weights and optimizer state."""
-        values = {name: _stored(self._host_tensor(name), own) for name, own in self.lasting.items()}
+        values = {name: _stored(self._host_tensor(name), spec) for name, spec in self.lasting.items()}
         values.update(self._powers(values))
         if faults.active:
             sent = {name: np.array(value) for name, value in values.items()}
@@ -173,32 +173,32 @@ class Executable:
         VariableScope(self.scope).copy(values)
 
     def _host_tensor(self, name: str) -> Any:
-        found = self.scope.find_var(name) if self.scope is not None else None
-        if found is None or not found.get_tensor()._is_initialized():
+        variable = self.scope.find_var(name) if self.scope is not None else None
+        if variable is None or not variable.get_tensor()._is_initialized():
             raise PreconditionNotMet(
                 f"The variable {name} is not initialized in the scope of the compiled program: run the startup program "
                 "in that scope before compiling"
             )
-        return found.get_tensor()
+        return variable.get_tensor()
 
     def _slots(self, slot: str) -> List[str]:
         """The state variables of one slot of the optimizer."""
         if self.folded is None:
             return []
-        found = [slots[slot] for slots in self.folded.states.values() if slot in slots]
-        return [name for name in found if name in self.lasting]
+        names = [slots[slot] for slots in self.folded.states.values() if slot in slots]
+        return [name for name in names if name in self.lasting]
 
     def _powers(self, values: Mapping[str, Any]) -> Dict[str, np.ndarray]:
         """The powers of the betas that the host's step counts stand for."""
         counted = self._slots(_STEPS)
         self.steps = float(np.array(values[counted[0]]).reshape(-1)[0]) if counted else 0.0
         self.machine.updates = 0
-        found = {}
+        powers = {}
         for slot, beta in _POWERS.items():
             for name in self._slots(slot) if counted else ():
                 power = float(self.folded.settings[beta]) ** (self.steps + 1)  # type: ignore[union-attr]
-                found[name] = np.full_like(np.array(values[name]), power)
-        return found
+                powers[name] = np.full_like(np.array(values[name]), power)
+        return powers
 
     def _step_counts(self, values: Mapping[str, Any]) -> Dict[str, np.ndarray]:
         """The host's step counts, where Paddle has powers of beta1."""
@@ -258,11 +258,11 @@ class Executable:
 
 def _trapped(error: RuntimeError) -> Optional[PopartError]:
     """What the device says where Paddle's check of results has stopped a run, None for other errors."""
-    found = _TRAP.search(str(error))
-    if found is None:
+    match = _TRAP.search(str(error))
+    if match is None:
         return None
     return PopartError(
-        f"Floating point exception: op {found.group(1)} made a NaN or an infinity in {found.group(2)}: look for an "
+        f"Floating point exception: op {match.group(1)} made a NaN or an infinity in {match.group(2)}: look for an "
         "overflow, a division by zero or an invalid operation, or turn enable_floating_point_checks off"
     )
 
@@ -273,11 +273,11 @@ def _find(known: Mapping[str, Any], name: str, what: str) -> Any:
     return known[name]
 
 
-def _stored(tensor: Any, own: TensorSpec) -> Any:
-    """What is sent to the device of a host's tensor: itself, of which no more than the device's own copy is made."""
-    return precision.to_device(np.array(tensor), np.float16) if own.dtype == "float16" else tensor
+def _stored(tensor: Any, spec: TensorSpec) -> Any:
+    """A host's tensor as it is sent: float16 is rounded, anything else goes without a copy on the host."""
+    return precision.to_device(np.array(tensor), np.float16) if spec.dtype == "float16" else tensor
 
 
-def _returned(value: Any, own: TensorSpec) -> Any:
-    """What comes home of a device's tensor or array."""
-    return precision.to_host(np.array(value), np.float16) if own.dtype == "float16" else value
+def _returned(value: Any, spec: TensorSpec) -> Any:
+    """A device's tensor or array as the host gets it."""
+    return precision.to_host(np.array(value), np.float16) if spec.dtype == "float16" else value

@@ -28,46 +28,46 @@ class Feeder:
 
     def deal(self, feed: Mapping[str, Any]) -> List[List[Dict[str, np.ndarray]]]:
         """By replica and micro-batch, the array of each feed."""
-        arrays = {own.name: self._split(own, feed) for own in self.declared}
+        arrays = {spec.name: self._split(spec, feed) for spec in self.declared}
         if self.alone:
             return [[arrays]]
         return [
             [{name: parts[position] for name, parts in arrays.items()} for position in fed] for fed in self.positions
         ]
 
-    def _split(self, own: TensorSpec, feed: Mapping[str, Any]) -> np.ndarray:
+    def _split(self, spec: TensorSpec, feed: Mapping[str, Any]) -> np.ndarray:
         """What is fed for one variable, with the micro-batches in front unless there is but one."""
-        if own.name not in feed:
+        if spec.name not in feed:
             raise InvalidArgument(
-                f"The feed {own.name} is missing: feed {', '.join(each.name for each in self.declared)} to the program"
+                f"The feed {spec.name} is missing: feed {', '.join(each.name for each in self.declared)} to the program"
             )
-        given = feed[own.name]
-        array = given if isinstance(given, np.ndarray) else np.asarray(given)
-        held = self._held(own, array)
-        if self.alone and held.shape == own.shape:
+        value = feed[spec.name]
+        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        held = self._held(spec, array)
+        if self.alone and held.shape == spec.shape:
             return held
         try:
             if decide("check feeds", True):
-                streams.paddle_feed_size(self.layout, held.shape, own.shape or (1,))
+                streams.paddle_feed_size(self.layout, held.shape, spec.shape or (1,))
         except streams.StreamError as error:
-            raise InvalidArgument(f"The feed {own.name} does not fit: {error}") from error
-        wanted = own.shape if self.alone else (self.layout.inputs, *own.shape)
+            raise InvalidArgument(f"The feed {spec.name} does not fit: {error}") from error
+        wanted = spec.shape if self.alone else (self.layout.inputs, *spec.shape)
         if faults.active and held.size != np.prod(wanted):
             # A device that takes any feed cuts or repeats it.
             return np.resize(held, wanted)
         return held.reshape(wanted)
 
     @staticmethod
-    def _held(own: TensorSpec, array: np.ndarray) -> np.ndarray:
+    def _held(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
         """An array in the type in which the device's memory holds it."""
         if array.dtype.name in _NARROWER:
             array = numerics.narrow(array)
             if array.dtype.name in _NARROWER:
                 # A faulty device that narrows nothing computes with what it is fed.
                 return array
-        if own.dtype == "float16":
+        if spec.dtype == "float16":
             return precision.to_device(array, np.float16)
-        return array if array.dtype == own.dtype else array.astype(own.dtype)
+        return array if array.dtype == spec.dtype else array.astype(spec.dtype)
 
 
 class Fetcher:
@@ -99,6 +99,6 @@ class Fetcher:
             return numerics.narrow(arranged)
         return arranged
 
-    def nothing(self, own: TensorSpec) -> np.ndarray:
+    def nothing(self, spec: TensorSpec) -> np.ndarray:
         """The buffer that is allocated for a variable and not written to."""
-        return np.zeros(self.shape(own.shape), _NARROWER.get(own.dtype, own.dtype))
+        return np.zeros(self.shape(spec.shape), _NARROWER.get(spec.dtype, spec.dtype))

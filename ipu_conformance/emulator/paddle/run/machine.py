@@ -65,25 +65,25 @@ class PaddleMachine:
     def begin(self, inputs: Sequence[Sequence[Arrays]]) -> None:
         """Take the arrays of every replica's micro-batches for the next run."""
         self.inputs = inputs
-        self.outputs = [[{} for _ in own] for own in inputs]
+        self.outputs = [[{} for _ in micro_batches] for micro_batches in inputs]
         self.runs += 1
 
     def end(self) -> None:
-        """Let go of what the run was given and has made."""
+        """Release the inputs and outputs of the run."""
         self.inputs, self.outputs = (), []
 
     def abandon(self) -> None:
-        """Forget the gradients of an update that was not reached, so that the next run begins anew."""
+        """Forget the gradients of an update that was not reached: the next run starts from zero."""
         self.put(self.programs.empty_accumulators())
         self._updated = [0 for _ in self._scopes]
         self._counts = [{} for _ in self._scopes]
 
     def forward(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
         """Run one stage; the last one of a right device goes backwards, and where it can updates, in the same run."""
-        own, scope = self.stages[stage], self._scopes[replica]
-        if own.received:
+        stage_program, scope = self.stages[stage], self._scopes[replica]
+        if stage_program.received:
             scope.put(boundary)
-        self._feed(own, replica, micro_batch, scope)
+        self._feed(stage_program, replica, micro_batch, scope)
         merged = keep and stage == self._last and not faults.active
         if not merged:
             key = Key("keep" if keep else "forward", stage)
@@ -93,33 +93,33 @@ class PaddleMachine:
             self._before_backward(replica, stage)
             key = Key("together", stage)
         self._forward(replica, micro_batch, key)
-        if own.fetches:
-            made = self.outputs[replica][micro_batch]
-            for name in own.fetches:
-                made[name] = np.array(scope[name])
+        if stage_program.fetches:
+            outputs = self.outputs[replica][micro_batch]
+            for name in stage_program.fetches:
+                outputs[name] = np.array(scope[name])
         # What is handed on may be needed backwards as well: both are views of the same memory.
-        handed = _shared(scope, own.handed)
+        handed = _shared(scope, stage_program.handed)
         stash: Any = None
         if merged:
-            stash = _Sent(self._sent(own, scope))
+            stash = _Sent(self._sent(stage_program, scope))
         elif keep:
-            stash = scope.take(own.stash)
-        scope.clear(own.handed)
-        scope.clear(own.received)
+            stash = scope.take(stage_program.stash)
+        scope.clear(stage_program.handed)
+        scope.clear(stage_program.received)
         return _movable(handed), stash
 
     def recompute(self, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
         """Run the stage again for what backward needs; statistics that it moves are put back."""
-        own, scope = self.stages[stage], self._scopes[replica]
-        before = self.read(own.moving, replica)
-        if own.received:
+        stage_program, scope = self.stages[stage], self._scopes[replica]
+        before = self.read(stage_program.moving, replica)
+        if stage_program.received:
             scope.put(boundary)
-        self._feed(own, replica, micro_batch, scope)
+        self._feed(stage_program, replica, micro_batch, scope)
         self._forward(replica, micro_batch, Key("keep", stage))
         scope.put(before)
-        stash = scope.take(own.stash)
-        scope.clear(own.handed)
-        scope.clear(own.received)
+        stash = scope.take(stage_program.stash)
+        scope.clear(stage_program.handed)
+        scope.clear(stage_program.received)
         return stash
 
     def _forward(self, replica: int, micro_batch: int, key: Key) -> None:
@@ -129,34 +129,34 @@ class PaddleMachine:
         with random_state.generator(random_state.number(self.seed, self.runs, replica, micro_batch, -1 - key.stage)):
             self._bound(replica, key).run()
 
-    def _feed(self, own: Any, replica: int, micro_batch: int, scope: VariableScope) -> None:
-        if own.feeds:
-            given = self.inputs[replica][micro_batch]
-            for name in own.feeds:
-                scope[name].set(given[name], _CPU)
-        for name in self.programs.seeds[own.number]:
+    def _feed(self, stage_program: Any, replica: int, micro_batch: int, scope: VariableScope) -> None:
+        if stage_program.feeds:
+            arrays = self.inputs[replica][micro_batch]
+            for name in stage_program.feeds:
+                scope[name].set(arrays[name], _CPU)
+        for name in self.programs.seeds[stage_program.number]:
             scope[name].set(random_state.value(self.seed, self.runs, replica, micro_batch, name), _CPU)
 
     def backward(self, replica: int, stage: int, micro_batch: int, stash: Any, gradient: Any) -> Any:
         """Accumulate the gradients of the stage's weights; return those of what it received."""
-        own, scope = self.stages[stage], self._scopes[replica]
+        stage_program, scope = self.stages[stage], self._scopes[replica]
         if isinstance(stash, _Sent):
             return stash.gradients
         scope.put(stash)
         if gradient is not None:
-            scope.put({own.incoming[name]: value for name, value in gradient.items()})
+            scope.put({stage_program.incoming[name]: value for name, value in gradient.items()})
         self._before_backward(replica, stage)
-        if own.backward:
+        if stage_program.backward:
             self._bound(replica, Key("backward", stage)).run()
-        scope.clear(own.stash)
-        scope.clear(own.incoming.values())
-        return _movable(self._sent(own, scope))
+        scope.clear(stage_program.stash)
+        scope.clear(stage_program.incoming.values())
+        return _movable(self._sent(stage_program, scope))
 
     @staticmethod
-    def _sent(own: Any, scope: VariableScope) -> Dict[str, Any]:
+    def _sent(stage_program: Any, scope: VariableScope) -> Dict[str, Any]:
         """The gradients that backward has left for the stage before, moved out of the scope."""
-        sent = scope.take(own.outgoing.values())
-        return {name: sent[variable] for name, variable in own.outgoing.items()}
+        sent = scope.take(stage_program.outgoing.values())
+        return {name: sent[variable] for name, variable in stage_program.outgoing.items()}
 
     def _before_backward(self, replica: int, stage: int) -> None:
         """Say by how much a running mean counts what it holds and what comes."""
@@ -181,14 +181,14 @@ class PaddleMachine:
             return self._reduce_arrays(stage, gradients)
         if len(gradients) == 1 or not gradients[0]:
             return gradients
-        for replica, own in enumerate(gradients):
-            for weight, tensor in own.items():
+        for replica, tensors in enumerate(gradients):
+            for weight, tensor in tensors.items():
                 self._meeting[self.programs.met(weight, replica)]._share_data_with(tensor)
         self._bound(_MEETING, Key("reduce", stage)).run()
         sums = self._meeting.take([self.programs.reduced(weight) for weight in gradients[0]])
-        # The sums are all that updates read: what was met is let go before they take memory, but for what accumulates.
+        # Updates read the sums alone: the gradients are released before updates take memory, except accumulated ones.
         self._meeting.clear(
-            self.programs.met(weight, replica) for replica, own in enumerate(gradients) for weight in own
+            self.programs.met(weight, replica) for replica, tensors in enumerate(gradients) for weight in tensors
         )
         sources = self.programs.sources[stage]
         passing = [name for weight, name in sources.items() if weight not in self.programs.accumulated]

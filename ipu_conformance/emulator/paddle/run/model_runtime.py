@@ -72,10 +72,10 @@ def _samples(name: str, array: np.ndarray, shape: Sequence[int], runs: int, time
     capacity = runs * int(shape[0]) if shape else runs
     if array.size == runs * int(np.prod(shape)):
         return capacity, capacity
-    given = int(array.shape[0]) if array.ndim else 0
-    fits = 0 < given < capacity and tuple(array.shape[1:]) == tuple(shape[1:])
+    samples = int(array.shape[0]) if array.ndim else 0
+    fits = 0 < samples < capacity and tuple(array.shape[1:]) == tuple(shape[1:])
     if timeout != 0 and fits:
-        return given, capacity
+        return samples, capacity
     hint = "give fewer" if timeout != 0 else "give as many, or set timeout_ms to let a smaller batch be completed"
     raise InvalidArgument(
         f"Batch size doesn't equal the model's: feed {name} has the shape {tuple(array.shape)}, and one run takes "

@@ -2,7 +2,7 @@
 
 ``python -m paddle.distributed.launch … ipu …`` ends in this command. Each instance gets the variables that the command
 gives it with ``-x NAME=VALUE`` and those by which a distributed program knows its replicas. Instances on other hosts
-run here as well: there is no device to be near to.
+run here as well: no device is nearer to another host.
 """
 
 from __future__ import annotations
@@ -83,73 +83,73 @@ def _parser() -> _Parser:
 
 def read(arguments: Sequence[str]) -> Launch:
     """What the command line asks for; one that a pod of IPUs could not carry out is refused."""
-    given = _parser().parse_args(list(arguments))
-    replicas = given.num_instances if given.num_replicas is None else given.num_replicas
-    _check(given, replicas)
+    options = _parser().parse_args(list(arguments))
+    replicas = options.num_instances if options.num_replicas is None else options.num_replicas
+    _check(options, replicas)
     return Launch(
-        tuple(_instances(given, replicas)),
+        tuple(_instances(options, replicas)),
         replicas,
-        given.ipus_per_replica,
-        tuple(given.command),
-        given.print_topology == "yes",
-        given.only_output_from_instance,
+        options.ipus_per_replica,
+        tuple(options.command),
+        options.print_topology == "yes",
+        options.only_output_from_instance,
     )
 
 
-def _check(given: Any, replicas: int) -> None:
+def _check(options: Any, replicas: int) -> None:
     for what, count in (
-        ("--num-instances", given.num_instances),
+        ("--num-instances", options.num_instances),
         ("--num-replicas", replicas),
-        ("--ipus-per-replica", given.ipus_per_replica),
+        ("--ipus-per-replica", options.ipus_per_replica),
     ):
         if count < 1:
             raise PoprunError(f"{what} is {count}: give 1 or more")
-    if replicas % given.num_instances:
+    if replicas % options.num_instances:
         raise PoprunError(
-            f"{replicas} replicas cannot be shared equally by {given.num_instances} instances: "
+            f"{replicas} replicas cannot be shared equally by {options.num_instances} instances: "
             "make --num-replicas a multiple of --num-instances"
         )
-    if replicas * given.ipus_per_replica > EMULATED_IPUS:
+    if replicas * options.ipus_per_replica > EMULATED_IPUS:
         raise PoprunError(
-            f"{replicas} replicas of {given.ipus_per_replica} IPUs are {replicas * given.ipus_per_replica} IPUs, and "
-            f"the emulator has {EMULATED_IPUS}: ask for fewer"
+            f"{replicas} replicas of {options.ipus_per_replica} IPUs are {replicas * options.ipus_per_replica} IPUs, "
+            f"and the emulator has {EMULATED_IPUS}: ask for fewer"
         )
-    hosts = len(given.host.split(","))
-    if given.num_instances % hosts:
+    hosts = len(options.host.split(","))
+    if options.num_instances % hosts:
         raise PoprunError(
-            f"{given.num_instances} instances cannot be shared equally by {hosts} hosts: "
+            f"{options.num_instances} instances cannot be shared equally by {hosts} hosts: "
             "make --num-instances a multiple of the hosts"
         )
-    if not given.command:
+    if not options.command:
         raise PoprunError("no program is given: name it after the options, as in poprun --num-instances=2 python a.py")
 
 
-def _instances(given: Any, replicas: int) -> Iterable[Instance]:
-    everyone = _variables(f"{given.mpi_global_args} {given.mpi_local_args}")
-    own: Dict[int, Dict[str, str]] = {}
-    for text in given.instance_mpi_local_args:
+def _instances(options: Any, replicas: int) -> Iterable[Instance]:
+    everyone = _variables(f"{options.mpi_global_args} {options.mpi_local_args}")
+    of_instance: Dict[int, Dict[str, str]] = {}
+    for text in options.instance_mpi_local_args:
         number, _, arguments = text.partition(":")
-        if not number.isdigit() or int(number) >= given.num_instances:
+        if not number.isdigit() or int(number) >= options.num_instances:
             raise PoprunError(
                 f"--instance-mpi-local-args={text} names no instance: begin with a number below "
-                f"{given.num_instances} and a colon"
+                f"{options.num_instances} and a colon"
             )
-        own.setdefault(int(number), {}).update(_variables(arguments))
-    hosts = given.host.split(",")
-    on_each, local = given.num_instances // len(hosts), replicas // given.num_instances
-    for index in range(given.num_instances):
+        of_instance.setdefault(int(number), {}).update(_variables(arguments))
+    hosts = options.host.split(",")
+    on_each, local = options.num_instances // len(hosts), replicas // options.num_instances
+    for index in range(options.num_instances):
         counted = {
             "OMPI_COMM_WORLD_RANK": index,
-            "OMPI_COMM_WORLD_SIZE": given.num_instances,
+            "OMPI_COMM_WORLD_SIZE": options.num_instances,
             "OMPI_COMM_WORLD_LOCAL_RANK": index % on_each,
             "OMPI_COMM_WORLD_LOCAL_SIZE": on_each,
             "POPDIST_NUM_TOTAL_REPLICAS": replicas,
             "POPDIST_NUM_LOCAL_REPLICAS": local,
             "POPDIST_REPLICA_INDEX_OFFSET": index * local,
-            "POPDIST_NUM_IPUS_PER_REPLICA": given.ipus_per_replica,
+            "POPDIST_NUM_IPUS_PER_REPLICA": options.ipus_per_replica,
         }
         variables = {name: str(count) for name, count in counted.items()}
-        yield Instance(index, hosts[index // on_each], {**variables, **everyone, **own.get(index, {})})
+        yield Instance(index, hosts[index // on_each], {**variables, **everyone, **of_instance.get(index, {})})
 
 
 def _variables(arguments: str) -> Dict[str, str]:

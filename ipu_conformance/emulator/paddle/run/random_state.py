@@ -19,15 +19,15 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 
 @contextlib.contextmanager
 def generator(seed: int) -> Iterator[None]:
-    """Ops inside draw from Paddle's generator as if it had been seeded; the user's own draws go on as before."""
-    own = core.default_cpu_generator()
+    """Ops inside draw from Paddle's generator as if it had been seeded; the user's draws go on as before."""
+    cpu_generator = core.default_cpu_generator()
     with _lock:
-        before = own.get_state()
-        own.manual_seed(seed)
+        before = cpu_generator.get_state()
+        cpu_generator.manual_seed(seed)
         try:
             yield
         finally:
-            own.set_state(before)
+            cpu_generator.set_state(before)
 
 
 def base(seed: Optional[int]) -> int:
@@ -43,7 +43,7 @@ def value(seed: int, run: int, replica: int, micro_batch: int, name: str) -> np.
 def number(seed: int, run: int, replica: int, micro_batch: int, place: int) -> int:
     """The seed of one slot at a place of the program."""
     parts = decide("what a draw depends on", (seed, run, replica, micro_batch, place))
-    # Zero would let Paddle draw a seed of its own.
+    # Paddle takes zero for no seed and draws one itself.
     return mix(*parts) % 0x7FFFFFFE + 1
 
 

@@ -118,7 +118,7 @@ def test_training_in_step_with_other_processes_is_refused() -> None:
 
     assert str(caught.value) == (
         "(Unimplemented) Training 4 replicas in several processes, 2 of them here, needs gradients of the other "
-        "processes, which the emulator does not exchange: let one process have all replicas, with "
+        "processes, which the emulator does not exchange: give one process all replicas, with "
         "replicated_graph_count and without enable_distribution and enable_distributed_replicated_graphs"
     )
 

@@ -34,7 +34,7 @@ def another(name: str) -> Any:
 @pytest.fixture(autouse=True)
 def unsaid() -> None:
     """Every sentence can be said again."""
-    unmodelled._say.cache_clear()
+    unmodelled._log.cache_clear()
 
 
 def test_an_option_is_read_or_named_as_without_effect() -> None:

@@ -79,7 +79,7 @@ def _is_float(block: Any, name: str) -> bool:
 
 
 def _cast_between(record: Compilation, name: str) -> None:
-    """Let the ops of a program use a feed or a fetch in float16."""
+    """Make the ops of a program use a feed or a fetch in float16, with a cast at the border."""
     block = record.program.global_block()
     users: Dict[bool, List[int]] = {True: [], False: []}
     for index, op in enumerate(block.ops):
@@ -103,12 +103,12 @@ def _cast_between(record: Compilation, name: str) -> None:
 
 
 def _cast(
-    block: Any, at: int, source: str, made: str, types: Tuple[Any, Any], where: Tuple[Optional[int], Optional[int]]
+    block: Any, at: int, source: str, target: str, types: Tuple[Any, Any], where: Tuple[Optional[int], Optional[int]]
 ) -> None:
     desc = block.desc._insert_op(at)
     desc.set_type("cast")
     desc.set_input("X", [source])
-    desc.set_output("Out", [made])
+    desc.set_output("Out", [target])
     desc._set_attr("in_dtype", int(types[0]))
     desc._set_attr("out_dtype", int(types[1]))
     desc._set_attr(ROLE, FORWARD)
@@ -129,9 +129,9 @@ def postprocess(record: Compilation, values: Mapping[str, Any]) -> None:
     record.refresh()
 
 
-def _column(desc: Any, type: str, source: str, made: str, column: int) -> None:
+def _column(desc: Any, type: str, source: str, target: str, column: int) -> None:
     desc.set_type(type)
     desc.set_input("X", [source])
-    desc.set_output("Out", [made])
+    desc.set_output("Out", [target])
     desc._set_attr("col", column)
     desc._set_attr(ROLE, FORWARD)

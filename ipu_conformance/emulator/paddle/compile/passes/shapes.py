@@ -1,4 +1,4 @@
-"""Fixing the batch and the types of a program, and inferring every shape anew."""
+"""Fixing the batch and the types of a program, and inferring every shape again."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _cast_after(block: Any, index: int, op: Any) -> None:
 
 
 def _cast_before(block: Any, index: int, op: Any, slot: str) -> int:
-    """Let an op read one of its inputs in 64 bits; how many casts were put before it for that."""
+    """Make an op read one of its inputs in 64 bits; returns how many casts were put before it."""
     name = op.input(slot)[0]
     desc = block.find_var(name.encode())
     wide = next((each for each, narrow in NARROWER.items() if narrow == desc.dtype()), None)
