@@ -16,7 +16,7 @@ import difflib
 import importlib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
@@ -43,6 +43,8 @@ class Fault:
     point: str
     what: str
     wrong: Wrong
+    module: str = ""
+    """The name of the module whose table has the row."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,8 @@ def table() -> Tuple[Fault, ...]:
     return tuple(sorted(_TABLE.values(), key=lambda fault: AREAS.index(fault.area)))
 
 
-def register(fault: Fault) -> Fault:
-    """Add a row to the table and return it; a front end calls this when it is imported."""
+def register(fault: Fault, module: str = "") -> Fault:
+    """Add a row of a module's table to the table of all, and return it."""
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", fault.name):
         raise FaultError(f"fault name {fault.name!r} is not in kebab-case; use lower-case words joined by hyphens")
     if fault.name in _TABLE:
@@ -95,8 +97,8 @@ def register(fault: Fault) -> Fault:
     if fault.area not in AREAS:
         raise FaultError(f"fault {fault.name!r} has the area {fault.area!r}; the areas are {', '.join(AREAS)}")
     _require_point(fault.point)
-    _TABLE[fault.name] = fault
-    return fault
+    _TABLE[fault.name] = replace(fault, module=module)
+    return _TABLE[fault.name]
 
 
 def register_point(name: str, what: str) -> None:
@@ -163,6 +165,25 @@ def activate_from_environment(environment: Optional[Mapping[str, str]] = None) -
 def _require_point(point: str) -> None:
     if point not in POINTS:
         raise FaultError(f"no hook point is named {point!r}; the points are {', '.join(sorted(POINTS))}")
+
+
+def at(rule: str, change: Callable[[Any], Any], *, key: str = "rule") -> Wrong:
+    """``change(value)`` at the decision that the context names ``rule``, and the right value at all others."""
+    return lambda value, **context: change(value) if context[key] == rule else value
+
+
+def where(wanted: str, change: Callable[..., Any]) -> Wrong:
+    """Like ``at``, for a change that needs more than the value: ``change(value, **context)``."""
+    return lambda value, rule, **context: change(value, **context) if rule == wanted else value
+
+
+def always(answer: Any) -> Callable[..., Any]:
+    """The same answer whatever the right value is."""
+    return lambda value, **context: answer
+
+
+never = always(False)
+"""No, whatever the right value is."""
 
 
 def map_arrays(function: Callable[..., Any], value: Any, *others: Any) -> Any:

@@ -46,7 +46,9 @@ def outcome(item):
         if report.failed:
             print(report.nodeid, report.when, report.longreprtext)
             # A fault that cannot be applied breaks the device, which tells nothing about the case.
-            return "broken" if "FaultError" in report.longreprtext else "failed"
+            crash = getattr(report.longrepr, "reprcrash", None)
+            place = f"{crash and crash.path} {report.longreprtext}"
+            return "broken" if "FaultError" in place or "/emulator/faults/" in place else "failed"
     return next((report.outcome for report in reports if report.when == "call"), "skipped")
 
 class Loop:
@@ -115,8 +117,8 @@ def registered(front_end: str) -> Tuple[faults.Fault, ...]:
     faults.load(front_end)
     # In the order of the modules' names, whichever a process has imported first.
     owners = {module: place for place, module in enumerate((faults.CORE, *faults.modules(front_end)))}
-    rows = [fault for fault in faults.table() if fault.wrong.__module__ in owners]
-    return tuple(sorted(rows, key=lambda fault: (faults.AREAS.index(fault.area), owners[fault.wrong.__module__])))
+    rows = [fault for fault in faults.table() if fault.module in owners]
+    return tuple(sorted(rows, key=lambda fault: (faults.AREAS.index(fault.area), owners[fault.module])))
 
 
 def document() -> str:

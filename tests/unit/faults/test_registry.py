@@ -94,7 +94,7 @@ def _restored():
         mapping.update(before)
 
 
-CORE = [fault for fault in faults.table() if fault.wrong.__module__ == faults.CORE]
+CORE = [fault for fault in faults.table() if fault.module == faults.CORE]
 """The faults of the core; a front end that another test imported has added its own to the table."""
 
 

@@ -5,37 +5,19 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault, Wrong
+from ipu_conformance.emulator.faults import Fault, Wrong, always, at, never, where
 from ipu_conformance.emulator.faults.decisions import paddle_execution
 
 POINT = paddle_execution.point
 
 
-def _where(rule: str, change: Callable[..., Any]) -> Wrong:
-    """The decision of one rule is changed, all others are right."""
-
-    def wrong(value: Any, *, rule: str, **context: Any) -> Any:
-        return change(value, **context) if rule == wanted else value
-
-    wanted = rule
-    return wrong
-
-
-def _never(rule: str) -> Wrong:
-    return _where(rule, lambda value, **context: False)
-
-
-def _always(rule: str) -> Wrong:
-    return _where(rule, lambda value, **context: True)
-
-
 def _not_synced(by: str) -> Wrong:
-    return _where("sync", lambda value, *, why, **context: value and why != by)
+    return where("sync", lambda value, *, why, **context: value and why != by)
 
 
 def _without(position: int) -> Wrong:
     """A draw does not depend on one of its parts."""
-    return _where("what a draw depends on", lambda parts, **context: (*parts[:position], 0, *parts[position + 1 :]))
+    return at("what a draw depends on", lambda parts: (*parts[:position], 0, *parts[position + 1 :]))
 
 
 def _leading(order: Callable[..., Any]) -> Wrong:
@@ -44,49 +26,51 @@ def _leading(order: Callable[..., Any]) -> Wrong:
     def change(shape: Any, *, layout: Any, own: int, **context: Any) -> Any:
         return (*order(tuple(shape[: len(shape) - own]), layout), *shape[len(shape) - own :])
 
-    return _where("fetched shape", change)
+    return where("fetched shape", change)
 
 
 for _name, _area, _what, _wrong in (
     ("paddle-factor-without-switch", "plan", "a factor counts though its switch is off",
-     _never("refuse a factor that is off")),
-    ("paddle-pipeline-on-one-ipu", "plan", "one IPU is accepted as a pipeline", _never("pipelining needs IPUs")),
-    ("paddle-uneven-replicas", "plan", "replicas need not divide the IPUs", _never("check num_ipus")),
-    ("paddle-stages-backwards", "plan", "a stage reads what a later one makes", _never("check stage order")),
-    ("paddle-shallow-pipeline", "plan", "a pipeline of any depth is accepted", _never("check depth")),
+     at("refuse a factor that is off", never)),
+    ("paddle-pipeline-on-one-ipu", "plan", "one IPU is accepted as a pipeline", at("pipelining needs IPUs", never)),
+    ("paddle-uneven-replicas", "plan", "replicas need not divide the IPUs", at("check num_ipus", never)),
+    ("paddle-stages-backwards", "plan", "a stage reads what a later one makes", at("check stage order", never)),
+    ("paddle-shallow-pipeline", "plan", "a pipeline of any depth is accepted", at("check depth", never)),
     ("paddle-stages-by-index", "plan", "the stages that are set do not count",
-     _where("stage of op", lambda stage, **context: None)),
-    ("paddle-shards-without-switch", "plan", "shards count though manual sharding is off", _always("sharded by hand")),
-    ("paddle-always-pipelined", "plan", "sharded programs are pipelined", _always("pipelined")),
+     at("stage of op", always(None))),
+    ("paddle-shards-without-switch", "plan", "shards count though manual sharding is off",
+     at("sharded by hand", always(True))),
+    ("paddle-always-pipelined", "plan", "sharded programs are pipelined", at("pipelined", always(True))),
     ("paddle-batches-accumulated", "update", "a pipeline without accumulation updates at the end of the run",
-     _never("update at once")),
+     at("update at once", never)),
     ("paddle-update-per-micro-batch", "update", "accumulated micro-batches update one by one",
-     _where("update once", lambda value, **context: (1, value[0] * value[1]))),
+     at("update once", lambda value: (1, value[0] * value[1]))),
     ("paddle-loss-scale-stays", "reduce", "gradients keep the scale of the loss",
-     _where("factor of gradients", lambda value, *, loss_scale, **context: value * loss_scale)),
+     where("factor of gradients", lambda value, *, loss_scale, **context: value * loss_scale)),
     ("paddle-accumulation-not-in-mean", "reduce", "the mean is over the replicas alone",
-     _where("factor of gradients", lambda value, *, accumulation, **context: value * accumulation)),
-    ("paddle-reduction-type-ignored", "reduce", "a sum of gradients is a mean", _always("mean")),
+     where("factor of gradients", lambda value, *, accumulation, **context: value * accumulation)),
+    ("paddle-reduction-type-ignored", "reduce", "a sum of gradients is a mean", at("mean", always(True))),
     ("paddle-running-mean-is-sum", "reduce", "a running mean is accumulated as a sum",
-     _where("running mean", lambda value, **context: (1.0, 1.0))),
+     at("running mean", always((1.0, 1.0)))),
     ("paddle-gradients-carried-over", "reduce", "gradients of earlier updates stay in the accumulators",
-     _never("forget gradients")),
+     at("forget gradients", never)),
     ("paddle-first-use-only", "reduce", "a shared weight gets the gradient of its first stage only",
-     _where("every use", lambda value, *, first, **context: first)),
+     where("every use", lambda value, *, first, **context: first)),
     ("paddle-norm-of-one-stage", "reduce", "clipping sees the gradients of the first stage only",
-     _where("part of the norm", lambda value, *, stage, **context: value if stage == 0 else 0.0)),
+     where("part of the norm", lambda value, *, stage, **context: value if stage == 0 else 0.0)),
     ("paddle-rate-of-compilation", "update", "the learning rate stays as it was when the program was compiled",
-     _never("set rates")),
-    ("paddle-evaluation-trains", "update", "evaluation moves the weights", _never("no rate in evaluation")),
+     at("set rates", never)),
+    ("paddle-evaluation-trains", "update", "evaluation moves the weights", at("no rate in evaluation", never)),
     ("paddle-evaluation-decays", "update", "weight decay is part of the moments in evaluation",
-     _never("no decay in evaluation")),
-    ("paddle-power-comes-home", "weights", "the power of beta1 comes home instead of the steps", _never("count steps")),
+     at("no decay in evaluation", never)),
+    ("paddle-power-comes-home", "weights", "the power of beta1 comes home instead of the steps",
+     at("count steps", never)),
     ("paddle-host-follows", "weights", "the host's weights follow the device's by themselves",
-     _never("host stays stale")),
+     at("host stays stale", never)),
     ("paddle-inference-comes-home", "weights", "a program that does not train overwrites the host's weights",
-     _always("training comes home")),
+     at("training comes home", always(True))),
     ("paddle-last-replica-comes-home", "weights", "the host gets the statistics of the last replica",
-     _where("replica that comes home", lambda value, **context: -1)),
+     at("replica that comes home", always(-1))),
     ("paddle-detach-loses-weights", "weights", "detaching leaves the trained weights behind", _not_synced("detach")),
     ("paddle-reset-loses-weights", "weights", "a reset leaves the trained weights behind", _not_synced("reset")),
     ("paddle-scope-loses-weights", "weights", "another scope leaves the trained weights behind",
@@ -96,22 +80,22 @@ for _name, _area, _what, _wrong in (
     ("paddle-saving-loses-weights", "weights", "saving the model leaves the trained weights behind",
      _not_synced("save_model_proto")),
     ("paddle-replaced-program-runs", "plan", "a program that was replaced still runs",
-     _never("only the last one runs")),
-    ("paddle-detached-runs", "plan", "a detached device still runs", _never("detached does not run")),
-    ("paddle-any-feed", "streams", "a feed of any size is cut or repeated", _never("check feeds")),
+     at("only the last one runs", never)),
+    ("paddle-detached-runs", "plan", "a detached device still runs", at("detached does not run", never)),
+    ("paddle-any-feed", "streams", "a feed of any size is cut or repeated", at("check feeds", never)),
     ("paddle-other-fetch", "streams", "what was not compiled is looked for when it is fetched",
-     _never("refuse other fetches")),
+     at("refuse other fetches", never)),
     ("paddle-fetches-sorted", "streams", "fetches come back in another order than asked for",
-     _where("order of fetches", lambda names, **context: sorted(names))),
+     at("order of fetches", lambda names: sorted(names))),
     ("paddle-shape-in-slot-order", "streams", "batches per step come first in a fetched shape",
      _leading(lambda leading, layout: leading[::-1])),
     ("paddle-one-batch-reported", "streams", "one batch per step has a dimension of its own",
      _leading(lambda leading, layout: (*leading, 1) if layout.device_iterations == 1 else leading)),
     ("paddle-scalar-without-dimension", "streams", "a fetched scalar has no dimension",
-     _where("fetched shape", lambda shape, *, own, **context: shape if own else shape[:-1])),
-    ("paddle-never-traps", "numerics", "floating-point checks are never made", _never("trap")),
-    ("paddle-memory-without-end", "plan", "a program of any size fits", _never("refuse what does not fit")),
+     where("fetched shape", lambda shape, *, own, **context: shape if own else shape[:-1])),
+    ("paddle-never-traps", "numerics", "floating-point checks are never made", at("trap", never)),
+    ("paddle-memory-without-end", "plan", "a program of any size fits", at("refuse what does not fit", never)),
     ("paddle-drops-without-seed", "streams", "dropout ignores the seed", _without(0)),
     ("paddle-drops-same-for-every-micro-batch", "streams", "all micro-batches are dropped alike", _without(3)),
 ):  # fmt: skip
-    faults.register(Fault(_name, _area, POINT, _what, _wrong))
+    faults.register(Fault(_name, _area, POINT, _what, _wrong), __name__)

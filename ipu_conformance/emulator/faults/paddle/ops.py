@@ -187,4 +187,4 @@ for _name, _what, _wrong in (
      _swapped("bce_loss", "X", "Label")),
     ("op-cast-left-out", "a cast changes nothing", _taken_for("cast", "assign")),
 ):  # fmt: skip
-    faults.register(Fault("paddle-" + _name, "numerics", POINT, _what, _wrong))
+    faults.register(Fault("paddle-" + _name, "numerics", POINT, _what, _wrong), __name__)

@@ -87,4 +87,4 @@ for _fault in (
     Fault("poptorch-cycles-of-one-iteration", "ir", CYCLES, "the cycles of one device iteration are counted",
           lambda value, plan, **context: value // plan.device_iterations),
 ):  # fmt: skip
-    faults.register(_fault)
+    faults.register(_fault, __name__)

@@ -35,4 +35,4 @@ for _fault in (
     Fault("loader-failure-is-an-end", "streams", "loader.received", "a failure in the worker looks like the end",
           lambda value, **context: ("end", None) if value[0] == "failure" else value),
 ):  # fmt: skip
-    faults.register(_fault)
+    faults.register(_fault, __name__)

@@ -115,4 +115,4 @@ for _fault in (
     Fault("set-optimizer-ignored", "update", "optim.replaced", "the optimizer that was compiled in stays",
           lambda value, *, before, **context: before),
 ):  # fmt: skip
-    faults.register(_fault)
+    faults.register(_fault, __name__)

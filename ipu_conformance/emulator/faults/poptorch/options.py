@@ -39,7 +39,7 @@ for _fault in (
     Fault("options-file-last-line-ignored", "plan", "options.calls", "the last call of a file or of JSON is left out",
           lambda value, **context: value[:-1]),
 ):  # fmt: skip
-    faults.register(_fault)
+    faults.register(_fault, __name__)
 
 
 def _frozen_like(value: Any, original: Any) -> Any:

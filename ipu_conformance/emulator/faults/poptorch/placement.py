@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable
+from typing import Any
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault, Wrong
+from ipu_conformance.emulator.faults import Fault, always, at, never
 
 POINT = "poptorch.placement"
 
 faults.register_point(POINT, "rule: which decision of placement this is; value: what was decided")
-
-
-def _at(rule: str, change: Callable[[Any], Any]) -> Wrong:
-    """The decision of one rule is changed, all others are right."""
-
-    def wrong(value: Any, *, rule: str, **context: Any) -> Any:
-        return change(value) if rule == wanted else value
-
-    wanted = rule
-    return wrong
 
 
 def _distinct(ipus: Any) -> Any:
@@ -29,36 +19,36 @@ def _distinct(ipus: Any) -> Any:
 
 for _fault in (
     Fault("block-ipu-ignored", "plan", POINT, "every block runs on IPU 0",
-          _at("spot", lambda spot: replace(spot, ipu=0))),
+          at("spot", lambda spot: replace(spot, ipu=0))),
     Fault("closed-block-goes-on", "plan", POINT, "a block does not end with its scope",
-          _at("ends", lambda ends: False)),
+          at("ends", never)),
     Fault("operations-outside-blocks-accepted", "plan", POINT, "an operation after a closed block is placed anyway",
-          _at("outside", lambda refused: False)),
+          at("outside", never)),
     Fault("started-block-ends-with-the-next-scope", "plan", POINT, "a block that closes leaves no block active, also "
-          "not the one around it", _at("resumes", lambda resumes: False)),
+          "not the one around it", at("resumes", never)),
     Fault("automatic-ids-from-one", "plan", POINT, "the first automatic id is 1",
-          _at("auto id", lambda number: number + 1)),
+          at("auto id", lambda number: number + 1)),
     Fault("automatic-stages-from-zero", "plan", POINT, "the first automatic stage is 0",
-          _at("auto stage", lambda number: number - 1)),
+          at("auto stage", lambda number: number - 1)),
     Fault("pipeline-limit-unchecked", "plan", POINT, "too few micro-batches for the stages are accepted",
-          _at("stages", lambda stages: 1)),
+          at("stages", lambda stages: 1)),
     Fault("pipeline-limit-one-too-high", "plan", POINT, "one stage too many is counted",
-          _at("stages", lambda stages: stages + 1 if stages > 1 else stages)),
+          at("stages", lambda stages: stages + 1 if stages > 1 else stages)),
     Fault("skipped-ipus-not-counted", "plan", POINT, "only IPUs that run a block are reserved",
-          _at("ipus", _distinct)),
+          at("ipus", _distinct)),
     Fault("any-number-of-ipus-reserved", "plan", POINT, "a number of IPUs that is no power of two is accepted",
-          _at("power of two", lambda needed: False)),
+          at("power of two", never)),
     Fault("model-needs-a-power-of-two", "plan", POINT, "the model of an IPU is as picky as hardware",
-          _at("power of two", lambda needed: True)),
+          at("power of two", always(True))),
     Fault("rounding-up-ignored", "plan", POINT, "autoRoundNumIPUs has no effect",
-          _at("round", lambda rounded: False)),
+          at("round", never)),
     Fault("phase-parity-unchecked", "plan", POINT, "a parallel phase runs on any IPU",
-          _at("parity", lambda refused: False)),
+          at("parity", never)),
     Fault("phase-order-unchecked", "plan", POINT, "a model may come back to an earlier phase",
-          _at("phase order", lambda refused: False)),
+          at("phase order", never)),
     Fault("control-flow-trains", "plan", POINT, "what is for inference only is accepted in training",
-          _at("inference only", lambda refused: False)),
+          at("inference only", never)),
     Fault("unused-print-runs", "plan", POINT, "a print whose result nobody uses is executed",
-          _at("print used", lambda used: True)),
+          at("print used", always(True))),
 ):  # fmt: skip
-    faults.register(_fault)
+    faults.register(_fault, __name__)

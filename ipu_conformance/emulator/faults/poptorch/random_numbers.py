@@ -37,4 +37,4 @@ for _fault in (
     Fault("dropout-keeps-more", "numerics", "draw.dropout", "dropout drops a tenth less than it should",
           lambda value, **context: (value[0] * 0.9, value[1])),
 ):  # fmt: skip
-    faults.register(_fault)
+    faults.register(_fault, __name__)

@@ -6,19 +6,10 @@ import contextlib
 from typing import Any, Callable
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault
+from ipu_conformance.emulator.faults import Fault, always, never, where
 from ipu_conformance.emulator.faults.decisions import tensorflow_estimator
 
 POINT = tensorflow_estimator.point
-
-
-def _at(wanted: str, wrong: Callable[..., Any]) -> Callable[..., Any]:
-    """``wrong(value, **context)`` at one decision, and the right value at all others."""
-    return lambda value, rule, **context: wrong(value, **context) if rule == wanted else value
-
-
-def _always(answer: Any) -> Callable[..., Any]:
-    return lambda value, **context: answer
 
 
 def _for(name: str) -> Callable[..., Any]:
@@ -72,42 +63,42 @@ def _doubled_tensors(value: Any, **context: Any) -> Any:
 
 for _name, _rule, _area, _what, _wrong in (
     # Steps and loops
-    ("estimator-steps-cut", "steps-multiple", "plan", "steps that are no whole loops are accepted", _always(False)),
+    ("estimator-steps-cut", "steps-multiple", "plan", "steps that are no whole loops are accepted", never),
     ("estimator-max-steps-down", "loops-rounded", "plan", "max_steps is rounded down to whole loops", _rounded_down),
     ("estimator-one-loop-more", "loops-rounded", "plan", "a training has one loop more than it should", _one_more),
-    ("estimator-steps-are-loops", "step-count", "plan", "the global step counts loops", _always(1)),
-    ("estimator-steps-not-counted", "step-count", "plan", "the global step does not grow", _always(0)),
+    ("estimator-steps-are-loops", "step-count", "plan", "the global step counts loops", always(1)),
+    ("estimator-steps-not-counted", "step-count", "plan", "the global step does not grow", always(0)),
     ("estimator-step-counted-twice", "step-read-only", "plan", "a model function may count steps, too",
-     _always(False)),
+     never),
     ("estimator-endless-evaluation", "evaluation-steps-required", "plan", "an evaluation needs no steps",
-     _always(False)),
+     never),
     ("estimator-evaluation-longer", "evaluation-loops", "plan", "an evaluation has one loop more than it should",
      _one_more),
     ("estimator-checkpoints-late", "steps-per-run", "weights", "checkpoints are saved by loops, not by steps",
-     _always(1)),
+     always(1)),
     ("estimator-data-end-hidden", "data-end-refused", "streams", "data that end within a loop end a training",
-     _always(False)),
+     never),
     # What the user returns and asks for
-    ("estimator-any-config", "config-required", "plan", "any configuration makes an estimator", _always(False)),
-    ("estimator-any-spec", "spec-required", "plan", "a model function may return anything", _always(False)),
+    ("estimator-any-config", "config-required", "plan", "any configuration makes an estimator", never),
+    ("estimator-any-spec", "spec-required", "plan", "a model function may return anything", never),
     ("estimator-any-input", "data-set-required", "streams", "an input function may return anything",
-     _always(False)),
+     never),
     ("estimator-labels-dropped", "labels-taken", "streams", "labels that a model function does not take are dropped",
-     _always(False)),
+     never),
     ("estimator-metrics-twice", "metrics-exclusive", "plan", "metrics are both on the host and on the device",
-     _always(False)),
+     never),
     ("estimator-any-metrics", "pair-required", "plan", "eval_metrics may be anything", _for("eval_metrics")),
     ("estimator-any-host-call", "pair-required", "plan", "host_call may be anything", _for("host_call")),
     ("estimator-host-call-in-loop", "host-call-refused", "plan", "host_call is accepted in longer loops",
-     _always(False)),
-    ("estimator-no-prediction", "predictions-positive", "plan", "a number of predictions may be 0", _always(False)),
+     never),
+    ("estimator-no-prediction", "predictions-positive", "plan", "a number of predictions may be 0", never),
     # The run configuration
     ("estimator-loop-of-none", "positive", "plan", "loops without steps are accepted", _for("iterations_per_loop")),
     ("estimator-no-replicas", "positive", "plan", "no replicas are accepted", _for("num_replicas")),
     ("estimator-no-shards", "positive", "plan", "no shards are accepted", _for("num_shards")),
-    ("estimator-any-ipus", "ipus-match", "plan", "replicas and shards need not be the IPUs", _always(False)),
+    ("estimator-any-ipus", "ipus-match", "plan", "replicas and shards need not be the IPUs", never),
     ("estimator-shards-unchecked", "shards-checked", "plan", "a model may use more IPUs than its shards",
-     _always(False)),
+     never),
     ("estimator-options-ignored", "configured", "plan", "the options of the run configuration are not put in force",
      _one_ipu),
     ("estimator-on-the-host", "scope", "plan", "the model function is built in no scope", _no_scope),
@@ -115,7 +106,7 @@ for _name, _rule, _area, _what, _wrong in (
      _first_device),
     # Replicas and losses
     ("estimator-replicas-apart", "reduction-required", "reduce", "replicas that never meet are accepted",
-     _always(False)),
+     never),
     ("estimator-loss-summed", "loop-loss", "streams", "the loss of a loop is the sum over its steps",
      lambda value, total, **context: total),
     ("estimator-loss-of-one-replica", "replica-mean", "reduce", "the loss is that of the first replica",
@@ -124,19 +115,19 @@ for _name, _rule, _area, _what, _wrong in (
     ("estimator-metrics-first-only", "samples", "streams", "metrics on the host see one micro-batch of a loop",
      _first_micro_batch),
     ("estimator-device-metrics-lost", "metric-after-loop", "streams", "metrics of the device stay at 0", _zeros),
-    ("estimator-host-call-skipped", "host-call", "update", "what host_call returns is not run", _always([])),
+    ("estimator-host-call-skipped", "host-call", "update", "what host_call returns is not run", always([])),
     ("estimator-host-call-doubled", "host-call-joined", "update", "host_call gets doubled tensors",
      _doubled_tensors),
     ("estimator-predictions-go-on", "predictions-end", "streams", "num_predictions does not end predictions",
-     _always(False)),
-    ("estimator-predictions-end", "predictions-end", "streams", "there is one prediction only", _always(True)),
+     never),
+    ("estimator-predictions-end", "predictions-end", "streams", "there is one prediction only", always(True)),
     ("estimator-predictions-reversed", "predictions-order", "streams", "predictions of a loop come in reverse order",
      _reversed),
     ("estimator-keys-ignored", "predict-keys", "streams", "all predictions come back, whatever was asked for",
-     _always(None)),
-    ("estimator-batches-whole", "single-examples", "streams", "predictions are whole batches", _always(False)),
+     always(None)),
+    ("estimator-batches-whole", "single-examples", "streams", "predictions are whole batches", never),
     ("estimator-batches-parted", "single-examples", "streams", "predictions are never whole batches",
-     _always(True)),
+     always(True)),
     ("estimator-predicts-with-labels", "predict-labels", "streams", "labels are given where predictions are made",
      lambda value, labels, **context: labels),
     # Around the loop
@@ -147,10 +138,10 @@ for _name, _rule, _area, _what, _wrong in (
     ("estimator-prediction-hooks-lost", "spec-hooks", "plan",
      "a model function's hooks for prediction are not called", _without_hooks("predict")),
     ("estimator-warm-start-cold", "warm-start", "weights", "a warm start begins with initial weights",
-     _always(None)),
-    ("estimator-logs-always", "logging-due", "streams", "a hook logs every loop", _always(True)),
-    ("estimator-logs-again", "logged-once", "streams", "a hook logs in two places", _always(False)),
+     always(None)),
+    ("estimator-logs-always", "logging-due", "streams", "a hook logs every loop", always(True)),
+    ("estimator-logs-again", "logged-once", "streams", "a hook logs in two places", never),
     ("estimator-report-of-inference", "report-training", "ir", "the report of a training tells of no training",
-     _always(False)),
+     never),
 ):  # fmt: skip
-    faults.register(Fault(_name, _area, POINT, _what, _at(_rule, _wrong)))
+    faults.register(Fault(_name, _area, POINT, _what, where(_rule, _wrong)), __name__)

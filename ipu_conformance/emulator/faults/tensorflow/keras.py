@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault, Wrong
+from ipu_conformance.emulator.faults import Fault, always, at, never
 from ipu_conformance.emulator.faults.decisions import keras_model
 from ipu_conformance.emulator.tensorflow.run import variables  # noqa: F401  it registers its hook point
 
 POINT = keras_model.point
-
-
-def _at(wanted: str, wrong: Callable[[Any], Any]) -> Wrong:
-    """``wrong(value)`` at one decision, and the right value at all others."""
-    return lambda value, rule, **context: wrong(value) if rule == wanted else value
-
-
-def _always(answer: Any) -> Callable[[Any], Any]:
-    return lambda value: answer
-
-
-_never = _always(False)
 
 
 def _less_one(value: Any) -> Any:
@@ -35,67 +23,60 @@ def _other_reduction(value: Any) -> Any:
 for _name, _area, _rule, _what, _wrong in (
     # Data
     ("keras-step-lost", "streams", "steps-per-replica", "the last step of every epoch is left out", _less_one),
-    ("keras-any-execution", "streams", "steps-divide", "an execution need not divide the steps", _never),
-    ("keras-long-execution-refused", "streams", "execution-cut", "an execution is not cut to the steps", _never),
-    ("keras-remainder-silent", "streams", "remainder-warned", "nothing is said of batches that are dropped", _never),
+    ("keras-any-execution", "streams", "steps-divide", "an execution need not divide the steps", never),
+    ("keras-long-execution-refused", "streams", "execution-cut", "an execution is not cut to the steps", never),
+    ("keras-remainder-silent", "streams", "remainder-warned", "nothing is said of batches that are dropped", never),
     ("keras-remainder-kept", "streams", "remainder-of-epoch", "an epoch begins with what the last one left",
-     _always(0)),
-    ("keras-any-accumulation", "streams", "accumulation-divides", "an execution ends amid an accumulation", _never),
-    ("keras-generators-accepted", "streams", "generators-refused", "generators are drawn from", _never),
-    ("keras-partial-batch-accepted", "streams", "partial-batch-refused", "the last batch may be smaller", _never),
-    ("keras-shapes-unchecked", "streams", "shapes-checked", "a dimension may be unknown", _never),
-    ("keras-float64-kept", "numerics", "float64-narrowed", "float64 reaches the model", _never),
-    ("keras-size-unknown", "streams", "size-known", "data of unknown size is used without steps", _never),
+     always(0)),
+    ("keras-any-accumulation", "streams", "accumulation-divides", "an execution ends amid an accumulation", never),
+    ("keras-generators-accepted", "streams", "generators-refused", "generators are drawn from", never),
+    ("keras-partial-batch-accepted", "streams", "partial-batch-refused", "the last batch may be smaller", never),
+    ("keras-shapes-unchecked", "streams", "shapes-checked", "a dimension may be unknown", never),
+    ("keras-float64-kept", "numerics", "float64-narrowed", "float64 reaches the model", never),
+    ("keras-size-unknown", "streams", "size-known", "data of unknown size is used without steps", never),
     # Programs
-    ("keras-one-replica", "plan", "replicas", "all IPUs but those of one replica are idle", _always(1)),
-    ("keras-half-a-replica", "plan", "whole-replicas", "a device need not hold whole replicas", _never),
-    ("keras-any-count", "plan", "multiple-checked", "a schedule takes any number of micro-batches", _never),
-    ("keras-interleaved-shared", "plan", "interleaved-shared-refused", "interleaved stages share an IPU", _never),
-    ("keras-count-guessed", "plan", "count-required", "a pipeline trains without a count", _never),
-    ("keras-eager-accepted", "plan", "eager-refused", "a model runs eagerly", _never),
-    ("keras-batch-on-one-replica", "plan", "single-batch-refused", "one batch trains one replica alone", _never),
-    ("keras-first-options-stay", "plan", "options-take-effect", "options count for the first fit only", _never),
-    ("keras-own-step-ignored", "plan", "own-step-refused", "a pipeline ignores a model's own step", _never),
-    ("keras-statistics-apart", "weights", "program-loaded", "replicas evaluate with statistics of their own", _never),
+    ("keras-one-replica", "plan", "replicas", "all IPUs but those of one replica are idle", always(1)),
+    ("keras-half-a-replica", "plan", "whole-replicas", "a device need not hold whole replicas", never),
+    ("keras-any-count", "plan", "multiple-checked", "a schedule takes any number of micro-batches", never),
+    ("keras-interleaved-shared", "plan", "interleaved-shared-refused", "interleaved stages share an IPU", never),
+    ("keras-count-guessed", "plan", "count-required", "a pipeline trains without a count", never),
+    ("keras-eager-accepted", "plan", "eager-refused", "a model runs eagerly", never),
+    ("keras-batch-on-one-replica", "plan", "single-batch-refused", "one batch trains one replica alone", never),
+    ("keras-first-options-stay", "plan", "options-take-effect", "options count for the first fit only", never),
+    ("keras-own-step-ignored", "plan", "own-step-refused", "a pipeline ignores a model's own step", never),
+    ("keras-statistics-apart", "weights", "program-loaded", "replicas evaluate with statistics of their own", never),
     # Options
-    ("keras-reserved-accepted", "plan", "reserved-refused", "options that Keras sets can be overridden", _never),
-    ("keras-reduction-unchecked", "reduce", "reduction-checked", "any word is a reduction", _never),
-    ("keras-always-sum", "reduce", "reduction-method", "accumulated gradients are always added up", _always("sum")),
+    ("keras-reserved-accepted", "plan", "reserved-refused", "options that Keras sets can be overridden", never),
+    ("keras-reduction-unchecked", "reduce", "reduction-checked", "any word is a reduction", never),
+    ("keras-always-sum", "reduce", "reduction-method", "accumulated gradients are always added up", always("sum")),
     ("keras-metrics-otherwise", "streams", "metric-reduction", "metrics of replicas are reduced otherwise",
      _other_reduction),
     ("keras-accumulated-logs-added", "streams", "accumulated-logs-divisor", "accumulated logs are not divided",
-     _always(1)),
+     always(1)),
     ("keras-logs-of-first-step", "streams", "step-of-logs", "the logs of an execution are those of its first step",
-     _always(0)),
+     always(0)),
     # Stages
-    ("keras-extended-everywhere", "plan", "extended", "models outside of a scope are extended", _always(True)),
-    ("keras-stage-without-scope", "plan", "stage-needs-scope", "stages can be used outside of a scope", _never),
-    ("keras-stages-nest", "plan", "stages-not-nested", "stages can be nested", _never),
+    ("keras-extended-everywhere", "plan", "extended", "models outside of a scope are extended", always(True)),
+    ("keras-stage-without-scope", "plan", "stage-needs-scope", "stages can be used outside of a scope", never),
+    ("keras-stages-nest", "plan", "stages-not-nested", "stages can be nested", never),
     ("keras-stage-of-call-lost", "plan", "stage-of-call", "layers forget the scope they are called in",
-     _always(None)),
-    ("keras-layer-without-stage", "plan", "every-layer-staged", "a layer may have no stage", _never),
-    ("keras-stages-backwards", "plan", "stages-follow-data", "a stage may read from a later one", _never),
-    ("keras-stages-with-gaps", "plan", "stages-consecutive", "numbers of stages may be left out", _never),
-    ("keras-assignment-ignored", "plan", "stage-set", "an assignment puts all layers in stage 0", _always(0)),
-    ("keras-reset-ignored", "plan", "stage-reset", "a reset puts all layers in stage 0", _always(0)),
-    ("keras-summary-without-stages", "plan", "stage-printed", "the summary leaves the stages out", _always(None)),
-    ("keras-stages-not-regularised", "reduce", "stage-regularised", "stages leave their regularisers out", _never),
+     always(None)),
+    ("keras-layer-without-stage", "plan", "every-layer-staged", "a layer may have no stage", never),
+    ("keras-stages-backwards", "plan", "stages-follow-data", "a stage may read from a later one", never),
+    ("keras-stages-with-gaps", "plan", "stages-consecutive", "numbers of stages may be left out", never),
+    ("keras-assignment-ignored", "plan", "stage-set", "an assignment puts all layers in stage 0", always(0)),
+    ("keras-reset-ignored", "plan", "stage-reset", "a reset puts all layers in stage 0", always(0)),
+    ("keras-summary-without-stages", "plan", "stage-printed", "the summary leaves the stages out", always(None)),
+    ("keras-stages-not-regularised", "reduce", "stage-regularised", "stages leave their regularisers out", never),
     # Callbacks
     ("keras-last-step-called-only", "streams", "steps-called", "asynchronous callbacks see an execution's last step",
      lambda value: value[-1:]),
     ("keras-steps-called-backwards", "streams", "steps-called", "asynchronous callbacks see the last step first",
      lambda value: value[::-1]),
-    ("keras-epoch-hurries", "streams", "epoch-waits", "an epoch ends before its steps are seen", _never),
-    ("keras-callback-error-lost", "streams", "callback-error", "an error in a callback is not raised", _always(None)),
+    ("keras-epoch-hurries", "streams", "epoch-waits", "an epoch ends before its steps are seen", never),
+    ("keras-callback-error-lost", "streams", "callback-error", "an error in a callback is not raised", always(None)),
 ):  # fmt: skip
-    faults.register(Fault(_name, _area, POINT, _what, _at(_rule, _wrong)))
+    faults.register(Fault(_name, _area, POINT, _what, at(_rule, _wrong)), __name__)
 
-faults.register(
-    Fault(
-        "keras-host-writes-to-one",
-        "weights",
-        "variables.others",
-        "what the host writes reaches replica 0 only",
-        lambda value, **context: [],
-    )
-)
+_what = "what the host writes reaches replica 0 only"
+faults.register(Fault("keras-host-writes-to-one", "weights", "variables.others", _what, always([])), __name__)

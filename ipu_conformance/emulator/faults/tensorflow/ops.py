@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault
+from ipu_conformance.emulator.faults import Fault, always, never, where
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops
 
 POINT = tensorflow_ops.point
-
-
-def _at(wanted: str, wrong: Callable[..., Any]) -> Callable[..., Any]:
-    """``wrong(value, **context)`` at one decision, and the right value at all others."""
-    return lambda value, rule, **context: wrong(value, **context) if rule == wanted else value
-
-
-def _always(answer: Any) -> Callable[..., Any]:
-    return lambda value, **context: answer
 
 
 def _reversed(value: Any, **context: Any) -> Any:
@@ -76,47 +67,47 @@ def _averaged(value: Any, **context: Any) -> Any:
 
 for _name, _rule, _area, _what, _wrong in (
     # Feeds
-    ("infeed-shapes-unchecked", "shape-refused", "streams", "shapes that are not known are fed", _always(False)),
-    ("infeed-initialised-again", "initialised-once", "plan", "an initialiser is given twice", _always(False)),
+    ("infeed-shapes-unchecked", "shape-refused", "streams", "shapes that are not known are fed", never),
+    ("infeed-initialised-again", "initialised-once", "plan", "an initialiser is given twice", never),
     ("infeed-reversed", "infeed-order", "streams", "replicas take elements in reverse order", _reversed),
     ("infeed-shared", "infeed-order", "streams", "all replicas take the same element", _first_again),
-    ("outfeed-enqueued-twice", "enqueued-once", "streams", "a program enqueues in two places", _always(False)),
+    ("outfeed-enqueued-twice", "enqueued-once", "streams", "a program enqueues in two places", never),
     ("outfeed-keeps-all", "outfeed-last", "streams", "an outfeed of the last value keeps all", _no_drain),
     ("outfeed-halved", "outfeed-all", "streams", "an outfeed holds half of what was enqueued",
      lambda value, **context: [leaf / 2 if leaf.dtype.is_floating else leaf for leaf in value]),
     ("outfeed-replicas-reversed", "outfeed-replicas", "streams", "replicas leave their values in reverse order",
      _reversed),
-    ("outfeed-not-drained", "drained", "streams", "what was dequeued comes again", _always(False)),
+    ("outfeed-not-drained", "drained", "streams", "what was dequeued comes again", never),
     # Loops
     ("loop-one-less", "iterations", "plan", "a loop runs once less than it should", _one_less),
     ("loop-partial-accumulation", "whole-accumulations", "plan", "a loop ends within an accumulation",
-     _always(False)),
+     never),
     # Compilation
-    ("graph-one-replica", "graph-replicas", "plan", "a session runs programs on one replica", _always(1)),
+    ("graph-one-replica", "graph-replicas", "plan", "a session runs programs on one replica", always(1)),
     ("graph-last-result", "graph-results", "streams", "a session gets the last replica's results", _reversed),
     ("graph-host-ignored", "host-followed", "weights", "replicas do not see what the host writes", _never),
     ("graph-variables-again", "variables-made-once", "weights", "a program's variables are made for every replica",
      _new_every_time),
-    ("compiled-for-the-host", "device-required", "plan", "what no scope places is compiled", _always(False)),
-    ("shards-on-one-ipu", "shard-noted", "plan", "every shard is on the first IPU", _always(0)),
+    ("compiled-for-the-host", "device-required", "plan", "what no scope places is compiled", never),
+    ("shards-on-one-ipu", "shard-noted", "plan", "every shard is on the first IPU", always(0)),
     # Collectives
     ("collective-mean-for-sum", "reduction", "reduce", "sums over replicas are means",
      lambda value, **context: "mean"),
     ("collective-sum-for-mean", "reduction", "reduce", "means over replicas are sums",
      lambda value, **context: "sum"),
-    ("collective-groups-ignored", "group", "reduce", "groups of replicas are all replicas", _always(None)),
+    ("collective-groups-ignored", "group", "reduce", "groups of replicas are all replicas", always(None)),
     ("collective-gathered-backwards", "gathered", "reduce", "what is gathered comes in reverse order", _backwards),
     ("collective-received-backwards", "received", "reduce", "pieces of replicas come in reverse order", _backwards),
-    ("collective-any-number", "replicas-differ", "reduce", "the number of replicas is not checked", _always(False)),
-    ("collective-first-piece", "piece", "reduce", "every replica keeps the first piece", _always(0)),
+    ("collective-any-number", "replicas-differ", "reduce", "the number of replicas is not checked", never),
+    ("collective-first-piece", "piece", "reduce", "every replica keeps the first piece", always(0)),
     ("collective-piece-backwards", "scattered", "reduce", "pieces are scattered backwards", _backwards),
-    ("replicas-all-first", "replication-index", "plan", "every replica is number 0", _always(0)),
+    ("replicas-all-first", "replication-index", "plan", "every replica is number 0", always(0)),
     # Optimizers
     ("optimizer-sums-replicas", "cross-replica-optimizer", "reduce", "gradients of replicas are added up",
      _sum_instead),
     ("optimizer-replicas-alone", "cross-replica-optimizer", "reduce", "replicas keep their own gradients",
      _not_at_all),
-    ("accumulation-skipped", "mini-batches", "update", "weights are updated after every mini-batch", _always(1)),
+    ("accumulation-skipped", "mini-batches", "update", "weights are updated after every mini-batch", always(1)),
     ("accumulation-last-only", "accumulated", "update", "only the last mini-batch counts",
      lambda value, new, **context: new),
     ("accumulation-always-sum", "accumulation-method", "update", "accumulated gradients are always summed", _summed),
@@ -131,6 +122,6 @@ for _name, _rule, _area, _what, _wrong in (
      lambda value, **context: value * 2),
     ("pipeline-runs-once-less", "repeat-count", "plan", "a pipeline runs once less than it should", _one_less),
     ("pipeline-outfeed-not-summed", "outfeed-accumulated", "streams", "an accumulated outfeed is not accumulated",
-     _always(False)),
+     never),
 ):  # fmt: skip
-    faults.register(Fault(_name, _area, POINT, _what, _at(_rule, _wrong)))
+    faults.register(Fault(_name, _area, POINT, _what, where(_rule, _wrong)), __name__)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
-
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault
+from ipu_conformance.emulator.faults import Fault, always, at
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops
 
 POINT = tensorflow_ops.point
-
-
-def _at(wanted: str, answer: Any) -> Callable[..., Any]:
-    """Another answer at one decision, and the right one at all others."""
-    return lambda value, rule, **context: answer if rule == wanted else value
 
 
 for _name, _rule, _area, _what, _answer in (
@@ -23,4 +16,4 @@ for _name, _rule, _area, _what, _answer in (
     ("strategy-never-reduces", "strategy-reduces", "reduce",
      "replicas of several processes keep their own gradients", False),
 ):  # fmt: skip
-    faults.register(Fault(_name, _area, POINT, _what, _at(_rule, _answer)))
+    faults.register(Fault(_name, _area, POINT, _what, at(_rule, always(_answer))), __name__)
