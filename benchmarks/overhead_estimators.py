@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python import ipu
 
-from ipu_conformance.workloads.estimators import quietly
-from ipu_conformance.workloads.keras_cifar10 import model as cifar10
+from ipu_conformance.workloads.keras import pictures as cifar10
+from ipu_conformance.workloads.keras.estimators import quietly
 
 v1 = tf.compat.v1
 RATE = 0.01

@@ -16,11 +16,10 @@ import paddle  # noqa: E402
 from paddle import static  # noqa: E402
 
 from ipu_conformance.emulator.core.engine import Engine  # noqa: E402
-from ipu_conformance.workloads.paddle_mnist import model  # noqa: E402
-from ipu_conformance.workloads.paddle_mnist.batches import Samples  # noqa: E402
-from ipu_conformance.workloads.paddle_mnist.ipu import Ipu, training_strategy  # noqa: E402
-from ipu_conformance.workloads.paddle_mnist.settings import Settings  # noqa: E402
-from ipu_conformance.workloads.paddle_mnist.sides import Host, Native, feed  # noqa: E402
+from ipu_conformance.workloads.paddle_mnist import Settings, model  # noqa: E402
+from ipu_conformance.workloads.paddle_mnist.digits import Samples  # noqa: E402
+from ipu_conformance.workloads.paddle_mnist.ipu import IpuTrainer, training_strategy  # noqa: E402
+from ipu_conformance.workloads.paddle_mnist.trainers import Host, NativeTrainer, feed  # noqa: E402
 
 SMALL, LARGE = 8, 64
 """Batch sizes: one at which the loop weighs most, and that of the workload."""
@@ -39,10 +38,10 @@ def single(batch: int, count: int, repeats: int) -> float:
     """Print the overhead on one IPU; return the time that compiling took."""
     settings = Settings(batch_size=batch)
     data = batches(batch, count)
-    native = Native(settings, Host(settings))
+    native = NativeTrainer(settings, Host(settings))
     host = Host(settings)
     start = time.perf_counter()
-    ipu = Ipu(settings, host)
+    ipu = IpuTrainer(settings, host)
     made = time.perf_counter() - start
 
     def run(side: Any) -> None:
@@ -58,7 +57,7 @@ def single(batch: int, count: int, repeats: int) -> float:
 def replicas(batch: int, count: int, repeats: int) -> None:
     """Print how much faster two replicas are together than one after the other."""
     settings = Settings(batch_size=2 * batch, num_ipus=2, replication_factor=2)
-    ipu = Ipu(settings, Host(settings))
+    ipu = IpuTrainer(settings, Host(settings))
     executable = ipu.compiled._backend.executable
     together, apart = executable.engine, Engine(executable.plan, executable.machine, parallel=False)
     data = batches(2 * batch, count)

@@ -12,9 +12,9 @@ from ipu_conformance.emulator import hook
 hook.install("poptorch")
 
 from ipu_conformance.emulator.core.engine import Engine  # noqa: E402
+from ipu_conformance.workloads.poptorch_mnist import Settings  # noqa: E402
 from ipu_conformance.workloads.poptorch_mnist.model import Network  # noqa: E402
-from ipu_conformance.workloads.poptorch_mnist.settings import Settings  # noqa: E402
-from ipu_conformance.workloads.poptorch_mnist.sides import Ipu, Native, return_everything  # noqa: E402
+from ipu_conformance.workloads.poptorch_mnist.trainers import IpuTrainer, NativeTrainer, return_everything  # noqa: E402
 
 SMALL, LARGE = 8, 128
 """Batch sizes: that of the workload, and one at which kernels outweigh the loop around them."""
@@ -38,7 +38,7 @@ def single(batch: int, iterations: int, repeats: int) -> Tuple[float, float]:
     settings = Settings(batch_size=batch, device_iterations=iterations, train_size=10**6)
     data = samples(settings.combined_batch)
     torch.manual_seed(0)
-    ipu, native = Ipu(Network(), settings), Native(Network(), settings)
+    ipu, native = IpuTrainer(Network(), settings), NativeTrainer(Network(), settings)
     ipu.train(*data)
     native.train(*data)
     emulated, plain, ratio = turns.in_turns(lambda: ipu.train(*data), lambda: native.train(*data), repeats)

@@ -24,9 +24,9 @@ hook.install("tensorflow")
 import tensorflow as tf  # noqa: E402
 from tensorflow.python import ipu  # noqa: E402
 
-from ipu_conformance.workloads.keras_cifar10 import model as cifar10  # noqa: E402
-from ipu_conformance.workloads.keras_mnist import model as mnist  # noqa: E402
-from ipu_conformance.workloads.keras_training import compile_for  # noqa: E402
+from ipu_conformance.workloads.keras import pictures as cifar10  # noqa: E402
+from ipu_conformance.workloads.keras.training import compile_for  # noqa: E402
+from ipu_conformance.workloads.keras_mnist import training as mnist  # noqa: E402
 
 DENSE = "dense layers"
 """The network on digits: one at which the loop weighs most."""

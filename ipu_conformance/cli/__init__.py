@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from typing import NamedTuple, Sequence
 
 from ipu_conformance import __version__
-from ipu_conformance.errors import ConformanceError
-
-EXIT_BAD_INPUT = 2
-EXIT_INTERRUPTED = 130
+from ipu_conformance.command_line import exit_code
 
 
 class Command(NamedTuple):
@@ -39,21 +35,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand and return its exit code; bad input is one sentence on stderr and exit code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = _parser(arguments)
-    try:
+
+    def run() -> int:
         args = parser.parse_args(arguments)
         code: int = args.run(args)
-        sys.stdout.flush()
         return code
-    except ConformanceError as error:
-        print(f"ipu-conformance: error: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
-    except BrokenPipeError:
-        # The reader (head, less) went away; writing more at interpreter exit would raise again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        print("ipu-conformance: interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+
+    return exit_code(run)
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

@@ -5,47 +5,79 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Optional
 
 from ipu_conformance.workloads import WorkloadError
-from ipu_conformance.workloads.estimator_cnn.settings import BUDGETS, NAME, Settings
-from ipu_conformance.workloads.folders import make_folder
-from ipu_conformance.workloads.keras_options import add_data, add_numbers, expect_ipu_placement, given, show
-from ipu_conformance.workloads.real_data import choose
+from ipu_conformance.workloads.settings import (
+    Budget,
+    Budgets,
+    add_options,
+    budgeted,
+    check_numbers,
+    check_one_update,
+    data_set,
+    implied,
+    largest_test_batch,
+    learning_rate,
+    make_folder,
+    number,
+    read_options,
+    switched_off,
+)
 
-__all__ = ["NAME", "Settings", "configure", "run"]
-
-REAL, SYNTHETIC = "cifar10", "synthetic-cifar"
+NAME = "estimator-cnn"
 RUNS = Path("estimator_cnn")
 ENGINE_OPTIONS = "POPLAR_ENGINE_OPTIONS"
+
+BUDGETS: Budgets = {
+    "synthetic-cifar": Budget(epochs=1, train_size=8000, test_size=400),
+    "cifar10": Budget(epochs=10, train_size=50_000, test_size=10_000),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One run; the defaults are those for synthetic pictures."""
+
+    batch_size: int = number(16, "samples of one weight update")
+    batches_per_step: int = number(500, "updates that the device makes on its own")
+    seed: int = number(0, "chooses initial weights, dropout and the order of the samples", least=None)
+    learning_rate: float = learning_rate(0.01, "--learning-rate", "--lr")
+    data: str = data_set(BUDGETS)
+    epochs: int = budgeted(BUDGETS, "epochs", "passes over the training set, in whole loops")
+    train_size: int = budgeted(BUDGETS, "train_size")
+    test_size: int = budgeted(BUDGETS, "test_size")
+    steps: Optional[int] = implied(None, "updates to train for, a multiple of --batches-per-step (as --epochs says)")
+    """None is as many as the epochs need, and loops are whole."""
+    dropout: bool = switched_off("leave dropout out: no random numbers while training", "--no-dropout")
+    """Without it the device draws no random numbers."""
+
+    def __post_init__(self) -> None:
+        check_numbers(self)
+        check_one_update(self)
+        if self.steps is not None and self.steps % self.batches_per_step:
+            raise WorkloadError(
+                f"--steps is {self.steps}, and the device makes {self.batches_per_step} at a time "
+                f"(--batches-per-step); give a multiple of {self.batches_per_step}"
+            )
+
+    @property
+    def loops(self) -> int:
+        """How often the device makes ``batches_per_step`` updates."""
+        wanted = self.epochs * (self.train_size // self.batch_size) if self.steps is None else self.steps
+        return -(-wanted // self.batches_per_step)
+
+    @property
+    def test_batch(self) -> int:
+        """The test samples that are taken at once."""
+        return largest_test_batch(1, self.test_size)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options; a size that is not given follows from the data set."""
-    defaults = Settings()
-    add_numbers(
-        parser,
-        defaults,
-        batch_size="samples of one weight update",
-        batches_per_step="updates that the device makes on its own",
-        seed="chooses initial weights, dropout and the order of the samples",
-    )
-    parser.add_argument(
-        "--learning-rate",
-        "--lr",
-        type=float,
-        default=defaults.learning_rate,
-        metavar="RATE",
-        help="learning rate (%(default)s)",
-    )
-    add_data(parser, BUDGETS, real=REAL, synthetic=SYNTHETIC, epochs="passes over the training set, in whole loops")
-    parser.add_argument(
-        "--steps",
-        type=int,
-        metavar="N",
-        help="updates to train for, a multiple of --batches-per-step (as --epochs says)",
-    )
+    add_options(parser, Settings)
     parser.add_argument("--test-only", action="store_true", help="test the network that --model-dir holds")
     parser.add_argument(
         "--model-dir",
@@ -56,7 +88,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", type=Path, metavar="DIR", help="where reports of the compiled programs are written (none are)"
     )
-    parser.add_argument("--no-dropout", action="store_true", help="leave dropout out: no random numbers while training")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,6 +102,9 @@ def run(args: argparse.Namespace) -> int:
         if needed is not None:
             make_folder(needed, flag)
     os.environ.update(engine)
+    from ipu_conformance.workloads.keras import expect_ipu_placement
+    from ipu_conformance.workloads.reference import show
+
     expect_ipu_placement()
     from ipu_conformance.workloads.estimator_cnn import training
 
@@ -84,24 +118,12 @@ def run(args: argparse.Namespace) -> int:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """The settings that the options ask for."""
-    data = choose(args.data, real=REAL, synthetic=SYNTHETIC)
-    budget = BUDGETS[data]
     if args.epochs is not None and args.steps is not None:
         raise WorkloadError(
             f"--epochs is {args.epochs} and --steps is {args.steps}; both say how long to train: give one of them"
         )
-    return Settings(
-        data=data,
-        epochs=given(args.epochs, budget.epochs),
-        steps=args.steps,
-        train_size=given(args.train_size, budget.train_size),
-        test_size=given(args.test_size, budget.test_size),
-        batch_size=args.batch_size,
-        batches_per_step=args.batches_per_step,
-        learning_rate=args.learning_rate,
-        seed=args.seed,
-        dropout=not args.no_dropout,
-    )
+    settings: Settings = read_options(Settings, args, BUDGETS)
+    return settings
 
 
 def tested_folder(folder: Optional[Path]) -> Path:

@@ -10,8 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from ipu_conformance.data import DataSet
-from ipu_conformance.workloads.estimator_cnn.settings import Settings
-from ipu_conformance.workloads.estimators import (
+from ipu_conformance.workloads.estimator_cnn import Settings
+from ipu_conformance.workloads.keras.data import test_set, training_set
+from ipu_conformance.workloads.keras.estimators import (
     ACCURACY,
     EveryLoss,
     Seeded,
@@ -23,7 +24,6 @@ from ipu_conformance.workloads.estimators import (
     quietly,
     require_estimators,
 )
-from ipu_conformance.workloads.keras_data import test_set, training_set
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ def evaluate(settings: Settings, data: DataSet, folder: Path, *, native: bool) -
     batches = settings.test_size // settings.test_batch
     with quietly():
         estimator = _estimator(settings, folder, batches, native=native)
-        found = estimator.evaluate(lambda: test_set(data.test, settings.test_batch), steps=batches)
-    return Result(float(found["loss"]), float(found[ACCURACY]), int(found["global_step"]))
+        metrics = estimator.evaluate(lambda: test_set(data.test, settings.test_batch), steps=batches)
+    return Result(float(metrics["loss"]), float(metrics[ACCURACY]), int(metrics["global_step"]))
 
 
 def _estimator(settings: Settings, folder: Path, iterations_per_loop: int, *, native: bool) -> Any:

@@ -3,104 +3,217 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Mapping, NamedTuple, Optional
 
 from ipu_conformance.workloads import WorkloadError
-from ipu_conformance.workloads.folders import make_folder
-from ipu_conformance.workloads.keras_cifar10.settings import APPROACHES, BUDGETS, LAYERS, NAME, USUAL, Settings
-from ipu_conformance.workloads.keras_options import (
-    add_data,
-    add_folder,
-    add_numbers,
-    draw_samples,
-    expect_ipu_placement,
-    given,
-    show,
+from ipu_conformance.workloads.settings import (
+    Budget,
+    Budgets,
+    add_options,
+    add_picture_folder,
+    budgeted,
+    check_equal_parts,
+    check_numbers,
+    check_one_update,
+    data_set,
+    implied,
+    largest_test_batch,
+    learning_rate,
+    make_folder,
+    number,
+    option,
+    read_options,
+    switched_off,
 )
-from ipu_conformance.workloads.real_data import choose
 
-__all__ = ["NAME", "Settings", "configure", "run"]
+NAME = "keras-cifar10"
+MOST_STEPS = 500
+"""The most updates that the device makes on its own."""
 
-REAL, SYNTHETIC = "cifar10", "synthetic-cifar"
-OF_APPROACH = {
-    "ipus": "IPUs: replicas, which share a batch equally, or pipelines of two",
-    "gradient_accumulation_count": "micro-batches into which a replica's share of a batch is divided",
+BUDGETS: Budgets = {
+    "synthetic-cifar": Budget(epochs=3, train_size=1600, test_size=400),
+    "cifar10": Budget(epochs=150, train_size=50_000, test_size=10_000),
 }
-"""The options whose defaults follow from the approach."""
+
+STAGES = 2
+"""The stages of the pipeline, each on an IPU of its own."""
+LAYERS, LAYERS_OF_BLOCK, DROPOUTS = 12, 4, 3
+"""The layers of the network, of its first block, and how many of them drop out: one of those ends the block."""
+
+
+class Approach(NamedTuple):
+    """What a way to train the network on IPUs takes unless it is told otherwise."""
+
+    ipus: int = 1
+    gradient_accumulation_count: int = 1
+
+
+APPROACHES: Mapping[str, Approach] = {
+    "strategy": Approach(),
+    "estimator": Approach(),
+    "replica": Approach(ipus=2),
+    "pipeline": Approach(ipus=STAGES, gradient_accumulation_count=2 * STAGES),
+}
+
+
+def _of_approach(name: str, help: str) -> str:
+    defaults = ", ".join(f"{getattr(each, name)} for {approach}" for approach, each in APPROACHES.items())
+    return f"{help} ({defaults})"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One run; the defaults are those for synthetic pictures."""
+
+    approach: str = option(
+        "strategy",
+        f"how the network is trained on IPUs: {', '.join(APPROACHES)} (%(default)s)",
+        metavar="NAME",
+        default="strategy",
+    )
+    data: str = data_set(BUDGETS)
+    epochs: int = budgeted(BUDGETS, "epochs", "passes over the training set")
+    train_size: int = budgeted(BUDGETS, "train_size")
+    test_size: int = budgeted(BUDGETS, "test_size")
+    batch_size: int = number(16, "samples of one weight update, whatever the approach")
+    seed: int = number(0, "chooses initial weights, dropout and the order of the samples", least=None)
+    ipus: int = implied(1, _of_approach("ipus", "IPUs: replicas, which share a batch equally, or pipelines of two"))
+    gradient_accumulation_count: int = implied(
+        1,
+        _of_approach("gradient_accumulation_count", "micro-batches into which a replica's share of a batch is divided"),
+    )
+    model_shard_position: Optional[int] = implied(
+        None, f"layers of a pipeline's first stage, from 1 to {LAYERS - 1} (the first block)", least=None
+    )
+    """The layer with which the second stage of a pipeline begins, counted from 0; None is the second block."""
+    dropout: bool = switched_off("leave dropout out: no random numbers while training", "--no-dropout")
+    """Without it the device draws no random numbers."""
+    learning_rate: float = learning_rate(0.01)
+
+    def __post_init__(self) -> None:
+        if self.approach not in APPROACHES:
+            raise WorkloadError(f"--approach is {self.approach!r}; choose from {', '.join(APPROACHES)}")
+        check_numbers(self)
+        check_one_update(self)
+        self._check_ipus()
+        self._check_shard_position()
+        check_equal_parts("--ipus", self.replicas, self.batch_size, self.test_size)
+        micro_batches = self.replicas * self.gradient_accumulation_count
+        if self.batch_size % micro_batches:
+            raise WorkloadError(
+                f"--batch-size is {self.batch_size}, which {self.gradient_accumulation_count} micro-batches "
+                f"(--gradient-accumulation-count) of {self.replicas} replicas cannot share equally; give a multiple of "
+                f"{micro_batches}"
+            )
+
+    def _check_ipus(self) -> None:
+        if self.approach == "estimator" and self.ipus > 1:
+            raise WorkloadError(
+                f"--ipus is {self.ipus}, and the approach estimator has one IPU; leave --ipus out, or use "
+                "--approach replica"
+            )
+        if self.approach != "pipeline":
+            return
+        for flag, count, multiple, why in (
+            ("--ipus", self.ipus, STAGES, f"a pipeline has {STAGES} of them"),
+            ("--gradient-accumulation-count", self.gradient_accumulation_count, 2 * STAGES,
+             f"a pipeline of {STAGES} stages takes two for each"),
+            ("--test-size", self.test_size, self.ipus, f"{self.ipus} IPUs work on as many samples at once"),
+        ):  # fmt: skip
+            if count % multiple:
+                raise WorkloadError(f"{flag} is {count}, and {why}; give a multiple of {multiple}")
+
+    def _check_shard_position(self) -> None:
+        if self.model_shard_position is None:
+            return
+        if self.approach != "pipeline":
+            raise WorkloadError(
+                f"--model-shard-position is {self.model_shard_position}, and the approach {self.approach} does not cut "
+                "the network; leave it out, or use --approach pipeline"
+            )
+        if not 0 < self.model_shard_position < self.layers:
+            raise WorkloadError(
+                f"--model-shard-position is {self.model_shard_position}, and both parts of the network's {self.layers} "
+                f"layers need one; give a number from 1 to {self.layers - 1}"
+            )
+
+    @property
+    def layers(self) -> int:
+        """The layers of the network."""
+        return LAYERS if self.dropout else LAYERS - DROPOUTS
+
+    @property
+    def cut(self) -> int:
+        """The layers of a pipeline's first stage."""
+        if self.model_shard_position is not None:
+            return self.model_shard_position
+        return LAYERS_OF_BLOCK if self.dropout else LAYERS_OF_BLOCK - 1
+
+    @property
+    def replicas(self) -> int:
+        """The models that share a batch."""
+        return self.ipus // STAGES if self.approach == "pipeline" else self.ipus
+
+    @property
+    def micro_batch(self) -> int:
+        """The samples that a replica takes at once."""
+        return self.batch_size // self.replicas // self.gradient_accumulation_count
+
+    @property
+    def steps(self) -> int:
+        """The updates of an epoch."""
+        return self.train_size // self.batch_size
+
+    @property
+    def steps_per_execution(self) -> int:
+        """The most updates that the device may make on its own and that divide an epoch."""
+        return max(n for n in range(1, min(self.steps, MOST_STEPS) + 1) if self.steps % n == 0)
+
+    @property
+    def test_batch(self) -> int:
+        """The test samples that a replica takes at once: stages of a pipeline need as many batches as there are."""
+        return largest_test_batch(self.ipus, self.test_size)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options; a size that is not given follows from the data set."""
-    defaults = Settings()
-    parser.add_argument(
-        "--approach",
-        default=defaults.approach,
-        metavar="NAME",
-        help=f"how the network is trained on IPUs: {', '.join(APPROACHES)} (%(default)s)",
-    )
-    add_data(parser, BUDGETS, real=REAL, synthetic=SYNTHETIC, epochs="passes over the training set")
-    add_numbers(
-        parser,
-        defaults,
-        batch_size="samples of one weight update, whatever the approach",
-        seed="chooses initial weights, dropout and the order of the samples",
-    )
-    for option, what in OF_APPROACH.items():
-        usual = ", ".join(f"{getattr(each, option)} for {name}" for name, each in USUAL.items())
-        parser.add_argument("--" + option.replace("_", "-"), type=int, metavar="N", help=f"{what} ({usual})")
-    parser.add_argument(
-        "--model-shard-position",
-        type=int,
-        metavar="N",
-        help=f"layers of a pipeline's first stage, from 1 to {LAYERS - 1} (the first block)",
-    )
-    parser.add_argument("--no-dropout", action="store_true", help="leave dropout out: no random numbers while training")
-    parser.add_argument(
-        "--lr", type=float, default=defaults.learning_rate, metavar="RATE", help="learning rate (%(default)s)"
-    )
-    add_folder(parser, "keras_cifar10")
+    add_options(parser, Settings)
+    add_picture_folder(parser, Path("keras_cifar10"))
 
 
 def run(args: argparse.Namespace) -> int:
     """Draw some samples, train and classify the test set; the last line is the accuracy."""
     settings = settings_of(args)
     make_folder(args.folder)
-    draw_samples(settings.data, args.folder)
+    from ipu_conformance.workloads import plots
+    from ipu_conformance.workloads.keras import expect_ipu_placement
+    from ipu_conformance.workloads.reference import show
+
+    plots.show_samples(settings.data, args.folder)
     expect_ipu_placement()
-    train = importlib.import_module(APPROACHES[settings.approach]).train
+    from ipu_conformance.workloads.keras_cifar10.training import train
+
     result = train(settings, native=args.native, progress=True, say=lambda line: print(line, flush=True))
     return show((), result.accuracy)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """The settings that the options ask for."""
-    data = choose(args.data, real=REAL, synthetic=SYNTHETIC)
-    budget = BUDGETS[data]
-    usual = USUAL.get(args.approach, USUAL[Settings.approach])
+    defaults = APPROACHES.get(args.approach, Approach())
     if args.native:
         _refuse_on_host(args)
-    return Settings(
-        approach=args.approach,
-        data=data,
-        epochs=given(args.epochs, budget.epochs),
-        train_size=given(args.train_size, budget.train_size),
-        test_size=given(args.test_size, budget.test_size),
-        batch_size=args.batch_size,
-        learning_rate=args.lr,
-        seed=args.seed,
-        ipus=given(args.ipus, usual.ipus),
-        gradient_accumulation_count=given(args.gradient_accumulation_count, usual.gradient_accumulation_count),
-        model_shard_position=args.model_shard_position,
-        dropout=not args.no_dropout,
-    )
+    settings: Settings = read_options(Settings, args, BUDGETS, **defaults._asdict())
+    return settings
 
 
 def _refuse_on_host(args: argparse.Namespace) -> None:
     """The native twin is one model that takes a batch at once."""
-    for option in OF_APPROACH:
-        if given(getattr(args, option), 1) > 1:
-            flag = "--" + option.replace("_", "-")
+    for name in Approach._fields:
+        value = getattr(args, name)
+        if value is not None and value > 1:
+            flag = "--" + name.replace("_", "-")
             raise WorkloadError(
-                f"{flag} is {getattr(args, option)}, and without IPUs there is one model on the host; leave {flag} "
-                "out, or use IPUs"
+                f"{flag} is {value}, and without IPUs there is one model on the host; leave {flag} out, or use IPUs"
             )

@@ -3,35 +3,70 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
+from pathlib import Path
 
 from ipu_conformance.workloads import WorkloadError
-from ipu_conformance.workloads.digits import choose_data
-from ipu_conformance.workloads.folders import make_folder
-from ipu_conformance.workloads.keras_mnist.settings import BUDGETS, NAME, Settings
-from ipu_conformance.workloads.keras_options import add_data, add_folder, add_numbers, draw_samples, given, show
+from ipu_conformance.workloads.settings import (
+    Budget,
+    Budgets,
+    add_options,
+    add_picture_folder,
+    budgeted,
+    check_equal_parts,
+    check_numbers,
+    data_set,
+    largest_test_batch,
+    learning_rate,
+    make_folder,
+    number,
+    read_options,
+)
 
-__all__ = ["NAME", "Settings", "configure", "run"]
+NAME = "keras-mnist"
+
+BUDGETS: Budgets = {
+    "synthetic-digits": Budget(epochs=4, train_size=4000, test_size=2000),
+    "mnist": Budget(epochs=4, train_size=60_000, test_size=10_000),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One run; the defaults are those of the baseline."""
+
+    data: str = data_set(BUDGETS)
+    epochs: int = budgeted(BUDGETS, "epochs", "times that the steps of an epoch are taken")
+    train_size: int = budgeted(BUDGETS, "train_size")
+    test_size: int = budgeted(BUDGETS, "test_size")
+    steps_per_epoch: int = number(
+        2000, "weight updates of an epoch; the training set is repeated as often as they need"
+    )
+    steps_per_execution: int = number(100, "updates that the device makes on its own; has to divide those of an epoch")
+    batch_size: int = number(32, "samples of one weight update")
+    replicas: int = number(1, "replicas, of one IPU each, that share a batch equally")
+    seed: int = number(0, "chooses initial weights and the order of the samples", least=None)
+    learning_rate: float = learning_rate(0.01)
+
+    def __post_init__(self) -> None:
+        check_numbers(self)
+        if self.steps_per_epoch % self.steps_per_execution:
+            raise WorkloadError(
+                f"--steps-per-execution is {self.steps_per_execution}, which does not divide the "
+                f"{self.steps_per_epoch} of --steps-per-epoch; give a divisor of them"
+            )
+        check_equal_parts("--replicas", self.replicas, self.batch_size, self.test_size)
+
+    @property
+    def test_batch(self) -> int:
+        """The test samples that a replica takes at once."""
+        return largest_test_batch(self.replicas, self.test_size)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options; a size that is not given follows from the data set."""
-    defaults = Settings()
-    add_data(
-        parser, BUDGETS, real="mnist", synthetic="synthetic-digits", epochs="times that the steps of an epoch are taken"
-    )
-    add_numbers(
-        parser,
-        defaults,
-        steps_per_epoch="weight updates of an epoch; the training set is repeated as often as they need",
-        steps_per_execution="updates that the device makes on its own; has to divide those of an epoch",
-        batch_size="samples of one weight update",
-        replicas="replicas, of one IPU each, that share a batch equally",
-        seed="chooses initial weights and the order of the samples",
-    )
-    parser.add_argument(
-        "--lr", type=float, default=defaults.learning_rate, metavar="RATE", help="learning rate (%(default)s)"
-    )
-    add_folder(parser, "keras_mnist")
+    add_options(parser, Settings)
+    add_picture_folder(parser, Path("keras_mnist"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,30 +76,19 @@ def run(args: argparse.Namespace) -> int:
     """
     settings = settings_of(args)
     make_folder(args.folder)
+    from ipu_conformance.workloads import plots
     from ipu_conformance.workloads.keras_mnist.reference import judgements
     from ipu_conformance.workloads.keras_mnist.training import train
+    from ipu_conformance.workloads.reference import show
 
-    draw_samples(settings.data, args.folder)
+    plots.show_samples(settings.data, args.folder)
     result = train(settings, native=args.native, progress=True, say=lambda line: print(line, flush=True))
     return show(judgements(settings, result), result.accuracy)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """The settings that the options ask for."""
-    data = choose_data(args.data)
-    budget = BUDGETS[data]
-    settings = Settings(
-        data=data,
-        epochs=given(args.epochs, budget.epochs),
-        steps_per_epoch=args.steps_per_epoch,
-        steps_per_execution=args.steps_per_execution,
-        train_size=given(args.train_size, budget.train_size),
-        test_size=given(args.test_size, budget.test_size),
-        batch_size=args.batch_size,
-        learning_rate=args.lr,
-        seed=args.seed,
-        replicas=args.replicas,
-    )
+    settings: Settings = read_options(Settings, args, BUDGETS)
     if args.native and settings.replicas > 1:
         raise WorkloadError(
             f"--replicas is {settings.replicas}, and without IPUs there is one model on the host; leave --replicas "

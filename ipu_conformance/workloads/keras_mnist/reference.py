@@ -13,33 +13,23 @@ from typing import TYPE_CHECKING, List, Tuple
 
 from ipu_conformance.oracle.convergence.band import Verdict
 from ipu_conformance.workloads import reference
-from ipu_conformance.workloads.keras_mnist.settings import NAME, Settings
+from ipu_conformance.workloads.keras_mnist import NAME, Settings
 from ipu_conformance.workloads.reference import Reference
 
 if TYPE_CHECKING:
-    from ipu_conformance.workloads.keras_training import Result
+    from ipu_conformance.workloads.keras.training import Result
 
-
-def _native(settings: Settings) -> Result:
-    from ipu_conformance.workloads.keras_mnist.training import train
-
-    return train(settings, native=True)
+METRIC = "mean training loss"
+TRAINING = "ipu_conformance.workloads.keras_mnist.training"
 
 
 def _losses(result: Result) -> Tuple[float, ...]:
     return result.losses
 
 
-METRIC = "mean training loss"
-WHOLE = Reference(NAME, NAME, METRIC, Settings(), _native, _losses)
-SHORT = Reference(
-    f"{NAME}-short",
-    NAME,
-    METRIC,
-    Settings(epochs=2, steps_per_epoch=200, train_size=1600, test_size=100),
-    _native,
-    _losses,
-)
+WHOLE = Reference(NAME, NAME, METRIC, Settings(), TRAINING, _losses)
+_SHORTER = Settings(epochs=2, steps_per_epoch=200, train_size=1600, test_size=100)
+SHORT = Reference(f"{NAME}-short", NAME, METRIC, _SHORTER, TRAINING, _losses)
 
 
 def judgements(settings: Settings, result: Result) -> List[Verdict]:

@@ -3,65 +3,147 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ipu_conformance.workloads import WorkloadError
-from ipu_conformance.workloads.digits import choose_data
-from ipu_conformance.workloads.folders import make_folder
-from ipu_conformance.workloads.paddle_mnist.options import add_folder, add_use_ipu
-from ipu_conformance.workloads.paddle_mnist.places import CURVE, model_folder
-from ipu_conformance.workloads.paddle_mnist.settings import BUDGETS, NAME, Settings
+from ipu_conformance.workloads.settings import (
+    Budget,
+    Budgets,
+    add_options,
+    budgeted,
+    check_numbers,
+    check_one_update,
+    data_set,
+    learning_rate,
+    make_folder,
+    number,
+    read_options,
+    switched_off,
+)
 
-__all__ = ["NAME", "Settings", "configure", "run"]
+NAME = "paddle-mnist"
+FOLDER = "paddle_mnist"
+"""Where all files of the workload are, by default in the current folder."""
+PREFIX = "recognise_digits"
+MODEL_FILES = (f"{PREFIX}.pdmodel", f"{PREFIX}.pdiparams")
+
+MOST_STAGES = 2
+"""The network is cut once, after the batch norm."""
+PIPELINED_ACCUMULATION = 4
+"""Micro-batches of one update in a pipeline; training in two stages needs at least three."""
+
+BUDGETS: Budgets = {
+    "synthetic-digits": Budget(epochs=4, train_size=4000, test_size=2000),
+    "mnist": Budget(epochs=4, train_size=60_000, test_size=10_000),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One run; the defaults are those of the baseline."""
+
+    num_ipus: int = number(1, "IPUs in all", "--num_ipus", "--num-ipus")
+    pipelining: bool = switched_off(
+        "where a replica has two IPUs, let one wait for the other", "--no_pipelining", "--no-pipelining"
+    )
+    """Where a replica has two IPUs, they work as a pipeline; else one waits for the other."""
+    replication_factor: int = number(
+        1,
+        "replicas that share a batch; has to divide the IPUs",
+        "--replication-factor",
+        "--replication_factor",
+    )
+    data: str = data_set(BUDGETS)
+    epochs: int = budgeted(BUDGETS, "epochs", "passes over the training set")
+    train_size: int = budgeted(BUDGETS, "train_size", least=None)
+    test_size: int = budgeted(BUDGETS, "test_size")
+    batch_size: int = number(64, "samples of one weight update")
+    seed: int = number(0, "chooses initial weights and the order of the samples", least=None)
+    learning_rate: float = learning_rate(1e-3)
+
+    def __post_init__(self) -> None:
+        # Paddle takes the seed and one more.
+        check_numbers(self, seeds_reserved=1)
+        check_one_update(self)
+        self._check_ipus()
+
+    def _check_ipus(self) -> None:
+        if self.num_ipus % self.replication_factor:
+            raise WorkloadError(
+                f"--replication-factor is {self.replication_factor}, which does not divide the {self.num_ipus} IPUs "
+                "of --num_ipus; give every replica the same number of IPUs"
+            )
+        if self.stages > MOST_STAGES:
+            raise WorkloadError(
+                f"--num_ipus is {self.num_ipus}, which gives each of {self.replication_factor} replicas {self.stages} "
+                f"IPUs, and the network is cut for at most {MOST_STAGES}; use fewer IPUs or more replicas"
+            )
+        if self.batch_size % (self.replication_factor * self.accumulation):
+            raise WorkloadError(
+                f"--batch-size is {self.batch_size}, which {self.replication_factor} replicas with "
+                f"{self.accumulation} micro-batches each cannot share equally; give a multiple of "
+                f"{self.replication_factor * self.accumulation}"
+            )
+
+    @property
+    def stages(self) -> int:
+        """The IPUs of one replica."""
+        return self.num_ipus // self.replication_factor
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether the IPUs of a replica work at the same time."""
+        return self.pipelining and self.stages > 1
+
+    @property
+    def accumulation(self) -> int:
+        """The micro-batches whose gradients a replica adds before an update."""
+        return PIPELINED_ACCUMULATION if self.pipelined else 1
+
+    @property
+    def micro_batch(self) -> int:
+        """The samples that a stage takes at once; all micro-batches of all replicas are one batch."""
+        return self.batch_size // (self.replication_factor * self.accumulation)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options; a size that is not given follows from the data set."""
-    defaults = Settings()
     add_use_ipu(parser)
-    parser.add_argument(
-        "--num_ipus", "--num-ipus", type=int, default=defaults.num_ipus, metavar="N", help="IPUs in all (%(default)s)"
-    )
-    parser.add_argument(
-        "--no_pipelining",
-        "--no-pipelining",
-        action="store_true",
-        help="where a replica has two IPUs, let one wait for the other",
-    )
-    parser.add_argument(
-        "--replication-factor",
-        "--replication_factor",
-        type=int,
-        default=defaults.replication_factor,
-        metavar="N",
-        help="replicas that share a batch; has to divide the IPUs (%(default)s)",
-    )
-    parser.add_argument(
-        "--data",
-        choices=("auto", *BUDGETS),
-        default="auto",
-        help="auto takes mnist where IPU_CONFORMANCE_DATA holds it, else synthetic-digits (%(default)s)",
-    )
-    for option, what in (("epochs", "passes over the training set"), ("train_size", "samples to train on"),
-                         ("test_size", "samples to test on")):  # fmt: skip
-        sizes = ", ".join(f"{getattr(budget, option):,} for {name}" for name, budget in BUDGETS.items())
-        parser.add_argument(_flag(option), type=int, metavar="N", help=f"{what} ({sizes})")
-    for option, what in (
-        ("batch_size", "samples of one weight update"),
-        ("seed", "chooses initial weights and the order of the samples"),
-    ):
-        parser.add_argument(
-            _flag(option), type=int, default=getattr(defaults, option), metavar="N", help=f"{what} (%(default)s)"
-        )
-    parser.add_argument(
-        "--lr", type=float, default=defaults.learning_rate, metavar="RATE", help="learning rate (%(default)s)"
-    )
+    add_options(parser, Settings)
     parser.add_argument(
         "--report-every", type=int, default=300, metavar="N", help="batches between two validations (%(default)s)"
     )
     add_folder(parser, "where the model and the loss curve are written")
+
+
+def add_use_ipu(parser: argparse.ArgumentParser) -> None:
+    """Add ``--use_ipu BOOL``: ``--use_ipu False`` means the same as ``--native``."""
+    parser.add_argument(
+        "--use_ipu",
+        "--use-ipu",
+        dest="native",
+        type=_is_false,
+        metavar="BOOL",
+        help="False runs without any IPU API, as --native does (True)",
+    )
+
+
+def _is_false(word: str) -> bool:
+    try:
+        return {"true": False, "1": False, "yes": False, "false": True, "0": True, "no": True}[word.lower()]
+    except KeyError:
+        raise argparse.ArgumentTypeError(f"{word!r} is neither True nor False") from None
+
+
+def add_folder(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add ``--folder DIR``."""
+    parser.add_argument("--folder", type=Path, default=Path(FOLDER), metavar="DIR", help=f"{what} (./%(default)s)")
+
+
+def model_folder(folder: Path) -> Path:
+    """Where the inference model is."""
+    return folder / "model"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,9 +153,10 @@ def run(args: argparse.Namespace) -> int:
     """
     settings = settings_of(args)
     make_folder(args.folder)
-    from ipu_conformance.workloads.paddle_mnist import curve
+    from ipu_conformance.workloads import plots
     from ipu_conformance.workloads.paddle_mnist.reference import judgements
     from ipu_conformance.workloads.paddle_mnist.training import train
+    from ipu_conformance.workloads.reference import show
 
     result = train(
         settings,
@@ -84,57 +167,20 @@ def run(args: argparse.Namespace) -> int:
     )
     print(f"Best pass is {result.best}, validation cost is {result.passes[result.best - 1].cost:.6f}")
     print(f"Saved the inference model to {model_folder(args.folder)}")
-    _draw_curve(curve, result, args)
-    verdicts = judgements(settings, result)
-    for verdict in verdicts:
-        print(verdict.sentence, file=sys.stdout if verdict.passed else sys.stderr, flush=True)
-    print(f"Accuracy on test set: {100 * result.accuracy:.2f}%")
-    return 0 if all(verdict.passed for verdict in verdicts) else 1
+    validations = [(each.batches, each.cost) for each in result.validations]
+    title = f"LeNet-5 {'natively' if args.native else 'on the IPU'}, seed {args.seed}"
+    plots.show_loss_curve(result.costs, validations, title, args.folder)
+    return show(judgements(settings, result), result.accuracy)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """The settings that the options ask for."""
     if args.report_every < 1:
         raise WorkloadError(f"--report-every is {args.report_every}; give 1 or more")
-    data = choose_data(args.data)
-    budget = BUDGETS[data]
-    settings = Settings(
-        data=data,
-        epochs=_given(args.epochs, budget.epochs),
-        train_size=_given(args.train_size, budget.train_size),
-        test_size=_given(args.test_size, budget.test_size),
-        batch_size=args.batch_size,
-        learning_rate=args.lr,
-        seed=args.seed,
-        num_ipus=args.num_ipus,
-        replication_factor=args.replication_factor,
-        pipelining=not args.no_pipelining,
-    )
+    settings: Settings = read_options(Settings, args, BUDGETS)
     if args.native and settings.num_ipus > 1:
         raise WorkloadError(
             f"--num_ipus is {settings.num_ipus}, and without IPUs the network trains on the host alone; "
             "leave --num_ipus and --replication-factor out, or use IPUs"
         )
     return settings
-
-
-def _draw_curve(curve: Any, result: Any, args: argparse.Namespace) -> None:
-    path: Path = args.folder / CURVE
-    if not curve.can_draw():
-        print(
-            "No loss curve is drawn: matplotlib is not installed; pip install 'ipu-conformance[plot]'",
-            file=sys.stderr,
-        )
-        return
-    batches, costs, _ = zip(*result.validations)
-    title = f"LeNet-5 {'natively' if args.native else 'on the IPU'}, seed {args.seed}"
-    curve.draw(result.costs, batches, costs, title, path)
-    print(f"Drew the loss curve to {path}")
-
-
-def _flag(option: str) -> str:
-    return "--" + option.replace("_", "-")
-
-
-def _given(value: Any, default: Any) -> Any:
-    return default if value is None else value

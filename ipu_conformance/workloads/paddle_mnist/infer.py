@@ -11,9 +11,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from ipu_conformance.workloads.paddle_mnist.options import add_folder, add_use_ipu
-from ipu_conformance.workloads.paddle_mnist.places import check_model
-from ipu_conformance.workloads.paddle_mnist.settings import NAME
+from ipu_conformance.workloads import WorkloadError, command
+from ipu_conformance.workloads.paddle_mnist import MODEL_FILES, NAME, add_folder, add_use_ipu, model_folder
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,20 +24,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Recognise the digit, which is the last line."""
-    from ipu_conformance.workloads.paddle_mnist import picture
+    from ipu_conformance.workloads.paddle_mnist.digits import read_picture
 
-    image = picture.read(args.img)
+    image = read_picture(args.img)
     check_model(args.folder)
-    from ipu_conformance.workloads.paddle_mnist.inference import recognise
+    from ipu_conformance.workloads.paddle_mnist.saved_model import recognise
 
-    found = recognise(image, args.folder, native=args.native)
-    for drawing in found.drawings:
+    recognised = recognise(image, args.folder, native=args.native)
+    for drawing in recognised.drawings:
         print(f"Drew the IR graph to {drawing}")
-    print(f"Recognised digit: {found.digit} (probability {found.probability:.4f})")
+    print(f"Recognised digit: {recognised.digit} (probability {recognised.probability:.4f})")
     return 0
 
 
-if __name__ == "__main__":
-    from ipu_conformance.cli import main
+def check_model(folder: Path) -> None:
+    """Refuse a folder without a model before Paddle is imported."""
+    missing = [name for name in MODEL_FILES if not (model_folder(folder) / name).is_file()]
+    if missing:
+        raise WorkloadError(
+            f"{model_folder(folder)} has no {' and no '.join(missing)}; train first with "
+            f"`ipu-conformance train paddle-mnist --folder {folder}`, or name another --folder"
+        )
 
-    sys.exit(main(["infer", NAME, *sys.argv[1:]]))
+
+if __name__ == "__main__":
+    sys.exit(command.main("infer", NAME))

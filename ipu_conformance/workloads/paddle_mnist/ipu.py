@@ -8,13 +8,13 @@ import numpy as np
 import paddle
 from paddle import static
 
-from ipu_conformance.workloads.paddle_mnist.batches import Samples, filled
+from ipu_conformance.workloads.paddle_mnist import Settings
+from ipu_conformance.workloads.paddle_mnist.digits import Samples, filled
 from ipu_conformance.workloads.paddle_mnist.model import IMAGE, LABEL, build
-from ipu_conformance.workloads.paddle_mnist.settings import Settings
-from ipu_conformance.workloads.paddle_mnist.sides import Host, Weights, feed, put
+from ipu_conformance.workloads.paddle_mnist.trainers import Host, Weights, feed, put
 
 
-class Ipu:
+class IpuTrainer:
     """The network compiled for IPUs: replicas share a batch, and a pipeline takes each share in micro-batches."""
 
     def __init__(self, settings: Settings, host: Host) -> None:
@@ -51,7 +51,7 @@ class Ipu:
         put(weights, scope)
         program = static.normalize_program(evaluation.main, [evaluation.image], [evaluation.prediction])
         classifier = Classifier(program, IMAGE, evaluation.prediction.name, scope, batch)
-        return np.concatenate([classifier(own.images)[:count] for own, count in filled(samples, batch)])
+        return np.concatenate([classifier(part.images)[:count] for part, count in filled(samples, batch)])
 
 
 def training_strategy(settings: Settings) -> Any:
@@ -87,7 +87,7 @@ class Classifier:
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
         """The probabilities of the digits of one batch."""
-        (found,) = self._executor.run(
+        (probabilities,) = self._executor.run(
             self._program, feed={self._image: images}, fetch_list=[self._prediction], scope=self._scope
         )
-        return found
+        return probabilities

@@ -12,17 +12,13 @@ from typing import TYPE_CHECKING, List, Tuple
 
 from ipu_conformance.oracle.convergence.band import Verdict
 from ipu_conformance.workloads import reference
-from ipu_conformance.workloads.paddle_mnist.settings import NAME, Settings
+from ipu_conformance.workloads.paddle_mnist import NAME, Settings
 from ipu_conformance.workloads.reference import Reference
 
 if TYPE_CHECKING:
     from ipu_conformance.workloads.paddle_mnist.training import Result
 
-
-def _native(settings: Settings) -> Result:
-    from ipu_conformance.workloads.paddle_mnist.training import train
-
-    return train(settings, native=True)
+TRAINING = "ipu_conformance.workloads.paddle_mnist.training"
 
 
 def _accuracies(result: Result) -> Tuple[float, ...]:
@@ -30,15 +26,12 @@ def _accuracies(result: Result) -> Tuple[float, ...]:
 
 
 def _mean_costs(result: Result) -> Tuple[float, ...]:
-    epochs = len(result.passes)
-    batches = len(result.costs) // epochs
-    return tuple(sum(result.costs[epoch * batches :][:batches]) / batches for epoch in range(epochs))
+    return reference.mean_of_each_epoch(result.costs, len(result.passes))
 
 
-ACCURACY = Reference(NAME, NAME, "test accuracy", Settings(), _native, _accuracies)
-LOSS = Reference(
-    f"{NAME}-loss", NAME, "mean training loss", Settings(epochs=2, train_size=1600, test_size=64), _native, _mean_costs
-)
+ACCURACY = Reference(NAME, NAME, "test accuracy", Settings(), TRAINING, _accuracies)
+_SHORTER = Settings(epochs=2, train_size=1600, test_size=64)
+LOSS = Reference(f"{NAME}-loss", NAME, "mean training loss", _SHORTER, TRAINING, _mean_costs)
 
 
 def judgements(settings: Settings, result: Result) -> List[Verdict]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from ipu_conformance.cli import main
-from ipu_conformance.workloads.paddle_mnist.settings import NAME
+from ipu_conformance.workloads import command
+from ipu_conformance.workloads.paddle_mnist import NAME
 
 if __name__ == "__main__":
-    sys.exit(main(["train", NAME, *sys.argv[1:]]))
+    sys.exit(command.main("train", NAME))

@@ -8,11 +8,10 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 
 import numpy as np
 
-from ipu_conformance.workloads.paddle_mnist import saved
-from ipu_conformance.workloads.paddle_mnist.batches import Samples, datasets, in_order
+from ipu_conformance.workloads.paddle_mnist import Settings, saved_model
+from ipu_conformance.workloads.paddle_mnist.digits import Samples, datasets, in_order
 from ipu_conformance.workloads.paddle_mnist.model import static_mode
-from ipu_conformance.workloads.paddle_mnist.settings import Settings
-from ipu_conformance.workloads.paddle_mnist.sides import Host, Native, Side
+from ipu_conformance.workloads.paddle_mnist.trainers import Host, NativeTrainer, Trainer
 
 
 class Validation(NamedTuple):
@@ -41,13 +40,13 @@ class Result:
         return 1 + min(range(len(self.passes)), key=lambda number: self.passes[number].cost)
 
 
-def make_side(settings: Settings, host: Host, *, native: bool) -> Side:
-    """The side that trains; only that of the IPU imports what uses the IPU API."""
+def make_trainer(settings: Settings, host: Host, *, native: bool) -> Trainer:
+    """The trainer; only that of the IPU imports what uses the IPU API."""
     if native:
-        return Native(settings, host)
-    from ipu_conformance.workloads.paddle_mnist.ipu import Ipu
+        return NativeTrainer(settings, host)
+    from ipu_conformance.workloads.paddle_mnist.ipu import IpuTrainer
 
-    return Ipu(settings, host)
+    return IpuTrainer(settings, host)
 
 
 def train(
@@ -69,13 +68,13 @@ def train(
     weights: Dict[str, np.ndarray] = {}
     with static_mode():
         host = Host(settings)
-        side = make_side(settings, host, native=native)
+        trainer = make_trainer(settings, host, native=native)
         count = settings.train_size // settings.batch_size
         for epoch in range(1, settings.epochs + 1):
             for number, batch in enumerate(in_order(training, settings, epoch), start=1):
-                costs.append(side.train(batch))
+                costs.append(trainer.train(batch))
                 if number % every == 0 or number == count:
-                    side.to_host()
+                    trainer.to_host()
                     validations.append(validate(host, test, len(costs)))
                     cost = validations[-1].cost
                     say(f"Epoch {epoch}, batch {number}, Cost {costs[-1]:.6f}, Validation Cost {cost:.6f}")
@@ -84,8 +83,8 @@ def train(
             if passes[-1].cost <= min(each.cost for each in passes):
                 weights = host.weights()
                 if model is not None:
-                    saved.save(host, model)
-        accuracy = share_recognised(side.classify(test, weights), test)
+                    saved_model.save(host, model)
+        accuracy = share_recognised(trainer.classify(test, weights), test)
     return Result(tuple(costs), tuple(validations), tuple(passes), accuracy, weights)
 
 

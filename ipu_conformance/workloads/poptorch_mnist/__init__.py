@@ -3,40 +3,72 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from typing import Any
+from dataclasses import dataclass
 
-from ipu_conformance.workloads.digits import choose_data
-from ipu_conformance.workloads.poptorch_mnist.settings import BUDGETS, NAME, Settings
+from ipu_conformance.workloads import WorkloadError
+from ipu_conformance.workloads.settings import (
+    Budget,
+    Budgets,
+    add_options,
+    budgeted,
+    check_numbers,
+    data_set,
+    learning_rate,
+    number,
+    read_options,
+)
 
-__all__ = ["NAME", "Settings", "configure", "run"]
+NAME = "poptorch-mnist"
+
+BUDGETS: Budgets = {
+    "synthetic-digits": Budget(epochs=3, train_size=4000, test_size=2000),
+    "mnist": Budget(epochs=10, train_size=60_000, test_size=10_000),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One run; the defaults are those of the baseline."""
+
+    data: str = data_set(BUDGETS)
+    epochs: int = budgeted(BUDGETS, "epochs", "passes over the training set")
+    train_size: int = budgeted(BUDGETS, "train_size", least=None)
+    test_size: int = budgeted(BUDGETS, "test_size", least=None)
+    batch_size: int = number(8, "samples of one weight update")
+    test_batch_size: int = number(80, "samples of one inference")
+    device_iterations: int = number(50, "batches that one call of the model takes")
+    seed: int = number(0, "chooses initial weights, dropout and the order of the samples", least=None)
+    learning_rate: float = learning_rate(0.03)
+    dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_numbers(self, seed_bits=63)
+        if self.train_size < self.combined_batch:
+            raise WorkloadError(
+                f"--train-size is {self.train_size}, and one call of the model takes {self.combined_batch} samples "
+                f"({self.device_iterations} device iterations of {self.batch_size}); give at least as many"
+            )
+        if self.test_size < 1 or self.test_size % self.test_batch_size:
+            raise WorkloadError(
+                f"--test-size is {self.test_size}, which --test-batch-size {self.test_batch_size} does not divide; "
+                "give a multiple of it, so that every test sample counts"
+            )
+
+    @property
+    def combined_batch(self) -> int:
+        """The samples of one call of the training model."""
+        return self.batch_size * self.device_iterations
+
+    @property
+    def test_iterations(self) -> int:
+        """The most device iterations, up to those of training, with which no test sample is left over."""
+        batches = self.test_size // self.test_batch_size
+        return max(n for n in range(1, min(batches, self.device_iterations) + 1) if batches % n == 0)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options; a size that is not given follows from the data set."""
-    defaults = Settings()
-    parser.add_argument(
-        "--data",
-        choices=("auto", *BUDGETS),
-        default="auto",
-        help="auto takes mnist where IPU_CONFORMANCE_DATA holds it, else synthetic-digits (%(default)s)",
-    )
-    for option, what in (("epochs", "passes over the training set"), ("train_size", "samples to train on"),
-                         ("test_size", "samples to test on")):  # fmt: skip
-        sizes = ", ".join(f"{getattr(budget, option):,} for {name}" for name, budget in BUDGETS.items())
-        parser.add_argument(_flag(option), type=int, metavar="N", help=f"{what} ({sizes})")
-    for option, what in (
-        ("batch_size", "samples of one weight update"),
-        ("test_batch_size", "samples of one inference"),
-        ("device_iterations", "batches that one call of the model takes"),
-        ("seed", "chooses initial weights, dropout and the order of the samples"),
-    ):
-        parser.add_argument(
-            _flag(option), type=int, default=getattr(defaults, option), metavar="N", help=f"{what} (%(default)s)"
-        )
-    parser.add_argument(
-        "--lr", type=float, default=defaults.learning_rate, metavar="RATE", help="learning rate (%(default)s)"
-    )
+    add_options(parser, Settings)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,33 +76,16 @@ def run(args: argparse.Namespace) -> int:
 
     The exit code is 1 if there are baselines of these settings and the run leaves the band of one.
     """
-    data = choose_data(args.data)
-    budget = BUDGETS[data]
-    settings = Settings(
-        data=data,
-        epochs=_given(args.epochs, budget.epochs),
-        train_size=_given(args.train_size, budget.train_size),
-        test_size=_given(args.test_size, budget.test_size),
-        batch_size=args.batch_size,
-        test_batch_size=args.test_batch_size,
-        device_iterations=args.device_iterations,
-        learning_rate=args.lr,
-        seed=args.seed,
-    )
+    settings = settings_of(args)
     from ipu_conformance.workloads.poptorch_mnist.reference import judgements
     from ipu_conformance.workloads.poptorch_mnist.training import train
+    from ipu_conformance.workloads.reference import show
 
     result = train(settings, native=args.native, progress=True)
-    verdicts = judgements(settings, result)
-    for verdict in verdicts:
-        print(verdict.sentence, file=sys.stdout if verdict.passed else sys.stderr, flush=True)
-    print(f"Accuracy on test set: {100 * result.accuracies[-1]:.2f}%")
-    return 0 if all(verdict.passed for verdict in verdicts) else 1
+    return show(judgements(settings, result), result.accuracies[-1])
 
 
-def _flag(option: str) -> str:
-    return "--" + option.replace("_", "-")
-
-
-def _given(value: Any, default: Any) -> Any:
-    return default if value is None else value
+def settings_of(args: argparse.Namespace) -> Settings:
+    """The settings that the options ask for."""
+    settings: Settings = read_options(Settings, args, BUDGETS)
+    return settings

@@ -12,19 +12,13 @@ from typing import TYPE_CHECKING, List, Tuple
 
 from ipu_conformance.oracle.convergence.band import Verdict
 from ipu_conformance.workloads import reference
-from ipu_conformance.workloads.poptorch_mnist.settings import NAME, Settings
-from ipu_conformance.workloads.reference import Reference, verdict
+from ipu_conformance.workloads.poptorch_mnist import NAME, Settings
+from ipu_conformance.workloads.reference import Reference
 
 if TYPE_CHECKING:
     from ipu_conformance.workloads.poptorch_mnist.training import Result
 
-__all__ = ["ACCURACY", "LOSS", "Reference", "judgements", "verdict"]
-
-
-def _native(settings: Settings) -> Result:
-    from ipu_conformance.workloads.poptorch_mnist.training import train
-
-    return train(settings, native=True)
+TRAINING = "ipu_conformance.workloads.poptorch_mnist.training"
 
 
 def _accuracies(result: Result) -> Tuple[float, ...]:
@@ -32,15 +26,12 @@ def _accuracies(result: Result) -> Tuple[float, ...]:
 
 
 def _mean_losses(result: Result) -> Tuple[float, ...]:
-    epochs = len(result.accuracies)
-    batches = len(result.losses) // epochs
-    return tuple(sum(result.losses[epoch * batches :][:batches]) / batches for epoch in range(epochs))
+    return reference.mean_of_each_epoch(result.losses, len(result.accuracies))
 
 
-ACCURACY = Reference(NAME, NAME, "test accuracy", Settings(), _native, _accuracies)
-LOSS = Reference(
-    f"{NAME}-loss", NAME, "mean training loss", Settings(epochs=2, train_size=1600, test_size=80), _native, _mean_losses
-)
+ACCURACY = Reference(NAME, NAME, "test accuracy", Settings(), TRAINING, _accuracies)
+_SHORTER = Settings(epochs=2, train_size=1600, test_size=80)
+LOSS = Reference(f"{NAME}-loss", NAME, "mean training loss", _SHORTER, TRAINING, _mean_losses)
 
 
 def judgements(settings: Settings, result: Result) -> List[Verdict]:

@@ -10,10 +10,9 @@ import torch
 from torch.utils.data import TensorDataset
 from tqdm import tqdm
 
-from ipu_conformance.workloads.poptorch_mnist.batches import datasets
-from ipu_conformance.workloads.poptorch_mnist.model import Network
-from ipu_conformance.workloads.poptorch_mnist.settings import Settings
-from ipu_conformance.workloads.poptorch_mnist.sides import Batches, Ipu, Native, Side
+from ipu_conformance.workloads.poptorch_mnist import Settings
+from ipu_conformance.workloads.poptorch_mnist.model import Network, datasets
+from ipu_conformance.workloads.poptorch_mnist.trainers import Batches, IpuTrainer, NativeTrainer, Trainer
 
 
 @dataclass(frozen=True)
@@ -30,35 +29,35 @@ def train(settings: Settings, *, native: bool, progress: bool = False) -> Result
     training, test = datasets(settings)
     torch.manual_seed(settings.seed)
     network = Network(settings.dropout)
-    side: Side = Native(network, settings) if native else Ipu(network, settings)
+    trainer: Trainer = NativeTrainer(network, settings) if native else IpuTrainer(network, settings)
     losses: List[float] = []
     accuracies: List[float] = []
-    training_batches, test_batches = side.training_batches(training), side.test_batches(test)
+    training_batches, test_batches = trainer.training_batches(training), trainer.test_batches(test)
     for epoch in range(1, settings.epochs + 1):
-        losses += train_epoch(side, training_batches, title=f"Epoch {epoch}/{settings.epochs}" if progress else "")
-        side.stop_training()
-        accuracies.append(evaluate(side, test_batches, test, title="Test" if progress else ""))
+        losses += train_epoch(trainer, training_batches, title=f"Epoch {epoch}/{settings.epochs}" if progress else "")
+        trainer.stop_training()
+        accuracies.append(evaluate(trainer, test_batches, test, title="Test" if progress else ""))
     return Result(tuple(losses), tuple(accuracies), network)
 
 
-def train_epoch(side: Side, batches: Batches, *, title: str = "") -> List[float]:
+def train_epoch(trainer: Trainer, batches: Batches, *, title: str = "") -> List[float]:
     """The loss of every batch of one epoch; the bar shows the mean loss and the accuracy of the last call."""
     losses: List[float] = []
     with _bar(batches, title) as bar:
         for images, labels in bar:
-            scores, own = side.train(images, labels)
-            losses += own.tolist()
+            scores, batch_losses = trainer.train(images, labels)
+            losses += batch_losses.tolist()
             accuracy = (scores.argmax(1) == labels).float().mean().item()
-            bar.set_postfix_str(f"loss {own.mean().item():.4f}, accuracy {100 * accuracy:.2f}%")
+            bar.set_postfix_str(f"loss {batch_losses.mean().item():.4f}, accuracy {100 * accuracy:.2f}%")
     return losses
 
 
-def evaluate(side: Side, batches: Batches, test: TensorDataset, *, title: str = "") -> float:
+def evaluate(trainer: Trainer, batches: Batches, test: TensorDataset, *, title: str = "") -> float:
     """The share of all test samples that are recognised."""
     right = seen = 0
     with _bar(batches, title) as bar:
         for images, labels in bar:
-            right += int((side.classify(images).argmax(1) == labels).sum())
+            right += int((trainer.classify(images).argmax(1) == labels).sum())
             seen += len(labels)
             bar.set_postfix_str(f"accuracy {100 * right / seen:.2f}%")
     if seen != len(test):

@@ -12,7 +12,7 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.runs import FALSE_ALARM_RATE, LEAST_RUNS, ArrayTolerance, estimate
 from ipu_conformance.workloads.paddle_mnist import Settings
-from ipu_conformance.workloads.paddle_mnist.batches import Samples, datasets, in_order
+from ipu_conformance.workloads.paddle_mnist.digits import Samples, datasets, in_order
 
 SHORT = Settings(epochs=1, train_size=5 * 24, test_size=31, batch_size=24)
 """Five updates; the last batch of tests is not full."""
@@ -108,7 +108,7 @@ def native_run(settings: Settings, dtype: str, order: int = -1) -> Tuple[np.ndar
     from paddle import static
 
     from ipu_conformance.workloads.paddle_mnist import model
-    from ipu_conformance.workloads.paddle_mnist.sides import put
+    from ipu_conformance.workloads.paddle_mnist.trainers import put
 
     # The initial weights of every precision are those of float32.
     held = initial_weights(settings)
@@ -130,11 +130,11 @@ def native_run(settings: Settings, dtype: str, order: int = -1) -> Tuple[np.ndar
 @functools.lru_cache(maxsize=None)
 def _initial(seed: int) -> Tuple[Tuple[str, np.ndarray], ...]:
     from ipu_conformance.workloads.paddle_mnist import model
-    from ipu_conformance.workloads.paddle_mnist.sides import Host, Native
+    from ipu_conformance.workloads.paddle_mnist.trainers import Host, NativeTrainer
 
     with model.static_mode():
         host = Host(replace(SHORT, seed=seed))
-        Native(replace(SHORT, seed=seed), host)
+        NativeTrainer(replace(SHORT, seed=seed), host)
         return tuple(host.weights().items())
 
 
@@ -185,14 +185,14 @@ def test_the_device_trains_as_its_native_twin(trained: Trained, way: str) -> Non
 def probabilities(settings: Settings, weights: Any, *, after: int = 0) -> np.ndarray:
     """What the device makes of the test set with given weights, after some updates of its own."""
     from ipu_conformance.workloads.paddle_mnist.model import static_mode
-    from ipu_conformance.workloads.paddle_mnist.sides import Host
-    from ipu_conformance.workloads.paddle_mnist.training import make_side
+    from ipu_conformance.workloads.paddle_mnist.trainers import Host
+    from ipu_conformance.workloads.paddle_mnist.training import make_trainer
 
     with static_mode():
-        side = make_side(settings, Host(settings), native=False)
+        trainer = make_trainer(settings, Host(settings), native=False)
         for _, batch in zip(range(after), batches(settings)):
-            side.train(batch)
-        return side.classify(datasets(settings)[1], weights)
+            trainer.train(batch)
+        return trainer.classify(datasets(settings)[1], weights)
 
 
 @each_way

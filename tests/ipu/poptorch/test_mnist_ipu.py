@@ -13,7 +13,8 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.runs import FALSE_ALARM_RATE, LEAST_RUNS, ArrayTolerance, estimate
 from ipu_conformance.workloads.poptorch_mnist import Settings
-from ipu_conformance.workloads.poptorch_mnist.reference import ACCURACY, LOSS, Reference, verdict
+from ipu_conformance.workloads.poptorch_mnist.reference import ACCURACY, LOSS
+from ipu_conformance.workloads.reference import Reference, verdict
 
 LEARNS = Settings(epochs=1, train_size=800, test_size=160)
 SHORT = Settings(
@@ -96,15 +97,15 @@ def native_run(settings: Settings, dtype: str, order: int = -1) -> Tuple[np.ndar
     """The losses and the final test scores of the native twin, in a precision and with an order of hidden units."""
     import torch
 
-    from ipu_conformance.workloads.poptorch_mnist import batches, model, sides
+    from ipu_conformance.workloads.poptorch_mnist import model, trainers
 
     torch.manual_seed(settings.seed)
     network = model.Network(settings.dropout)
     if order >= 0:
         network.load_state_dict(reordered(network.state_dict(), order))
     network.to(getattr(torch, dtype))
-    side = sides.Native(network, settings)
-    training, test = batches.datasets(settings)
+    side = trainers.NativeTrainer(network, settings)
+    training, test = model.datasets(settings)
     loader, losses = side.training_batches(training), []
     for _ in range(settings.epochs):
         for images, labels in loader:
@@ -153,13 +154,13 @@ def test_the_trained_weights_are_those_of_the_native_twin() -> None:
     """After training, the weights on the host classify the test set with the native twin's scores."""
     import torch
 
-    from ipu_conformance.workloads.poptorch_mnist import batches, model
+    from ipu_conformance.workloads.poptorch_mnist import model
 
     network = model.Network(SHORT.dropout).eval()
     network.load_state_dict(trained(SHORT).network.state_dict())
     expected, tolerance = noise(SHORT)[1]
     with torch.no_grad():
-        scores = network(batches.datasets(SHORT)[1].tensors[0]).numpy()
+        scores = network(model.datasets(SHORT)[1].tensors[0]).numpy()
 
     check.close(actual=scores, expected=expected, tolerance=tolerance, what="the scores of the test set")
 
@@ -168,11 +169,11 @@ def test_the_inference_model_gives_the_scores_of_the_trained_weights() -> None:
     """What the device classifies after training, in two models that take turns on it, is what the native twin gives."""
     import torch
 
-    from ipu_conformance.workloads.poptorch_mnist import batches, model, sides
+    from ipu_conformance.workloads.poptorch_mnist import model, trainers
 
     torch.manual_seed(SHORT.seed)
-    side = sides.Ipu(model.Network(SHORT.dropout), SHORT)
-    training, test = batches.datasets(SHORT)
+    side = trainers.IpuTrainer(model.Network(SHORT.dropout), SHORT)
+    training, test = model.datasets(SHORT)
     loader = side.training_batches(training)
     scores: List[np.ndarray] = []
     for _ in range(SHORT.epochs):
@@ -202,13 +203,13 @@ def test_dropout_is_for_training_only() -> None:
     """Dropout changes the losses of a call from the first batch on, and the classification of no sample."""
     import torch
 
-    from ipu_conformance.workloads.poptorch_mnist import batches, model, sides
+    from ipu_conformance.workloads.poptorch_mnist import model, trainers
 
     dropped = replace(SHORT, dropout=0.5)
     torch.manual_seed(SHORT.seed)
     network = model.Network(dropped.dropout)
-    side = sides.Ipu(network, dropped)
-    training, test = batches.datasets(dropped)
+    side = trainers.IpuTrainer(network, dropped)
+    training, test = model.datasets(dropped)
     images, labels = (tensor[: dropped.combined_batch] for tensor in training.tensors)
     held = {name: weight.clone() for name, weight in network.state_dict().items()}
     kept = model.Network(0.0)
@@ -218,7 +219,7 @@ def test_dropout_is_for_training_only() -> None:
     once, twice = side.classify(tested), side.classify(tested)
     side.inference_model.detachFromDevice()
     with_dropout = side.train(images, labels)[1]
-    without = sides.Ipu(kept, SHORT).train(images, labels)[1]
+    without = trainers.IpuTrainer(kept, SHORT).train(images, labels)[1]
 
     check.identical(actual=twice.numpy(), expected=once.numpy(), what="the scores of a second call")
     assert with_dropout[0] != without[0]

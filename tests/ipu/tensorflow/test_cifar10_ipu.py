@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
@@ -13,7 +12,6 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.runs import FALSE_ALARM_RATE, LEAST_RUNS, ArrayTolerance, estimate
 from ipu_conformance.workloads.keras_cifar10 import Settings
-from ipu_conformance.workloads.keras_cifar10.settings import APPROACHES
 
 SHORT = Settings(epochs=2, train_size=12, test_size=10, batch_size=4, learning_rate=0.015625, dropout=False)
 """Two epochs of three updates, without random numbers on the device."""
@@ -45,7 +43,9 @@ each_way = pytest.mark.parametrize("way", [pytest.param(word, marks=marks(each))
 
 def train(settings: Settings) -> Any:
     """A run of the workload on the device."""
-    return importlib.import_module(APPROACHES[settings.approach]).train(settings, native=False)
+    from ipu_conformance.workloads.keras_cifar10.training import train as run
+
+    return run(settings, native=False)
 
 
 Trained = Callable[[Settings], Any]
@@ -82,8 +82,8 @@ def noise() -> List[Tuple[np.ndarray, ArrayTolerance]]:
     """
     import tensorflow as tf
 
-    from ipu_conformance.workloads.keras_cifar10.strategy import job_of
-    from ipu_conformance.workloads.keras_data import test_set, training_set
+    from ipu_conformance.workloads.keras.data import test_set, training_set
+    from ipu_conformance.workloads.keras_cifar10.training import job_of
 
     job = job_of(SHORT)
     taken = list(training_set(job.data.train, SHORT.batch_size, SHORT.seed).take(SHORT.epochs * SHORT.steps))

@@ -58,7 +58,7 @@ def inputs() -> Tuple[Any, ...]:
     """The initial weights of a run, its batches in order and its test images, from the workload without a device."""
     import tensorflow as tf
 
-    from ipu_conformance.workloads.keras_data import test_set, training_set
+    from ipu_conformance.workloads.keras.data import test_set, training_set
     from ipu_conformance.workloads.keras_mnist.training import job_of
 
     job = job_of(SHORT)

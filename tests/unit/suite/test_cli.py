@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from ipu_conformance import __version__, cli
+from ipu_conformance import __version__, cli, command_line
 from ipu_conformance.cli import doctor
 from ipu_conformance.errors import ConformanceError
 
@@ -47,7 +47,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(monkeypatch, capsys):
 
     monkeypatch.setattr(doctor, "run", refuse)
 
-    assert cli.main(["doctor"]) == cli.EXIT_BAD_INPUT
+    assert cli.main(["doctor"]) == command_line.EXIT_BAD_INPUT
     assert capsys.readouterr() == ("", "ipu-conformance: error: That cannot be used; give something else.\n")
 
 
@@ -59,7 +59,7 @@ def test_an_interrupt_is_not_a_traceback(monkeypatch, capsys):
 
     monkeypatch.setattr(doctor, "run", interrupt)
 
-    assert cli.main(["doctor"]) == cli.EXIT_INTERRUPTED
+    assert cli.main(["doctor"]) == command_line.EXIT_INTERRUPTED
     assert capsys.readouterr().err == "ipu-conformance: interrupted\n"
 
 

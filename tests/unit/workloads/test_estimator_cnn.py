@@ -1,11 +1,8 @@
-"""The settings and the command of the workload with an IPUEstimator."""
+"""What only the workload with an IPUEstimator has: its loops, its folders, its reports and its command."""
 
 import argparse
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,34 +13,11 @@ from ipu_conformance.data.places import DATA_VARIABLE
 from ipu_conformance.workloads import WorkloadError, estimator_cnn
 from ipu_conformance.workloads.estimator_cnn import Settings
 
+from .commands import trained
+
 needs_estimators = pytest.mark.skipif(
     importlib.util.find_spec("tensorflow_estimator") is None, reason="needs a TensorFlow with estimators"
 )
-
-REFUSED = {
-    "epochs": ({"epochs": 0}, "--epochs is 0; give 1 or more"),
-    "no steps": ({"steps": 0}, "--steps is 0; give 1 or more"),
-    "tests": ({"test_size": 0}, "--test-size is 0; give 1 or more"),
-    "batch": ({"batch_size": 0}, "--batch-size is 0; give 1 or more"),
-    "loop": ({"batches_per_step": -1}, "--batches-per-step is -1; give 1 or more"),
-    "rate": ({"learning_rate": float("nan")}, "--learning-rate is nan; give a positive number"),
-    "seed": ({"seed": 2**31}, "--seed is 2147483648; give a number from 0 to 2**31 - 1"),
-    "few samples": ({"train_size": 15}, "--train-size is 15, and one update takes 16 samples; give at least as many"),
-    "half a loop": (
-        {"steps": 750},
-        "--steps is 750, and the device makes 500 at a time (--batches-per-step); give a multiple of 500",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_settings_that_cannot_work_are_refused_in_a_sentence(case):
-    """The sentence says what was given, what is allowed and what to do."""
-    given_values, sentence = REFUSED[case]
-    with pytest.raises(WorkloadError) as refused:
-        Settings(**given_values)
-
-    assert str(refused.value) == sentence
 
 
 @given(st.integers(1, 20), st.integers(1, 40), st.integers(1, 3000), st.integers(1, 700))
@@ -56,27 +30,19 @@ def test_loops_are_whole(epochs, batch, updates, loop):
     assert Settings(steps=chosen.loops * loop, batches_per_step=loop).loops == chosen.loops
 
 
+def test_the_published_run_has_whole_loops():
+    """One loop of synthetic pictures; ten epochs of CIFAR-10 are 62.5 loops."""
+    real = Settings(data="cifar10", **estimator_cnn.BUDGETS["cifar10"]._asdict())
+
+    assert (Settings().loops, real.loops) == (1, 63)
+
+
 def options(*words):
     """What a command line asks for."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--native", action="store_true")
     estimator_cnn.configure(parser)
     return parser.parse_args(words)
-
-
-def test_options_become_settings(monkeypatch):
-    """What is not given follows from the data set."""
-    monkeypatch.delenv(DATA_VARIABLE, raising=False)
-    words = ("--batch-size", "16", "--batches-per-step", "500", "--learning-rate", "0.001")
-
-    assert estimator_cnn.settings_of(options()) == Settings()
-    assert estimator_cnn.settings_of(options(*words)) == Settings(learning_rate=0.001)
-    assert estimator_cnn.settings_of(options(*words)).loops == 1
-    real = estimator_cnn.settings_of(options(*words, "--data", "cifar10"))
-    assert (real.epochs, real.train_size, real.test_size, real.loops) == (10, 50_000, 10_000, 63)
-    assert estimator_cnn.settings_of(options("--steps", "1000", "--seed", "3", "--no-dropout")) == Settings(
-        steps=1000, seed=3, dropout=False
-    )
 
 
 def said(*words):
@@ -114,9 +80,9 @@ def test_the_command_refuses_before_it_writes(tmp_path, monkeypatch):
 def test_a_profile_keeps_the_options_of_the_environment(monkeypatch):
     """Reports are asked for besides what is asked for already."""
     monkeypatch.setenv(estimator_cnn.ENGINE_OPTIONS, '{"autoReport.all": "false", "debug.other": "1"}')
-    made = estimator_cnn.engine_options(Path("here"), native=False)
+    variables = estimator_cnn.engine_options(Path("here"), native=False)
 
-    assert json.loads(made[estimator_cnn.ENGINE_OPTIONS]) == {
+    assert json.loads(variables[estimator_cnn.ENGINE_OPTIONS]) == {
         "autoReport.all": "true",
         "autoReport.directory": "here",
         "debug.other": "1",
@@ -137,15 +103,11 @@ def test_runs_without_a_folder_get_a_new_one(tmp_path, monkeypatch):
 SIZES = ["--train-size", "24", "--test-size", "6", "--batch-size", "4", "--batches-per-step", "3", "--no-dropout"]
 
 
-def command(*words, cwd, **variables):
+def command(*words, cwd):
     """What the command prints."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2", **variables}
-    environment.pop(DATA_VARIABLE, None)
-    line = [sys.executable, "-m", "ipu_conformance", "train", "estimator-cnn", *words, *SIZES]
-    made = subprocess.run(line, capture_output=True, text=True, check=False, timeout=200, cwd=cwd, env=environment)
-    assert made.returncode == 0, made.stderr
-    assert "WARNING" not in made.stderr
-    return made.stdout.splitlines()
+    lines, said = trained("train", "estimator-cnn", *words, *SIZES, cwd=cwd)
+    assert "WARNING" not in said
+    return lines
 
 
 @needs_estimators

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from ipu_conformance.workloads import WorkloadError
-from ipu_conformance.workloads.paddle_mnist import Settings
-from ipu_conformance.workloads.paddle_mnist.batches import SIDE, datasets
-from ipu_conformance.workloads.paddle_mnist.places import MODEL_FILES, model_folder
+from ipu_conformance.workloads.paddle_mnist import MODEL_FILES, Settings, model_folder
+from ipu_conformance.workloads.paddle_mnist.digits import SIDE, datasets
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="needs paddle")
 
@@ -109,14 +108,14 @@ def test_a_seed_makes_a_native_run_repeatable(trained):
 
 def test_the_saved_model_is_that_of_the_best_pass(trained):
     """Two files, nothing else, with the weights of the best pass; for one image every shape is that of one image."""
-    from ipu_conformance.workloads.paddle_mnist import saved
+    from ipu_conformance.workloads.paddle_mnist import saved_model
     from ipu_conformance.workloads.paddle_mnist.model import static_mode
 
     result, folder, _ = trained
     assert sorted(path.name for path in folder.iterdir()) == ["model"]
     assert sorted(path.name for path in model_folder(folder).iterdir()) == sorted(MODEL_FILES)
     with static_mode():
-        model = saved.load(model_folder(folder), batch=1)
+        model = saved_model.load(model_folder(folder), batch=1)
         made = {op: model.program.global_block().var(op).shape for op in (model.image, model.prediction.name)}
         leading = {
             variable.shape[0]
@@ -134,19 +133,19 @@ def test_saving_again_replaces_the_model(trained, tmp_path, monkeypatch):
     """The new model is complete before the old one goes; one that cannot be saved leaves the old one."""
     from paddle import static
 
-    from ipu_conformance.workloads.paddle_mnist import saved
+    from ipu_conformance.workloads.paddle_mnist import saved_model
     from ipu_conformance.workloads.paddle_mnist.model import static_mode
-    from ipu_conformance.workloads.paddle_mnist.sides import Host, Native, put
+    from ipu_conformance.workloads.paddle_mnist.trainers import Host, NativeTrainer, put
 
     with static_mode():
         host = Host(TINY)
-        Native(TINY, host)
+        NativeTrainer(TINY, host)
         put(trained[0].weights, host.scope)
-        saved.save(host, tmp_path / "model")
+        saved_model.save(host, tmp_path / "model")
         first = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
         changed = {name: value + 1 for name, value in trained[0].weights.items()}
         put(changed, host.scope)
-        saved.save(host, tmp_path / "model")
+        saved_model.save(host, tmp_path / "model")
         second = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
 
         def fail(prefix, *args, **kwargs):
@@ -155,7 +154,7 @@ def test_saving_again_replaces_the_model(trained, tmp_path, monkeypatch):
 
         monkeypatch.setattr(static, "save_inference_model", fail)
         with pytest.raises(WorkloadError, match=r"cannot be saved to .* \(disk full\); name another --folder"):
-            saved.save(host, tmp_path / "model")
+            saved_model.save(host, tmp_path / "model")
 
     assert sorted(first) == sorted(second) == sorted(MODEL_FILES)
     assert first[MODEL_FILES[1]] != second[MODEL_FILES[1]]
@@ -165,14 +164,14 @@ def test_saving_again_replaces_the_model(trained, tmp_path, monkeypatch):
 
 def test_a_damaged_model_is_refused_in_a_sentence(trained, tmp_path):
     """What Paddle says of it is a part of the sentence."""
-    from ipu_conformance.workloads.paddle_mnist import saved
+    from ipu_conformance.workloads.paddle_mnist import saved_model
     from ipu_conformance.workloads.paddle_mnist.model import static_mode
 
     for name in MODEL_FILES:
         content = (model_folder(trained[1]) / name).read_bytes()
         (tmp_path / name).write_bytes(content[: len(content) // 2])
     with static_mode(), pytest.raises(WorkloadError) as refused:
-        saved.load(tmp_path, batch=1)
+        saved_model.load(tmp_path, batch=1)
 
     assert str(refused.value).startswith(f"{tmp_path} has recognise_digits.pdmodel and ")
     assert str(refused.value).endswith("; train again")
@@ -181,15 +180,15 @@ def test_a_damaged_model_is_refused_in_a_sentence(trained, tmp_path):
 
 def test_a_picture_gets_the_digit_and_the_probability_of_the_network(trained, tmp_path):
     """The re-batched model says of one image what the network says of it among others, up to rounding."""
-    from ipu_conformance.workloads.paddle_mnist.inference import recognise
     from ipu_conformance.workloads.paddle_mnist.model import static_mode
-    from ipu_conformance.workloads.paddle_mnist.sides import Host, Native, put
+    from ipu_conformance.workloads.paddle_mnist.saved_model import recognise
+    from ipu_conformance.workloads.paddle_mnist.trainers import Host, NativeTrainer, put
 
     result, folder, _ = trained
     test = datasets(TINY)[1]
     with static_mode():
         host = Host(TINY)
-        Native(TINY, host)
+        NativeTrainer(TINY, host)
         put(result.weights, host.scope)
         expected = host.evaluate(test)[0]
     found = [recognise(image[np.newaxis], folder, native=True) for image in test.images[:3]]
@@ -210,12 +209,12 @@ def test_a_picture_gets_the_digit_and_the_probability_of_the_network(trained, tm
 
 def test_the_graph_is_drawn_without_graphviz(trained, tmp_path, monkeypatch):
     """Where there is no dot command the drawing is the DOT file."""
-    from ipu_conformance.workloads.paddle_mnist import inference, saved
+    from ipu_conformance.workloads.paddle_mnist import saved_model
     from ipu_conformance.workloads.paddle_mnist.model import static_mode
 
     monkeypatch.setenv("PATH", str(tmp_path))
     with static_mode():
-        drawn = inference.draw(saved.load(model_folder(trained[1]), batch=1).program, tmp_path)
+        drawn = saved_model.draw(saved_model.load(model_folder(trained[1]), batch=1).program, tmp_path)
 
     assert drawn == (tmp_path / "ir_graph.dot",)
     assert list(tmp_path.iterdir()) == [tmp_path / "ir_graph.dot"]

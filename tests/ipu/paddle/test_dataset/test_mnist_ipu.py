@@ -9,7 +9,7 @@ from typing import Any, Tuple
 import numpy as np
 import pytest
 
-from ipu_conformance.workloads.paddle_mnist import Settings
+from ipu_conformance.workloads.paddle_mnist import Settings, model_folder
 from ipu_conformance.workloads.paddle_mnist.reference import ACCURACY, LOSS
 from ipu_conformance.workloads.reference import Reference, verdict
 
@@ -45,11 +45,10 @@ def test_the_workload_converges_like_its_baseline(reference: Reference, seeds: T
 def test_the_saved_model_recognises_what_the_run_did(tmp_path: Path) -> None:
     """For one picture at a time, of every digit, the saved model says on the device what the run's weights say."""
     from ipu_conformance.data import load
-    from ipu_conformance.workloads.paddle_mnist.batches import datasets
-    from ipu_conformance.workloads.paddle_mnist.inference import recognise
+    from ipu_conformance.workloads.paddle_mnist.digits import datasets
     from ipu_conformance.workloads.paddle_mnist.model import static_mode
-    from ipu_conformance.workloads.paddle_mnist.places import model_folder
-    from ipu_conformance.workloads.paddle_mnist.sides import Host, Native
+    from ipu_conformance.workloads.paddle_mnist.saved_model import recognise
+    from ipu_conformance.workloads.paddle_mnist.trainers import Host, NativeTrainer
 
     result = train(LEARNS, model=model_folder(tmp_path))
     tests = datasets(LEARNS)[1]
@@ -57,7 +56,7 @@ def test_the_saved_model_recognises_what_the_run_did(tmp_path: Path) -> None:
     chosen = [int(np.flatnonzero(labels == digit)[0]) for digit in range(10)]
     with static_mode():
         host = Host(LEARNS)
-        expected = Native(LEARNS, host).classify(tests, result.weights)
+        expected = NativeTrainer(LEARNS, host).classify(tests, result.weights)
     found = [recognise(tests.images[number : number + 1], tmp_path, native=False) for number in chosen]
 
     assert [each.digit for each in found] == [int(expected[number].argmax()) for number in chosen]

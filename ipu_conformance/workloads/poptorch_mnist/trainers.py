@@ -7,15 +7,14 @@ from typing import Any, Iterable, List, Protocol, Tuple
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from ipu_conformance.workloads.poptorch_mnist.batches import order
-from ipu_conformance.workloads.poptorch_mnist.model import Network
-from ipu_conformance.workloads.poptorch_mnist.settings import Settings
+from ipu_conformance.workloads.poptorch_mnist import Settings
+from ipu_conformance.workloads.poptorch_mnist.model import Network, order
 
 Batches = Iterable[Tuple[torch.Tensor, torch.Tensor]]
 
 
-class Side(Protocol):
-    """What the training loop needs; both sides take the same combined batches in the same order."""
+class Trainer(Protocol):
+    """What the training loop needs; both trainers take the same combined batches in the same order."""
 
     def training_batches(self, data: TensorDataset) -> Batches:
         """The combined batches of one epoch, in a new order each time they are gone through."""
@@ -33,7 +32,7 @@ class Side(Protocol):
         """The scores of every sample."""
 
 
-class Ipu:
+class IpuTrainer:
     """The network on IPUs: one call trains ``device_iterations`` batches and returns what each of them gave."""
 
     def __init__(self, network: Network, settings: Settings) -> None:
@@ -83,7 +82,7 @@ def return_everything(poptorch: Any, options: Any) -> None:
         options.anchorMode(poptorch.AnchorMode.All)
 
 
-class Native:
+class NativeTrainer:
     """The same network, batches and updates without any IPU API."""
 
     def __init__(self, network: Network, settings: Settings) -> None:
@@ -108,9 +107,9 @@ class Native:
         scores: List[torch.Tensor] = []
         losses: List[torch.Tensor] = []
         size = self._settings.batch_size
-        for own_images, own_labels in zip(images.split(size), labels.split(size)):
+        for batch_images, batch_labels in zip(images.split(size), labels.split(size)):
             self._optimizer.zero_grad()
-            score, loss = self._network(own_images, own_labels)
+            score, loss = self._network(batch_images, batch_labels)
             loss.backward()
             self._optimizer.step()
             scores.append(score.detach())
@@ -122,4 +121,4 @@ class Native:
 
     def classify(self, images: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
-            return torch.cat([self._network(own) for own in images.split(self._settings.test_batch_size)])
+            return torch.cat([self._network(batch) for batch in images.split(self._settings.test_batch_size)])

@@ -1,15 +1,19 @@
-"""Digits as arrays, and the order in which they are trained on."""
+"""Digits as arrays: those of a data set, in the order in which they are trained on, and the one in a picture."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Iterator, NamedTuple, Tuple
 
 import numpy as np
 
 from ipu_conformance.data import Split, load
-from ipu_conformance.workloads.paddle_mnist.settings import Settings
+from ipu_conformance.workloads import WorkloadError
+from ipu_conformance.workloads.paddle_mnist import Settings
 
 SIDE = 28
+MOST_PIXELS = 50_000_000
+"""A larger picture is no picture of one digit."""
 
 
 class Samples(NamedTuple):
@@ -48,7 +52,33 @@ def filled(samples: Samples, batch: int) -> Iterator[Tuple[Samples, int]]:
     The last batch is filled up with copies of its first sample, because a compiled network takes whole batches only.
     """
     for first in range(0, len(samples.labels), batch):
-        own = Samples(samples.images[first : first + batch], samples.labels[first : first + batch])
-        count = len(own.labels)
+        part = Samples(samples.images[first : first + batch], samples.labels[first : first + batch])
+        count = len(part.labels)
         rows = np.r_[np.arange(count), np.zeros(batch - count, np.int64)]
-        yield Samples(own.images[rows], own.labels[rows]), count
+        yield Samples(part.images[rows], part.labels[rows]), count
+
+
+def read_picture(path: Path) -> np.ndarray:
+    """The digit in a picture of any size and colour as ``float32 [1, 1, 28, 28]``.
+
+    Digits are light on dark, as in MNIST; a picture that is mostly light is taken for its negative.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as picture:
+            if picture.width * picture.height > MOST_PIXELS:
+                raise WorkloadError(
+                    f"--img {path} has {picture.width} x {picture.height} pixels; give a picture of one digit with "
+                    f"at most {MOST_PIXELS:,}"
+                )
+            pixels = np.asarray(picture.convert("L").resize((SIDE, SIDE), Image.Resampling.BILINEAR))
+    except FileNotFoundError:
+        raise WorkloadError(f"--img {path} does not exist; name a picture of one digit") from None
+    except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError):
+        raise WorkloadError(f"--img {path} is no picture that can be read; give a PNG or JPEG of one digit") from None
+    except (OSError, ValueError) as error:
+        raise WorkloadError(f"--img {path} cannot be read ({error}); give a PNG or JPEG of one digit") from error
+    if pixels.mean() > 127.5:
+        pixels = 255 - pixels
+    return scaled(pixels[np.newaxis, np.newaxis])

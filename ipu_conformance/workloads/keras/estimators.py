@@ -1,4 +1,4 @@
-"""What the workloads with estimators share: the network of small pictures as a model function, options, hooks."""
+"""The network of small pictures as the model function of an estimator, and the hooks of its training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator
 import tensorflow as tf
 
 from ipu_conformance.workloads import WorkloadError
-from ipu_conformance.workloads.keras_cifar10.model import layers, loss_of, through
+from ipu_conformance.workloads.keras.pictures import layers, loss_of, through
 
 PROBABILITIES, ACCURACY = "probabilities", "accuracy"
 v1 = tf.compat.v1
@@ -76,13 +76,13 @@ def ipu_config(ipus: int, replicas: int, iterations_per_loop: int, **stock: Any)
 
     options = ipu.config.IPUConfig()
     options.auto_select_ipus = ipus
-    own = ipu.ipu_run_config.IPURunConfig(
+    device = ipu.ipu_run_config.IPURunConfig(
         iterations_per_loop=iterations_per_loop,
         ipu_options=options,
         num_replicas=replicas,
         num_shards=ipus // replicas,
     )
-    return ipu.ipu_run_config.RunConfig(ipu_run_config=own, **stock)
+    return ipu.ipu_run_config.RunConfig(ipu_run_config=device, **stock)
 
 
 def require_estimators() -> None:
@@ -111,7 +111,7 @@ class EveryLoss(tf.compat.v1.train.SessionRunHook):
 
 
 class Seeded(tf.compat.v1.train.SessionRunHook):
-    """Lets the random numbers of the IPUs start from a seed."""
+    """Starts the random numbers of the IPUs from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

@@ -1,4 +1,4 @@
-"""The network: plain Keras, the same for every approach and for the native twin."""
+"""The network for small pictures: plain Keras, the same for every approach and for the native twin."""
 
 from __future__ import annotations
 

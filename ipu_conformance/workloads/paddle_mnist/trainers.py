@@ -1,4 +1,4 @@
-"""What the training loop needs of a device, and the native side: the stock executor on the CPU."""
+"""What the training loop needs of a device, and the native trainer: the stock executor on the CPU."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 import paddle
 from paddle import static
 
-from ipu_conformance.workloads.paddle_mnist.batches import Samples, filled
+from ipu_conformance.workloads.paddle_mnist import Settings
+from ipu_conformance.workloads.paddle_mnist.digits import Samples, filled
 from ipu_conformance.workloads.paddle_mnist.model import IMAGE, LABEL, Network, build
-from ipu_conformance.workloads.paddle_mnist.settings import Settings
 
 Weights = Mapping[str, np.ndarray]
 
 
-class Side(Protocol):
-    """What the training loop needs; both sides begin with the same weights and take the same batches."""
+class Trainer(Protocol):
+    """What the training loop needs; both trainers begin with the same weights and take the same batches."""
 
     def train(self, batch: Samples) -> float:
         """One update; the mean cost of its samples before the update."""
@@ -54,7 +54,7 @@ class Host:
         """The probabilities and the cost of every sample with the weights of this scope."""
         fetched = [self.evaluation.prediction, self.evaluation.costs]
         parts = [
-            [found[:count] for found in self.run(self.evaluation.main, feed=feed(batch), fetch_list=fetched)]
+            [values[:count] for values in self.run(self.evaluation.main, feed=feed(batch), fetch_list=fetched)]
             for batch, count in filled(samples, self.batch)
         ]
         probabilities, costs = (np.concatenate(part) for part in zip(*parts))
@@ -72,7 +72,7 @@ def put(weights: Weights, scope: Any) -> None:
         scope.var(name).get_tensor().set(value, paddle.CPUPlace())
 
 
-class Native:
+class NativeTrainer:
     """The network in the stock executor, without any IPU API."""
 
     def __init__(self, settings: Settings, host: Host) -> None:

@@ -1,17 +1,18 @@
-"""What the Keras workloads share: a model is fitted on IPUs or natively, and then classifies the test set."""
+"""A model is fitted on IPUs or natively, with a bar for each epoch, and then classifies the test set."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from dataclasses import dataclass
-from typing import Any, Callable, ContextManager, Iterator, Tuple
+from typing import Any, Callable, ContextManager, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
+from tqdm import tqdm
 
 from ipu_conformance.data import DataSet
-from ipu_conformance.workloads.keras_data import test_set, training_set
-from ipu_conformance.workloads.keras_progress import Progress
+from ipu_conformance.workloads.keras.data import test_set, training_set
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Result:
     weights: Tuple[np.ndarray, ...]
 
 
-def train(job: Job, *, native: bool, progress: bool = False, say: Callable[[str], None] = lambda line: None) -> Result:
+def fit(job: Job, *, native: bool, progress: bool = False, say: Callable[[str], None] = lambda line: None) -> Result:
     """Train a new model; with ``native`` no IPU API is touched."""
     tf.random.set_seed(job.seed)
     with contextlib.nullcontext() if native else ipu_scope(job.replicas, job.seed):
@@ -108,3 +109,32 @@ def ipu_scope(ipus: int, seed: int) -> Iterator[None]:
     scope: ContextManager[Any] = strategy.scope()
     with scope:
         yield
+
+
+class Progress(tf.keras.callbacks.Callback):
+    """Bars on stderr move on with every execution; lines with an epoch's loss and accuracy go to ``say``."""
+
+    def __init__(self, epochs: int, steps: int, *, bars: bool, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._epochs, self._steps, self._bars, self._say = epochs, steps, bars, say
+        self._bar: Optional[tqdm] = None
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        title = f"Epoch {epoch + 1}/{self._epochs}"
+        self._bar = tqdm(desc=title, total=self._steps, disable=not self._bars, file=sys.stderr, unit="step")
+
+    def on_train_batch_end(self, batch: int, logs: Optional[Mapping[str, float]] = None) -> None:
+        assert self._bar is not None
+        self._bar.set_postfix_str(_shown(logs or {}), refresh=False)
+        # An execution of several steps is seen once, with the number of its last step.
+        self._bar.update(batch + 1 - self._bar.n)
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Mapping[str, float]] = None) -> None:
+        assert self._bar is not None
+        self._bar.close()
+        self._say(f"Epoch {epoch + 1}/{self._epochs}, {_shown(logs or {})}")
+
+
+def _shown(logs: Mapping[str, float]) -> str:
+    recognised = f", accuracy {100 * logs['accuracy']:.2f}%" if "accuracy" in logs else ""
+    return f"loss {logs['loss']:.4f}{recognised}"
