@@ -201,7 +201,7 @@ def _quiet() -> Iterator[None]:
 
 def _refusal(error: Exception, excludes: Sequence[str]) -> Error:
     """Why a model could not be captured, and the line of the user's code."""
-    hidden = ("/torch/", str(Path(__file__).parent), *excludes)
+    hidden = ("/torch/", str(Path(__file__).parents[1]), *excludes)
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
