@@ -213,7 +213,9 @@ reduction("logsumexp", _logsumexp, lambda g, x, y, axis: g * np.exp(x - y), _log
 def _p_norm(x: Array, *, axis: Axis, keepdims: bool, p: float = 2.0) -> Array:
     if np.isinf(p):
         return np.asarray(np.max(np.abs(x), axis=axis, keepdims=keepdims))
-    return np.asarray(np.sum(np.abs(x) ** p, axis=axis, keepdims=keepdims) ** (1 / p))
+    # NumPy rounds the power of a scalar otherwise than that of an array: the axes go last.
+    norm = np.sum(np.abs(x) ** p, axis=axis, keepdims=True) ** (1 / p)
+    return norm if keepdims else np.asarray(np.squeeze(norm, axis))
 
 
 def _p_norm_gradient(g: Array, x: Array, y: Array, axis: Axis, p: float = 2.0) -> Array:
