@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 from pathlib import Path
@@ -314,8 +315,11 @@ def test_a_graph_is_drawn_by_paddle(net: Net, paddle: Any, tmp_path: Path, compi
     core, framework = paddle.base.core, paddle.base.framework
     graph = framework.IrGraph(core.Graph(program.desc))
 
-    graph.draw(str(tmp_path), "net", set())
+    graphviz = shutil.which("dot") is not None
+    # Paddle writes the DOT file, then calls Graphviz without asking whether it is there.
+    with contextlib.nullcontext() if graphviz else pytest.raises(FileNotFoundError, match="dot"):
+        graph.draw(str(tmp_path), "net", set())
 
     text = (tmp_path / "net.dot").read_text("utf-8")
     assert ("ipu_runtime" in text, "tanh_grad" in text) == (compiled, not compiled)
-    assert (tmp_path / "net.pdf").exists() == (shutil.which("dot") is not None)
+    assert (tmp_path / "net.pdf").exists() == graphviz
