@@ -13,7 +13,7 @@ from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.paddle.api import custom_ops
 from ipu_conformance.emulator.paddle.compile.custom_ops import CustomOp, CustomOpError
 
-from .static_mode import static
+from .programs import static
 
 X = np.array([[1.0, -2.0, 3.0], [-0.5, 0.25, -8.0]], np.float32)
 RATE = 0.5

@@ -14,7 +14,7 @@ from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.core import trace
 from ipu_conformance.emulator.paddle.api.backend import IpuBackend
 
-from .static_mode import static
+from .programs import static
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from ipu_conformance.emulator.paddle.ir.updates import RULES
 from ipu_conformance.emulator.paddle.optim.folding import KINDS
 from ipu_conformance.ir import Graph, Op, Tensor, checks
 
-from .compiled import PIPELINE, layers, record_of
+from .programs import PIPELINE, layers, record_of
 
 CASES: Dict[str, Any] = {
     "single": (layers((0, 0), (0, 0)), {}),

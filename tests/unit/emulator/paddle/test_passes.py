@@ -18,9 +18,8 @@ from ipu_conformance.emulator.paddle.compile.passes import forward
 from ipu_conformance.emulator.paddle.optim import folding
 from ipu_conformance.emulator.paddle.optim.folding import fold
 
-from .compiled import record_of
-from .static_mode import run, static
-from .translations import raw
+from .programs import record_of, run, static
+from .translation.calls import raw
 
 KINDS = core.VarDesc.VarType
 
@@ -116,11 +115,11 @@ def test_what_the_host_computes_in_64_bits_is_cast_at_once() -> None:
         ("nll_loss", paddle.nn.functional.nll_loss, [1, 0], -1.5),
         (
             "cross_entropy2",
-            raw("cross_entropy2", ("X", "Label"), ("Y", "XShape", "MatchX")),
+            raw("cross_entropy2", "X Label", "Y XShape MatchX"),
             [[1], [2]],
             [[0.0], [0.0]],
         ),
-        ("lookup_table", raw("lookup_table", ("W", "Ids")), [[1], [0]], [[2.0, 4.0, 1.0], [0.5, 1.0, 3.0]]),
+        ("lookup_table", raw("lookup_table", "W Ids"), [[1], [0]], [[2.0, 4.0, 1.0], [0.5, 1.0, 3.0]]),
     ],
 )
 def test_what_the_host_reads_in_64_bits_is_cast_before(op: str, build: Any, label: Any, expected: Any) -> None:

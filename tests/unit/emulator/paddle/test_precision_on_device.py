@@ -11,7 +11,7 @@ import pytest
 
 from ipu_conformance.emulator import hook
 
-from .static_mode import static
+from .programs import static
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,7 @@
-"""Uses of translated ops that have no counterpart on the device, and ops whose results have no fixed shape."""
+"""Calls of translated ops that have no counterpart on the device, and ops whose results have no fixed shape."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Callable, Sequence, Tuple
 
 import paddle
@@ -13,22 +12,10 @@ from ipu_conformance.ir import IRError
 from ipu_conformance.ir.readers.paddle import ops
 from ipu_conformance.ir.readers.paddle import program as paddle_program
 
-from .static_mode import static
-from .translation_use import raw
+from ..programs import static
+from .calls import linspace, raw
 
-TensorSpec = Sequence[Tuple[Sequence[int], str]]
-
-
-def _whole_steps() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # Paddle warns of an attribute that it sets itself
-        return paddle.linspace(0, 4, 5, dtype="int32")
-
-
-def _fed_count(count: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return paddle.linspace(0.0, 4.0, count)
+Feeds = Sequence[Tuple[Sequence[int], str]]
 
 
 IMAGE = ([1, 2, 4, 4], "float32")
@@ -54,29 +41,33 @@ REFUSED = {
         "leave iou_aware off",
     ),
     "slots": (
-        raw("data_norm", ("X", "BatchSize", "BatchSum", "BatchSquareSum"), ("Y", "Means", "Scales"), slot_dim=2),
+        raw("data_norm", "X BatchSize BatchSum BatchSquareSum", "Y Means Scales", slot_dim=2),
         [([3, 4], "float32"), *[([4], "float32")] * 3],
         "leave slot_dim as it is",
     ),
-    "whole steps": (_whole_steps, [], "linspace makes 5 of INT32"),
-    "a count that is fed": (_fed_count, [([1], "int32")], "'x0' is a number that is computed or fed"),
+    "whole steps": (lambda: linspace(0, 4, 5, dtype="int32"), [], "linspace makes 5 of INT32"),
+    "a count that is fed": (
+        lambda count: linspace(0.0, 4.0, count),
+        [([1], "int32")],
+        "'x0' is a number that is computed or fed",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_use_without_a_counterpart_is_refused(name: str) -> None:
+def test_a_call_without_a_counterpart_is_refused(name: str) -> None:
     """The error says what of the op is not translated."""
-    build, declared, message = REFUSED[name]
+    build, feeds, message = REFUSED[name]
     with static() as (program, _, _):
-        _built(build, declared)
+        _built(build, feeds)
         with pytest.raises(IRError) as error:
             paddle_program.read_program(program)
 
     assert message in str(error.value)
 
 
-def _built(build: Callable[..., Any], declared: TensorSpec) -> Any:
-    return build(*(paddle.static.data(f"x{place}", shape, kind) for place, (shape, kind) in enumerate(declared)))
+def _built(build: Callable[..., Any], feeds: Feeds) -> Any:
+    return build(*(paddle.static.data(f"x{place}", shape, kind) for place, (shape, kind) in enumerate(feeds)))
 
 
 @pytest.mark.parametrize(

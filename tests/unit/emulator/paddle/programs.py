@@ -1,32 +1,51 @@
-"""Programs compiled on the emulator, for the tests of what the compiler makes of them."""
+"""Programs for the tests of single modules: on stock Paddle, and compiled for the device."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Sequence
+import contextlib
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
+import numpy as np
 import paddle
-from paddle.base import core
+from paddle.base import core, framework
 
 from ipu_conformance.emulator import hook
 
-from .static_mode import static
-
 Build = Callable[[], Any]
 """Makes the ops of a network from the feeds that it declares, and gives its loss."""
+
+
+@contextlib.contextmanager
+def static() -> Iterator[Tuple[Any, Any, Any]]:
+    """A fresh program, its startup program and a scope in static mode."""
+    program, startup, scope = paddle.static.Program(), paddle.static.Program(), core.Scope()
+    paddle.enable_static()
+    try:
+        guards = paddle.static.program_guard(program, startup), paddle.static.scope_guard(scope)
+        with guards[0], guards[1], framework.unique_name.guard():
+            yield program, startup, scope
+    finally:
+        paddle.disable_static()
+
+
+def run(program: Any, feed: Dict[str, np.ndarray], fetch: Sequence[str], scope: Any) -> List[np.ndarray]:
+    """One run on stock Paddle."""
+    executor = paddle.static.Executor(paddle.CPUPlace())
+    fetched: List[np.ndarray] = executor.run(program, feed=feed, fetch_list=list(fetch), scope=scope)
+    return fetched
 
 
 def record_of(build: Build, feeds: Sequence[str], optimizer: Any = None, **options: Any) -> Any:
     """The record of a network's compilation; with an optimizer it is trained."""
     hook.install("paddle")
     with static() as (program, startup, scope):
-        made = build()
+        loss = build()
         if optimizer is not None:
-            optimizer().minimize(made)
+            optimizer().minimize(loss)
         paddle.static.Executor(paddle.CPUPlace()).run(startup)
         strategy = paddle.static.IpuStrategy()
-        given: Dict[str, Any] = {"is_training": optimizer is not None, "micro_batch_size": 2, **options}
-        strategy.set_options(given)
-        paddle.static.IpuCompiledProgram(program, scope=scope, ipu_strategy=strategy).compile(list(feeds), [made.name])
+        strategy.set_options({"is_training": optimizer is not None, "micro_batch_size": 2, **options})
+        paddle.static.IpuCompiledProgram(program, scope=scope, ipu_strategy=strategy).compile(list(feeds), [loss.name])
         return core.IpuBackend.get_instance().executable.record
 
 

@@ -1,0 +1,1 @@
+"""The table that translates Paddle's ops, called row by row."""
