@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Dict, Mapping, Optional, Sequence
 
-from ipu_conformance.emulator.tensorflow import api as emulated_tensorflow
+from ipu_conformance.emulator.tensorflow import surface as tensorflow_surface
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ FRONT_ENDS: Mapping[str, FrontEnd] = {
         aliases={
             **{
                 f"tensorflow.python.ipu.{name}": f"{TENSORFLOW}.{where}"
-                for name, where in emulated_tensorflow.inner_modules().items()
+                for name, where in tensorflow_surface.inner_modules().items()
             },
             "tensorflow.python.ipu": TENSORFLOW,
             **{f"{name}.ipu": f"{TENSORFLOW}.keras" for name in (*KERAS, "tensorflow.keras")},

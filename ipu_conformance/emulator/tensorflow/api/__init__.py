@@ -5,42 +5,7 @@ imported when it is first asked for; those of ``ops`` and ``optimizers`` are als
 both names give the same object.
 """
 
-from __future__ import annotations
+from ipu_conformance.emulator.tensorflow.surface import inner_modules as _inner_modules
+from ipu_conformance.emulator.tensorflow.surface import lazy as _lazy
 
-import importlib
-import pkgutil
-from pathlib import Path
-from typing import Any, Dict, List
-
-HERE = Path(__file__).parent
-INNER = ("ops", "optimizers")
-"""The packages whose modules are also modules of this one."""
-
-
-def inner_modules() -> Dict[str, str]:
-    """Where each module stands that is found in an inner package."""
-    return {
-        found.name: f"{package}.{found.name}"
-        for package in INNER
-        for found in pkgutil.iter_modules([str(HERE / package)])
-        if not found.name.startswith("_")
-    }
-
-
-def _own_modules() -> List[str]:
-    return [found.name for found in pkgutil.iter_modules([str(HERE)])]
-
-
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    where = name if name in _own_modules() else inner_modules().get(name)
-    if where is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{where}")
-    globals()[name] = module
-    return module
-
-
-def __dir__() -> List[str]:
-    return sorted({*globals(), *_own_modules(), *inner_modules()})
+__getattr__, __dir__ = _lazy(__name__, modules=_inner_modules())

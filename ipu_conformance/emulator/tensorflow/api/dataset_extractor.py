@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ipu_conformance.emulator.tensorflow import unavailable
+from ipu_conformance.emulator.tensorflow.surface import unavailable_function as _unavailable_function
 
-WHY = "the files have the format of the vendor's runtime"
+_WHY = "the files have the format of the vendor's runtime"
 
-dataset_extractor = unavailable.function("dataset_extractor", WHY)
+dataset_extractor = _unavailable_function("dataset_extractor", _WHY)
 
 __all__ = ["dataset_extractor"]

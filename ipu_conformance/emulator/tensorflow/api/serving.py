@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ipu_conformance.emulator.tensorflow import unavailable
+from ipu_conformance.emulator.tensorflow.surface import unavailable_function as _unavailable_function
 
-WHY = "an export for serving holds an executable that the vendor's compiler makes"
+_WHY = "an export for serving holds an executable that the vendor's compiler makes"
 
-export_single_step = unavailable.function("export_single_step", WHY)
-export_pipeline = unavailable.function("export_pipeline", WHY)
-export_keras = unavailable.function("export_keras", WHY)
+export_single_step = _unavailable_function("export_single_step", _WHY)
+export_pipeline = _unavailable_function("export_pipeline", _WHY)
+export_keras = _unavailable_function("export_keras", _WHY)
 
 __all__ = ["export_keras", "export_pipeline", "export_single_step"]

@@ -7,43 +7,28 @@ from typing import Any, Optional
 
 from tensorflow.python.framework import device_spec, ops, random_seed
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
-from ipu_conformance.emulator.tensorflow import unavailable
-from ipu_conformance.emulator.tensorflow.api.config import configure_ipu_system, get_ipu_config, reset_ipu_configuration
-from ipu_conformance.emulator.tensorflow.config import environment, system
-from ipu_conformance.emulator.tensorflow.config.enums import (
-    DeviceConnectionType,
-    ExecutionProfileType,
-    MergeRemoteBuffersBehaviour,
-    SchedulingAlgorithm,
-    SelectionOrder,
-    StochasticRoundingBehaviour,
-)
+from ipu_conformance.emulator.faults.decisions import tensorflow_system as _decide
+from ipu_conformance.emulator.tensorflow.api import config as _config
+from ipu_conformance.emulator.tensorflow.api.config import *  # noqa: F403 (the vendor has them in both modules)
+from ipu_conformance.emulator.tensorflow.config import environment as _environment
+from ipu_conformance.emulator.tensorflow.config import system as _system
+from ipu_conformance.emulator.tensorflow.surface import unavailable_function as _unavailable_function
 
 __all__ = [
-    "DeviceConnectionType",
-    "ExecutionProfileType",
-    "MergeRemoteBuffersBehaviour",
-    "SchedulingAlgorithm",
-    "SelectionOrder",
-    "StochasticRoundingBehaviour",
     "SyntheticDataCategory",
-    "configure_ipu_system",
     "export_dataset_to_file",
     "export_inputs_to_file",
-    "get_ipu_config",
     "get_num_of_ipus_in_device",
     "move_variable_initialization_to_cpu",
-    "reset_ipu_configuration",
     "reset_ipu_seed",
     "running_on_ipu_model",
     "use_synthetic_data_for",
 ]
+__all__ += _config.__all__
 
-
-EXPORTED = "a file of exported data is read by an executable of the vendor's compiler"
-export_dataset_to_file = unavailable.function("export_dataset_to_file", EXPORTED)
-export_inputs_to_file = unavailable.function("export_inputs_to_file", EXPORTED)
+_EXPORTED = "a file of exported data is read by an executable of the vendor's compiler"
+export_dataset_to_file = _unavailable_function("export_dataset_to_file", _EXPORTED)
+export_inputs_to_file = _unavailable_function("export_inputs_to_file", _EXPORTED)
 
 
 class SyntheticDataCategory(Enum):
@@ -61,12 +46,12 @@ def get_num_of_ipus_in_device(ipu_device: str, device: str = "cpu") -> int:
     spec = device_spec.DeviceSpecV2.from_string(ipu_device)
     if spec.device_type != "IPU":
         raise ValueError(f"{ipu_device!r} is no IPU device; name one such as '/device:IPU:0'.")
-    return system.ipus(int(spec.device_index or 0))
+    return _system.ipus(int(spec.device_index or 0))
 
 
 def running_on_ipu_model() -> bool:
     """Whether TF_POPLAR_FLAGS asks for the IPU model."""
-    return environment.flags().use_ipu_model
+    return _environment.flags().use_ipu_model
 
 
 def use_synthetic_data_for(synthetic_data_category: SyntheticDataCategory) -> bool:
@@ -76,7 +61,7 @@ def use_synthetic_data_for(synthetic_data_category: SyntheticDataCategory) -> bo
             f"{synthetic_data_category!r} is no category of synthetic data; "
             f"use {', '.join(str(category) for category in SyntheticDataCategory)}."
         )
-    return environment.flags().synthetic(synthetic_data_category.name)
+    return _environment.flags().synthetic(synthetic_data_category.name)
 
 
 def reset_ipu_seed(
@@ -88,8 +73,8 @@ def reset_ipu_seed(
     """Let the random numbers of a device start again from a seed."""
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise TypeError(f"The seed {seed!r} is of type {type(seed).__name__}; use a whole number.")
-    seed = decide("seed", seed)
-    system.set_seed(device, seed, experimental_identical_replicas)
+    seed = _decide("seed", seed)
+    _system.set_seed(device, seed, experimental_identical_replicas)
     random_seed.set_seed(seed)
 
 
@@ -107,6 +92,6 @@ def move_variable_initialization_to_cpu(graph: Optional[Any] = None) -> None:
         if op in seen or op.type == "VarHandleOp":
             continue
         seen.add(op)
-        if decide("initializer-moved", True):
+        if _decide("initializer-moved", True):
             op._set_device("/device:CPU:0")
         pending += [tensor.op for tensor in op.inputs]

@@ -17,8 +17,8 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops, resource_variable_ops
 
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
-from ipu_conformance.emulator.tensorflow.compile import graph_context
-from ipu_conformance.emulator.tensorflow.run import failures, replicas
+from ipu_conformance.emulator.tensorflow.compile import functions, graph_context
+from ipu_conformance.emulator.tensorflow.run import replicas
 
 Body = Callable[..., List[Any]]
 _NUMBERS = itertools.count()
@@ -49,7 +49,7 @@ class Iteration:
         self.since_update = since_update
         """How many iterations have passed since the last update: a tensor."""
         self.updates: List[Callable[[], Any]] = []
-        self.standing: Optional[graph_context.Standing] = None
+        self.context: Optional[graph_context.GraphContext] = None
 
     def after_every(self, count: int, update: Callable[[], Any]) -> None:
         """Call ``update`` once all ``count`` iterations are over; every part of a body must ask for the same count."""
@@ -63,11 +63,11 @@ class Iteration:
                 "one number"
             )
         self.loop.every = count
-        standing = self.standing
-        assert standing is not None
+        context = self.context
+        assert context is not None
 
         def updating() -> None:
-            with standing.entered():
+            with context.entered():
                 update()
 
         self.updates.append(updating)
@@ -125,13 +125,13 @@ def _building(iteration: Iteration) -> Iterator[None]:
 
 def _taking_along(body: Body) -> Body:
     """The body, built where the replica stands that has called the loop; so are the updates that it asks for."""
-    standing = graph_context.Standing()
+    context = graph_context.GraphContext()
 
     def taken(*values: Any) -> List[Any]:
         iteration = current()
         assert iteration is not None
-        iteration.standing = standing
-        with standing.entered():
+        iteration.context = context
+        with context.entered():
             return body(*values)
 
     return taken
@@ -205,7 +205,7 @@ def _one(loop: _Loop, number: Any, since_update: Any, body: Body, values: Sequen
 def _require_whole(times: Any, every: int) -> None:
     known = tf.get_static_value(times)
     number = "another number of" if known is None else int(known)
-    failures.fail_if(
+    functions.fail_if(
         decide("whole-accumulations", tf.not_equal(times % every, 0) if known is None else int(known) % every != 0),
         f"Detected a gradient accumulation over {every} mini-batches in a loop of {number} iterations: the number of "
         "iterations must be divisible by the number of mini-batches.",

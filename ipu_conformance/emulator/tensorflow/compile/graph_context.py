@@ -1,21 +1,22 @@
-"""Where a replica stands while it builds: it is taken along into loops and pipelines that all replicas share.
+"""What a replica takes along into loops and pipelines that all replicas share: its scopes, and its variables.
 
-Those are built by one thread for all, which knows nothing of the scopes that a replica has entered.
-"""
+One thread builds those for all replicas, and knows nothing of the scopes that a replica has entered. The same function
+is built several times, by replicas and for the micro-batches of a pipeline: its variables are made the first time."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator, List, Sequence
+from typing import Any, Callable, Iterator, List, Optional, Sequence
 
 import tensorflow as tf
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import variable_scope
 
-from ipu_conformance.emulator.tensorflow.run import replicas
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.tensorflow.run import replicas, variables
 
 
-class Standing:
+class GraphContext:
     """The scopes for variables that a replica has entered."""
 
     def __init__(self) -> None:
@@ -50,3 +51,70 @@ def run(function: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -> Lis
     if len(arguments) == 1:
         return [function(*arguments[0])]
     return replicas.run(function, arguments)
+
+
+class Replay:
+    """Remembers the variables of one function."""
+
+    def __init__(self, made: Optional[Callable[[Any], None]] = None) -> None:
+        self._variables: List[Any] = []
+        self._on_made = made or (lambda variable: None)
+
+    @contextlib.contextmanager
+    def building(self, scope: Any = None) -> Iterator[None]:
+        """Build the function once: what it makes is new, or what it made the last time.
+
+        ``scope`` is the variable scope in which the function stands; None means the current one.
+        """
+        position = 0
+
+        def create(next_creator: Callable[..., Any], **settings: Any) -> Any:
+            nonlocal position
+            shape, dtype = _wanted(settings)
+            stored = {id(variable) for variable in variable_scope._get_default_variable_store()._vars.values()}
+            for index in range(position, len(self._variables)):
+                known = self._variables[index]
+                if id(known) not in stored and _fits(known, shape, dtype):
+                    position = index + 1
+                    return known
+            variable = variables.replicated(next_creator(**settings))
+            self._variables.append(variable)
+            position = len(self._variables)
+            self._on_made(variable)
+            return variable
+
+        scope = variable_scope.get_variable_scope() if scope is None else scope
+        with _creating(decide("variables-made-once", create)):
+            if tf.executing_eagerly():
+                yield
+                return
+            with variable_scope.variable_scope(
+                scope, reuse=variable_scope.AUTO_REUSE, auxiliary_name_scope=False, use_resource=True
+            ):
+                yield
+
+
+@contextlib.contextmanager
+def _creating(create: Callable[..., Any]) -> Iterator[None]:
+    """Variables are made by ``create`` in the current graph and in the one that initial values are lifted to."""
+    with tf.init_scope():
+        outer = ops.get_default_graph()
+    graph = ops.get_default_graph()
+    with contextlib.ExitStack() as stack:
+        for own in (graph,) if graph is outer else (outer, graph):
+            stack.enter_context(own._variable_creator_scope(create))
+        yield
+
+
+def _wanted(settings: Any) -> Any:
+    """The shape and dtype that are asked for; None where they are not known before the variable is made."""
+    shape, value = settings.get("shape"), settings.get("initial_value")
+    if shape is None and value is not None and not callable(value):
+        value = tf.convert_to_tensor(value, settings.get("dtype"))
+        return value.shape, value.dtype
+    dtype = settings.get("dtype")
+    return (None if shape is None else tf.TensorShape(shape)), (None if dtype is None else tf.as_dtype(dtype))
+
+
+def _fits(variable: Any, shape: Any, dtype: Any) -> bool:
+    return (shape is None or variable.shape == shape) and (dtype is None or variable.dtype.base_dtype == dtype)

@@ -15,7 +15,7 @@ from tensorflow.python.ops import gen_resource_variable_ops, resource_variable_o
 
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.compile import graph_context, shards
-from ipu_conformance.emulator.tensorflow.compile.replay import Replay
+from ipu_conformance.emulator.tensorflow.compile.graph_context import Replay
 from ipu_conformance.emulator.tensorflow.run import variables
 
 SHADOW = "_ipu_after_last_run"

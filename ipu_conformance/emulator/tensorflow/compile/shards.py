@@ -1,8 +1,7 @@
 """Which IPUs of a replica a program names while it is built, and how many replicas that leaves a device.
 
 What places operations (shards, the stages of a pipeline) calls ``note`` with each IPU; whoever compiles a program
-builds it once inside of ``noted`` to learn them.
-"""
+builds it once inside of ``noted`` to learn them."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ import threading
 from typing import Iterator, List, Optional, Set
 
 from ipu_conformance.emulator.core.topology import TopologyError, tensorflow_replicas
+from ipu_conformance.emulator.tensorflow.compile import shards
 
 
 class ShardError(TopologyError, ValueError):
@@ -62,3 +62,8 @@ def replicas(ipus: int, named: Optional[Set[int]] = None) -> int:
         return tensorflow_replicas(ipus, named or {0})
     except TopologyError as error:
         raise ShardError(str(error)) from None
+
+
+def placing() -> bool:
+    """Whether this thread builds for that; what replicas do together then has the right shape and no meaning."""
+    return bool(shards._here.open)

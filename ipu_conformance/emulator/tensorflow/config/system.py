@@ -1,7 +1,6 @@
-"""The configuration in force: which IPU devices there are, how many IPUs each has, and what a reset forgets.
+"""The configuration in force: its IPU devices, how many IPUs each has, and what a reset forgets.
 
-It holds no TensorFlow object, so that device lists can ask it while TensorFlow is imported.
-"""
+It holds no TensorFlow object, so that device lists can ask it while TensorFlow is imported."""
 
 from __future__ import annotations
 
@@ -12,6 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from ipu_conformance.emulator.core import device as device_descriptions
 from ipu_conformance.emulator.core.topology import power_of_two
 from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
+from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.targets import EMULATED_IPUS
 
@@ -143,3 +143,40 @@ def _ipus_of_devices(options: Any) -> Tuple[int, ...]:
 
 def _listed(selected: Any) -> Tuple[int, ...]:
     return (selected,) if isinstance(selected, int) else tuple(selected)
+
+
+TYPE = "IPU"
+
+
+def names() -> Tuple[str, ...]:
+    """The devices of the configuration in force, in order; none before a configuration."""
+    return tuple(f"/device:{TYPE}:{index}" for index in range(decide("devices-listed", len(system.devices()))))
+
+
+def physical() -> List[Any]:
+    """As ``tf.config.list_physical_devices`` gives them."""
+    from tensorflow.python.eager import context
+
+    return [
+        context.PhysicalDevice(name=f"/physical_device:{TYPE}:{index}", device_type=TYPE)
+        for index in range(decide("devices-listed", len(system.devices())))
+    ]
+
+
+def logical() -> List[Any]:
+    """As ``tf.config.list_logical_devices`` gives them."""
+    from tensorflow.python.eager import context
+
+    return [context.LogicalDevice(name=name, device_type=TYPE) for name in names()]
+
+
+def of_session() -> List[Any]:
+    """As a session's ``list_devices`` gives them, with the memory of their IPUs."""
+    from tensorflow.python.client import session
+
+    return [
+        session._DeviceAttributes(
+            f"/job:localhost/replica:0/task:0/device:{TYPE}:{index}", TYPE, ipus * system.chip().memory, index
+        )
+        for index, ipus in enumerate(system.devices())
+    ]

@@ -12,17 +12,16 @@ from tensorflow.python.util import function_utils
 
 from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
 from ipu_conformance.emulator.tensorflow.api import utils
-from ipu_conformance.emulator.tensorflow.api.config import IPUConfig
-from ipu_conformance.emulator.tensorflow.api.ipu_run_config import IPURunConfig, RunConfig
-from ipu_conformance.emulator.tensorflow.api.ops.ipu_infeed_queue import IPUInfeedQueue
 from ipu_conformance.emulator.tensorflow.config import system
-from ipu_conformance.emulator.tensorflow.estimator import feeds, hooks, stock
-from ipu_conformance.emulator.tensorflow.estimator import steps as step_numbers
+from ipu_conformance.emulator.tensorflow.config.ipu_config import IPUConfig
+from ipu_conformance.emulator.tensorflow.estimator import feeds, hooks
 from ipu_conformance.emulator.tensorflow.estimator.program import Call, Program
-from ipu_conformance.emulator.tensorflow.estimator.spec import of_model_fn
+from ipu_conformance.emulator.tensorflow.estimator.run_config import Estimator, EstimatorSpec, IPURunConfig, RunConfig
+from ipu_conformance.emulator.tensorflow.estimator.specs import of_model_fn
+from ipu_conformance.emulator.tensorflow.run.infeed import IPUInfeedQueue
 
 
-class BaseEstimator(stock.Estimator, abc.ABC):
+class BaseEstimator(Estimator, abc.ABC):
     """An estimator whose steps are iterations of loops on the device; see the package for how a kind plugs in."""
 
     def __init__(
@@ -85,14 +84,14 @@ class BaseEstimator(stock.Estimator, abc.ABC):
 
     def _convert_train_steps_to_hooks(self, steps: Optional[int], max_steps: Optional[int]) -> List[Any]:
         each = self._run.iterations_per_loop
-        step_numbers.check_multiple(steps, each)
+        hooks.check_multiple(steps, each)
         return [] if steps is None and max_steps is None else [hooks.StopAfterLoops(each, steps, max_steps)]
 
     def _convert_eval_steps_to_hooks(self, steps: Optional[int]) -> List[Any]:
         if decide("evaluation-steps-required", steps is None):
             raise ValueError("`steps` is None; say how many steps to evaluate: the end of data is not seen by an IPU.")
         each = self._run.iterations_per_loop
-        step_numbers.check_multiple(steps, each)
+        hooks.check_multiple(steps, each)
         return list(
             super()._convert_eval_steps_to_hooks(None if steps is None else decide("evaluation-loops", steps // each))
         )
@@ -165,7 +164,7 @@ class BaseEstimator(stock.Estimator, abc.ABC):
 def _for_host(returned: Any) -> Any:
     """Stock's spec of what a model function returned for the host's own graph, as an export needs it."""
     spec = of_model_fn(returned)
-    return stock.EstimatorSpec(mode=spec.mode, predictions=spec.predictions, loss=spec.loss, train_op=spec.train_op)
+    return EstimatorSpec(mode=spec.mode, predictions=spec.predictions, loss=spec.loss, train_op=spec.train_op)
 
 
 def _warn_of_summaries() -> None:

@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Tuple
 import tensorflow as tf
 
 from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
-from ipu_conformance.emulator.tensorflow.api.ipu_run_config import IPURunConfig
-from ipu_conformance.emulator.tensorflow.api.ops.ipu_infeed_queue import IPUInfeedQueue
+from ipu_conformance.emulator.tensorflow.estimator.run_config import IPURunConfig
+from ipu_conformance.emulator.tensorflow.run.infeed import IPUInfeedQueue
 
 
 def infeed(dataset: Any, run: IPURunConfig) -> IPUInfeedQueue:

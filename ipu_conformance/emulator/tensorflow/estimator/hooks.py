@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import tensorflow as tf
 
 from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
-from ipu_conformance.emulator.tensorflow.estimator import steps
+from ipu_conformance.emulator.tensorflow.run.outfeed import IPUOutfeedMode, IPUOutfeedQueue
 from ipu_conformance.errors import ConformanceError
+
+
+def check_multiple(steps: Optional[int], iterations_per_loop: int) -> None:
+    """A loop is never cut short."""
+    if steps is not None and decide("steps-multiple", steps % iterations_per_loop != 0):
+        raise ValueError(f"steps ({steps}) must be a multiple of iterations_per_loop ({iterations_per_loop})")
+
+
+def loops(steps: int, iterations_per_loop: int) -> int:
+    """The loops in which so many steps are done: the last step of the last one may be a later one."""
+    return decide("loops-rounded", max(0, -(-steps // iterations_per_loop)), steps=steps, each=iterations_per_loop)
 
 
 class DataSetEnded(ConformanceError, RuntimeError):  # noqa: N818 (it says what is)
@@ -67,10 +78,61 @@ class StopAfterLoops(tf.compat.v1.train.SessionRunHook):
         if self._last is None:
             assert self._more is not None
             self._last = start + self._more
-        self._loops = steps.loops(self._last - start, self._each)
+        self._loops = loops(self._last - start, self._each)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Stop after the last loop."""
         self._loops -= 1
         if self._loops <= 0:
             run_context.request_stop()
+
+
+class IPULoggingTensorHook(tf.compat.v1.train.LoggingTensorHook):
+    """Stock's LoggingTensorHook for tensors of the device: the program gives them to ``log``.
+
+    Iterations are runs of the session: it logs what the loops since the last time have left, or the last of it.
+    """
+
+    LoggingMode = IPUOutfeedMode
+
+    def __init__(
+        self,
+        every_n_iter: Optional[int] = None,
+        every_n_secs: Optional[float] = None,
+        at_end: bool = False,
+        formatter: Optional[Callable[[Any], str]] = None,
+        logging_mode: IPUOutfeedMode = IPUOutfeedMode.LAST,
+        device_ordinal: int = 0,
+    ) -> None:
+        super().__init__({}, every_n_iter, every_n_secs, at_end, formatter)
+        self._outfeed = IPUOutfeedQueue(logging_mode, device_ordinal)
+        self._names: Any = ()
+
+    def log(self, tensors: Any) -> Any:
+        """The operation that hands tensors to this hook: a dictionary, a list or one tensor; call it once."""
+        if decide("logged-once", bool(self._names)):
+            raise RuntimeError("`log` was called twice: an IPULoggingTensorHook logs what it is given in one call.")
+        if not isinstance(tensors, dict):
+            listed = tensors if isinstance(tensors, (list, tuple)) else [tensors]
+            tensors = {tensor.name: tensor for tensor in listed}
+        self._names = list(tensors)
+        return self._outfeed.enqueue(tensors)
+
+    def begin(self) -> None:
+        """Make ready to take what the program leaves."""
+        if not self._names:
+            raise RuntimeError("`log` was never called: give this hook tensors in the function for the device.")
+        super().begin()
+        self._tag_order = self._names
+        self._taken = self._outfeed.dequeue()
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Log, if it is time, what was left so far."""
+        if decide("logging-due", self._should_trigger):
+            self._log_tensors(run_context.session.run(self._taken))
+        self._iter_count += 1
+
+    def end(self, session: Any) -> None:
+        """Log what has not been logged, if that was asked for."""
+        if self._log_at_end:
+            self._log_tensors(session.run(self._taken))

@@ -1,4 +1,4 @@
-"""The program of IPUEstimator: the model function is the body of one loop on the device."""
+"""IPUEstimator: the model function is the body of one loop on the device."""
 
 from __future__ import annotations
 
@@ -8,12 +8,23 @@ from typing import Any, Callable, Dict, Tuple
 import tensorflow as tf
 
 from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
-from ipu_conformance.emulator.tensorflow.api.ops import ipu_outfeed_queue, loops, scopes
-from ipu_conformance.emulator.tensorflow.estimator import feeds, metrics, report, stock
-from ipu_conformance.emulator.tensorflow.estimator.program import Program, counting_steps
-from ipu_conformance.emulator.tensorflow.estimator.spec import IPUEstimatorSpec, of_model_fn
+from ipu_conformance.emulator.tensorflow.api import loops
+from ipu_conformance.emulator.tensorflow.compile import scopes
+from ipu_conformance.emulator.tensorflow.estimator import feeds, metrics, report
+from ipu_conformance.emulator.tensorflow.estimator.base import BaseEstimator
+from ipu_conformance.emulator.tensorflow.estimator.program import Call, Program, counting_steps
+from ipu_conformance.emulator.tensorflow.estimator.run_config import EstimatorSpec, ModeKeys
+from ipu_conformance.emulator.tensorflow.estimator.specs import IPUEstimatorSpec, of_model_fn
 from ipu_conformance.emulator.tensorflow.run import replicas
+from ipu_conformance.emulator.tensorflow.run.outfeed import IPUOutfeedQueue
 from ipu_conformance.ir.graph import Graph
+
+
+class IPUEstimator(BaseEstimator):
+    """Trains, evaluates and predicts with loops of ``iterations_per_loop`` calls of the model function."""
+
+    def _program(self, call: Call) -> Program:
+        return LoopProgram(call)
 
 
 class LoopProgram(Program):
@@ -26,7 +37,7 @@ class LoopProgram(Program):
 
     def train(self) -> Any:
         """Trains once per iteration; the loss is the mean over iterations and replicas."""
-        outfeed = ipu_outfeed_queue.IPUOutfeedQueue(device_ordinal=self.run.ordinal)
+        outfeed = IPUOutfeedQueue(device_ordinal=self.run.ordinal)
 
         def body(spec: IPUEstimatorSpec) -> Any:
             trained = spec.train_op.op if isinstance(spec.train_op, tf.Tensor) else spec.train_op
@@ -43,7 +54,7 @@ class LoopProgram(Program):
             return self._mean(total)
 
         (loss,) = self.compiled(training_loop)
-        return stock.EstimatorSpec(
+        return EstimatorSpec(
             mode=self.call.mode,
             loss=loss,
             train_op=counting_steps(self._called_on_host(loss, outfeed), self.run.iterations_per_loop),
@@ -53,7 +64,7 @@ class LoopProgram(Program):
 
     def evaluate(self) -> Any:
         """Evaluates once per iteration, with metrics of the device and of the host."""
-        outfeed = ipu_outfeed_queue.IPUOutfeedQueue(device_ordinal=self.run.ordinal)
+        outfeed = IPUOutfeedQueue(device_ordinal=self.run.ordinal)
         on_device = metrics.DeviceMetrics()
 
         def body(spec: IPUEstimatorSpec) -> Any:
@@ -71,7 +82,7 @@ class LoopProgram(Program):
         if self.spec.eval_metrics is not None:
             function, _ = self.spec.eval_metrics
             found.update(feeds.passed(function, feeds.samples(self._dequeued(loss, outfeed))))
-        return stock.EstimatorSpec(
+        return EstimatorSpec(
             mode=self.call.mode,
             loss=loss,
             eval_metric_ops=found,
@@ -81,7 +92,7 @@ class LoopProgram(Program):
 
     def predict(self) -> Any:
         """Predicts once per iteration."""
-        outfeed = ipu_outfeed_queue.IPUOutfeedQueue(device_ordinal=self.run.ordinal)
+        outfeed = IPUOutfeedQueue(device_ordinal=self.run.ordinal)
 
         def prediction_loop() -> Any:
             return loops.repeat(
@@ -92,7 +103,7 @@ class LoopProgram(Program):
             )
 
         ran = self.compiled(prediction_loop)
-        return stock.EstimatorSpec(
+        return EstimatorSpec(
             mode=self.call.mode,
             predictions=self._dequeued(ran, outfeed),
             prediction_hooks=decide("spec-hooks", self.spec.prediction_hooks, mode="predict"),
@@ -101,12 +112,12 @@ class LoopProgram(Program):
 
     def forward(self, name: str) -> Graph:
         """What the loss, or the predictions, of the first replica are computed from."""
-        predicting = self.call.mode == stock.ModeKeys.PREDICT
+        predicting = self.call.mode == ModeKeys.PREDICT
         return report.forward(tf.nest.flatten(self.spec.predictions) if predicting else [self.spec.loss], name)
 
     def _called(self, *element: Any, **named: Any) -> IPUEstimatorSpec:
         features, labels = feeds.features_and_labels(*element, **named)
-        if self.call.mode == stock.ModeKeys.PREDICT:
+        if self.call.mode == ModeKeys.PREDICT:
             labels = decide("predict-labels", None, labels=labels)
         with decide("scope", scopes.ipu_scope)(self.run.device):
             returned = self.call.model_fn(features, labels)

@@ -1,23 +1,73 @@
-"""The program of IPUPipelineEstimator: one loop on the device is so many runs of a pipeline."""
+"""IPUPipelineEstimator: one loop on the device is so many runs of a pipeline."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any, Callable, Dict, List, Optional
 
 import tensorflow as tf
 from tensorflow.python.framework import errors_impl
+from tensorflow.python.util import function_utils
 
 from ipu_conformance.emulator.core.plan import Plan
 from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
-from ipu_conformance.emulator.tensorflow.api.ops import ipu_outfeed_queue, pipelining_ops
-from ipu_conformance.emulator.tensorflow.estimator import feeds, pipeline_report, stock
-from ipu_conformance.emulator.tensorflow.estimator.pipeline_spec import IPUPipelineEstimatorSpec
+from ipu_conformance.emulator.tensorflow.compile.pipeline import mapping_of, misfit, pipeline, schedule_of
+from ipu_conformance.emulator.tensorflow.estimator import feeds, report
+from ipu_conformance.emulator.tensorflow.estimator.base import BaseEstimator
 from ipu_conformance.emulator.tensorflow.estimator.program import Call, Program, counting_steps
+from ipu_conformance.emulator.tensorflow.estimator.run_config import EstimatorSpec, ModeKeys
+from ipu_conformance.emulator.tensorflow.estimator.specs import IPUPipelineEstimatorSpec
 from ipu_conformance.emulator.tensorflow.run import replicas
+from ipu_conformance.emulator.tensorflow.run.infeed import IPUInfeedQueue
+from ipu_conformance.emulator.tensorflow.run.outfeed import IPUOutfeedQueue
 from ipu_conformance.ir.graph import Graph
 
+TAKEN = ("mode", "params", "config")
+"""What a model function may ask for: features and labels go to the first stage."""
 LOSS = "loss"
+
+
+class IPUPipelineEstimator(BaseEstimator):
+    """Trains, evaluates and predicts with loops in which a pipeline runs ``iterations_per_loop`` micro-batches."""
+
+    def __init__(
+        self, model_fn: Any, model_dir: Any = None, config: Any = None, params: Any = None, warm_start_from: Any = None
+    ) -> None:
+        super().__init__(_without_features(model_fn), model_dir, config, params, warm_start_from)
+
+    def _program(self, call: Call) -> Program:
+        return PipelineProgram(call)
+
+    def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
+        if not isinstance(features, IPUInfeedQueue):
+            raise NotImplementedError(
+                "A pipeline runs on IPUs only, and a SavedModel runs on the host: export an IPUEstimator, whose "
+                "model_fn takes features."
+            )
+        return super()._call_model_fn(features, labels, mode, config)
+
+
+def _without_features(model_fn: Any) -> Callable[..., Any]:
+    """A model function as stock wants it, around one that takes no features."""
+    if not callable(model_fn):
+        raise ValueError(f"`model_fn` is {model_fn!r}; pass a function.")
+    asked = decide("pipeline-arguments", function_utils.fn_args(model_fn))
+    for name in asked:
+        if name not in TAKEN:
+            raise ValueError(
+                f"The model_fn of an IPUPipelineEstimator takes {name!r}; it may take {', '.join(TAKEN)}: the elements "
+                "of the data set are the arguments of the first stage."
+            )
+
+    def called(features: Any, labels: Any = None, **known: Any) -> Any:
+        return model_fn(**known)
+
+    # Stock asks which arguments a model function has: it wants features, and params only if there are any.
+    names = ("features", "labels", *asked)
+    signature = inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names])
+    called.__signature__ = signature  # type: ignore[attr-defined]
+    return called
 
 
 class PipelineProgram(Program):
@@ -30,11 +80,11 @@ class PipelineProgram(Program):
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
-        self._followed = pipeline_report.FirstMicroBatch()
+        self._followed = report.FirstMicroBatch()
 
     def planned(self) -> Plan:
         """What a report says that the loop executes."""
-        return pipeline_report.planned(self.spec, self.run, self._training)
+        return report.planned_pipeline(self.spec, self.run, self._training)
 
     def forward(self, name: str) -> Graph:
         """The forward pass of one micro-batch through all stages."""
@@ -42,7 +92,7 @@ class PipelineProgram(Program):
 
     @property
     def _training(self) -> bool:
-        return self.call.mode == stock.ModeKeys.TRAIN
+        return self.call.mode == ModeKeys.TRAIN
 
     def train(self) -> Any:
         """Updates once per run; the loss is the mean over the micro-batches of all runs and replicas."""
@@ -57,7 +107,7 @@ class PipelineProgram(Program):
         added = tf.cast(self._dequeued(ran, outfeed), tf.float32)
         count = self.spec.gradient_accumulation_count
         loss = decide("pipeline-loss", tf.reduce_mean(added) / count, added=added, count=count)
-        return stock.EstimatorSpec(
+        return EstimatorSpec(
             mode=self.call.mode,
             loss=loss,
             train_op=counting_steps(loss, self.run.iterations_per_loop),
@@ -78,7 +128,7 @@ class PipelineProgram(Program):
         metrics: Dict[str, Any] = dict(found)
         if LOSS not in metrics:
             raise KeyError(f"The eval_metrics_fn returned {sorted(metrics)}; its dictionary must contain {LOSS!r}.")
-        return stock.EstimatorSpec(
+        return EstimatorSpec(
             mode=self.call.mode,
             loss=tf.reduce_mean(metrics.pop(LOSS)),
             eval_metric_ops=metrics,
@@ -93,14 +143,14 @@ class PipelineProgram(Program):
             raise ValueError(
                 f"The last stage returned {len(outputs)} tensors to predict: return one, or a dictionary with names."
             )
-        return stock.EstimatorSpec(
+        return EstimatorSpec(
             mode=self.call.mode,
             predictions=outputs if named else outputs[0],
             prediction_hooks=self.spec.prediction_hooks,
         )
 
     def _outfeed(self) -> Any:
-        return ipu_outfeed_queue.IPUOutfeedQueue(device_ordinal=self.run.ordinal)
+        return IPUOutfeedQueue(device_ordinal=self.run.ordinal)
 
     def _outputs(self, name: str) -> Any:
         """What the last stage returns for each micro-batch of a loop, in the order of the data: listed or named."""
@@ -125,9 +175,9 @@ class PipelineProgram(Program):
 
     def _misfit(self) -> Optional[str]:
         spec = self.spec
-        return pipelining_ops._broken(
-            pipelining_ops._mapping(spec.computational_stages, spec.device_mapping),
-            pipelining_ops._schedule(spec.pipeline_op_kwargs.get("pipeline_schedule")),
+        return misfit(
+            mapping_of(spec.computational_stages, spec.device_mapping),
+            schedule_of(spec.pipeline_op_kwargs.get("pipeline_schedule")),
             spec.gradient_accumulation_count,
             self._training,
         )
@@ -138,7 +188,7 @@ class PipelineProgram(Program):
         if replicas.current() == 0:
             self.spec = spec
         optimizer_function = spec.optimizer_function if self._training else None
-        return pipelining_ops.pipeline(
+        return pipeline(
             self._stages(spec),
             gradient_accumulation_count=spec.gradient_accumulation_count,
             repeat_count=runs(self.run.iterations_per_loop, spec.gradient_accumulation_count),

@@ -12,13 +12,12 @@ from tensorflow.python.training import training_util
 
 from ipu_conformance.emulator.core.plan import Plan
 from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
-from ipu_conformance.emulator.tensorflow.api.ipu_run_config import IPURunConfig
-from ipu_conformance.emulator.tensorflow.api.ops import ipu_compiler, scopes
-from ipu_conformance.emulator.tensorflow.api.ops.ipu_infeed_queue import IPUInfeedQueue
-from ipu_conformance.emulator.tensorflow.compile import shards
-from ipu_conformance.emulator.tensorflow.estimator import report, stock
+from ipu_conformance.emulator.tensorflow.compile import compiler, scopes, shards
+from ipu_conformance.emulator.tensorflow.estimator import report
+from ipu_conformance.emulator.tensorflow.estimator.run_config import IPURunConfig, ModeKeys
 from ipu_conformance.emulator.tensorflow.reports import folders
 from ipu_conformance.emulator.tensorflow.run import collectives, replicas
+from ipu_conformance.emulator.tensorflow.run.infeed import IPUInfeedQueue
 from ipu_conformance.ir.graph import Graph
 
 
@@ -58,9 +57,9 @@ class Program(abc.ABC):
     def build(self) -> Any:
         """The spec of the call's mode."""
         builders: Dict[str, Callable[[], Any]] = {
-            stock.ModeKeys.TRAIN: self.train,
-            stock.ModeKeys.EVAL: self.evaluate,
-            stock.ModeKeys.PREDICT: self.predict,
+            ModeKeys.TRAIN: self.train,
+            ModeKeys.EVAL: self.evaluate,
+            ModeKeys.PREDICT: self.predict,
         }
         return builders[self.call.mode]()
 
@@ -81,13 +80,13 @@ class Program(abc.ABC):
         )
         before = len(tf.compat.v1.get_default_graph().get_operations())
         with decide("scope", scopes.ipu_scope)(self.run.device):
-            result = ipu_compiler.compile(program)
+            result = compiler.compile(program)
         _check_step_is_read_only(step, before)
         return result
 
     def planned(self) -> Plan:
         """What a report says that the loop executes."""
-        return report.planned(self.run, self.call.mode == stock.ModeKeys.TRAIN)
+        return report.planned(self.run, self.call.mode == ModeKeys.TRAIN)
 
     def forward(self, name: str) -> Graph:
         """The forward pass of one micro-batch for the report; it is asked for once the loop was built."""

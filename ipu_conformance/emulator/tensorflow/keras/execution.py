@@ -10,7 +10,7 @@ from ipu_conformance.emulator.core.topology import tensorflow_topology
 from ipu_conformance.emulator.faults.decisions import keras_model as decide
 from ipu_conformance.emulator.tensorflow.keras import library, partition
 from ipu_conformance.emulator.tensorflow.keras.options import ReplicatedMetricReductionMethod
-from ipu_conformance.emulator.tensorflow.run import machine, training, variables
+from ipu_conformance.emulator.tensorflow.run import accumulation, machine, training, variables
 
 STEPS = {"train": "train_step", "evaluate": "test_step", "predict": "predict_step"}
 COUNTERS = {"train": "_train_counter", "evaluate": "_test_counter", "predict": "_predict_counter"}
@@ -103,7 +103,7 @@ def _executed(model: Any, phase: str, planned: Plan, iterator: Any, spec: Any) -
             fed.append(converted(iterator.get_next)())
             return fed[-1]
 
-        with machine.capturing(optimizers):
+        with accumulation.capturing(optimizers):
             outputs = training.one_run(planned, machine_of(model, phase, planned, fed), take)
         return results(model, phase, planned, outputs)
 
@@ -123,7 +123,7 @@ def _row(leaf: Any, phase: str) -> Any:
 
 def _once(model: Any, phase: str, element: Any) -> Any:
     """One step on one element: it makes the variables and shows what a step returns."""
-    with machine.capturing(optimizers_of(model) if phase == "train" else []), machine.captured():
+    with accumulation.capturing(optimizers_of(model) if phase == "train" else []), accumulation.captured():
         return converted(getattr(model, STEPS[phase]))(element)
 
 

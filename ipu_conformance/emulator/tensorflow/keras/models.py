@@ -9,13 +9,13 @@ import functools
 from typing import Any, Dict, Type
 
 from ipu_conformance.emulator.faults.decisions import keras_model as decide
-from ipu_conformance.emulator.tensorflow.api import ipu_strategy
-from ipu_conformance.emulator.tensorflow.api.keras.extensions import (
+from ipu_conformance.emulator.tensorflow.keras import feeding, library, stages
+from ipu_conformance.emulator.tensorflow.keras.extension import (
     FunctionalExtension,
     ModelExtension,
     SequentialExtension,
 )
-from ipu_conformance.emulator.tensorflow.keras import feeding, library, stages
+from ipu_conformance.emulator.tensorflow.run import strategy
 
 DONE = "_ipu_conformance_changed"
 _EXTENDED: Dict[Type[Any], Type[Any]] = {}
@@ -31,8 +31,8 @@ def install() -> None:
     @functools.wraps(own)
     def new(cls: Type[Any], *arguments: Any, **settings: Any) -> Any:
         made = own(cls, *arguments, **settings)
-        strategy = ipu_strategy.current()
-        if decide("extended", strategy is not None and strategy.enable_keras_extensions):
+        entered = strategy.current()
+        if decide("extended", entered is not None and entered.enable_keras_extensions):
             extend(made)
         return made
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
 from ipu_conformance.emulator.faults.decisions import keras_model as decide
-from ipu_conformance.emulator.tensorflow.run.machine import MEAN, RUNNING_MEAN, SUM
+from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod as Method
 
 Member = TypeVar("Member", bound=Enum)
 
@@ -30,7 +30,7 @@ class Accumulation:
     """The options of gradient accumulation."""
 
     count: Optional[int] = None
-    method: str = SUM
+    method: Method = Method.SUM
     version_2: bool = False
     rest: Mapping[str, Any] = field(default_factory=dict)
 
@@ -42,7 +42,7 @@ class Pipelining:
     count: Optional[int] = None
     device_mapping: Optional[Tuple[int, ...]] = None
     accumulate_outfeed: bool = False
-    method: str = SUM
+    method: Method = Method.SUM
     schedule: str = "grouped"
     rest: Mapping[str, Any] = field(default_factory=dict)
 
@@ -111,13 +111,13 @@ def positive(name: str, value: Any) -> Optional[int]:
     return value
 
 
-def reduction_method(value: Any) -> str:
+def reduction_method(value: Any) -> Method:
     """One of the three reductions, from its name in any case or a member of the vendor's enumeration."""
     name = getattr(value, "name", value)
-    if isinstance(name, str) and name.lower() in (SUM, MEAN, RUNNING_MEAN):
-        return str(decide("reduction-method", name.lower()))
+    if isinstance(name, str) and name.upper() in Method.__members__:
+        return Method[decide("reduction-method", name.lower()).upper()]
     if not decide("reduction-checked", True):
-        return SUM
+        return Method.SUM
     raise ValueError(
         f"Cannot parse {value} as one of GradientAccumulationReductionMethod: use 'sum', 'mean' or 'running_mean'."
     )

@@ -35,9 +35,9 @@ class PipelineStage:
         self._stage = stage
 
     def __enter__(self) -> PipelineStage:
-        from ipu_conformance.emulator.tensorflow.api import ipu_strategy
+        from ipu_conformance.emulator.tensorflow.run import strategy  # it imports Keras' part of this front end
 
-        if decide("stage-needs-scope", ipu_strategy.current() is None):
+        if decide("stage-needs-scope", strategy.current() is None):
             raise RuntimeError("PipelineStage may only be used from within an IPUStrategy context.")
         if decide("stages-not-nested", bool(_entered.stages)):
             raise RuntimeError("Pipeline stages must not be nested.")

@@ -6,8 +6,8 @@ from typing import Any, Dict, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.tensorflow.api.ops import normalization_ops
 from ipu_conformance.emulator.tensorflow.keras import library
+from ipu_conformance.emulator.tensorflow.layers.channel_groups import EPSILON, check_groups, normalise
 
 _Layer: Any = library.module("engine.base_layer").Layer
 _LayerNormalization: Any = library.module("layers").LayerNormalization
@@ -23,7 +23,7 @@ class GroupNormalization(_Layer):
         channels_axis: int = -1,
         center: bool = True,
         scale: bool = True,
-        epsilon: float = normalization_ops.EPSILON,
+        epsilon: float = EPSILON,
         beta_initializer: Any = None,
         gamma_initializer: Any = None,
         strided_channel_grouping: bool = True,
@@ -48,7 +48,7 @@ class GroupNormalization(_Layer):
         channels = tf.TensorShape(input_shape)[self.channels_axis]
         if channels is None:
             raise ValueError(f"Inputs of shape {input_shape} were given; the channels must be known.")
-        normalization_ops.check_groups(self._groups(channels), channels)
+        check_groups(self._groups(channels), channels)
         if self.center:
             self.beta = self.add_weight("beta", [channels], initializer=self.beta_initializer)
         if self.scale:
@@ -57,7 +57,7 @@ class GroupNormalization(_Layer):
 
     def call(self, inputs: Any, training: Any = None) -> Any:
         """The normalised inputs, in training and out of it."""
-        return normalization_ops.normalise(
+        return normalise(
             inputs,
             self._groups(int(inputs.shape[self.channels_axis])),
             self.channels_axis,

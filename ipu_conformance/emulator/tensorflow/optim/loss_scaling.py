@@ -1,4 +1,8 @@
-"""The factor of a loss that finds itself: it shrinks when gradients come near the largest number of their type."""
+"""Automatic loss scaling: a factor that shrinks when gradients come near the largest number of their type.
+
+It shrinks when more than ``ratio_threshold`` of the elements of gradients lie near that number, counted over
+``update_frequency`` updates, and grows when they do not.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,37 @@ NEAR = 2
 
 class CapturedGradientsError(ConformanceError, NotImplementedError):
     """The factor was to follow captured gradients only."""
+
+
+def arguments(base: Any, default_name: str) -> Any:
+    """The constructor of an optimizer on ``base`` that scales losses: the vendor gives all of them these arguments."""
+
+    def __init__(  # noqa: N807 (it becomes a method)
+        self: Any,
+        opt: Any,
+        initial_loss_scaling_factor: float = 1,
+        update_frequency: int = 8,
+        increment_factor: float = 2,
+        max_loss_scaling_factor: float = 32768,
+        accumulate_statistics_over_update_period: bool = True,
+        ratio_threshold: float = 10e-6,
+        captured_grads_only: bool = False,
+        name: str = default_name,
+    ) -> None:
+        base.__init__(self, opt, name)
+        self._scaling = LossScaling(
+            initial_loss_scaling_factor,
+            update_frequency,
+            increment_factor,
+            max_loss_scaling_factor,
+            accumulate_statistics_over_update_period,
+            ratio_threshold,
+            captured_grads_only,
+        )
+        for number, variable in enumerate(self._scaling.variables):
+            self._track_trackable(variable, f"scaling_{number}")
+
+    return __init__
 
 
 class LossScaling:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, Optional, Sequence
 
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.tensorflow.compile.shards import placing
 from ipu_conformance.emulator.tensorflow.run import replicas
 from ipu_conformance.emulator.tensorflow.run.replicas import ReplicaError
 
@@ -15,6 +17,14 @@ USED = "ipu_collectives"
 def used() -> Sequence[str]:
     """The collectives that the program which is being built has so far."""
     return list(_program().get_collection(USED))
+
+
+def require_replicas(number: int) -> None:
+    """The number of replicas that a program is written for is the number that it runs on."""
+    if not placing() and decide("replicas-differ", number != replicas.count()):
+        raise ValueError(
+            f"The operation was given {number} replicas, and the program runs on {replicas.count()}: give that number."
+        )
 
 
 def all_reduce(value: Any, reduction: str = SUM, group: Optional[int] = None, name: str = "all_reduce") -> Any:

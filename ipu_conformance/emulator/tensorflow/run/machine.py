@@ -3,126 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Protocol, Sequence, Tuple
 
 from ipu_conformance.emulator.core.plan import Plan
+from ipu_conformance.emulator.tensorflow.run.accumulation import Accumulator, Gradient, Method, captured
 from ipu_conformance.emulator.tensorflow.run.slot_functions import SlotFunctions
-
-SUM, MEAN, RUNNING_MEAN = "sum", "mean", "running_mean"
-
-
-class Gradient(NamedTuple):
-    """A gradient on its way to an optimizer."""
-
-    optimizer: Any
-    value: Any
-    variable: Any
-
-
-class _Capture(threading.local):
-    """Where this thread's optimizers leave their gradients instead of applying them; None lets them apply."""
-
-    into: Optional[List[Gradient]] = None
-
-
-_capture = _Capture()
-
-
-@contextlib.contextmanager
-def capturing(optimizers: Sequence[Any]) -> Iterator[None]:
-    """Inside, ``captured`` keeps these optimizers from applying gradients."""
-    for optimizer in optimizers:
-        object.__setattr__(optimizer, "apply_gradients", _capturing_apply(optimizer))
-    try:
-        yield
-    finally:
-        for optimizer in optimizers:
-            object.__delattr__(optimizer, "apply_gradients")
-
-
-def _capturing_apply(optimizer: Any) -> Callable[..., Any]:
-    def apply_gradients(grads_and_vars: Any, *arguments: Any, **settings: Any) -> Any:
-        if _capture.into is None:
-            return type(optimizer).apply_gradients(optimizer, grads_and_vars, *arguments, **settings)
-        _capture.into += [Gradient(optimizer, value, variable) for value, variable in grads_and_vars]
-        return optimizer.iterations
-
-    return apply_gradients
-
-
-@contextlib.contextmanager
-def captured() -> Iterator[List[Gradient]]:
-    """The gradients that optimizers were given inside, in order."""
-    before, _capture.into = _capture.into, []
-    try:
-        yield _capture.into
-    finally:
-        _capture.into = before
-
-
-class Accumulator:
-    """The gradients that one replica has accumulated, by key in the order of arrival."""
-
-    TOGETHER = 2
-    """Gradients that are added up at once; sums of more of them differ in their last bits between schedules."""
-
-    def __init__(self, method: str, dtype: Any = None) -> None:
-        self.method = method
-        self.dtype = dtype
-        """The dtype to accumulate in, or a function of the variable that gives it; None is that of the gradient."""
-        self.of: Dict[str, Gradient] = {}
-        self._parts: Dict[str, List[Any]] = {}
-        self._numbers: Dict[str, int] = {}
-
-    def add(self, key: str, gradient: Gradient) -> None:
-        """Accumulate one more; a variable without a gradient is remembered only."""
-        import tensorflow as tf
-
-        self.of.setdefault(key, gradient)
-        if gradient.value is None:
-            return
-        value = tf.convert_to_tensor(gradient.value)
-        dtype = self.dtype(gradient.variable) if callable(self.dtype) else self.dtype
-        if dtype is not None:
-            value = tf.cast(value, dtype)
-        number = self._numbers.get(key, 0)
-        self._numbers[key] = number + 1
-        parts = self._parts.setdefault(key, [])
-        if self.method == RUNNING_MEAN and number:
-            kept = tf.constant(number / (number + 1), value.dtype)
-            parts[0] = parts[0] * kept + value * tf.constant(1 / (number + 1), value.dtype)
-            return
-        parts.append(value)
-        if len(parts) == self.TOGETHER:
-            parts[:] = [_sum(parts)]
-
-    @property
-    def held(self) -> Dict[str, Any]:
-        """What was accumulated so far."""
-        return {key: parts[0] if len(parts) == 1 else _sum(parts) for key, parts in self._parts.items()}
-
-    def clear(self) -> None:
-        """Begin anew."""
-        self.of, self._parts, self._numbers = {}, {}, {}
-
-
-def _sum(values: Sequence[Any]) -> Any:
-    """The sum, marked to stay as it is: TensorFlow would join sums of a graph and so add up in another order."""
-    import tensorflow as tf
-    from tensorflow.core.framework import attr_value_pb2
-
-    total = tf.add_n(values)
-    if not tf.executing_eagerly():
-        total.op._set_attr("_grappler_do_not_remove", attr_value_pb2.AttrValue(b=True))
-    return total
 
 
 class _Updating:
     """What the machines share: gradients accumulate, replicas add theirs up, optimizers apply them."""
 
-    def __init__(self, plan: Plan, method: str, dtype: Any) -> None:
-        self.divisor = float(plan.total_micro_batches) if method == MEAN else 1.0
+    def __init__(self, plan: Plan, method: Method, dtype: Any) -> None:
+        self.divisor = float(plan.total_micro_batches) if method is Method.MEAN else 1.0
         self.accumulators = [Accumulator(method, dtype) for _ in range(plan.replicas)]
         self.functions = SlotFunctions(plan)
 
@@ -177,7 +69,7 @@ class WholeStep(_Updating):
         step: Callable[[Any], Any],
         variables: Callable[[], Sequence[Any]],
         plan: Plan,
-        method: str = SUM,
+        method: Method = Method.SUM,
         dtype: Any = None,
     ) -> None:
         super().__init__(plan, method, dtype)
@@ -259,7 +151,7 @@ class Pipeline(_Updating):
         optimizer: Any,
         labels: Callable[[int, int], Any],
         plan: Plan,
-        method: str = SUM,
+        method: Method = Method.SUM,
         dtype: Any = None,
     ) -> None:
         super().__init__(plan, method, dtype)

@@ -9,11 +9,10 @@ from tensorflow.python.training import optimizer as v1_optimizer
 
 from ipu_conformance.emulator.core.plan import Kind, Plan
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
-from ipu_conformance.emulator.tensorflow.api.optimizers import ipu_optimizer
-from ipu_conformance.emulator.tensorflow.compile import graph_context, structures
-from ipu_conformance.emulator.tensorflow.compile.replay import Replay
-from ipu_conformance.emulator.tensorflow.run import machine
-from ipu_conformance.emulator.tensorflow.run.machine import Accumulator, Gradient
+from ipu_conformance.emulator.tensorflow.compile import functions, graph_context
+from ipu_conformance.emulator.tensorflow.compile.graph_context import Replay
+from ipu_conformance.emulator.tensorflow.optim import wrappers
+from ipu_conformance.emulator.tensorflow.run.accumulation import Accumulator, Gradient, Method
 
 Tensors = Dict[str, Any]
 
@@ -24,7 +23,7 @@ class Program(NamedTuple):
     stages: Sequence[Callable[..., Any]]
     inputs: Sequence[Any]
     optimizer_function: Optional[Callable[..., Any]]
-    standing: graph_context.Standing
+    context: graph_context.GraphContext
     outfeed_loss: bool = False
     outfeed_mask: Optional[Sequence[bool]] = None
 
@@ -41,13 +40,13 @@ class Functions:
     def call(self, replica: int, stage: int, boundary: Any) -> Tuple[List[Any], Any]:
         """What a stage returns, and after the last stage what the optimizer function makes of it."""
         program = self.programs[replica]
-        with program.standing.entered(), self._replays[stage].building():
+        with program.context.entered(), self._replays[stage].building():
             function = program.stages[stage]
             if stage == 0:
-                returned = structures.fed(function, list(program.inputs), boundary)
+                returned = functions.fed(function, list(program.inputs), boundary)
             else:
                 returned = function(*_unpacked(boundary))
-            outputs, operations = structures.split(_flat(returned), f"Computational stage {stage}")
+            outputs, operations = functions.split(_flat(returned), f"Computational stage {stage}")
             with tf.control_dependencies(operations):
                 outputs = [tf.identity(output) for output in outputs]
             last = stage == self.number - 1
@@ -75,9 +74,9 @@ class _Stash(NamedTuple):
 class FunctionPipeline:
     """Slots of a pipeline of functions; gradients of replicas meet only where the optimizer lets them."""
 
-    def __init__(self, functions: Functions, plan: Plan, method: str, dtype: Any = None) -> None:
+    def __init__(self, functions: Functions, plan: Plan, method: Method, dtype: Any = None) -> None:
         replicas = plan.replicas
-        self.divisor = float(plan.total_micro_batches) if method == machine.MEAN else 1.0
+        self.divisor = float(plan.total_micro_batches) if method is Method.MEAN else 1.0
         self.accumulators = [Accumulator(method) for _ in range(replicas)]
         self.functions = functions
         self.dtype = dtype
@@ -157,7 +156,7 @@ class FunctionPipeline:
         for key, own in accumulator.of.items():
             value = waiting.get(key)
             pairs.append((value if value is None else tf.cast(value, own.variable.dtype), own.variable))
-        with self.functions.programs[replica].standing.entered():
+        with self.functions.programs[replica].context.entered():
             _apply(result, pairs)
         accumulator.clear()
         waiting.clear()
@@ -188,7 +187,7 @@ def _apply(result: Any, pairs: List[Any]) -> None:
     if isinstance(result.opt, v1_optimizer.Optimizer):
         result.opt.apply_gradients(pairs, *arguments, **named)
     else:
-        ipu_optimizer.applied(result.opt, pairs, named.get("global_step"))
+        wrappers.applied(result.opt, pairs, named.get("global_step"))
 
 
 def _wanted(variable: Any, result: Any) -> bool:
@@ -205,7 +204,7 @@ def _computed(result: Any, pairs: List[Any]) -> List[Any]:
     It is asked for the gradients of a number that has these gradients by definition.
     """
     opt, plain = result.opt, v1_optimizer.Optimizer.compute_gradients
-    while getattr(type(opt), "compute_gradients", plain) is ipu_optimizer.IpuOptimizer.compute_gradients:
+    while getattr(type(opt), "compute_gradients", plain) is wrappers.IpuOptimizer.compute_gradients:
         opt = opt._opt
     if not isinstance(opt, v1_optimizer.Optimizer) or type(opt).compute_gradients is plain or not pairs:
         return pairs
@@ -240,7 +239,7 @@ def _leaving(program: Program, outputs: List[Any], loss: Any) -> List[Any]:
 
 def _flat(returned: Any) -> List[Any]:
     """A dictionary that a stage returns is handed on by its values."""
-    return list(returned.values()) if isinstance(returned, dict) else structures.listed(returned)
+    return list(returned.values()) if isinstance(returned, dict) else functions.listed(returned)
 
 
 def _key(variable: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Dict
 
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator.tensorflow.config.table import ATTRIBUTES
+from ipu_conformance.emulator.tensorflow.config.attributes import ATTRIBUTES
 
 NAMES = [name for name, row in ATTRIBUTES.rows.items() if not row.sets]
 TEXTS = st.text(max_size=5)

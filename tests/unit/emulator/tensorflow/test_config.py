@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator.tensorflow.api.config import IPUConfig, IpuOptions
-from ipu_conformance.emulator.tensorflow.config.table import ATTRIBUTES
+from ipu_conformance.emulator.tensorflow.config.attributes import ATTRIBUTES
+from ipu_conformance.emulator.tensorflow.config.ipu_config import IPUConfig, IpuOptions
 from ipu_conformance.emulator.tensorflow.config.tree import (
     AttributeTypeError,
     CategoryError,

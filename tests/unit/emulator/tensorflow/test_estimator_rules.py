@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.tensorflow.compile import shards
 from ipu_conformance.emulator.tensorflow.config import system
-from ipu_conformance.emulator.tensorflow.estimator import steps
 from ipu_conformance.errors import ConformanceError
 
 NUMBERS = st.integers(1, 1000)
@@ -33,7 +32,9 @@ def ipu() -> Any:
 @given(st.integers(0, 10000), NUMBERS)
 def test_loops_reach_the_last_step(asked: int, each: int) -> None:
     """So many loops do all steps, and one less would not."""
-    loops = steps.loops(asked, each)
+    from ipu_conformance.emulator.tensorflow.estimator import hooks
+
+    loops = hooks.loops(asked, each)
 
     assert loops * each >= asked
     assert loops == 0 or (loops - 1) * each < asked
@@ -43,11 +44,13 @@ def test_loops_reach_the_last_step(asked: int, each: int) -> None:
 @given(NUMBERS, NUMBERS)
 def test_steps_are_whole_loops(asked: int, each: int) -> None:
     """Steps that end within a loop are refused, and both numbers are named."""
+    from ipu_conformance.emulator.tensorflow.estimator import hooks
+
     if asked % each:
         with pytest.raises(ValueError, match=rf"^steps \({asked}\) must be a multiple of .* \({each}\)$"):
-            steps.check_multiple(asked, each)
+            hooks.check_multiple(asked, each)
     else:
-        steps.check_multiple(asked, each)
+        hooks.check_multiple(asked, each)
 
 
 @FEW
@@ -80,11 +83,11 @@ def test_options_are_a_configuration(ipu: Any) -> None:
 
 def test_a_tensorflow_without_estimators_says_so(ipu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Importing an estimator where stock has none fails with one sentence, which names the version to install."""
-    from ipu_conformance.emulator.tensorflow.estimator import stock
+    from ipu_conformance.emulator.tensorflow.estimator import run_config
 
     monkeypatch.setitem(sys.modules, "tensorflow_estimator.python.estimator", None)
     with pytest.raises(ImportError, match=r"^TensorFlow .* has no estimators: install TensorFlow 2\.15") as refusal:
-        runpy.run_path(stock.__file__)
+        runpy.run_path(run_config.__file__)
 
     assert isinstance(refusal.value, ConformanceError)
 
@@ -117,7 +120,7 @@ def test_blocks_that_note_the_same_end_in_their_order() -> None:
 
 def test_who_watches_does_not_place() -> None:
     """What is watched is noted, and the program is still built to be executed."""
-    from ipu_conformance.emulator.tensorflow.compile.placing import placing
+    from ipu_conformance.emulator.tensorflow.compile.shards import placing
 
     with shards.watched() as found:
         shards.note(3)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.tensorflow.keras import feeding, options, partition
 from ipu_conformance.emulator.tensorflow.keras.partition import Call
-from ipu_conformance.emulator.tensorflow.run import machine, training
+from ipu_conformance.emulator.tensorflow.run import accumulation, training
 
 tf: Any = None
 
@@ -59,7 +59,7 @@ def test_an_execution_divides_the_steps_or_is_cut(asked: int, steps: int) -> Non
 # Options
 
 
-@given(st.sampled_from(["sum", "mean", "running_mean"]), st.sampled_from([str.lower, str.upper, str.title]))
+@given(st.sampled_from(accumulation.Method), st.sampled_from([str.lower, str.upper, str.title]))
 def test_reductions_are_read_in_any_case(name: str, written: Any) -> None:
     """The name of a reduction may be written in any case, or come as the name of a member."""
     assert options.reduction_method(written(name)) == name
@@ -118,26 +118,26 @@ def test_calls_without_a_stage_are_named() -> None:
 # Accumulation
 
 
-@given(st.lists(st.integers(-8, 8), min_size=1, max_size=6), st.sampled_from(["sum", "mean", "running_mean"]))
+@given(st.lists(st.integers(-8, 8), min_size=1, max_size=6), st.sampled_from(accumulation.Method))
 @settings(max_examples=30, deadline=None)
-def test_gradients_accumulate_as_defined(values: List[int], method: str) -> None:
+def test_gradients_accumulate_as_defined(values: List[int], method: accumulation.Method) -> None:
     """A sum, its division by the count, and the running mean, whose order of rounding is its own."""
-    accumulator = machine.Accumulator(method)
+    accumulator = accumulation.Accumulator(method)
     for value in values:
-        accumulator.add("w", machine.Gradient(None, tf.constant(float(value), tf.float64), None))
+        accumulator.add("w", accumulation.Gradient(None, tf.constant(float(value), tf.float64), None))
     held = accumulator.held["w"].numpy()
-    want = np.mean(values) if method == "running_mean" else float(sum(values))
+    want = np.mean(values) if method is accumulation.Method.RUNNING_MEAN else float(sum(values))
 
     # Each of the steps of a running mean rounds two products and a sum of values of at most 8.
     assert abs(held - want) <= 3 * 8 * len(values) * np.finfo(np.float64).eps
-    if method != "running_mean":
+    if method is not accumulation.Method.RUNNING_MEAN:
         assert held == want
 
 
 def test_a_gradient_that_is_missing_is_passed_on() -> None:
     """A variable without a gradient is remembered, and nothing is held for it."""
-    accumulator = machine.Accumulator("sum")
-    accumulator.add("w", machine.Gradient(None, None, "variable"))
+    accumulator = accumulation.Accumulator(accumulation.Method.SUM)
+    accumulator.add("w", accumulation.Gradient(None, None, "variable"))
 
     assert accumulator.held == {}
     assert list(accumulator.of) == ["w"]
@@ -146,7 +146,7 @@ def test_a_gradient_that_is_missing_is_passed_on() -> None:
 def test_captured_gradients_are_not_applied() -> None:
     """Inside of ``captured`` an optimizer leaves its gradients, in order, and changes nothing."""
     variable, optimizer = tf.Variable(1.0), tf.keras.optimizers.SGD(1.0)
-    with machine.capturing([optimizer]), machine.captured() as gradients:
+    with accumulation.capturing([optimizer]), accumulation.captured() as gradients:
         optimizer.apply_gradients([(tf.constant(2.0), variable)])
 
     assert [(float(one.value), one.variable is variable) for one in gradients] == [(2.0, True)]

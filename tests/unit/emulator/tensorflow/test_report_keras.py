@@ -12,9 +12,8 @@ import pytest
 from ipu_conformance.emulator.core.device import MK2
 from ipu_conformance.emulator.core.plan import Kind, plan
 from ipu_conformance.emulator.core.topology import Topology
-from ipu_conformance.emulator.tensorflow.api.config import IPUConfig
-from ipu_conformance.emulator.tensorflow.compile import capacity
 from ipu_conformance.emulator.tensorflow.config import system
+from ipu_conformance.emulator.tensorflow.config.ipu_config import IPUConfig
 from ipu_conformance.emulator.tensorflow.keras import first_execution
 from ipu_conformance.emulator.tensorflow.reports import keras
 
@@ -167,7 +166,7 @@ def test_small_programs_are_not_estimated(tf: Any, model: Any, monkeypatch: pyte
     built = []
     monkeypatch.setattr(keras, "graph_of", lambda *arguments: built.append(arguments) or chain([4, 4]))
     for spec in (element(tf), (tf.TensorSpec([None, 32]), tf.TensorSpec([None], tf.int32))):
-        capacity.require(model, "train", plan((0,), "sequential", 1), spec)
+        first_execution.require_memory(model, "train", plan((0,), "sequential", 1), spec)
 
     assert len(built) == 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.tensorflow.api.ops import scopes
+from ipu_conformance.emulator.tensorflow.compile import scopes
 
 v1 = tf.compat.v1
 

@@ -1,7 +1,5 @@
 """Data sets of the vendor."""
 
-from __future__ import annotations
+from ipu_conformance.emulator.tensorflow.surface import lazy as _lazy
 
-from ipu_conformance.emulator.tensorflow.api.data import ops
-
-__all__ = ["ops"]
+__getattr__, __dir__ = _lazy(__name__)

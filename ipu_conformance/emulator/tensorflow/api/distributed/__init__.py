@@ -1,7 +1,5 @@
 """Training in several processes of the host: one process of the emulator has all replicas."""
 
-from __future__ import annotations
+from ipu_conformance.emulator.tensorflow.surface import lazy as _lazy
 
-from ipu_conformance.emulator.tensorflow.api.distributed import popdist_strategy
-
-__all__ = ["popdist_strategy"]
+__getattr__, __dir__ = _lazy(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from ipu_conformance.emulator.tensorflow.api.horovod import ipu_horovod_strategy, popdist_strategy
-from ipu_conformance.emulator.tensorflow.config.processes import check_alone
+from ipu_conformance.emulator.tensorflow.run.process_strategies import check_alone as _check_alone
 
 __all__ = [
     "Adasum",
@@ -33,7 +33,7 @@ _started = False
 def init() -> None:
     """Begin; several processes are refused."""
     global _started
-    check_alone("Horovod")
+    _check_alone("Horovod")
     _started = True
 
 

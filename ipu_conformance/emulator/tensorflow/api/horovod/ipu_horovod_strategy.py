@@ -1,14 +1,5 @@
-"""The strategy for several processes that meet over the host's network, of which there is one."""
+"""The strategy of several processes that meet over the host's network."""
 
-from __future__ import annotations
-
-from ipu_conformance.emulator.tensorflow.api.distributed.popdist_strategy import PopDistStrategy
+from ipu_conformance.emulator.tensorflow.run.process_strategies import IPUHorovodStrategy, IPUHorovodStrategyV1
 
 __all__ = ["IPUHorovodStrategy", "IPUHorovodStrategyV1"]
-
-
-class IPUHorovodStrategyV1(PopDistStrategy):
-    """An IPU strategy whose optimizers add up gradients over all replicas."""
-
-
-IPUHorovodStrategy = IPUHorovodStrategyV1

@@ -1,7 +1,5 @@
-"""The strategy for several processes under its earlier name."""
+"""The strategy of several processes under its earlier name."""
 
-from __future__ import annotations
-
-from ipu_conformance.emulator.tensorflow.api.distributed.popdist_strategy import PopDistStrategy
+from ipu_conformance.emulator.tensorflow.run.process_strategies import PopDistStrategy
 
 __all__ = ["PopDistStrategy"]

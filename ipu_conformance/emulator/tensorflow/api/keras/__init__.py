@@ -1,10 +1,5 @@
 """The emulated ``keras.ipu``: pipeline stages, and the methods that models have in a strategy's scope."""
 
-from __future__ import annotations
-
-import importlib
-from typing import Any, List
-
 from ipu_conformance.emulator.tensorflow.keras.assignment import (
     FunctionalLayerPipelineStageAssignment,
     FunctionalNestedModelPipelineStageAssignment,
@@ -13,6 +8,7 @@ from ipu_conformance.emulator.tensorflow.keras.assignment import (
 )
 from ipu_conformance.emulator.tensorflow.keras.options import ReplicatedMetricReductionMethod
 from ipu_conformance.emulator.tensorflow.keras.stages import PipelineStage
+from ipu_conformance.emulator.tensorflow.surface import lazy as _lazy
 
 __all__ = [
     "FunctionalLayerPipelineStageAssignment",
@@ -23,21 +19,6 @@ __all__ = [
     "SequentialLayerPipelineStageAssignment",
 ]
 
-LATER = ("extensions", "layers", "losses", "optimizers")
-"""The modules of the vendor's package that are imported when they are first asked for: they need TensorFlow."""
-
-
-OPTIMIZERS = ("ALSOptimizer", "ALSOptimizerGradientAccumulationWrapper")
-"""What is also found in the package itself."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in OPTIMIZERS:
-        return getattr(importlib.import_module(f"{__name__}.optimizers"), name)
-    if name not in LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f"{__name__}.{name}")
-
-
-def __dir__() -> List[str]:
-    return sorted({*globals(), *LATER, *OPTIMIZERS})
+__getattr__, __dir__ = _lazy(
+    __name__, members=dict.fromkeys(("ALSOptimizer", "ALSOptimizerGradientAccumulationWrapper"), "optimizers")
+)

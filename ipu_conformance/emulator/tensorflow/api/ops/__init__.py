@@ -1,24 +1,5 @@
-"""The vendor's operations: queues, loops, compilation, scopes, pipelines, collectives and what stands around them.
+"""The vendor's operations, in modules that are imported when they are first asked for."""
 
-A module is imported when it is first asked for; each is also a module of the package above, and is the same object.
-"""
+from ipu_conformance.emulator.tensorflow.surface import lazy as _lazy
 
-from __future__ import annotations
-
-import importlib
-import pkgutil
-from typing import Any, List
-
-
-def _modules() -> List[str]:
-    return [found.name for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_")]
-
-
-def __getattr__(name: str) -> Any:
-    if name.startswith("_") or name not in _modules():
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f"{__name__}.{name}")
-
-
-def __dir__() -> List[str]:
-    return sorted({*globals(), *_modules()})
+__getattr__, __dir__ = _lazy(__name__)

@@ -6,21 +6,21 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
-from ipu_conformance.emulator.tensorflow.compile.placing import placing
-from ipu_conformance.emulator.tensorflow.run import collectives, replicas
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as _decide
+from ipu_conformance.emulator.tensorflow.compile.shards import placing as _placing
+from ipu_conformance.emulator.tensorflow.run import collectives as _collectives
 
 __all__ = ["all_gather", "all_to_all"]
 
 
 def all_gather(x: Any, replication_factor: int, name: Optional[str] = None) -> Any:
     """The tensors of all replicas under a new leading axis; of a list of tensors, a list."""
-    require_replicas(replication_factor)
+    _collectives.require_replicas(replication_factor)
     if isinstance(x, (list, tuple)):
         return [all_gather(item, replication_factor, name) for item in x]
-    if placing():
+    if _placing():
         return tf.stack([x] * replication_factor)
-    return decide("gathered", collectives.all_gather(tf.convert_to_tensor(x)))
+    return _decide("gathered", _collectives.all_gather(tf.convert_to_tensor(x)))
 
 
 def all_to_all(
@@ -30,7 +30,7 @@ def all_to_all(
 
     The tensor is cut along one dimension, and what is received is joined along another.
     """
-    require_replicas(number_of_replicas)
+    _collectives.require_replicas(number_of_replicas)
     x = tf.convert_to_tensor(x)
     size = x.shape[split_dimension]
     if size % number_of_replicas:
@@ -39,13 +39,5 @@ def all_to_all(
             "pieces, one for each replica."
         )
     pieces = tf.stack(tf.split(x, number_of_replicas, axis=split_dimension))
-    received = pieces if placing() else collectives.all_to_all(pieces)
-    return tf.concat(tf.unstack(decide("received", received), num=number_of_replicas), axis=concat_dimension)
-
-
-def require_replicas(number: int) -> None:
-    """The number of replicas that a program is written for is the number that it runs on."""
-    if not placing() and decide("replicas-differ", number != replicas.count()):
-        raise ValueError(
-            f"The operation was given {number} replicas, and the program runs on {replicas.count()}: give that number."
-        )
+    received = pieces if _placing() else _collectives.all_to_all(pieces)
+    return tf.concat(tf.unstack(_decide("received", received), num=number_of_replicas), axis=concat_dimension)

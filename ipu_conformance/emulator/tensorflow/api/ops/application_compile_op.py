@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ipu_conformance.emulator.tensorflow import unavailable
+from ipu_conformance.emulator.tensorflow.surface import unavailable_function as _unavailable_function
 
-WHY = "the executable is made by the vendor's compiler"
+_WHY = "the executable is made by the vendor's compiler"
 
-experimental_application_compile_op = unavailable.function("experimental_application_compile_op", WHY)
+experimental_application_compile_op = _unavailable_function("experimental_application_compile_op", _WHY)
 
 __all__ = ["experimental_application_compile_op"]

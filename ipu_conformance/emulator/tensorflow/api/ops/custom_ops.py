@@ -6,12 +6,12 @@ from typing import Any, Callable
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.tensorflow import unavailable
+from ipu_conformance.emulator.tensorflow.surface import unavailable_function as _unavailable_function
 
 __all__ = ["codelet_expression_op", "cpu_user_op", "precompiled_user_op"]
 
-precompiled_user_op = unavailable.function("precompiled_user_op", "its library is compiled for Poplar")
-cpu_user_op = unavailable.function("cpu_user_op", "its library is called by the vendor's runtime")
+precompiled_user_op = _unavailable_function("precompiled_user_op", "its library is compiled for Poplar")
+cpu_user_op = _unavailable_function("cpu_user_op", "its library is called by the vendor's runtime")
 
 
 def codelet_expression_op(vertex_expression: Callable[..., Any], *args: Any) -> Any:

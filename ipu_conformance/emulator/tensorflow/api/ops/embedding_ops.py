@@ -6,7 +6,8 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.tensorflow import unavailable
+from ipu_conformance.emulator.tensorflow.surface import unavailable_class as _unavailable_class
+from ipu_conformance.emulator.tensorflow.surface import unavailable_function as _unavailable_function
 
 __all__ = [
     "HostEmbedding",
@@ -17,11 +18,11 @@ __all__ = [
     "embedding_lookup",
 ]
 
-WHY = "tables on the host are read and updated by the vendor's runtime while the device runs"
+_WHY = "tables on the host are read and updated by the vendor's runtime while the device runs"
 
-HostEmbedding = unavailable.kind("HostEmbedding", WHY)
-HostEmbeddingScope = unavailable.kind("HostEmbeddingScope", WHY)
-create_host_embedding = unavailable.function("create_host_embedding", WHY)
+HostEmbedding = _unavailable_class("HostEmbedding", _WHY)
+HostEmbeddingScope = _unavailable_class("HostEmbeddingScope", _WHY)
+create_host_embedding = _unavailable_function("create_host_embedding", _WHY)
 
 
 class HostEmbeddingOptimizerSpec:

@@ -7,8 +7,8 @@ from typing import Any, Callable, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.tensorflow.compile import structures
-from ipu_conformance.emulator.tensorflow.compile.replay import Replay
+from ipu_conformance.emulator.tensorflow.compile import functions as _functions
+from ipu_conformance.emulator.tensorflow.compile.graph_context import Replay as _Replay
 
 __all__ = ["outlined_function"]
 
@@ -36,7 +36,7 @@ def outlined_function(
         if tf.executing_eagerly():
             return func(*values)
         # A call makes the variables that it needs; another call of the same function object makes others.
-        with tf.name_scope(name or "outlined"), Replay().building():
-            return structures.converted(func)(*values)
+        with tf.name_scope(name or "outlined"), _Replay().building():
+            return _functions.converted(func)(*values)
 
     return outlined

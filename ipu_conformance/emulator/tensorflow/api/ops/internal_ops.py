@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.tensorflow.compile import device_loop
+from ipu_conformance.emulator.tensorflow.compile import device_loop as _device_loop
 
 __all__ = ["get_current_iteration_counter", "print_tensor", "remap", "remap_deduce"]
 
@@ -32,7 +32,7 @@ def get_current_iteration_counter(
     name: Optional[str] = None, lower_bound: int = 0, upper_bound: Optional[int] = None
 ) -> Any:
     """The number of the iteration, from 0, of the loop in which it is called; the bounds are hints to a compiler."""
-    iteration = device_loop.current()
+    iteration = _device_loop.current()
     if iteration is None:
         raise ValueError("get_current_iteration_counter was called outside of a loop: call it in the body of one.")
     return tf.identity(iteration.number, name=name)

@@ -6,11 +6,11 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as _decide
 
 __all__ = ["segment_sum", "serialized_matmul"]
 
-DIMENSIONS = ("a_columns", "a_rows_b_columns", "b_rows")
+_DIMENSIONS = ("a_columns", "a_rows_b_columns", "b_rows")
 
 
 def serialized_matmul(
@@ -28,9 +28,9 @@ def serialized_matmul(
     ("b_rows").
     """
     a, b = tf.convert_to_tensor(a), tf.convert_to_tensor(b)
-    if serialization_dimension not in DIMENSIONS:
+    if serialization_dimension not in _DIMENSIONS:
         raise ValueError(
-            f"`serialization_dimension` is {serialization_dimension!r}; use one of {', '.join(DIMENSIONS)}."
+            f"`serialization_dimension` is {serialization_dimension!r}; use one of {', '.join(_DIMENSIONS)}."
         )
     if a.shape.rank is None or a.shape.rank < 2 or b.shape.rank is None or b.shape.rank < 2:
         raise ValueError(f"Tensors of shapes {a.shape} and {b.shape} were given; both need at least two axes.")
@@ -52,16 +52,16 @@ def serialized_matmul(
     with tf.name_scope(name or "serialized_matmul"):
         if serialization_dimension == "a_columns":
             parts = [product(piece, b) for piece in tf.split(a, serialization_factor, axis=axis)]
-            return tf.concat(decide("serial-pieces", parts), axis=-2)
+            return tf.concat(_decide("serial-pieces", parts), axis=-2)
         if serialization_dimension == "b_rows":
             parts = [product(a, piece) for piece in tf.split(b, serialization_factor, axis=axis)]
-            return tf.concat(decide("serial-pieces", parts), axis=-1)
+            return tf.concat(_decide("serial-pieces", parts), axis=-1)
         lefts = tf.split(a, serialization_factor, axis=inner)
         rights = tf.split(b, serialization_factor, axis=inner_b)
-        return tf.add_n(decide("serial-sum", [product(left, right) for left, right in zip(lefts, rights)]))
+        return tf.add_n(_decide("serial-sum", [product(left, right) for left, right in zip(lefts, rights)]))
 
 
 def segment_sum(data: Any, segment_ids: Any, num_segments: int, name: Optional[str] = None) -> Any:
     """The sums of the rows of ``data`` that have the same number; a number from 0 on that no row has gives zeros."""
-    total = decide("segments", num_segments)
+    total = _decide("segments", num_segments)
     return tf.math.unsorted_segment_sum(data, segment_ids, total, name=name)

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as _decide
 
 __all__ = [
     "ctc_beam_search_decoder",
@@ -24,25 +24,25 @@ __all__ = [
 
 def gelu(x: Any, approximate: bool = True, name: Optional[str] = None) -> Any:
     """``x`` times the probability that a normal variable is below it, by its approximation with tanh unless exact."""
-    return tf.nn.gelu(tf.convert_to_tensor(x), approximate=decide("gelu-approximate", approximate), name=name)
+    return tf.nn.gelu(tf.convert_to_tensor(x), approximate=_decide("gelu-approximate", approximate), name=name)
 
 
 def swish(x: Any, name: Optional[str] = None) -> Any:
     """``x`` times its sigmoid."""
     x = tf.convert_to_tensor(x)
-    return tf.multiply(x, tf.sigmoid(decide("swish-slope", 1.0) * x), name=name)
+    return tf.multiply(x, tf.sigmoid(_decide("swish-slope", 1.0) * x), name=name)
 
 
 def hard_sigmoid(x: Any, name: Optional[str] = None) -> Any:
     """``0.2 x + 0.5``, and no less than 0 nor more than 1."""
     x = tf.convert_to_tensor(x)
-    return tf.clip_by_value(decide("hard-sigmoid-slope", 0.2) * x + 0.5, 0.0, 1.0, name=name)
+    return tf.clip_by_value(_decide("hard-sigmoid-slope", 0.2) * x + 0.5, 0.0, 1.0, name=name)
 
 
 def softmax(x: Any, stable: bool = True, name: Optional[str] = None) -> Any:
     """The exponentials over their sum along the last axis; those of differences to the largest where ``stable``."""
     x = tf.convert_to_tensor(x)
-    if decide("softmax-stable", stable):
+    if _decide("softmax-stable", stable):
         return tf.nn.softmax(x, name=name)
     power = tf.exp(x)
     return tf.divide(power, tf.reduce_sum(power, axis=-1, keepdims=True), name=name)
@@ -107,10 +107,10 @@ def _loss(
     label_length, length = (tf.cast(tf.convert_to_tensor(value), tf.int32) for value in (label_length, length))
     with tf.name_scope(name or "ctc_loss"):
         loss = tf.nn.ctc_loss(
-            tf.cast(labels, tf.int32), wide, label_length, decide("ctc-length", length),
-            logits_time_major=True, blank_index=decide("ctc-blank", blank),
+            tf.cast(labels, tf.int32), wide, label_length, _decide("ctc-length", length),
+            logits_time_major=True, blank_index=_decide("ctc-blank", blank),
         )  # fmt: skip
-        if decide("ctc-normalised", normalised):
+        if _decide("ctc-normalised", normalised):
             # The stock loss takes a softmax, which divides every step's probabilities by their sum: undo that.
             sums = tf.transpose(tf.reduce_logsumexp(wide, axis=2))
             counted = tf.sequence_mask(length, tf.shape(sums)[1], sums.dtype)
@@ -142,7 +142,7 @@ def ctc_beam_search_decoder(
     order = [place for place in range(classes) if place != blank] + [blank]
     with tf.name_scope(name or "ctc_beam_search_decoder"):
         lengths = tf.cast(tf.convert_to_tensor(logits_lengths), tf.int32)
-        moved = tf.gather(tf.cast(logits, tf.float32), decide("beam-classes", order), axis=2)
+        moved = tf.gather(tf.cast(logits, tf.float32), _decide("beam-classes", order), axis=2)
         paths, scores = tf.nn.ctc_beam_search_decoder(moved, lengths, beam_width, top_paths)
         size = [tf.shape(logits)[1], tf.shape(logits)[0] if steps is None else steps]
         dense = [

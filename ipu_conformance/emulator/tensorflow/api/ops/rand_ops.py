@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as _decide
 
 __all__ = ["dropout"]
 
@@ -32,10 +32,10 @@ def dropout(
         raise ValueError(f"`x` has dtype {x.dtype.name}; dropout is for floating-point tensors.")
     if rate == 0:
         return tf.identity(x, name=name)
-    rate = decide("dropout-rate", rate)
-    shape = _mask_shape(x, decide("noise-shape", noise_shape))
+    rate = _decide("dropout-rate", rate)
+    shape = _mask_shape(x, _decide("noise-shape", noise_shape))
     with tf.name_scope(name or "dropout"):
-        if decide("seed-used", seed is not None):
+        if _decide("seed-used", seed is not None):
             pair = tf.convert_to_tensor(seed)
             if pair.shape.rank != 1 or pair.shape[0] != 2:
                 raise ValueError(f"`seed` has shape {pair.shape}; use a pair of 32-bit integers.")
@@ -44,7 +44,7 @@ def dropout(
             noise = tf.random.uniform(shape)
         # The mask is no matter of gradients; dividing first rounds once, as the device does.
         kept = tf.stop_gradient(tf.cast(noise >= rate, x.dtype))
-        return x * kept * tf.constant(decide("dropout-scale", 1.0 / (1.0 - rate)), x.dtype)
+        return x * kept * tf.constant(_decide("dropout-scale", 1.0 / (1.0 - rate)), x.dtype)
 
 
 def _mask_shape(x: Any, noise_shape: Any) -> Any:

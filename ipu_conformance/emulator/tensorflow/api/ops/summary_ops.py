@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ipu_conformance.emulator.tensorflow import unavailable
+from ipu_conformance.emulator.tensorflow.surface import unavailable_function as _unavailable_function
 
 __all__ = ["get_ipu_reports", "ipu_compile_summary"]
 
-WHY = "its events are written by the vendor's compiler"
+_WHY = "its events are written by the vendor's compiler"
 
-get_ipu_reports = unavailable.function("get_ipu_reports", WHY)
-ipu_compile_summary = unavailable.function("ipu_compile_summary", WHY)
+get_ipu_reports = _unavailable_function("get_ipu_reports", _WHY)
+ipu_compile_summary = _unavailable_function("ipu_compile_summary", _WHY)

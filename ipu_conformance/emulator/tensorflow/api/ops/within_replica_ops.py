@@ -8,7 +8,7 @@ import tensorflow as tf
 
 __all__ = ["all_gather", "all_reduce", "reduce_scatter"]
 
-OPERATORS = ("COLLECTIVE_OP_ADD", "COLLECTIVE_OP_MEAN")
+_OPERATORS = ("COLLECTIVE_OP_ADD", "COLLECTIVE_OP_MEAN")
 
 
 def all_gather(input_shards: Sequence[Any], axis: int = 0) -> List[Any]:
@@ -41,7 +41,7 @@ def _shards(given: Sequence[Any]) -> List[Any]:
 
 
 def _reduced(tensors: List[Any], op: str) -> Any:
-    if op not in OPERATORS:
-        raise ValueError(f"`op` is {op!r}; use one of {', '.join(OPERATORS)}.")
+    if op not in _OPERATORS:
+        raise ValueError(f"`op` is {op!r}; use one of {', '.join(_OPERATORS)}.")
     total = tf.add_n(tensors)
     return total / tf.cast(len(tensors), total.dtype) if op.endswith("MEAN") else total

@@ -1,7 +1,5 @@
 """The operations behind the vendor's data sets."""
 
-from __future__ import annotations
+from ipu_conformance.emulator.tensorflow.surface import lazy as _lazy
 
-from ipu_conformance.emulator.tensorflow.api.data.ops import dataset_ops
-
-__all__ = ["dataset_ops"]
+__getattr__, __dir__ = _lazy(__name__)

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as _decide
 
 __all__ = ["BufferDataset"]
 
@@ -23,5 +23,5 @@ class BufferDataset(dataset_ops.UnaryUnchangedStructureDataset):
         def elements(*group: Any) -> Any:
             return tf.data.Dataset.zip(group if tuples else group[0])
 
-        groups = input_dataset.window(buffer_size, drop_remainder=decide("whole-buffers", True))
+        groups = input_dataset.window(buffer_size, drop_remainder=_decide("whole-buffers", True))
         super().__init__(input_dataset, groups.flat_map(elements)._variant_tensor)

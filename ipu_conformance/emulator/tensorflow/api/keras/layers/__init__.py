@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ipu_conformance.emulator.tensorflow import unavailable
 from ipu_conformance.emulator.tensorflow.layers.classification import CTCInferenceLayer, CTCPredictionsLayer
-from ipu_conformance.emulator.tensorflow.layers.lookup import Embedding
 from ipu_conformance.emulator.tensorflow.layers.marks import AssumeEqualAcrossReplicas, Dropout, RecomputationCheckpoint
 from ipu_conformance.emulator.tensorflow.layers.normalization import (
     GroupNorm,
@@ -14,8 +12,9 @@ from ipu_conformance.emulator.tensorflow.layers.normalization import (
     LayerNorm,
     LayerNormalization,
 )
-from ipu_conformance.emulator.tensorflow.layers.products import SerialDense
 from ipu_conformance.emulator.tensorflow.layers.recurrent import GRU, LSTM, PopnnGRU, PopnnLSTM
+from ipu_conformance.emulator.tensorflow.layers.serialized import Embedding, SerialDense
+from ipu_conformance.emulator.tensorflow.surface import unavailable_class as _unavailable_class
 
 __all__ = [
     "GRU",
@@ -38,6 +37,6 @@ __all__ = [
     "SerialDense",
 ]
 
-EffectiveTransformer = unavailable.kind(
+EffectiveTransformer = _unavailable_class(
     "EffectiveTransformer", "its attention over packed sequences is one operation of the vendor's library"
 )

@@ -12,8 +12,9 @@ from tensorflow.python.framework import errors_impl, func_graph, ops
 from tensorflow.python.ops import control_flow_v2_func_graphs, gen_resource_variable_ops
 
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.tensorflow.compile import functions
 from ipu_conformance.emulator.tensorflow.config import environment
-from ipu_conformance.emulator.tensorflow.run import failures, replicas
+from ipu_conformance.emulator.tensorflow.run import replicas
 
 __all__ = ["IPUOutfeedMode", "IPUOutfeedQueue", "IPUOutfeedQueueIterator", "ScopedIPUOutfeedQueue"]
 
@@ -129,7 +130,7 @@ class IPUOutfeedQueue:
                 raise errors_impl.FailedPreconditionError(None, None, NOTHING_YET)
             dependencies = []
             if last and not tf.executing_eagerly():
-                dependencies = [tf.cond(size > 0, lambda: True, lambda: failures.fail(NOTHING_YET))]
+                dependencies = [tf.cond(size > 0, lambda: True, lambda: functions.fail(NOTHING_YET))]
             with tf.control_dependencies(dependencies):
                 taken = _listed(self._queue.dequeue_many(size))
             leaves = [leaf[0] for leaf in taken] if last else taken  # the last is all that such a queue keeps

@@ -11,8 +11,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import variable_scope
 
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
-from ipu_conformance.emulator.tensorflow.api.ops import sharding
-from ipu_conformance.emulator.tensorflow.compile import shards
+from ipu_conformance.emulator.tensorflow.compile import sharding, shards
 
 __all__ = [
     "frontend_attribute",

@@ -10,13 +10,12 @@ from tensorflow.python.framework import device_spec, func_graph, ops
 from ipu_conformance.emulator.core.plan import plan
 from ipu_conformance.emulator.core.topology import Topology
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
-from ipu_conformance.emulator.tensorflow.api import ipu_strategy
-from ipu_conformance.emulator.tensorflow.compile import structures
+from ipu_conformance.emulator.tensorflow.compile import functions
 from ipu_conformance.emulator.tensorflow.compile.graph_replicas import GraphProgram
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.reports import folders
 from ipu_conformance.emulator.tensorflow.reports import graph as report_graph
-from ipu_conformance.emulator.tensorflow.run import replicas
+from ipu_conformance.emulator.tensorflow.run import replicas, strategy
 
 __all__ = ["compile"]
 
@@ -34,7 +33,7 @@ def compile(computation: Callable[..., Any], inputs: Optional[Sequence[Any]] = N
     if tf.executing_eagerly():
         return tf.function(lambda: compile(computation, given), autograph=False)()
     if replicas.inside() or isinstance(ops.get_default_graph(), func_graph.FuncGraph):
-        return _inline(structures.converted(computation), given)
+        return _inline(functions.converted(computation), given)
     return _in_graph(computation, given)
 
 
@@ -86,7 +85,7 @@ def _results(outputs: Any) -> Any:
     """The tensors, the operations that come after them, and the structure of the tensors."""
     operations: List[Any] = []
     if not isinstance(outputs, dict):
-        outputs = [item for item in structures.listed(outputs) if item is not None]
+        outputs = [item for item in functions.listed(outputs) if item is not None]
         operations = [item for item in outputs if isinstance(item, tf.Operation)]
         first = outputs[: len(outputs) - len(operations)]
         if any(isinstance(item, tf.Operation) for item in first):
@@ -119,7 +118,7 @@ def _ordinal(device: str) -> int:
 
 def _require_ipu(outer: str) -> None:
     """A computation belongs to an IPU: by the scope around it, by one inside, or by a strategy."""
-    if outer or ipu_strategy.current() is not None:
+    if outer or strategy.current() is not None:
         return
     graph = ops.get_default_graph()
     while isinstance(graph, func_graph.FuncGraph):

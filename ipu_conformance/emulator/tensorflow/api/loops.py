@@ -6,7 +6,8 @@ from typing import Any, Callable, List, Optional, Sequence
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.tensorflow.compile import device_loop, structures
+from ipu_conformance.emulator.tensorflow.compile import device_loop as _device_loop
+from ipu_conformance.emulator.tensorflow.compile import functions as _functions
 
 __all__ = ["for_loop", "repeat", "while_loop"]
 
@@ -19,8 +20,8 @@ def repeat(
     use_while_v1: bool = True,
 ) -> Any:
     """The values that ``n`` iterations of ``body`` make of the inputs; an operation if there are none."""
-    values = structures.listed(inputs)
-    finished = device_loop.counted(n, _fed(body, len(values), infeed_queue), values or [tf.constant(0)])
+    values = _functions.listed(inputs)
+    finished = _device_loop.counted(n, _fed(body, len(values), infeed_queue), values or [tf.constant(0)])
     return finished if values else _operation(finished)
 
 
@@ -36,14 +37,14 @@ def for_loop(
     """Like ``repeat``, with a first argument of ``body`` that goes from start to before end in steps."""
     start, end, step = (tf.convert_to_tensor(value, tf.int32) for value in (start, end, step))
     times = tf.maximum(0, -((start - end) // step))
-    values, body = structures.listed(inputs), structures.converted(body)
+    values, body = _functions.listed(inputs), _functions.converted(body)
 
     def numbered(*arguments: Any, **named: Any) -> Any:
-        iteration = device_loop.current()
+        iteration = _device_loop.current()
         assert iteration is not None
         return body(start + step * iteration.number, *arguments, **named)
 
-    finished = device_loop.counted(times, _fed(numbered, len(values), infeed_queue), values or [tf.constant(0)])
+    finished = _device_loop.counted(times, _fed(numbered, len(values), infeed_queue), values or [tf.constant(0)])
     return finished if values else _operation(finished)
 
 
@@ -56,9 +57,9 @@ def while_loop(
     use_while_v1: bool = True,
 ) -> Any:
     """The values that ``body`` makes of the inputs while ``condition`` of them is true."""
-    holds = structures.converted(condition)
-    values = structures.listed(inputs)
-    finished = device_loop.conditional(
+    holds = _functions.converted(condition)
+    values = _functions.listed(inputs)
+    finished = _device_loop.conditional(
         holds if values else (lambda *_: holds()),
         _fed(body, len(values), infeed_queue),
         values or [tf.constant(0)],
@@ -69,12 +70,12 @@ def while_loop(
 
 def _fed(body: Callable[..., Any], number: int, infeed_queue: Any) -> Callable[..., List[Any]]:
     """The body with what it takes from the infeed; it returns as many tensors as it is given."""
-    body = structures.converted(body)
+    body = _functions.converted(body)
 
     def iteration(*held: Any) -> List[Any]:
         arguments = list(held[:number])
-        outputs = body(*arguments) if infeed_queue is None else structures.fed(body, arguments, infeed_queue._dequeue())
-        tensors, operations = structures.split(outputs, "The body of a loop")
+        outputs = body(*arguments) if infeed_queue is None else _functions.fed(body, arguments, infeed_queue._dequeue())
+        tensors, operations = _functions.split(outputs, "The body of a loop")
         if len(tensors) != number:
             raise ValueError(
                 f"The body of a loop returned {len(tensors)} tensors for {number} inputs: it must return a new value "

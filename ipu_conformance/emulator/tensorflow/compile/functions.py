@@ -1,7 +1,8 @@
-"""Arguments and results of the functions that a program hands to loops, pipelines and the compiler."""
+"""Functions that a program hands to loops, pipelines and the compiler: arguments, results, and failures at run time."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Callable, List, Tuple
 
 import tensorflow as tf
@@ -42,3 +43,27 @@ def split(outputs: Any, what: str) -> Tuple[List[Any], List[Any]]:
     if any(isinstance(item, tf.Operation) for item in results[: len(tensors)]):
         raise ValueError(f"{what} must return zero or more Tensor values followed by zero or more Operations.")
     return tensors, operations
+
+
+_NUMBERS = itertools.count()
+
+
+def fail(sentence: str) -> Any:
+    """A truth value whose computation raises FailedPreconditionError with that sentence when it is executed.
+
+    No kernel of the host fails with words of ours; but reading a variable that never was says its name.
+    """
+    handle = tf.raw_ops.VarHandleOp(dtype=tf.bool, shape=[], shared_name=f"[{next(_NUMBERS)}] {sentence}")
+    value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.bool)
+    # An assertion is never optimized away; this one is never reached.
+    with tf.control_dependencies([tf.raw_ops.Assert(condition=value, data=[sentence])]):
+        return tf.identity(value)
+
+
+def fail_if(broken: Any, sentence: str) -> None:
+    """Let the program fail with that sentence where ``broken``, a truth value or a tensor, is true."""
+    known = tf.get_static_value(broken)
+    if known is None:
+        tf.cond(broken, lambda: fail(sentence), lambda: True)
+    elif known:
+        fail(sentence)

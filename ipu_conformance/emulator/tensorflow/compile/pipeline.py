@@ -1,0 +1,341 @@
+"""Pipelines of functions: each stage on an IPU, several micro-batches on their way at once, one update per run."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+
+import tensorflow as tf
+
+from ipu_conformance.emulator.core import limits, streams
+from ipu_conformance.emulator.core.plan import Plan, plan
+from ipu_conformance.emulator.core.schedules import SharedDeviceError
+from ipu_conformance.emulator.core.topology import Topology
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.tensorflow.compile import functions, graph_context, shards
+from ipu_conformance.emulator.tensorflow.compile.shards import placing
+from ipu_conformance.emulator.tensorflow.run import replicas, training
+from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod
+from ipu_conformance.emulator.tensorflow.run.outfeed import IPUOutfeedMode
+from ipu_conformance.emulator.tensorflow.run.pipeline_machine import FunctionPipeline, Functions, Program
+
+
+class PipelineSchedule(enum.Enum):
+    """In which order micro-batches pass the stages."""
+
+    Grouped = 0
+    Interleaved = 1
+    Sequential = 2
+
+
+class RecomputationMode(enum.Enum):
+    """What is recomputed rather than kept for the backward pass."""
+
+    Auto = 0
+    RecomputeThenBackpropagate = 1
+    RecomputeAndBackpropagateInterleaved = 2
+
+
+class OptimizerFunctionOutput:
+    """What the optimizer function of a pipeline returns: an optimizer and the loss that it makes smaller."""
+
+    def __init__(
+        self,
+        opt: Any,
+        loss: Any,
+        compute_gradients_args: Optional[Sequence[Any]] = None,
+        compute_gradients_kwargs: Optional[Dict[str, Any]] = None,
+        apply_gradients_args: Optional[Sequence[Any]] = None,
+        apply_gradients_kwargs: Optional[Dict[str, Any]] = None,
+        variables: Optional[Sequence[Any]] = None,
+        tape: Any = None,
+        gradient_capture_context: Any = None,
+        captured_gradient_outfeed: Any = None,
+    ) -> None:
+        if not hasattr(opt, "apply_gradients"):
+            raise TypeError(f"OptimizerFunctionOutput.opt is {opt!r}; it must be an optimizer.")
+        if not hasattr(loss, "dtype"):
+            raise TypeError(f"OptimizerFunctionOutput.loss is {loss!r}; it must be a tensor.")
+        if gradient_capture_context is not None or captured_gradient_outfeed is not None:
+            raise NotImplementedError(
+                "Gradients cannot be captured on the emulator: leave gradient_capture_context and "
+                "captured_gradient_outfeed out."
+            )
+        self.opt = opt
+        self.loss = loss
+        self.compute_gradients_args = tuple(compute_gradients_args or ())
+        self.compute_gradients_kwargs = dict(compute_gradients_kwargs or {})
+        self.apply_gradients_args = tuple(apply_gradients_args or ())
+        self.apply_gradients_kwargs = dict(apply_gradients_kwargs or {})
+        self.variables = list(variables or ())
+        self.tape = tape
+
+
+class PipelineStageOptions:
+    """Options for the compiler of one stage; the emulator compiles nothing and only checks them."""
+
+    def __init__(
+        self,
+        convolution_options: Optional[Dict[str, str]] = None,
+        matmul_options: Optional[Dict[str, str]] = None,
+        slice_options: Optional[Dict[str, str]] = None,
+    ) -> None:
+        self.convolution_options = _checked_options("convolution_options", convolution_options)
+        self.matmul_options = _checked_options("matmul_options", matmul_options)
+        self.slice_options = _checked_options("slice_options", slice_options)
+
+
+def _checked_options(name: str, options: Optional[Dict[str, str]]) -> Dict[str, str]:
+    if options is not None and not isinstance(options, dict):
+        raise TypeError(f"`{name}` is {options!r}; pass a dictionary of names and values.")
+    return dict(options or {})
+
+
+_ALL_DEVICES = -1
+
+
+def recomputation_checkpoint(tensors: Any, name: Optional[str] = None) -> Any:
+    """The same tensors, which recomputation starts from."""
+    return tf.nest.map_structure(lambda tensor: tf.identity(tensor, name=name), tensors)
+
+
+def pipeline(
+    computational_stages: Sequence[Callable[..., Any]],
+    gradient_accumulation_count: Optional[Any] = None,
+    gradient_accumulation_dtype: Any = None,
+    repeat_count: Any = 1,
+    batch_serialization_iterations: int = 1,
+    inputs: Optional[Sequence[Any]] = None,
+    infeed_queue: Any = None,
+    outfeed_queue: Any = None,
+    optimizer_function: Optional[Callable[..., OptimizerFunctionOutput]] = None,
+    device_mapping: Optional[Sequence[int]] = None,
+    pipeline_schedule: Optional[PipelineSchedule] = None,
+    recomputation_mode: Optional[RecomputationMode] = None,
+    forward_propagation_stages_poplar_options: Optional[Sequence[PipelineStageOptions]] = None,
+    backward_propagation_stages_poplar_options: Optional[Sequence[PipelineStageOptions]] = None,
+    weight_update_poplar_options: Optional[PipelineStageOptions] = None,
+    offload_weight_update_variables: Optional[bool] = None,
+    replicated_optimizer_state_sharding: Union[bool, None] = False,
+    offload_activations: Optional[bool] = None,
+    offload_gradient_accumulation_buffers: Optional[bool] = None,
+    replicated_weight_sharding: Optional[bool] = None,
+    offload_weights: Optional[bool] = None,
+    continuous_weight_updates: bool = False,
+    outfeed_loss: bool = False,
+    accumulate_outfeed: bool = False,
+    accumulate_outfeed_dtype: Any = None,
+    outfeed_mask: Optional[Sequence[bool]] = None,
+    reduction_method: Any = GradientAccumulationReductionMethod.SUM,
+    name: Optional[str] = None,
+) -> Any:
+    """The operation that runs the pipeline ``repeat_count`` times, each on ``gradient_accumulation_count`` elements.
+
+    With an optimizer function the weights are updated once at the end of every run.
+    """
+    stages = list(computational_stages)
+    training_ = optimizer_function is not None
+    by = schedule_of(pipeline_schedule)
+    mapping = mapping_of(stages, device_mapping)
+    count = _count(gradient_accumulation_count)
+    method = GradientAccumulationReductionMethod.parse(reduction_method)
+    _check_options(
+        stages, recomputation_mode, forward_propagation_stages_poplar_options,
+        backward_propagation_stages_poplar_options, weight_update_poplar_options, batch_serialization_iterations,
+        continuous_weight_updates, training_,
+    )  # fmt: skip
+    _check_outfeed(outfeed_queue, training_, outfeed_loss, accumulate_outfeed, outfeed_mask)
+    for ipu in mapping:
+        shards.note(ipu)
+    broken = misfit(mapping, by, count, training_)
+    if placing():
+        return tf.no_op()
+    program = Program(
+        [functions.converted(stage) for stage in stages],
+        [tf.convert_to_tensor(value) for value in inputs or ()],
+        None if optimizer_function is None else _checked_result(optimizer_function),
+        graph_context.GraphContext(),
+        outfeed_loss,
+        outfeed_mask,
+    )
+
+    def combine(programs: List[Program]) -> List[Any]:
+        if broken is not None:
+            functions.fail(broken)
+            return [tf.no_op()] * len(programs)
+        if outfeed_queue is not None:
+            outfeed_queue._claim()
+        planned = plan(Topology(tuple(mapping), len(programs)), by, count, training=training_)
+
+        def run() -> None:
+            device = FunctionPipeline(Functions(programs), planned, method, gradient_accumulation_dtype)
+            outputs = training.one_run(planned, device, _taking(infeed_queue))
+            _leave(outfeed_queue, outputs, planned, accumulate_outfeed, accumulate_outfeed_dtype)
+
+        return [_repeated(repeat_count, run)] * len(programs)
+
+    if tf.executing_eagerly():
+        raise ValueError("A pipeline was built in eager mode: build it in a tf.function that IPUStrategy.run calls.")
+    return replicas.exchange(program, combine, "pipeline")
+
+
+def _taking(infeed_queue: Any) -> Callable[[], Any]:
+    return (lambda: ()) if infeed_queue is None else infeed_queue._dequeue
+
+
+def _repeated(times: Any, run: Callable[[], None]) -> Any:
+    """The operation that executes what ``run`` builds so many times."""
+
+    def turn(number: Any) -> Any:
+        run()
+        return number + 1
+
+    times = decide("repeat-count", tf.convert_to_tensor(times, tf.int32))
+    finished = tf.while_loop(lambda number: number < times, turn, [tf.constant(0)], parallel_iterations=1)
+    with tf.control_dependencies(tf.nest.flatten(finished)):
+        return tf.no_op()
+
+
+def _leave(queue: Any, outputs: List[List[Any]], planned: Plan, accumulated: bool, dtype: Any) -> None:
+    """Put what the micro-batches return into the outfeed: each in the order of the input, or their sum."""
+    returned = len(outputs[0][0])
+    if queue is None:
+        if returned and not planned.training:
+            raise ValueError(
+                f"The last computational stage has {returned} tensor outputs, but no outfeed_queue has been provided."
+            )
+        return
+    if not returned:
+        raise ValueError("The last computational stage has no tensor outputs for the outfeed_queue.")
+    layout = training.layout_of(planned)
+    if decide("outfeed-accumulated", accumulated):
+        if dtype is not None:
+            outputs = [[[_cast(value, dtype) for value in entry] for entry in own] for own in outputs]
+        entries = training.arranged(streams.select_accumulated(layout), outputs)
+    else:
+        entries = training.arranged(streams.select_all(layout), outputs)
+    turns = len(entries) // planned.replicas
+    by_replica = [
+        [_single(entries[turn * planned.replicas + replica]) for turn in range(turns)]
+        for replica in range(planned.replicas)
+    ]
+    queue._push(by_replica)
+
+
+def _cast(value: Any, dtype: Any) -> Any:
+    return tf.cast(value, dtype(value) if callable(dtype) else dtype)
+
+
+def _single(entry: List[Any]) -> Any:
+    return entry[0] if len(entry) == 1 else entry
+
+
+def _checked_result(function: Callable[..., Any]) -> Callable[..., Any]:
+    function = functions.converted(function)
+
+    def call(*outputs: Any) -> Any:
+        result = function(*outputs)
+        if not isinstance(result, OptimizerFunctionOutput):
+            raise TypeError(f"`optimizer_function` returned {result!r}; it must return an OptimizerFunctionOutput.")
+        return result
+
+    return call
+
+
+def schedule_of(given: Optional[PipelineSchedule]) -> str:
+    if given is None:
+        return "grouped"
+    if not isinstance(given, PipelineSchedule):
+        raise TypeError(f"The given pipeline_schedule is {given!r}; it must be a member of PipelineSchedule.")
+    return given.name.lower()
+
+
+def mapping_of(stages: Sequence[Any], given: Optional[Sequence[int]]) -> List[int]:
+    """The IPU of every stage; a stage on all IPUs counts for the first."""
+    if given is None:
+        return list(range(len(stages)))
+    if not isinstance(given, (list, tuple)) or not all(isinstance(ipu, int) for ipu in given):
+        raise ValueError(f"`device_mapping` is {given!r}; pass a list of IPU numbers.")
+    if len(given) != len(stages):
+        raise ValueError(f"Each stage must be mapped to an IPU: {len(given)} mappings != {len(stages)} stages.")
+    if any(ipu < _ALL_DEVICES for ipu in given):
+        raise ValueError(f"`device_mapping` is {given!r}; IPUs are counted from 0.")
+    return [max(0, ipu) for ipu in given]
+
+
+def _count(given: Any) -> int:
+    if given is None:
+        raise ValueError("`gradient_accumulation_count` must be given: the number of micro-batches of a run.")
+    known = tf.get_static_value(given) if tf.is_tensor(given) else given
+    if known is None:
+        raise NotImplementedError(
+            "`gradient_accumulation_count` is a tensor whose value is not known while the pipeline is built, which the "
+            "emulator does not support: pass a number."
+        )
+    if int(known) < 1:
+        raise ValueError(f"`gradient_accumulation_count` is {known}; it must be greater than 0.")
+    return int(known)
+
+
+def misfit(mapping: Sequence[int], by: str, count: int, training_: bool) -> Optional[str]:
+    """The sentence with which a run fails whose count does not fit the schedule; None if it fits."""
+    try:
+        limits.check_tensorflow(mapping, by, 2 * len(mapping), training=training_)  # a count that all schedules take
+    except SharedDeviceError as error:
+        raise NotImplementedError(str(error)) from None
+    except limits.LimitError as error:
+        raise ValueError(str(error)) from None
+    try:
+        limits.check_tensorflow(mapping, by, decide("pipeline-count", count), training=training_)
+    except limits.LimitError as error:
+        return str(error)
+    return None
+
+
+def _check_options(
+    stages: Sequence[Any],
+    recomputation: Any,
+    forward: Any,
+    backward: Any,
+    update: Any,
+    serialised: int,
+    continuous: bool,
+    training_: bool,
+) -> None:
+    if not all(callable(stage) for stage in stages):
+        raise TypeError("`computational_stages` must be a list of functions.")
+    if recomputation is not None and not isinstance(recomputation, RecomputationMode):
+        raise TypeError(f"`recomputation_mode` is {recomputation!r}; it must be a member of RecomputationMode.")
+    for what, given in (
+        ("forward_propagation_stages_poplar_options", forward),
+        ("backward_propagation_stages_poplar_options", backward),
+    ):
+        if given is None:
+            continue
+        if not isinstance(given, (list, tuple)) or not all(isinstance(item, PipelineStageOptions) for item in given):
+            raise TypeError(f"`{what}` must be a list or tuple of PipelineStageOptions.")
+        if len(given) != len(stages):
+            raise ValueError(f"`{what}` has {len(given)} options for {len(stages)} stages; give one for each.")
+    if update is not None and not isinstance(update, PipelineStageOptions):
+        raise TypeError("`weight_update_poplar_options` must be a PipelineStageOptions.")
+    if serialised != 1:
+        raise NotImplementedError("The emulator runs micro-batches whole: leave batch_serialization_iterations at 1.")
+    if continuous:
+        raise NotImplementedError("Continuous weight updates are not supported: weights are updated once per run.")
+    if backward is not None and not training_:
+        raise ValueError("`backward_propagation_stages_poplar_options` were given without an `optimizer_function`.")
+
+
+def _check_outfeed(queue: Any, training_: bool, loss: bool, accumulate: bool, mask: Optional[Sequence[bool]]) -> None:
+    if loss and not (training_ and queue is not None):
+        raise ValueError("An optimizer_function and an outfeed_queue must be provided when outfeed_loss is True.")
+    if accumulate:
+        if queue is None:
+            raise ValueError("An outfeed_queue must be provided when accumulate_outfeed is True.")
+        if queue._outfeed_mode is not IPUOutfeedMode.ALL:
+            raise ValueError("The outfeed_queue must be in mode IPUOutfeedMode.ALL when accumulate_outfeed is True.")
+    if mask is not None:
+        if loss:
+            raise ValueError("outfeed_mask cannot be set when outfeed_loss is True.")
+        if not training_:
+            raise ValueError("outfeed_mask can only be set when an optimizer_function is provided.")

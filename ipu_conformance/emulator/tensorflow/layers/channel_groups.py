@@ -1,0 +1,64 @@
+"""Normalisation of each sample over groups of its channels, as operations and layers share it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+
+EPSILON = 1.53e-5
+"""What is added to a variance unless the program says otherwise: the least that float16 holds in full is near."""
+
+
+def normalise(
+    inputs: Any, groups: int, channels_axis: int, epsilon: float, gamma: Any, beta: Any, strided: bool = True
+) -> Any:
+    """The normalised tensor; statistics are computed in float32 at least, and the result has the inputs' type."""
+    size, rank = channels(inputs, channels_axis), inputs.shape.rank
+    axis = channels_axis % rank
+    wide = tf.float32 if inputs.dtype in (tf.float16, tf.bfloat16) else inputs.dtype
+    order = [0, *(place for place in range(1, rank) if place != axis), axis]
+    last = tf.transpose(tf.cast(inputs, wide), order)
+    strided = decide("strided-grouping", strided)
+    sizes, within = ([size // groups, groups], 2) if strided else ([groups, size // groups], 3)
+    seen = tf.reshape(last, [tf.shape(last)[0], int(_size(last.shape[1:-1])), *sizes])
+    mean, variance = tf.nn.moments(seen, [1, within], keepdims=True)
+    factor = tf.math.rsqrt(variance + decide("norm-epsilon", epsilon))
+    made = tf.reshape((seen - mean) * decide("norm-factor", factor), tf.shape(last))
+    if gamma is not None:
+        made *= tf.cast(gamma, wide)
+    if beta is not None:
+        made += tf.cast(beta, wide)
+    made = tf.transpose(made, [order.index(place) for place in range(rank)])
+    return tf.ensure_shape(tf.cast(made, inputs.dtype), inputs.shape)
+
+
+def check_groups(groups: int, channels: int) -> None:
+    """Refuse a number of groups that the channels cannot be divided into."""
+    if decide("groups-checked", isinstance(groups, bool) or groups < 1 or groups > channels or channels % groups):
+        raise ValueError(
+            f"{groups} groups were asked for {channels} channels; use a number of groups that divides the channels."
+        )
+
+
+def channels(inputs: Any, axis: int) -> int:
+    """How many channels inputs have along an axis; inputs that cannot be normalised are refused."""
+    rank = inputs.shape.rank
+    if rank is None or rank < 2:
+        raise ValueError(
+            f"Inputs of shape {inputs.shape} cannot be normalised; pass a tensor of a batch axis and at least one more."
+        )
+    if not -rank <= axis < rank or axis % rank == 0:
+        raise ValueError(
+            f"`channels_axis` is {axis} for inputs of {rank} axes; use one of them, but not the first, which is that "
+            "of the batch."
+        )
+    if not inputs.shape[1:].is_fully_defined():
+        raise ValueError(f"Inputs of shape {inputs.shape} cannot be normalised; all axes but the first must be known.")
+    return int(inputs.shape[axis])
+
+
+def _size(shape: Any) -> int:
+    return int(shape.num_elements()) if shape.rank else 1

@@ -1,0 +1,272 @@
+"""The vendor's wrappers of Keras optimizers: they change gradients on their way, and work in ``fit``."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type
+
+import tensorflow as tf
+
+from ipu_conformance.emulator.tensorflow.keras import library
+from ipu_conformance.emulator.tensorflow.optim import loss_scaling
+from ipu_conformance.emulator.tensorflow.optim.wrappers import GradientFunction, Pairs, averaged, mapped
+
+After = List[Callable[[], Any]]
+"""What wrappers do after an update."""
+
+_OptimizerV2: Any = library.module("optimizers.legacy.optimizer_v2").OptimizerV2
+_optimizers: Any = library.module("optimizers")
+
+
+class IpuOptimizer(_OptimizerV2):
+    """Hands gradients to the Keras optimizer that it wraps, which may be a wrapper itself.
+
+    Gradients pass the wrappers from the outermost to the innermost, and the optimizer below them all applies them.
+    """
+
+    def __init__(self, opt: Any, name: Optional[str] = None, **kwargs: Any) -> None:
+        if not isinstance(opt, library.optimizer_classes()):
+            raise ValueError(f"`opt` is {opt!r} of type {type(opt).__name__}; pass a Keras optimizer.")
+        super().__init__(name or type(self).__name__, **kwargs)
+        self._opt = opt
+        self._track_trackable(opt, "opt")
+
+    @property
+    def opt(self) -> Any:
+        """The wrapped optimizer."""
+        return self._opt
+
+    def preprocess_gradients(self, grads_and_vars: Pairs) -> Pairs:
+        """What this wrapper makes of gradients before they go on: nothing else."""
+        return grads_and_vars
+
+    def apply_gradients(
+        self, grads_and_vars: Any, name: Optional[str] = None, experimental_aggregate_gradients: bool = True
+    ) -> Any:
+        """Change the gradients, let the optimizer below apply them, and then do what wrappers do after an update."""
+        pairs = list(grads_and_vars)
+        with tf.init_scope():
+            self._create_all_weights([variable for _, variable in pairs])
+        pairs, after = self._passed(pairs)
+        return self._applied(pairs, after)
+
+    def _passed(self, pairs: Pairs) -> Tuple[Pairs, After]:
+        """The gradients behind all wrappers from this one on, and what these do after an update."""
+        pairs = self.preprocess_gradients(pairs)
+        return self._opt._passed(pairs) if isinstance(self._opt, IpuOptimizer) else (pairs, [])
+
+    def _applied(self, pairs: Pairs, after: After) -> Any:
+        done = self._innermost().apply_gradients(pairs)
+        with tf.control_dependencies([] if done is None else [done]):
+            return tf.group([act() for act in reversed(after)])
+
+    def _innermost(self) -> Any:
+        return self._opt._innermost() if isinstance(self._opt, IpuOptimizer) else self._opt
+
+    def _transform_loss(self, loss: Any) -> Any:
+        return self._opt._transform_loss(loss) if isinstance(self._opt, IpuOptimizer) else loss
+
+    # What Keras asks an optimizer for is asked of the wrapped one.
+
+    def _create_all_weights(self, var_list: Sequence[Any]) -> None:
+        inner = self._opt
+        if hasattr(inner, "_create_all_weights"):
+            inner._create_all_weights(var_list)
+        elif not getattr(inner, "_built", False):
+            inner.build(var_list)
+
+    def _own_variables(self) -> List[Any]:
+        """The variables of this wrapper itself."""
+        return []
+
+    def variables(self) -> List[Any]:
+        """The variables of the wrapped optimizer, and then those of the wrapper."""
+        found = self._opt.variables
+        return [*(found() if callable(found) else found), *self._own_variables()]
+
+    @property
+    def weights(self) -> List[Any]:
+        """The same variables."""
+        return self.variables()
+
+    @property
+    def iterations(self) -> Any:
+        """How many updates there were."""
+        return self._opt.iterations
+
+    @iterations.setter
+    def iterations(self, variable: Any) -> None:
+        self._opt.iterations = variable
+
+    @property
+    def learning_rate(self) -> Any:
+        """The learning rate of the wrapped optimizer."""
+        return self._opt.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        self._opt.learning_rate = value
+
+    @property
+    def lr(self) -> Any:
+        """The learning rate under its short name."""
+        return self.learning_rate
+
+    @lr.setter
+    def lr(self, value: Any) -> None:
+        self.learning_rate = value
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        """A slot of the wrapped optimizer."""
+        return self._opt.get_slot(*args, **kwargs)
+
+    def get_slot_names(self) -> Any:
+        """The names of the wrapped optimizer's slots."""
+        return self._opt.get_slot_names()
+
+    def get_config(self) -> Dict[str, Any]:
+        """What the wrapper, and what it wraps, can be made from again."""
+        return {"name": self._name, "opt": _optimizers.serialize(self._opt)}
+
+    @classmethod
+    def from_config(cls: Type[Any], config: Dict[str, Any], custom_objects: Any = None) -> Any:
+        """A wrapper of a new optimizer."""
+        legacy = ".legacy" in str(config["opt"].get("module"))
+        opt = _optimizers.deserialize(
+            config["opt"], custom_objects={**_wrappers(), **(custom_objects or {})}, use_legacy_optimizer=legacy
+        )
+        return cls(**{**config, "opt": opt})
+
+
+def _wrappers() -> Dict[str, Any]:
+    """Every wrapper by its name: they are not registered with Keras."""
+    found: List[Any] = [IpuOptimizer]
+    for kind in found:
+        found += kind.__subclasses__()
+    return {kind.__name__: kind for kind in found}
+
+
+class CrossReplicaOptimizer(IpuOptimizer):
+    """Takes the mean of every gradient over all replicas before it is applied."""
+
+    def __init__(self, opt: Any, name: str = "CrossReplicaOptimizer") -> None:
+        super().__init__(opt, name)
+
+    def preprocess_gradients(self, grads_and_vars: Pairs) -> Pairs:
+        """The means."""
+        return averaged(grads_and_vars)
+
+
+class MapGradientOptimizer(IpuOptimizer):
+    """Applies ``function(gradient, variable)`` in place of every gradient."""
+
+    def __init__(
+        self, opt: Any, gradient_mapping_function: GradientFunction, name: str = "MapGradientOptimizer"
+    ) -> None:
+        super().__init__(opt, name)
+        self._function = gradient_mapping_function
+
+    def preprocess_gradients(self, grads_and_vars: Pairs) -> Pairs:
+        """What the function makes of them."""
+        return mapped(self._function, grads_and_vars)
+
+    def get_config(self) -> Dict[str, Any]:
+        """What the wrapper can be made from again, the function itself among it."""
+        return {**super().get_config(), "gradient_mapping_function": self._function}
+
+
+class ALSOptimizer(IpuOptimizer):
+    """Multiplies the loss by a factor that it finds itself, and gradients by its inverse before they are applied."""
+
+    _scaling: loss_scaling.LossScaling
+    __init__ = loss_scaling.arguments(IpuOptimizer, "ALSOptimizer")
+
+    @property
+    def loss_scaling_factor(self) -> Any:
+        """The factor that the next loss is multiplied by."""
+        return self._scaling.factor.read_value()
+
+    @property
+    def initial_loss_scaling_factor(self) -> float:
+        """The factor at the beginning."""
+        return self._scaling.initial_factor
+
+    @property
+    def max_loss_scaling_factor(self) -> float:
+        """The largest factor."""
+        return self._scaling.max_factor
+
+    @property
+    def increment_factor(self) -> float:
+        """What the factor is multiplied or divided by."""
+        return self._scaling.increment_factor
+
+    @property
+    def update_frequency(self) -> int:
+        """After how many updates the factor may change."""
+        return self._scaling.update_frequency
+
+    @property
+    def update_counter(self) -> Any:
+        """How many updates there were since the factor might have changed."""
+        return self._scaling.steps.read_value()
+
+    @property
+    def ratio_threshold(self) -> float:
+        """The share of elements near the limit from which on the factor shrinks."""
+        return self._scaling.threshold
+
+    @property
+    def accumulate_statistics_over_update_period(self) -> bool:
+        """Whether all updates count, or the last one before a change."""
+        return self._scaling.accumulate
+
+    def get_scaled_loss(self, loss: Any) -> Any:
+        """The loss whose gradients ``apply_gradients`` takes; ``minimize`` and ``fit`` scale by themselves."""
+        return self._scaling.scaled(loss)
+
+    def get_unscaled_gradients(self, grads: List[Any]) -> List[Any]:
+        """The gradients of the loss itself from those of the scaled loss."""
+        factor = self._scaling.factor.read_value()
+        return [self._scaling.unscaled(gradient, factor) for gradient in grads]
+
+    def reset(self) -> None:
+        """Begin again with the first factor."""
+        self._scaling.reset()
+
+    def apply_gradients(  # type: ignore[override]  # the vendor has put captured gradients before the name
+        self,
+        grads_and_vars: Any,
+        captured_grads: Any = None,
+        name: Optional[str] = None,
+        experimental_aggregate_gradients: bool = True,
+    ) -> Any:
+        """Update the variables with gradients of the loss itself, and then the factor."""
+        if captured_grads:
+            raise loss_scaling.CapturedGradientsError(
+                "captured_grads were given, but the emulator captures none: leave them out."
+            )
+        return super().apply_gradients(grads_and_vars, name, experimental_aggregate_gradients)
+
+    def _transform_loss(self, loss: Any) -> Any:
+        return super()._transform_loss(self.get_scaled_loss(loss))
+
+    def _passed(self, pairs: Pairs) -> Tuple[Pairs, After]:
+        scaled = [gradient if gradient is None else tf.convert_to_tensor(gradient) for gradient, _ in pairs]
+        unscaled = self.get_unscaled_gradients(scaled)
+        passed, after = super()._passed([(gradient, variable) for gradient, (_, variable) in zip(unscaled, pairs)])
+        return passed, [lambda: self._scaling.adapted(scaled), *after]
+
+    def _own_variables(self) -> List[Any]:
+        return self._scaling.variables
+
+    def get_config(self) -> Dict[str, Any]:
+        """What the wrapper can be made from again."""
+        return {
+            **super().get_config(),
+            "initial_loss_scaling_factor": self.initial_loss_scaling_factor,
+            "update_frequency": self.update_frequency,
+            "increment_factor": self.increment_factor,
+            "max_loss_scaling_factor": self.max_loss_scaling_factor,
+            "accumulate_statistics_over_update_period": self.accumulate_statistics_over_update_period,
+            "ratio_threshold": self.ratio_threshold,
+        }

@@ -1,0 +1,163 @@
+"""The vendor's optimizers of TensorFlow 1: each wraps another one, and changes gradients on their way."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional, Tuple
+
+import tensorflow as tf
+from tensorflow.python.training import optimizer
+
+from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.tensorflow.api.ops import cross_replica_ops
+from ipu_conformance.emulator.tensorflow.compile import sharding
+from ipu_conformance.emulator.tensorflow.optim import loss_scaling
+
+Pairs = List[Tuple[Any, Any]]
+"""Gradients with their variables; a variable that has no gradient comes with None."""
+GradientFunction = Callable[[Any, Any], Any]
+
+
+def applied(opt: Any, grads_and_vars: Pairs, global_step: Any = None, name: Optional[str] = None) -> Any:
+    """The operation with which an optimizer of TensorFlow 1 or of Keras updates; Keras' own do not count steps."""
+    if not _of_keras(opt):
+        return opt.apply_gradients(grads_and_vars, global_step=global_step, name=name)
+    operation = opt.apply_gradients(grads_and_vars)
+    if global_step is not None:
+        global_step.assign_add(tf.ones([], global_step.dtype))
+    return operation if isinstance(operation, tf.Operation) else tf.group(operation)
+
+
+def averaged(pairs: Any) -> Pairs:
+    """The gradients as means over all replicas."""
+    reduce = decide("cross-replica-optimizer", cross_replica_ops.cross_replica_mean)
+    return [
+        (gradient if gradient is None else reduce(tf.convert_to_tensor(gradient)), variable)
+        for gradient, variable in pairs
+    ]
+
+
+def mapped(function: GradientFunction, pairs: Any) -> Pairs:
+    """``function(gradient, variable)`` in place of every gradient."""
+    return [
+        (gradient if gradient is None else decide("mapped", function(gradient, variable), gradient=gradient), variable)
+        for gradient, variable in pairs
+    ]
+
+
+def _of_keras(opt: Any) -> bool:
+    return not isinstance(opt, optimizer.Optimizer)
+
+
+class IpuOptimizer(optimizer.Optimizer):
+    """Gives gradients to the optimizer that it wraps: one of TensorFlow 1, or one of Keras."""
+
+    def __init__(self, opt: Any, name: Optional[str] = None) -> None:
+        super().__init__(use_locking=False, name=name or type(self).__name__)
+        if not hasattr(opt, "apply_gradients"):
+            raise ValueError(f"`opt` is {opt!r}; pass an optimizer.")
+        self._opt = opt
+
+    def compute_gradients(self, loss: Any, var_list: Any = None, **kwargs: Any) -> Pairs:
+        """The gradients of a loss with their variables."""
+        if not _of_keras(self._opt):
+            return self._opt.compute_gradients(loss, var_list=var_list, **kwargs)
+        variables = list(tf.compat.v1.trainable_variables() if var_list is None else var_list)
+        return list(zip(tf.gradients(loss, variables), variables))
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Optional[str] = None) -> Any:
+        """The operation that updates the variables."""
+        return applied(self._opt, list(grads_and_vars), global_step, name)
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        """A slot of the wrapped optimizer."""
+        return self._opt.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
+        """The names of the wrapped optimizer's slots."""
+        return self._opt.get_slot_names(*args, **kwargs)
+
+    def variables(self) -> Any:
+        """The variables of the wrapped optimizer."""
+        variables = self._opt.variables
+        return variables() if callable(variables) else variables
+
+
+class CrossReplicaOptimizer(IpuOptimizer):
+    """Takes the mean of every gradient over all replicas before it is applied."""
+
+    def __init__(self, opt: Any, name: str = "CrossReplicaOptimizer") -> None:
+        super().__init__(opt, name)
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Optional[str] = None) -> Any:
+        """The operation that updates the variables with the means."""
+        return super().apply_gradients(averaged(grads_and_vars), global_step, name)
+
+
+class MapGradientOptimizer(IpuOptimizer):
+    """Computes ``function(gradient, variable)`` for every gradient that the wrapped optimizer computes."""
+
+    def __init__(
+        self, wrapped_optimizer: Any, gradient_mapping_function: GradientFunction, name: str = "MapGradientOptimizer"
+    ) -> None:
+        super().__init__(wrapped_optimizer, name)
+        self._function = gradient_mapping_function
+
+    def compute_gradients(self, loss: Any, var_list: Any = None, **kwargs: Any) -> Pairs:
+        """The changed gradients with their variables."""
+        return mapped(self._function, super().compute_gradients(loss, var_list, **kwargs))
+
+
+class MapGradientOptimizerInvertedChaining(MapGradientOptimizer):
+    """Changes gradients when they are applied, after all that wraps it has changed them."""
+
+    def compute_gradients(self, loss: Any, var_list: Any = None, **kwargs: Any) -> Pairs:
+        """The gradients as the wrapped optimizer computes them."""
+        return IpuOptimizer.compute_gradients(self, loss, var_list, **kwargs)
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Optional[str] = None) -> Any:
+        """The operation that updates the variables with the changed gradients."""
+        return super().apply_gradients(mapped(self._function, grads_and_vars), global_step, name)
+
+
+class ShardedOptimizer(IpuOptimizer):
+    """Computes and applies the gradients of a sharded graph where the shards are."""
+
+    def __init__(self, optimizer: Any) -> None:
+        super().__init__(optimizer, "ShardedOptimizer")
+
+    def compute_gradients(self, loss: Any, var_list: Any = None, **kwargs: Any) -> Pairs:
+        """The gradients; each comes from the IPU that the operations it depends on are placed on."""
+        pairs = super().compute_gradients(loss, var_list, **kwargs)
+        sharding.propagate_sharding(loss.graph)
+        return pairs
+
+
+class AutomaticLossScalingOptimizer(IpuOptimizer):
+    """Multiplies the loss by a factor that it finds itself, and gradients by its inverse before they are applied."""
+
+    _scaling: loss_scaling.LossScaling
+    __init__ = loss_scaling.arguments(IpuOptimizer, "AutomaticLossScalingOptimizer")
+
+    @property
+    def loss_scaling_factor(self) -> Any:
+        """The factor that the next loss is multiplied by."""
+        return self._scaling.factor.read_value()
+
+    @property
+    def update_frequency(self) -> int:
+        """After how many updates the factor may change."""
+        return self._scaling.update_frequency
+
+    def compute_gradients(self, loss: Any, var_list: Any = None, **kwargs: Any) -> Pairs:
+        """The gradients of the scaled loss."""
+        return super().compute_gradients(self._scaling.scaled(loss), var_list, **kwargs)
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Optional[str] = None) -> Any:
+        """The operation that updates the variables with gradients of the loss itself, and then the factor."""
+        pairs = list(grads_and_vars)
+        factor = self._scaling.factor.read_value()
+        unscaled = [(self._scaling.unscaled(gradient, factor), variable) for gradient, variable in pairs]
+        with tf.control_dependencies([factor]):
+            update = super().apply_gradients(unscaled, global_step, name)
+        with tf.control_dependencies([update]):
+            return self._scaling.adapted([gradient for gradient, _ in pairs])

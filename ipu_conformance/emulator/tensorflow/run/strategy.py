@@ -1,0 +1,234 @@
+"""The emulated IPU strategies: a scope that marks models and variables, and ``run`` for compiled functions."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
+
+from tensorflow.python.data.ops import dataset_ops
+from tensorflow.python.distribute import distribute_lib
+from tensorflow.python.eager import context
+from tensorflow.python.framework import device_spec, ops
+from tensorflow.python.ops import array_ops
+from tensorflow.python.util import nest
+
+from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
+from ipu_conformance.emulator.tensorflow.config import system
+from ipu_conformance.emulator.tensorflow.run import replicas, strategy_run, variables
+from ipu_conformance.errors import ConformanceError
+
+__all__ = ["IPUExtendedV1", "IPUStrategy", "IPUStrategyV1", "current"]
+
+
+class StrategyError(ConformanceError, NotImplementedError):
+    """A strategy was asked for something that an IPU does not do."""
+
+
+class IPUStrategyV1(distribute_lib.StrategyV1):
+    """Runs models and functions on one IPU device; replicas are made of its IPUs when a program is compiled."""
+
+    _collective_key_base = 0
+
+    def __init__(
+        self,
+        ipu_device: str = "/device:IPU:0",
+        cpu_device: str = "/device:CPU:0",
+        enable_dataset_iterators: bool = True,
+        enable_keras_extensions: bool = True,
+    ) -> None:
+        super().__init__(IPUExtendedV1(self, ipu_device, cpu_device))
+        self.enable_dataset_iterators = enable_dataset_iterators
+        self.enable_keras_extensions = enable_keras_extensions
+        if enable_keras_extensions:
+            # Keras is changed only for programs that make a strategy, and its emulated part imports this module.
+            from ipu_conformance.emulator.tensorflow.keras import models
+
+            models.install()
+
+    @property
+    def device_ordinal(self) -> int:
+        """The number of the strategy's device."""
+        return self.extended.device_ordinal
+
+    @property
+    def num_ipus(self) -> int:
+        """The IPUs of the strategy's device; a system that is not configured is an error."""
+        return system.ipus(self.device_ordinal)
+
+    def run(
+        self, fn: Callable[..., Any], args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None,
+        options: Any = None,
+    ) -> Any:  # fmt: skip
+        """Run ``fn``, a ``tf.function`` or called inside of one, on every replica; the result is the first one's."""
+        _require_compiled(fn)
+        ipus = self.num_ipus if system.configured() and not replicas.inside() else 1
+        run = super().run
+        return strategy_run.run(
+            lambda program, *own, **named: run(program, args=own, kwargs=named, options=options),
+            fn, ipus, args, kwargs or {},
+        )  # fmt: skip
+
+
+IPUStrategy = IPUStrategyV1
+
+
+def current() -> Optional[IPUStrategyV1]:
+    """The IPU strategy whose scope is entered, None outside of one."""
+    if not distribute_lib.has_strategy():
+        return None
+    strategy = distribute_lib.get_strategy()
+    return strategy if isinstance(strategy, IPUStrategyV1) else None
+
+
+def _require_compiled(fn: Callable[..., Any]) -> None:
+    if decide("eager-refused", context.executing_eagerly() and not _is_compiled(fn)):
+        raise StrategyError(
+            "IPUStrategy.run(fn, ...) does not support pure eager execution: pass a tf.function, or call it inside "
+            "of one."
+        )
+
+
+def _is_compiled(fn: Callable[..., Any]) -> bool:
+    """Whether calling ``fn`` executes a graph: it, or the method behind a callable object, is a ``tf.function``."""
+    while hasattr(fn, "func"):  # functools.partial
+        fn = fn.func
+    return any(hasattr(item, "get_concrete_function") or hasattr(item, "structured_outputs") for item in _behind(fn))
+
+
+def _behind(fn: Callable[..., Any]) -> List[Any]:
+    return [fn, type(fn).__call__] if hasattr(type(fn), "__call__") else [fn]  # noqa: B004 (the method is wanted)
+
+
+class IPUExtendedV1(distribute_lib.StrategyExtendedV1):
+    """What TensorFlow's strategies delegate to: one worker, whose variables and data sets are the host's own."""
+
+    def __init__(self, container_strategy: IPUStrategyV1, ipu_device: str, cpu_device: str) -> None:
+        super().__init__(container_strategy)
+        self._ipu_device = ipu_device
+        self._cpu_device = cpu_device
+        self._retrace_functions_for_each_device = False
+        self.device_ordinal = _ordinal(ipu_device)
+
+    # Variables
+
+    def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+        with _colocated(kwargs.pop("colocate_with", None)):
+            return variables.replicated(next_creator(**kwargs))
+
+    def _validate_colocate_with_variable(self, colocate_with_variable: Any) -> None:
+        """Any variable of one worker may be colocated with any other."""
+
+    def variable_created_in_scope(self, v: Any) -> bool:
+        return v._distribute_strategy is self._container_strategy()
+
+    def read_var(self, replica_local_var: Any) -> Any:
+        return array_ops.identity(replica_local_var)
+
+    def _update(self, var: Any, fn: Callable[..., Any], args: Any, kwargs: Any, group: bool) -> Any:
+        return self._update_non_slot(var, fn, (var, *args), kwargs, group)
+
+    def _update_non_slot(self, colocate_with: Any, fn: Callable[..., Any], args: Any, kwargs: Any, group: bool) -> Any:
+        with distribute_lib.UpdateContext(colocate_with):
+            result = fn(*args, **kwargs)
+        return result if group else nest.map_structure(self._local_results, result)
+
+    def non_slot_devices(self, var_list: Any) -> Tuple[str]:
+        return (self._ipu_device,)
+
+    # Data sets
+
+    def _experimental_distribute_dataset(self, dataset: Any, options: Any) -> Any:
+        return dataset
+
+    def _distribute_datasets_from_function(self, dataset_fn: Callable[..., Any], options: Any) -> Any:
+        return dataset_fn(distribute_lib.InputContext())
+
+    def _experimental_distribute_values_from_function(self, value_fn: Callable[..., Any]) -> Any:
+        return value_fn(distribute_lib.ValueContext())
+
+    def _make_dataset_iterator(self, dataset: Any) -> Any:
+        return distribute_lib._DefaultDistributionExtended.DefaultInputIterator(dataset)
+
+    def _make_input_fn_iterator(self, input_fn: Callable[..., Any], replication_mode: Any = None) -> Any:
+        return self._make_dataset_iterator(input_fn(distribute_lib.InputContext()))
+
+    def _experimental_make_numpy_dataset(self, numpy_input: Any, session: Any) -> Any:
+        with ops.device(self._cpu_device):
+            return dataset_ops.DatasetV2.from_tensor_slices(numpy_input)
+
+    # Replicas
+
+    def _call_for_each_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        with distribute_lib.ReplicaContext(self._container_strategy(), replica_id_in_sync_group=0):
+            return fn(*args, **kwargs)
+
+    def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
+        return tensor
+
+    def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
+        return value
+
+    def _gather_to_implementation(self, value: Any, destinations: Any, axis: Any, options: Any) -> Any:
+        return value
+
+    def _local_results(self, value: Any) -> Tuple[Any]:
+        return (value,)
+
+    def value_container(self, value: Any) -> Any:
+        return value
+
+    def _get_local_replica_id(self, replica_id_in_sync_group: Any) -> Any:
+        return replica_id_in_sync_group
+
+    def _get_replica_id_in_sync_group(self, replica_id: Any) -> Any:
+        return replica_id
+
+    # What the strategy is
+
+    @property
+    def _num_replicas_in_sync(self) -> int:
+        return 1
+
+    @property
+    def worker_devices(self) -> Tuple[str]:
+        return (self._ipu_device,)
+
+    @property
+    def parameter_devices(self) -> Tuple[str]:
+        return (self._ipu_device,)
+
+    @property
+    def experimental_between_graph(self) -> bool:
+        return False
+
+    @property
+    def experimental_should_init(self) -> bool:
+        return True
+
+    @property
+    def should_checkpoint(self) -> bool:
+        return True
+
+    @property
+    def should_save_summary(self) -> bool:
+        return True
+
+    @property
+    def _global_batch_size(self) -> bool:
+        return True
+
+    def _in_multi_worker_mode(self) -> bool:
+        return False
+
+
+def _colocated(with_variable: Any) -> ContextManager[Any]:
+    if with_variable is None or isinstance(with_variable, str):
+        return contextlib.nullcontext()
+    return ops.colocate_with(with_variable)
+
+
+def _ordinal(ipu_device: str) -> int:
+    spec = device_spec.DeviceSpecV2.from_string(ipu_device)
+    if spec.device_type != "IPU":
+        raise ValueError(f"ipu_device is {ipu_device!r}; name an IPU device such as '/device:IPU:0'.")
+    return int(spec.device_index or 0)
