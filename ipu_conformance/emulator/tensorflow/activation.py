@@ -11,31 +11,28 @@ from typing import Any, Callable, List, Optional
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
+from ipu_conformance.emulator.tensorflow.config import system
+from ipu_conformance.emulator.tensorflow.run import replica_calls
 from ipu_conformance.errors import ConformanceError
 
 DONE = "_ipu_conformance_changed"
 
 
-def _module(name: str) -> Any:
-    """A module of this front end, which needs TensorFlow and is imported when it is there."""
-    return importlib.import_module(f"ipu_conformance.emulator.tensorflow.{name}")
-
-
 def change_tensorflow(tensorflow: ModuleType) -> None:
-    """Let the finished ``tensorflow`` package be wrong in the ways that the environment names."""
+    """Switch on the faults that the environment names, once ``tensorflow`` is imported."""
     faults.load("tensorflow")
     faults.activate_from_environment()
 
 
 def change_keras(keras: ModuleType) -> None:
-    """Let ``keras.ipu`` lead to the emulated module, which is imported when it is first asked for."""
+    """Make ``keras.ipu`` lead to the emulated module, which is imported when it is first asked for."""
     own = getattr(keras, "__getattr__", None)
     if getattr(own, DONE, False):
         return
 
     def find(name: str) -> Any:
         if name == "ipu":
-            return _module("api.keras")
+            return importlib.import_module("ipu_conformance.emulator.tensorflow.api.keras")
         if own is not None:
             return own(name)
         raise AttributeError(f"module {keras.__name__!r} has no attribute {name!r}")
@@ -45,14 +42,14 @@ def change_keras(keras: ModuleType) -> None:
 
 
 def change_session(session: ModuleType) -> None:
-    """Let every session of graph mode place what belongs to an IPU on the host, and list the configured IPUs."""
+    """Sessions of graph mode place what belongs to an IPU on the host, and list the configured IPUs."""
     base = session.BaseSession
     _replace(base, "__init__", _placing_softly)
     _replace(base, "list_devices", _listing_session_devices)
 
 
 def change_context(context: ModuleType) -> None:
-    """Let the devices of the process include the configured IPUs, and run what is placed on them."""
+    """The devices of the process include the configured IPUs, and run what is placed on them."""
     for method in ("list_physical_devices", "list_logical_devices", "get_visible_devices"):
         _replace(context.Context, method, _listing_devices)
     placement = context.Context.soft_device_placement
@@ -61,12 +58,12 @@ def change_context(context: ModuleType) -> None:
 
 
 def change_functions(functions: ModuleType) -> None:
-    """Let every ``tf.function`` run on the stock kernels, and replicas meet inside of one that they call.
+    """Every ``tf.function`` runs on the stock kernels, and replicas meet inside of one that they call.
 
     What asks for XLA is meant for the IPU, and XLA on the host does not know data set iterators.
     """
     function = functions.Function
-    _replace(function, "__call__", _module("run.replica_calls").inlining)
+    _replace(function, "__call__", replica_calls.inlining)
     _replace(function, "experimental_get_compiler_ir", _revealing_compilation)
     if DONE not in function.__dict__:
         function._jit_compile = property(_compilation, _ask_for_compilation)
@@ -74,17 +71,17 @@ def change_functions(functions: ModuleType) -> None:
 
 
 def change_errors(errors: ModuleType) -> None:
-    """Let our exceptions keep their types when they pass a converted function; stock only keeps Python's own."""
+    """Our exceptions keep their types when they pass a converted function; stock only keeps Python's own."""
     _replace(errors.ErrorMetadataBase, "create_exception", _keeping_types)
 
 
 def change_loops(loops: ModuleType) -> None:
-    """Let replicas meet inside the loops that they run.
+    """Replicas meet inside the loops that they run.
 
     Where TensorFlow was imported before, the modules of its interface have the loop of then.
     """
     stock = loops.while_loop
-    _replace(loops, "while_loop", _module("run.replica_calls").sharing)
+    _replace(loops, "while_loop", replica_calls.sharing)
     for name, module in list(sys.modules.items()):
         if name.startswith("tensorflow.") and vars(module).get("while_loop") is stock:
             module.while_loop = loops.while_loop  # type: ignore[attr-defined]
@@ -118,7 +115,7 @@ def _ask_for_compilation(function: Any, asked: Optional[bool]) -> None:
 def _revealing_compilation(own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     def reveal(self: Any, *args: Any, **kwargs: Any) -> Any:
-        self.get_concrete_function(*args, **kwargs)  # built as it is executed, before XLA is let in
+        self.get_concrete_function(*args, **kwargs)  # built as it is executed, before XLA comes in
         _here.revealing = True
         try:
             return own(self, *args, **kwargs)
@@ -134,10 +131,10 @@ def _keeping_types(own: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(source_error, ConformanceError):
             return own(self, source_error)
         kind = type(source_error)
-        made = kind.__new__(kind)
-        made.__dict__.update(source_error.__dict__)
-        made.args = (self.get_message(),)
-        return made.with_traceback(source_error.__traceback__)
+        error = kind.__new__(kind)
+        error.__dict__.update(source_error.__dict__)
+        error.args = (self.get_message(),)
+        return error.with_traceback(source_error.__traceback__)
 
     return create
 
@@ -177,9 +174,8 @@ def _listing_devices(own: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(own)
     def listed(self: Any, device_type: Optional[str] = None) -> List[Any]:
-        devices = _module("config.devices")
-        extra = devices.physical() if physical else devices.logical()
-        return [*own(self, device_type), *(extra if device_type in (None, devices.TYPE) else ())]
+        ipus = system.physical_devices() if physical else system.logical_devices()
+        return [*own(self, device_type), *(ipus if device_type in (None, system.DEVICE_TYPE) else ())]
 
     return listed
 
@@ -187,7 +183,6 @@ def _listing_devices(own: Callable[..., Any]) -> Callable[..., Any]:
 def _listing_session_devices(own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     def listed(self: Any) -> List[Any]:
-        devices = _module("config.devices")
-        return [*own(self), *devices.of_session()]
+        return [*own(self), *system.session_devices()]
 
     return listed

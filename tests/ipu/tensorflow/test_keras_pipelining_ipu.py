@@ -97,6 +97,15 @@ def test_stages_may_share_an_ipu(keras: Keras, devices: Any) -> None:
     assert_trained(keras.fit("mlp", config), "mlp", config)
 
 
+@pytest.mark.ipus(3)
+@pytest.mark.parametrize("devices", [(1, 0), (2, 0, 1)], ids=str)
+def test_stages_may_be_placed_in_any_order(keras: Keras, devices: Any) -> None:
+    """device_mapping may place a later stage on an earlier IPU: all stages are updated at the end of a run."""
+    config = replace(piped(len(devices), 2 * len(devices), device_iterations=1), devices=devices)
+
+    assert_trained(keras.fit("mlp", config), "mlp", config)
+
+
 @pytest.mark.ipus(2)
 def test_the_interleaved_schedule_needs_an_ipu_for_each_stage(keras: Keras) -> None:
     """Two stages on one IPU are not implemented for the interleaved schedule."""

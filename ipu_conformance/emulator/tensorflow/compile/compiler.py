@@ -17,8 +17,6 @@ from ipu_conformance.emulator.tensorflow.reports import folders
 from ipu_conformance.emulator.tensorflow.reports import graph as report_graph
 from ipu_conformance.emulator.tensorflow.run import replicas, strategy
 
-__all__ = ["compile"]
-
 
 def compile(computation: Callable[..., Any], inputs: Optional[Sequence[Any]] = None) -> Any:
     """What ``computation`` returns, computed on the IPUs of the device: tensors as a list or in their structure.

@@ -1,7 +1,8 @@
 """What a replica takes along into loops and pipelines that all replicas share: its scopes, and its variables.
 
 One thread builds those for all replicas, and knows nothing of the scopes that a replica has entered. The same function
-is built several times, by replicas and for the micro-batches of a pipeline: its variables are made the first time."""
+is built several times, by replicas and for the micro-batches of a pipeline: its variables are made the first time.
+"""
 
 from __future__ import annotations
 

@@ -13,16 +13,6 @@ from tensorflow.python.ops import variable_scope
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.compile import sharding, shards
 
-__all__ = [
-    "frontend_attribute",
-    "ipu_jit_scope",
-    "ipu_scope",
-    "ipu_shard",
-    "outside_compilation_scope",
-    "partials_type",
-    "stochastic_rounding",
-]
-
 ATTRIBUTES = "_XlaFrontendAttributes"
 OUTSIDE = "_xla_outside_compilation"
 PARTIALS = ("half", "float", "default")

@@ -1,7 +1,8 @@
 """Which IPUs of a replica a program names while it is built, and how many replicas that leaves a device.
 
 What places operations (shards, the stages of a pipeline) calls ``note`` with each IPU; whoever compiles a program
-builds it once inside of ``noted`` to learn them."""
+builds it once inside of ``noted`` to learn them.
+"""
 
 from __future__ import annotations
 

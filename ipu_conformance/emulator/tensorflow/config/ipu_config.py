@@ -9,30 +9,10 @@ from ipu_conformance.emulator.faults.decisions import tensorflow_system as decid
 from ipu_conformance.emulator.tensorflow.config import environment, system
 from ipu_conformance.emulator.tensorflow.config.attributes import (
     ATTRIBUTES,
-    DeviceConnectionType,
-    ExecutionProfileType,
-    MergeRemoteBuffersBehaviour,
-    SchedulingAlgorithm,
-    SelectionOrder,
     StochasticRoundingBehaviour,
 )
-from ipu_conformance.emulator.tensorflow.config.tree import AttributeMetadata, Root, resolved
+from ipu_conformance.emulator.tensorflow.config.tree import Root, resolved
 from ipu_conformance.errors import ConformanceError
-
-__all__ = [
-    "AttributeMetadata",
-    "DeviceConnectionType",
-    "ExecutionProfileType",
-    "IPUConfig",
-    "IpuOptions",
-    "MergeRemoteBuffersBehaviour",
-    "SchedulingAlgorithm",
-    "SelectionOrder",
-    "StochasticRoundingBehaviour",
-    "configure_ipu_system",
-    "get_ipu_config",
-    "reset_ipu_configuration",
-]
 
 ALL_EXCEPTIONS = ("inv", "div0", "oflo", "nanoo")
 

@@ -1,6 +1,7 @@
 """The configuration in force: its IPU devices, how many IPUs each has, and what a reset forgets.
 
-It holds no TensorFlow object, so that device lists can ask it while TensorFlow is imported."""
+It holds no TensorFlow object, so that device lists can ask it while TensorFlow is imported.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from ipu_conformance.emulator.core import device as device_descriptions
 from ipu_conformance.emulator.core.topology import power_of_two
 from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
-from ipu_conformance.emulator.tensorflow.config import system
+from ipu_conformance.emulator.tensorflow.config import environment
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.targets import EMULATED_IPUS
 
@@ -94,8 +95,6 @@ def ipus(device: int = 0) -> int:
 
 def chip() -> device_descriptions.Device:
     """The description of one IPU: that of the IPU model where it is in use, else the current hardware."""
-    from ipu_conformance.emulator.tensorflow.config import environment
-
     if not configured() or not environment.flags().use_ipu_model:
         return device_descriptions.MK2
     model = options().ipu_model
@@ -145,38 +144,35 @@ def _listed(selected: Any) -> Tuple[int, ...]:
     return (selected,) if isinstance(selected, int) else tuple(selected)
 
 
-TYPE = "IPU"
+DEVICE_TYPE = "IPU"
 
 
-def names() -> Tuple[str, ...]:
-    """The devices of the configuration in force, in order; none before a configuration."""
-    return tuple(f"/device:{TYPE}:{index}" for index in range(decide("devices-listed", len(system.devices()))))
+def _numbers() -> range:
+    """The numbers of the devices that TensorFlow sees: one for each group of IPUs that the configuration selects."""
+    return range(decide("devices-listed", len(devices())))
 
 
-def physical() -> List[Any]:
+def physical_devices() -> List[Any]:
     """As ``tf.config.list_physical_devices`` gives them."""
     from tensorflow.python.eager import context
 
-    return [
-        context.PhysicalDevice(name=f"/physical_device:{TYPE}:{index}", device_type=TYPE)
-        for index in range(decide("devices-listed", len(system.devices())))
-    ]
+    return [context.PhysicalDevice(f"/physical_device:{DEVICE_TYPE}:{number}", DEVICE_TYPE) for number in _numbers()]
 
 
-def logical() -> List[Any]:
+def logical_devices() -> List[Any]:
     """As ``tf.config.list_logical_devices`` gives them."""
     from tensorflow.python.eager import context
 
-    return [context.LogicalDevice(name=name, device_type=TYPE) for name in names()]
+    return [context.LogicalDevice(f"/device:{DEVICE_TYPE}:{number}", DEVICE_TYPE) for number in _numbers()]
 
 
-def of_session() -> List[Any]:
+def session_devices() -> List[Any]:
     """As a session's ``list_devices`` gives them, with the memory of their IPUs."""
     from tensorflow.python.client import session
 
     return [
         session._DeviceAttributes(
-            f"/job:localhost/replica:0/task:0/device:{TYPE}:{index}", TYPE, ipus * system.chip().memory, index
+            f"/job:localhost/replica:0/task:0/device:{DEVICE_TYPE}:{number}", DEVICE_TYPE, count * chip().memory, number
         )
-        for index, ipus in enumerate(system.devices())
+        for number, count in enumerate(devices())
     ]

@@ -1,7 +1,8 @@
 """What happens around the first execution of a Keras model's program: its memory is checked, its report written.
 
 The estimate of the memory needs the model's forward pass to be built once more, so it is made only for programs that
-come anywhere near what an IPU holds."""
+come anywhere near what an IPU holds.
+"""
 
 from __future__ import annotations
 

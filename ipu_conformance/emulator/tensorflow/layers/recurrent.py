@@ -40,66 +40,40 @@ def _check(name: str, settings: Dict[str, Any]) -> None:
             raise ValueError(f"{name} does not support the activation {word!r}; use one of {', '.join(ACTIVATIONS)}.")
 
 
-class PopnnLSTM(_layers.LSTM):
-    """Long short-term memory over a batch of sequences."""
+class _Extended:
+    """What the vendor's layers have above stock Keras' own; how partial sums are held is the device's affair."""
 
     def __init__(
-        self,
-        units: int,
-        partials_dtype: Any = tf.float32,
-        seed: Optional[int] = None,
-        dropout_seed: Any = None,
-        options: Optional[Dict[str, str]] = None,
-        options_bwd: Optional[Dict[str, str]] = None,
-        **settings: Any,
-    ) -> None:
+        self, units: int, partials_dtype: Any = tf.float32, seed: Optional[int] = None, dropout_seed: Any = None,
+        options: Optional[Dict[str, str]] = None, options_bwd: Optional[Dict[str, str]] = None, **settings: Any,
+    ) -> None:  # fmt: skip
         _check(type(self).__name__, settings)
-        super().__init__(units, **settings)
-        _remember(self, partials_dtype, seed, dropout_seed, options, options_bwd)
+        super().__init__(units, **settings)  # type: ignore[call-arg]
+        self.partials_dtype = tf.as_dtype(partials_dtype)
+        self.seed, self.dropout_seed = seed, dropout_seed
+        self.options, self.options_bwd = options or {}, options_bwd or {}
 
     def get_config(self) -> Dict[str, Any]:
         """What the layer can be made from again."""
-        return {**super().get_config(), **_remembered(self)}
+        own = {name: getattr(self, name) for name in ("seed", "dropout_seed", "options", "options_bwd")}
+        return {**super().get_config(), "partials_dtype": self.partials_dtype.name, **own}  # type: ignore[misc]
 
 
-class PopnnGRU(_layers.GRU):
+class PopnnLSTM(_Extended, _layers.LSTM):
+    """Long short-term memory over a batch of sequences."""
+
+
+class PopnnGRU(_Extended, _layers.GRU):
     """Gated recurrent unit over a batch of sequences; by default the reset gate acts before the product."""
 
     def __init__(
-        self,
-        units: int,
-        partials_dtype: Any = tf.float32,
-        seed: Optional[int] = None,
-        dropout_seed: Any = None,
-        options: Optional[Dict[str, str]] = None,
-        options_bwd: Optional[Dict[str, str]] = None,
-        reset_after: bool = False,
-        **settings: Any,
-    ) -> None:
-        _check(type(self).__name__, settings)
-        super().__init__(units, reset_after=reset_after, **settings)
-        _remember(self, partials_dtype, seed, dropout_seed, options, options_bwd)
-
-    def get_config(self) -> Dict[str, Any]:
-        """What the layer can be made from again."""
-        return {**super().get_config(), **_remembered(self)}
-
-
-def _remember(layer: Any, partials_dtype: Any, seed: Any, dropout_seed: Any, options: Any, options_bwd: Any) -> None:
-    """Keep what a layer of the vendor has above stock Keras; how partial sums are held is the device's affair."""
-    layer.partials_dtype = tf.as_dtype(partials_dtype)
-    layer.seed, layer.dropout_seed = seed, dropout_seed
-    layer.options, layer.options_bwd = options or {}, options_bwd or {}
-
-
-def _remembered(layer: Any) -> Dict[str, Any]:
-    return {
-        "partials_dtype": layer.partials_dtype.name,
-        "seed": layer.seed,
-        "dropout_seed": layer.dropout_seed,
-        "options": layer.options,
-        "options_bwd": layer.options_bwd,
-    }
+        self, units: int, partials_dtype: Any = tf.float32, seed: Optional[int] = None, dropout_seed: Any = None,
+        options: Optional[Dict[str, str]] = None, options_bwd: Optional[Dict[str, str]] = None,
+        reset_after: bool = False, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            units, partials_dtype, seed, dropout_seed, options, options_bwd, reset_after=reset_after, **settings
+        )
 
 
 LSTM = PopnnLSTM

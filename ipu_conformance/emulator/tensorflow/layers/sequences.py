@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import tensorflow as tf
 
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.keras import library
-
-__all__ = ["PopnnAUGRU", "PopnnDynamicGRU", "PopnnDynamicLSTM", "PopnnGRU", "PopnnLSTM"]
 
 _Layer: Any = library.module("engine.base_layer").Layer
 LSTMStateTuple = library.module("layers.rnn.legacy_cells").LSTMStateTuple
@@ -121,6 +120,22 @@ class _Recurrent(_Layer):
         return tf.cast(outputs, self.compute_dtype), tuple(tf.cast(state, self.compute_dtype) for state in last)
 
 
+def _with_argument(name: str) -> Any:
+    """The constructor with one more switch, off by default, which the vendor puts before the options."""
+    shared = list(inspect.signature(_Recurrent.__init__).parameters.values())
+    switch = inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
+    signature = inspect.Signature([*shared[:-2], switch, *shared[-2:]])
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 (it becomes a method)
+        arguments = dict(signature.bind(self, *args, **kwargs).arguments)
+        value = arguments.pop(name, False)
+        _Recurrent.__init__(**arguments)
+        setattr(self, name, value)
+
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    return __init__
+
+
 class PopnnLSTM(_Recurrent):
     """Long short-term memory; the gates in the weights are forget, input, cell, output."""
 
@@ -157,37 +172,8 @@ class PopnnLSTM(_Recurrent):
 class PopnnDynamicLSTM(PopnnLSTM):
     """Long short-term memory over sequences of different lengths."""
 
-    def __init__(
-        self,
-        num_units: int,
-        dtype: Any = tf.float32,
-        partials_dtype: Any = tf.float32,
-        seed: Optional[int] = None,
-        weights_initializer: Any = None,
-        bias_initializer: Any = None,
-        activation: str = "tanh",
-        recurrent_activation: str = "sigmoid",
-        return_state: bool = True,
-        name: Optional[str] = None,
-        preserve_final_state: bool = False,
-        options: Optional[Dict[str, str]] = None,
-        options_bwd: Optional[Dict[str, str]] = None,
-    ) -> None:
-        super().__init__(
-            num_units,
-            dtype,
-            partials_dtype,
-            seed,
-            weights_initializer,
-            bias_initializer,
-            activation,
-            recurrent_activation,
-            return_state,
-            name,
-            options,
-            options_bwd,
-        )
-        self.preserve_final_state = preserve_final_state
+    preserve_final_state: bool
+    __init__ = _with_argument("preserve_final_state")
 
     @tf.autograph.experimental.do_not_convert
     def call(self, inputs: Any, seq_len: Any, initial_state: Any = None, training: bool = True) -> Any:
@@ -200,37 +186,8 @@ class PopnnGRU(_Recurrent):
 
     gates = 3
 
-    def __init__(
-        self,
-        num_units: int,
-        dtype: Any = tf.float32,
-        partials_dtype: Any = tf.float32,
-        seed: Optional[int] = None,
-        weights_initializer: Any = None,
-        bias_initializer: Any = None,
-        activation: str = "tanh",
-        recurrent_activation: str = "sigmoid",
-        return_state: bool = True,
-        name: Optional[str] = None,
-        reset_after: bool = False,
-        options: Optional[Dict[str, str]] = None,
-        options_bwd: Optional[Dict[str, str]] = None,
-    ) -> None:
-        super().__init__(
-            num_units,
-            dtype,
-            partials_dtype,
-            seed,
-            weights_initializer,
-            bias_initializer,
-            activation,
-            recurrent_activation,
-            return_state,
-            name,
-            options,
-            options_bwd,
-        )
-        self.reset_after = reset_after
+    reset_after: bool
+    __init__ = _with_argument("reset_after")
 
     @property
     def canonical_bias_shape(self) -> List[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import threading
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 
 class GradientAccumulationReductionMethod(enum.Enum):
@@ -84,15 +84,13 @@ def captured() -> Iterator[List[Gradient]]:
 class Accumulator:
     """The gradients that one replica has accumulated, by key in the order of arrival."""
 
-    TOGETHER = 2
-    """Gradients that are added up at once; sums of more of them differ in their last bits between schedules."""
-
     def __init__(self, method: Method, dtype: Any = None) -> None:
         self.method = method
         self.dtype = dtype
         """The dtype to accumulate in, or a function of the variable that gives it; None is that of the gradient."""
         self.of: Dict[str, Gradient] = {}
-        self._parts: Dict[str, List[Any]] = {}
+        self.held: Dict[str, Any] = {}
+        """What has been accumulated so far."""
         self._numbers: Dict[str, int] = {}
 
     def add(self, key: str, gradient: Gradient) -> None:
@@ -108,23 +106,27 @@ class Accumulator:
             value = tf.cast(value, dtype)
         number = self._numbers.get(key, 0)
         self._numbers[key] = number + 1
-        parts = self._parts.setdefault(key, [])
-        if self.method is Method.RUNNING_MEAN and number:
+        if not number:
+            self.held[key] = value
+        elif self.method is Method.RUNNING_MEAN:
             kept = tf.constant(number / (number + 1), value.dtype)
-            parts[0] = parts[0] * kept + value * tf.constant(1 / (number + 1), value.dtype)
-            return
-        parts.append(value)
-        if len(parts) == self.TOGETHER:
-            parts[:] = [_sum(parts)]
+            self.held[key] = self.held[key] * kept + value * tf.constant(1 / (number + 1), value.dtype)
+        else:
+            # Two at a time: sums of more of them differ in their last bits between schedules.
+            self.held[key] = _sum([self.held[key], value])
 
-    @property
-    def held(self) -> Dict[str, Any]:
-        """What was accumulated so far."""
-        return {key: parts[0] if len(parts) == 1 else _sum(parts) for key, parts in self._parts.items()}
+    def updates(self, values: Mapping[str, Any]) -> List[Gradient]:
+        """The gradients of an update, with reduced values by key, each in the dtype of its variable."""
+        import tensorflow as tf
+
+        return [
+            own._replace(value=tf.cast(values[key], own.variable.dtype) if key in values else None)
+            for key, own in self.of.items()
+        ]
 
     def clear(self) -> None:
-        """Begin anew."""
-        self.of, self._parts, self._numbers = {}, {}, {}
+        """Forget everything, after an update."""
+        self.of, self.held, self._numbers = {}, {}, {}
 
 
 def _sum(values: Sequence[Any]) -> Any:

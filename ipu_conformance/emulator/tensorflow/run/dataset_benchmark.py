@@ -9,8 +9,6 @@ import tensorflow as tf
 
 from ipu_conformance.emulator.tensorflow.run import infeed
 
-__all__ = ["dataset_benchmark", "infeed_benchmark"]
-
 GIGA = 1e9
 
 

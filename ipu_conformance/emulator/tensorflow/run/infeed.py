@@ -12,8 +12,6 @@ from tensorflow.python.platform import tf_logging as logging
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.run import replicas, synthetic
 
-__all__ = ["IPUInfeedQueue", "IPUIterator", "IPUOwnedIterator"]
-
 DEPRECATED = ("feed_name", "replication_factor", "data_to_prefetch")
 
 

@@ -2,52 +2,51 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
-from typing import Any, Callable, Dict, List, NamedTuple, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Protocol, Sequence, Tuple
 
-from ipu_conformance.emulator.core.plan import Plan
+from ipu_conformance.emulator.core.plan import Kind, Plan
 from ipu_conformance.emulator.tensorflow.run.accumulation import Accumulator, Gradient, Method, captured
 from ipu_conformance.emulator.tensorflow.run.slot_functions import SlotFunctions
 
 
-class _Updating:
-    """What the machines share: gradients accumulate, replicas add theirs up, optimizers apply them."""
+class _Accumulating:
+    """What the machines share: gradients of micro-batches accumulate on each replica."""
 
     def __init__(self, plan: Plan, method: Method, dtype: Any) -> None:
         self.divisor = float(plan.total_micro_batches) if method is Method.MEAN else 1.0
         self.accumulators = [Accumulator(method, dtype) for _ in range(plan.replicas)]
-        self.functions = SlotFunctions(plan)
 
     def recompute(self, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
         """Nothing is recomputed: the host has the memory to keep what backward needs."""
         raise NotImplementedError("plans of TensorFlow have no slots to recompute in")
 
-    def reduce(self, stage: int, gradients: List[Any]) -> List[Any]:
-        """The sum over replicas; a mean over micro-batches is taken here too."""
+    def divided(self, value: Any) -> Any:
+        """The mean over micro-batches of a sum, where the method asks for one."""
         import tensorflow as tf
 
-        total = {}
-        for key, first in gradients[0].items():
-            value = first if len(gradients) == 1 else tf.add_n([own[key] for own in gradients])
-            total[key] = value if self.divisor == 1.0 else value / tf.constant(self.divisor, value.dtype)
+        return value if self.divisor == 1.0 else value / tf.constant(self.divisor, value.dtype)
+
+    def reduce(self, stage: int, gradients: List[Any]) -> List[Any]:
+        """The sum over replicas."""
+        import tensorflow as tf
+
+        total = {
+            key: self.divided(first if len(gradients) == 1 else tf.add_n([own[key] for own in gradients]))
+            for key, first in gradients[0].items()
+        }
         return [total] * len(gradients)
 
 
 def apply(gradients: Sequence[Gradient]) -> None:
-    """Let each optimizer take one step with its gradients."""
+    """Each optimizer takes one step with its gradients."""
     by_optimizer: Dict[int, List[Gradient]] = {}
     for gradient in gradients:
         by_optimizer.setdefault(id(gradient.optimizer), []).append(gradient)
     for own in by_optimizer.values():
         optimizer = own[0].optimizer
-        type(optimizer).apply_gradients(optimizer, [(_as_variable(gradient), gradient.variable) for gradient in own])
-
-
-def _as_variable(gradient: Gradient) -> Any:
-    """The gradient in the dtype of its variable, whatever it was accumulated in."""
-    import tensorflow as tf
-
-    return gradient.value if gradient.value is None else tf.cast(gradient.value, gradient.variable.dtype)
+        type(optimizer).apply_gradients(optimizer, [(gradient.value, gradient.variable) for gradient in own])
 
 
 def _values(variables: Sequence[Any]) -> Dict[str, Any]:
@@ -61,7 +60,7 @@ def _assign(variables: Sequence[Any], values: Dict[str, Any]) -> None:
         variable.assign(values[str(number)])
 
 
-class WholeStep(_Updating):
+class WholeStep(_Accumulating):
     """One stage that is a model's own step: what it would apply is accumulated, reduced and applied at the end."""
 
     def __init__(
@@ -73,6 +72,7 @@ class WholeStep(_Updating):
         dtype: Any = None,
     ) -> None:
         super().__init__(plan, method, dtype)
+        self.functions = SlotFunctions(plan)
         self.step = step
         self.variables = variables
         self._left: Dict[int, List[Gradient]] = {}
@@ -103,7 +103,7 @@ class WholeStep(_Updating):
     def update(self, replica: int, stage: int, gradients: Any) -> None:
         """Every optimizer takes one step."""
         accumulator = self.accumulators[replica]
-        apply([own._replace(value=gradients.get(key)) for key, own in accumulator.of.items()])
+        apply(accumulator.updates(gradients))
         accumulator.clear()
 
     def weights(self, replica: int, stage: int) -> Dict[str, Any]:
@@ -133,17 +133,95 @@ class Stages(Protocol):
         """The trained variables that the stage uses."""
 
 
-class _Stash(NamedTuple):
+class Stash(NamedTuple):
+    """What a forward slot of a stage keeps for its backward slot."""
+
     tape: Any
     inputs: Dict[str, Any]
     outputs: Dict[str, Any]
+    variables: Sequence[Any]
 
 
 LOSS = "loss"
 
 
-class Pipeline(_Updating):
+class StagedMachine(_Accumulating, abc.ABC):
     """Stages that hand tensors to one another; every slot has a tape of its own."""
+
+    def __init__(self, plan: Plan, method: Method, dtype: Any) -> None:
+        super().__init__(plan, method, dtype)
+        self.stage_count = plan.stages
+        # Stages update in the order of their IPUs, not of their own: the optimizer takes its one step after them all.
+        updates = [slot.stage for slot in plan.slots() if slot.kind is Kind.UPDATE]
+        self._last_to_update = updates[-1] if updates else plan.stages - 1
+        self._waiting: List[Dict[str, Any]] = [{} for _ in range(plan.replicas)]
+
+    @abc.abstractmethod
+    def owned(self, stage: int) -> Sequence[Any]:
+        """The trained variables that the stage uses and no earlier one does."""
+
+    @abc.abstractmethod
+    def computed(self, replica: int, variables: Sequence[Any], values: Sequence[Any]) -> Iterable[Gradient]:
+        """The gradients of one micro-batch on their way to their optimizer."""
+
+    @abc.abstractmethod
+    def step(self, replica: int, gradients: Sequence[Gradient]) -> None:
+        """The optimizer takes its one step."""
+
+    def trained(self, replica: int, variables: Sequence[Any]) -> List[Any]:
+        """Those of the variables that are to be trained."""
+        return list(variables)
+
+    def backward(self, replica: int, stage: int, micro_batch: int, stash: Any, gradient: Any) -> Any:
+        """Accumulates the gradients of the stage's variables; returns those of the tensors it was handed."""
+        import tensorflow as tf
+
+        variables = self.trained(replica, stash.variables)
+        names = list(stash.outputs)
+        values = stash.tape.gradient(
+            [stash.outputs[name] for name in names],
+            [*stash.inputs.values(), *variables],
+            output_gradients=None if gradient is None else [gradient[name] for name in names],
+        )
+        of_inputs, of_variables = values[: len(stash.inputs)], values[len(stash.inputs) :]
+        for own in self.computed(replica, variables, of_variables):
+            self.accumulators[replica].add(_key(own.variable), own)
+        return {
+            name: tf.zeros_like(tensor) if value is None else tf.convert_to_tensor(value)
+            for (name, tensor), value in zip(stash.inputs.items(), of_inputs)
+        }
+
+    def gradients(self, replica: int, stage: int) -> Any:
+        """Those of the variables that the stage owns; a variable of several stages belongs to the first."""
+        held = self.accumulators[replica].held
+        return {key: held[key] for key in map(_key, self.owned(stage)) if key in held}
+
+    def update(self, replica: int, stage: int, gradients: Any) -> None:
+        """The optimizer takes its one step when all stages have their gradients."""
+        waiting = self._waiting[replica]
+        waiting.update(gradients)
+        if stage == self._last_to_update:
+            accumulator = self.accumulators[replica]
+            self.step(replica, accumulator.updates(waiting))
+            accumulator.clear()
+            waiting.clear()
+
+    def weights(self, replica: int, stage: int) -> Dict[str, Any]:
+        """The trained variables, by number, for the stage whose update comes last and changes them all."""
+        return _values(self._changing(stage))
+
+    def set_weights(self, replica: int, stage: int, weights: Dict[str, Any]) -> None:
+        """Replace them."""
+        _assign(self._changing(stage), weights)
+
+    def _changing(self, stage: int) -> Sequence[Any]:
+        if stage != self._last_to_update:
+            return ()
+        return [variable for each in range(self.stage_count) for variable in self.owned(each)]
+
+
+class Pipeline(StagedMachine):
+    """The stages of a model."""
 
     def __init__(
         self,
@@ -155,107 +233,52 @@ class Pipeline(_Updating):
         dtype: Any = None,
     ) -> None:
         super().__init__(plan, method, dtype)
+        self.functions = SlotFunctions(plan)
         self.stages = stages
         self.optimizer = optimizer
         self.labels = labels
-        self.owned = _owned(stages)
-        self._waiting: List[Dict[str, Any]] = [{} for _ in range(plan.replicas)]
-        self._added: Dict[int, Dict[str, Any]] = {}
 
     def forward(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
         """The tensors for the next stage, or after the last what leaves the device; and the tape for the backward."""
         import tensorflow as tf
 
         live = self.stages.enter(boundary) if stage == 0 else dict(boundary)
-        last = stage == self.stages.number - 1
-        inputs = {} if stage == 0 or not keep else _differentiable(live)
+        inputs = {} if stage == 0 or not keep else differentiable(live)
         tape: Any = tf.GradientTape() if keep else contextlib.nullcontext()
         with tape:
             if keep:
                 tape.watch(list(inputs.values()))
-            if last:
+            if stage == self.stages.number - 1:
                 data = self.labels(replica, micro_batch)
                 loss, output = self.functions.call((replica, stage), self._last, (live, data))
                 outputs = {LOSS: loss}
             else:
                 output = self.functions.call((replica, stage), lambda held: self.stages.forward(stage, held), (live,))
-                outputs = _differentiable(output)
-        return output, _Stash(tape, inputs, outputs) if keep else None
+                outputs = differentiable(output)
+        return output, Stash(tape, inputs, outputs, self.stages.variables(stage)) if keep else None
 
     def _last(self, live: Dict[str, Any], data: Any) -> Tuple[Any, Any]:
         """The last stage and what follows it."""
         return self.stages.finish(self.stages.forward(self.stages.number - 1, live), data)
 
-    def backward(self, replica: int, stage: int, micro_batch: int, stash: Any, gradient: Any) -> Any:
-        """Accumulates the gradients of the stage's variables; returns those of the tensors it was handed."""
-        import tensorflow as tf
+    def computed(self, replica: int, variables: Sequence[Any], values: Sequence[Any]) -> Iterable[Gradient]:
+        """As the tape gives them."""
+        return [Gradient(self.optimizer, value, variable) for value, variable in zip(values, variables)]
 
-        variables = list(self.stages.variables(stage))
-        names = list(stash.outputs)
-        found = stash.tape.gradient(
-            [stash.outputs[name] for name in names],
-            [*stash.inputs.values(), *variables],
-            output_gradients=None if gradient is None else [gradient[name] for name in names],
-        )
-        of_inputs, of_variables = found[: len(stash.inputs)], found[len(stash.inputs) :]
-        for value, variable in zip(of_variables, variables):
-            self.accumulators[replica].add(_key(variable), Gradient(self.optimizer, value, variable))
-        return {
-            name: tf.zeros_like(tensor) if value is None else tf.convert_to_tensor(value)
-            for (name, tensor), value in zip(stash.inputs.items(), of_inputs)
-        }
+    def step(self, replica: int, gradients: Sequence[Gradient]) -> None:
+        """The model's optimizer takes its one step."""
+        apply(gradients)
 
-    def gradients(self, replica: int, stage: int) -> Any:
-        """Those of the variables that the stage owns; a variable of several stages belongs to the first."""
-        own = set(map(_key, self.owned[stage]))
-        return {key: value for key, value in self._totals(replica).items() if key in own}
-
-    def _totals(self, replica: int) -> Dict[str, Any]:
-        """Everything that was accumulated, added up once for all stages."""
-        if replica not in self._added:
-            self._added[replica] = self.accumulators[replica].held
-        return self._added[replica]
-
-    def update(self, replica: int, stage: int, gradients: Any) -> None:
-        """The optimizer takes its one step when the last stage has its gradients."""
-        waiting = self._waiting[replica]
-        waiting.update(gradients)
-        if stage == self.stages.number - 1:
-            accumulator = self.accumulators[replica]
-            apply([own._replace(value=waiting.get(key)) for key, own in accumulator.of.items()])
-            accumulator.clear()
-            waiting.clear()
-            self._added.pop(replica, None)
-
-    def weights(self, replica: int, stage: int) -> Dict[str, Any]:
-        """The stage's trained variables, by number."""
-        return _values(self._changing(stage))
-
-    def set_weights(self, replica: int, stage: int, weights: Dict[str, Any]) -> None:
-        """Replace them."""
-        _assign(self._changing(stage), weights)
-
-    def _changing(self, stage: int) -> Sequence[Any]:
-        """The variables that the update of a stage changes: all of them change with the last stage's."""
-        if stage < self.stages.number - 1:
-            return ()
-        return [variable for own in self.owned for variable in own]
+    def owned(self, stage: int) -> Sequence[Any]:
+        """The variables of a stage without those of earlier ones."""
+        earlier = {_key(variable) for before in range(stage) for variable in self.stages.variables(before)}
+        return [variable for variable in self.stages.variables(stage) if _key(variable) not in earlier]
 
 
 def _key(variable: Any) -> str:
     return str(id(variable))
 
 
-def _differentiable(tensors: Dict[str, Any]) -> Dict[str, Any]:
+def differentiable(tensors: Dict[str, Any]) -> Dict[str, Any]:
+    """Those of the tensors that have gradients."""
     return {name: tensor for name, tensor in tensors.items() if tensor.dtype.is_floating or tensor.dtype.is_complex}
-
-
-def _owned(stages: Stages) -> List[List[Any]]:
-    """The variables of each stage without those of earlier ones."""
-    seen: Dict[str, Any] = {}
-    owned = []
-    for stage in range(stages.number):
-        own = [variable for variable in stages.variables(stage) if _key(variable) not in seen]
-        seen.update((_key(variable), variable) for variable in own)
-        owned.append(own)
-    return owned

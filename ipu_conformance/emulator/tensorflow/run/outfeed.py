@@ -16,8 +16,6 @@ from ipu_conformance.emulator.tensorflow.compile import functions
 from ipu_conformance.emulator.tensorflow.config import environment
 from ipu_conformance.emulator.tensorflow.run import replicas
 
-__all__ = ["IPUOutfeedMode", "IPUOutfeedQueue", "IPUOutfeedQueueIterator", "ScopedIPUOutfeedQueue"]
-
 NOTHING_YET = "Trying to get the last value from an outfeed queue before it was executed."
 _NUMBERS = itertools.count()
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
 from tensorflow.python.training import optimizer as v1_optimizer
 
-from ipu_conformance.emulator.core.plan import Kind, Plan
+from ipu_conformance.emulator.core.plan import Plan
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.compile import functions, graph_context
 from ipu_conformance.emulator.tensorflow.compile.graph_context import Replay
 from ipu_conformance.emulator.tensorflow.optim import wrappers
-from ipu_conformance.emulator.tensorflow.run.accumulation import Accumulator, Gradient, Method
+from ipu_conformance.emulator.tensorflow.run.accumulation import Gradient, Method
+from ipu_conformance.emulator.tensorflow.run.machine import LOSS, StagedMachine, Stash, differentiable
 
 Tensors = Dict[str, Any]
 
@@ -64,25 +65,13 @@ class Functions:
         return [variable for key, variable in self._used[stage].items() if key not in earlier]
 
 
-class _Stash(NamedTuple):
-    tape: Any
-    inputs: Tensors
-    outputs: Tensors
-    variables: Sequence[Any]
-
-
-class FunctionPipeline:
+class FunctionPipeline(StagedMachine):
     """Slots of a pipeline of functions; gradients of replicas meet only where the optimizer lets them."""
 
     def __init__(self, functions: Functions, plan: Plan, method: Method, dtype: Any = None) -> None:
-        replicas = plan.replicas
-        self.divisor = float(plan.total_micro_batches) if method is Method.MEAN else 1.0
-        self.accumulators = [Accumulator(method) for _ in range(replicas)]
+        super().__init__(plan, method, dtype)
         self.functions = functions
-        self.dtype = dtype
-        self.results: List[Any] = [None] * replicas
-        self._waiting: List[Tensors] = [{} for _ in range(replicas)]
-        self._last_to_update = _last_to_update(plan)
+        self.results: List[Any] = [None] * plan.replicas
 
     def forward(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
         """The tensors for the next stage, or after the last what leaves the device; and the tape for the backward."""
@@ -90,7 +79,7 @@ class FunctionPipeline:
         if not keep:
             outputs, _ = self.functions.call(replica, stage, boundary)
             return (_leaving(self.functions.programs[replica], outputs, None) if last else _packed(outputs)), None
-        inputs = {} if stage == 0 else _differentiable(boundary)
+        inputs = {} if stage == 0 else differentiable(boundary)
         with tf.GradientTape() as tape:
             tape.watch(list(inputs.values()))
             outputs, result = self.functions.call(replica, stage, boundary)
@@ -100,86 +89,37 @@ class FunctionPipeline:
         self.functions.note(stage, variables)
         if not last:
             handed = _packed(outputs)
-            return handed, _Stash(tape, inputs, _differentiable(handed), variables)
+            return handed, Stash(tape, inputs, differentiable(handed), variables)
         self.results[replica] = result
         return (
             _leaving(self.functions.programs[replica], outputs, loss),
-            _Stash(tape, inputs, {"loss": loss}, variables),
+            Stash(tape, inputs, {LOSS: loss}, variables),
         )
 
-    def backward(self, replica: int, stage: int, micro_batch: int, stash: Any, gradient: Any) -> Any:
-        """Accumulates the gradients of the stage's variables; returns those of the tensors it was handed."""
+    def owned(self, stage: int) -> Sequence[Any]:
+        """The variables that the stage was seen to use, and no earlier one was."""
+        return self.functions.owned(stage)
+
+    def trained(self, replica: int, variables: Sequence[Any]) -> List[Any]:
+        """Those that the optimizer function leaves to be trained."""
+        return [variable for variable in variables if _wanted(variable, self.results[replica])]
+
+    def computed(self, replica: int, variables: Sequence[Any], values: Sequence[Any]) -> Iterable[Gradient]:
+        """As the optimizer's own ``compute_gradients`` gives them."""
         result = self.results[replica]
-        variables = [variable for variable in stash.variables if _wanted(variable, result)]
-        names = list(stash.outputs)
-        found = stash.tape.gradient(
-            [stash.outputs[name] for name in names],
-            [*stash.inputs.values(), *variables],
-            output_gradients=None if gradient is None else [gradient[name] for name in names],
-        )
-        of_inputs, of_variables = found[: len(stash.inputs)], found[len(stash.inputs) :]
-        for value, variable in _computed(result, list(zip(of_variables, variables))):
-            value = value if value is None else decide("pipeline-gradient", _cast(value, self.dtype, variable))
-            self.accumulators[replica].add(_key(variable), Gradient(result.opt, value, variable))
-        return {
-            name: tf.zeros_like(tensor) if value is None else tf.convert_to_tensor(value)
-            for (name, tensor), value in zip(stash.inputs.items(), of_inputs)
-        }
-
-    def recompute(self, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
-        """Nothing is recomputed: the host has the memory to keep what backward needs."""
-        raise NotImplementedError("plans of TensorFlow have no slots to recompute in")
-
-    def gradients(self, replica: int, stage: int) -> Any:
-        """Those of the variables that the stage owns; a variable of several stages belongs to the first."""
-        held = self.accumulators[replica].held
-        return {key: held[key] for key in map(_key, self.functions.owned(stage)) if key in held}
+        for value, variable in _computed(result, list(zip(values, variables))):
+            if value is not None:
+                value = decide("pipeline-gradient", tf.convert_to_tensor(value))
+            yield Gradient(result.opt, value, variable)
 
     def reduce(self, stage: int, gradients: List[Any]) -> List[Any]:
-        """A mean over micro-batches is taken here; over replicas, where the optimizer does."""
-        return [
-            {
-                key: value if self.divisor == 1.0 else value / tf.cast(self.divisor, value.dtype)
-                for key, value in own.items()
-            }
-            for own in gradients
-        ]
+        """Each replica's own; they meet where the optimizer lets them."""
+        return [{key: self.divided(value) for key, value in own.items()} for own in gradients]
 
-    def update(self, replica: int, stage: int, gradients: Any) -> None:
-        """The optimizer takes its one step when all stages have their gradients."""
-        waiting = self._waiting[replica]
-        waiting.update(gradients)
-        if stage != self._last_to_update:
-            return
-        accumulator, result = self.accumulators[replica], self.results[replica]
-        pairs = []
-        for key, own in accumulator.of.items():
-            value = waiting.get(key)
-            pairs.append((value if value is None else tf.cast(value, own.variable.dtype), own.variable))
+    def step(self, replica: int, gradients: Sequence[Gradient]) -> None:
+        """The optimizer of the optimizer function takes its one step."""
         with self.functions.programs[replica].context.entered():
-            _apply(result, pairs)
-        accumulator.clear()
-        waiting.clear()
-
-    def weights(self, replica: int, stage: int) -> Tensors:
-        """The trained variables, by number, for the stage whose update comes last and changes them all."""
-        return {str(number): tf.identity(variable) for number, variable in enumerate(self._changing(stage))}
-
-    def set_weights(self, replica: int, stage: int, weights: Tensors) -> None:
-        """Replace them."""
-        for number, variable in enumerate(self._changing(stage)):
-            variable.assign(weights[str(number)])
-
-    def _changing(self, stage: int) -> List[Any]:
-        if stage != self._last_to_update:
-            return []
-        return [variable for each in range(self.functions.number) for variable in self.functions.owned(each)]
-
-
-def _last_to_update(plan: Plan) -> int:
-    """The stage whose slot to update is the plan's last: stages update in the order of their IPUs, not of their own."""
-    stages = [slot.stage for slot in plan.slots() if slot.kind is Kind.UPDATE]
-    return stages[-1] if stages else plan.stages - 1
+            _apply(self.results[replica], [(gradient.value, gradient.variable) for gradient in gradients])
 
 
 def _apply(result: Any, pairs: List[Any]) -> None:
@@ -221,13 +161,6 @@ def _computed(result: Any, pairs: List[Any]) -> List[Any]:
     return [*opt.compute_gradients(stand_in, var_list=[variable for _, variable in known]), *missing]
 
 
-def _cast(value: Any, dtype: Any, variable: Any) -> Any:
-    value = tf.convert_to_tensor(value)
-    if dtype is None:
-        return value
-    return tf.cast(value, dtype(variable) if callable(dtype) else dtype)
-
-
 def _leaving(program: Program, outputs: List[Any], loss: Any) -> List[Any]:
     """What a micro-batch leaves in the outfeed."""
     if program.outfeed_loss:
@@ -240,14 +173,6 @@ def _leaving(program: Program, outputs: List[Any], loss: Any) -> List[Any]:
 def _flat(returned: Any) -> List[Any]:
     """A dictionary that a stage returns is handed on by its values."""
     return list(returned.values()) if isinstance(returned, dict) else functions.listed(returned)
-
-
-def _key(variable: Any) -> str:
-    return str(id(variable))
-
-
-def _differentiable(tensors: Tensors) -> Tensors:
-    return {name: tensor for name, tensor in tensors.items() if tensor.dtype.is_floating or tensor.dtype.is_complex}
 
 
 def _packed(outputs: List[Any]) -> Tensors:

@@ -17,8 +17,6 @@ from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.run import replicas, strategy_run, variables
 from ipu_conformance.errors import ConformanceError
 
-__all__ = ["IPUExtendedV1", "IPUStrategy", "IPUStrategyV1", "current"]
-
 
 class StrategyError(ConformanceError, NotImplementedError):
     """A strategy was asked for something that an IPU does not do."""

@@ -57,22 +57,26 @@ def test_steps_are_whole_loops(asked: int, each: int) -> None:
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
 def test_a_device_has_the_ipus_of_its_number(ipu: Any, counts: List[int], data: Any) -> None:
     """Of several devices that are selected, the one of that ordinal counts."""
+    from ipu_conformance.emulator.tensorflow.estimator import run_config
+
     options = ipu.config.IPUConfig()
     options.auto_select_ipus = counts
     ordinal = data.draw(st.integers(0, len(counts)), "ordinal")
     if ordinal == len(counts):
         with pytest.raises(ValueError, match=f"has {len(counts)} devices"):
-            ipu.ipu_run_config.configured(options, ordinal)
+            run_config.configured(options, ordinal)
     else:
-        assert ipu.ipu_run_config.configured(options, ordinal) == counts[ordinal]
+        assert run_config.configured(options, ordinal) == counts[ordinal]
 
 
 def test_devices_may_be_selected_by_their_ids(ipu: Any) -> None:
     """An id stands for a device of a size; the first that is no single IPU is a pair."""
+    from ipu_conformance.emulator.tensorflow.estimator import run_config
+
     options = ipu.config.IPUConfig()
     options.select_ipus = system.ids().index(2)
 
-    assert ipu.ipu_run_config.configured(options, 0) == 2
+    assert run_config.configured(options, 0) == 2
 
 
 def test_options_are_a_configuration(ipu: Any) -> None:

@@ -60,10 +60,10 @@ def test_an_execution_divides_the_steps_or_is_cut(asked: int, steps: int) -> Non
 
 
 @given(st.sampled_from(accumulation.Method), st.sampled_from([str.lower, str.upper, str.title]))
-def test_reductions_are_read_in_any_case(name: str, written: Any) -> None:
+def test_reductions_are_read_in_any_case(method: accumulation.Method, written: Any) -> None:
     """The name of a reduction may be written in any case, or come as the name of a member."""
-    assert options.reduction_method(written(name)) == name
-    assert options.reduction_method(SimpleNamespace(name=name.upper())) == name
+    assert options.reduction_method(written(method.name)) is method
+    assert options.reduction_method(SimpleNamespace(name=method.name)) is method
 
 
 @pytest.mark.parametrize(
