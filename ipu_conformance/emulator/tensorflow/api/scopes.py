@@ -1,4 +1,4 @@
-"""Scopes that say where and how operations run on the IPU."""
+"""Scopes that decide where and how operations run on the IPU."""
 
 from ipu_conformance.emulator.tensorflow.compile.scopes import (
     frontend_attribute,

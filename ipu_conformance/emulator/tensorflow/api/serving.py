@@ -1,4 +1,4 @@
-"""Exports for TensorFlow Serving on IPUs, which hold a compiled executable: refused, for there is no compiler here."""
+"""Exports for TensorFlow Serving, which hold a compiled executable: refused, as the emulator has no compiler."""
 
 from __future__ import annotations
 

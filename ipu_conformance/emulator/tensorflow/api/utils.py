@@ -45,7 +45,7 @@ def get_num_of_ipus_in_device(ipu_device: str, device: str = "cpu") -> int:
     """How many IPUs a device has that is named like ``/device:IPU:0``."""
     spec = device_spec.DeviceSpecV2.from_string(ipu_device)
     if spec.device_type != "IPU":
-        raise ValueError(f"{ipu_device!r} is no IPU device; name one such as '/device:IPU:0'.")
+        raise ValueError(f"{ipu_device!r} is not an IPU device; name one such as '/device:IPU:0'.")
     return _system.ipus(int(spec.device_index or 0))
 
 
@@ -58,7 +58,7 @@ def use_synthetic_data_for(synthetic_data_category: SyntheticDataCategory) -> bo
     """Whether TF_POPLAR_FLAGS asks for synthetic data of that category."""
     if not isinstance(synthetic_data_category, SyntheticDataCategory):
         raise ValueError(
-            f"{synthetic_data_category!r} is no category of synthetic data; "
+            f"{synthetic_data_category!r} is not a category of synthetic data; "
             f"use {', '.join(str(category) for category in SyntheticDataCategory)}."
         )
     return _environment.flags().synthetic(synthetic_data_category.name)
@@ -70,7 +70,7 @@ def reset_ipu_seed(
     cpu_device: str = "cpu",
     experimental_identical_replicas: bool = False,
 ) -> None:
-    """Let the random numbers of a device start again from a seed."""
+    """Restart the random numbers of a device from a seed."""
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise TypeError(f"The seed {seed!r} is of type {type(seed).__name__}; use a whole number.")
     seed = _decide("seed", seed)
@@ -79,7 +79,7 @@ def reset_ipu_seed(
 
 
 def move_variable_initialization_to_cpu(graph: Optional[Any] = None) -> None:
-    """Let the host compute the initial values of a graph's variables."""
+    """Place the initializers of a graph's variables on the host."""
     graph = graph or ops.get_default_graph()
     pending = [
         variable.initializer

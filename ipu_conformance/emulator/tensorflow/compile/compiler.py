@@ -72,7 +72,7 @@ def _in_graph(computation: Callable[..., Any], inputs: List[Any]) -> Any:
 
 
 def _described(computation: Callable[..., Any], program: GraphProgram, ipus: int) -> folders.Program:
-    """What the report says of a computation that does not describe itself."""
+    """The report of a computation that does not describe itself."""
     name = getattr(computation, "__name__", "program")
     topology = Topology((0,), program.replicas, system.chip(), ipus // program.replicas)
     planned = plan(topology, "sequential", 1, training=False)

@@ -1,8 +1,8 @@
 """A loop on the device whose iterations may accumulate gradients, and update weights after every so many.
 
 A loop is built once, as a loop in a loop: the inner one runs the iterations between two updates, the outer one updates.
-How many that are is known when the body was built: gradient accumulation says it with ``every``. A body that
-accumulates nothing leaves the inner loop to run all iterations.
+Their number is known once the body is built: gradient accumulation passes it to ``after_every``. If a body accumulates
+nothing, the inner loop runs all iterations.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Iteration:
 
 
 class Accumulator:
-    """A resource of a running program that is no variable of the host: the program makes, zeroes and forgets it."""
+    """A resource of a running program, not a variable of the host: the program makes, zeroes and forgets it."""
 
     def __init__(self, shape: Any, dtype: Any) -> None:
         self.dtype = dtype
@@ -124,7 +124,7 @@ def _building(iteration: Iteration) -> Iterator[None]:
 
 
 def _taking_along(body: Body) -> Body:
-    """The body, built where the replica stands that has called the loop; so are the updates that it asks for."""
+    """The body, built in the context of the replica that called the loop; so are the updates that it asks for."""
     context = graph_context.GraphContext()
 
     def taken(*values: Any) -> List[Any]:

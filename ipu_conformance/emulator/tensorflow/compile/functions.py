@@ -51,7 +51,7 @@ _NUMBERS = itertools.count()
 def fail(sentence: str) -> Any:
     """A truth value whose computation raises FailedPreconditionError with that sentence when it is executed.
 
-    No kernel of the host fails with words of ours; but reading a variable that never was says its name.
+    No kernel of the host fails with a sentence of ours, but reading a missing variable reports its name.
     """
     handle = tf.raw_ops.VarHandleOp(dtype=tf.bool, shape=[], shared_name=f"[{next(_NUMBERS)}] {sentence}")
     value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.bool)
@@ -61,7 +61,7 @@ def fail(sentence: str) -> Any:
 
 
 def fail_if(broken: Any, sentence: str) -> None:
-    """Let the program fail with that sentence where ``broken``, a truth value or a tensor, is true."""
+    """Make the program fail with that sentence where ``broken``, a truth value or a tensor, is true."""
     known = tf.get_static_value(broken)
     if known is None:
         tf.cond(broken, lambda: fail(sentence), lambda: True)

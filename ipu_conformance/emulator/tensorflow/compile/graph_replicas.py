@@ -1,6 +1,6 @@
 """Programs on several replicas in a graph of TensorFlow 1.
 
-The host's variable is that of replica 0. The other replicas' values are no variables of the graph: a saver, or a list
+The host's variable is that of replica 0. The other replicas' values are not variables of the graph: a saver, or a list
 of all variables, does not see them. They keep their values from one run of a session to the next, and follow the
 host's variable whenever the host has changed it since the last run.
 """

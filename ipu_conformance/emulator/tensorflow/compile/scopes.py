@@ -1,4 +1,4 @@
-"""Scopes that say where and how operations run on the IPU."""
+"""Scopes that decide where and how operations run on the IPU."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def frontend_attribute(attribute_name: str, attribute_value: str, restore_to: Op
 
 
 def stochastic_rounding(override: bool) -> Any:
-    """Whether operations made inside round at random, whatever the configuration says."""
+    """Whether operations made inside round at random, whatever the configuration."""
     return frontend_attribute("STOCHASTIC_ROUNDING", "THREESTATE_ON" if override else "THREESTATE_OFF")
 
 

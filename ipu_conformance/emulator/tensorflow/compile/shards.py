@@ -30,7 +30,7 @@ _here = _Here()
 
 
 def note(ipu: int) -> None:
-    """Say that a part of the program that is being built runs on that IPU of each replica."""
+    """Record that a part of the program that is being built runs on that IPU of each replica."""
     for found in (*_here.open, *_here.watching):
         found.add(int(ipu))
 

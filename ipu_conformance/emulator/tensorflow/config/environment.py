@@ -30,7 +30,7 @@ class EnvironmentVariableError(ConformanceError, ValueError):
 
 @dataclass(frozen=True)
 class Flags:
-    """What ``TF_POPLAR_FLAGS`` says; a field is a switch, and its default what its absence means."""
+    """The switches of ``TF_POPLAR_FLAGS``; a field's default is what a missing switch means."""
 
     help: bool = False
     use_ipu_model: bool = False
@@ -78,7 +78,7 @@ def flags(environment: Optional[Mapping[str, str]] = None) -> Flags:
         name, given, value = word.lstrip("-").partition("=")
         if decide("switch-refused", not word.startswith("--") or name not in _TYPES):
             raise EnvironmentVariableError(
-                f"{FLAGS_VARIABLE} holds {word!r}, which is no switch of it; use {', '.join('--' + x for x in _TYPES)}."
+                f"{FLAGS_VARIABLE} holds {word!r}, which is not a switch; use {', '.join('--' + x for x in _TYPES)}."
             )
         found[name] = _value(name, value if given else None)
     read = Flags(**decide("flags", found))
@@ -116,7 +116,7 @@ def _value(name: str, text: Optional[str]) -> Union[bool, int, str]:
 
 
 def engine_options(environment: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
-    """What ``POPLAR_ENGINE_OPTIONS`` says: a JSON object whose values are text."""
+    """The options of ``POPLAR_ENGINE_OPTIONS``, a JSON object whose values are text."""
     text = (os.environ if environment is None else environment).get(ENGINE_VARIABLE, "")
     if not text.strip():
         return {}

@@ -22,11 +22,11 @@ class SelectionError(ConformanceError):
 
 
 class ConfigurationTypeError(ConformanceError, TypeError):
-    """Something that is no configuration was to be put in force."""
+    """A value that is not a configuration was passed to be put in force."""
 
 
 class IpuOptions:
-    """What a configuration says at one moment: attributes are read by name, and nothing can be set."""
+    """A snapshot of a configuration: attributes are read by name and cannot be set."""
 
     def __init__(self, values: Mapping[str, Any], prefix: str = "") -> None:
         self.__dict__.update(_values=dict(values), _prefix=prefix)
@@ -73,12 +73,12 @@ class IPUConfig(Root):
         configure_ipu_system(self, device)
 
     def _create_protobuf(self) -> IpuOptions:
-        """What the configuration says now; what cannot be put in force is refused."""
+        """A snapshot of the configuration; one that cannot be put in force is refused."""
         if decide("two-selections", _given(self.auto_select_ipus) and _given(self.select_ipus)):
             raise SelectionError("Only one of `auto_select_ipus` and `select_ipus` can be set.")
         if decide("model-selection", _given(self.select_ipus) and environment.flags().use_ipu_model):
             raise SelectionError(
-                "When using the IPUModel, the IPUs cannot be chosen with `select_ipus`: say how many there are with "
+                "When using the IPUModel, the IPUs cannot be chosen with `select_ipus`: set their number with "
                 "`auto_select_ipus`."
             )
         return IpuOptions(resolved(self, decide("exceptions", self._exceptions())))
@@ -98,7 +98,7 @@ def _given(selected: Any) -> bool:
 
 
 def configure_ipu_system(config: Any, device: str = "cpu", reset_configuration: bool = True) -> None:
-    """Put a configuration in force; one that differs from the one before replaces it, and the log says so."""
+    """Put a configuration in force; one that differs from the current one replaces it, with a warning."""
     from tensorflow.python.framework import errors_impl, ops
     from tensorflow.python.platform import tf_logging as logging
 

@@ -27,7 +27,7 @@ class CategoryError(ConformanceError):
 
 @dataclass(frozen=True)
 class Row:
-    """One attribute: its full name, its default, what it does and, where it is no longer meant for use, what is."""
+    """One attribute: its full name, its default, what it does and, if it is deprecated, what to use instead."""
 
     name: str
     default: Any
@@ -59,7 +59,7 @@ class AttributeMetadata:
         return self.types[0] if len(self.types) == 1 else f"Union[{', '.join(self.types)}]"
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is of the exact type; a bool is no int, and an int is no float."""
+        """Whether a value is of the exact type; a bool is not an int, and an int is not a float."""
         if self._kind is not None:
             accepted = type(value) is self._kind
         else:
@@ -72,7 +72,7 @@ class AttributeMetadata:
             raise AttributeTypeError(f"Trying to set {self.name} to {value!r}, but it must be of type {self.type}")
 
     def warn_if_deprecated(self) -> None:
-        """Say in the log what to use instead of a deprecated attribute."""
+        """Log what to use instead of a deprecated attribute."""
         if decide("deprecated", self.deprecated):
             from tensorflow.python.platform import tf_logging
 

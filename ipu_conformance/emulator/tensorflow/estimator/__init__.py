@@ -1,6 +1,6 @@
 """The parts of the emulated estimators: stock ``tf.estimator`` around programs that loop on the device.
 
-Stock's Estimator does what is no matter of the device: graphs, sessions, checkpoints, summaries, warm starts and hooks.
+Stock's Estimator does all that does not concern the device: graphs, sessions, checkpoints, summaries, hooks.
 It asks for features and labels and hands them to the model function; here it gets an infeed instead of features, and a
 ``Program`` in place of the model function, which compiles a loop over that infeed and returns a stock EstimatorSpec::
 

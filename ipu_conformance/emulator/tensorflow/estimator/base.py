@@ -46,7 +46,7 @@ class BaseEstimator(Estimator, abc.ABC):
         return run
 
     def _assert_members_are_not_overridden(self) -> None:
-        """Stock lets nobody else change what it calls."""
+        """Stock allows no subclass to override what it calls."""
 
     def predict(
         self,
@@ -89,7 +89,9 @@ class BaseEstimator(Estimator, abc.ABC):
 
     def _convert_eval_steps_to_hooks(self, steps: Optional[int]) -> List[Any]:
         if decide("evaluation-steps-required", steps is None):
-            raise ValueError("`steps` is None; say how many steps to evaluate: the end of data is not seen by an IPU.")
+            raise ValueError(
+                "`steps` is None; give the number of steps to evaluate: an IPU does not see the end of the data."
+            )
         each = self._run.iterations_per_loop
         hooks.check_multiple(steps, each)
         return list(
@@ -99,7 +101,7 @@ class BaseEstimator(Estimator, abc.ABC):
     def _train_with_estimator_spec(
         self, estimator_spec: Any, worker_hooks: Any, hooks: Any, global_step_tensor: Any, saving_listeners: Any
     ) -> Any:
-        """Let checkpoints be saved after the loop that reaches their step: stock's hook counts runs for steps."""
+        """Checkpoints are saved after the loop that reaches their step: stock's hook counts runs for steps."""
         given = [*hooks, *estimator_spec.training_hooks]
         savers = [hook for hook in given if isinstance(hook, tf.compat.v1.train.CheckpointSaverHook)]
         if not savers and (self._config.save_checkpoints_secs or self._config.save_checkpoints_steps):
@@ -114,7 +116,7 @@ class BaseEstimator(Estimator, abc.ABC):
             ]
         for saver in savers:
             saver._set_steps_per_run(decide("steps-per-run", self._run.iterations_per_loop))
-        # A chief's hooks end first: a loop that was left without data is no state to save.
+        # A chief's hooks end first: a loop that ran out of data leaves no state worth saving.
         chief = [*worker_hooks, *(saver for saver in savers if saver not in given)]
         spec = estimator_spec._replace(training_chief_hooks=chief)
         return super()._train_with_estimator_spec(spec, [], hooks, global_step_tensor, saving_listeners)
@@ -145,7 +147,9 @@ class BaseEstimator(Estimator, abc.ABC):
         known = {"labels": labels, "mode": mode, "params": self.params, "config": config}
         taken = function_utils.fn_args(self._model_fn)
         if decide("labels-taken", labels is not None and "labels" not in taken):
-            raise ValueError("The model_fn takes no labels, but the input_fn returns labels: let it take `labels`.")
+            raise ValueError(
+                "The model_fn takes no labels, but the input_fn returns labels: add a `labels` argument to it."
+            )
         returned = self._model_fn(features=features, **{name: known[name] for name in known if name in taken})
         if tf.compat.v1.get_default_graph().building_function:
             _warn_of_summaries()

@@ -53,7 +53,7 @@ def _computed_again(values: Sequence[Any]) -> List[Any]:
     needed = _needed(values)
     if any(op.type == "IteratorGetNext" for op in needed):
         raise ValueError(
-            "The value of a metric in eval_metric_ops depends on features or labels: let its update write to "
+            "The value of a metric in eval_metric_ops depends on features or labels: its update must write to "
             "variables, and its value read them."
         )
     names = {op.name for op in needed}

@@ -83,7 +83,7 @@ class PipelineProgram(Program):
         self._followed = report.FirstMicroBatch()
 
     def planned(self) -> Plan:
-        """What a report says that the loop executes."""
+        """The plan of the loop, for its report."""
         return report.planned_pipeline(self.spec, self.run, self._training)
 
     def forward(self, name: str) -> Graph:
@@ -209,7 +209,7 @@ class PipelineProgram(Program):
         return [self._followed.through(number, stage) for number, stage in enumerate(stages)]
 
     def _named(self, stage: Callable[..., Any]) -> Callable[..., Any]:
-        """The last stage, which lets the host know the names of what it returns."""
+        """The last stage, which tells the host the names of what it returns."""
 
         @functools.wraps(stage)
         def function(*values: Any) -> Any:

@@ -85,7 +85,7 @@ class Program(abc.ABC):
         return result
 
     def planned(self) -> Plan:
-        """What a report says that the loop executes."""
+        """The plan of the loop, for its report."""
         return report.planned(self.run, self.call.mode == ModeKeys.TRAIN)
 
     def forward(self, name: str) -> Graph:

@@ -1,4 +1,4 @@
-"""What the report of an estimator's program says: its plan, and the forward pass of one micro-batch."""
+"""The report of an estimator's program: its plan, and the forward pass of one micro-batch."""
 
 from __future__ import annotations
 

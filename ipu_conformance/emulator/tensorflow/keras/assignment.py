@@ -203,21 +203,21 @@ def _stage_of(one: Any, layer: Any) -> Optional[int]:
 
 def summary(model: Any, calls: Sequence[partition.Call], line_length: Optional[int], print_fn: Any) -> None:
     """A table of calls and their stages."""
-    say: Callable[[str], Any] = print_fn or library.module("utils.io_utils").print_msg
+    write: Callable[[str], Any] = print_fn or library.module("utils.io_utils").print_msg
     width = line_length or 98
     wide, narrow = int(width * 0.45), int(width * 0.25)
     chained = all(call.node is None for call in calls)
     heads = ("Layer (type)", "Inbound Layers", "Pipeline Stage")
-    say(f'Model: "{model.name}"')
-    say("_" * width)
-    say(_row(heads, (wide, wide + narrow) if not chained else (wide, wide)))
-    say("=" * width)
+    write(f'Model: "{model.name}"')
+    write("_" * width)
+    write(_row(heads, (wide, wide + narrow) if not chained else (wide, wide)))
+    write("=" * width)
     for call in calls:
         inbound = ", ".join(layer.name for layer in call.inbound)
         stage = decide("stage-printed", call.stage)
         cells = (f"{call.name} ({type(call.layer).__name__})", inbound, "" if stage is None else str(stage))
-        say(_row(cells, (wide, wide + narrow) if not chained else (wide, wide)))
-    say("_" * width)
+        write(_row(cells, (wide, wide + narrow) if not chained else (wide, wide)))
+    write("_" * width)
 
 
 def _row(cells: Sequence[str], stops: Sequence[int]) -> str:

@@ -89,7 +89,7 @@ class ModelExtension:
         self._ipu.metric_reduction = options.metric_reduction(replicated_metric_reduction_method)
 
     def set_asynchronous_callbacks(self, asynchronous: bool = False) -> None:
-        """Let callbacks see every step, while later executions already run, or one step per execution."""
+        """Choose whether callbacks see every step, while later executions already run, or one step per execution."""
         self._ipu.asynchronous = bool(asynchronous)
 
     def set_infeed_queue_options(self, **kwargs: Any) -> None:
@@ -103,7 +103,7 @@ class ModelExtension:
         self._ipu.outfeed = kwargs
 
     def export_for_ipu_serving(self, *arguments: Any, **settings: Any) -> Any:
-        """Refused: an export holds an executable, and there is no compiler here."""
+        """Refused: an export holds an executable, and the emulator has no compiler."""
         return serving.export_keras(self, *arguments, **settings)
 
     # Stages
@@ -328,7 +328,7 @@ class ModelExtension:
         return watched
 
     def _ipu_run(self, phase: str, run: Any, arguments: Any, settings: Any) -> Any:
-        """Check what no data is needed for, load the program, and let Keras run."""
+        """Make the checks that need no data, load the program, and run Keras' own method."""
         if self.run_eagerly and decide("eager-refused", True):  # type: ignore[attr-defined]
             raise RuntimeError("Keras models on the IPU cannot be run eagerly: compile them without `run_eagerly`.")
         running = self._ipu.running
@@ -372,7 +372,7 @@ class FunctionalExtension(ModelExtension):
 
 
 class SequentialExtension(ModelExtension):
-    """The IPU's methods of a chain of layers, each of which has one stage."""
+    """The IPU's methods of a chain of layers, one stage a layer."""
 
     def get_pipeline_stage_assignment(self) -> List[Any]:
         """The stage of every layer, as it was set; an empty list where none is assigned."""

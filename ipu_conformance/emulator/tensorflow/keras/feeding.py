@@ -153,7 +153,7 @@ def handler_class() -> Any:
             self._fit_execution()
 
         def _infer_steps(self, steps: Optional[int], dataset: Any) -> Optional[int]:
-            """Steps of one replica wherever Keras counts anew, between epochs."""
+            """Steps of one replica wherever Keras counts them again, between epochs."""
             found: Optional[int] = super()._infer_steps(steps, dataset)
             if self._model is None or found is None or not hasattr(self, "_dataset"):
                 return found

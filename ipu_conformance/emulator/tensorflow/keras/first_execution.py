@@ -60,7 +60,7 @@ ACTIVATIONS_PER_INPUT = 64
 
 
 def require_memory(model: Any, phase: str, plan: Plan, element_spec: Any) -> None:
-    """Refuse a program of which an IPU would need more memory than it has."""
+    """Refuse a program that needs more memory than an IPU has."""
     from tensorflow.python.framework import errors_impl
 
     plan = keras.on_device(plan)
@@ -71,7 +71,7 @@ def require_memory(model: Any, phase: str, plan: Plan, element_spec: Any) -> Non
     try:
         estimate = memory.estimate(plan, keras.graph_of(model, phase, element_spec), optimizer=optimizer)
     except ConformanceError:
-        return  # what cannot be estimated is not refused; a report of the program says why it cannot
+        return  # what cannot be estimated is not refused; the program's report gives the reason
     try:
         memory.check(estimate, device)
     except memory.OutOfMemory as error:

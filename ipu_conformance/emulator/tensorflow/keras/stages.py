@@ -59,7 +59,7 @@ def current() -> Optional[int]:
 
 @contextlib.contextmanager
 def building(model: Any) -> Iterator[None]:
-    """Inside, a model calls itself to be built, of which Keras keeps no record."""
+    """Inside, a model calls itself to be built; Keras keeps no record of that call."""
     before, _entered.building = _entered.building, model
     try:
         yield
@@ -92,7 +92,7 @@ def assign(node: Any, stage: Union[None, int, Nested]) -> None:
 
 
 def mark_nodes() -> None:
-    """Let Keras remember for every call of a layer the stage whose scope it was made in."""
+    """Make Keras record for every call of a layer the stage whose scope it was made in."""
     node = library.module("engine.node").Node
     own = node.__init__
     if getattr(own, MARK, False):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 
 EPSILON = 1.53e-5
-"""What is added to a variance unless the program says otherwise: the least that float16 holds in full is near."""
+"""The default that is added to a variance: close to the least normal number of float16."""
 
 
 def normalise(

@@ -90,7 +90,7 @@ def _nothing() -> Any:
 
 
 class ALSOptimizerGradientAccumulationWrapper(GradientAccumulationOptimizerV2):
-    """Accumulates the gradients of the scaled loss in the body of a loop, and lets an ALSOptimizer apply them."""
+    """Accumulates the gradients of the scaled loss in the body of a loop; an ALSOptimizer applies them."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ class IpuOptimizer(_OptimizerV2):
     def apply_gradients(
         self, grads_and_vars: Any, name: Optional[str] = None, experimental_aggregate_gradients: bool = True
     ) -> Any:
-        """Change the gradients, let the optimizer below apply them, and then do what wrappers do after an update."""
+        """Change the gradients, apply them with the optimizer below, then do what wrappers do after an update."""
         pairs = list(grads_and_vars)
         with tf.init_scope():
             self._create_all_weights([variable for _, variable in pairs])

@@ -34,7 +34,7 @@ class Program:
     name: str
     plan: Plan
     graph: Optional[Callable[[], Graph]] = None
-    """Called only when a report is wanted; None, or an error, leaves the estimates out, and the report says why."""
+    """Called only when a report is wanted; None, or an error, leaves the estimates out, with the reason."""
     optimizer: str = "sgd"
 
 

@@ -1,6 +1,6 @@
 """The report of a Keras model's program: its forward pass and loss for one micro-batch, with the stages of its layers.
 
-``keras_programs.watched`` writes it when a program is compiled.
+``keras.first_execution`` writes it when a program is compiled.
 """
 
 from __future__ import annotations

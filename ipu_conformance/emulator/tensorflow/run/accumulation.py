@@ -41,7 +41,7 @@ class Gradient(NamedTuple):
 
 
 class _Capture(threading.local):
-    """Where this thread's optimizers leave their gradients instead of applying them; None lets them apply."""
+    """Where this thread's optimizers leave their gradients instead of applying them; None if they apply them."""
 
     into: Optional[List[Gradient]] = None
 

@@ -1,4 +1,4 @@
-"""The machine that builds the slots of a pipeline made of functions, and lets an optimizer of the user update."""
+"""The machine that builds the slots of a pipeline of functions, and updates with an optimizer of the user."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ from ipu_conformance.emulator.tensorflow.run.strategy import IPUExtendedV1, IPUS
 from ipu_conformance.emulator.tensorflow.surface import UnavailableError
 
 COUNTS = ("POPDIST_NUM_INSTANCES", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-"""The variables of the environment in which launchers say how many processes there are."""
+"""The environment variables in which launchers give the number of processes."""
 
 
 def check_alone(what: str) -> None:
-    """Refuse to go on in one of several processes, which would train without the others."""
+    """Refuse to run as one of several processes: each would train without the others."""
     for name in COUNTS:
         given = os.environ.get(name, "1")
         if given.strip() != "1":
@@ -44,7 +44,7 @@ class PopDistStrategy(IPUStrategyV1):
         self._extended = PopDistExtendedV1(self, ipu_device, "/device:CPU:0", add_ipu_cross_replica_reductions)
 
     def update_ipu_config(self, config: Any) -> None:
-        """Say in a configuration which process of how many this one is: the first of one."""
+        """Enter in a configuration which process this is: the first of one."""
         if not isinstance(config, IPUConfig):
             raise TypeError(f"`config` is {config!r} of type {type(config).__name__}; pass an IPUConfig.")
         config.experimental.multi_replica_distribution.process_count = 1

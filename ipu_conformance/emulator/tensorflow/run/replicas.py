@@ -135,7 +135,7 @@ class _Replica:
         self._thread.start()
 
     def take_turn(self) -> None:
-        """Let the thread run to its next meeting or its end; called by the thread that owns the team."""
+        """Run the thread to its next meeting or its end; called by the thread that owns the team."""
         if self._done:
             return
         self.request = None

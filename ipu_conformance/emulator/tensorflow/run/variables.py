@@ -69,7 +69,7 @@ _CLASSES: Dict[Type[Any], Type[Any]] = {}
 
 
 def replicated(variable: Any) -> Any:
-    """The same variable, which from now on has a value for each replica; what is no resource stays as it is."""
+    """The same variable, now with a value for each replica; anything but a resource variable stays as it is."""
     own = type(variable)
     if isinstance(variable, Replicated) or not hasattr(variable, "_handle"):
         return variable

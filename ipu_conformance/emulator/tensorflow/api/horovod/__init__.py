@@ -1,4 +1,4 @@
-"""Collectives between processes of the host, of which there is one: it is rank 0 of 1."""
+"""Collectives between processes of the host. The emulator runs one: rank 0 of 1."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ __all__ = ["barrier"]
 def barrier(
     tensors: Sequence[Any], insert_barrier_for_gradients: bool = False, name: Optional[str] = None
 ) -> List[Any]:
-    """The same tensors, none of which can be used before all of them are computed; their gradients too, if asked."""
+    """The same tensors, usable once all of them are computed; so are their gradients, if asked."""
     given = [tf.convert_to_tensor(tensor) for tensor in tensors]
     if not given:
         raise ValueError("No tensors were given; pass those that must be computed first.")

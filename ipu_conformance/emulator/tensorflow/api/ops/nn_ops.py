@@ -138,7 +138,7 @@ def ctc_beam_search_decoder(
         raise ValueError(
             f"{top_paths} paths were asked for of a beam of {beam_width}; use at least 1 and no more than the beam."
         )
-    # The stock decoder has its blank last: let the classes above ours move down by one.
+    # The stock decoder has its blank last: the classes above ours move down by one.
     order = [place for place in range(classes) if place != blank] + [blank]
     with tf.name_scope(name or "ctc_beam_search_decoder"):
         lengths = tf.cast(tf.convert_to_tensor(logits_lengths), tf.int32)

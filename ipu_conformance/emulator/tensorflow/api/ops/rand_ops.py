@@ -22,7 +22,7 @@ def dropout(
     """``x`` with a share of ``rate`` set to 0 and the others divided by ``1 - rate``.
 
     Axes where ``noise_shape`` is 1 are dropped as one. A ``seed`` is a pair of 32-bit integers, and the same pair
-    drops the same elements; without one every execution draws anew from the device's own seed. ``ref`` decides how the
+    drops the same elements; without one every execution draws from the device's own seed. ``ref`` decides how the
     mask is laid out on the device, which changes no value.
     """
     x = tf.convert_to_tensor(x)
@@ -42,7 +42,7 @@ def dropout(
             noise = tf.random.stateless_uniform(shape, seed=tf.cast(pair, tf.int32))
         else:
             noise = tf.random.uniform(shape)
-        # The mask is no matter of gradients; dividing first rounds once, as the device does.
+        # The mask has no gradient; dividing first rounds once, as the device does.
         kept = tf.stop_gradient(tf.cast(noise >= rate, x.dtype))
         return x * kept * tf.constant(_decide("dropout-scale", 1.0 / (1.0 - rate)), x.dtype)
 

@@ -1,4 +1,4 @@
-"""Reductions of which every replica keeps a piece."""
+"""Reductions that leave each replica a piece."""
 
 from __future__ import annotations
 

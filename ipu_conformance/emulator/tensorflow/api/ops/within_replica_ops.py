@@ -1,4 +1,4 @@
-"""Exchanges between the IPUs of one replica, each of which holds a shard of a tensor."""
+"""Exchanges between the IPUs of one replica, each with a shard of a tensor."""
 
 from __future__ import annotations
 
