@@ -65,6 +65,9 @@ _TF_TEXT = re.compile(
 _TF_SAVED_MODEL = re.compile(rb"\x08\x01\x12[\x80-\xff]*[\x00-\x7f]\n")
 """The version of a SavedModel, its first graph, and the description of that."""
 
+_PADDLE = re.compile(rb"\n[\x80-\xff]{0,9}[\x00-\x7f]\x08\x00")
+"""The first block of a saved program, which begins with its number."""
+
 FORMATS: Mapping[str, Format] = {
     "popart": Format((".popart.json", ".popart"), popart.dump, lambda data: popart.load(json_text.parse(data))),
     "json": Format((".json",), canonical.dump, lambda data: canonical.load(json_text.parse(data))),
@@ -125,9 +128,7 @@ def _load_by_content(data: bytes, start: bytes) -> Graph:
     if _TF_TEXT.match(data[:4096]) or _TF_SAVED_MODEL.match(data):
         return _load_tensorflow(data)
     if data.startswith(b"\n"):  # with which no ONNX model begins
-        from ipu_conformance.ir.readers.paddle import wire
-
-        return _load_paddle(data) if wire.looks_like(data) else _load_tensorflow(data)
+        return _load_paddle(data) if _PADDLE.match(data) else _load_tensorflow(data)
     return _load_onnx(data)
 
 

@@ -1,108 +1,148 @@
-"""Protobuf messages as bytes, taken apart without a schema and without the protobuf library.
+"""Protobuf messages by a table of their fields: the protobuf runtime parses them, and no generated code is needed.
 
-Every length is checked against what is there, groups and unknown wire types are refused, and nothing is allocated
-before it was read.
+A message inside a message is parsed when it is asked for. Until then it is a slice of bytes, so that a file of many
+tiny messages is counted, and refused, before it takes memory.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import Any, Iterator, List, Tuple, Union
+import re
+from typing import Any, Dict, Iterable, Iterator, Mapping
+
+from google.protobuf import (  # type: ignore[import-untyped]
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    text_format,
+)
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from ipu_conformance.ir.tensor import IRError
 
-Value = Union[int, bytes]
-"""A field as it is stored: a number, or bytes (text, a message, packed numbers, a float)."""
+MAX_DEPTH = 40
+"""How deep messages may nest in text, whose parser recurses; TensorFlow's own files stay under twenty."""
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+MAX_DIGITS = 400
+"""The most digits in a row in text: parsing an integer takes time quadratic in its digits."""
+
+Table = Mapping[str, Mapping[int, str]]
+"""The fields by message and number, as ``.proto`` files declare them: ``"repeated int64 dims"``, ``"string name"``.
+
+A field declared ``oneof`` is an alternative in the message's oneof ``value``. What a table leaves out is skipped.
+"""
+
+_LONG_LINE = 1024
+"""Where a line gets too long: the text parser copies the line of each value in an unknown field."""
+
+_QUOTED = rb"""(?:"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?|\#[^\n]*)"""
+_BREAKS = re.compile(_QUOTED + rb"|[\s,;\]}>]")
+_TOKENS = re.compile(
+    rb"""(?P<skipped>%s)
+      | (?P<opening>[{<]) | (?P<closing>[}>]) | (?P<digits>[0-9]{%d,})"""
+    % (_QUOTED, MAX_DIGITS + 1),
+    re.VERBOSE,
+)
 
 
-class Wire:
-    """Takes the messages of one kind of document apart; ``document`` completes "the data is not …"."""
+class Schema:
+    """The messages of one kind of document; ``document`` completes "the data is not …"."""
 
-    def __init__(self, document: str) -> None:
-        self.refusal = f"the data is not {document}"
+    def __init__(self, document: str, table: Table, enums: Mapping[str, Mapping[str, int]] = {}) -> None:
+        self.document, self._table, self._enums = document, table, enums
+        self._shallow = _classes(table, enums)
+        self._deep: Mapping[str, Any] = {}
 
-    def fields(self, data: Any, what: str) -> Iterator[Tuple[int, Value]]:
-        """The fields of a message, by number."""
-        view = memoryview(data)
-        place = 0
-        while place < len(view):
-            key, place = self.varint(view, place, what)
-            number, wire = key >> 3, key & 7
-            if number == 0:
-                raise IRError(f"{self.refusal}: {what} has a field without a number")
-            value: Value
-            if wire == _VARINT:
-                value, place = self.varint(view, place, what)
-            elif wire in (_FIXED64, _FIXED32, _BYTES):
-                length = 8 if wire == _FIXED64 else 4
-                if wire == _BYTES:
-                    length, place = self.varint(view, place, what)
-                if length > len(view) - place:
-                    raise IRError(f"{self.refusal}: {what} ends too early")
-                value = bytes(view[place : place + length])
-                place += length
-            else:
-                raise IRError(f"{self.refusal}: {what} has a field of wire type {wire}")
-            yield number, value
-
-    def varint(self, view: memoryview, place: int, what: str) -> Tuple[int, int]:
-        """A number and the place behind it."""
-        value = 0
-        for shift in range(0, 70, 7):
-            if place >= len(view):
-                break
-            byte = view[place]
-            place += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value & (2**64 - 1), place
-        raise IRError(f"{self.refusal}: {what} has a number without an end")
-
-    def message(self, value: Value, what: str) -> bytes:
-        """The bytes of a field that must have some."""
-        if not isinstance(value, bytes):
-            raise IRError(f"{self.refusal}: {what} is a number")
-        return value
-
-    def text(self, value: Value, what: str) -> str:
-        """The text of a field."""
+    def parse(self, kind: str, data: bytes) -> Any:
+        """The message of a kind that bytes hold; the messages inside it are still bytes."""
+        message = self._shallow[kind]()
         try:
-            return self.message(value, what).decode("utf-8")
+            message.ParseFromString(data)
+        except (DecodeError, RecursionError, UnicodeDecodeError):
+            raise IRError(
+                f"the data is not {self.document}: its {kind} is cut short, malformed or not UTF-8 text"
+            ) from None
+        return message
+
+    def encode(self, kind: str, text: bytes, max_messages: int) -> bytes:
+        """The bytes of a message that is written as text."""
+        refusal = f"the data is not {self.document} as text"
+        _require_bounded(text, refusal, max_messages)
+        self._deep = self._deep or _classes(self._table, self._enums, deep=True)
+        message = self._deep[kind]()
+        if len(max(text.split(b"\n"), key=len)) > _LONG_LINE:
+            text = _BREAKS.sub(rb"\g<0>\n", text)
+        try:
+            text_format.Merge(text.decode("utf-8"), message, allow_unknown_field=True)
+            encoded: bytes = message.SerializeToString()
         except UnicodeDecodeError:
-            raise IRError(f"{self.refusal}: {what} is not UTF-8 text") from None
+            raise IRError(f"{refusal}: it is not UTF-8") from None
+        except (text_format.ParseError, ValueError) as error:
+            raise IRError(f"{refusal}: {' '.join(str(error).split())[:200]}") from None
+        return encoded
 
-    def signed(self, value: Value, what: str = "a number") -> int:
-        """A number that may be negative, as 64 bits of two's complement."""
-        if not isinstance(value, int):
-            raise IRError(f"{self.refusal}: {what} is not a number")
-        return value - 2**64 if value >= 2**63 else value
 
-    def floating(self, value: Value, code: str) -> float:
-        """A float, of 32 or 64 bits as the code of ``struct`` says."""
-        raw = value if isinstance(value, bytes) else b""
-        if len(raw) != struct.calcsize(code):
-            raise IRError(f"{self.refusal}: a float has the wrong size")
-        found: float = struct.unpack(code, raw)[0]
-        return found
+class Budget:
+    """Parses the messages of one file, up to a number."""
 
-    def numbers(self, value: Value) -> List[int]:
-        """One number, or several that are packed."""
-        if isinstance(value, int):
-            return [self.signed(value)]
-        view = memoryview(value)
-        place = 0
-        found: List[int] = []
-        while place < len(view):
-            number, place = self.varint(view, place, "a list")
-            found.append(self.signed(number))
-        return found
+    def __init__(self, schema: Schema, max_messages: int) -> None:
+        self._schema, self._most, self._left = schema, max_messages, max_messages
 
-    def floats(self, value: Value, code: str) -> List[float]:
-        """One float, or several that are packed."""
-        raw = value if isinstance(value, bytes) else b""
-        size = struct.calcsize(code)
-        if not raw or len(raw) % size:
-            raise IRError(f"{self.refusal}: a list of floats has the wrong size")
-        return [found for (found,) in struct.iter_unpack(code, raw)]
+    def parse(self, kind: str, data: bytes) -> Any:
+        """The message of a kind that bytes hold."""
+        self._left -= 1
+        if self._left < 0:
+            raise IRError(f"the data holds more than {self._most} messages; that many are not read")
+        return self._schema.parse(kind, data)
+
+    def each(self, kind: str, entries: Iterable[bytes]) -> Iterator[Any]:
+        """The messages that a field lists."""
+        return (self.parse(kind, entry) for entry in entries)
+
+
+def _require_bounded(text: bytes, refusal: str, max_messages: int) -> None:
+    """Refuse text that the parser would recurse deeply into, or spend too much memory or time on."""
+    depth = messages = 0
+    for token in _TOKENS.finditer(text):
+        if token.lastgroup == "digits":
+            raise IRError(f"{refusal}: a number has more than {MAX_DIGITS} digits")
+        depth += {"opening": 1, "closing": -1}.get(token.lastgroup or "", 0)
+        messages += token.lastgroup == "opening"
+        if messages > max_messages:
+            raise IRError(f"the data holds more than {max_messages} messages; that many are not read")
+        if depth > MAX_DEPTH:
+            raise IRError(f"{refusal}: its messages nest more than {MAX_DEPTH} deep; that deep is not read")
+
+
+def _classes(table: Table, enums: Mapping[str, Mapping[str, int]], *, deep: bool = False) -> Dict[str, Any]:
+    """A message class for each row of a table, in a pool that knows no other; ``deep`` ones hold each other."""
+    file = descriptor_pb2.FileDescriptorProto(name="table.proto", package="table", syntax="proto3")
+    for name, values in enums.items():
+        enum = file.enum_type.add(name=name)
+        for label, number in values.items():
+            enum.value.add(name=label, number=number)
+    for name, fields in table.items():
+        message = file.message_type.add(name=name)
+        for number, declaration in fields.items():
+            *labels, kind, field_name = declaration.split()
+            field = message.field.add(name=field_name, number=number)
+            field.label = field.LABEL_REPEATED if "repeated" in labels else field.LABEL_OPTIONAL
+            if "oneof" in labels:
+                field.oneof_index = 0
+                if not message.oneof_decl:
+                    message.oneof_decl.add(name="value")
+            if kind in enums or (deep and kind in table):
+                field.type = field.TYPE_ENUM if kind in enums else field.TYPE_MESSAGE
+                field.type_name = f".table.{kind}"
+            else:
+                scalar = "bytes" if kind in table else kind
+                field.type = getattr(field, f"TYPE_{scalar.upper()}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return {name: _message_class(pool, f"table.{name}") for name in table}
+
+
+def _message_class(pool: Any, name: str) -> Any:
+    descriptor = pool.FindMessageTypeByName(name)
+    if hasattr(message_factory, "GetMessageClass"):  # protobuf 4.22 and later
+        return message_factory.GetMessageClass(descriptor)
+    return message_factory.MessageFactory(pool).GetPrototype(descriptor)

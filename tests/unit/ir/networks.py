@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import struct
+from typing import Optional
 
-from ipu_conformance.ir import Graph, Op, Tensor
+from ipu_conformance.ir import Graph, IRError, Op, Tensor, read
 
 FLOAT = "FLOAT"
+
+
+def survives(data: bytes, format: Optional[str] = None) -> None:
+    """Read bytes: a graph comes of it, or the declared error in one line."""
+    try:
+        outcome = read(data, format)
+    except IRError as error:
+        outcome = error
+    assert isinstance(outcome, Graph) or "\n" not in str(outcome)
 
 
 def floats(*values: float) -> bytes:
@@ -115,3 +125,15 @@ def renamed(graph: Graph, order=None) -> Graph:
         {new(name): data for name, data in graph.initializers.items()},
         graph.opset,
     )
+
+
+def layer(ipu: Optional[int] = None, stage: Optional[int] = None) -> Graph:
+    """A matrix times a weight plus a bias, through a tanh: what the layers of the frameworks' files are read as."""
+    ops = [
+        Op("MatMul", "", ("in", "weight"), ("product",), ipu=ipu, stage=stage),
+        Op("Add", "", ("product", "bias"), ("sum",), ipu=ipu, stage=stage),
+        Op("Tanh", "", ("sum",), ("out",), ipu=ipu, stage=stage),
+    ]
+    shapes = {"in": (None, 3), "weight": (3, 4), "bias": (4,), "product": (None, 4), "sum": (None, 4), "out": (None, 4)}
+    tensors = [Tensor(name, FLOAT, shape) for name, shape in shapes.items()]
+    return Graph("expected", ops, ["in"], ["out"], tensors, ["weight", "bias"])

@@ -8,9 +8,10 @@ import sys
 import pytest
 
 from ipu_conformance import cli
-from ipu_conformance.ir import read, write
+from ipu_conformance.ir import isomorphic, read, write
+from ipu_conformance.ir.compare.isomorphism import ISOMORPHIC
 
-from . import networks
+from . import hlo_files, networks, paddle_files, tf_files
 
 
 @pytest.fixture
@@ -127,3 +128,34 @@ def test_json_is_converted_without_importing_onnx_or_numpy(files):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "types", "expected"),
+    [
+        ("net.pdmodel", paddle_files.layer(), "Add 1, MatMul 1, Tanh 1", networks.layer()),
+        ("net.pb", tf_files.layer(), "Add 1, MatMul 1, Tanh 1", networks.layer()),
+        ("net.pbtxt", tf_files.TEXT.encode(), "Add 1, MatMul 1, Tanh 1", networks.layer()),
+        ("net.hlo", hlo_files.LAYER.encode(), "Constant 2, Expand 1, MatMul 1, Max 1", None),
+    ],
+)
+def test_files_of_frameworks_are_shown_drawn_converted_and_compared(tmp_path, capsys, name, data, types, expected):
+    """Every command takes the file of a framework like any other graph."""
+    source, converted = tmp_path / name, tmp_path / "net.onnx"
+    source.write_bytes(data)
+
+    assert cli.main(["ir", "show", str(source)]) == 0
+    assert cli.main(["ir", "convert", str(source), str(converted)]) == 0
+    assert cli.main(["ir", "draw", str(source), "-o", str(tmp_path / "net.dot")]) == 0
+    assert cli.main(["ir", "diff", str(source), str(source)]) == 0
+
+    assert f"types   {types}" in capsys.readouterr().out
+    assert isomorphic(read(converted), expected or read(source)).verdict == ISOMORPHIC
+
+
+def test_a_graph_has_no_difference_from_itself_as_text(tmp_path):
+    """``ir diff`` compares a binary graph of TensorFlow with the same one as text."""
+    (tmp_path / "net.pb").write_bytes(tf_files.layer())
+    (tmp_path / "net.pbtxt").write_text(tf_files.TEXT)
+
+    assert cli.main(["ir", "diff", str(tmp_path / "net.pb"), str(tmp_path / "net.pbtxt")]) == 0

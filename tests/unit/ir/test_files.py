@@ -2,12 +2,38 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
 from ipu_conformance.ir import IRError, dumps, files, format_of, read, write
 
-from . import networks
+from . import hlo_files, networks, paddle_files, tf_files
+
+FRAMEWORK_FILES = {
+    "paddle": paddle_files.layer(),
+    "tensorflow": tf_files.layer(),
+    "hlo": hlo_files.LAYER.encode(),
+}
+
+
+@pytest.mark.parametrize("format", sorted(FRAMEWORK_FILES))
+def test_the_content_of_a_frameworks_file_tells_the_format(tmp_path, format):
+    """A file without an extension that helps is known by its first bytes."""
+    (tmp_path / "model").write_bytes(FRAMEWORK_FILES[format])
+
+    assert read(tmp_path / "model") == read(FRAMEWORK_FILES[format], format)
+
+
+@pytest.mark.parametrize("format", sorted(FRAMEWORK_FILES))
+def test_a_frameworks_file_is_read_without_the_framework(format):
+    """Reading a file imports no framework, nor onnx."""
+    code = (
+        "import sys; from ipu_conformance.ir import read; read(bytes.fromhex(sys.argv[1]));"
+        "assert not {'tensorflow', 'onnx', 'torch', 'paddle'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, FRAMEWORK_FILES[format].hex()], check=True)
 
 
 @pytest.mark.parametrize("format", ["json", "popart", "onnx"])

@@ -8,48 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance import cli
-from ipu_conformance.ir import Graph, IRError, checks, read, tensor
+from ipu_conformance.ir import IRError, checks, read
 from ipu_conformance.ir.readers.hlo import ops
 
-LAYER = """HloModule layer.9, entry_computation_layout={(f32[2,3]{1,0}, f32[3,4]{0,1})->f32[2,4]{1,0}}
-
-%inner (p.1: f32[2,4], p.2: f32[2,4]) -> f32[2,4] {
-  %p.1 = f32[2,4]{1,0} parameter(0)
-  %p.2 = f32[2,4]{1,0} parameter(1)
-  ROOT %maximum.1 = f32[2,4]{1,0} maximum(f32[2,4]{1,0} %p.1, f32[2,4]{1,0} %p.2)
-}
-
-ENTRY %layer.9 (x: f32[2,3], w: f32[3,4]) -> f32[2,4] {
-  %x = f32[2,3]{1,0} parameter(0), metadata={op_name="XLA_Args" source_file="a } b"}
-  %w = f32[3,4]{0,1} parameter(1)
-  %dot.1 = f32[2,4]{1,0} dot(f32[2,3]{1,0} %x, f32[3,4]{0,1} %w), lhs_contracting_dims={1},
-    rhs_contracting_dims={0}, sharding={maximal device=2},
-    frontend_attributes={PARTIALS_TYPE="half",_ipu_pipeline_stage="1"}
-  %zero = f32[] constant(0)
-  %zeros = f32[2,4]{1,0} broadcast(f32[] %zero), dimensions={}
-  ROOT %out = f32[2,4]{1,0} fusion(f32[2,4]{1,0} %dot.1, /*index=1*/f32[2,4]{1,0} %zeros), kind=kLoop, calls=%inner
-}
-"""
-SHORT = """HloModule short
-add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
-cond { s = (s32[], f32[4]) parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(3)
-  ROOT l = pred[] compare(i, n), direction=LT }
-body { s = (s32[], f32[4]) parameter(0) i = s32[] get-tuple-element(s), index=0 v = f32[4] get-tuple-element(s), index=1
-  w = f32[4] add(v, v) ROOT t = (s32[], f32[4]) tuple(i, w) }
-ENTRY main {
-  x = f32[4,3]{0,1} parameter(0)
-  z = f32[] constant(0)
-  r = f32[4] reduce(x, z), dimensions={1}, to_apply=add
-  k = s32[] constant(0)
-  s = (s32[], f32[4]) tuple(k, r)
-  t = (s32[], f32[4]) while(s), condition=cond, body=body
-  m = f32[2,2] constant({ {1, 2.5}, {-inf, 1e-3} })
-  e = f32[1000,1000] constant({...})
-  q = f32[4,3]{0,1} negate(x)
-  ROOT o = (f32[4], f32[2,2], f32[1000,1000], f32[4,3]) tuple(r, m, e, q)
-}
-"""
+from .hlo_files import LAYER, SHORT
+from .networks import survives
 
 
 def test_the_entry_becomes_the_graph():
@@ -175,27 +138,6 @@ def test_what_grows_without_end_is_refused_at_once():
     assert time.process_time() - begun < 10
 
 
-def survives(data: bytes) -> None:
-    try:
-        outcome = read(data, "hlo")
-    except IRError as error:
-        outcome = error
-    assert isinstance(outcome, Graph) or "\n" not in str(outcome)
-
-
-@settings(deadline=None, max_examples=200)
-@given(st.data())
-def test_changed_text_is_refused_or_read(data):
-    """Text with parts changed, cut out or put in never breaks the reader."""
-    content = bytearray(data.draw(st.sampled_from([LAYER, SHORT]), label="text").encode())
-    words = [b"}", b"{", b"(", b")", b",", b"=", b"ROOT ", b"f32[2]", b"%", b'"', b"/*", b"-1", b"9" * 30, b"\xff"]
-    for _ in range(data.draw(st.integers(1, 4), label="changes")):
-        place = data.draw(st.integers(0, len(content) - 1), label="place")
-        length = data.draw(st.integers(0, 8), label="length")
-        content[place : place + length] = data.draw(st.sampled_from(words) | st.binary(max_size=4), label="put in")
-    survives(bytes(content))
-
-
 texts = st.one_of(
     st.lists(st.integers(0, 5), max_size=4).map(lambda numbers: "{" + ",".join(map(str, numbers)) + "}"),
     st.sampled_from(
@@ -218,18 +160,7 @@ KEYS = [
 )
 def test_any_instruction_with_any_attributes_is_refused_or_read(opcode, operands, attributes, shapes, dtype):
     """No row of the table breaks on operands, attributes and shapes that XLA would never write."""
-    given = [f"{dtype}[{','.join(map(str, lengths))}]" for lengths in shapes]
+    types = [f"{dtype}[{','.join(map(str, lengths))}]" for lengths in shapes]
     held = "".join(f", {key}={text}" for key, text in attributes.items())
     reducer = "\nadd { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
-    survives(module(f"{given[3]} {opcode}({', '.join(operands)}){held}", *given[:3]) + reducer.encode())
-
-
-def test_the_command_line_shows_and_converts_modules(tmp_path, capsys):
-    """``ir show`` and ``ir convert`` take a module like any other graph."""
-    (tmp_path / "module.hlo").write_text(LAYER)
-
-    assert cli.main(["ir", "show", str(tmp_path / "module.hlo")]) == 0
-    assert cli.main(["ir", "convert", str(tmp_path / "module.hlo"), str(tmp_path / "module.onnx")]) == 0
-
-    assert "types   Constant 2, Expand 1, MatMul 1, Max 1" in capsys.readouterr().out
-    assert read(tmp_path / "module.onnx").tensors["out/maximum.1"] == tensor.Tensor("out/maximum.1", "FLOAT", (2, 4))
+    survives(module(f"{types[3]} {opcode}({', '.join(operands)}){held}", *types[:3]) + reducer.encode(), "hlo")

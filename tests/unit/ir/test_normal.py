@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 
 from ipu_conformance.ir import Graph, Op, Tensor, isomorphic
-from ipu_conformance.ir.compare import normal
 from ipu_conformance.ir.compare.isomorphism import DIFFERENT, ISOMORPHIC
+from ipu_conformance.ir.compare.normal import normal
 
 from . import networks
 from .strategies import graphs

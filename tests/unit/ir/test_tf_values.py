@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from ipu_conformance.ir import Graph, checks, dumps, isomorphic, read
-from ipu_conformance.ir.compare import normal
 from ipu_conformance.ir.compare.isomorphism import DIFFERENT, ISOMORPHIC
+from ipu_conformance.ir.compare.normal import normal
 from ipu_conformance.ir.readers.tensorflow import graph as tf_graph
 
 tf: Any = None

@@ -8,8 +8,8 @@ from typing import Any, Dict, List
 import pytest
 
 from ipu_conformance.ir import Graph, isomorphic, read
-from ipu_conformance.ir.compare import normal
 from ipu_conformance.ir.compare.isomorphism import DIFFERENT, ISOMORPHIC
+from ipu_conformance.ir.compare.normal import normal
 
 BATCH, CLASSES = 4, 10
 NETWORKS = ("dense", "lenet")

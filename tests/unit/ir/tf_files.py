@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Mapping, Sequence, Tuple
 
-from .paddle_messages import field
+from .paddle_files import field
 
 FLOAT, INT32, RESOURCE = 1, 3, 20
 
@@ -92,6 +92,39 @@ def layer(device: str = "", **attributes: Any) -> bytes:
         node("sum", "BiasAdd", ["xw", "b/Read"], device, **placed),
         node("xw", "MatMul", ["x", "w/Read"], device, **placed),
     ])  # fmt: skip
+
+
+def called(*, device: str = "", depth: int = 1) -> bytes:
+    """A layer in a function, which functions around it call, with a variable handed down."""
+    inner = function(
+        "f0",
+        ["a", "v"],
+        {"out": "t:y:0"},
+        [
+            node("r", "ReadVariableOp", ["v"], dtype=Type(FLOAT)),
+            node("m", "MatMul", ["a", "r:value:0"], T=Type(FLOAT)),
+            node("t", "Tanh", ["m:product:0"], T=Type(FLOAT)),
+        ],
+    )
+    around = [
+        function(
+            f"f{level}",
+            ["a", "v"],
+            {"out": "again:output:0"},
+            [
+                node("once", "PartitionedCall", ["a", "v"], f=Func(f"f{level - 1}")),
+                node("again", "PartitionedCall", ["once:output:0", "v"], f=Func(f"f{level - 1}")),
+            ],
+        )
+        for level in range(1, depth + 1)
+    ]
+    nodes = [
+        placeholder("x", (2, 3)),
+        node("w", "VarHandleOp", dtype=Type(FLOAT), shape=(3, 3)),
+        node("call", "StatefulPartitionedCall", ["x", "w"], device, f=Func(f"f{depth}")),
+        node("y", "Identity", ["call"], T=Type(FLOAT)),
+    ]
+    return graph(nodes, [inner, *around])
 
 
 TEXT = """

@@ -16,7 +16,7 @@ from ipu_conformance.emulator.paddle.compile.compilation import FORWARD, OPTIMIZ
 from ipu_conformance.emulator.paddle.errors import Unimplemented
 from ipu_conformance.ir.graph import Op
 from ipu_conformance.ir.readers.paddle import program as paddle_program
-from ipu_conformance.ir.readers.paddle import wire
+from ipu_conformance.ir.readers.paddle.messages import Variable, parse_block
 from ipu_conformance.ir.readers.paddle.ops import DTYPES, ROWS, Call, Writer, translate
 from ipu_conformance.ir.tensor import IRError, Literal, Tensor
 
@@ -55,9 +55,9 @@ def name_of(type: str) -> str:
     return decide("name", SPECIAL.get(type, PREFIX + type.lower()))
 
 
-def read(program: Any) -> Tuple[List[wire.Variable], List[Call]]:
+def read(program: Any) -> Tuple[List[Variable], List[Call]]:
     """The variables and the calls of a Program's global block; ops of control flow have no handler anyway."""
-    return wire.parse_block(program.desc.block(0).serialize_to_string())
+    return parse_block(program.desc.block(0).serialize_to_string())
 
 
 def translated(program: Any, custom_ops: Sequence[Any]) -> Written:

@@ -20,10 +20,9 @@ from ipu_conformance.ir.readers.paddle import (
     recurrent,
     shaping,
     vision,
-    wire,
 )
+from ipu_conformance.ir.readers.paddle.messages import Variable, parse
 from ipu_conformance.ir.readers.paddle.ops import DTYPES, ROWS, Call, Writer, renamed, translate
-from ipu_conformance.ir.readers.paddle.wire import Variable
 from ipu_conformance.ir.tensor import UNDEFINED, IRError, Tensor
 
 TABLES = (
@@ -47,12 +46,12 @@ _PLUMBING = ("feed", "fetch")
 
 def load(data: bytes) -> Graph:
     """The graph of a saved program."""
-    return graph_of(*wire.parse(data))
+    return graph_of(*parse(data))
 
 
 def read_program(program: Any, fetches: Sequence[str] = (), name: str = "program") -> Graph:
     """The graph of a ``paddle.static.Program``; without fetches, its outputs are what nobody reads."""
-    return graph_of(*wire.parse(program.desc.serialize_to_string()), fetches=fetches, name=name)
+    return graph_of(*parse(program.desc.serialize_to_string()), fetches=fetches, name=name)
 
 
 def graph_of(

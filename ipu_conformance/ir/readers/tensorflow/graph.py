@@ -23,13 +23,13 @@ from ipu_conformance.ir.readers.tensorflow.messages import (
     Function,
     Kind,
     Node,
-    document,
-    saved_model,
+    dtype_of,
+    parse,
+    parse_text,
 )
 from ipu_conformance.ir.readers.tensorflow.names import references
 from ipu_conformance.ir.readers.tensorflow.ops import ROWS, Call, Writer, plain
 from ipu_conformance.ir.readers.tensorflow.placement import Placement, placement
-from ipu_conformance.ir.readers.tensorflow.schema import DATA_TYPES, from_bytes, from_text
 from ipu_conformance.ir.tensor import BITS, UNDEFINED, IRError, Shape, Tensor, shown
 
 TABLES = (ops, layers)
@@ -49,7 +49,6 @@ _SILENT = frozenset(("NoOp", "Assert", "PrintV2", "SaveV2", "MergeV2Checkpoints"
 """Ops that make nothing, and assign nothing."""
 
 _UPDATES = re.compile(r"Assign(Add|Sub)?VariableOp|ResourceApply\w+|ResourceScatter\w+|Assign(Add|Sub)?|Apply[A-Z]\w+")
-_MARK = b"saved_model_schema_version"
 
 
 @dataclass(frozen=True)
@@ -63,16 +62,12 @@ class Variable:
 
 def load(data: bytes) -> Graph:
     """The graph of a binary file: a GraphDef or a SavedModel."""
-    if data.startswith(b"\x08\x01\x12"):  # the version of a SavedModel, then its graph
-        return graph_of(saved_model(from_bytes(data, "SavedModel", "a SavedModel of TensorFlow")))
-    return graph_of(document(from_bytes(data, "GraphDef")))
+    return graph_of(parse(data))
 
 
 def load_text(data: bytes) -> Graph:
     """The graph of a text file: a GraphDef or a SavedModel."""
-    if _MARK in data[:4096]:
-        return graph_of(saved_model(from_text(data, "SavedModel")))
-    return graph_of(document(from_text(data, "GraphDef")))
+    return graph_of(parse_text(data))
 
 
 def read_graph(source: Any, fetches: Sequence[str] = (), *, name: str = "graph") -> Graph:
@@ -82,7 +77,7 @@ def read_graph(source: Any, fetches: Sequence[str] = (), *, name: str = "graph")
     """
     graph = getattr(source, "graph", source)
     definition = graph.as_graph_def(add_shapes=True)
-    read = document(from_bytes(definition.SerializeToString(), "GraphDef"))
+    read = parse(definition.SerializeToString())
     outputs = list(fetches) or [_bare(tensor.name) for tensor in getattr(graph, "outputs", ())]
     effects = [] if fetches else [op.name for op in getattr(graph, "control_outputs", ())]
     variables: Dict[str, Variable] = {}
@@ -91,7 +86,7 @@ def read_graph(source: Any, fetches: Sequence[str] = (), *, name: str = "graph")
         if id(outer) in known:
             found = known[id(outer)]
             variables[inner.op.name] = Variable(
-                _bare(found.name), _dtype(found.dtype.base_dtype.as_datatype_enum), tuple(found.shape.as_list())
+                _bare(found.name), dtype_of(found.dtype.base_dtype.as_datatype_enum), tuple(found.shape.as_list())
             )
     return graph_of(replace(read, outputs=tuple(outputs)), variables=variables, effects=effects, name=name)
 
@@ -115,10 +110,6 @@ def graph_of(
 
 def _bare(name: str) -> str:
     return name[:-2] if name.endswith(":0") else name
-
-
-def _dtype(number: int) -> str:
-    return DATA_TYPES.get(number, UNDEFINED)
 
 
 def _needed(nodes: Sequence[Node], roots: Iterable[str], inside: bool) -> List[Node]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple, Optional
 
-from ipu_conformance.ir.readers.protobuf import Wire
-from ipu_conformance.ir.readers.tensorflow.messages import Node
+from ipu_conformance.ir.readers.tensorflow.messages import GRAPH, Node
 from ipu_conformance.ir.tensor import IRError
 
 SHARDING = "_XlaSharding"
@@ -41,14 +40,9 @@ def shard(value: Any) -> Optional[int]:
         return None
     if value[0] == _ONE_SHARD and len(value) == 2:
         return value[1]
-    kind, devices = 0, []
-    wire = Wire("a sharding")
     try:
-        for number, held in wire.fields(value, "a sharding"):
-            if number == 1:
-                kind = wire.signed(held)
-            elif number == 4:
-                devices += wire.numbers(held)
+        sharding = GRAPH.parse("OpSharding", value)
     except IRError:
         return None
-    return devices[0] if kind == _MAXIMAL and len(devices) == 1 and 0 <= devices[0] < 2**31 else None
+    devices = sharding.tile_assignment_devices
+    return devices[0] if sharding.type == _MAXIMAL and len(devices) == 1 and 0 <= devices[0] < 2**31 else None
