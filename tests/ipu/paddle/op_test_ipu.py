@@ -26,6 +26,10 @@ MODES: Mapping[str, str] = {"IPU_FP32": "float32", "IPU_FP16": "float16"}
 BATCHES, ACCUMULATED = 2, 3
 """Micro-batches of a run without training, and of the one update of a run with it."""
 
+F = "nn.functional."
+FLOAT32 = ("IPU_FP32",)
+"""The modes of a case that is not repeated in float16."""
+
 Draw = Callable[[Chooser], np.ndarray]
 Build = Union[str, Callable[..., Any]]
 
@@ -54,13 +58,28 @@ class OpCase:
 
     def outputs(self, paddle: Any, inputs: Sequence[Any]) -> List[Any]:
         """The variables that Paddle makes of the inputs; a dotted name is called with the oracle's attributes."""
-        call = self.build
-        if isinstance(call, str):
-            call = functools.reduce(getattr, call.split("."), paddle)
-            made = call(*inputs, **self.attributes)
+        build = self.build
+        if isinstance(build, str):
+            variables = function(paddle, build)(*inputs, **self.attributes)
         else:
-            made = call(paddle, *inputs, **self.attributes)
-        return list(made) if isinstance(made, (tuple, list)) else [made]
+            variables = build(paddle, *inputs, **self.attributes)
+        return list(variables) if isinstance(variables, (tuple, list)) else [variables]
+
+
+def function(paddle: Any, name: str) -> Callable[..., Any]:
+    """The function that has a dotted name in Paddle."""
+    return functools.reduce(getattr, name.split("."), paddle)
+
+
+def called(name: str, *positional: str, **named: str) -> Build:
+    """A call of Paddle's function with some of the oracle's attributes, by position or by Paddle's names for them."""
+
+    def build(paddle: Any, *inputs: Any, **attributes: Any) -> Any:
+        listed = {key: list(value) if isinstance(value, tuple) else value for key, value in attributes.items()}
+        passed = {theirs: listed[ours] for theirs, ours in named.items() if ours in listed}
+        return function(paddle, name)(*inputs, *(listed[key] for key in positional), **passed)
+
+    return build
 
 
 def case(

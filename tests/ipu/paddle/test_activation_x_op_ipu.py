@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from .op_test_ipu import case, forward_and_gradient, values
+from .op_test_ipu import F, called, case, forward_and_gradient, values
 
-F = "nn.functional."
 SHAPE = (2, 3, 4)
 
 CASES = (
@@ -21,19 +20,8 @@ CASES = (
     case("hardswish", F + "hardswish", values(*SHAPE, low=-5.0, high=5.0, avoid=[-3.0, 3.0])),
     case("elu", F + "elu", values(*SHAPE, avoid=[0.0]), alpha=0.5),
     case("celu", F + "celu", values(*SHAPE, avoid=[0.0]), alpha=0.5),
-    case(
-        "leaky_relu",
-        lambda paddle, x, slope: paddle.nn.functional.leaky_relu(x, slope),
-        values(*SHAPE, avoid=[0.0]),
-        slope=0.25,
-    ),
-    case(
-        "hardtanh",
-        lambda paddle, x, low, high: paddle.nn.functional.hardtanh(x, low, high),
-        values(*SHAPE, avoid=[-0.5, 1.25]),
-        low=-0.5,
-        high=1.25,
-    ),
+    case("leaky_relu", called(F + "leaky_relu", "slope"), values(*SHAPE, avoid=[0.0]), slope=0.25),
+    case("hardtanh", called(F + "hardtanh", "low", "high"), values(*SHAPE, avoid=[-0.5, 1.25]), low=-0.5, high=1.25),
     case("hardshrink", F + "hardshrink", values(*SHAPE, avoid=[-0.75, 0.75]), threshold=0.75),
     case("softshrink", F + "softshrink", values(*SHAPE, avoid=[-0.75, 0.75]), threshold=0.75),
     case("hardsigmoid", F + "hardsigmoid", values(*SHAPE, low=-4.0, high=4.0, avoid=[-3.0, 3.0]), slope=0.125,

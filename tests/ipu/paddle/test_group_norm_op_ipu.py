@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .op_test_ipu import case, forward_and_gradient, values
+from .op_test_ipu import FLOAT32, case, forward_and_gradient, values
 
 
 def _group(paddle: Any, x: Any, scale: Any, bias: Any, groups: int, epsilon: float) -> Any:
@@ -15,7 +15,7 @@ def _group(paddle: Any, x: Any, scale: Any, bias: Any, groups: int, epsilon: flo
 
 CASES = (
     case("group_norm", _group, values(2, 6, 4, 5), values(6, low=0.5), values(6), groups=3, epsilon=2.0**-10,
-         modes=["IPU_FP32"]),
+         modes=FLOAT32),
 )  # fmt: skip
 
 test_forward, test_gradient = forward_and_gradient(CASES)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from .op_test_ipu import case, forward_and_gradient, values
+from .op_test_ipu import F, case, forward_and_gradient, values
 
-F = "nn.functional."
 NEAR, FAR = values(3, 4, low=0.0625, high=0.5), values(3, 4, low=1.75, high=3.0)
 
 CASES = (

@@ -8,7 +8,7 @@ import numpy as np
 
 from ipu_conformance.oracle.sample import Chooser
 
-from .op_test_ipu import case, forward_and_gradient, integers, values
+from .op_test_ipu import F, case, forward_and_gradient, integers, values
 
 
 def _signs(chooser: Chooser) -> np.ndarray:
@@ -19,11 +19,11 @@ def _labels(chooser: Chooser) -> np.ndarray:
     return integers(4, 1, high=1)(chooser).astype(float)
 
 
-def _appended(paddle: Any, type: str, made: str, like: Any, **inputs: Any) -> Any:
-    """What an op makes that Paddle has no function for."""
+def _appended(paddle: Any, type: str, output: str, like: Any, **inputs: Any) -> Any:
+    """The output of an op that Paddle has no function for."""
     block = paddle.static.default_main_program().current_block()
     variable = block.create_var(dtype=like.dtype, shape=like.shape)
-    block.append_op(type=type, inputs=inputs, outputs={made: variable})
+    block.append_op(type=type, inputs=inputs, outputs={output: variable})
     return variable
 
 
@@ -36,14 +36,13 @@ def _hinge(paddle: Any, scores: Any, sign: Any, reduction: str) -> Any:
     return _appended(paddle, "hinge_loss", "Loss", scores, Logits=scores, Labels=label)
 
 
-F = "nn.functional."
 AWAY = (-1.0, 1.0)
+PAIR = (values(4, 1, low=0.75, high=2.0), values(4, 1, low=-2.0, high=0.0))
 
 CASES = (
-    case("margin_ranking_loss", F + "margin_ranking_loss", values(4, 1, low=0.75, high=2.0), values(4, 1, low=-2.0,
-         high=0.0), _signs, margin=0.5, reduction="mean"),
-    case("margin_ranking_loss", F + "margin_ranking_loss", values(4, 1, low=0.75, high=2.0), values(4, 1, low=-2.0,
-         high=0.0), _signs, name="margin_ranking_loss-each", margin=0.25, reduction="none"),
+    case("margin_ranking_loss", F + "margin_ranking_loss", *PAIR, _signs, margin=0.5, reduction="mean"),
+    case("margin_ranking_loss", F + "margin_ranking_loss", *PAIR, _signs, name="margin_ranking_loss-each", margin=0.25,
+         reduction="none"),
     case("hinge_embedding_loss", F + "hinge_embedding_loss", values(4, 1, avoid=[1.0]), _signs, margin=1.0,
          reduction="sum"),
     case("rank_loss", _rank, values(4, 1), values(4, 1), _labels, reduction="none"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from .op_test_ipu import case, distinct, forward_and_gradient, values
+from .op_test_ipu import F, called, case, distinct, forward_and_gradient, values
 
 
 def _max(paddle: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> Any:
@@ -18,17 +18,13 @@ def _mean(paddle: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode
     return paddle.nn.functional.avg_pool2d(x, list(kernel), list(stride), pad, ceil_mode, exclusive)
 
 
-def _adaptive(paddle: Any, x: Any, output_size: Any) -> Any:
-    return paddle.nn.functional.adaptive_avg_pool2d(x, list(output_size))
-
-
 WINDOWS: Dict[str, Any] = {"kernel": (2, 3), "stride": (1, 2), "padding": ((1, 1), (0, 0)), "ceil_mode": False}
 
 CASES = (
     case("max_pool", _max, distinct(2, 3, 5, 6), **WINDOWS),
     case("avg_pool", _mean, values(2, 3, 5, 6), **WINDOWS, count_include_pad=True),
     case("avg_pool", _mean, values(2, 3, 5, 6), name="avg_pool-inside", **WINDOWS, count_include_pad=False),
-    case("adaptive_avg_pool", _adaptive, values(2, 3, 6, 4), output_size=(3, 2)),
+    case("adaptive_avg_pool", called(F + "adaptive_avg_pool2d", "output_size"), values(2, 3, 6, 4), output_size=(3, 2)),
 )
 
 test_forward, test_gradient = forward_and_gradient(CASES)

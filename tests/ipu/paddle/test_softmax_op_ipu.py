@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from .op_test_ipu import case, forward_and_gradient, values
-
-F = "nn.functional."
+from .op_test_ipu import F, case, forward_and_gradient, values
 
 CASES = (
     case("softmax", F + "softmax", values(2, 3, 5), axis=-1),
