@@ -54,15 +54,15 @@ class LossCollector(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: List[torch.Tensor] = []
-        self._losses = _torch_losses()
+        self.losses: List[torch.Tensor] = []
+        self._loss_functions = _torch_losses()
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Optional[Mapping[str, Any]] = None
     ) -> Any:
         result = function(*args, **(kwargs or {}))
-        if function in self._losses:
-            self.found.append(result)
+        if function in self._loss_functions:
+            self.losses.append(result)
         return result
 
 
@@ -72,7 +72,7 @@ _collectors: List[LossCollector] = []
 def mark_loss(loss: torch.Tensor) -> None:
     """Register a loss that the user marked; outside a capture there is nothing to do."""
     if _collectors:
-        _collectors[-1].found.append(loss)
+        _collectors[-1].losses.append(loss)
 
 
 def is_capturing() -> bool:
@@ -99,7 +99,7 @@ class _Call(torch.nn.Module):
         finally:
             _collectors.pop()
         _check_held(before, _held(self.model))
-        return output, collector.found
+        return output, collector.losses
 
 
 def _held(model: torch.nn.Module) -> Dict[str, Tuple[str, torch.Tensor]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch.fx import Node
@@ -75,77 +75,63 @@ def compile_model(
 ) -> Compiled:
     """Compile the model for the arguments of ``call``; nothing is computed yet."""
     begin = time.perf_counter()
-    unmodelled.say(options)
+    unmodelled.log(options)
     with observers.progress_bar(options) as done:
-        result = _compile(model, call, options, training, update, weights, seed, done)
+        layout = micro_batches.layout_of(options)
+        tensors = call.tensors
+        feed = micro_batches.Feed(layout, tensors)
+        returned = outputs.Returned(layout, *outputs.mode_of(options, training))
+        args, kwargs = call.with_tensors(feed.example(tensors))
+        captured = capture.capture(model, args, kwargs, weights.example, options.source_location_excludes)
+        _check(captured, training, options.source_location_excludes)
+        done("capture")
+        captured = replace(captured, losses=captured.losses if training else ())
+        placed = placement.place(captured, options, training)
+        done("placement")
+        changed, feed.copied = capture.changed_in_place(captured)
+        _check_changed(changed, weights, options)
+        anchors, extra, watched = _anchors(captured, options, layout, returned, weights)
+        staged = replace(captured, outputs=(*captured.outputs, *extra))
+        stages = partition.cut(staged, placed.stage_of, placed.topology.stages)
+        done("stages")
+        planned = _plan(placed, options, training)
+        mean = options.Training.accumulation_and_replication_reduction_type == ReductionType.Mean
+        machine = TorchMachine(
+            stages,
+            weights.replicas,
+            trainable=weights.trainable,
+            update=update,
+            accumulation=layout.accumulation,
+            mean=mean,
+            seed=seed,
+            kept=returned.sources.union(*(anchor.returned.sources for anchor in anchors)),
+            group_of=weights.group_of,
+        )
+        machine.watched_gradients = watched[GRADIENT]
+        machine.watched_updates = watched[UPDATED]
+        precision.apply(machine, options, seed)
+        engine = Engine(planned, machine, parallel=layout.replicas > 1)
+        done("plan")
+        result = Compiled(
+            captured=captured,
+            placement=placed,
+            plan=planned,
+            update=update,
+            weights=weights,
+            layout=layout,
+            feed=feed,
+            returned=returned,
+            anchors=anchors,
+            expected=calls.Expected(call),
+            stages=stages,
+            machine=machine,
+            engine=engine,
+            changed=changed,
+        )
+        _check_memory(result, options)
+        done("memory")
     exporting.export(result, options)
     result.seconds = time.perf_counter() - begin
-    return result
-
-
-def _compile(
-    model: torch.nn.Module,
-    call: calls.Call,
-    options: Any,
-    training: bool,
-    update: Optional[Any],
-    weights: DeviceWeights,
-    seed: int,
-    done: Callable[[str], None],
-) -> Compiled:
-    layout = micro_batches.layout_of(options)
-    tensors = call.tensors
-    feed = micro_batches.Feed(layout, tensors)
-    returned = outputs.Returned(layout, *outputs.mode_of(options, training))
-    args, kwargs = call.with_tensors(feed.example(tensors))
-    captured = capture.capture(model, args, kwargs, weights.example, options.source_location_excludes)
-    _check(captured, training, options.source_location_excludes)
-    done("capture")
-    captured = replace(captured, losses=captured.losses if training else ())
-    placed = placement.place(captured, options, training)
-    done("placement")
-    changed, feed.copied = capture.changed_in_place(captured)
-    _check_changed(changed, weights, options)
-    anchors, extra, watched = _anchors(captured, options, layout, returned, weights)
-    staged = replace(captured, outputs=(*captured.outputs, *extra))
-    stages = partition.cut(staged, placed.stage_of, placed.topology.stages)
-    done("stages")
-    planned = _plan(placed, options, training)
-    mean = options.Training.accumulation_and_replication_reduction_type == ReductionType.Mean
-    machine = TorchMachine(
-        stages,
-        weights.replicas,
-        trainable=weights.trainable,
-        update=update,
-        accumulation=layout.accumulation,
-        mean=mean,
-        seed=seed,
-        kept=returned.sources.union(*(anchor.returned.sources for anchor in anchors)),
-        group_of=weights.group_of,
-    )
-    machine.watched_gradients = watched[GRADIENT]
-    machine.watched_updates = watched[UPDATED]
-    precision.apply(machine, options, seed)
-    engine = Engine(planned, machine, parallel=layout.replicas > 1)
-    done("plan")
-    result = Compiled(
-        captured=captured,
-        placement=placed,
-        plan=planned,
-        update=update,
-        weights=weights,
-        layout=layout,
-        feed=feed,
-        returned=returned,
-        anchors=anchors,
-        expected=calls.Expected(call),
-        stages=stages,
-        machine=machine,
-        engine=engine,
-        changed=changed,
-    )
-    _check_memory(result, options)
-    done("memory")
     return result
 
 
@@ -235,9 +221,9 @@ def _anchors(
     watched: Dict[str, Dict[str, int]] = {GRADIENT: {}, UPDATED: {}}
     names = tensor_names(captured, weights)
     wanted = options.anchored_tensors
-    made = [(short, *entry, _find(entry[0], names)) for short, entry in wanted.items()]
-    operations = len([1 for *_, name in made if names[name] is not None])
-    for short, _, mode, period, name in made:
+    entries = [(short, *entry, _find(entry[0], names)) for short, entry in wanted.items()]
+    operations = len([1 for *_, name in entries if names[name] is not None])
+    for short, _, mode, period, name in entries:
         node = names[name]
         if node is not None:
             leaf = len(captured.outputs) + len(extra)
@@ -250,8 +236,8 @@ def _anchors(
             leaf = held.setdefault(
                 name[len(kind) :], len(captured.outputs) + operations + sum(len(each) for each in watched.values())
             )
-        own = decide("own mode of anchor", mode != OutputMode.Default)
-        chosen = default if not own else outputs.Returned(layout, mode, period)
+        has_mode = decide("own mode of anchor", mode != OutputMode.Default)
+        chosen = default if not has_mode else outputs.Returned(layout, mode, period)
         anchors.append(Anchor(short, leaf, chosen))
     return tuple(anchors), extra, watched
 

@@ -18,10 +18,10 @@ def dissolve(module: GraphModule) -> None:
     What goes into a region without gradients is detached first, weights too, so that nothing inside has a gradient
     and what it changes in place is changed for good.
     """
-    found = [node for node in module.graph.nodes if node.op == "call_function" and node.target is REGION]
-    for node in found:
+    regions = [node for node in module.graph.nodes if node.op == "call_function" and node.target is REGION]
+    for node in regions:
         _dissolve_one(module, node)
-    if found:
+    if regions:
         module.graph.lint()
         module.recompile()
 
@@ -32,20 +32,20 @@ def _dissolve_one(module: GraphModule, region: Node) -> None:
     dissolve(inner)
     first = next((node for node in inner.graph.nodes if node.op == "call_function"), region)
     waiting = iter(operands)
-    known: Dict[Node, Any] = {}
+    copies: Dict[Node, Any] = {}
     with module.graph.inserting_before(region):
         for node in inner.graph.nodes:
             if node.op == "placeholder":
                 operand = next(waiting)
-                known[node] = operand if enabled else _detached(module, operand, first)
+                copies[node] = operand if enabled else _detached(module, operand, first)
             elif node.op == "get_attr":
                 name = f"{body.target}_{node.target}"
                 setattr(module, name, getattr(inner, str(node.target)))
-                known[node] = module.graph.get_attr(name)
+                copies[node] = module.graph.get_attr(name)
             elif node.op == "output":
-                _hand_out(region, torch.fx.map_arg(node.args[0], lambda own: known[own]))
+                _hand_out(region, torch.fx.map_arg(node.args[0], lambda inner_node: copies[inner_node]))
             else:
-                known[node] = module.graph.node_copy(node, lambda own: known[own])
+                copies[node] = module.graph.node_copy(node, lambda inner_node: copies[inner_node])
     module.graph.erase_node(region)
     if not body.users:
         module.graph.erase_node(body)
@@ -55,11 +55,11 @@ def _detached(module: GraphModule, operand: Any, first: Node) -> Any:
     """A value without its gradient, in the block of the region's first operation."""
     if not isinstance(operand, Node):
         return operand
-    made = module.graph.call_function(torch.ops.aten.detach.default, (operand,))
-    made.meta = {name: operand.meta[name] for name in ("val", "tensor_meta") if name in operand.meta}
+    detached = module.graph.call_function(torch.ops.aten.detach.default, (operand,))
+    detached.meta = {name: operand.meta[name] for name in ("val", "tensor_meta") if name in operand.meta}
     custom = first.meta.get("custom", {})
-    made.meta["custom"] = {**custom, blocks.OPERATION: None} if custom else {}
-    return made
+    detached.meta["custom"] = {**custom, blocks.OPERATION: None} if custom else {}
+    return detached
 
 
 def _hand_out(region: Node, results: Any) -> None:

@@ -45,10 +45,10 @@ def cut(captured: Captured, stage_of: Mapping[Node, int], stages: int) -> List[S
     seen: Set[str] = set()
     result = []
     for number in range(stages):
-        own = [node for node in computed if stage_of[node] == number]
+        nodes = [node for node in computed if stage_of[node] == number]
         received = _alive(computed, stage_of, last_use, number)
         handed = _alive(computed, stage_of, last_use, number + 1)
-        stage = _build(captured, number, own, received, handed, loss, seen, stage_of, ordinals)
+        stage = _build(captured, number, nodes, received, handed, loss, seen, stage_of, ordinals)
         seen.update(stage.weights)
         result.append(stage)
     return result
@@ -74,7 +74,7 @@ def _alive(
 def _build(
     captured: Captured,
     number: int,
-    own: Sequence[Node],
+    stage_nodes: Sequence[Node],
     received: Sequence[Node],
     handed: Sequence[Node],
     loss: Optional[Node],
@@ -84,7 +84,7 @@ def _build(
 ) -> Stage:
     graph = Graph()
     copies: Dict[Node, Node] = {}
-    sources = list(dict.fromkeys(source for node in own for source in node.all_input_nodes))
+    sources = list(dict.fromkeys(source for node in stage_nodes for source in node.all_input_nodes))
     weight_nodes: Dict[str, List[Node]] = {}
     for node in sources:
         if node.name in captured.weights:
@@ -110,7 +110,7 @@ def _build(
     for node in loose:
         if node not in copies:  # a constant
             copies[node] = graph.node_copy(node)
-    for node in own:
+    for node in stage_nodes:
         for source in node.all_input_nodes:
             if source not in copies:
                 copies[source] = graph.node_copy(source, lambda n: copies[n])
@@ -137,8 +137,8 @@ def _build(
         handed=tuple(node.name for node in handed),
         outputs=tuple(makes),
         loss=has_loss,
-        random=any(is_random(node) for node in own),
-        nodes=tuple(own),
+        random=any(is_random(node) for node in stage_nodes),
+        nodes=tuple(stage_nodes),
     )
 
 

@@ -143,7 +143,7 @@ def _spots(computed: Sequence[Node], strategy: Any, excludes: Sequence[str]) -> 
     """The spot of every operation that carries a block."""
     locate = _locator(strategy)
     known: Dict[blocks.Mark, Spot] = {blocks.BEFORE: Spot(0)}
-    found = {}
+    spots = {}
     for node in computed:
         mark = block_of(node)
         if mark is None or node.target in _HIDDEN:
@@ -157,8 +157,8 @@ def _spots(computed: Sequence[Node], strategy: Any, excludes: Sequence[str]) -> 
             )
         if mark not in known:
             known[mark] = _decided("spot", locate(mark))
-        found[node] = known[mark]
-    return found
+        spots[node] = known[mark]
+    return spots
 
 
 def _locator(strategy: Any) -> Callable[[blocks.Mark], Spot]:
@@ -210,8 +210,8 @@ def _phased(strategy: Any, mark: blocks.Mark) -> Spot:
     """A block of a row of phases."""
     _require_id(mark, strategy)
     phase, place_in_phase = strategy.locate(mark.user_id)
-    own = strategy.phase(phase).stage(place_in_phase).ipu_id
-    ipu = strategy.default_ipu(phase, place_in_phase) if own is None else own
+    chosen = strategy.phase(phase).stage(place_in_phase).ipu_id
+    ipu = strategy.default_ipu(phase, place_in_phase) if chosen is None else chosen
     if isinstance(strategy, ParallelPhasedExecution) and _decided("parity", ipu % 2 != phase % 2):
         raise Error(
             f"The block {mark.user_id!r} of phase {phase} is on IPU {ipu}: with ParallelPhasedExecution even phases "

@@ -20,11 +20,11 @@ from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import SharingStrategy
 
 _ELEMENT, _END, _FAILURE = "element", "end", "failure"
-_PATIENCE = 0.05
-"""Seconds after which a process that waits looks whether the other one still lives; an element wakes it at once."""
+_POLL_SECONDS = 0.05
+"""Seconds between checks that the other process is alive; an element wakes a waiting process at once."""
 
 
-class _Sent:
+class _PickledDataset:
     """A dataset on its way to the worker, by value: nothing in it is shared with the process that it comes from."""
 
     def __init__(self, dataset: Any) -> None:
@@ -35,7 +35,7 @@ class _Sent:
         return pickle.loads(self.content)
 
 
-class _Stored(_Sent):
+class _DatasetFile(_PickledDataset):
     """A dataset that travels through a file."""
 
     def __init__(self, dataset: Any) -> None:
@@ -51,7 +51,7 @@ class _Stored(_Sent):
             os.remove(self.path)
 
 
-class _InSharedMemory(_Sent):
+class _SharedMemoryDataset(_PickledDataset):
     """A dataset that travels through a block of shared memory."""
 
     def __init__(self, dataset: Any) -> None:
@@ -72,11 +72,11 @@ class _InSharedMemory(_Sent):
             block.unlink()
 
 
-_WAYS: Mapping[SharingStrategy, Callable[[Any], Any]] = {
-    SharingStrategy.SharedMemory: _InSharedMemory,
-    SharingStrategy.FileSystem: _Stored,
+_TRANSPORTS: Mapping[SharingStrategy, Callable[[Any], Any]] = {
+    SharingStrategy.SharedMemory: _SharedMemoryDataset,
+    SharingStrategy.FileSystem: _DatasetFile,
     SharingStrategy.Fork: lambda dataset: dataset,
-    SharingStrategy.ForkServer: _Sent,
+    SharingStrategy.ForkServer: _PickledDataset,
 }
 """How a dataset reaches the worker; one that is forked has it already."""
 
@@ -101,8 +101,8 @@ def rebatch(elements: Any, size: int, drop_last: bool) -> Iterator[Any]:
         yield _pytree.tree_unflatten([torch.cat(column) for column in zip(*held)], structure)
 
 
-class _Shared:
-    """What the two processes share: the buffer, the pass over the dataset that is asked for, and the word to stop."""
+class _Channel:
+    """What the two processes share: the buffer, the number of the pass that is wanted, and the signal to stop."""
 
     def __init__(self, context: Any, buffer_size: int, first_pass: int) -> None:
         self.buffer = context.Queue(maxsize=buffer_size)
@@ -113,7 +113,7 @@ class _Shared:
         """Put an item into the buffer; False when nobody wants it any more."""
         while not self.stop.is_set() and self.asked.value <= number and _parent_lives():
             try:
-                self.buffer.put((number, kind, item), timeout=_PATIENCE)
+                self.buffer.put((number, kind, item), timeout=_POLL_SECONDS)
             except queue.Full:
                 continue
             return True
@@ -125,24 +125,24 @@ def _parent_lives() -> bool:
     return parent is None or parent.is_alive()
 
 
-def _work(dataset: Any, shared: _Shared, settings: Dict[str, Any]) -> None:
-    """The life of the worker: one pass over the dataset after another, as long as they are wanted."""
+def _work(dataset: Any, shared: _Channel, settings: Dict[str, Any]) -> None:
+    """The worker: one pass over the dataset after another, as long as they are wanted."""
     torch.set_num_threads(1)
     torch.manual_seed(settings["seed"])
-    if isinstance(dataset, _Sent):
+    if isinstance(dataset, _PickledDataset):
         dataset = dataset.take()
     number = 0
     while _parent_lives():
         number = max(number + 1, shared.asked.value)
         while shared.asked.value < number and not (settings["load_indefinitely"] and number > 1):
-            if shared.stop.wait(_PATIENCE) or not _parent_lives():
+            if shared.stop.wait(_POLL_SECONDS) or not _parent_lives():
                 break
         if shared.stop.is_set() or not _load(dataset, shared, number, settings):
             break
     shared.buffer.cancel_join_thread()
 
 
-def _load(dataset: Any, shared: _Shared, number: int, settings: Dict[str, Any]) -> bool:
+def _load(dataset: Any, shared: _Channel, number: int, settings: Dict[str, Any]) -> bool:
     """One pass; False when the worker is to stop."""
     size = settings["rebatched_size"]
     try:
@@ -192,9 +192,9 @@ class AsynchronousDataAccessor:
             "fork" if sharing_strategy == SharingStrategy.Fork else "forkserver"
         )
         if sharing_strategy != SharingStrategy.Fork:
-            # The server that forks workers has torch already: the second worker starts in no time.
+            # The server that forks workers has torch already, so the second worker starts fast.
             context.set_forkserver_preload(["__main__", "torch"])
-        self._shared = _Shared(context, buffer_size, first_pass=1 if early_preload else 0)
+        self._shared = _Channel(context, buffer_size, first_pass=1 if early_preload else 0)
         settings = {
             "load_indefinitely": load_indefinitely,
             "rebatched_size": rebatched_size,
@@ -202,7 +202,7 @@ class AsynchronousDataAccessor:
             # Drawn here, so that a seeded program shuffles the same way each time.
             "seed": int(torch.empty((), dtype=torch.int64).random_().item()),
         }
-        sent = _WAYS[sharing_strategy](dataset)
+        sent = _TRANSPORTS[sharing_strategy](dataset)
         # Not a daemon: the dataset may be a loader with workers of its own.
         self._process = context.Process(target=_work, args=(sent, self._shared, settings), daemon=False)
         self._process.start()
@@ -239,13 +239,13 @@ class AsynchronousDataAccessor:
             yield item
 
     def _receive(self, number: int) -> Tuple[str, Any]:
-        """The next item of a pass; items of an earlier one, which was left half-way, are thrown away."""
+        """The next item of a pass; items of an earlier, abandoned pass are dropped."""
         while True:
             if not self._finalizer.still_active():
                 raise Error("The loader was terminated: make a new one to go on")
             living = self._process.is_alive()
             try:
-                given, kind, item = self._shared.buffer.get(timeout=_PATIENCE)
+                received, kind, item = self._shared.buffer.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 # It may have died after its last item: only one that was dead before an empty look gives no more.
                 if not living:
@@ -254,14 +254,14 @@ class AsynchronousDataAccessor:
                         "was killed; make a new loader"
                     ) from None
                 continue
-            if given == number:
+            if received == number:
                 if faults.active:
                     kind, item = faults.apply("loader.received", (kind, item), consumed=self._consumed)
                 return kind, item
 
 
-def _end(process: Any, shared: _Shared) -> None:
-    """Ask the worker to end, and end it when it does not; what is left in the buffer is thrown away."""
+def _end(process: Any, shared: _Channel) -> None:
+    """Ask the worker to end, and end it when it does not; what is left in the buffer is dropped."""
     shared.stop.set()
     process.join(timeout=2.0)
     if process.is_alive():

@@ -26,8 +26,8 @@ def micro_batches_per_call(options: Options) -> int:
     return faults.apply("loader.factor", factor, options=options) if faults.active else factor
 
 
-class _Gathered(torch.utils.data.Sampler):
-    """The batches of another sampler, so many at a time joined into one."""
+class _CombinedBatchSampler(torch.utils.data.Sampler):
+    """Joins ``count`` batches of another sampler into one."""
 
     def __init__(self, batches: Any, count: int, drop_last: bool) -> None:
         self.batches, self.count, self.drop_last = batches, count, drop_last
@@ -48,8 +48,8 @@ class _Gathered(torch.utils.data.Sampler):
         return len(self.batches) // self.count if self.drop_last else -(-len(self.batches) // self.count)
 
 
-class _Share(torch.utils.data.Sampler):
-    """The samples of one process: an equal, contiguous share, of the same shuffled order in every process."""
+class _PartitionSampler(torch.utils.data.Sampler):
+    """The samples of one process: an equal, contiguous part of an order that all processes share."""
 
     def __init__(self, total: int, step: int, options: Options, shuffle: bool) -> None:
         processes = options.Distributed.numProcesses
@@ -73,7 +73,7 @@ class _Share(torch.utils.data.Sampler):
         return self.length
 
 
-class _IterableShare(torch.utils.data.IterableDataset):
+class _PartitionedStream(torch.utils.data.IterableDataset):
     """The samples of one process from a stream that every process reads: each takes its turn of ``step`` samples."""
 
     def __init__(self, dataset: Any, step: int, options: Options) -> None:
@@ -90,7 +90,7 @@ class DataLoader(torch.utils.data.DataLoader):
     """A torch loader whose batches feed one call of a model.
 
     ``batch_size`` is the micro-batch; what it gives is that times the device iterations, the gradient accumulation
-    and the groups of replicas of ``options``. It takes the options into use: they cannot be changed any more.
+    and the groups of replicas of ``options``. The options are frozen from then on.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class DataLoader(torch.utils.data.DataLoader):
         if batch_sampler is not None:
             if shuffle:
                 raise ValueError("shuffle=True was given with a batch_sampler: the sampler sets the order")
-            sampling: Dict[str, Any] = {"batch_sampler": _Gathered(batch_sampler, factor, drop_last)}
+            sampling: Dict[str, Any] = {"batch_sampler": _CombinedBatchSampler(batch_sampler, factor, drop_last)}
         else:
             sampling = {"batch_size": self._combined_batch_size, "shuffle": shuffle}
             if self._combined_batch_size is not None:
@@ -148,10 +148,10 @@ class DataLoader(torch.utils.data.DataLoader):
             self._accessor = self._access(torch.utils.data.DataLoader(dataset, **arguments), async_options or {})
 
     def _partition(self, dataset: Any, sampling: Dict[str, Any], shuffle: bool, iterable: bool) -> Any:
-        """Leave this process its share of the dataset."""
+        """Give this process its part of the dataset."""
         step = self._combined_batch_size or 1
         if iterable:
-            return _IterableShare(dataset, step, self._options)
+            return _PartitionedStream(dataset, step, self._options)
         if shuffle and self._options.random_seed is None:
             raise AssertionError(
                 "shuffle=True in several processes needs Options.randomSeed: all must draw the same order"
@@ -163,7 +163,7 @@ class DataLoader(torch.utils.data.DataLoader):
                 len(dataset), processes, step,
             )  # fmt: skip
             sampling["drop_last"] = True
-        sampling["sampler"] = _Share(len(dataset), step, self._options, shuffle)
+        sampling["sampler"] = _PartitionSampler(len(dataset), step, self._options, shuffle)
         sampling["shuffle"] = False
         return dataset
 
@@ -184,18 +184,18 @@ class DataLoader(torch.utils.data.DataLoader):
         return self._options
 
     def terminate(self) -> None:
-        """End the process that loads, if there is one; the loader gives nothing any more."""
+        """End the loading process, if there is one; the loader gives nothing from then on."""
         if self._accessor is not None:
             self._accessor.terminate()
 
     def __len__(self) -> int:
         if self._mode != DataLoaderMode.AsyncRebatched:
             return super().__len__()
-        samples = len(self.dataset) if self.sampler is None or self._is_a_stream() else len(self.sampler)
+        samples = len(self.dataset) if self.sampler is None or self._is_iterable() else len(self.sampler)
         size = self._combined_batch_size or 1
         return samples // size if self._drop_last else math.ceil(samples / size)
 
-    def _is_a_stream(self) -> bool:
+    def _is_iterable(self) -> bool:
         return isinstance(self.dataset, torch.utils.data.IterableDataset)
 
     def __iter__(self) -> Iterator[Any]:

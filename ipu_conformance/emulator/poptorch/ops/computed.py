@@ -122,8 +122,8 @@ def _sum_of_parts(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor], k
         widen = faults.apply("poptorch.operation", widen, operation="serializedMatMul widen")
         parts = faults.apply("poptorch.operation", parts, operation="serializedMatMul parts")
     total: Optional[torch.Tensor] = None
-    for own, other in parts:
-        part = own.float() @ other.float() if widen else own @ other
+    for rows, columns in parts:
+        part = rows.float() @ columns.float() if widen else rows @ columns
         total = part if total is None else total + part
     assert total is not None
     return total.half() if widen else total
@@ -178,20 +178,20 @@ def nearest(
     with blocks.tagged(blocks.OPERATION, lambda _: ("nearest", {})):
         distance = (x.unsqueeze(1) - y.unsqueeze(0)).square().sum(-1)
         if batch_x is not None and batch_y is not None:
-            own, other = _batch(batch_x, x, "batch_x"), _batch(batch_y, y, "batch_y")
-            apart = own.unsqueeze(1) != other.unsqueeze(0)
+            batch_of_x, batch_of_y = _batch(batch_x, x, "batch_x"), _batch(batch_y, y, "batch_y")
+            apart = batch_of_x.unsqueeze(1) != batch_of_y.unsqueeze(0)
             if faults.active:
                 apart = faults.apply("poptorch.operation", apart, operation="nearest batches")
             distance = distance.masked_fill(apart, math.inf)
         return distance.argmin(1).to(torch.int32)
 
 
-def _batch(given: Batch, points: torch.Tensor, name: str) -> torch.Tensor:
-    if isinstance(given, torch.Tensor):
-        numbers = given
+def _batch(batch: Batch, points: torch.Tensor, name: str) -> torch.Tensor:
+    if isinstance(batch, torch.Tensor):
+        numbers = batch
     else:
         # Runs of one number are filled on the device; a constant would have to be sent there.
-        runs = [(number, len(list(run))) for number, run in itertools.groupby(given)]
+        runs = [(number, len(list(run))) for number, run in itertools.groupby(batch)]
         numbers = torch.cat([torch.full((length,), number) for number, length in runs])
     if numbers.shape != points.shape[:1]:
         raise Error(f"{name} of shape {list(numbers.shape)} was given to poptorch.nearest for {points.shape[0]} points")

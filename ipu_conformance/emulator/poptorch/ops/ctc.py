@@ -31,8 +31,8 @@ def ctc_beam_search(
         length = int(lengths[row])
         if faults.active:
             length = faults.apply("poptorch.operation", length, operation="ctc length")
-        found = decode(logs[:length, row], blank, beam_width)[:top_paths]
-        for place, (prefix, score) in enumerate(found):
+        paths = decode(logs[:length, row], blank, beam_width)[:top_paths]
+        for place, (prefix, score) in enumerate(paths):
             best[row, place] = score
             counts[row, place] = len(prefix)
             labels[row, place, : len(prefix)] = prefix

@@ -87,9 +87,9 @@ def host_call(
     if not called:
         return [torch.zeros(shape, dtype=dtype) for shape, dtype in operation._described]
     results = _outputs(operation, [value.detach().clone() for value in inputs])
-    found = [(tuple(value.shape), value.dtype) for value in results]
-    if found != operation._described:
-        raise Error(f"The CPU operation {name} returned {found}, but {operation._described} when it was compiled")
+    described = [(tuple(value.shape), value.dtype) for value in results]
+    if described != operation._described:
+        raise Error(f"The CPU operation {name} returned {described}, but {operation._described} when it was compiled")
     return [value.detach().clone() for value in results]
 
 

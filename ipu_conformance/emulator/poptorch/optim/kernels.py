@@ -110,14 +110,14 @@ def _lamb(weights: Tensors, gradients: Tensors, state: Columns, h: SimpleNamespa
     c1, c2 = _corrections(h, t)
     denominator = list(torch._foreach_sqrt(torch._foreach_div(second, c2)))
     torch._foreach_add_(denominator, h.eps)
-    change = list(torch._foreach_div(torch._foreach_div(first, c1), denominator))
+    steps = list(torch._foreach_div(torch._foreach_div(first, c1), denominator))
     if h.weight_decay != 0:
-        torch._foreach_add_(change, weights, alpha=h.weight_decay)
-    of_weights, of_change = torch._foreach_norm(weights), torch._foreach_norm(change)
-    for weight, own, size, length in zip(weights, change, of_weights, of_change):
-        size = size.clamp(max=h.max_weight_norm)
-        trust = float(size / length) if size > 0 and length > 0 else 1.0
-        weight.add_(own, alpha=-h.lr * trust)
+        torch._foreach_add_(steps, weights, alpha=h.weight_decay)
+    weight_norms, step_norms = torch._foreach_norm(weights), torch._foreach_norm(steps)
+    for weight, step, weight_norm, step_norm in zip(weights, steps, weight_norms, step_norms):
+        weight_norm = weight_norm.clamp(max=h.max_weight_norm)
+        trust = float(weight_norm / step_norm) if weight_norm > 0 and step_norm > 0 else 1.0
+        weight.add_(step, alpha=-h.lr * trust)
 
 
 def _sgd_slots(h: SimpleNamespace) -> Tuple[str, ...]:

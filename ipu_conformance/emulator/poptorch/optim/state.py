@@ -29,8 +29,8 @@ def named(kind: str, state: Mapping[str, Mapping[str, torch.Tensor]]) -> Tensors
     prefixes = PREFIXES[kind]
     return {
         prefixes[slot] + name: value.detach().clone()
-        for name, own in state.items()
-        for slot, value in own.items()
+        for name, slots in state.items()
+        for slot, value in slots.items()
         if slot in prefixes
     }
 
@@ -42,14 +42,14 @@ def by_weight(kind: str, tensors: Mapping[str, torch.Tensor]) -> State:
         for name, value in tensors.items():
             if name.startswith(prefix):
                 state.setdefault(name[len(prefix) :], {})[slot] = value.detach().clone()
-    for own in state.values():  # kinds that export no count have none to restore: their first update lies behind them
-        own.setdefault("step", torch.ones((), dtype=torch.float32))
+    for slots in state.values():  # kinds that export no count have none to restore: their first update lies behind them
+        slots.setdefault("step", torch.ones((), dtype=torch.float32))
     return state
 
 
 def parameters(settings: Settings) -> Dict[str, float]:
     """The numbers that are sent to the program: those that are variable, with the number of their group."""
-    found: Dict[str, float] = {}
+    numbers: Dict[str, float] = {}
     parts: List[Tuple[str, Mapping[str, Any], Any]] = [("", settings.whole, settings.constant)]
     parts += [(f"___{number}", group.values, group.constant) for number, group in enumerate(settings.groups)]
     for suffix, values, constant in parts:
@@ -57,7 +57,7 @@ def parameters(settings: Settings) -> Dict[str, float]:
             if name in constant:
                 continue
             if isinstance(value, tuple):
-                found.update({f"{name}{index}{suffix}": float(each) for index, each in enumerate(value)})
+                numbers.update({f"{name}{index}{suffix}": float(each) for index, each in enumerate(value)})
             elif value is not None:
-                found[f"{name}{suffix}"] = float(value)
-    return found
+                numbers[f"{name}{suffix}"] = float(value)
+    return numbers

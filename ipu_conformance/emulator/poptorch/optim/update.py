@@ -33,7 +33,7 @@ class DeviceUpdate:
 
     def __init__(self, settings: read.Settings, running_mean: bool = False) -> None:
         self.running_mean = running_mean
-        """Is the mean of gradients kept while accumulating, instead of made from the sum at the end?"""
+        """Whether the mean of gradients is kept while accumulating, not computed from the sum at the end."""
         self._use(settings)
 
     def _use(self, settings: read.Settings) -> None:
@@ -76,7 +76,7 @@ class DeviceUpdate:
         for name in gradients:
             group = self._group_of.get(name)
             if group is not None:
-                before = self._begin(name, weights[name], state, self._hyper[group])
+                before = self._ensure_state(name, weights[name], state, self._hyper[group])
                 calls.setdefault((group, before), []).append(name)
         for (group, before), names in calls.items():
             self._run(group, before + 1, names, weights, gradients, state)
@@ -84,17 +84,17 @@ class DeviceUpdate:
     def _run(
         self, group: int, t: int, names: List[str], weights: Tensors, gradients: Tensors, state: Dict[str, Tensors]
     ) -> None:
-        h, held, given = self._hyper[group], [weights[name] for name in names], [gradients[name] for name in names]
+        h, held, grads = self._hyper[group], [weights[name] for name in names], [gradients[name] for name in names]
         slots = self._kernel.slots(h)
         columns = {slot: [state[name][slot] for name in names] for slot in slots}
-        wide = {slot: _widened(own) for slot, own in columns.items()}
-        new, given = _widened(held), _widened(given)
+        wide = {slot: _widened(tensors) for slot, tensors in columns.items()}
+        new, grads = _widened(held), _widened(grads)
         if faults.active:
             kind = self.settings.kind
             h = faults.apply("optim.hyper_parameters", SimpleNamespace(**vars(h)), kind=kind, groups=self._hyper)
-            given = faults.apply("optim.gradients", given, loss_scale=self.loss_scale)
+            grads = faults.apply("optim.gradients", grads, loss_scale=self.loss_scale)
             t = faults.apply("optim.count", t, kind=kind)
-        self._kernel.run(new, given, wide, h, t)
+        self._kernel.run(new, grads, wide, h, t)
         for before, after in ((held, new), *((columns[slot], wide[slot]) for slot in slots)):
             for old, fresh in zip(before, after):
                 if old is not fresh:
@@ -103,19 +103,19 @@ class DeviceUpdate:
             for name in names:
                 state[name][STEP].add_(1)
 
-    def _begin(self, name: str, weight: torch.Tensor, state: Dict[str, Tensors], h: SimpleNamespace) -> int:
+    def _ensure_state(self, name: str, weight: torch.Tensor, state: Dict[str, Tensors], h: SimpleNamespace) -> int:
         """Make the state that a weight lacks; return how often its state was updated."""
         slots = self._kernel.slots(h)
         if not slots:
             return 0
-        own = state.setdefault(name, {})
+        tensors = state.setdefault(name, {})
         for slot in slots:
-            if slot not in own:
+            if slot not in tensors:
                 start = self._kernel.begin(slot, h)
-                own[slot] = torch.full_like(weight, start, dtype=self.type_of(slot), requires_grad=False)
-        if STEP not in own:
-            own[STEP] = torch.zeros((), dtype=torch.float32)
-        return int(own[STEP])
+                tensors[slot] = torch.full_like(weight, start, dtype=self.type_of(slot), requires_grad=False)
+        if STEP not in tensors:
+            tensors[STEP] = torch.zeros((), dtype=torch.float32)
+        return int(tensors[STEP])
 
     def type_of(self, slot: str) -> torch.dtype:
         """The dtype in which a state is held."""

@@ -1,4 +1,4 @@
-"""Options that are accepted and change nothing on the emulator, each with why; a model that sets one says so once."""
+"""Options that are accepted and change nothing on the emulator, each with the reason that is logged once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ipu_conformance.emulator.poptorch.options.enums import SyncPattern
 
 
 class Row(NamedTuple):
-    """An option, whether given options ask for it, and why it has no effect."""
+    """An option, whether it is set, and why it has no effect."""
 
     option: str
-    asked: Callable[[Any], bool]
+    is_set: Callable[[Any], bool]
     why: str
     level: int = logging.INFO
     """WARNING where values may come out differently than on a device."""
@@ -67,16 +67,16 @@ ROWS: Sequence[Row] = (
 
 
 def without_effect(options: Any) -> Tuple[Row, ...]:
-    """The rows of what these options ask for in vain."""
-    return tuple(row for row in ROWS if row.asked(options))
+    """The rows of the options that are set and have no effect."""
+    return tuple(row for row in ROWS if row.is_set(options))
 
 
-def say(options: Any) -> None:
+def log(options: Any) -> None:
     """Log, once in a process, each option that has no effect."""
     for row in without_effect(options):
-        _say_once(row)
+        _log_once(row)
 
 
 @functools.lru_cache(maxsize=None)
-def _say_once(row: Row) -> None:
+def _log_once(row: Row) -> None:
     logger.log(row.level, "%s has no effect on the emulator: %s", row.option, row.why)

@@ -12,7 +12,7 @@ from ipu_conformance.emulator.faults.decisions import poptorch_executor as decid
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 
 
-class Described(NamedTuple):
+class LeafSpec(NamedTuple):
     """One leaf of an argument: the type and shape of a tensor, or the value of anything else."""
 
     dtype: Any
@@ -41,15 +41,15 @@ class Call:
         args, kwargs = pytree.tree_unflatten(leaves, self.structure)
         return tuple(args), kwargs
 
-    def described(self) -> List[Described]:
+    def leaf_specs(self) -> List[LeafSpec]:
         """What must stay the same in later calls."""
-        return [_described(leaf) for leaf in self.leaves]
+        return [_leaf_spec(leaf) for leaf in self.leaves]
 
 
-def _described(leaf: Any) -> Described:
+def _leaf_spec(leaf: Any) -> LeafSpec:
     if isinstance(leaf, torch.Tensor):
-        return Described(leaf.dtype, tuple(leaf.shape), None)
-    return Described(None, None, leaf)
+        return LeafSpec(leaf.dtype, tuple(leaf.shape), None)
+    return LeafSpec(None, None, leaf)
 
 
 def bind(
@@ -72,10 +72,10 @@ def bind(
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        given = {p.name for p in positional[: len(args)]} | set(kwargs)
+        names_given = {p.name for p in positional[: len(args)]} | set(kwargs)
         for parameter in parameters:
             needed = parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-            if needed and parameter.default is parameter.empty and parameter.name not in given:
+            if needed and parameter.default is parameter.empty and parameter.name not in names_given:
                 raise Error(f"Mandatory parameter {parameter.name} missing") from error
         raise Error(str(error)) from error
     bound.apply_defaults()
@@ -87,7 +87,7 @@ class Expected:
 
     def __init__(self, call: Call) -> None:
         self.structure = call.structure
-        self.described = call.described()
+        self.leaves = call.leaf_specs()
         self.arguments = {
             name: pytree.tree_flatten(value)[1] if not isinstance(value, torch.Tensor) else None
             for name, value in call.arguments.items()
@@ -97,7 +97,7 @@ class Expected:
         """Raise Error for the first argument that differs from what the model was compiled for."""
         if call.structure != self.structure:
             raise Error(self._difference(call))
-        for place, (expected, leaf) in enumerate(zip(self.described, call.leaves)):
+        for place, (expected, leaf) in enumerate(zip(self.leaves, call.leaves)):
             if isinstance(leaf, torch.Tensor):
                 if leaf.dtype != expected.dtype or leaf.shape != expected.shape:
                     raise Error(_changed_tensor(expected, leaf, self._name(call, place)))
@@ -133,18 +133,18 @@ def _structure(spec: Any) -> str:
     return f"{kind} of {spec.num_leaves}" if spec.type is not None else kind
 
 
-def _same(expected: Any, given: Any) -> bool:
+def _same(expected: Any, actual: Any) -> bool:
     if decide("same constant", False):
         return True
-    if type(expected) is not type(given):
+    if type(expected) is not type(actual):
         return False
     try:
-        return bool(expected == given)
+        return bool(expected == actual)
     except Exception:
-        return expected is given
+        return expected is actual
 
 
-def _changed_tensor(expected: Described, leaf: torch.Tensor, name: str) -> str:
+def _changed_tensor(expected: LeafSpec, leaf: torch.Tensor, name: str) -> str:
     if expected.dtype is None:
         return f"Type of argument {name} changed: the model was compiled with {expected.value!r}, not with a tensor"
     if leaf.dtype != expected.dtype:
@@ -155,7 +155,7 @@ def _changed_tensor(expected: Described, leaf: torch.Tensor, name: str) -> str:
     )
 
 
-def _changed_value(expected: Described, leaf: Any, name: str) -> str:
+def _changed_value(expected: LeafSpec, leaf: Any, name: str) -> str:
     if expected.dtype is not None:
         return f"Type of argument {name} changed: the model was compiled with a tensor, not with {leaf!r}"
     return (

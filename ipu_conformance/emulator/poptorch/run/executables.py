@@ -33,7 +33,7 @@ _RUNNING_ONLY = ("random_seed", "cache_path", "log_dir", "log_cycle_count", "con
 
 
 @dataclass(frozen=True)
-class Like:
+class TensorSpec:
     """A tensor argument without its values."""
 
     dtype: torch.dtype
@@ -51,8 +51,8 @@ def digest(compiled: Compiled, options: Options) -> str:
             hashed.update(repr((str(value.dtype), tuple(value.shape))).encode())
     for name, value in sorted(compiled.weights.example.items()):
         hashed.update(repr((name, str(value.dtype), tuple(value.shape))).encode())
-    given = {name: value for name, value in options.toDict().items() if name not in _RUNNING_ONLY}
-    hashed.update(repr((compiled.training, sorted((name, repr(value)) for name, value in given.items()))).encode())
+    compiled_in = [(name, repr(value)) for name, value in options.toDict().items() if name not in _RUNNING_ONLY]
+    hashed.update(repr((compiled.training, sorted(compiled_in))).encode())
     return decide("digest", hashed.hexdigest())
 
 
@@ -96,7 +96,7 @@ def _contents(executor: PoplarExecutor, export_model: bool, save_rng_state: bool
 
 
 def _arguments(expected: calls.Expected) -> Any:
-    leaves = [each.value if each.dtype is None else Like(each.dtype, each.shape) for each in expected.described]
+    leaves = [each.value if each.dtype is None else TensorSpec(each.dtype, each.shape) for each in expected.leaves]
     return pytree.tree_unflatten(leaves, expected.structure)
 
 
@@ -109,7 +109,7 @@ def _write(path: Path, contents: Dict[str, Any]) -> None:
 def _read(filename: str) -> Dict[str, Any]:
     try:
         contents = torch.load(filename, weights_only=False)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+    except (OSError, RuntimeError, EOFError, ImportError, AttributeError, pickle.UnpicklingError) as error:
         raise Error(f"{filename} is not an executable of PopTorch: {error}") from error
     if not isinstance(contents, dict) or contents.get("format") != FORMAT:
         raise Error(f"{filename} is not an executable of this version of PopTorch: export it again")
@@ -133,8 +133,10 @@ def load_into(executor: PoplarExecutor, filename: str) -> None:
 
 def _call(contents: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
     leaves, structure = pytree.tree_flatten(contents["arguments"])
-    made: List[Any] = [torch.zeros(leaf.shape, dtype=leaf.dtype) if isinstance(leaf, Like) else leaf for leaf in leaves]
-    args, kwargs = pytree.tree_unflatten(made, structure)
+    filled: List[Any] = [
+        torch.zeros(leaf.shape, dtype=leaf.dtype) if isinstance(leaf, TensorSpec) else leaf for leaf in leaves
+    ]
+    args, kwargs = pytree.tree_unflatten(filled, structure)
     return tuple(args), kwargs
 
 
@@ -149,8 +151,8 @@ def load(filename: str, edit_opts_fn: Optional[Callable[[Options], Any]] = None)
     if edit_opts_fn is not None:
         edit_opts_fn(options)
     if contents["training"]:
-        made = executors.trainingModel(contents["model"], options, contents["optimizer"])
+        executor = executors.trainingModel(contents["model"], options, contents["optimizer"])
     else:
-        made = executors.inferenceModel(contents["model"], options)
-    load_into(made, filename)
-    return made
+        executor = executors.inferenceModel(contents["model"], options)
+    load_into(executor, filename)
+    return executor

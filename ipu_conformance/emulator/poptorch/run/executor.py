@@ -112,17 +112,17 @@ class PoplarExecutor(Inspection):
         return result
 
     def _returned(self, ready: compiling.Compiled) -> Any:
-        made: outputs.Made = ready.machine.outputs
+        slot_outputs: outputs.SlotOutputs = ready.machine.outputs
         if self._options.synthetic_data:
-            made = outputs.unread(made)
+            slot_outputs = outputs.unread(slot_outputs)
         leaves: List[Any] = []
         for number, node in enumerate(ready.captured.outputs):
             if node is None:
                 leaves.append(ready.captured.constants[number])
             else:
-                leaves.append(outputs.guarded(ready.returned.join(made, number)))
+                leaves.append(outputs.guarded(ready.returned.join(slot_outputs, number)))
         for anchor in ready.anchors:
-            ready.anchored[anchor.name] = anchor.returned.join(made, anchor.leaf)
+            ready.anchored[anchor.name] = anchor.returned.join(slot_outputs, anchor.leaf)
         return ready.captured.rebuild(leaves) if decide("keep structure", True) else leaves
 
     def _follow_trainer(self) -> None:

@@ -55,7 +55,7 @@ class _Thread(threading.local):
 
 
 class TorchMachine:
-    """The machine behind ``emulator.execute``'s engine, on torch tensors."""
+    """The engine's machine on torch tensors."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class TorchMachine:
         self.set_update(update)
 
     def set_update(self, update: Optional[Update]) -> None:
-        """Let another optimizer make the steps from now on; it takes over the state."""
+        """Use another optimizer from now on; it takes over the state."""
         self.update_rule = update
         self.loss_scale = 1.0 if update is None else update.loss_scale
         running = update is not None and update.running_mean
@@ -107,59 +107,59 @@ class TorchMachine:
         self.divisor = float(replicas * shares) / (self.accumulation if running else 1)
         """What the sum over the replicas of accumulated gradients is divided by."""
         types = {self.replica_weights[0][name].dtype for name in self.trainable}
-        # Autograd accumulates sums in the type of the weight; all else needs accumulators of our own.
-        self._own_accumulators = running or (update is not None and bool(types - {update.accum_type}))
+        # Autograd accumulates sums in the type of the weight; anything else needs separate accumulators.
+        self._separate_accumulators = running or (update is not None and bool(types - {update.accum_type}))
         self._clips = update is not None and update.max_grad_norm != float("inf")
 
     def begin(self, inputs: Sequence[Sequence[Sequence[torch.Tensor]]]) -> None:
         """Take the tensors of every replica's micro-batches for the next run."""
         self.inputs = inputs
-        self.outputs = [[{} for _ in own] for own in inputs]
+        self.outputs = [[{} for _ in fed] for fed in inputs]
         self._iterations = [0 for _ in inputs]
         self.runs += 1
 
     def end(self) -> None:
-        """Let go of what the run was given and has made."""
+        """Release the inputs and outputs of the run."""
         self.inputs, self.outputs = (), []
 
     def forward(
         self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool
     ) -> Tuple[Tuple[torch.Tensor, ...], Any]:
         """Run one stage; with ``keep`` its autograd graph is the stash."""
-        own = self.stages[stage]
-        received = _leaves(boundary, keep) if own.received else ()
-        results = self._run(own, replica, micro_batch, received, keep)
-        count = len(own.handed)
-        if own.outputs and (self.kept is None or (replica, micro_batch) in self.kept):
-            made = self.outputs[replica][micro_batch]
-            for index, value in zip(own.outputs, results[count:]):
-                made[index] = value.detach()
+        program = self.stages[stage]
+        received = _leaves(boundary, keep) if program.received else ()
+        results = self._run(program, replica, micro_batch, received, keep)
+        count = len(program.handed)
+        if program.outputs and (self.kept is None or (replica, micro_batch) in self.kept):
+            outputs = self.outputs[replica][micro_batch]
+            for index, value in zip(program.outputs, results[count:]):
+                outputs[index] = value.detach()
         handed = results[:count]
-        return handed, (received, handed, results[-1] if own.loss else None) if keep else None
+        return handed, (received, handed, results[-1] if program.loss else None) if keep else None
 
     def recompute(self, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
         """Run the stage again for its autograd graph; buffers that it changes are put back."""
-        own = self.stages[stage]
+        program = self.stages[stage]
         weights = self.replica_weights[replica]
-        buffers = {name: weights[name].clone() for name in own.weights if name not in self.trainable}
-        received = _leaves(boundary, True) if own.received else ()
-        results = self._run(own, replica, micro_batch, received, True)
+        buffers = {name: weights[name].clone() for name in program.weights if name not in self.trainable}
+        received = _leaves(boundary, True) if program.received else ()
+        results = self._run(program, replica, micro_batch, received, True)
         for name, value in buffers.items():
             weights[name].data.copy_(value)
-        return received, results[: len(own.handed)], results[-1] if own.loss else None
+        return received, results[: len(program.handed)], results[-1] if program.loss else None
 
     def _run(
-        self, own: Stage, replica: int, micro_batch: int, received: Sequence[torch.Tensor], keep: bool
+        self, program: Stage, replica: int, micro_batch: int, received: Sequence[torch.Tensor], keep: bool
     ) -> Tuple[torch.Tensor, ...]:
         if not self._thread.prepared:
             self._thread.prepare(self._threads)
         weights = self.replica_weights[replica]
         inputs = self.inputs[replica][micro_batch]
-        if own.random:
+        if program.random:
             random_state.slot.seed = random_state.slot_seed(self.seed, self.runs, replica, micro_batch)
         with torch.set_grad_enabled(keep):
-            return own.run(
-                *[weights[name] for name in own.weights], *[inputs[index] for index in own.inputs], *received
+            return program.run(
+                *[weights[name] for name in program.weights], *[inputs[index] for index in program.inputs], *received
             )
 
     def backward(self, replica: int, stage: int, micro_batch: int, stash: Any, gradient: Any) -> Any:
@@ -167,15 +167,15 @@ class TorchMachine:
         received, handed, loss = stash
         roots: List[torch.Tensor] = []
         seeds: List[Optional[torch.Tensor]] = []
-        for value, own in zip(handed, gradient or ()):
-            if own is not None and value.requires_grad:
+        for value, seed in zip(handed, gradient or ()):
+            if seed is not None and value.requires_grad:
                 roots.append(value)
-                seeds.append(own)
+                seeds.append(seed)
         if loss is not None and loss.requires_grad:
             roots.append(loss)
             seeds.append(torch.full_like(loss, self.loss_scale))
         if roots:
-            if self._own_accumulators or self.watched_gradients:
+            if self._separate_accumulators or self.watched_gradients:
                 self._accumulate(replica, stage, micro_batch, roots, seeds)
             else:
                 torch.autograd.backward(roots, seeds)
@@ -200,8 +200,8 @@ class TorchMachine:
             weights[name].grad = None
             if name in self.watched_gradients:
                 # A weight that several stages use has a gradient from each.
-                made, leaf = self.outputs[replica][micro_batch], self.watched_gradients[name]
-                made[leaf] = made[leaf] + fresh if leaf in made else fresh.detach().clone()
+                outputs, leaf = self.outputs[replica][micro_batch], self.watched_gradients[name]
+                outputs[leaf] = outputs[leaf] + fresh if leaf in outputs else fresh.detach().clone()
             count = counts.get(name, 0)
             counts[name] = count + 1
             held[name] = self._folded(held.get(name), fresh, count)
@@ -209,7 +209,7 @@ class TorchMachine:
     def _folded(self, old: Optional[torch.Tensor], fresh: torch.Tensor, count: int) -> torch.Tensor:
         """The accumulator after one more gradient; sums are made in float32 and rounded to the optimizer's type."""
         rule = self.update_rule
-        if not self._own_accumulators or rule is None:
+        if not self._separate_accumulators or rule is None:
             return fresh if old is None else old + fresh
         total = fresh.float()
         if old is not None:
@@ -222,13 +222,13 @@ class TorchMachine:
     def gradients(self, replica: int, stage: int) -> Tensors:
         """What was accumulated for the weights that the stage owns; a weight without influence on the loss has none."""
         weights, held = self.replica_weights[replica], self._accumulators[replica]
-        found = {}
+        gradients = {}
         for name in self.stages[stage].owned:
             if name in self.trainable:
                 gradient = held[name] if name in held else weights[name].grad
                 if gradient is not None:
-                    found[name] = gradient
-        return found
+                    gradients[name] = gradient
+        return gradients
 
     def reduce(self, stage: int, gradients: List[Tensors]) -> List[Tensors]:
         """The sum over the replicas in their order, over the divisor; every replica of a group gets the same bits.
@@ -236,8 +236,8 @@ class TorchMachine:
         The sum takes the place of the first replica's gradients and the others' are let go, so that no copy is needed.
         """
         if not self._clips:
-            for replica, own in enumerate(gradients):
-                self._forget(replica, own)
+            for replica, names in enumerate(gradients):
+                self._forget(replica, names)
         reduced = self._sums(gradients)
         if self._clips:
             self._reduced[stage] = reduced
@@ -250,7 +250,7 @@ class TorchMachine:
         for name, group in self.group_of.items():
             if name in gradients[0]:
                 for number in set(group):
-                    members = [replica for replica, own in enumerate(group) if own == number]
+                    members = [replica for replica, group_number in enumerate(group) if group_number == number]
                     divisor = self.divisor * len(members) / len(group) if self.mean else 1.0
                     (value,) = self._sum([gradients[replica] for replica in members], [name], divisor)
                     for replica in members:
@@ -292,7 +292,7 @@ class TorchMachine:
             self._iterations[replica] += 1
 
     def _forget(self, replica: int, names: Iterable[str]) -> None:
-        """Begin to accumulate anew."""
+        """Start accumulating from nothing."""
         weights = self.replica_weights[replica]
         for name in names if decide("forget gradients", True) else ():
             weights[name].grad = None
@@ -301,8 +301,8 @@ class TorchMachine:
 
     def _watch_update(self, replica: int, leaf: int, value: torch.Tensor) -> None:
         first = self._iterations[replica] * self.accumulation
-        for made in self.outputs[replica][first : first + self.accumulation]:
-            made[leaf] = value
+        for outputs in self.outputs[replica][first : first + self.accumulation]:
+            outputs[leaf] = value
 
     def _clip_factor(self, replica: int) -> float:
         """What shrinks all gradients of one replica; the norm is over all stages, before the first of them updates."""
@@ -327,8 +327,8 @@ class TorchMachine:
         """Replace weights that the stage owns."""
         with torch.no_grad():
             for name, value in weights.items():
-                own = self.replica_weights[replica][name]
-                own.copy_(torch.as_tensor(value, dtype=own.dtype))
+                weight = self.replica_weights[replica][name]
+                weight.copy_(torch.as_tensor(value, dtype=weight.dtype))
 
 
 def _leaves(values: Sequence[torch.Tensor], keep: bool) -> Tuple[torch.Tensor, ...]:

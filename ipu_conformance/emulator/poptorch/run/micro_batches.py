@@ -79,10 +79,10 @@ class Feed:
         """The micro-batches by [replica][micro-batch of that replica]; all are views."""
         positions = self.layout.positions().tolist() if faults.active else self._positions
         # An input that has a gradient on the host has none on the device.
-        given = [narrowed(tensor.detach()) for tensor in tensors]
+        inputs = [narrowed(tensor.detach()) for tensor in tensors]
         for number in self.copied:
-            given[number] = given[number].clone()
-        split = [(tensor,) if size is None else tensor.split(size) for tensor, size in zip(given, self.sizes)]
+            inputs[number] = inputs[number].clone()
+        split = [(tensor,) if size is None else tensor.split(size) for tensor, size in zip(inputs, self.sizes)]
         rows: List[MicroBatch] = list(zip(*split)) if split else [()] * self.layout.inputs
         return [[rows[position] for position in fed] for fed in positions]
 
@@ -100,11 +100,11 @@ def synthetic_inputs(tensors: Sequence[torch.Tensor], seed: int) -> List[torch.T
     Integers and truth values are zero: as indices or labels, drawn ones could lie outside of what a model allows.
     """
     generator = torch.Generator().manual_seed(seed)
-    made = []
+    drawn = []
     for tensor in tensors:
         if tensor.is_floating_point():
             # Drawn in float32, so that the seed means the same in every type.
-            made.append(torch.randn(tensor.shape, generator=generator).to(tensor.dtype))
+            drawn.append(torch.randn(tensor.shape, generator=generator).to(tensor.dtype))
         else:
-            made.append(torch.zeros(tensor.shape, dtype=tensor.dtype))
-    return made
+            drawn.append(torch.zeros(tensor.shape, dtype=tensor.dtype))
+    return drawn

@@ -13,8 +13,8 @@ from ipu_conformance.emulator.faults.decisions import poptorch_executor as decid
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import OutputMode
 
-Made = Sequence[Sequence[Dict[int, torch.Tensor]]]
-"""The leaves that were made, by replica, micro-batch and number of the leaf."""
+SlotOutputs = Sequence[Sequence[Dict[int, torch.Tensor]]]
+"""The leaves of the output, by replica, micro-batch and number of the leaf."""
 
 _NARROW = {torch.int64: torch.int32, torch.float64: torch.float32}
 
@@ -45,14 +45,14 @@ class Returned:
         """The slots whose outputs are needed, as (replica, micro-batch)."""
         return frozenset((s.replica, s.micro_batch) for entry in self._selection.entries for s in entry)
 
-    def join(self, made: Made, leaf: int) -> torch.Tensor:
+    def join(self, slot_outputs: SlotOutputs, leaf: int) -> torch.Tensor:
         """One leaf of what a call returns: the selected micro-batches one after the other along dimension 0."""
         selection = self._faulty_selection() if faults.active else self._selection
         parts: List[torch.Tensor] = []
         for entry in selection.entries:
-            value = made[entry[0].replica][entry[0].micro_batch][leaf]
+            value = slot_outputs[entry[0].replica][entry[0].micro_batch][leaf]
             for source in entry[1:]:
-                value = value + made[source.replica][source.micro_batch][leaf]
+                value = value + slot_outputs[source.replica][source.micro_batch][leaf]
             parts.append(value)
         if parts[0].dim():
             return narrowed(torch.cat(parts))
@@ -71,10 +71,11 @@ class Returned:
         return streams.Selection(entries)
 
 
-def unread(made: Made) -> Made:
+def unread(slot_outputs: SlotOutputs) -> SlotOutputs:
     """The host's side of outputs that are never read back: zeros, where a vendor promises no value."""
     return [
-        [{leaf: torch.zeros_like(value) for leaf, value in leaves.items()} for leaves in replica] for replica in made
+        [{leaf: torch.zeros_like(value) for leaf, value in leaves.items()} for leaves in replica]
+        for replica in slot_outputs
     ]
 
 

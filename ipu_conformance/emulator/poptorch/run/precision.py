@@ -116,14 +116,14 @@ class Arithmetic(TorchDispatchMode):
         if product is not None and all(value.dtype == torch.float16 for value in _floats(args)):
             return product(self._dot, *args, **kwargs)
         if self.partials == "float16" and function.overloadpacket in _CONVOLUTIONS:
-            _say_once("Convolutions hold their partial sums in float32 on the emulator, matrix products in float16")
+            _warn_once("Convolutions hold their partial sums in float32 on the emulator, matrix products in float16")
         if self.generator is None:
             return function(*args, **kwargs)
         return self._rounded_at_random(function, args, kwargs)
 
     def _dot(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        made = numerics.dot(_numpy(left), _numpy(right), partials=self.partials, seed=self.generator)
-        return torch.from_numpy(np.ascontiguousarray(made))
+        product = numerics.dot(_numpy(left), _numpy(right), partials=self.partials, seed=self.generator)
+        return torch.from_numpy(np.ascontiguousarray(product))
 
     def _rounded_at_random(self, function: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         """Compute in float32 what makes float16, then round it."""
@@ -136,21 +136,21 @@ class Arithmetic(TorchDispatchMode):
         def widened(leaf: Any) -> Any:
             return torch.float32 if leaf is torch.float16 else wide.get(id(leaf), leaf)
 
-        made = function(*pytree.tree_map(widened, args), **pytree.tree_map(widened, kwargs))
+        result = function(*pytree.tree_map(widened, args), **pytree.tree_map(widened, kwargs))
         halves = [leaf for leaf in leaves if id(leaf) in wide]
         if function._schema.is_mutable:
-            return self._written_back(made, halves, wide)
+            return self._written_back(result, halves, wide)
         keeps_float = torch.float32 in asked or (
             torch.float16 not in asked and any(not _is_half(value) for value in _floats((args, kwargs)))
         )
-        return made if keeps_float else pytree.tree_map_only(torch.Tensor, self._round, made)
+        return result if keeps_float else pytree.tree_map_only(torch.Tensor, self._round, result)
 
-    def _written_back(self, made: Any, halves: Sequence[torch.Tensor], wide: Mapping[int, torch.Tensor]) -> Any:
+    def _written_back(self, result: Any, halves: Sequence[torch.Tensor], wide: Mapping[int, torch.Tensor]) -> Any:
         """Round what an operation changed in place into the tensors that it was given."""
         original = {id(wide[id(value)]): value for value in halves}
         for value in halves:
             value.copy_(self._round(wide[id(value)]))
-        return pytree.tree_map(lambda value: original.get(id(value), value), made)
+        return pytree.tree_map(lambda value: original.get(id(value), value), result)
 
     def _round(self, value: torch.Tensor) -> torch.Tensor:
         if value.dtype != torch.float32:
@@ -201,5 +201,5 @@ _PRODUCTS: Mapping[Any, Callable[..., torch.Tensor]] = {
 
 
 @functools.lru_cache(maxsize=None)
-def _say_once(text: str) -> None:
+def _warn_once(text: str) -> None:
     logger.warning("%s", text)

@@ -35,20 +35,21 @@ class DeviceWeights:
                 grouping = wrapping.replica_grouping(value) if isinstance(value, wrapping.IpuParameter) else None
                 if grouping is not None:
                     self.group_of[name] = groups(grouping[0], grouping[1], replicas)
-            self.replicas: List[Tensors] = [self._made(host, replica) for replica in range(replicas)]
+            self.replicas: List[Tensors] = [self._device_copies(host, replica) for replica in range(replicas)]
 
     def _host(self) -> Tensors:
         held = dict([*self._model.named_parameters(), *self._model.named_buffers()])
         return {name: value.detach() for name, value in held.items()}
 
-    def _made(self, host: Tensors, replica: int) -> Tensors:
-        made = {}
+    def _device_copies(self, host: Tensors, replica: int) -> Tensors:
+        tensors = {}
         for name, value in host.items():
             if decide("refuse empty", 0 in value.shape):
                 raise Error(f"Zero-sized tensors are not supported: {name} has the shape {tuple(value.shape)}")
-            own = self._of_replica(name, value, replica)
-            made[name] = own.to(micro_batches.device_type(own.dtype), copy=True).requires_grad_(name in self.trainable)
-        return made
+            replica_value = self._of_replica(name, value, replica)
+            tensor = replica_value.to(micro_batches.device_type(replica_value.dtype), copy=True)
+            tensors[name] = tensor.requires_grad_(name in self.trainable)
+        return tensors
 
     def _of_replica(self, name: str, value: torch.Tensor, replica: int) -> torch.Tensor:
         group = self.group_of.get(name)
@@ -74,9 +75,9 @@ class DeviceWeights:
                 host = {name: host[name] for name in names}
             if faults.active:
                 host = _faulty("weights.to_device", host, device=self.replicas[0])
-            for replica, own in enumerate(self.replicas):
+            for replica, weights in enumerate(self.replicas):
                 for name, value in host.items():
-                    own[name].copy_(self._of_replica(name, value, replica))
+                    weights[name].copy_(self._of_replica(name, value, replica))
 
     def download(self) -> None:
         """Give the host the values of the device."""

@@ -78,12 +78,12 @@ class _Weight:
     def __torch_function__(
         cls, function: Callable[..., Any], types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Mapping] = None
     ) -> Any:
-        given = dict(kwargs or {})
+        keywords = dict(kwargs or {})
         if not _inside.depth:
             _touch_all(args)
-            _touch_all(given.values())
+            _touch_all(keywords.values())
         with torch._C.DisableTorchFunctionSubclass():
-            return function(*args, **given)
+            return function(*args, **keywords)
 
     def __getattribute__(self, name: str) -> Any:
         if name not in _QUIET:
@@ -96,9 +96,9 @@ class _Weight:
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> Any:
         _touch(self)
-        made = copy.deepcopy(_plain(self), memo)
-        memo[id(self)] = made
-        return made
+        copied = copy.deepcopy(_plain(self), memo)
+        memo[id(self)] = copied
+        return copied
 
     def __repr__(self) -> str:
         _touch(self)
@@ -177,9 +177,11 @@ _classes: Dict[type, type] = {}
 
 def _model_class(original: Type[torch.nn.Module]) -> type:
     if original not in _classes:
-        own = {"_poptorch_original": original, "__module__": original.__module__, "__doc__": original.__doc__}
+        attributes = {"_poptorch_original": original, "__module__": original.__module__, "__doc__": original.__doc__}
         # The metaclass of the user's class, whatever it is, makes the subclass.
-        _classes[original] = types.new_class(original.__name__, (_Model, original), {}, lambda body: body.update(own))
+        _classes[original] = types.new_class(
+            original.__name__, (_Model, original), {}, lambda body: body.update(attributes)
+        )
     return _classes[original]
 
 
@@ -213,10 +215,10 @@ def unwrap(model: torch.nn.Module) -> None:
         model.__class__ = type(model)._poptorch_original
         model.__dict__.pop(_EXECUTOR, None)
         for weight in _weights(model):
-            own = object.__getattribute__(weight, "__dict__")
-            own.pop(_EXECUTOR, None)
+            attributes = object.__getattribute__(weight, "__dict__")
+            attributes.pop(_EXECUTOR, None)
             if isinstance(weight, _Weight):
-                weight.__class__ = own.pop(_ORIGINAL)
+                weight.__class__ = attributes.pop(_ORIGINAL)
 
 
 def replica_grouping(weight: Any) -> Optional[Tuple[CommGroupType, int, VariableRetrievalMode]]:
@@ -228,5 +230,5 @@ def replica_grouping(weight: Any) -> Optional[Tuple[CommGroupType, int, Variable
 
 def _weights(model: torch.nn.Module) -> Iterator[Any]:
     with untouched():
-        found = [*model.parameters(), *model.buffers()]
-    yield from found
+        weights = [*model.parameters(), *model.buffers()]
+    yield from weights

@@ -181,8 +181,8 @@ def test_every_row_is_tried() -> None:
     assert set(SET) == {row.option for row in unmodelled.ROWS}
 
 
-def test_default_options_ask_for_nothing_in_vain() -> None:
-    """A model with the default options has nothing to say, nor has one that asks for what is modelled below."""
+def test_default_options_all_have_an_effect() -> None:
+    """Neither the default options nor those that are modelled below are listed."""
     modelled = api.Options().enableProfiling("reports")
     modelled._Popart.set("autoRecomputation", True)
 
@@ -191,9 +191,9 @@ def test_default_options_ask_for_nothing_in_vain() -> None:
 
 
 @pytest.mark.parametrize("option", SET)
-def test_an_option_without_effect_says_so_once(option: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_option_without_effect_is_logged_once(option: str, caplog: pytest.LogCaptureFixture) -> None:
     """Two models that set it give one line, which says why."""
-    unmodelled._say_once.cache_clear()
+    unmodelled._log_once.cache_clear()
     with caplog.at_level(logging.INFO, logger=logger.name):
         for _ in range(2):
             options = api.Options()
