@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
 import os
 from pathlib import Path
-from typing import Any, Dict, Generator, List, Optional, Sequence, Set
+from typing import TYPE_CHECKING, Any, Dict, Generator, List, Optional, Sequence
 
 import pytest
 
+from ipu_conformance import targets
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.scheduling import framework_of, threads
 from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
 from ipu_conformance.tally import Tally
-from ipu_conformance.targets import FRAMEWORKS, discover
+from ipu_conformance.targets import FRAMEWORKS, Inspector, activate, active, discover
+
+if TYPE_CHECKING:
+    from ipu_conformance.frameworks import Driver
 
 MARKERS = (
     "ipu: a conformance case; everything in the suite is one",
@@ -124,9 +127,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def framework(request: pytest.FixtureRequest) -> Any:
+def framework(request: pytest.FixtureRequest) -> Driver:
     """The driver of one framework: builds a net from NumPy weights and trains it for a RunConfig."""
-    return importlib.import_module(f"ipu_conformance.frameworks.{request.param}")
+    from ipu_conformance import frameworks
+
+    return frameworks.load(request.param)
+
+
+@pytest.fixture
+def inspector(request: pytest.FixtureRequest) -> Inspector:
+    """The door to what the vendor's API does not show; a case that needs it is skipped on a target that has none."""
+    (name,) = frameworks_of(request.node)
+    door = targets.inspector(name)
+    if door is None:
+        pytest.skip(f"the target of {name} shows no more than the vendor's API does")
+    return door
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -199,9 +214,6 @@ def case_level(item: pytest.Item) -> str:
     return str(level)
 
 
-_ACTIVATED: Set[str] = set()
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """While a case of the suite runs, failures of checks know the command that runs it alone."""
@@ -232,6 +244,5 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"needs {needed.args[0]} IPUs, the target offers {offered}")
     for name in names:
         choice = selection.choice(name)
-        if choice is not None and choice.target is not None and name not in _ACTIVATED:
-            discover()[choice.target].activate(FRAMEWORKS[name])
-            _ACTIVATED.add(name)
+        if choice is not None and choice.target is not None and active(name) is None:
+            activate(discover()[choice.target], FRAMEWORKS[name])

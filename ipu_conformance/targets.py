@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from ipu_conformance.errors import ConformanceError
 
@@ -121,6 +121,27 @@ class Availability:
     reason: str
 
 
+class Inspector(Protocol):
+    """A target's door to what the vendor's API does not show. ``program`` is the vendor's own object.
+
+    What an inspector cannot show it returns as None.
+    """
+
+    def observe(self, program: Any) -> None:
+        """Keep a trace of what the program executes from now on."""
+
+    def values_by_replica(
+        self, program: Any, values: Mapping[str, Any], replicas: int
+    ) -> Optional[Tuple[Mapping[str, Any], ...]]:
+        """The values that each replica holds, under the keys of ``values``, which maps them to the vendor's."""
+
+    def trace(self, program: Any, replicas: int) -> Optional[Tuple[Any, ...]]:
+        """The slots of the last run of a program that is observed, by tick."""
+
+    def plan(self, config: Any) -> Optional[Iterable[Any]]:
+        """The slots that a RunConfig implies."""
+
+
 class Target:
     """Something that executes cases. A vendor's plug-in derives from this and overrides what differs.
 
@@ -137,6 +158,10 @@ class Target:
 
     def activate(self, framework: Framework) -> None:
         """Make the vendor's API of ``framework`` importable and point it at this target, once per process."""
+
+    def inspector(self, framework: Framework) -> Optional[Inspector]:
+        """The door to what the vendor's API of ``framework`` does not show, None where there is none."""
+        return None
 
     def ipus(self) -> int:
         """How many IPUs there are."""
@@ -211,6 +236,12 @@ class Emulator(Target):
 
         hook.install(framework.name)
 
+    def inspector(self, framework: Framework) -> Optional[Inspector]:
+        # By name: nothing here imports a front end.
+        inspectors = importlib.import_module("ipu_conformance.emulator.inspection").INSPECTORS
+        inspector: Inspector = inspectors[framework.name]()
+        return inspector
+
 
 def attached_ipus() -> int:
     """The number of IPUs that the vendor's ``gc-info`` reports; 0 where there is no such tool or it fails."""
@@ -261,6 +292,28 @@ def _load(entry_point: metadata.EntryPoint, *, taken: Mapping[str, Target]) -> T
         raise TargetError(f"{where} is not a subclass of ipu_conformance.targets.Target; derive it from that class.")
     target.name = entry_point.name
     return target
+
+
+_ACTIVE: Dict[str, Target] = {}
+
+
+def activate(target: Target, framework: Framework) -> None:
+    """Point a framework at a target and remember it; a second time does nothing."""
+    before = active(framework.name)
+    if before is None or before.name != target.name:
+        target.activate(framework)
+        _ACTIVE[framework.name] = target
+
+
+def active(framework: str) -> Optional[Target]:
+    """The target that a framework was pointed at in this process, None before that."""
+    return _ACTIVE.get(framework)
+
+
+def inspector(framework: str) -> Optional[Inspector]:
+    """The inspector of a framework's active target, None where it has none."""
+    target = active(framework)
+    return None if target is None else target.inspector(FRAMEWORKS[framework])
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,131 @@
-"""One driver per framework: builds a net from NumPy weights, trains it for a RunConfig, returns a RunRecord."""
+"""One driver per framework, all of one protocol: each package here is a driver.
+
+A driver knows the vendor's public API and nothing of any target. It builds a net from NumPy weights, trains it or runs
+it for a RunConfig, and returns a RunRecord whose weights have the net's names and orientation.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterator,
+    Mapping,
+    Optional,
+    Protocol,
+    Tuple,
+    cast,
+    runtime_checkable,
+)
+
+import numpy as np
+
+from ipu_conformance import targets
+from ipu_conformance.nets import Data, Net
+from ipu_conformance.run import Array, RunConfig, RunError, RunRecord, Weights
+
+
+class Model(Protocol):
+    """A net in a framework's own form."""
+
+    def weights(self) -> Weights:
+        """The trained weights as the user of the framework reads them."""
+
+    def statistics(self) -> Optional[Weights]:
+        """Batch norm's running statistics, None for a net that has none."""
+
+
+@runtime_checkable
+class Driver(Protocol):
+    """What every framework's driver offers; its functions may take further options with defaults."""
+
+    def build(self, net: Net, config: RunConfig) -> ContextManager[Model]:
+        """The net with its initial weights, ready to be used inside the block."""
+
+    def train(self, net: Net, config: RunConfig, data: Data) -> RunRecord:
+        """Train through the vendor's API and record what its user sees, and what the target shows besides."""
+
+    def infer(self, net: Net, config: RunConfig, data: Data) -> RunRecord:
+        """Run from the initial weights through the vendor's API, without training."""
+
+    def native(self, net: Net, config: RunConfig, data: Data) -> RunRecord:
+        """The same training in the stock framework, without any IPU API."""
+
+    def supports(self, net: Net, config: RunConfig) -> Optional[str]:
+        """Why the vendor's API cannot express a run, in one sentence; None if it can."""
+
+    def inspect(self) -> Optional[targets.Inspector]:
+        """The target's door to what the vendor's API does not show; None where the target has none."""
+
+
+def load(name: str) -> Driver:
+    """The driver of a framework; this imports the framework, so its target has to be active."""
+    return cast(Driver, importlib.import_module(f"{__name__}.{name}"))
+
+
+def refusal(who: str, unable: Mapping[str, bool]) -> Optional[str]:
+    """The sentence for the first thing that is asked for and cannot be done, None if there is none."""
+    for what, asked in unable.items():
+        if asked:
+            return f"{who} does not do {what}: choose another configuration for it."
+    return None
+
+
+def require(reason: Optional[str]) -> None:
+    """Refuse a run for a reason, if there is one."""
+    if reason is not None:
+        raise RunError(reason)
+
+
+def origin(framework: str, version: str, target: str = "") -> Dict[str, Any]:
+    """The fields of a record that tell where it was made: on ``target``, or on the framework's active one."""
+    active = targets.active(framework)
+    name = target or (active.name if active else "unknown")
+    return {"framework": framework, "target": name, "environment": {targets.FRAMEWORKS[framework].module: version}}
+
+
+def orient(net: Net, name: str, value: Any, axes: Mapping[str, Tuple[int, ...]], *, back: bool = False) -> Array:
+    """A weight turned from the net's orientation to a framework's, or back.
+
+    ``axes`` gives, for each op whose weights the framework keeps otherwise, the net's axes in the framework's order.
+    """
+    array = np.asarray(value, np.float64)
+    order = axes.get(next((layer.op for layer in net.layers if name in layer.weights), ""), ())
+    if not order or array.ndim != len(order):
+        return array
+    return np.ascontiguousarray(array.transpose(np.argsort(order) if back else order))
+
+
+def updates(data: Data, step: int, config: RunConfig) -> Iterator[Tuple[Array, Array]]:
+    """The samples and labels of each update of a step."""
+    yield from zip(*(np.split(whole[step], config.device_iterations) for whole in (data.inputs, data.labels)))
+
+
+def by_replica(
+    framework: str, program: Any, values: Mapping[str, Any], replicas: int, read: Callable[[str, Any], Array]
+) -> Optional[Tuple[Weights, ...]]:
+    """What each replica holds, as the framework's active target shows it; None where it does not.
+
+    ``values`` are the vendor's words for what is asked for, ``read`` makes an array of what has a name.
+    """
+    door = targets.inspector(framework)
+    shown = None if door is None else door.values_by_replica(program, values, replicas)
+    if shown is None:
+        return None
+    return tuple({name: read(name, value) for name, value in held.items()} for held in shown)
+
+
+def observe(framework: str, program: Any) -> None:
+    """Have the active target keep a trace of a program, if it can."""
+    door = targets.inspector(framework)
+    if door is not None:
+        door.observe(program)
+
+
+def trace(framework: str, program: Any, replicas: int) -> Optional[Tuple[Any, ...]]:
+    """The slots that the last run of a program executed, None where the active target does not show them."""
+    door = targets.inspector(framework)
+    return None if door is None else door.trace(program, replicas)

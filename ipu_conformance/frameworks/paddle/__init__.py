@@ -1,23 +1,34 @@
 """The driver of Paddle: the suite's nets as static programs, run through the vendor's public API alone.
 
-``native`` trains the same program with the stock executor, without any IPU API. Where the target is the emulator, the
-record of ``train`` also holds each replica's weights and the trace of the last step.
+``native`` trains the same program with the stock executor, without any IPU API.
 """
 
 from __future__ import annotations
 
-import heapq
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
 
+from ipu_conformance import frameworks
 from ipu_conformance.frameworks.paddle import rules
-from ipu_conformance.frameworks.paddle.programs import FEEDS, Built, built, oriented
+from ipu_conformance.frameworks.paddle.programs import AXES, FEEDS, Program, build
 from ipu_conformance.nets import Data, Net
-from ipu_conformance.run import Array, RunConfig, RunError, RunRecord, Weights
+from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
+from ipu_conformance.targets import Inspector, inspector
 
-__all__ = ["Built", "array", "built", "compiled_for", "infer", "native", "plan_of", "strategy", "train"]
+__all__ = [
+    "Program",
+    "array",
+    "build",
+    "compiled_for",
+    "infer",
+    "inspect",
+    "native",
+    "strategy",
+    "supports",
+    "train",
+]
 
 
 def strategy(config: RunConfig, **changes: Any) -> Any:
@@ -60,68 +71,64 @@ def train(
 
     Reading weights between steps brings them to the host each time; ``weights_of_steps`` can be turned off.
     """
-    _require(net, config)
+    frameworks.require(supports(net, config))
     losses: List[Array] = []
     outputs: List[Array] = []
     by_step: List[Weights] = []
-    with built(net, config) as made:
-        compiled, run = compiled_for(made, strategy(config, **(options or {})))
+    with build(net, config) as program:
+        compiled, run = compiled_for(program, strategy(config, **(options or {})))
         for step in range(config.steps):
-            logits, loss = run(made.feed(data, step))
+            logits, loss = run(program.feed(data, step))
             losses.append(array(loss))
             outputs.append(array(logits))
             if weights_of_steps:
                 compiled._backend.weights_to_host()
-                by_step.append(made.weights())
-            if hasattr(made.rate, "step"):
-                made.rate.step()
+                by_step.append(program.weights())
+            if hasattr(program.rate, "step"):
+                program.rate.step()
         compiled._backend.weights_to_host()
-        replicas, trace = _inside(compiled, made)
         return RunRecord(
             config,
             net.name,
             tuple(losses),
             tuple(outputs),
-            weights=made.weights(),
-            weights_by_replica=replicas,
+            weights=program.weights(),
+            weights_by_replica=_weights_by_replica(compiled, program),
             weights_by_step=tuple(by_step) or None,
-            optimizer_state=made.state() or None,
-            statistics=made.statistics(),
-            trace=trace,
-            **_where(compiled),
+            optimizer_state=program.state() or None,
+            statistics=program.statistics(),
+            trace=frameworks.trace("paddle", compiled, config.replicas),
+            **frameworks.origin("paddle", paddle.__version__),
         )
 
 
 def infer(net: Net, config: RunConfig, data: Data) -> RunRecord:
     """Run ``net`` through ``IpuCompiledProgram`` without training, from its initial weights."""
-    _require(net, config)
-    with built(net, config) as made:
-        compiled, run = compiled_for(made, strategy(config))
-        outputs = tuple(array(run(made.feed(data, step))[0]) for step in range(config.steps))
-        replicas, trace = _inside(compiled, made)
-    return RunRecord(
-        config,
-        net.name,
-        (),
-        outputs,
-        weights_by_replica=replicas,
-        trace=trace,
-        **_where(compiled),
-    )
+    frameworks.require(supports(net, config))
+    with build(net, config) as program:
+        compiled, run = compiled_for(program, strategy(config))
+        outputs = tuple(array(run(program.feed(data, step))[0]) for step in range(config.steps))
+        return RunRecord(
+            config,
+            net.name,
+            (),
+            outputs,
+            weights_by_replica=_weights_by_replica(compiled, program),
+            trace=frameworks.trace("paddle", compiled, config.replicas),
+            **frameworks.origin("paddle", paddle.__version__),
+        )
 
 
-def compiled_for(made: Built, chosen: Any) -> Tuple[Any, Callable[[Mapping[str, Array]], List[Any]]]:
+def compiled_for(program: Program, chosen: Any) -> Tuple[Any, Callable[[Mapping[str, Array]], List[Any]]]:
     """The compiled program of a net for a strategy, and the function that runs it once."""
-    compiled = paddle.static.IpuCompiledProgram(made.main, scope=made.scope, ipu_strategy=chosen)
-    feeds = list(FEEDS if made.config.training else FEEDS[:1])
-    program = compiled.compile(feeds, [fetch.name for fetch in made.fetches])
+    compiled = paddle.static.IpuCompiledProgram(program.main, scope=program.scope, ipu_strategy=chosen)
+    feeds = list(FEEDS if program.config.training else FEEDS[:1])
+    runnable = compiled.compile(feeds, [fetch.name for fetch in program.fetches])
     executor = paddle.static.Executor(paddle.IPUPlace())
-    device = _emulated(compiled)
-    if device is not None:
-        device.tracing = True
+    frameworks.observe("paddle", compiled)
 
     def run(feed: Mapping[str, Array]) -> List[Any]:
-        fetched: List[Any] = executor.run(program, feed=dict(feed), fetch_list=made.fetches)
+        fetched: List[Any] = executor.run(runnable, feed=dict(feed), fetch_list=program.fetches)
         return fetched
 
     return compiled, run
@@ -132,29 +139,34 @@ def native(net: Net, config: RunConfig, data: Data) -> RunRecord:
 
     The mean over the large batch is the mean of the micro-batches' means, unless batch norm tells them apart.
     """
-    _require(net, config)
+    frameworks.require(supports(net, config))
     together = config.gradient_accumulation * config.replicas
-    if net.statistics and together > 1:
-        raise RunError(f"{net.name} has batch norm, whose {together} micro-batches an update cannot be one batch.")
-    if any(layer.op == "dropout" for layer in net.layers) or config.accumulation_reduction == "sum":
-        raise RunError(f"{net.name} with {config} has no native run: leave out dropout and sums of gradients.")
+    frameworks.require(
+        frameworks.refusal(
+            f"A native run of {net.name}",
+            {
+                "dropout": any(layer.op == "dropout" for layer in net.layers),
+                f"batch norm of {together} micro-batches an update": bool(net.statistics) and together > 1,
+                "sums of gradients": config.accumulation_reduction == "sum",
+            },
+        )
+    )
     losses: List[Array] = []
     outputs: List[Array] = []
     by_step: List[Weights] = []
-    with built(net, config, batch=together * config.micro_batch, sharded=False) as made:
+    with build(net, config, batch=together * config.micro_batch, sharded=False) as program:
         executor = paddle.static.Executor(paddle.CPUPlace())
-        each = _each_loss(made)
+        each = _each_loss(program)
         for step in range(config.steps):
-            pieces = [np.split(whole[step], config.device_iterations) for whole in (data.inputs, data.labels)]
             fetched = [
-                executor.run(made.main, feed=made.batch(*piece), fetch_list=[made.logits, each])
-                for piece in zip(*pieces)
+                executor.run(program.main, feed=program.batch(inputs, labels), fetch_list=[program.logits, each])
+                for inputs, labels in frameworks.updates(data, step, config)
             ]
             losses.append(_returned([loss for _, loss in fetched], config).mean(axis=-1, keepdims=True))
             outputs.append(_returned([logits for logits, _ in fetched], config))
-            by_step.append(made.weights())
-            if hasattr(made.rate, "step"):
-                made.rate.step()
+            by_step.append(program.weights())
+            if hasattr(program.rate, "step"):
+                program.rate.step()
         return RunRecord(
             config,
             net.name,
@@ -162,17 +174,15 @@ def native(net: Net, config: RunConfig, data: Data) -> RunRecord:
             tuple(outputs),
             weights=by_step[-1],
             weights_by_step=tuple(by_step),
-            optimizer_state=made.state() or None,
-            statistics=made.statistics(),
-            framework="paddle",
-            target="native",
-            environment={"paddle": paddle.__version__},
+            optimizer_state=program.state() or None,
+            statistics=program.statistics(),
+            **frameworks.origin("paddle", paddle.__version__, "native"),
         )
 
 
-def _each_loss(made: Built) -> Any:
+def _each_loss(program: Program) -> Any:
     """The program's own variable of the samples' losses, from which it takes the mean."""
-    producers = [op for op in made.main.global_block().ops if op.type == "softmax_with_cross_entropy"]
+    producers = [op for op in program.main.global_block().ops if op.type == "softmax_with_cross_entropy"]
     return producers[0].output("Loss")[0]
 
 
@@ -189,7 +199,8 @@ def _pipelined(config: RunConfig) -> bool:
     return config.number_of_stages > 1 and config.schedule == "grouped"
 
 
-def _require(net: Net, config: RunConfig) -> None:
+def supports(net: Net, config: RunConfig) -> Optional[str]:
+    """Why Paddle cannot express a run, None if it can."""
     unable = {
         **(rules.inexpressible(config) if config.training else {}),
         "different reductions of accumulation and replicas": config.accumulation_reduction != config.replica_reduction,
@@ -204,9 +215,12 @@ def _require(net: Net, config: RunConfig) -> None:
         "batch norm with an unbiased running variance": config.unbiased_statistics and bool(net.statistics),
         "half precision in this driver": config.dtype != "float32" or config.partials != "float32",
     }
-    for what, asked in unable.items():
-        if asked:
-            raise RunError(f"Paddle does not do {what}: choose another configuration for it.")
+    return frameworks.refusal("Paddle", unable)
+
+
+def inspect() -> Optional[Inspector]:
+    """The target's door to what Paddle does not show."""
+    return inspector("paddle")
 
 
 def array(value: Any) -> Array:
@@ -214,49 +228,12 @@ def array(value: Any) -> Array:
     return np.array(value, dtype=np.float64)
 
 
-def plan_of(config: RunConfig) -> Any:
-    """The plan that a configuration implies on this front end, to compare with the trace that the emulator records."""
-    from ipu_conformance.emulator.core.plan import plan
-
-    batches, accumulation = config.device_iterations, config.gradient_accumulation
-    # Without accumulation the batches of a step fill the pipeline, and each is updated by on its way.
-    streamed = accumulation == 1 and (not config.training or _pipelined(config))
-    return plan(
-        config.devices or tuple(range(config.number_of_stages)),
-        "popart" if _pipelined(config) else "sequential",
-        batches if streamed else accumulation,
-        training=config.training,
-        replicas=config.replicas,
-        device_iterations=1 if streamed else batches,
-        accumulate=not (streamed and config.training),
+def _weights_by_replica(compiled: Any, program: Program) -> Optional[Tuple[Weights, ...]]:
+    net, names = program.net, {weight.name: weight.name for weight in program.net.weights}
+    return frameworks.by_replica(
+        "paddle",
+        compiled,
+        names,
+        program.config.replicas,
+        lambda name, value: frameworks.orient(net, name, value, AXES, back=True),
     )
-
-
-def _emulated(compiled: Any) -> Optional[Any]:
-    """What the emulator has on its device; a vendor's build lets nobody look."""
-    return getattr(compiled._backend, "executable", None)
-
-
-def _where(compiled: Any) -> Dict[str, Any]:
-    target = "hardware" if paddle.base.core.get_ipu_device_count() else "ipu-model"
-    return {
-        "framework": "paddle",
-        "target": target if _emulated(compiled) is None else "emulator",
-        "environment": {"paddle": paddle.__version__},
-    }
-
-
-def _inside(compiled: Any, made: Built) -> Tuple[Optional[Tuple[Weights, ...]], Optional[Tuple[Any, ...]]]:
-    """Each replica's weights and the slots of the last step by tick, None where nobody can know."""
-    device = _emulated(compiled)
-    if device is None:
-        return None, None
-    names = [weight.name for weight in made.net.weights]
-    replicas = range(made.config.replicas)
-    held = tuple(
-        {name: oriented(made.net, name, array(value)) for name, value in device.machine.read(names, replica).items()}
-        for replica in replicas
-    )
-    # Merging keeps each replica's own order, so that a slot out of turn stays visible.
-    slots = heapq.merge(*(device.last_trace.slots(replica) for replica in replicas), key=lambda slot: slot.tick)
-    return held, tuple(slots)

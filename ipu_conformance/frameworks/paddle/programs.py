@@ -10,6 +10,7 @@ import numpy as np
 import paddle
 from paddle.nn import functional
 
+from ipu_conformance.frameworks import orient
 from ipu_conformance.frameworks.paddle import rules
 from ipu_conformance.nets import INPUT, Data, Layer, Net
 from ipu_conformance.run import Array, RunConfig, Weights
@@ -29,6 +30,8 @@ KERNELS: Mapping[str, Kernel] = {
 """Each op of the nets on Paddle; batch norm and dropout also need the net or the configuration."""
 
 FEEDS = ("x", "label")
+AXES = {"linear": (1, 0)}
+"""Paddle keeps the weights of linear layers as [in, out]."""
 
 
 @contextmanager
@@ -44,7 +47,7 @@ def static_mode() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Built:
+class Program:
     """A net as programs, in a scope and under names of its own."""
 
     net: Net
@@ -74,9 +77,12 @@ class Built:
         """A float64 copy of a variable as the host's scope holds it."""
         return np.array(self.scope.find_var(name).get_tensor(), dtype=np.float64)
 
+    def _oriented(self, weight: str, name: str) -> Array:
+        return orient(self.net, weight, self.read(name), AXES, back=True)
+
     def weights(self) -> Weights:
         """The trained weights in the net's own orientation."""
-        return {weight.name: oriented(self.net, weight.name, self.read(weight.name)) for weight in self.net.weights}
+        return {weight.name: self._oriented(weight.name, weight.name) for weight in self.net.weights}
 
     def statistics(self) -> Optional[Weights]:
         """Batch norm's running statistics, None for a net that has none."""
@@ -85,16 +91,13 @@ class Built:
     def state(self) -> Dict[str, Weights]:
         """The optimizer's state by the rule's words, then by weight."""
         return {
-            word: {
-                weight.name: oriented(self.net, weight.name, self.read(f"{weight.name}_{theirs}_0"))
-                for weight in self.net.weights
-            }
+            word: {weight.name: self._oriented(weight.name, f"{weight.name}_{theirs}_0") for weight in self.net.weights}
             for word, theirs in rules.states(self.config.optimizer)
         }
 
 
 @contextmanager
-def built(net: Net, config: RunConfig, *, batch: Optional[int] = None, sharded: bool = True) -> Iterator[Built]:
+def build(net: Net, config: RunConfig, *, batch: Optional[int] = None, sharded: bool = True) -> Iterator[Program]:
     """The net as a program with its weights at their initial values, ready in a scope that is current inside.
 
     ``batch`` is the size of the batch that the program is written for, a micro-batch if it is not given. Without
@@ -106,7 +109,7 @@ def built(net: Net, config: RunConfig, *, batch: Optional[int] = None, sharded: 
         with paddle.static.program_guard(main, startup):
             logits, loss, rate = _written(net, config, batch or config.micro_batch, sharded)
         paddle.static.Executor(paddle.CPUPlace()).run(startup)
-        yield Built(net, config, main, startup, scope, logits, loss, rate)
+        yield Program(net, config, main, startup, scope, logits, loss, rate)
 
 
 def _written(net: Net, config: RunConfig, batch: int, sharded: bool) -> Tuple[Any, Any, Any]:
@@ -122,8 +125,8 @@ def _written(net: Net, config: RunConfig, batch: int, sharded: bool) -> Tuple[An
         # Without pipelining there are no stages, only the IPU on which an op runs.
         placed = paddle.static.ipu_shard_guard(ipu, stage if config.schedule == "grouped" else -1)
         with placed if sharded and len(devices) > 1 else nullcontext():
-            for layer, own in zip(net.layers, stages):
-                if own == stage:
+            for layer, layer_stage in zip(net.layers, stages):
+                if layer_stage == stage:
                     values[layer.name] = _applied(layer, values, net, config, held, start)
             if stage == len(devices) - 1 and label is not None:
                 loss = functional.cross_entropy(values[net.layers[-1].name], label)
@@ -143,7 +146,7 @@ def _applied(
         return _batch_norm(layer, inputs[0], config, start)
     for name in layer.weights:
         if name not in held:
-            value = oriented(net, name, start[name]).astype(np.float32)
+            value = orient(net, name, start[name], AXES).astype(np.float32)
             held[name] = paddle.create_parameter(value.shape, "float32", attr=_attribute(name, value))
     return KERNELS[layer.op](*inputs, *(held[name] for name in layer.weights), **layer.attributes)
 
@@ -165,9 +168,3 @@ def _batch_norm(layer: Layer, x: Any, config: RunConfig, start: Weights) -> Any:
 
 def _attribute(name: str, value: Array) -> Any:
     return paddle.ParamAttr(name=name, initializer=paddle.nn.initializer.Assign(value))
-
-
-def oriented(net: Net, name: str, value: Array) -> Array:
-    """A weight turned between the net's orientation and Paddle's, which keeps linear weights as [in, out]."""
-    linear = any(layer.op == "linear" and layer.weights[0] == name for layer in net.layers)
-    return np.ascontiguousarray(value.T) if linear else value

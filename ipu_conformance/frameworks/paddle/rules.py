@@ -7,7 +7,6 @@ from typing import Any, Callable, Dict, Mapping, Tuple, Union
 
 import paddle
 
-from ipu_conformance.oracle.training import schedules
 from ipu_conformance.run import Rule, RunConfig
 
 Maker = Callable[[Rule, Dict[str, Any]], Any]
@@ -85,7 +84,7 @@ def rate(config: RunConfig) -> Union[float, Any]:
     """The learning rate as an optimizer takes it: a number, or Paddle's scheduler."""
     rule = config.learning_rate
     if rule.name == "constant":
-        return schedules.rate(rule, 0)
+        return float(rule["base"])
     return _SCHEDULERS[rule.name](paddle.optimizer.lr, rule)
 
 

@@ -1,7 +1,6 @@
 """The driver of TensorFlow: the suite's nets as Keras models, trained through the vendor's public API alone.
 
-``native`` trains the same model with stock Keras, without any IPU API. Where the target is the emulator, the record of
-``train`` also holds each replica's weights.
+``native`` trains the same model with stock Keras, without any IPU API.
 
 One step is one call of ``fit``, which is one execution. What each micro-batch gave is seen by metrics: with the output
 mode "all" by asynchronous callbacks, with "final" by the synchronous ones, which see an execution's last step.
@@ -10,22 +9,22 @@ mode "all" by asynchronous callbacks, with "final" by the synchronous ones, whic
 from __future__ import annotations
 
 import importlib
-import os
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
 
+from ipu_conformance import frameworks
 from ipu_conformance.frameworks.tensorflow import models, rules
-from ipu_conformance.frameworks.tensorflow.models import LOGITS, LOSSES, Built, Dtypes
+from ipu_conformance.frameworks.tensorflow.models import LOGITS, LOSSES, Dtypes, KerasNet
 from ipu_conformance.nets import Data, Net
-from ipu_conformance.oracle.training import schedules
-from ipu_conformance.run import Array, RunConfig, RunError, RunRecord
+from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
+from ipu_conformance.targets import Inspector, inspector
 
 WEIGHTS = "weights"
 
-__all__ = ["built_on_device", "dataset", "infer", "ipus", "native", "scope", "train"]
+__all__ = ["build", "dataset", "infer", "inspect", "ipus", "native", "supports", "train"]
 
 
 def ipus(config: RunConfig) -> int:
@@ -35,7 +34,7 @@ def ipus(config: RunConfig) -> int:
 
 
 @contextmanager
-def scope(config: RunConfig) -> Iterator[Any]:
+def _scope(config: RunConfig) -> Iterator[None]:
     """The scope of a strategy on as many IPUs as a configuration needs, which are configured for it."""
     ipu = _vendor()
     system = ipu.config.IPUConfig()
@@ -44,17 +43,25 @@ def scope(config: RunConfig) -> Iterator[Any]:
     if config.stochastic_rounding:
         system.floating_point_behaviour.esr = ipu.config.StochasticRoundingBehaviour.ON
     system.configure_ipu_system()
-    strategy = ipu.ipu_strategy.IPUStrategy()
-    with strategy.scope():
-        yield strategy
+    with ipu.ipu_strategy.IPUStrategy().scope():
+        yield
 
 
-def built_on_device(net: Net, config: RunConfig, *, legacy: bool = False, dtypes: Optional[Dtypes] = None) -> Built:
-    """The net as a compiled model with all options of a configuration, inside the scope of a strategy."""
+@contextmanager
+def build(net: Net, config: RunConfig, *, legacy: bool = False, dtypes: Optional[Dtypes] = None) -> Iterator[KerasNet]:
+    """The net as a compiled model with all options of a configuration, in the scope of a strategy.
+
+    ``legacy`` chooses the older generation of optimizers, ``dtypes`` gives layers other dtypes than the configuration.
+    """
+    with _scope(config):
+        yield _compiled_net(net, config, legacy, dtypes)
+
+
+def _compiled_net(net: Net, config: RunConfig, legacy: bool, dtypes: Optional[Dtypes]) -> KerasNet:
     stage = importlib.import_module("keras.ipu").PipelineStage if config.number_of_stages > 1 else None
-    made = models.built(net, config, stage, dtypes)
-    model, accumulation = made.model, config.gradient_accumulation
-    _compile(made, config, 1, config.device_iterations * accumulation, legacy)
+    built = models.keras_net(net, config, stage, dtypes)
+    model, accumulation = built.model, config.gradient_accumulation
+    _compile(built, config, 1, config.device_iterations * accumulation, legacy)
     if stage is not None:
         chosen = _vendor().ops.pipelining_ops.PipelineSchedule
         model.set_pipelining_options(
@@ -69,7 +76,7 @@ def built_on_device(net: Net, config: RunConfig, *, legacy: bool = False, dtypes
         )
     model.set_replication_options("LIST")
     model.set_asynchronous_callbacks(config.training and config.output_mode == "all")
-    return made
+    return built
 
 
 def train(
@@ -77,28 +84,30 @@ def train(
 ) -> RunRecord:
     """Train ``net`` with ``fit`` in a strategy's scope and record what the user of the API sees.
 
-    ``legacy`` chooses the older generation of optimizers, ``dtypes`` gives layers other dtypes than the configuration.
+    The options are those of ``build``.
     """
-    _require(net, config, legacy)
-    with scope(config):
-        made = built_on_device(net, config, legacy=legacy, dtypes=dtypes)
-        seen = [_fitted(made, config, data, step, config.micro_batch) for step in range(config.steps)]
+    frameworks.require(supports(net, config, legacy=legacy))
+    with build(net, config, legacy=legacy, dtypes=dtypes) as built:
+        seen = [_fitted(built, config, data, step, config.micro_batch) for step in range(config.steps)]
     # A batch on the device is one micro-batch.
     seen = [{**each, LOSSES: each[LOSSES][..., 0]} for each in seen]
-    return _record(made, config, seen, **_where())
+    shown = {
+        "weights_by_replica": _by_replica(built, built.trained, config),
+        "statistics_by_replica": _by_replica(built, built.running, config),
+    }
+    return _record(built, config, seen, **shown, **frameworks.origin("tensorflow", str(tf.__version__)))
 
 
 def infer(net: Net, config: RunConfig, data: Data, *, dtypes: Optional[Dtypes] = None) -> RunRecord:
     """Run ``net`` with ``predict`` in a strategy's scope, from its initial weights."""
-    _require(net, config, legacy=False)
+    frameworks.require(supports(net, config))
     outputs: List[Array] = []
-    with scope(config):
-        made = built_on_device(net, config, dtypes=dtypes)
+    with build(net, config, dtypes=dtypes) as built:
         for step in range(config.steps):
-            predicted = made.model.predict(dataset(made, data, step, config.micro_batch), verbose=0)
+            predicted = built.model.predict(dataset(built, data, step, config.micro_batch), verbose=0)
             micro_batches = np.asarray(predicted, np.float64).reshape((-1, config.micro_batch, net.classes))
             outputs.append(_turns(micro_batches, config))
-    return RunRecord(config, net.name, (), tuple(outputs), **_where())
+    return RunRecord(config, net.name, (), tuple(outputs), **frameworks.origin("tensorflow", str(tf.__version__)))
 
 
 def native(net: Net, config: RunConfig, data: Data, *, legacy: bool = False) -> RunRecord:
@@ -107,19 +116,25 @@ def native(net: Net, config: RunConfig, data: Data, *, legacy: bool = False) -> 
     The mean over the large batch is the mean of the micro-batches' means, unless batch norm tells them apart; where
     gradients are added up, the loss has that weight.
     """
-    _require(net, config, legacy)
+    frameworks.require(supports(net, config, legacy=legacy))
     together = config.gradient_accumulation * config.replicas
-    if net.statistics and together > 1:
-        raise RunError(f"{net.name} has batch norm, whose {together} micro-batches an update cannot be one batch.")
-    if any(layer.op == "dropout" for layer in net.layers) or config.output_mode != "all":
-        raise RunError(f"{net.name} with {config} has no native run: leave out dropout and return all outputs.")
-    made = models.built(net, config)
+    frameworks.require(
+        frameworks.refusal(
+            f"A native run of {net.name}",
+            {
+                "dropout": any(layer.op == "dropout" for layer in net.layers),
+                f"batch norm of {together} micro-batches an update": bool(net.statistics) and together > 1,
+                f"the output mode {config.output_mode}": config.output_mode != "all",
+            },
+        )
+    )
+    built = models.keras_net(net, config)
     weight = (config.gradient_accumulation if config.accumulation_reduction == "sum" else 1) * (
         config.replicas if config.replica_reduction == "sum" else 1
     )
-    _compile(made, config, together, 1, legacy, loss_weights=float(weight))
+    _compile(built, config, together, 1, legacy, loss_weights=float(weight))
     batch = together * config.micro_batch
-    seen = [_fitted(made, config, data, step, batch) for step in range(config.steps)]
+    seen = [_fitted(built, config, data, step, batch) for step in range(config.steps)]
     shaped = [
         {
             LOSSES: _turns(each[LOSSES].reshape(-1), config),
@@ -128,13 +143,14 @@ def native(net: Net, config: RunConfig, data: Data, *, legacy: bool = False) -> 
         }
         for each in seen
     ]
-    return _record(made, config, shaped, framework="tensorflow", target="native", environment=_versions())
+    replica = {"weights_by_replica": (built.weights(),), "statistics_by_replica": (built.read(built.running),)}
+    return _record(built, config, shaped, **replica, **frameworks.origin("tensorflow", str(tf.__version__), "native"))
 
 
-def dataset(made: Built, data: Data, step: int, batch: int) -> Any:
+def dataset(built: KerasNet, data: Data, step: int, batch: int) -> Any:
     """The samples of one step and, in training, their labels, in batches."""
-    inputs = models.images(made.net, data.inputs[step])
-    fed = inputs.astype(made.model.inputs[0].dtype.as_numpy_dtype), data.labels[step].astype(np.int32)
+    inputs = models.images(built.net, data.inputs[step])
+    fed = inputs.astype(built.model.inputs[0].dtype.as_numpy_dtype), data.labels[step].astype(np.int32)
     return tf.data.Dataset.from_tensor_slices(fed).batch(batch, drop_remainder=True)
 
 
@@ -150,28 +166,30 @@ class _Seeing(tf.keras.callbacks.Callback):
         self.kept.append({name: np.array(logs[name], np.float64) for name in (LOSSES, LOGITS)})
 
 
-def _compile(made: Built, config: RunConfig, micro_batches: int, execution: int, legacy: bool, **settings: Any) -> None:
+def _compile(
+    built: KerasNet, config: RunConfig, micro_batches: int, execution: int, legacy: bool, **settings: Any
+) -> None:
     if config.training:
         settings.update(
             optimizer=rules.optimizer(config, legacy=legacy),
             loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-            metrics=list(models.metrics(made.net, config, micro_batches)),
+            metrics=list(models.metrics(built.net, config, micro_batches)),
         )
-    made.model.compile(steps_per_execution=execution, **settings)
+    built.model.compile(steps_per_execution=execution, **settings)
 
 
-def _fitted(made: Built, config: RunConfig, data: Data, step: int, batch: int) -> Dict[str, Any]:
+def _fitted(built: KerasNet, config: RunConfig, data: Data, step: int, batch: int) -> Dict[str, Any]:
     """Losses and logits of the batches that callbacks see in one step, and the weights after it."""
     seeing = _Seeing()
     if config.rate_changes == "run" and step > 0:
-        made.model.optimizer.learning_rate = schedules.rate(config.learning_rate, step)
-    made.model.fit(dataset(made, data, step, batch), verbose=0, callbacks=[seeing])
+        built.model.optimizer.learning_rate = rules.host_rate(config, step)
+    built.model.fit(dataset(built, data, step, batch), verbose=0, callbacks=[seeing])
     if config.output_mode == "final":
         (only,) = seeing.kept
-        found = dict(only)
+        shown = dict(only)
     else:
-        found = {name: np.stack([each[name] for each in seeing.kept]) for name in (LOSSES, LOGITS)}
-    return {**found, WEIGHTS: made.read(made.held)}
+        shown = {name: np.stack([each[name] for each in seeing.kept]) for name in (LOSSES, LOGITS)}
+    return {**shown, WEIGHTS: built.weights()}
 
 
 def _turns(values: Array, config: RunConfig) -> Array:
@@ -181,31 +199,32 @@ def _turns(values: Array, config: RunConfig) -> Array:
     return values.reshape((*axes, *values.shape[1:]))
 
 
-def _record(made: Built, config: RunConfig, seen: List[Dict[str, Any]], **where: Any) -> RunRecord:
-    optimizer, known = made.model.optimizer, where["target"] in ("emulator", "native")
-    replicas = range(config.replicas if where["target"] == "emulator" else 1)
+def _by_replica(built: KerasNet, variables: Mapping[str, Any], config: RunConfig) -> Optional[Tuple[Weights, ...]]:
+    return frameworks.by_replica("tensorflow", built.model, variables, config.replicas, built.oriented)
+
+
+def _record(built: KerasNet, config: RunConfig, seen: List[Dict[str, Any]], **fields: Any) -> RunRecord:
+    optimizer = built.model.optimizer
     state = {
-        word: {name: rules.sign(config.optimizer, word) * value for name, value in made.read(held).items()}
-        for word, held in rules.states(optimizer, config.optimizer, made.held).items()
+        word: {name: rules.sign(config.optimizer, word) * value for name, value in built.read(held).items()}
+        for word, held in rules.states(optimizer, config.optimizer, built.trained).items()
     }
     return RunRecord(
         config,
-        made.net.name,
+        built.net.name,
         tuple(each[LOSSES] for each in seen),
         tuple(each[LOGITS] for each in seen),
         weights=seen[-1][WEIGHTS],
-        weights_by_replica=tuple(made.read(made.held, replica) for replica in replicas) if known else None,
         weights_by_step=tuple(each[WEIGHTS] for each in seen),
         optimizer_state=state or None,
         updates=int(optimizer.iterations),
-        statistics=made.read(made.statistics) or None,
-        statistics_by_replica=tuple(made.read(made.statistics, replica) for replica in replicas) if known else None,
-        **where,
+        statistics=built.statistics(),
+        **fields,
     )
 
 
-def _require(net: Net, config: RunConfig, legacy: bool) -> None:
-    cut = config.number_of_stages > 1
+def supports(net: Net, config: RunConfig, *, legacy: bool = False) -> Optional[str]:
+    """Why TensorFlow cannot express a run, None if it can."""
     unable = {
         **(rules.inexpressible(config, legacy=legacy) if config.training else {}),
         "a mean over replicas in fit": config.replicas > 1 and config.replica_reduction == "mean",
@@ -217,24 +236,16 @@ def _require(net: Net, config: RunConfig, legacy: bool) -> None:
         "partial sums in half precision": config.partials != "float32",
         # Keras' own optimizer for it refuses strategies that it does not know.
         "loss scaling": config.loss_scale != 1.0,
-        "a device for each stage of one": bool(config.devices) and not cut,
+        "a device for each stage of one": bool(config.devices) and config.number_of_stages == 1,
     }
-    for what, asked in unable.items():
-        if asked:
-            raise RunError(f"TensorFlow does not do {what}: choose another configuration for it.")
+    return frameworks.refusal("TensorFlow", unable)
+
+
+def inspect() -> Optional[Inspector]:
+    """The target's door to what TensorFlow does not show."""
+    return inspector("tensorflow")
 
 
 def _vendor() -> Any:
     """The vendor's package, or whatever the target puts in its place."""
     return importlib.import_module("tensorflow.python.ipu")
-
-
-def _versions() -> Dict[str, str]:
-    return {"tensorflow": str(tf.__version__)}
-
-
-def _where() -> Dict[str, Any]:
-    emulated = _vendor().__name__.startswith("ipu_conformance")
-    model = "use_ipu_model" in os.environ.get("TF_POPLAR_FLAGS", "")
-    target = "emulator" if emulated else "ipu-model" if model else "hardware"
-    return {"framework": "tensorflow", "target": target, "environment": _versions()}

@@ -9,12 +9,15 @@ from typing import Any, Callable, ContextManager, Dict, Mapping, Optional, Tuple
 import numpy as np
 import tensorflow as tf
 
+from ipu_conformance.frameworks import orient
 from ipu_conformance.nets import INPUT, Layer, Net
 from ipu_conformance.run import Array, RunConfig, Weights
 
 LOSSES, LOGITS = "losses", "logits"
 Stage = Callable[[int], ContextManager[Any]]
 """The vendor's scope of a pipeline stage."""
+AXES = {"linear": (1, 0), "conv": (2, 3, 1, 0)}
+"""Keras keeps kernels as [in, out] and [height, width, in, out]."""
 Dtypes = Mapping[str, str]
 """The dtypes of layers that differ from the configuration's."""
 
@@ -69,24 +72,32 @@ class LastLogits(_Last):
 
 
 @dataclass(frozen=True)
-class Built:
-    """A net as a model, with the variables that hold its weights and statistics by their names."""
+class KerasNet:
+    """A net as a model, with the variables that hold its weights and running statistics by their names."""
 
     net: Net
     model: Any
-    held: Mapping[str, Any]
-    statistics: Mapping[str, Any]
+    trained: Mapping[str, Any]
+    running: Mapping[str, Any]
 
-    def read(self, variables: Mapping[str, Any], replica: int = 0) -> Weights:
-        """Float64 copies of variables, in the net's orientation, as one replica holds them."""
-        ops = {name: layer.op for layer in self.net.layers for name in layer.weights}
-        return {
-            name: oriented(ops.get(name, ""), of_replica(variable, replica), back=True)
-            for name, variable in variables.items()
-        }
+    def read(self, variables: Mapping[str, Any]) -> Weights:
+        """Float64 copies of variables by the net's names, in the net's orientation."""
+        return {name: self.oriented(name, variable.numpy()) for name, variable in variables.items()}
+
+    def oriented(self, name: str, value: Any) -> Array:
+        """A weight's value in the net's orientation."""
+        return orient(self.net, name, value, AXES, back=True)
+
+    def weights(self) -> Weights:
+        """The trained weights."""
+        return self.read(self.trained)
+
+    def statistics(self) -> Optional[Weights]:
+        """Batch norm's running statistics, None for a net that has none."""
+        return self.read(self.running) or None
 
 
-def built(net: Net, config: RunConfig, stage: Optional[Stage] = None, dtypes: Optional[Dtypes] = None) -> Built:
+def keras_net(net: Net, config: RunConfig, stage: Optional[Stage] = None, dtypes: Optional[Dtypes] = None) -> KerasNet:
     """The net as a model with its initial weights; each layer is called in the scope of its stage, if there is one."""
     inputs = tf.keras.Input(image_axes(net.input_shape), dtype=config.dtype)
     values: Dict[str, Any] = {INPUT: inputs}
@@ -99,10 +110,9 @@ def built(net: Net, config: RunConfig, stage: Optional[Stage] = None, dtypes: Op
             values[layer.name] = _applied(layer, net, read if len(read) > 1 else read[0], dtype, held, statistics)
     model = tf.keras.Model(inputs, values[net.layers[-1].name])
     start = net.initial_weights(config.seed)
-    ops = {name: layer.op for layer in net.layers for name in layer.weights}
     for name, variable in held.items():
-        variable.assign(oriented(ops[name], start[name]))
-    return Built(net, model, held, statistics)
+        variable.assign(orient(net, name, start[name], AXES))
+    return KerasNet(net, model, held, statistics)
 
 
 def metrics(net: Net, config: RunConfig, micro_batches: int = 1) -> Tuple[Any, ...]:
@@ -119,23 +129,6 @@ def image_axes(shape: Tuple[int, ...]) -> Tuple[int, ...]:
 def images(net: Net, inputs: Array) -> Array:
     """Samples as Keras takes them."""
     return inputs if len(net.input_shape) == 1 else np.moveaxis(inputs, -3, -1)
-
-
-def oriented(op: str, value: Any, back: bool = False) -> Array:
-    """A weight turned from the net's orientation to Keras', or back; what comes back is float64."""
-    array = np.asarray(value, np.float64)
-    if op == "conv" and array.ndim == 4:
-        return np.ascontiguousarray(array.transpose((3, 2, 0, 1) if back else (2, 3, 1, 0)))
-    return np.ascontiguousarray(array.T) if op == "linear" else array
-
-
-def of_replica(variable: Any, replica: int) -> Any:
-    """A variable's value on one replica; of others than the first only the emulator knows it."""
-    if replica == 0:
-        return variable.numpy()
-    from ipu_conformance.emulator.tensorflow.run import variables
-
-    return variables.of_replica(variable, replica).numpy()
 
 
 def _applied(layer: Layer, net: Net, value: Any, dtype: str, held: Dict[str, Any], statistics: Dict[str, Any]) -> Any:

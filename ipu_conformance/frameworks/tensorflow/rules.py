@@ -11,7 +11,6 @@ from typing import Any, Callable, Dict, Mapping, Union
 
 import tensorflow as tf
 
-from ipu_conformance.oracle.training import schedules
 from ipu_conformance.run import Rule, RunConfig
 
 Rate = Union[float, Any]
@@ -65,6 +64,8 @@ _OLD: Mapping[str, Mapping[str, str]] = {
 """Each optimizer's state: the rule's word and the generation's own."""
 
 _SCHEDULES: Mapping[str, Callable[[Any, Rule], Any]] = {
+    "step": lambda module, rule: module.ExponentialDecay(rule["base"], rule["size"], rule["gamma"], True),
+    "cosine": lambda module, rule: module.CosineDecay(rule["base"], rule["total"], rule["end"] / rule["base"]),
     "exponential": lambda module, rule: module.ExponentialDecay(
         rule["base"], rule["every"], rule["gamma"], rule["staircase"]
     ),
@@ -76,7 +77,7 @@ _SCHEDULES: Mapping[str, Callable[[Any, Rule], Any]] = {
         rule["base"], rule["every"], rule["gamma"], rule["staircase"]
     ),
 }
-"""The schedules that Keras evaluates on the device, by its count of updates."""
+"""Keras' schedules: the device evaluates them by its count of updates, the host by the step."""
 
 
 def _generation(legacy: bool) -> Any:
@@ -91,9 +92,19 @@ def _old(legacy: bool) -> bool:
 
 def rate(config: RunConfig) -> Rate:
     """The learning rate as an optimizer takes it: a number, or Keras' schedule if the device counts."""
+    return host_rate(config, 0) if config.rate_changes == "run" else _schedule(config)
+
+
+def host_rate(config: RunConfig, step: int) -> float:
+    """The learning rate that the host sets before a step."""
+    schedule = _schedule(config)
+    return float(schedule(step)) if callable(schedule) else schedule
+
+
+def _schedule(config: RunConfig) -> Rate:
     rule = config.learning_rate
-    if config.rate_changes == "run" or rule.name == "constant":
-        return schedules.rate(rule, 0)
+    if rule.name == "constant":
+        return float(rule["base"])
     return _SCHEDULES[rule.name](tf.keras.optimizers.schedules, rule)
 
 
@@ -136,7 +147,7 @@ def sign(rule: Rule, word: str) -> int:
 def inexpressible(config: RunConfig, *, legacy: bool) -> Dict[str, bool]:
     """What Keras has no words for, and whether a configuration asks for it."""
     rule, schedule = dict(config.optimizer.settings), dict(config.learning_rate.settings)
-    name, old = config.optimizer.name, _old(legacy)
+    name, scheduler, old = config.optimizer.name, config.learning_rate.name, _old(legacy)
     inside = {"rmsprop": not old or bool(rule.get("momentum")), "adagrad": not old}
     moving = name in ("sgd", "rmsprop") and bool(rule["momentum"])
     return {
@@ -151,9 +162,6 @@ def inexpressible(config: RunConfig, *, legacy: bool) -> Dict[str, bool]:
         "decoupled decay in this generation": bool(rule["weight_decay"]) and old,
         "moments without bias correction": not rule.get("bias_correction", True),
         "a limit of weights' norms": rule.get("max_weight_norm", math.inf) != math.inf,
-        "this schedule on the device": config.rate_changes == "update"
-        and config.learning_rate.name not in ("constant", *_SCHEDULES),
-        "pieces that end before their boundary": config.rate_changes == "update"
-        and config.learning_rate.name == "piecewise"
-        and not schedule["closed"],
+        f"the schedule {scheduler}": scheduler not in ("constant", *_SCHEDULES),
+        "pieces that end before their boundary": scheduler == "piecewise" and not schedule["closed"],
     }

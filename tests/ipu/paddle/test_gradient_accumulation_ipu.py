@@ -74,7 +74,7 @@ def test_a_pipeline_refuses_too_few_micro_batches(runs: Runs, stages: int, least
     driver, net = runs.driver, nets.mlp()
     config = cut("mlp", counted(1, least - 1, 1), stages)
 
-    with driver.built(net, config) as made, pytest.raises(Exception, match="gradient accumulation factor"):
+    with driver.build(net, config) as made, pytest.raises(Exception, match="gradient accumulation factor"):
         driver.compiled_for(made, driver.strategy(config))
 
 
@@ -85,5 +85,5 @@ def test_a_pipeline_without_accumulation_refuses_too_few_batches(runs: Runs, sta
     driver, net = runs.driver, nets.mlp()
     config = replace(cut("mlp", counted(least - 1, 1, 1), stages), update="micro_batch")
 
-    with driver.built(net, config) as made, pytest.raises(Exception, match="batchesPerStep"):
+    with driver.build(net, config) as made, pytest.raises(Exception, match="batchesPerStep"):
         driver.compiled_for(made, driver.strategy(config))

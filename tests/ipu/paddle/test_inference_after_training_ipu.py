@@ -31,14 +31,14 @@ def test_what_was_learned_is_used(runs: Runs, name: str, config: Any) -> None:
         config = replace(config, stages=net.cut(config.number_of_stages))
     asked = replace(inference(config), steps=1)
     data, questions = distinct_micro_batches(net, config), distinct_micro_batches(net, asked, seed=7)
-    with driver.built(net, config) as made:
+    with driver.build(net, config) as made:
         compiled, run = driver.compiled_for(made, driver.strategy(config))
         for step in range(config.steps):
             run(made.feed(data, step))
         compiled._backend.weights_to_host()
         weights, statistics = made.weights(), made.statistics()
         learned = made.main.state_dict(mode="param", scope=made.scope)
-    with driver.built(net, asked) as asking:
+    with driver.build(net, asked) as asking:
         asking.main.set_state_dict(learned, asking.scope)
         _, run = driver.compiled_for(asking, driver.strategy(asked))
         output = driver.array(run(asking.feed(questions, 0))[0])

@@ -29,7 +29,7 @@ def _dumped(runs: Runs, name: str, stages: int, folder: Path) -> Any:
     """The configuration of a cut and the graph that the compiler writes for it."""
     driver, net, config = runs.driver, nets.NETS[name](), cut(name, counted(2, 7, 1), stages)
     path = folder / "model.onnx"
-    with driver.built(net, config) as made:
+    with driver.build(net, config) as made:
         driver.compiled_for(made, driver.strategy(config, onnx_dump_path=str(path)))
     return config, files.read(path)
 

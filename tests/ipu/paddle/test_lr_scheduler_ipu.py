@@ -60,7 +60,7 @@ def test_a_rate_holds_until_the_scheduler_steps(runs: Runs) -> None:
     config = counted(1, 2, 1, steps=3, optimizer=optimizer("sgd"))
     config = replace(config, learning_rate=learning_rate("piecewise", boundaries=(1,), values=(0.0, 0.25)))
     data, weights = nets.distinct_micro_batches(net, config), []
-    with driver.built(net, config) as made:
+    with driver.build(net, config) as made:
         compiled, run = driver.compiled_for(made, driver.strategy(config))
         for step in range(3):
             run(made.feed(data, step))

@@ -46,7 +46,7 @@ def test_stages_are_ignored_without_pipelining(runs: Runs, stages: int) -> None:
     driver, net = runs.driver, nets.mlp()
     sharded = cut("mlp", PLAIN, stages, "sharded")
     data = nets.distinct_micro_batches(net, sharded)
-    with driver.built(net, replace(sharded, schedule="grouped")) as made:
+    with driver.build(net, replace(sharded, schedule="grouped")) as made:
         compiled, run = driver.compiled_for(made, driver.strategy(sharded))
         losses = [driver.array(run(made.feed(data, step))[1]) for step in range(sharded.steps)]
         compiled._backend.weights_to_host()

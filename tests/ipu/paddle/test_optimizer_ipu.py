@@ -78,7 +78,7 @@ def test_the_power_of_the_first_beta_becomes_the_count_of_updates(runs: Runs, ru
     driver, net = runs.driver, nets.mlp()
     config = replace(STEPS, optimizer=RULES[rule], device_iterations=3, steps=2, replicas=2)
     data = nets.distinct_micro_batches(net, config)
-    with driver.built(net, config) as made:
+    with driver.build(net, config) as made:
         compiled, run = driver.compiled_for(made, driver.strategy(config))
         for step in range(config.steps):
             run(made.feed(data, step))

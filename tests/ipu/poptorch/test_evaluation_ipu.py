@@ -69,8 +69,8 @@ def test_what_was_learned_is_evaluated(runs: Runs, name: str, stages: int) -> No
         trainer(*driver.tensors(data, step, training))
         module.eval()
         outputs = driver.array(evaluator(driver.tensors(samples, 0, config)[0]))
-        statistics = {weight.name: driver.array(module.state_dict()[weight.name]) for weight in net.statistics}
-        weights = driver.weights_of(module, net)
+        statistics = module.statistics() or {}
+        weights = module.weights()
         reference = for_inference(net, samples, uncut(config), weights=weights, statistics=statistics or None)
         outputs_as_specified([outputs], *reference)
         seen.append(outputs)
@@ -96,7 +96,7 @@ def test_evaluation_changes_nothing(runs: Runs) -> None:
         trainer(*driver.tensors(data, step, training))
         module.eval()
         evaluator(driver.tensors(samples, 0, EVALUATION)[0])
-    weights = driver.weights_of(module, net)
+    weights = module.weights()
     trainer.destroy()
     expected = runs.train("bn_convnet", training).weights or {}
 

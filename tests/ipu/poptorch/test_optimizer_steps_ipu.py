@@ -103,7 +103,7 @@ def test_a_rate_applies_when_it_is_set(runs: Runs, stages: int) -> None:
         if told:
             trainer.setOptimizer(optimizer)
         trainer(*driver.tensors(data, 1, config))
-        weights[told] = driver.weights_of(module, net)
+        weights[told] = module.weights()
         trainer.destroy()
     start: Any = net.initial_weights(config.seed)
 

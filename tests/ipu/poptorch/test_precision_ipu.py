@@ -132,7 +132,7 @@ def test_stochastic_rounding_follows_the_seed(runs: Runs) -> None:
         chosen = driver.options(config).randomSeed(seed)
         trainer = driver.poptorch.trainingModel(module, chosen, driver.optimizer(config, module.parameters(), 0.25))
         trainer(*driver.tensors(distinct_micro_batches(net, config), 0, config))
-        weights[seed] = driver.weights_of(module, net)
+        weights[seed] = module.weights()
         trainer.destroy()
     assert any(not (weights[1][name] == weights[2][name]).all() for name in weights[1])
 

@@ -18,6 +18,7 @@ from ipu_conformance.nets import Data, distinct_micro_batches
 from ipu_conformance.oracle.tolerance import runs
 from ipu_conformance.oracle.training.train import train as specified
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
+from ipu_conformance.targets import Inspector
 
 STAGES, REPLICAS, ACCUMULATION, ITERATIONS = 4, 2, 8, 3
 
@@ -131,11 +132,9 @@ class Executed(NamedTuple):
 
 @pytest.mark.emulator
 @pytest.mark.parametrize("replica", range(REPLICAS))
-def test_the_trace_of_the_program_is_its_plan(outcome: Outcome, replica: int) -> None:
+def test_the_trace_of_the_program_is_its_plan(outcome: Outcome, inspector: Inspector, replica: int) -> None:
     """Every slot of the plan was executed on its IPU, in its turn."""
-    from ipu_conformance.frameworks.poptorch import plan_of
-
-    plan = plan_of(replace(CONFIG, stages=nets.mlp().cut(STAGES)))
+    plan: Any = inspector.plan(replace(CONFIG, stages=nets.mlp().cut(STAGES)))
     trace = [
         Executed(replica=event["pid"], ipu=event["tid"], kind=event["cat"], **event["args"])
         for event in events(outcome)

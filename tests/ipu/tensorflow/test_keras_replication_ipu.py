@@ -13,6 +13,7 @@ from ipu_conformance import check
 from ipu_conformance.nets import Data, distinct_micro_batches, mlp
 from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 from ipu_conformance.run import RunConfig
+from ipu_conformance.targets import Inspector
 
 from .keras_fixture import made_keras  # noqa: F401 (a fixture)
 from .keras_nets import PLAIN, Keras, Trained, adam, assert_trained, inferred, kinds_of, mean_losses, momentum
@@ -158,16 +159,18 @@ def test_a_strategy_counts_one_replica(keras: Keras) -> None:
 @pytest.mark.emulator
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize("change", [lambda config: config, momentum, adam], ids=["sgd", "momentum", "adam"])
-def test_replicas_hold_identical_weights(keras: Keras, change: Any) -> None:
+def test_replicas_hold_identical_weights(keras: Keras, inspector: Inspector, change: Any) -> None:
     """After a fit every replica holds the same bits in every trained variable and in the optimizer."""
     config = change(replicated(3, 4))
     model = keras.fit("mlp", config).model
-    replica_values = importlib.import_module("ipu_conformance.emulator.tensorflow.run.variables").of_replica
+    every = [*model.trainable_variables, *model.optimizer.variables]
+    variables = {f"variable {number}, {variable.name},": variable for number, variable in enumerate(every)}
+    held = inspector.values_by_replica(model, variables, config.replicas) or ()
 
-    for variable in [*model.trainable_variables, *model.optimizer.variables]:
-        for replica in range(1, config.replicas):
-            got = replica_values(variable, replica).numpy()
-            check.identical(actual=got, expected=variable.numpy(), what=f"{variable.name} of replica {replica}")
+    assert len(held) == config.replicas
+    for replica in range(1, config.replicas):
+        for name, value in held[replica].items():
+            check.identical(actual=value, expected=variables[name].numpy(), what=f"{name} of replica {replica}")
 
 
 @pytest.mark.ipus(2)

@@ -108,7 +108,8 @@ class PoplarExecutor(Inspection):
         self._run_times.add(times, len(call.places), sum(leaf is not None for leaf in ready.captured.outputs))
         if recorder is not None:
             self._trace = recorder.trace()
-            write_trace(self._trace, self._options)
+            if self._options.profile_dir is not None:
+                write_trace(self._trace, self._options)
         return result
 
     def _returned(self, ready: compiling.Compiled) -> Any:

@@ -1,0 +1,107 @@
+"""What the emulator shows of its devices beyond the vendors' APIs: plans, traces and the values of each replica.
+
+The inspectors satisfy ``ipu_conformance.targets.Inspector``. They take the vendor's own objects and import no
+framework.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from ipu_conformance.emulator.core.plan import Plan, Slot, plan
+from ipu_conformance.emulator.core.trace import Trace
+from ipu_conformance.run import RunConfig
+
+ByReplica = Tuple[Dict[str, Any], ...]
+
+
+class PopTorch:
+    """Looks into a ``poptorch.PoplarExecutor``; values have the names of the user's model."""
+
+    def observe(self, program: Any) -> None:
+        program._recording = True
+
+    def values_by_replica(self, program: Any, values: Mapping[str, Any], replicas: int) -> ByReplica:
+        held = program.compiled.weights.replicas
+        return tuple({name: held[replica][value] for name, value in values.items()} for replica in range(replicas))
+
+    def trace(self, program: Any, replicas: int) -> Optional[Tuple[Slot, ...]]:
+        return _by_tick(program._trace, replicas)
+
+    def plan(self, config: RunConfig) -> Plan:
+        iterations, accumulation = config.device_iterations, config.gradient_accumulation
+        return plan(
+            _devices(config),
+            "sequential" if config.schedule == "sequential" else "popart",
+            accumulation if config.training else iterations,
+            training=config.training,
+            replicas=config.replicas,
+            device_iterations=iterations if config.training else 1,
+        )
+
+
+class Paddle:
+    """Looks into a ``paddle.static.IpuCompiledProgram``; values have the names of the program's variables."""
+
+    def observe(self, program: Any) -> None:
+        program._backend.executable.tracing = True
+
+    def values_by_replica(self, program: Any, values: Mapping[str, Any], replicas: int) -> ByReplica:
+        machine = program._backend.executable.machine
+        names = list(values.values())
+        held = [machine.read(names, replica) for replica in range(replicas)]
+        return tuple({name: own[value] for name, value in values.items()} for own in held)
+
+    def trace(self, program: Any, replicas: int) -> Optional[Tuple[Slot, ...]]:
+        return _by_tick(program._backend.executable.last_trace, replicas)
+
+    def plan(self, config: RunConfig) -> Plan:
+        batches, accumulation = config.device_iterations, config.gradient_accumulation
+        pipelined = config.number_of_stages > 1 and config.schedule == "grouped"
+        # Without accumulation the batches of a step fill the pipeline, and each is updated by on its way.
+        streamed = accumulation == 1 and (not config.training or pipelined)
+        return plan(
+            _devices(config),
+            "popart" if pipelined else "sequential",
+            batches if streamed else accumulation,
+            training=config.training,
+            replicas=config.replicas,
+            device_iterations=1 if streamed else batches,
+            accumulate=not (streamed and config.training),
+        )
+
+
+class TensorFlow:
+    """Looks into variables that were made in the scope of an ``IPUStrategy``; it keeps no trace of their programs."""
+
+    def observe(self, program: Any) -> None:
+        pass
+
+    def values_by_replica(self, program: Any, values: Mapping[str, Any], replicas: int) -> ByReplica:
+        from ipu_conformance.emulator.tensorflow.run.variables import of_replica
+
+        return tuple(
+            {name: of_replica(variable, replica).numpy() for name, variable in values.items()}
+            for replica in range(replicas)
+        )
+
+    def trace(self, program: Any, replicas: int) -> None:
+        return None
+
+    def plan(self, config: RunConfig) -> None:
+        return None
+
+
+INSPECTORS: Mapping[str, Any] = {"poptorch": PopTorch, "tensorflow": TensorFlow, "paddle": Paddle}
+
+
+def _devices(config: RunConfig) -> Tuple[int, ...]:
+    return config.devices or tuple(range(config.number_of_stages))
+
+
+def _by_tick(trace: Optional[Trace], replicas: int) -> Optional[Tuple[Slot, ...]]:
+    """The slots of all replicas by tick; merging keeps each replica's order, so a slot out of turn stays visible."""
+    if trace is None:
+        return None
+    return tuple(heapq.merge(*(trace.slots(replica) for replica in range(replicas)), key=lambda slot: slot.tick))

@@ -1,0 +1,100 @@
+"""The suite's nets as torch modules."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional
+
+import poptorch
+import torch
+from torch.nn import functional
+
+from ipu_conformance.nets import INPUT, Layer, Net, Weight
+from ipu_conformance.run import Array, RunConfig, Weights
+
+Kernel = Callable[..., torch.Tensor]
+
+KERNELS: Mapping[str, Kernel] = {
+    "linear": lambda module, x, w, b: functional.linear(x, w, b),
+    "tanh": lambda module, x: torch.tanh(x),
+    "relu": lambda module, x: torch.relu(x),
+    "add": lambda module, x, y: x + y,
+    "conv": lambda module, x, w, b=None, *, padding: functional.conv2d(x, w, b, padding=padding),
+    "max_pool": lambda module, x, *, kernel, stride: functional.max_pool2d(x, kernel, stride),
+    "avg_pool": lambda module, x, *, kernel, stride: functional.avg_pool2d(x, kernel, stride),
+    "flatten": lambda module, x, *, start, stop: torch.flatten(x, start, stop),
+    "dropout": lambda module, x, *, rate: functional.dropout(x, rate, module.training),
+}
+"""Each op of the nets on torch; batch norm is a module of its own, for its statistics."""
+
+
+class NetModule(torch.nn.Module):
+    """A net as a torch module: weights carry the net's names, stages are blocks, the loss is part of forward."""
+
+    def __init__(self, net: Net, config: RunConfig) -> None:
+        super().__init__()
+        self.net = net
+        self.stages = config.stages or (0,) * len(net.layers)
+        self.devices = config.devices or tuple(range(config.number_of_stages))
+        start = net.initial_weights(config.seed)
+        for layer in net.layers:
+            if layer.op == "batch_norm":
+                self.add_module(layer.name, _batch_norm(layer, start))
+        for name, value in start.items():
+            owner, _, leaf = name.rpartition(".")
+            if owner not in self._modules:
+                self.add_module(owner, torch.nn.Module())
+            module = self.get_submodule(owner)
+            if leaf not in module._parameters:
+                module.register_parameter(leaf, torch.nn.Parameter(torch.from_numpy(value).to(dtype(config))))
+
+    def weights(self) -> Weights:
+        """The trained weights as the user reads them."""
+        return self._named(self.net.weights)
+
+    def statistics(self) -> Optional[Weights]:
+        """Batch norm's running statistics, None for a net that has none."""
+        return self._named(self.net.statistics) or None
+
+    def _named(self, rows: Iterable[Weight]) -> Dict[str, Array]:
+        state = self.state_dict()
+        return {row.name: array(state[row.name]) for row in rows}
+
+    def forward(self, x: torch.Tensor, labels: Optional[torch.Tensor] = None) -> Any:
+        values = {INPUT: x}
+        blocks = len(self.devices) > 1
+        for stage, ipu in enumerate(self.devices):
+            with poptorch.Block(f"stage{stage}", ipu_id=ipu) if blocks else nullcontext():
+                for layer, layer_stage in zip(self.net.layers, self.stages):
+                    if layer_stage == stage:
+                        values[layer.name] = self._apply(layer, values)
+                if stage == len(self.devices) - 1:
+                    logits = values[self.net.layers[-1].name]
+                    if labels is None:
+                        return logits
+                    return logits, functional.cross_entropy(logits.float(), labels)
+        raise AssertionError("a net has at least one stage")
+
+    def _apply(self, layer: Layer, values: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        inputs = [values[name] for name in layer.inputs]
+        if layer.op == "batch_norm":
+            normed: torch.Tensor = self.get_submodule(layer.name)(*inputs)
+            return normed
+        weights = [self.get_parameter(name) for name in layer.weights]
+        return KERNELS[layer.op](self, *inputs, *weights, **layer.attributes)
+
+
+def _batch_norm(layer: Layer, start: Weights) -> torch.nn.BatchNorm2d:
+    attributes = layer.attributes
+    channels = len(start[layer.weights[0]])
+    return torch.nn.BatchNorm2d(channels, eps=attributes["epsilon"], momentum=attributes["momentum"])
+
+
+def dtype(config: RunConfig) -> torch.dtype:
+    """The dtype of a configuration's weights and inputs."""
+    return torch.float16 if config.dtype == "float16" else torch.float32
+
+
+def array(value: torch.Tensor) -> Array:
+    """A float64 copy of what the target returned."""
+    return value.detach().to(torch.float64).numpy().copy()
