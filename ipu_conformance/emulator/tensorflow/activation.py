@@ -95,17 +95,17 @@ def _replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callabl
         setattr(owner, name, changed)
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     """Whether this thread asks what a function compiles to, which XLA answers."""
 
     revealing = False
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
 def _compilation(function: Any) -> Optional[bool]:
-    return function.__dict__.get("_jit_compile") if _here.revealing else None
+    return function.__dict__.get("_jit_compile") if _thread_state.revealing else None
 
 
 def _ask_for_compilation(function: Any, asked: Optional[bool]) -> None:
@@ -116,11 +116,11 @@ def _revealing_compilation(own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     def reveal(self: Any, *args: Any, **kwargs: Any) -> Any:
         self.get_concrete_function(*args, **kwargs)  # built as it is executed, before XLA comes in
-        _here.revealing = True
+        _thread_state.revealing = True
         try:
             return own(self, *args, **kwargs)
         finally:
-            _here.revealing = False
+            _thread_state.revealing = False
 
     return reveal
 

@@ -24,19 +24,19 @@ Body = Callable[..., List[Any]]
 _NUMBERS = itertools.count()
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     """The iteration that this thread builds, innermost last."""
 
     def __init__(self) -> None:
         self.open: List[Iteration] = []
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
 def current() -> Optional[Iteration]:
     """The iteration of a loop that is being built, None outside of loops."""
-    return _here.open[-1] if _here.open else None
+    return _thread_state.open[-1] if _thread_state.open else None
 
 
 class Iteration:
@@ -116,14 +116,14 @@ class _Loop:
 
 @contextlib.contextmanager
 def _building(iteration: Iteration) -> Iterator[None]:
-    _here.open.append(iteration)
+    _thread_state.open.append(iteration)
     try:
         yield
     finally:
-        _here.open.pop()
+        _thread_state.open.pop()
 
 
-def _taking_along(body: Body) -> Body:
+def _in_context(body: Body) -> Body:
     """The body, built in the context of the replica that called the loop; so are the updates that it asks for."""
     context = graph_context.GraphContext()
 
@@ -147,7 +147,7 @@ def counted(times: Any, body: Body, values: Sequence[Any]) -> List[Any]:
     if tf.executing_eagerly():
         return list(tf.function(lambda: counted(times, body, values), autograph=False)())
     return replicas.exchange(
-        (_taking_along(body), [tf.convert_to_tensor(value) for value in values]),
+        (_in_context(body), [tf.convert_to_tensor(value) for value in values]),
         lambda all_: _counted(times, all_),
         "a loop",
     )
@@ -168,7 +168,7 @@ def _counted(times: Any, everyone: List[Tuple[Body, List[Any]]]) -> List[List[An
                 _one,
                 [
                     (loop, start + number, number, body, own)
-                    for (body, _), own in zip(everyone, _parted(inner, lengths))
+                    for (body, _), own in zip(everyone, replicas.by_replica(inner, lengths))
                 ],
             )
             updates.extend(own_updates for _, own_updates in results)
@@ -192,7 +192,7 @@ def _counted(times: Any, everyone: List[Tuple[Body, List[Any]]]) -> List[List[An
     )
     for accumulator in loop.accumulators:
         accumulator.forget()
-    return _parted(finished, lengths)
+    return replicas.by_replica(finished, lengths)
 
 
 def _one(loop: _Loop, number: Any, since_update: Any, body: Body, values: Sequence[Any]) -> Any:
@@ -220,7 +220,7 @@ def conditional(
         run = tf.function(lambda: conditional(condition, body, values, maximum_iterations), autograph=False)
         return list(run())
     return replicas.exchange(
-        (condition, _taking_along(body), [tf.convert_to_tensor(value) for value in values]),
+        (condition, _in_context(body), [tf.convert_to_tensor(value) for value in values]),
         lambda all_: _conditional(all_, maximum_iterations),
         "a loop",
     )
@@ -231,12 +231,15 @@ def _conditional(everyone: List[Any], maximum_iterations: Any) -> List[List[Any]
 
     def holds(number: Any, *held: Any) -> Any:
         # Replicas run one program in step: the first one's condition is that of all.
-        return everyone[0][0](*_parted(held, lengths)[0])
+        return everyone[0][0](*replicas.by_replica(held, lengths)[0])
 
     def turn(number: Any, *held: Any) -> List[Any]:
         results = graph_context.run(
             _one,
-            [(loop, number, number, body, own) for (_, body, _), own in zip(everyone, _parted(held, lengths))],
+            [
+                (loop, number, number, body, own)
+                for (_, body, _), own in zip(everyone, replicas.by_replica(held, lengths))
+            ],
         )
         return [number + 1, *(value for own, _ in results for value in own)]
 
@@ -244,10 +247,4 @@ def _conditional(everyone: List[Any], maximum_iterations: Any) -> List[List[Any]
     _, *finished = tf.while_loop(
         holds, turn, [tf.constant(0), *flat], parallel_iterations=1, maximum_iterations=maximum_iterations
     )
-    return _parted(finished, lengths)
-
-
-def _parted(values: Sequence[Any], lengths: Sequence[int]) -> List[List[Any]]:
-    """The values of each replica."""
-    starts = [sum(lengths[:index]) for index in range(len(lengths))]
-    return [list(values[start : start + length]) for start, length in zip(starts, lengths)]
+    return replicas.by_replica(finished, lengths)

@@ -18,7 +18,7 @@ class ShardError(TopologyError, ValueError):
     """A device has no whole number of replicas of a program."""
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     """The sets that this thread writes to, the innermost last."""
 
     def __init__(self) -> None:
@@ -26,12 +26,12 @@ class _Here(threading.local):
         self.watching: List[Set[int]] = []
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
 def note(ipu: int) -> None:
     """Record that a part of the program that is being built runs on that IPU of each replica."""
-    for found in (*_here.open, *_here.watching):
+    for found in (*_thread_state.open, *_thread_state.watching):
         found.add(int(ipu))
 
 
@@ -39,22 +39,22 @@ def note(ipu: int) -> None:
 def noted() -> Iterator[Set[int]]:
     """The set of the IPUs that are noted inside; empty if the program names none."""
     found: Set[int] = set()
-    _here.open.append(found)
+    _thread_state.open.append(found)
     try:
         yield found
     finally:
-        _here.open.pop()
+        _thread_state.open.pop()
 
 
 @contextlib.contextmanager
 def watched() -> Iterator[Set[int]]:
     """The set of the IPUs that are noted inside, of a program that is built to be executed."""
     found: Set[int] = set()
-    _here.watching.append(found)
+    _thread_state.watching.append(found)
     try:
         yield found
     finally:
-        _here.watching.pop()
+        _thread_state.watching.pop()
 
 
 def replicas(ipus: int, named: Optional[Set[int]] = None) -> int:
@@ -67,4 +67,4 @@ def replicas(ipus: int, named: Optional[Set[int]] = None) -> int:
 
 def placing() -> bool:
     """Whether this thread builds for that; what replicas do together then has the right shape and no meaning."""
-    return bool(shards._here.open)
+    return bool(shards._thread_state.open)

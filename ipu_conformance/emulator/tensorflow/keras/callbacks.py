@@ -82,10 +82,6 @@ def stepped_class() -> Any:
             cut = tf.nest.map_structure(lambda value: tf.stack(tf.split(value, number)), logs)
             self._post("predict", batch, cut)
 
-        def on_predict_end(self, logs: Any = None) -> None:
-            self._settle()
-            super().on_predict_end(logs)
-
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self._post("train", batch, logs)
 
@@ -102,18 +98,15 @@ def stepped_class() -> Any:
                 self._settle()
             super().on_epoch_end(epoch, logs)
 
-        def on_test_begin(self, logs: Any = None) -> None:
+    def settling(event: str) -> Callable[..., None]:
+        def on_event(self: Any, logs: Any = None) -> None:
             self._settle()
-            super().on_test_begin(logs)
+            getattr(super(SteppedCallbacks, self), event)(logs)
 
-        def on_test_end(self, logs: Any = None) -> None:
-            self._settle()
-            super().on_test_end(logs)
+        return on_event
 
-        def on_train_end(self, logs: Any = None) -> None:
-            self._settle()
-            super().on_train_end(logs)
-
+    for event in ("on_train_end", "on_test_begin", "on_test_end", "on_predict_end"):
+        setattr(SteppedCallbacks, event, settling(event))
     return SteppedCallbacks
 
 

@@ -17,6 +17,13 @@ _OptimizerV2: Any = library.module("optimizers.legacy.optimizer_v2").OptimizerV2
 _optimizers: Any = library.module("optimizers")
 
 
+def _of_wrapped(name: str, doc: str) -> Any:
+    """A property that is read from, and set on, the wrapped optimizer."""
+    return property(
+        lambda self: getattr(self._opt, name), lambda self, value: setattr(self._opt, name, value), None, doc
+    )
+
+
 class IpuOptimizer(_OptimizerV2):
     """Hands gradients to the Keras optimizer that it wraps, which may be a wrapper itself.
 
@@ -88,32 +95,9 @@ class IpuOptimizer(_OptimizerV2):
         """The same variables."""
         return self.variables()
 
-    @property
-    def iterations(self) -> Any:
-        """How many updates there were."""
-        return self._opt.iterations
-
-    @iterations.setter
-    def iterations(self, variable: Any) -> None:
-        self._opt.iterations = variable
-
-    @property
-    def learning_rate(self) -> Any:
-        """The learning rate of the wrapped optimizer."""
-        return self._opt.learning_rate
-
-    @learning_rate.setter
-    def learning_rate(self, value: Any) -> None:
-        self._opt.learning_rate = value
-
-    @property
-    def lr(self) -> Any:
-        """The learning rate under its short name."""
-        return self.learning_rate
-
-    @lr.setter
-    def lr(self, value: Any) -> None:
-        self.learning_rate = value
+    iterations = _of_wrapped("iterations", "How many updates there were.")
+    learning_rate = _of_wrapped("learning_rate", "The learning rate of the wrapped optimizer.")
+    lr = _of_wrapped("learning_rate", "The learning rate under its short name.")
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
         """A slot of the wrapped optimizer."""
@@ -180,45 +164,16 @@ class ALSOptimizer(IpuOptimizer):
     _scaling: loss_scaling.LossScaling
     __init__ = loss_scaling.arguments(IpuOptimizer, "ALSOptimizer")
 
-    @property
-    def loss_scaling_factor(self) -> Any:
-        """The factor that the next loss is multiplied by."""
-        return self._scaling.factor.read_value()
-
-    @property
-    def initial_loss_scaling_factor(self) -> float:
-        """The factor at the beginning."""
-        return self._scaling.initial_factor
-
-    @property
-    def max_loss_scaling_factor(self) -> float:
-        """The largest factor."""
-        return self._scaling.max_factor
-
-    @property
-    def increment_factor(self) -> float:
-        """What the factor is multiplied or divided by."""
-        return self._scaling.increment_factor
-
-    @property
-    def update_frequency(self) -> int:
-        """After how many updates the factor may change."""
-        return self._scaling.update_frequency
-
-    @property
-    def update_counter(self) -> Any:
-        """How many updates there were since the factor might have changed."""
-        return self._scaling.steps.read_value()
-
-    @property
-    def ratio_threshold(self) -> float:
-        """The share of elements near the limit from which on the factor shrinks."""
-        return self._scaling.threshold
-
-    @property
-    def accumulate_statistics_over_update_period(self) -> bool:
-        """Whether all updates count, or the last one before a change."""
-        return self._scaling.accumulate
+    loss_scaling_factor = loss_scaling.shown("factor", "The factor that the next loss is multiplied by.")
+    initial_loss_scaling_factor = loss_scaling.shown("initial_factor", "The factor at the beginning.")
+    max_loss_scaling_factor = loss_scaling.shown("max_factor", "The largest factor.")
+    increment_factor = loss_scaling.shown("increment_factor", "What the factor is multiplied or divided by.")
+    update_frequency = loss_scaling.shown("update_frequency", "After how many updates the factor may change.")
+    update_counter = loss_scaling.shown("steps", "How many updates there were since the factor might have changed.")
+    ratio_threshold = loss_scaling.shown("threshold", "The share of elements near the limit that shrinks the factor.")
+    accumulate_statistics_over_update_period = loss_scaling.shown(
+        "accumulate", "Whether all updates count, or the last one before a change."
+    )
 
     def get_scaled_loss(self, loss: Any) -> Any:
         """The loss whose gradients ``apply_gradients`` takes; ``minimize`` and ``fit`` scale by themselves."""
@@ -261,12 +216,6 @@ class ALSOptimizer(IpuOptimizer):
 
     def get_config(self) -> Dict[str, Any]:
         """What the wrapper can be made from again."""
-        return {
-            **super().get_config(),
-            "initial_loss_scaling_factor": self.initial_loss_scaling_factor,
-            "update_frequency": self.update_frequency,
-            "increment_factor": self.increment_factor,
-            "max_loss_scaling_factor": self.max_loss_scaling_factor,
-            "accumulate_statistics_over_update_period": self.accumulate_statistics_over_update_period,
-            "ratio_threshold": self.ratio_threshold,
-        }
+        names = ("initial_loss_scaling_factor", "update_frequency", "increment_factor", "max_loss_scaling_factor")
+        more = ("accumulate_statistics_over_update_period", "ratio_threshold")
+        return {**super().get_config(), **{name: getattr(self, name) for name in (*names, *more)}}

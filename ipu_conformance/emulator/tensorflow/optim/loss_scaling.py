@@ -52,6 +52,16 @@ def arguments(base: Any, default_name: str) -> Any:
     return __init__
 
 
+def shown(attribute: str, doc: str) -> Any:
+    """A property of an optimizer that shows an attribute of its loss scaling; a variable is read."""
+
+    def read(self: Any) -> Any:
+        value = getattr(self._scaling, attribute)
+        return value.read_value() if isinstance(value, tf.Variable) else value
+
+    return property(read, doc=doc)
+
+
 class LossScaling:
     """A factor, what was counted since it may have changed, and for how many updates."""
 

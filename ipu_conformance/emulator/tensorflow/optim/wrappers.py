@@ -138,15 +138,8 @@ class AutomaticLossScalingOptimizer(IpuOptimizer):
     _scaling: loss_scaling.LossScaling
     __init__ = loss_scaling.arguments(IpuOptimizer, "AutomaticLossScalingOptimizer")
 
-    @property
-    def loss_scaling_factor(self) -> Any:
-        """The factor that the next loss is multiplied by."""
-        return self._scaling.factor.read_value()
-
-    @property
-    def update_frequency(self) -> int:
-        """After how many updates the factor may change."""
-        return self._scaling.update_frequency
+    loss_scaling_factor = loss_scaling.shown("factor", "The factor that the next loss is multiplied by.")
+    update_frequency = loss_scaling.shown("update_frequency", "After how many updates the factor may change.")
 
     def compute_gradients(self, loss: Any, var_list: Any = None, **kwargs: Any) -> Pairs:
         """The gradients of the scaled loss."""

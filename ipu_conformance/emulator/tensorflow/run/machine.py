@@ -17,6 +17,7 @@ class _Accumulating:
     def __init__(self, plan: Plan, method: Method, dtype: Any) -> None:
         self.divisor = float(plan.total_micro_batches) if method is Method.MEAN else 1.0
         self.accumulators = [Accumulator(method, dtype) for _ in range(plan.replicas)]
+        self.slots = SlotFunctions(plan)
 
     def recompute(self, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
         """Nothing is recomputed: the host has the memory to keep what backward needs."""
@@ -72,7 +73,6 @@ class WholeStep(_Accumulating):
         dtype: Any = None,
     ) -> None:
         super().__init__(plan, method, dtype)
-        self.functions = SlotFunctions(plan)
         self.step = step
         self.variables = variables
         self._left: Dict[int, List[Gradient]] = {}
@@ -80,7 +80,7 @@ class WholeStep(_Accumulating):
     def forward(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
         """The step's outputs, and the gradients that it leaves to its optimizers."""
         if not keep:
-            return self.functions.call((replica,), self.step, (boundary,)), None
+            return self.slots.call((replica,), self.step, (boundary,)), None
 
         def step(data: Any) -> Tuple[Any, List[Any]]:
             with captured() as gradients:
@@ -88,7 +88,7 @@ class WholeStep(_Accumulating):
             self._left[replica] = gradients
             return outputs, [gradient.value for gradient in gradients]
 
-        outputs, values = self.functions.call((replica,), step, (boundary,))
+        outputs, values = self.slots.call((replica,), step, (boundary,))
         return outputs, [own._replace(value=value) for own, value in zip(self._left[replica], values)]
 
     def backward(self, replica: int, stage: int, micro_batch: int, stash: Any, gradient: Any) -> Any:
@@ -233,7 +233,6 @@ class Pipeline(StagedMachine):
         dtype: Any = None,
     ) -> None:
         super().__init__(plan, method, dtype)
-        self.functions = SlotFunctions(plan)
         self.stages = stages
         self.optimizer = optimizer
         self.labels = labels
@@ -250,10 +249,10 @@ class Pipeline(StagedMachine):
                 tape.watch(list(inputs.values()))
             if stage == self.stages.number - 1:
                 data = self.labels(replica, micro_batch)
-                loss, output = self.functions.call((replica, stage), self._last, (live, data))
+                loss, output = self.slots.call((replica, stage), self._last, (live, data))
                 outputs = {LOSS: loss}
             else:
-                output = self.functions.call((replica, stage), lambda held: self.stages.forward(stage, held), (live,))
+                output = self.slots.call((replica, stage), lambda held: self.stages.forward(stage, held), (live,))
                 outputs = differentiable(output)
         return output, Stash(tape, inputs, outputs, self.stages.variables(stage)) if keep else None
 

@@ -88,18 +88,17 @@ def _shared(own: Callable[..., Any], loops: List[Any], rest: Sequence[Any], sett
     """One loop over the variables of all replicas; what each replica's become."""
     lengths = [len(loop_vars) for _, _, loop_vars, _ in loops]
 
-    def by_replica(values: Sequence[Any]) -> List[Tuple[Any, ...]]:
-        starts = [sum(lengths[:index]) for index in range(len(lengths))]
-        return [tuple(values[start : start + length]) for start, length in zip(starts, lengths)]
-
     def cond(*values: Any) -> Any:
         # Replicas run one program in step: the first one's condition is that of all.
-        return loops[0][0](*by_replica(values)[0])
+        return loops[0][0](*replicas.by_replica(values, lengths)[0])
 
     def body(*values: Any) -> List[Any]:
         results = replicas.run(
             lambda function, own_values: _listed(function(*own_values)),
-            [(function, own_values) for (_, function, _, _), own_values in zip(loops, by_replica(values))],
+            [
+                (function, own_values)
+                for (_, function, _, _), own_values in zip(loops, replicas.by_replica(values, lengths))
+            ],
         )
         return [value for result in results for value in result]
 
@@ -108,7 +107,7 @@ def _shared(own: Callable[..., Any], loops: List[Any], rest: Sequence[Any], sett
         invariants = [item for _, _, _, own_invariants in loops for item in own_invariants]
     values = [value for _, _, loop_vars, _ in loops for value in loop_vars]
     finished = own(cond, body, values, invariants, *rest, **{**settings, "return_same_structure": True})
-    return by_replica(finished)
+    return [tuple(own) for own in replicas.by_replica(finished, lengths)]
 
 
 def _listed(result: Any) -> List[Any]:

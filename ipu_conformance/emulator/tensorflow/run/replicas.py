@@ -18,28 +18,28 @@ class ReplicaError(ConformanceError):
     """Replicas cannot meet where one of them waits for the others."""
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     """The replica that this thread runs."""
 
     replica: Optional[_Replica] = None
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
 def current() -> int:
     """The number of the replica that is being built; 0 outside of replicas, where the host sees replica 0."""
-    return 0 if _here.replica is None else _here.replica.number
+    return 0 if _thread_state.replica is None else _thread_state.replica.number
 
 
 def count() -> int:
     """How many replicas are being built together; 1 outside of replicas."""
-    return 1 if _here.replica is None else _here.replica.count
+    return 1 if _thread_state.replica is None else _thread_state.replica.count
 
 
 def inside() -> bool:
     """Is this thread building one of several replicas, or the only one that ``run`` was asked for?"""
-    return _here.replica is not None
+    return _thread_state.replica is not None
 
 
 def run(function: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -> List[Any]:
@@ -50,8 +50,8 @@ def run(function: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -> Lis
     """
     if hasattr(function, "python_function"):
         function = _inlined(function)
-    surroundings = _Surroundings.of_caller()
-    team = [_Replica(number, len(arguments), function, own, surroundings) for number, own in enumerate(arguments)]
+    context = _BuildContext.of_caller()
+    team = [_Replica(number, len(arguments), function, own, context) for number, own in enumerate(arguments)]
     try:
         while True:
             for replica in team:
@@ -63,6 +63,12 @@ def run(function: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -> Lis
     finally:
         for replica in team:
             replica.dismiss()
+
+
+def by_replica(values: Sequence[Any], lengths: Sequence[int]) -> List[List[Any]]:
+    """The values of each replica, from those of all one after the other."""
+    starts = [sum(lengths[:number]) for number in range(len(lengths))]
+    return [list(values[start : start + length]) for start, length in zip(starts, lengths)]
 
 
 class Request(NamedTuple):
@@ -80,7 +86,7 @@ def exchange(value: Any, combine: Callable[[List[Any]], Sequence[Any]], what: st
     ``run`` again, for instance inside the body of a loop that all replicas share. Outside of replicas it gets the one
     value. Gradients do not pass: see ``collectives``.
     """
-    replica = _here.replica
+    replica = _thread_state.replica
     if replica is None:
         return combine([value])[0]
     return replica.ask(Request(what, value, combine))
@@ -119,7 +125,7 @@ class _Replica:
         replicas: int,
         function: Callable[..., Any],
         arguments: Sequence[Any],
-        surroundings: _Surroundings,
+        context: _BuildContext,
     ) -> None:
         self.number = number
         self.count = replicas
@@ -129,7 +135,7 @@ class _Replica:
         self._error: Optional[BaseException] = None
         self._dismissed = False
         self._done = False
-        self._function, self._arguments, self._surroundings = function, arguments, surroundings
+        self._function, self._arguments, self._context = function, arguments, context
         self._go, self._paused = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._live, name=f"replica-{number}", daemon=True)
         self._thread.start()
@@ -157,7 +163,7 @@ class _Replica:
 
     def ask(self, request: Request) -> Any:
         """Wait until every replica has come; called by the replica's own thread."""
-        self._surroundings.check_graph(request.what)
+        self._context.check_graph(request.what)
         self.request = request
         self._wait()
         answer, self.answer = self.answer, None
@@ -173,10 +179,10 @@ class _Replica:
     def _live(self) -> None:
         self._go.wait()
         self._go.clear()
-        _here.replica = self
+        _thread_state.replica = self
         try:
             if not self._dismissed:
-                with self._surroundings.entered(self.number):
+                with self._context.entered(self.number):
                     self.result = self._function(*self._arguments)
         except _Dismissed:
             pass
@@ -187,7 +193,7 @@ class _Replica:
             self._paused.set()
 
 
-class _Surroundings:
+class _BuildContext:
     """What a thread of its own must enter to stand where the caller stands: graph, scopes, devices, conversion."""
 
     def __init__(self) -> None:
@@ -215,7 +221,7 @@ class _Surroundings:
             self.dependencies = list(self.graph._control_dependencies_stack)
 
     @classmethod
-    def of_caller(cls) -> _Surroundings:
+    def of_caller(cls) -> _BuildContext:
         """Those of the thread that calls."""
         return cls()
 

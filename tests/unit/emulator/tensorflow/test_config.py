@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 from enum import Enum
+from operator import attrgetter
 from typing import Any, Dict
 
 import pytest
@@ -22,22 +23,41 @@ from ipu_conformance.emulator.tensorflow.config.tree import (
     UnknownAttributeError,
 )
 
-from .config_strategies import ANYTHING, FLAT_NAMES, NAMES, SETTINGS, values
+NAMES = [name for name, row in ATTRIBUTES.rows.items() if not row.sets]
+TEXTS = st.text(max_size=5)
+NUMBERS = st.integers(-(2**40), 2**40)
+VALUES: Dict[type, Any] = {
+    bool: st.booleans(),
+    int: NUMBERS,
+    float: st.floats(allow_nan=False),
+    str: TEXTS,
+    dict: st.dictionaries(TEXTS, TEXTS, max_size=3),
+    list: st.lists(NUMBERS, max_size=3),
+}
+
+
+def values(name: str) -> st.SearchStrategy[Any]:
+    """Values that an attribute accepts, and that JSON can hold."""
+    default = ATTRIBUTES.rows[name].default
+    return st.sampled_from(type(default)) if isinstance(default, Enum) else VALUES[type(default)]
+
+
+ANYTHING = st.one_of(
+    st.none(), *VALUES.values(), st.binary(max_size=3), st.lists(st.booleans(), min_size=1, max_size=2)
+)
+SETTINGS = st.lists(st.sampled_from(NAMES), unique=True, max_size=6).flatmap(
+    lambda names: st.fixed_dictionaries({name: values(name) for name in names})
+)
+"""Some attributes by their full names, each with a value that it accepts."""
+FLAT_NAMES = st.sampled_from(NAMES)
 
 FEW = settings(max_examples=40, deadline=None)
-
-
-def read(config: Any, name: str) -> Any:
-    """The attribute of that full name."""
-    for part in name.split("."):
-        config = getattr(config, part)
-    return config
 
 
 def write(config: Any, name: str, value: Any) -> None:
     """Set the attribute of that full name."""
     category, _, attribute = name.rpartition(".")
-    setattr(read(config, category) if category else config, attribute, value)
+    setattr(attrgetter(category)(config) if category else config, attribute, value)
 
 
 def configured(chosen: Dict[str, Any]) -> IPUConfig:
@@ -55,7 +75,7 @@ def test_what_is_set_is_held(chosen: Dict[str, Any]) -> None:
     config = configured(chosen)
 
     for name in NAMES:
-        assert read(config, name) == chosen.get(name, ATTRIBUTES.rows[name].default)
+        assert attrgetter(name)(config) == chosen.get(name, ATTRIBUTES.rows[name].default)
 
 
 @FEW
@@ -68,11 +88,11 @@ def test_a_value_is_held_or_refused(name: str, value: Any) -> None:
         fits = type(value) is int or (type(value) is list and all(type(item) is int for item in value))
     if fits:
         write(config, name, value)
-        assert read(config, name) == value
+        assert attrgetter(name)(config) == value
     else:
         with pytest.raises(AttributeTypeError, match="must be of type"):
             write(config, name, value)
-        assert read(config, name) == row.default
+        assert attrgetter(name)(config) == row.default
 
 
 @FEW
@@ -84,7 +104,7 @@ def test_a_copy_is_equal_and_independent(chosen: Dict[str, Any]) -> None:
         assert copied == config
         copied.allow_recompute = not config.allow_recompute
         assert copied != config
-        assert read(config, "allow_recompute") == chosen.get("allow_recompute", False)
+        assert attrgetter("allow_recompute")(config) == chosen.get("allow_recompute", False)
 
 
 @FEW
@@ -119,7 +139,7 @@ def test_reading_sets_what_is_there(first: Dict[str, Any], second: Dict[str, Any
 @given(st.text(min_size=1, max_size=30), st.sampled_from(["", *sorted(ATTRIBUTES.categories)]))
 def test_an_unknown_name_is_a_value_error(name: str, category: str) -> None:
     """Any name that is no attribute is refused, to read and to write, and no other kind of error is raised."""
-    part = read(IPUConfig(), category) if category else IPUConfig()
+    part = attrgetter(category)(IPUConfig()) if category else IPUConfig()
     full = f"{category}.{name}" if category else name
     if full in ATTRIBUTES.rows or full in ATTRIBUTES.categories or name.startswith("_") or hasattr(type(part), name):
         return
@@ -134,7 +154,7 @@ def test_a_misspelt_name_is_recognised(name: str) -> None:
     """A name with one letter doubled leads to an attribute that ends like it."""
     category, _, attribute = name.rpartition(".")
     with pytest.raises(UnknownAttributeError) as caught:
-        read(IPUConfig(), f"{category}.{attribute}{attribute[-1]}" if category else attribute + attribute[-1])
+        attrgetter(f"{category}.{attribute}{attribute[-1]}" if category else attribute + attribute[-1])(IPUConfig())
 
     meant = str(caught.value).partition("Did you mean '")[2].rstrip("'?")
     assert meant.rpartition(".")[2] == attribute
@@ -154,7 +174,7 @@ def test_categories_are_not_assigned(name: str) -> None:
     """No category can be set, not even to itself."""
     config = IPUConfig()
     with pytest.raises(CategoryError):
-        write(config, name, read(config, name))
+        write(config, name, attrgetter(name)(config))
 
 
 @FEW
@@ -170,7 +190,7 @@ def test_options_hold_what_the_configuration_said(chosen: Dict[str, Any]) -> Non
 
     assert options == same
     for name in NAMES:
-        assert read(options, name) == chosen.get(name, ATTRIBUTES.rows[name].default)
+        assert attrgetter(name)(options) == chosen.get(name, ATTRIBUTES.rows[name].default)
     assert options.to_dict() == configured(chosen).to_dict()
 
 

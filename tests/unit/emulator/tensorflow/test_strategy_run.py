@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from pathlib import Path
-from typing import Any, Iterator, Set
+from typing import Any, Callable, Iterator, Set
 
 import numpy as np
 import pytest
@@ -135,8 +135,8 @@ def test_loops_in_loops(tf: Any, strategy: Any) -> None:
     assert int(strategy.run(nested, args=(iterator,))) == sum(doubled(value) for value in range(1, 17))
 
 
-def test_a_loop_of_ones_own_keeps_its_gradient(tf: Any, strategy: Any) -> None:
-    """A loop in which replicas do not meet is differentiated as ever."""
+def gradient_of_loop(tf: Any, step: Callable[[Any, Any], Any]) -> Any:
+    """The gradient through a loop of three steps, each of the result so far and the value."""
 
     @tf.function
     def gradient(value: Any) -> Any:
@@ -144,23 +144,22 @@ def test_a_loop_of_ones_own_keeps_its_gradient(tf: Any, strategy: Any) -> None:
             tape.watch(value)
             result = value
             for _ in tf.range(3):
-                result = result * value
+                result = step(result, value)
         return tape.gradient(result, value)
+
+    return gradient
+
+
+def test_a_loop_of_ones_own_keeps_its_gradient(tf: Any, strategy: Any) -> None:
+    """A loop in which replicas do not meet is differentiated as ever."""
+    gradient = gradient_of_loop(tf, lambda result, value: result * value)
 
     assert float(strategy.run(gradient, args=(tf.constant(2.0),))) == 4 * 2.0**3
 
 
 def test_a_shared_loop_under_a_tape_is_refused(tf: Any, strategy: Any) -> None:
     """A gradient through a loop in which replicas meet would be lost, so it is refused."""
-
-    @tf.function
-    def gradient(value: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(value)
-            result = value
-            for _ in tf.range(3):
-                result = total(result)
-        return tape.gradient(result, value)
+    gradient = gradient_of_loop(tf, lambda result, value: total(result))
 
     with pytest.raises(Exception, match="GradientTape"):
         strategy.run(gradient, args=(tf.constant(2.0),))
@@ -296,3 +295,25 @@ def test_what_a_function_compiles_to_can_be_asked(tf: Any, strategy: Any, asked:
         with pytest.raises(ValueError, match="jit_compile"):
             function.experimental_get_compiler_ir(tf.constant(1.0))
     assert float(strategy.run(function, args=(tf.constant(3.0),))) == 6.0
+
+
+def test_the_host_holds_variables(tf: Any) -> None:
+    """Operations ask for the device and variables for the host, so that no session warns of moving them."""
+    from ipu_conformance.emulator.tensorflow.compile import scopes
+
+    with tf.Graph().as_default(), scopes.ipu_scope("/device:IPU:1"):
+        weight = tf.compat.v1.get_variable("weight", [2])
+        product = weight * 2.0
+
+    assert weight.handle.device == "/device:CPU:0"
+    assert product.device == "/device:IPU:1"
+
+
+def test_a_device_that_is_named_inside_stays(tf: Any) -> None:
+    """An inner device comes before that of the scope, for variables too."""
+    from ipu_conformance.emulator.tensorflow.compile import scopes
+
+    with tf.Graph().as_default(), scopes.ipu_scope("/device:IPU:1"), tf.device("/device:CPU:3"):
+        weight = tf.compat.v1.get_variable("weight", [2])
+
+    assert weight.handle.device == "/device:CPU:3"
