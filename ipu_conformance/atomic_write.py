@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that are replaced as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Iterator, Union
 
 
 @contextlib.contextmanager
-def appearing(path: Union[str, os.PathLike[str]]) -> Iterator[Path]:
-    """A path beside ``path`` to write to, which becomes ``path`` in one step when the block has ended.
+def replacing(path: Union[str, os.PathLike[str]]) -> Iterator[Path]:
+    """A path beside ``path`` to write to, which takes its place in one step when the block ends.
 
-    Whoever fails leaves what was there before; two processes that write one file at once each leave a whole one.
+    A failure leaves what was there before; two processes that write one file at once each leave a whole one.
     """
     target = Path(path)
     part = target.with_name(f"{target.name}.{os.urandom(6).hex()}.part")

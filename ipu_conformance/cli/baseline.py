@@ -12,6 +12,7 @@ from typing import Any, List, Sequence, Tuple
 from ipu_conformance.oracle.convergence import baseline as files
 from ipu_conformance.oracle.convergence.band import FALSE_ALARM_RATE, LEAST_SEEDS, judge, left_out
 from ipu_conformance.oracle.convergence.baseline import Baseline, BaselineError
+from ipu_conformance.text_table import text_table
 
 EXIT_OUTSIDE = 1
 
@@ -84,16 +85,28 @@ def _progress(done: int, total: int, seed: int, values: Sequence[float]) -> None
 def _show(args: argparse.Namespace) -> int:
     baseline = files.load(args.file)
     band = baseline.band()
-    print(f"workload     {baseline.workload}, {baseline.metric}")
-    print(f"budget       {', '.join(f'{key} {value}' for key, value in baseline.budget.items())}")
-    print(f"band         {band.explain()}")
-    print("epoch  low        mean       high       shift detected with " + f"{band.power:.0%} power")
-    for row in band.epochs:
-        print(f"{row.epoch:<5}  {row.low:<9.6g}  {row.mean:<9.6g}  {row.high:<9.6g}  {row.detectable_shift:.3g}")
     outside = left_out(baseline.values, false_alarm_rate=baseline.false_alarm_rate)
-    print(f"left out     {outside} of {band.seeds} seeds lie outside the band of the others")
-    print(f"environment  {', '.join(f'{key} {value}' for key, value in baseline.environment.items())}")
-    print(f"regenerate   {baseline.regenerate}")
+    facts = text_table(
+        [
+            ("workload", f"{baseline.workload}, {baseline.metric}"),
+            ("budget", ", ".join(f"{key} {value}" for key, value in baseline.budget.items())),
+            ("band", band.explain()),
+            ("left out", f"{outside} of {band.seeds} seeds lie outside the band of the others"),
+            ("environment", ", ".join(f"{key} {value}" for key, value in baseline.environment.items())),
+            ("regenerate", baseline.regenerate),
+        ]
+    )
+    epochs = text_table(
+        [
+            ("epoch", "low", "mean", "high", f"shift detected with {band.power:.0%} power"),
+            *(
+                (str(row.epoch), *(f"{value:.6g}" for value in (row.low, row.mean, row.high)),
+                 f"{row.detectable_shift:.3g}")
+                for row in band.epochs
+            ),
+        ]
+    )  # fmt: skip
+    print("\n".join([*facts[:3], *epochs, *facts[3:]]))
     _draw(args, baseline, [])
     return 0
 

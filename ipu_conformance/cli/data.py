@@ -7,10 +7,11 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, List, Sequence
+from typing import TYPE_CHECKING, List
 
 from ipu_conformance.data.dataset import KINDS, SPLITS
 from ipu_conformance.data.loading import DEFAULT_SEED
+from ipu_conformance.text_table import text_table
 
 if TYPE_CHECKING:
     from ipu_conformance.data.originals import Verification
@@ -57,24 +58,17 @@ def run(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     from ipu_conformance.data.listing import rows
 
-    found = rows()
+    sets = rows()
     if args.json:
-        print(json.dumps([asdict(row) for row in found], indent=2))
+        print(json.dumps([asdict(row) for row in sets], indent=2))
         return EXIT_OK
     table = [("name", "images", "size", "format", "state", "place")]
-    for row in found:
+    for row in sets:
         images = "-" if row.images is None else " + ".join(f"{count:,}" for count in row.images)
         size = "-" if row.size is None else f"{row.size / 1e6:.1f} MB"
         table.append((row.name, images, size, row.format, row.state, row.place))
-    _print_table(table)
+    print("\n".join(text_table(table)))
     return EXIT_OK
-
-
-def _print_table(table: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as their widest cell."""
-    widths = [max(map(len, column)) for column in zip(*table)]
-    for row in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
 
 
 def _verify(args: argparse.Namespace) -> int:

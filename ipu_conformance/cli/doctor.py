@@ -13,6 +13,7 @@ from ipu_conformance import __version__
 from ipu_conformance.data import listing
 from ipu_conformance.selection import OPTIONS, select
 from ipu_conformance.targets import FRAMEWORKS, attached_ipus, discover
+from ipu_conformance.text_table import text_table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,38 +72,27 @@ def advice(choices: Any) -> List[str]:
 
 def table(findings: Dict[str, Any]) -> List[str]:
     """The findings as lines of text."""
+    frameworks = [
+        [
+            row["name"],
+            f"{row['module']} {row['version']}" if row["version"] else "no",
+            row["sdk"] or "no",
+            row["target"] or "none",
+            row["why"],
+        ]
+        for row in findings["frameworks"]
+    ]
+    data = [[row["name"], row["state"], row["place"]] for row in findings["data"]]
     lines = [
         f"ipu-conformance {findings['ipu_conformance']}, Python {findings['python']}, {findings['platform']}",
         "",
-        *columns(
-            ["framework", "installed", "vendor SDK", "target", "why"],
-            [
-                [
-                    row["name"],
-                    f"{row['module']} {row['version']}" if row["version"] else "no",
-                    row["sdk"] or "no",
-                    row["target"] or "none",
-                    row["why"],
-                ]
-                for row in findings["frameworks"]
-            ],
-        ),
+        *text_table([["framework", "installed", "vendor SDK", "target", "why"], *frameworks], ruled=True),
         "",
         f"devices: {findings['ipus'] or 'no'} IPU{'s' if findings['ipus'] > 1 else ''} attached",
         f"targets: {', '.join(findings['targets'])}",
         "",
-        *columns(
-            ["data set", "state", "where"],
-            [[row["name"], row["state"], row["place"]] for row in findings["data"]],
-        ),
+        *text_table([["data set", "state", "where"], *data], ruled=True),
     ]
     if findings["advice"]:
         lines += ["", *findings["advice"]]
     return lines
-
-
-def columns(header: List[str], rows: List[List[str]]) -> List[str]:
-    """A plain table: columns as wide as their widest entry, the last one open."""
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    lines = [header, ["-" * width for width in widths], *rows]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional
 
 from ipu_conformance import ir
 from ipu_conformance.ir.tensor import shape_text
+from ipu_conformance.text_table import text_table
 
 READABLE = [name for name, row in ir.FORMATS.items() if row.load]
 STDIO = "-"
@@ -151,11 +152,7 @@ def _table(graph: ir.Graph) -> List[str]:
     for op in graph.ops:
         outputs = ", ".join(f"{_plain(name)} {_described(graph, name)}" for name in op.outputs if name)
         rows.append((_index(op.ipu), _index(op.stage), _plain(op.type), _plain(op.name), outputs))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    lines.append("")
-    for row in rows:
-        lines.append("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[4]]).rstrip())
-    return lines
+    return [*lines, "", *text_table(rows)]
 
 
 def _described(graph: ir.Graph, name: str) -> str:

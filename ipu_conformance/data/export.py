@@ -7,7 +7,7 @@ from typing import List, Optional, Sequence
 
 import numpy as np
 
-from ipu_conformance.atomic_write import appearing
+from ipu_conformance.atomic_write import replacing
 from ipu_conformance.data.dataset import CLASSES, Split
 from ipu_conformance.data.errors import DataError
 
@@ -38,7 +38,7 @@ def export(split: Split, name: str, to: Path, count: int, digit: Optional[int] =
         for number in numbers:
             path = to / f"{name}-{split.labels[number]}-{number:05d}.png"
             pixels = split.images[number]
-            with appearing(path) as part:
+            with replacing(path) as part:
                 Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(part, "PNG")
             paths.append(path)
     except OSError as error:

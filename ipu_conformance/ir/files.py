@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple, Union
 
-from ipu_conformance.atomic_write import appearing
+from ipu_conformance.atomic_write import replacing
 from ipu_conformance.ir.formats import canonical, json_text, popart
 from ipu_conformance.ir.graph import Graph
 from ipu_conformance.ir.tensor import IRError
@@ -179,7 +179,7 @@ def _replace(path: str, data: bytes) -> None:
         with open(path, "wb") as device:  # a pipe or /dev/stdout has no old content to protect
             device.write(data)
         return
-    with appearing(path) as part, part.open("xb") as file:
+    with replacing(path) as part, part.open("xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Sequence, Tuple
 
-from ipu_conformance.atomic_write import appearing
+from ipu_conformance.atomic_write import replacing
 from ipu_conformance.data import CLASS_NAMES, Split, load
 from ipu_conformance.workloads import WorkloadError
 
@@ -83,7 +83,7 @@ def _figure(width: float, height: float) -> Any:
 def _write(figure: Any, path: Path, failure: str) -> None:
     """Write a PNG that is whole or not there at all."""
     try:
-        with appearing(path) as part:
+        with replacing(path) as part:
             figure.savefig(str(part), format="png")
     except OSError as error:
         raise WorkloadError(f"{failure} ({error}); name another --folder") from error

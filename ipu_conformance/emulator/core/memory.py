@@ -16,6 +16,7 @@ from ipu_conformance.emulator.core.plan import Kind, Plan
 from ipu_conformance.emulator.core.stage_loads import StageLoad, device_bytes, is_float, stage_loads, total_bytes
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.ir.graph import Graph
+from ipu_conformance.text_table import text_table
 
 STATE_SLOTS: Mapping[str, int] = {
     "sgd": 0,
@@ -143,9 +144,8 @@ class MemoryEstimate:
         parts = (*PERSISTENT, *VARYING, "peak")
         rows = [["IPU", *(part.replace("_", " ") for part in parts)]]
         rows += [[str(ipu.ipu), *(size_text(getattr(ipu, part)) for part in parts)] for ipu in self.ipus]
-        widths = [max(map(len, column)) for column in zip(*rows)]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows]
-        return "\n".join([f"estimated memory of each of {self.replicas} replicas", *lines])
+        table = text_table(rows, align=str.rjust)
+        return "\n".join([f"estimated memory of each of {self.replicas} replicas", *table])
 
 
 def estimate(plan: Plan, graph: Graph, *, optimizer: str = "sgd", extra_slots: int = 0) -> MemoryEstimate:

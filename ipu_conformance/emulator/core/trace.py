@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 import numpy as np
 
-from ipu_conformance.atomic_write import appearing
+from ipu_conformance.atomic_write import replacing
 from ipu_conformance.emulator.core.plan import COLUMNS, Kind, Plan, Slot
 
 EVENTS = np.dtype([("replica", np.int32), *COLUMNS.descr, ("start", np.int64), ("duration", np.int64)])
@@ -121,7 +121,7 @@ def chrome(trace: Trace) -> Dict[str, Any]:
 def write(trace: Trace, path: Union[str, os.PathLike[str]]) -> Path:
     """Write the trace as JSON for ui.perfetto.dev; the file appears whole or not at all."""
     target = Path(path)
-    with appearing(target) as part, part.open("w", encoding="utf-8") as file:
+    with replacing(target) as part, part.open("w", encoding="utf-8") as file:
         json.dump(chrome(trace), file, separators=(",", ":"))
     return target
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from ipu_conformance.atomic_write import appearing
+from ipu_conformance.atomic_write import replacing
 from ipu_conformance.oracle.convergence.band import Band, ConvergenceError, band
 
 SCHEMA = "ipu-conformance/baseline"
@@ -170,7 +170,7 @@ def write_atomically(path: Path, text: str) -> None:
     """Write ``text`` beside ``path`` and move it there in one step."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with appearing(path) as part:
+        with replacing(path) as part:
             part.write_text(text, encoding="utf-8")
     except OSError as error:
         raise BaselineError(f"{path} cannot be written: {error.strerror}") from error

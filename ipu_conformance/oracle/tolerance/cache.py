@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Dict, Mapping, Optional
 
 import numpy as np
 
-from ipu_conformance.atomic_write import appearing
+from ipu_conformance.atomic_write import replacing
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.run import RunConfig, Weights
 
@@ -74,7 +74,7 @@ def write(key: str, arrays: Mapping[Place, ArrayTolerance]) -> None:
     target = folder() / f"{key}.npz"
     with contextlib.suppress(OSError):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with appearing(target) as part:
+        with replacing(target) as part:
             part.write_bytes(stream.getvalue())
 
 

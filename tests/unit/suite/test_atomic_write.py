@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ipu_conformance.atomic_write import appearing
+from ipu_conformance.atomic_write import replacing
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
@@ -12,7 +12,7 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     path.write_text("old")
 
-    with appearing(path) as part:
+    with replacing(path) as part:
         part.write_text("new")
         assert path.read_text() == "old"
 
@@ -22,7 +22,7 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
 
 def interrupted(path: Path, *, begun: bool) -> None:
     """Write a file, begun or not, until somebody presses Ctrl-C."""
-    with appearing(path) as part:
+    with replacing(path) as part:
         if begun:
             part.write_text("half")
         raise KeyboardInterrupt
@@ -44,7 +44,7 @@ def test_who_fails_changes_nothing(tmp_path: Path, begun: bool) -> None:
 def test_others_may_read_it(tmp_path: Path) -> None:
     """A file has the permissions of any other that the user makes."""
     (tmp_path / "plain").write_text("")
-    with appearing(tmp_path / "file") as part:
+    with replacing(tmp_path / "file") as part:
         part.write_text("")
 
     assert (tmp_path / "file").stat().st_mode == (tmp_path / "plain").stat().st_mode

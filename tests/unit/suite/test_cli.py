@@ -10,6 +10,7 @@ import pytest
 from ipu_conformance import __version__, cli, command_line
 from ipu_conformance.cli import doctor
 from ipu_conformance.errors import ConformanceError
+from ipu_conformance.text_table import text_table
 
 
 def test_without_a_command_the_usage_is_shown(capsys):
@@ -112,8 +113,12 @@ def test_doctor_refuses_an_unknown_target(capsys):
 
 
 def test_columns_are_as_wide_as_their_widest_entry():
-    """A table's columns line up."""
-    assert doctor.columns(["a", "bb"], [["ccc", "d"]]) == ["a    bb", "---  --", "ccc  d"]
+    """A table's columns are as wide as their widest cell; the first row may be underlined, and cells stand right."""
+    rows = [["a", "bb"], ["ccc", "d"]]
+
+    assert text_table(rows) == ["a    bb", "ccc  d"]
+    assert text_table(rows, ruled=True) == ["a    bb", "---  --", "ccc  d"]
+    assert text_table(rows, align=str.rjust) == ["  a  bb", "ccc   d"]
 
 
 CASE = "poptorch/test_replication_ipu.py::test_replicas_hold_identical_weights[mlp-D1-G2-R3]"

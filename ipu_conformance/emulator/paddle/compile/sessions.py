@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, List, Sequence
 
-from ipu_conformance.atomic_write import appearing
+from ipu_conformance.atomic_write import replacing
 from ipu_conformance.emulator.core.topology import power_of_two
 from ipu_conformance.emulator.faults.decisions import paddle_strategy as decide
 from ipu_conformance.emulator.paddle.compile import environment, unmodelled
@@ -99,7 +99,7 @@ def _keep(folder: Path, name: str) -> None:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with appearing(file) as part:
+        with replacing(file) as part:
             part.write_text(f"ipu-conformance paddle executable 1\n{name}\n", encoding="utf-8")
     except OSError as error:
         raise Unavailable(

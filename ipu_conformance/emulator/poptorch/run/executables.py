@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 import torch
 import torch.utils._pytree as pytree
 
-from ipu_conformance.atomic_write import appearing
+from ipu_conformance.atomic_write import replacing
 from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
@@ -102,7 +102,7 @@ def _arguments(expected: calls.Expected) -> Any:
 
 def _write(path: Path, contents: Dict[str, Any]) -> None:
     """The file appears whole or not at all, so that two processes may share a cache."""
-    with appearing(path) as part, part.open("wb") as file:
+    with replacing(path) as part, part.open("wb") as file:
         torch.save(contents, file)
 
 

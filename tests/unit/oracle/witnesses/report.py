@@ -11,6 +11,7 @@ import numpy as np
 from ipu_conformance.oracle.op import Op
 from ipu_conformance.oracle.sample import Sample, SeededChooser
 from ipu_conformance.oracle.tolerance import ops as tolerance
+from ipu_conformance.text_table import text_table
 from tests.unit.oracle.witnesses.agreement import agreement, cotangents
 from tests.unit.oracle.witnesses.witness import Witness
 
@@ -115,9 +116,7 @@ HEADINGS = ("op", "family", "witnesses that agreed", *(f"{dtype} {part}" for dty
 
 def table(lines: Sequence[Line]) -> str:
     """The lines as text in aligned columns; a witness that disagreed has an exclamation mark."""
-    rows = [HEADINGS, *map(_columns, lines)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+    return "\n".join(text_table([HEADINGS, *map(_columns, lines)]))
 
 
 def distribution(lines: Sequence[Line]) -> str:
