@@ -121,7 +121,7 @@ _NOTHING = np.empty((0, 0), dtype=np.int64)
 
 
 def _fill(shape: Shape) -> Timing:
-    """Inference of every pipelined schedule: there is no backward that the schedules could order differently."""
+    """Inference of every pipelined schedule: without a backward they all have the same order."""
     stage, rank, micro_batch = _grid(shape)
     return Timing((stage + micro_batch) * shape.topology.sharing + rank, _NOTHING)
 

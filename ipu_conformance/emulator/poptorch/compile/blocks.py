@@ -1,4 +1,4 @@
-"""Blocks: how a model says which of its operations belong together, and on which IPU they run.
+"""Blocks: a model's marks for which operations belong together, and on which IPU they run.
 
 While a model is captured, the block and the name scope of the moment are written into the tracer's metadata, so that
 every operation carries its ``Mark``. Outside a capture blocks do nothing.
@@ -288,7 +288,7 @@ def removeBlocks(module: torch.nn.Module) -> None:
 
 
 def module_repr(m: torch.nn.Module) -> str:
-    """The representation of a module where each layer that begins a block says which one."""
+    """The representation of a module, with the block that each layer begins."""
     if not isinstance(m, torch.nn.Module):
         raise AssertionError(f"{m!r} was given to module_repr: use a torch.nn.Module")
     extra = m.extra_repr()

@@ -266,7 +266,7 @@ _STATISTICS = {
     torch.ops.aten.batch_norm.default: ((3, 4), 5),
     torch.ops.aten.instance_norm.default: ((3, 4), 5),
 }
-"""Operations that change buffers without saying so: the places of the buffers, and of the flag that says whether."""
+"""Operations whose schemas hide that they write buffers: the places of the buffers, and of the flag for writing."""
 
 
 def changed_in_place(captured: Captured) -> Tuple[Tuple[str, ...], FrozenSet[int]]:

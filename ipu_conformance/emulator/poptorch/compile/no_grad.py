@@ -63,7 +63,7 @@ def _detached(module: GraphModule, operand: Any, first: Node) -> Any:
 
 
 def _hand_out(region: Node, results: Any) -> None:
-    """Let what used the region's results use the values themselves."""
+    """Replace the uses of the region's results with the values themselves."""
     for user in list(region.users):
         user.replace_all_uses_with(results[user.args[1]])
         user.graph.erase_node(user)

@@ -143,7 +143,7 @@ def _build(
 
 
 def _seed(copied: Node, ordinal: int) -> None:
-    """Let an operation draw by its number in the whole model, however the model is cut."""
+    """Seed an operation by its number in the whole model, however the model is cut."""
     if copied.target is torch.ops.aten.dropout.default:
         copied.target = random_state.dropout
         copied.args = (*copied.args, ordinal)

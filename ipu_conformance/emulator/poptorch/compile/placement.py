@@ -120,7 +120,7 @@ def _decided(rule: str, value: Decision) -> Decision:
 
 
 def _is_unused_print(node: Node) -> bool:
-    """Whether the compiler drops an operation: a print whose result nobody uses."""
+    """Whether the compiler drops an operation: a print whose result is unused."""
     return node.target is printing.PRINT and not _decided("print used", bool(node.users))
 
 

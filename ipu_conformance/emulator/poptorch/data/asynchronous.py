@@ -110,7 +110,7 @@ class _Channel:
         self.stop = context.Event()
 
     def offer(self, number: int, kind: str, item: Any) -> bool:
-        """Put an item into the buffer; False when nobody wants it any more."""
+        """Put an item into the buffer; False when the reader no longer wants it."""
         while not self.stop.is_set() and self.asked.value <= number and _parent_lives():
             try:
                 self.buffer.put((number, kind, item), timeout=_POLL_SECONDS)

@@ -42,7 +42,7 @@ class CPU:
 
     def __call__(self, *inputs: torch.Tensor) -> Union[torch.Tensor, List[torch.Tensor]]:
         if not all(isinstance(value, torch.Tensor) for value in inputs):
-            raise Error(f"The CPU operation {self._ID} was called with something that is no tensor: use tensors only")
+            raise Error(f"The CPU operation {self._ID} was called with an argument that is not a tensor: use tensors")
         if not capture.is_capturing():
             return self.execute(*inputs)
         number = next(_numbers)

@@ -73,12 +73,12 @@ def set_available_memory(tensor: torch.Tensor, available_memory_proportion: floa
 
 
 def set_overlap_for_input(input_tensors: Any, mode: OverlapMode) -> Any:
-    """Let the transfer of inputs overlap with computation; their structure is kept."""
+    """Overlap the transfer of inputs with computation; their structure is kept."""
     return _overlap("set_overlap_for_input", input_tensors, mode)
 
 
 def set_overlap_for_output(output_tensors: Any, mode: OverlapMode) -> Any:
-    """Let the transfer of outputs overlap with computation; their structure is kept."""
+    """Overlap the transfer of outputs with computation; their structure is kept."""
     return _overlap("set_overlap_for_output", output_tensors, mode)
 
 

@@ -72,7 +72,7 @@ print_tensor.register_autograd(_backward, setup_context=_remember)
 
 
 PRINT = torch.ops.ipu_poptorch.print_tensor.default
-"""The operation in a captured graph; one whose result nobody uses is not placed, and hence not run."""
+"""The operation in a captured graph; one whose result is unused is neither placed nor run."""
 
 
 def ipu_print_tensor(

@@ -1,4 +1,4 @@
-"""What environment variables say about the options of every model.
+"""The environment variables that set options of every model.
 
 ``POPTORCH_WAIT_FOR_IPU`` and ``POPTORCH_IPU_MODEL_VERSION`` are accepted and change nothing: an emulated IPU is never
 taken by another program, and its description does not depend on the vendor's model of it.

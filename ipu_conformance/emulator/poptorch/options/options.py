@@ -199,7 +199,7 @@ class Options(OptionValues):
         return self.set(available_memory_proportion=proportions)
 
     def autoRoundNumIPUs(self, auto_round_num_ipus: bool = True) -> Options:
-        """Whether a number of IPUs that is no power of two is rounded up to one."""
+        """Whether a number of IPUs that is not a power of two is rounded up to one."""
         return self.set(auto_round_num_ipus=auto_round_num_ipus)
 
     def useIpuModel(self, use_model: bool) -> Options:
@@ -251,7 +251,7 @@ class Options(OptionValues):
         return self.set(stable_norm=enabled)
 
     def enableSyntheticData(self, enabled: bool) -> Options:
-        """Whether the device makes up its input instead of reading the host's."""
+        """Whether the device generates its input instead of reading the host's."""
         return self.set(synthetic_data=enabled)
 
     def enableProfiling(self, profile_dir: Optional[str] = None) -> Options:
@@ -337,7 +337,7 @@ class Options(OptionValues):
 
     def _freeze(self) -> None:
         if not self._is_frozen:
-            # Options freeze when a model begins to use them: the environment has its say, and lines count from here.
+            # A model begins to use the options: the environment overrides them, and repeated log lines count from here.
             environment.apply_engine_options(self)
             limit_repeats(self.max_repeat_logs)
         super()._freeze()

@@ -197,7 +197,7 @@ class _TensorLocationOptions(OptionValues):
 
 
 class _DistributedOptions(OptionValues):
-    """The number of processes and the rank of this one; an MPI launcher's variables are read to begin with."""
+    """The number of processes and the rank of this one, initially from the variables of an MPI launcher."""
 
     TABLE: ClassVar[Mapping[str, Value]] = {
         "num_distributed_processes": Value(1, (int,), AT_LEAST_ONE),
@@ -219,7 +219,7 @@ class _DistributedOptions(OptionValues):
         )
 
     def configureProcessId(self, process_id: int, num_processes: int) -> _DistributedOptions:
-        """Say in so many words which process this is."""
+        """Set the rank and the number of processes explicitly."""
         if isinstance(process_id, int) and isinstance(num_processes, int) and process_id >= max(num_processes, 1):
             raise AssertionError(f"Process {process_id} of {num_processes} was given: processes are counted from 0")
         return self.set(distributed_process_id=process_id, num_distributed_processes=num_processes)
@@ -266,13 +266,13 @@ class _PopartOptions(OptionValues):
 
 
 class _JitOptions(OptionValues):
-    """Tracing, which there is no more."""
+    """The options of tracing, which the vendor has removed."""
 
     TABLE: ClassVar[Mapping[str, Value]] = {"trace_model": Value(False, (bool,))}
 
     @deprecated("3.0", "models are always dispatched; remove the call")
     def traceModel(self, trace_model: bool) -> _JitOptions:
-        """Accept False; True asks for a way of capturing models that there is no more."""
+        """Accept False; True asks for tracing, which the vendor has removed."""
         self._check_not_frozen("trace_model")
         if trace_model is True:
             raise ValueError("traceModel(True) was given: models are no longer traced; remove the call")

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 
 class ICustomArgParser(abc.ABC):
-    """Says how to take the tensors out of a container, and how to make a container like it from other tensors."""
+    """Takes the tensors out of a container, and makes a container like it from other tensors."""
 
     @abc.abstractmethod
     def yieldTensors(self, struct: Any) -> Iterable[torch.Tensor]:
@@ -38,7 +38,7 @@ class _Original:
 
 
 def registerCustomArgParser(arg_type: type, parser: ICustomArgParser) -> None:
-    """Let instances of ``arg_type`` be arguments and outputs of models; a later parser replaces an earlier one."""
+    """Accept instances of ``arg_type`` as arguments and outputs of models; a later parser replaces an earlier one."""
     if not isinstance(arg_type, type):
         raise AssertionError(f"{arg_type!r} was given: a parser is registered for a class")
     if not isinstance(parser, ICustomArgParser):

@@ -40,7 +40,7 @@ class PoplarExecutor(Inspection):
         self, model: torch.nn.Module, options: Optional[Options], training: bool, optimizer: Optional[Any] = None
     ) -> None:
         self._user_model = model
-        # A shallow copy shares the weights, and reading it is not a touch by the user; compiling makes it anew.
+        # A shallow copy shares the weights, and reading it is not a touch by the user; compiling copies it again.
         self._plain = _shallow(model)
         self._signature = inspect.signature(self._plain.forward)
         self._options = Options() if options is None else options
@@ -208,7 +208,7 @@ class PoplarExecutor(Inspection):
         _exchange_state(self._optimizer, ready, "to_device")
 
     def detachFromDevice(self) -> None:
-        """Take the model off the device, with what has changed there."""
+        """Take the model off the device and keep what has changed there."""
         if decide("refuse to detach", not self._attached):
             raise Error("Device is not attached")
         if decide("copy when detaching", True):
@@ -219,7 +219,7 @@ class PoplarExecutor(Inspection):
         self._attached = False
 
     def destroy(self) -> None:
-        """Bring the weights home, unwrap the user's model and give the device back."""
+        """Copy the weights to the host, unwrap the user's model and release the device."""
         if self._destroyed:
             return
         if self._compiled is not None:
@@ -231,7 +231,7 @@ class PoplarExecutor(Inspection):
             wrapping.unwrap(self._user_model)
 
     def __del__(self) -> None:
-        # An executor that was never finished has nothing to give back, and an error here could not be caught.
+        # A half-built executor has nothing to release, and nobody could catch an error from here.
         with contextlib.suppress(Exception):
             self.destroy()
 
@@ -245,7 +245,7 @@ class PoplarExecutor(Inspection):
         self._host_version += 1
 
     def copyWeightsToHostIfNeeded(self) -> bool:
-        """Copy the weights if the device has newer ones, and say whether it had."""
+        """Copy the weights if the device has newer ones, and return whether it had."""
         if not self._dirty:
             return False
         logger.debug("Implicit copyWeightsToHost()")
@@ -277,7 +277,7 @@ class PoplarExecutor(Inspection):
         known = {name for name, _ in self._plain.named_buffers()}
         unknown = [name for name in names if name not in known]
         if unknown:
-            raise Error(f"{unknown[0]} is no buffer of the model: its buffers are {', '.join(sorted(known))}")
+            raise Error(f"{unknown[0]} is not a buffer of the model: its buffers are {', '.join(sorted(known))}")
         self.compiled.weights.upload(decide("named buffers", names))
 
     def _require_device(self) -> None:
@@ -296,7 +296,7 @@ class PoplarExecutor(Inspection):
     # The optimizer.
 
     def setOptimizer(self, optimizer: Any) -> None:
-        """Let the device use this optimizer from the next call on; changes of one apply when it is set again."""
+        """Use this optimizer from the next call on; changes to an optimizer apply when it is set again."""
         if not self._training:
             raise Error("setOptimizer was called on an inference model: it has no optimizer")
         if self._compiled is not None:
@@ -374,7 +374,7 @@ def _any_seed() -> int:
 
 
 def _exchange_state(optimizer: Any, ready: compiling.Compiled, direction: str) -> None:
-    """Let an optimizer of poptorch hand its state to the device or take it back; the state of torch's stays there."""
+    """Move the state of a poptorch optimizer to or from the device; that of a torch optimizer stays there."""
     exchange = getattr(optimizer, f"_ipu_state_{direction}", None)
     if exchange is not None:
         exchange(ready.machine.state, ready.weights.replicas)

@@ -189,7 +189,7 @@ class TorchMachine:
         roots: Sequence[torch.Tensor],
         seeds: Sequence[Optional[torch.Tensor]],
     ) -> None:
-        """Fold one micro-batch into accumulators of the optimizer's type, as its strategy says."""
+        """Fold one micro-batch into accumulators of the optimizer's type, by its strategy."""
         weights, counts = self.replica_weights[replica], self._counts[replica]
         held = self._accumulators[replica]
         torch.autograd.backward(roots, seeds)

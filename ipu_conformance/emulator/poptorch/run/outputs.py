@@ -107,7 +107,7 @@ _REFUSED = _RefusedBackward()
 
 
 def guarded(value: torch.Tensor) -> torch.Tensor:
-    """The output, which refuses ``backward`` with a sentence that says why."""
+    """The output, whose ``backward`` is an Error that explains why."""
     if decide("refuse backward", True):
         setattr(value, "backward", _REFUSED)  # noqa: B010 (typed torch declares a method here)
     return value

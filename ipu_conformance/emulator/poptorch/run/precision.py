@@ -1,4 +1,4 @@
-"""Options.Precision at work: every operation of a slot rounds, accumulates and traps as the options say.
+"""Options.Precision: every operation of a slot rounds, accumulates and traps as the options ask.
 
 Nothing is intercepted while the options are at their defaults; torch's own kernels already hold the partial sums of
 float16 products in float32. Otherwise each operation, forward and backward, passes through a dispatch mode.
@@ -43,7 +43,7 @@ _CONVOLUTIONS = frozenset({aten.convolution, aten.convolution_backward})
 
 
 def apply(machine: Any, options: Any, seed: int) -> None:
-    """Let the slots of a machine compute as the options say; ``seed`` is that of stochastic rounding."""
+    """Make the slots of a machine compute as the options ask; ``seed`` is that of stochastic rounding."""
     chosen = options.Precision
     partials = "float16" if chosen.partials_type == torch.float16 else "float32"
     if faults.active:

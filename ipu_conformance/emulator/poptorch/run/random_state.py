@@ -40,7 +40,7 @@ def dropout(value: torch.Tensor, p: float, train: bool, ordinal: int) -> torch.T
 
 
 class Seeded:
-    """A random operation that draws as its slot and its number in the model say, and leaves torch's state alone."""
+    """A random operation seeded by its slot and its number in the model; torch's state is left alone."""
 
     def __init__(self, target: Callable[..., Any], ordinal: int) -> None:
         self.target = target

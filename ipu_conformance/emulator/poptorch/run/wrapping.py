@@ -24,14 +24,14 @@ _ORIGINAL = "_poptorch_original_class"
 
 
 class Owner(Protocol):
-    """Who holds the weights on the device."""
+    """The executor that holds the weights on the device."""
 
     def copyWeightsToHostIfNeeded(self) -> bool:
         """Bring the weights to the host if the device has newer ones."""
 
 
 class _Inside(threading.local):
-    """Whether this thread is moving weights, when a touch is no reason to move them."""
+    """Whether this thread is moving weights; touching one then moves nothing."""
 
     depth = 0
 
@@ -110,7 +110,7 @@ class _Weight:
 
 
 _QUIET = frozenset(("__class__", "__dict__", "replicaGrouping", "__torch_function__", "__deepcopy__", "__reduce_ex__"))
-"""Attributes that say nothing of a weight's values; every other one brings the values home."""
+"""Attributes that do not depend on a weight's values; reading any other one copies them to the host."""
 
 
 class IpuParameter(_Weight, torch.nn.Parameter):
@@ -149,11 +149,11 @@ _WATCHED = frozenset(
         "load_state_dict",
     )
 )
-"""What a model is asked for by whoever wants its weights."""
+"""The attributes through which a program reads a model's weights."""
 
 
 class _Model:
-    """What a wrapped model does beside what its own class does."""
+    """What a wrapped model does in addition to its own class."""
 
     def __getattribute__(self, name: str) -> Any:
         if name in _WATCHED:
@@ -208,7 +208,7 @@ def wrap(model: torch.nn.Module, executor: Owner) -> None:
 
 
 def unwrap(model: torch.nn.Module) -> None:
-    """Give everything its own class back."""
+    """Restore the original classes."""
     if not is_wrapped(model):
         return
     with untouched():

@@ -34,18 +34,18 @@ class Chain(torch.nn.Module):
 
 def options(replicas: int = 1, accumulation: int = 8, iterations: int = 3, **settings: Any) -> Any:
     """Options with these factors and everything returned."""
-    made = api.Options().replicationFactor(replicas).deviceIterations(iterations).randomSeed(5)
-    made.Training.gradientAccumulation(accumulation)
-    made.outputMode(api.OutputMode.All)
+    chosen = api.Options().replicationFactor(replicas).deviceIterations(iterations).randomSeed(5)
+    chosen.Training.gradientAccumulation(accumulation)
+    chosen.outputMode(api.OutputMode.All)
     for name, value in settings.items():
-        getattr(made, name)(value)
-    return made
+        getattr(chosen, name)(value)
+    return chosen
 
 
-def train(model: Any, made: Any, calls: int = 2) -> List[torch.Tensor]:
+def train(model: Any, chosen: Any, calls: int = 2) -> List[torch.Tensor]:
     """The outputs and the final weights of a few calls."""
-    trainer = api.trainingModel(model, made, torch.optim.SGD(model.parameters(), lr=0.125, momentum=0.5))
-    count = made.device_iterations * made.Training.gradient_accumulation * made.replication_factor
+    trainer = api.trainingModel(model, chosen, torch.optim.SGD(model.parameters(), lr=0.125, momentum=0.5))
+    count = chosen.device_iterations * chosen.Training.gradient_accumulation * chosen.replication_factor
     x = torch.linspace(-1, 1, count * 8).reshape(count * 2, 4)
     results = [trainer(x)[0] for _ in range(calls)]
     trainer.destroy()
@@ -59,20 +59,20 @@ def test_cutting_a_model_changes_no_bit(ipus: int, strategy: str, dropout: float
     """Stages on several IPUs give the outputs and weights of one IPU, dropout included."""
     whole = train(Chain(1, dropout), options())
 
-    made = options()
-    made.setExecutionStrategy(getattr(api, strategy)())
-    cut = train(Chain(ipus, dropout), made)
+    chosen = options()
+    chosen.setExecutionStrategy(getattr(api, strategy)())
+    cut = train(Chain(ipus, dropout), chosen)
 
-    assert all(torch.equal(own, other) for own, other in zip(cut, whole))
+    assert all(torch.equal(one, other) for one, other in zip(cut, whole))
 
 
 def test_recomputing_changes_no_bit() -> None:
     """Stages that are run again for the backward pass draw the same masks and give the same weights."""
-    made = options()
-    made._Popart.set("autoRecomputation", 1)
+    chosen = options()
+    chosen._Popart.set("autoRecomputation", 1)
 
     assert all(
-        torch.equal(own, other) for own, other in zip(train(Chain(4, 0.5), made), train(Chain(4, 0.5), options()))
+        torch.equal(one, other) for one, other in zip(train(Chain(4, 0.5), chosen), train(Chain(4, 0.5), options()))
     )
 
 
@@ -86,15 +86,15 @@ def test_replicas_in_threads_are_replicas_in_turn(monkeypatch: pytest.MonkeyPatc
 
     apart = train(Chain(1, 0.5), options(replicas=4))
 
-    assert all(torch.equal(own, other) for own, other in zip(together, apart))
+    assert all(torch.equal(one, other) for one, other in zip(together, apart))
 
 
 @pytest.mark.parametrize("ipus", [1, 2, 4])
 def test_the_trace_is_the_plan(ipus: int, tmp_path: Any) -> None:
     """With profiling every executed slot is recorded, and written for Perfetto."""
     model = Chain(ipus)
-    made = options(replicas=2, enableProfiling=str(tmp_path))
-    trainer = api.trainingModel(model, made, torch.optim.SGD(model.parameters(), lr=0.1))
+    chosen = options(replicas=2, enableProfiling=str(tmp_path))
+    trainer = api.trainingModel(model, chosen, torch.optim.SGD(model.parameters(), lr=0.1))
 
     trainer(torch.ones(3 * 8 * 2, 4))
 
@@ -120,9 +120,9 @@ def test_every_replica_has_weights_of_its_own() -> None:
 
     held = trainer.compiled.weights.replicas
     for name in held[0]:
-        assert len({own[name].data_ptr() for own in held}) == 4
-        assert all(torch.equal(own[name], held[0][name]) for own in held)
-        assert dict(model.named_parameters())[name].data_ptr() not in {own[name].data_ptr() for own in held}
+        assert len({weights[name].data_ptr() for weights in held}) == 4
+        assert all(torch.equal(weights[name], held[0][name]) for weights in held)
+        assert dict(model.named_parameters())[name].data_ptr() not in {weights[name].data_ptr() for weights in held}
 
 
 def test_a_model_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,16 +164,16 @@ def test_a_failing_run_leaves_the_model_usable() -> None:
 def test_updated_weights_can_be_anchored() -> None:
     """UpdatedVar___ is the weight after the update of each device iteration."""
     model = Chain(1)
-    made = options(iterations=2, accumulation=3)
-    made.anchorTensor("new", "UpdatedVar___model.layers.0.bias")
-    trainer = api.trainingModel(model, made, torch.optim.SGD(model.parameters(), lr=0.1))
+    chosen = options(iterations=2, accumulation=3)
+    chosen.anchorTensor("new", "UpdatedVar___model.layers.0.bias")
+    trainer = api.trainingModel(model, chosen, torch.optim.SGD(model.parameters(), lr=0.1))
 
     trainer(torch.linspace(0, 1, 24).reshape(6, 4))
 
-    found = trainer.getAnchoredTensor("new").reshape(2, 3, 4)
-    assert torch.equal(found, found[:, :1].expand(2, 3, 4))
-    assert torch.equal(found[-1, -1], model.layers[0].bias.detach())
-    assert not torch.equal(found[0], found[1])
+    anchored = trainer.getAnchoredTensor("new").reshape(2, 3, 4)
+    assert torch.equal(anchored, anchored[:, :1].expand(2, 3, 4))
+    assert torch.equal(anchored[-1, -1], model.layers[0].bias.detach())
+    assert not torch.equal(anchored[0], anchored[1])
 
 
 @pytest.mark.parametrize("attribute", ["training", "scale"])
@@ -205,12 +205,12 @@ def test_constants_and_weights_can_be_returned() -> None:
         def forward(self, x: torch.Tensor) -> Any:
             return x, self.weight, self.table, torch.tensor([1.0, 2.0]) * x
 
-    echoed, weight, table, made = api.inferenceModel(Model(), api.Options().deviceIterations(2))(torch.ones(2, 2))
+    echoed, weight, table, product = api.inferenceModel(Model(), api.Options().deviceIterations(2))(torch.ones(2, 2))
 
     assert torch.equal(echoed, torch.ones(2, 2))
     assert weight.tolist() == [1.0] * 4
     assert table.tolist() == [3.0] * 4
-    assert made.tolist() == [[1.0, 2.0]] * 2
+    assert product.tolist() == [[1.0, 2.0]] * 2
 
 
 def test_an_input_is_not_changed() -> None:
@@ -259,21 +259,21 @@ def test_clipping_takes_the_norm_over_all_stages() -> None:
         for replicas in (1, 2):
             model = Chain(ipus)
             optimizer = api.optim.Adam(model.parameters(), lr=0.125, max_grad_norm=2.0**-6)
-            made = options(replicas=replicas, accumulation=16 // replicas)
-            trainer = api.trainingModel(model, made, optimizer)
+            chosen = options(replicas=replicas, accumulation=16 // replicas)
+            trainer = api.trainingModel(model, chosen, optimizer)
             trainer(torch.linspace(-1, 1, 16 * 3 * 4).reshape(-1, 4))
             results.append((replicas, [weight.detach().clone() for weight in model.parameters()]))
             trainer.destroy()
 
     for replicas in (1, 2):
         one, four = (weights for number, weights in results if number == replicas)
-        assert all(torch.equal(own, other) for own, other in zip(one, four))
+        assert all(torch.equal(weight_of_one, weight_of_four) for weight_of_one, weight_of_four in zip(one, four))
 
 
 def test_the_file_of_the_cache_is_whole(tmp_path: Any) -> None:
     """No part of a file is left behind, and the file can be loaded into a model of its kind."""
-    made = api.Options().enableExecutableCaching(str(tmp_path))
-    api.inferenceModel(torch.nn.Linear(2, 3), made)(torch.ones(1, 2))
+    chosen = api.Options().enableExecutableCaching(str(tmp_path))
+    api.inferenceModel(torch.nn.Linear(2, 3), chosen)(torch.ones(1, 2))
 
     (name,) = os.listdir(tmp_path)
     other = api.inferenceModel(torch.nn.Linear(2, 3))

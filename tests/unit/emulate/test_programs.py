@@ -74,9 +74,9 @@ def test_a_program_sees_what_python_shows_it(folder, arguments):
     (folder / "inner").mkdir()
     for name in ("program.py", "inner/program.py", "inner/__main__.py"):
         program(folder, STATE, name)
-    given = STATE if arguments == ["-"] else "typed by the user"
-    plain = answer(sys.executable, *arguments, input=given, stdin=None)
-    emulated = answer(*EMULATE, *arguments, input=given, stdin=None)
+    typed = STATE if arguments == ["-"] else "typed by the user"
+    plain = answer(sys.executable, *arguments, input=typed, stdin=None)
+    emulated = answer(*EMULATE, *arguments, input=typed, stdin=None)
 
     assert plain.returncode == 0, plain.stderr
     assert json.loads(emulated.stdout) == json.loads(plain.stdout)
@@ -292,7 +292,9 @@ def test_a_package_that_is_not_installed_is_found_by_child_processes():
 def test_the_startup_folder_comes_first_and_once(before, expected):
     """PYTHONPATH keeps its entries in order; an empty one does not become the current folder."""
     inherited = {name: value.replace("{}", str(emulate.STARTUP)) for name, value in before.items()}
-    found = emulate.environment(["poptorch"], inherited, named=False)
+    environment = emulate.environment(["poptorch"], inherited, named=False)
 
-    assert found["PYTHONPATH"].split(os.pathsep) == [place.replace("{}", str(emulate.STARTUP)) for place in expected]
-    assert found[emulate.VARIABLE] == "poptorch"
+    assert environment["PYTHONPATH"].split(os.pathsep) == [
+        place.replace("{}", str(emulate.STARTUP)) for place in expected
+    ]
+    assert environment[emulate.VARIABLE] == "poptorch"

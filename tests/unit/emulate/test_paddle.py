@@ -109,15 +109,15 @@ def test_instances_that_would_train_together_are_refused(folder):
 def test_the_commands_of_the_vendor_come_first_and_once(before, expected):
     """PATH keeps its entries in order behind the folder of the emulated commands."""
     inherited = {name: value.replace("{}", str(emulate.COMMANDS)) for name, value in before.items()}
-    found = emulate.environment(["paddle"], inherited, named=False)
+    environment = emulate.environment(["paddle"], inherited, named=False)
 
-    assert found["PATH"].split(os.pathsep) == [place.replace("{}", str(emulate.COMMANDS)) for place in expected]
-    assert found[emulate.PYTHON_VARIABLE] == sys.executable
+    assert environment["PATH"].split(os.pathsep) == [place.replace("{}", str(emulate.COMMANDS)) for place in expected]
+    assert environment[emulate.PYTHON_VARIABLE] == sys.executable
 
 
 def test_without_paddle_the_path_stays_as_it_is():
     """The commands are those of Paddle's programs."""
-    found = emulate.environment(["poptorch"], {"PATH": "/a"}, named=False)
+    environment = emulate.environment(["poptorch"], {"PATH": "/a"}, named=False)
 
-    assert found["PATH"] == "/a"
-    assert emulate.PYTHON_VARIABLE not in found
+    assert environment["PATH"] == "/a"
+    assert emulate.PYTHON_VARIABLE not in environment
