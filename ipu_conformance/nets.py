@@ -58,6 +58,9 @@ class Net:
     statistics: Tuple[Weight, ...] = ()
     """Running statistics of batch norm; they are not trained."""
     loss: str = "cross_entropy_loss"
+    loss_settings: Settings = (("reduction", "mean"),)
+    labelled: bool = True
+    """Does the loss take the labels, or the net's value alone?"""
 
     def __str__(self) -> str:
         return self.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import operator
 from dataclasses import replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
@@ -15,7 +16,7 @@ from ipu_conformance.nets import Data, distinct_micro_batches
 from ipu_conformance.oracle.tolerance import runs as run_tolerance
 from ipu_conformance.oracle.tolerance.runs import RunTolerance, TwoRunTolerance
 from ipu_conformance.oracle.training import train as oracle
-from ipu_conformance.run import RunConfig, RunRecord
+from ipu_conformance.run import RunConfig, RunRecord, learning_rate
 
 NETS = ("linear", "mlp", "convnet", "bn_convnet", "residual", "tied_weights")
 CUT = NETS[1:]
@@ -55,6 +56,16 @@ def _power_of_two(number: int) -> int:
 def configured(rows: Mapping[str, RunConfig]) -> List[Any]:
     """Configurations as parameters, each with its id and the IPUs that it needs."""
     return [pytest.param(config, id=word, marks=ipus(config)) for word, config in rows.items()]
+
+
+counts_id = operator.attrgetter("counts_id")
+"""The id of a case that differs from its neighbours by the counts of its configuration."""
+
+
+def reduced(config: RunConfig, reduction: str, rate: float) -> RunConfig:
+    """The same configuration with one reduction for accumulation and replicas, and a constant learning rate."""
+    rule = learning_rate(base=rate)
+    return replace(config, accumulation_reduction=reduction, replica_reduction=reduction, learning_rate=rule)
 
 
 def by_counts(config: RunConfig, *rows: Tuple[int, int, int], **changes: Any) -> List[Any]:

@@ -38,7 +38,8 @@ Masks = Callable[[str, Place, Tuple[int, ...], float], Array]
 
 def stages_of(net: Net, placement: Sequence[int]) -> Tuple[Stage, ...]:
     """The layers of each stage; the loss is on the last."""
-    rows = (*net.layers, Layer(LOSS, net.loss, (net.layers[-1].name, LABELS), settings=(("reduction", "mean"),)))
+    operands = (net.layers[-1].name, LABELS)[: 1 + net.labelled]
+    rows = (*net.layers, Layer(LOSS, net.loss, operands, settings=net.loss_settings))
     numbers = (*placement, placement[-1]) if placement else (0,) * len(rows)
     return tuple(
         tuple(row for row, number in zip(rows, numbers) if number == stage) for stage in range(numbers[-1] + 1)
@@ -98,7 +99,7 @@ class MicroBatch:
             self._through(stages[number], weights, statistics, True)[0] if config.recompute else self._kept.pop(number)
         )
         if number == len(stages) - 1:
-            self._cotangents[LOSS] = np.array(config.loss_scale)
+            self._cotangents[LOSS] = np.full(np.shape(self._values[LOSS]), config.loss_scale)
         for call in reversed(calls):
             for name, gradient in call.holding(weights).backward(self._cotangents.pop(call.layer)).items():
                 if name != INPUT:

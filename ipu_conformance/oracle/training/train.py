@@ -124,7 +124,7 @@ def _run(
 
 def _check(net: Net, data: Data, config: RunConfig) -> None:
     expected = (config.steps, config.combined_batch)
-    if data.inputs.shape != expected + net.input_shape or data.labels.shape != expected:
+    if data.inputs.shape != expected + net.input_shape or data.labels.shape[:2] != expected:
         raise RunError(
             f"the data has inputs of shape {data.inputs.shape} and labels of shape {data.labels.shape}: "
             f"{net.name} with {config} takes {expected + net.input_shape} and {expected}."

@@ -1,8 +1,4 @@
-"""A model whose arithmetic has no rounding in float32, and the plain steps that it takes.
-
-Weights and samples are small multiples of powers of two, so any order of computing gives the same bits and results are
-compared exactly. ``float32`` proves it each time: what was computed in float64 must be the same in float32.
-"""
+"""A regression whose arithmetic rounds nothing in float32, as a program; ``oracle.exact`` holds its steps."""
 
 from __future__ import annotations
 
@@ -11,60 +7,42 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-RATE = 2.0**-2
-"""The learning rate for a mean; a sum over a micro-batch is eight times as large."""
-START = np.array([1.0, -2.0])
-"""The weight before training."""
+from ipu_conformance.oracle.exact import REGRESSION_RATE as RATE
+from ipu_conformance.oracle.exact import REGRESSION_START as START
+from ipu_conformance.oracle.exact import Step, float32, half, inexact_in_half
+from ipu_conformance.oracle.exact import regression_samples as samples
+from ipu_conformance.oracle.exact import regression_step as step
+from ipu_conformance.oracle.exact import regression_targets as targets
+
+__all__ = [
+    "RATE",
+    "REDUCTIONS",
+    "START",
+    "Device",
+    "Static",
+    "Step",
+    "build",
+    "compiled",
+    "float32",
+    "half",
+    "held",
+    "minimize",
+    "odd",
+    "samples",
+    "save_squares",
+    "start",
+    "step",
+    "targets",
+    "to_half",
+]
+
 REDUCTIONS = {"sum": 0, "mean": 1, "none": 2}
 """How a loss is reduced, by the numbers that ``identity_loss`` takes."""
 
 
-def samples(count: int, first: int = 0) -> np.ndarray:
-    """That many samples of two features, no two of the first twelve alike."""
-    numbers = np.arange(first, first + count)
-    return np.stack([(numbers % 4 + 1) * 0.5, (numbers % 3 - 0.5) * 1.0], axis=1).astype(np.float32)
-
-
-def targets(count: int, first: int = 0) -> np.ndarray:
-    """What the model should make of the samples."""
-    numbers = np.arange(first, first + count)
-    return np.stack([numbers % 5 * 0.5, numbers % 2 * -0.5], axis=1).astype(np.float32)
-
-
-class Step(NamedTuple):
-    """What one step makes: outputs and losses with the weight before it, and the weight after it."""
-
-    out: np.ndarray
-    loss: np.ndarray
-    weight: np.ndarray
-
-
-def step(weight: np.ndarray, x: np.ndarray, y: np.ndarray, *, rate: float = RATE, reduction: str = "mean") -> Step:
-    """One step down the gradient of (x w - y)^2 in float64; a loss that is not reduced has the gradient of its sum."""
-    x, y = x.astype(np.float64), y.astype(np.float64)
-    out = x * weight
-    squares = (out - y) ** 2
-    divisor = squares.size if reduction == "mean" else 1
-    gradient = (2 * (out - y) * x).sum(axis=0) / divisor
-    loss = squares if reduction == "none" else np.array([squares.sum() / divisor])
-    return Step(out, loss, weight - rate * gradient)
-
-
-def float32(value: np.ndarray) -> np.ndarray:
-    """The value in float32, which must hold it exactly."""
-    narrow = np.asarray(value).astype(np.float32)
-    assert np.array_equal(narrow, value), "the case is not exact in float32: choose other numbers"
-    return narrow
-
-
-def half(value: Any) -> np.ndarray:
-    """The nearest float16, computed with from here on in float64."""
-    return np.asarray(value, np.float64).astype(np.float16).astype(np.float64)
-
-
 def odd(count: int, first: int = 0) -> np.ndarray:
     """Samples that need more than the eleven bits of float16, and so do their products."""
-    return samples(count, first) * np.float32(1 + 2.0**-7 + 2.0**-9 + 2.0**-13)
+    return inexact_in_half(samples(count, first))
 
 
 class Static(NamedTuple):
@@ -133,8 +111,8 @@ class Device(NamedTuple):
 
     def run(self, **feed: np.ndarray) -> List[np.ndarray]:
         """One run; the fetched arrays."""
-        made: List[np.ndarray] = self.executor.run(self.program, feed=feed, fetch_list=list(self.fetches))
-        return made
+        fetched: List[np.ndarray] = self.executor.run(self.program, feed=feed, fetch_list=list(self.fetches))
+        return fetched
 
     def weights_to_host(self) -> None:
         """Bring the weights into the scope."""

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.run import RunConfig
 
+from ..training import counts_id
 from . import exact
-from .exact import Chain, Device, Factors
+from .exact import Chain, Device, counts
 
 MOMENTUM = 0.5
 MEAN, VARIANCE = "norm_mean", "norm_variance"
@@ -37,15 +39,15 @@ def moved(micro_batches: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "factors", [Factors(), Factors(B=3), Factors(G=4), Factors(B=3, G=2), Factors(R=2), Factors(B=2, G=4, R=3)], ids=str
+    "config", [counts(), counts(3), counts(1, 4), counts(3, 2), counts(1, 1, 2), counts(2, 4, 3)], ids=counts_id
 )
-def test_statistics_move_with_every_micro_batch_of_a_replica(paddle: Any, static: Any, factors: Factors) -> None:
+def test_statistics_move_with_every_micro_batch_of_a_replica(paddle: Any, static: Any, config: RunConfig) -> None:
     """The host gets replica 0's statistics: each of its micro-batches has moved them, in order, and no other's."""
-    device = Device(paddle, normalised(paddle), exact.strategy(paddle, factors, micro_batch=2))
-    x = np.arange(1, factors.micro_batches * 2 + 1, dtype=np.float32).reshape(-1, 1) ** 2
+    device = Device(paddle, normalised(paddle), exact.strategy(paddle, config, micro_batch=2))
+    x = np.arange(1, config.micro_batches * 2 + 1, dtype=np.float32).reshape(-1, 1) ** 2
     device.run(x)
     device.backend.weights_to_host()
-    of_replica = x.reshape(-1, factors.R, 2)[:, 0]
+    of_replica = x.reshape(-1, config.replicas, 2)[:, 0]
 
     check.identical(actual=device.value(MEAN), expected=moved(of_replica), what="the running mean")
 
@@ -75,7 +77,7 @@ def test_recomputing_moves_statistics_once(paddle: Any, static: Any) -> None:
             paddle.optimizer.SGD(0.0).minimize(loss)
             made = Chain(main, startup, norm, loss, (MEAN, VARIANCE))
             chosen = exact.strategy(
-                paddle, Factors(G=4), ipus=2, pipelined=True, micro_batch=2, auto_recomputation=recomputation
+                paddle, counts(1, 4), ipus=2, pipelined=True, micro_batch=2, auto_recomputation=recomputation
             )
             device = Device(paddle, made, chosen)
             device.run(np.arange(1, 9, dtype=np.float32).reshape(-1, 1) ** 2)

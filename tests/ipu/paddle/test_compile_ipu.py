@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.run import RunConfig
 
+from ..training import counts_id
 from . import exact
-from .exact import Chain, Device, Factors
+from .exact import Chain, Device, counts
 
 
 def doubling(paddle: Any, factor: float) -> Chain:
@@ -47,18 +49,18 @@ def test_training_and_inference_alternate(paddle: Any, static: Any) -> None:
     training = exact.chain(paddle)
     testing = training._replace(main=training.main.clone(for_test=True)._prune([training.out]))
     x = exact.samples(1)
-    expected = np.array(exact.START[0], np.float32)
+    expected = np.array(exact.STARTS[0], np.float32)
     for run in range(1, 3):
         Device(paddle, training, exact.strategy(paddle)).run(x)
         (out,) = Device(paddle, testing, exact.strategy(paddle, training=False), [testing.out]).run(x)
-        expected = exact.plain_run(np.concatenate([x] * run), Factors(B=run)).weights["w0"]
+        expected = exact.plain_run(np.concatenate([x] * run), counts(run)).weights["w0"]
 
         check.identical(actual=out, expected=x * expected, what=f"the output after run {run}")
 
 
 def test_a_changed_strategy_needs_a_compilation(paddle: Any, static: Any) -> None:
-    """Options other than lr are read when compiling; a program compiled before keeps its factors."""
-    chosen = exact.strategy(paddle, Factors(B=2), training=False)
+    """Options other than lr are read when compiling; a program compiled before keeps its own."""
+    chosen = exact.strategy(paddle, counts(2), training=False)
     device = Device(paddle, exact.chain(paddle, training=False), chosen)
     chosen.set_options({"batches_per_step": 3})
     out, _ = device.run(exact.samples(2))
@@ -99,20 +101,20 @@ def test_variables_may_be_given_as_themselves(paddle: Any, static: Any) -> None:
     check.identical(actual=by_name[0], expected=device.run(x)[0], what="the output")
 
 
-@pytest.mark.parametrize("factors", [Factors(), Factors(B=2, G=4, R=3)], ids=str)
+@pytest.mark.parametrize("config", [counts(), counts(2, 4, 3)], ids=counts_id)
 def test_compile_only_skips_the_run(
-    paddle: Any, static: Any, monkeypatch: pytest.MonkeyPatch, factors: Factors
+    paddle: Any, static: Any, monkeypatch: pytest.MonkeyPatch, config: RunConfig
 ) -> None:
     """With IPU_COMPILE_ONLY a run computes nothing: weights stay, and fetches have their shapes."""
-    device = Device(paddle, exact.chain(paddle), exact.strategy(paddle, factors))
+    device = Device(paddle, exact.chain(paddle), exact.strategy(paddle, config))
     monkeypatch.setenv("IPU_COMPILE_ONLY", "1")
     with pytest.warns(UserWarning, match="IPU_COMPILE_ONLY"):
-        out, loss = device.run(exact.samples(factors.micro_batches))
+        out, loss = device.run(exact.samples(config.micro_batches))
     device.backend.weights_to_host()
 
-    check.shape(actual=out, expected=factors.reported(1, 2), what="the output")
-    check.shape(actual=loss, expected=factors.reported(), what="the loss")
-    check.identical(actual=device.weights()["w0"], expected=np.array(exact.START[0], np.float32), what="the weight")
+    check.shape(actual=out, expected=exact.fetched_shape(config, 1, 2), what="the output")
+    check.shape(actual=loss, expected=exact.fetched_shape(config), what="the loss")
+    check.identical(actual=device.weights()["w0"], expected=np.array(exact.STARTS[0], np.float32), what="the weight")
 
 
 def test_a_detached_device_runs_nothing(paddle: Any, static: Any) -> None:
@@ -129,9 +131,7 @@ def test_a_program_without_weights_runs(paddle: Any, static: Any) -> None:
     x = static.data("x", [None, 2], "float32")
     constant = paddle.full([2], 0.5) + paddle.assign(np.array([1.0, 3.0], np.float32))
     made = Chain(static.default_main_program(), static.default_startup_program(), x * constant, x, ())
-    (out,) = Device(paddle, made, exact.strategy(paddle, Factors(B=3), training=False), [made.out]).run(
-        exact.samples(3)
-    )
+    (out,) = Device(paddle, made, exact.strategy(paddle, counts(3), training=False), [made.out]).run(exact.samples(3))
     expected = exact.samples(3) * np.array([1.5, 3.5], np.float32)
 
     check.identical(actual=out.reshape(3, 2), expected=expected, what="the output")

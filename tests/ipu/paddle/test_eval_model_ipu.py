@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.run import RunConfig
 
 from . import exact
-from .exact import Device, Factors
+from .exact import Device, counts
 
 EVAL = "runtime_options.enable_eval"
 OPTIMIZERS: List[Tuple[str, Callable[[Any], Any], Tuple[str, ...]]] = [
@@ -30,21 +31,21 @@ NAMES = [row[0] for row in OPTIMIZERS]
 
 
 def device(
-    paddle: Any, make: Callable[[Any], Any], factors: Factors = exact.ONE, stages: int = 1
+    paddle: Any, make: Callable[[Any], Any], config: RunConfig = exact.ONE, stages: int = 1
 ) -> Tuple[Device, Any]:
     """A chain with that optimizer, and its strategy."""
-    chosen = exact.strategy(paddle, factors, ipus=stages)
+    chosen = exact.strategy(paddle, config, ipus=stages)
     return Device(paddle, exact.chain(paddle, optimizer=make(paddle.optimizer), stages=stages), chosen), chosen
 
 
 @pytest.mark.parametrize("make", [row[1] for row in OPTIMIZERS], ids=NAMES)
 def test_evaluation_moves_no_weight(paddle: Any, static: Any, make: Callable[[Any], Any]) -> None:
     """With enable_eval the learning rate and the weight decay are 0."""
-    made, chosen = device(paddle, make, Factors(B=3))
+    made, chosen = device(paddle, make, counts(3))
     chosen.set_options({EVAL: True})
     out, _ = made.run(exact.samples(3))
     made.backend.weights_to_host()
-    start = np.array(exact.START[0], np.float32)
+    start = np.array(exact.STARTS[0], np.float32)
 
     check.identical(actual=made.weights()["w0"], expected=start, what="the weight")
     check.identical(actual=out.reshape(3, 2), expected=exact.samples(3) * start, what="the output")
@@ -73,7 +74,7 @@ def test_decay_is_not_part_of_the_moments_in_evaluation(paddle: Any, static: Any
     made.run(exact.samples(1))
     made.backend.weights_to_host()
     x = exact.samples(1)[0]
-    gradient = np.sign(x * np.array(exact.START[0], np.float32) - 1) * x
+    gradient = np.sign(x * np.array(exact.STARTS[0], np.float32) - 1) * x
 
     check.identical(actual=made.value("w0_velocity_0"), expected=gradient, what="the velocity")
 
@@ -83,7 +84,7 @@ def test_decay_is_part_of_the_moments_in_training(paddle: Any, static: Any) -> N
     made, _ = device(paddle, lambda o: o.Momentum(exact.RATE, 0.5, weight_decay=0.5))
     made.run(exact.samples(1))
     made.backend.weights_to_host()
-    x, start = exact.samples(1)[0], np.array(exact.START[0], np.float32)
+    x, start = exact.samples(1)[0], np.array(exact.STARTS[0], np.float32)
     expected = np.sign(x * start - 1) * x + np.float32(0.5) * start
 
     check.identical(actual=made.value("w0_velocity_0"), expected=expected, what="the velocity")

@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.run import RunConfig
 
 from . import exact
-from .exact import Chain, Device, Factors
+from .exact import Chain, Device, counts
 
 
-def logarithm(paddle: Any, *, checked: bool, factors: Factors = exact.ONE) -> Device:
+def logarithm(paddle: Any, *, checked: bool, config: RunConfig = exact.ONE) -> Device:
     """A program that takes logarithms, compiled."""
     static = paddle.static
     x = static.data("x", [None, 2], "float32")
     made = Chain(static.default_main_program(), static.default_startup_program(), paddle.log(x), x, ())
-    chosen = exact.strategy(paddle, factors, training=False, enable_floating_point_checks=checked)
+    chosen = exact.strategy(paddle, config, training=False, enable_floating_point_checks=checked)
     return Device(paddle, made, chosen, [made.out])
 
 
@@ -42,9 +43,9 @@ def test_without_checks_a_run_goes_on(paddle: Any, static: Any, values: List[flo
 
 def test_every_micro_batch_is_checked(paddle: Any, static: Any) -> None:
     """The last micro-batch of the last replica is looked at too."""
-    factors = Factors(B=2, G=4, R=3)
-    device = logarithm(paddle, checked=True, factors=factors)
-    x = np.ones((factors.micro_batches, 2), np.float32)
+    config = counts(2, 4, 3)
+    device = logarithm(paddle, checked=True, config=config)
+    x = np.ones((config.micro_batches, 2), np.float32)
     device.run(x)
     x[-1, -1] = -1.0
 

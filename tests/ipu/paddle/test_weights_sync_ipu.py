@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.run import RunConfig
 
+from ..training import counts_id
 from . import exact
-from .exact import Device, Factors
+from .exact import Device, counts
 
 ROUTES: Dict[str, Callable[[Any, Device], None]] = {
     "weights_to_host": lambda paddle, device: device.backend.weights_to_host(),
@@ -25,19 +27,19 @@ ROUTES: Dict[str, Callable[[Any, Device], None]] = {
 
 
 def trained(
-    paddle: Any, *, optimizer: Any = None, runs: int = 1, factors: Factors = exact.ONE, stages: int = 1
+    paddle: Any, *, optimizer: Any = None, runs: int = 1, config: RunConfig = exact.ONE, stages: int = 1
 ) -> Device:
     """A chain after some runs."""
     made = exact.chain(paddle, optimizer=optimizer, stages=stages)
-    device = Device(paddle, made, exact.strategy(paddle, factors, ipus=stages))
+    device = Device(paddle, made, exact.strategy(paddle, config, ipus=stages))
     for _ in range(runs):
-        device.run(exact.samples(factors.micro_batches))
+        device.run(exact.samples(config.micro_batches))
     return device
 
 
 def expected_weight(runs: int = 1) -> np.ndarray:
     """The weight after that many runs of the first sample."""
-    return exact.plain_run(np.concatenate([exact.samples(1)] * runs), Factors(B=runs)).weights["w0"]
+    return exact.plain_run(np.concatenate([exact.samples(1)] * runs), counts(runs)).weights["w0"]
 
 
 @pytest.mark.parametrize("runs", [1, 2, 3])
@@ -46,7 +48,7 @@ def test_host_weights_stay_stale(paddle: Any, static: Any, runs: int) -> None:
     device = trained(paddle, runs=runs)
 
     check.identical(
-        actual=device.weights()["w0"], expected=np.array(exact.START[0], np.float32), what="the host's weight"
+        actual=device.weights()["w0"], expected=np.array(exact.STARTS[0], np.float32), what="the host's weight"
     )
 
 
@@ -60,13 +62,13 @@ def test_weights_come_home(paddle: Any, static: Any, route: str, runs: int) -> N
     check.identical(actual=device.weights()["w0"], expected=expected_weight(runs), what="the host's weight")
 
 
-@pytest.mark.parametrize("factors", [Factors(R=2), Factors(G=4, R=2)], ids=str)
+@pytest.mark.parametrize("config", [counts(1, 1, 2), counts(1, 4, 2)], ids=counts_id)
 @pytest.mark.parametrize("stages", [1, 3])
-def test_the_weights_of_all_stages_come_home(paddle: Any, static: Any, factors: Factors, stages: int) -> None:
+def test_the_weights_of_all_stages_come_home(paddle: Any, static: Any, config: RunConfig, stages: int) -> None:
     """Every weight of every stage is copied."""
-    device = trained(paddle, factors=factors, stages=stages)
+    device = trained(paddle, config=config, stages=stages)
     device.backend.weights_to_host()
-    expected = exact.plain_run(exact.samples(factors.micro_batches), factors, stages=stages).weights
+    expected = exact.plain_run(exact.samples(config.micro_batches), config, stages=stages).weights
     weights = device.weights()
     for name, value in expected.items():
         check.identical(actual=weights[name], expected=value, what=name)
@@ -178,7 +180,7 @@ def test_momentum_comes_home_as_it_is(paddle: Any, static: Any) -> None:
     device.backend.weights_to_host()
     x = exact.samples(1)[0]
     # Both steps have the gradient of the first: the weights move too little to change a sign.
-    gradient = np.sign(x * np.array(exact.START[0], np.float32) - 1) * x
+    gradient = np.sign(x * np.array(exact.STARTS[0], np.float32) - 1) * x
 
     check.identical(actual=device.value("w0_velocity_0"), expected=gradient * np.float32(1.5), what="the velocity")
 
@@ -186,14 +188,14 @@ def test_momentum_comes_home_as_it_is(paddle: Any, static: Any) -> None:
 @pytest.mark.parametrize("kind", ["Adam", "AdamW", "Adamax", "Lamb"])
 def test_the_power_of_beta1_counts_steps(paddle: Any, static: Any, kind: str) -> None:
     """Compiling puts the number of steps where Paddle keeps a power of beta1, and a sync the number of all steps."""
-    device = trained(paddle, optimizer=getattr(paddle.optimizer, kind)(exact.RATE), runs=0, factors=Factors(B=3))
-    counts = [device.value("w0_beta1_pow_acc_0").reshape(-1)]
+    device = trained(paddle, optimizer=getattr(paddle.optimizer, kind)(exact.RATE), runs=0, config=counts(3))
+    powers = [device.value("w0_beta1_pow_acc_0").reshape(-1)]
     for _ in range(2):
         device.run(exact.samples(3))
         device.backend.weights_to_host()
-        counts.append(device.value("w0_beta1_pow_acc_0").reshape(-1))
+        powers.append(device.value("w0_beta1_pow_acc_0").reshape(-1))
 
-    assert [count.tolist() for count in counts] == [[0.0], [3.0], [6.0]]
+    assert [count.tolist() for count in powers] == [[0.0], [3.0], [6.0]]
 
 
 @pytest.mark.parametrize("kind", ["Adam", "Adamax"])

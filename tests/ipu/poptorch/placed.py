@@ -1,47 +1,34 @@
-"""A chain of layers that can be spread over IPUs in every spelling, and what a plain loop makes of it.
-
-Every number is a small multiple of a power of two, so that sums and products have no rounding and any order of
-computing them gives the same bits: results are compared exactly. ``trained`` proves it by computing in float32 too.
-"""
+"""A chain of layers that rounds nothing, spread over IPUs in every spelling, and what the oracle makes of it."""
 
 from __future__ import annotations
 
-import copy
 import itertools
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from dataclasses import replace
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
-import pytest
+import numpy as np
 
-WIDTH = 2
+from ipu_conformance.oracle import exact
+from ipu_conformance.run import RunConfig
+
+from ..training import configured, reduced, uncut
+from .exact import options as scale_options
+
 STEP = 2.0**-4
 """The learning rate."""
+SUMMED = reduced(RunConfig(micro_batch=1), "sum", STEP)
+"""Gradients are summed over micro-batches and replicas."""
 SPELLINGS = ("begin", "with", "start", "function", "auto")
 
 
-class Config(NamedTuple):
-    """The IPU of every layer, and the counts D, G and R; they and the number of stages differ in pairs."""
-
-    ipus: Tuple[int, ...]
-    iterations: int
-    accumulation: int
-    replicas: int
-
-    def __str__(self) -> str:
-        placed = "".join(map(str, self.ipus))
-        return f"ipus{placed}-D{self.iterations}-G{self.accumulation}-R{self.replicas}"
+def placed(ipus: Sequence[int], *counts: int) -> RunConfig:
+    """Counts for a chain with a layer on each of ``ipus``; they and the number of stages differ in pairs."""
+    return SUMMED.with_counts(*counts, stages=tuple(range(len(ipus))), devices=tuple(ipus))
 
 
-def cases(configs: Sequence[Config]) -> List[Any]:
-    """The rows with the IPUs that they need on hardware."""
-    return [
-        pytest.param(row, id=str(row), marks=pytest.mark.ipus(reserved(max(row.ipus) + 1, row.replicas)))
-        for row in configs
-    ]
-
-
-def reserved(ipus: int, replicas: int = 1) -> int:
-    """The power of two that holds that many IPUs."""
-    return 1 << (ipus * replicas - 1).bit_length()
+def cases(configs: Sequence[RunConfig]) -> List[Any]:
+    """Configurations as parameters, named by IPUs and counts, with the IPUs that they need on hardware."""
+    return configured({f"ipus{''.join(map(str, config.devices))}-{config.counts_id}": config for config in configs})
 
 
 def chain(poptorch: Any, ipus: Sequence[int], spelling: str = "begin", *, loss: bool = True) -> Any:
@@ -96,56 +83,33 @@ def chain(poptorch: Any, ipus: Sequence[int], spelling: str = "begin", *, loss: 
 
 
 def samples(count: int) -> Any:
-    """That many samples, each different from all others."""
+    """Distinct samples of two features."""
     import torch
 
-    numbers = torch.arange(count, dtype=torch.float32)
-    return torch.stack([(numbers % 7) - 3, numbers * 0.25 - count / 16], dim=1)
+    return torch.tensor(exact.offsets(count))
 
 
-def options(poptorch: Any, config: Config, *, training: bool = True) -> Any:
+def options(poptorch: Any, config: RunConfig, *, training: bool = True) -> Any:
     """The counts of a configuration; gradients are summed, and IPUs are rounded up to what can be reserved."""
-    made = poptorch.Options().deviceIterations(config.iterations).replicationFactor(config.replicas)
-    made.autoRoundNumIPUs(True)
+    chosen = scale_options(poptorch, replace(config, training=training), "All" if training else None)
     if training:
-        made.Training.gradientAccumulation(config.accumulation)
-        made.Training.accumulationAndReplicationReductionType(poptorch.ReductionType.Sum)
-        made.outputMode(poptorch.OutputMode.All)
-    return made
+        chosen.Training.accumulationAndReplicationReductionType(poptorch.ReductionType.Sum)
+    return chosen
 
 
-def batch(config: Config, *, training: bool = True, micro: int = 1) -> Any:
+def batch(config: RunConfig, micro: int = 1) -> Any:
     """One combined batch for one call."""
-    return samples(micro * config.iterations * config.replicas * (config.accumulation if training else 1))
+    return samples(micro * config.micro_batches)
 
 
-def trained(model: Any, x: Any, config: Config, calls: int) -> Tuple[Dict[str, Any], List[Any]]:
-    """The weights and the outputs after that many calls on ``x``, by a plain loop in float64 and in float32."""
+def trained(x: Any, config: RunConfig, calls: int) -> Tuple[Dict[str, Any], List[Any]]:
+    """The oracle's weights and outputs of the chain after that many calls on ``x``."""
     import torch
 
-    exact, outputs = _loop(copy.deepcopy(model).double(), x.double(), config, calls)
-    rounded, _ = _loop(copy.deepcopy(model), x, config, calls)
-    for name, value in exact.items():
-        assert torch.equal(value.float().double(), rounded[name].double()), f"{name} is not exact; choose other numbers"
-    return {name: value.float() for name, value in exact.items()}, [output.float() for output in outputs]
-
-
-def _loop(model: Any, x: Any, config: Config, calls: int) -> Tuple[Dict[str, Any], List[Any]]:
-    import torch
-
-    outputs = []
-    for _ in range(calls):
-        made = []
-        for part in x.chunk(config.iterations):
-            model.zero_grad()
-            output, loss = model(part)
-            loss.backward()
-            made.append(output.detach())
-            with torch.no_grad():
-                for weight in model.parameters():
-                    weight -= STEP * weight.grad
-        outputs.append(torch.cat(made))
-    return {name: value.detach().clone() for name, value in model.named_parameters()}, outputs
+    problem = exact.folds(len(config.devices))
+    record = exact.train(problem, np.tile(x.numpy(), (calls, 1)), replace(uncut(config), steps=calls))
+    weights = {name: torch.tensor(exact.float32(value)) for name, value in (record.weights or {}).items()}
+    return weights, [torch.tensor(exact.float32(output)) for output in record.outputs or ()]
 
 
 def train(poptorch: Any, model: Any, made: Any, x: Any, calls: int) -> Tuple[Dict[str, Any], List[Any]]:
@@ -167,8 +131,8 @@ def assert_same_run(actual: Tuple[Any, Any], expected: Tuple[Any, Any]) -> None:
     assert sorted(actual[0]) == sorted(expected[0])
     for name, value in expected[0].items():
         assert torch.equal(actual[0][name], value), f"{name} is {actual[0][name]}, expected {value}"
-    for call, (own, other) in enumerate(zip(actual[1], expected[1])):
-        assert torch.equal(own, other), f"output of call {call} is {own}, expected {other}"
+    for call, (output, wanted) in enumerate(zip(actual[1], expected[1])):
+        assert torch.equal(output, wanted), f"output of call {call} is {output}, expected {wanted}"
 
 
 def placements(capfd: Any, poptorch: Any, run: Callable[[], Any]) -> List[str]:

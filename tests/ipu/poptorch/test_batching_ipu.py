@@ -6,32 +6,35 @@ from typing import Any
 
 import pytest
 
+from ipu_conformance.run import RunConfig
+
+from ..training import counts_id
 from . import exact
-from .exact import INFERENCE, TRAINING, Factors, assert_same
+from .exact import INFERENCE, TRAINING, assert_same, counts
 
 
 @pytest.mark.parametrize("micro", [1, 3])
-@pytest.mark.parametrize("factors", INFERENCE, ids=str)
-def test_inference_keeps_the_order_of_samples(poptorch: Any, factors: Factors, micro: int) -> None:
-    """What comes back has the order of what was given, whatever the factors."""
-    model, x = exact.scale(poptorch, loss=False), exact.batch(factors, micro)
+@pytest.mark.parametrize("config", INFERENCE, ids=counts_id)
+def test_inference_keeps_the_order_of_samples(poptorch: Any, config: RunConfig, micro: int) -> None:
+    """What comes back has the order of what was given, whatever the counts."""
+    model, x = exact.scale(poptorch, loss=False), exact.batch(config, micro)
 
-    out = poptorch.inferenceModel(model, exact.options(poptorch, factors))(x)
+    out = poptorch.inferenceModel(model, exact.options(poptorch, config))(x)
 
     assert_same(out, model(x).detach(), "output")
 
 
 @pytest.mark.parametrize("micro", [1, 2])
-@pytest.mark.parametrize("factors", TRAINING, ids=str)
+@pytest.mark.parametrize("config", TRAINING, ids=counts_id)
 def test_training_deals_out_by_iteration_then_accumulation_then_replica(
-    poptorch: Any, factors: Factors, micro: int
+    poptorch: Any, config: RunConfig, micro: int
 ) -> None:
     """Every micro-batch meets the weights of its own device iteration, and comes back in its own place."""
     import torch
 
-    model, x = exact.scale(poptorch), exact.batch(factors, micro)
-    expected = exact.plain_run(model, x, factors)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors), exact.sgd(model))
+    model, x = exact.scale(poptorch), exact.batch(config, micro)
+    expected = exact.plain_run(x, config)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
 
     out, losses = trainer(x)
 
@@ -40,14 +43,14 @@ def test_training_deals_out_by_iteration_then_accumulation_then_replica(
     exact.assert_weights(model, expected.weights)
 
 
-@pytest.mark.parametrize("factors", TRAINING, ids=str)
-def test_weights_go_on_from_call_to_call(poptorch: Any, factors: Factors) -> None:
+@pytest.mark.parametrize("config", TRAINING, ids=counts_id)
+def test_weights_go_on_from_call_to_call(poptorch: Any, config: RunConfig) -> None:
     """The second call begins with the weights that the first one left."""
     import torch
 
-    model, x = exact.scale(poptorch), exact.batch(factors)
-    expected = exact.plain_run(model, x, factors, calls=2)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors), exact.sgd(model))
+    model, x = exact.scale(poptorch), exact.batch(config)
+    expected = exact.plain_run(x, config, calls=2)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
     trainer(x)
 
     out, _ = trainer(x)
@@ -56,8 +59,8 @@ def test_weights_go_on_from_call_to_call(poptorch: Any, factors: Factors) -> Non
 
 
 @pytest.mark.parametrize("micro", [1, 4])
-@pytest.mark.parametrize("factors", [Factors(2, 1, 4), Factors(3, 1, 2), Factors(2, 3, 4)], ids=str)
-def test_the_model_sees_one_micro_batch(poptorch: Any, factors: Factors, micro: int) -> None:
+@pytest.mark.parametrize("config", [counts(2, 1, 4), counts(3, 1, 2), counts(2, 3, 4)], ids=counts_id)
+def test_the_model_sees_one_micro_batch(poptorch: Any, config: RunConfig, micro: int) -> None:
     """Inside the model dimension 0 is that of a micro-batch, not that of the combined batch."""
     import torch
 
@@ -70,19 +73,19 @@ def test_the_model_sees_one_micro_batch(poptorch: Any, factors: Factors, micro: 
 
     model = Sizes()
     model.register_parameter("unused", torch.nn.Parameter(torch.ones(1)))
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors), exact.sgd(model))
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
 
-    sizes, _ = trainer(exact.batch(factors, micro))
+    sizes, _ = trainer(exact.batch(config, micro))
 
-    assert sizes.tolist() == [micro] * factors.micro_batches
+    assert sizes.tolist() == [micro] * config.micro_batches
 
 
 @pytest.mark.parametrize("size", [1, 5, 11, 13, 23])
 def test_a_batch_that_does_not_divide_is_refused(poptorch: Any, size: int) -> None:
     """2 x 3 x 2 micro-batches cannot be made of a batch that is no multiple of 12, and nothing is compiled."""
-    factors = Factors(2, 3, 2)
+    config = counts(2, 3, 2)
     model = exact.scale(poptorch)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors), exact.sgd(model))
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
 
     with pytest.raises(AssertionError, match="Invalid batch dimension"):
         trainer(exact.samples(size))
@@ -124,8 +127,8 @@ def test_a_scalar_is_a_batch_of_one(poptorch: Any) -> None:
         poptorch.inferenceModel(Double(), poptorch.Options().deviceIterations(2))(torch.tensor(1.5))
 
 
-@pytest.mark.parametrize("factors", INFERENCE, ids=str)
-def test_inputs_have_micro_batches_of_their_own_sizes(poptorch: Any, factors: Factors) -> None:
+@pytest.mark.parametrize("config", INFERENCE, ids=counts_id)
+def test_inputs_have_micro_batches_of_their_own_sizes(poptorch: Any, config: RunConfig) -> None:
     """Each input is divided by itself: one of 2 and one of 3 samples a micro-batch go together."""
     import torch
 
@@ -135,12 +138,12 @@ def test_inputs_have_micro_batches_of_their_own_sizes(poptorch: Any, factors: Fa
         def forward(self, x: Any, y: Any) -> Any:
             return x[:, None] * y[None, :]
 
-    x = torch.arange(1.0, 1 + 2 * factors.micro_batches)
-    y = torch.arange(1.0, 1 + 3 * factors.micro_batches) * 0.5
+    x = torch.arange(1.0, 1 + 2 * config.micro_batches)
+    y = torch.arange(1.0, 1 + 3 * config.micro_batches) * 0.5
 
-    out = poptorch.inferenceModel(Outer(), exact.options(poptorch, factors))(x, y)
+    out = poptorch.inferenceModel(Outer(), exact.options(poptorch, config))(x, y)
 
-    pairs = zip(x.chunk(factors.micro_batches), y.chunk(factors.micro_batches))
+    pairs = zip(x.chunk(config.micro_batches), y.chunk(config.micro_batches))
     assert_same(out, torch.cat([a[:, None] * b[None, :] for a, b in pairs]), "output")
 
 
@@ -180,8 +183,8 @@ def test_groups_must_divide_the_replicas(poptorch: Any) -> None:
         model(exact.samples(4))
 
 
-@pytest.mark.parametrize("factors", [Factors(2, 3, 1), Factors(4, 2, 1), Factors(1, 5, 1)], ids=str)
-def test_batch_norm_sees_the_micro_batch(poptorch: Any, factors: Factors) -> None:
+@pytest.mark.parametrize("config", [counts(2, 3, 1), counts(4, 2, 1), counts(1, 5, 1)], ids=counts_id)
+def test_batch_norm_sees_the_micro_batch(poptorch: Any, config: RunConfig) -> None:
     """The mean that is taken off is that of 4 samples, and running statistics move once per micro-batch."""
     import torch
 
@@ -197,10 +200,10 @@ def test_batch_norm_sees_the_micro_batch(poptorch: Any, factors: Factors) -> Non
             out = self.norm(x)
             return out, poptorch.identity_loss(out.mean() * self.weight, reduction="mean")
 
-    model, x = Normed(), exact.batch(factors, 4)
+    model, x = Normed(), exact.batch(config, 4)
     host = Normed()
-    expected = torch.cat([host(part)[0].detach() for part in x.chunk(factors.micro_batches)])
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors), exact.sgd(model))
+    expected = torch.cat([host(part)[0].detach() for part in x.chunk(config.micro_batches)])
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
 
     out, _ = trainer(x)
 
@@ -208,21 +211,21 @@ def test_batch_norm_sees_the_micro_batch(poptorch: Any, factors: Factors) -> Non
     assert_same(out, expected, "output")
     assert_same(model.norm.running_mean.clone(), host.norm.running_mean, "running_mean")
     assert_same(model.norm.running_var.clone(), host.norm.running_var, "running_var")
-    assert int(model.norm.num_batches_tracked) == factors.micro_batches
+    assert int(model.norm.num_batches_tracked) == config.micro_batches
 
 
-@pytest.mark.parametrize("factors", [Factors(3, 2, 1), Factors(2, 3, 4)], ids=str)
-def test_one_update_per_device_iteration(poptorch: Any, factors: Factors) -> None:
+@pytest.mark.parametrize("config", [counts(3, 2, 1), counts(2, 3, 4)], ids=counts_id)
+def test_one_update_per_device_iteration(poptorch: Any, config: RunConfig) -> None:
     """All micro-batches of one device iteration meet the same weights, those of the next one others."""
     import torch
 
     model = exact.scale(poptorch)
-    x = torch.full((factors.micro_batches, 2), 0.75)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors), exact.sgd(model))
+    x = torch.full((config.micro_batches, 2), 0.75)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
 
     out, _ = trainer(x)
 
     met = [tuple(own) for own in out.tolist()]
-    assert len(set(met)) == factors.D
-    per_update = factors.G * factors.R
-    assert met == [met[number // per_update * per_update] for number in range(factors.micro_batches)]
+    assert len(set(met)) == config.device_iterations
+    per_update = config.gradient_accumulation * config.replicas
+    assert met == [met[number // per_update * per_update] for number in range(config.micro_batches)]

@@ -6,8 +6,11 @@ from typing import Any, Callable, Dict
 
 import pytest
 
+from ipu_conformance.run import RunConfig
+
+from ..training import counts_id
 from . import exact
-from .exact import Factors, assert_same
+from .exact import assert_same, counts
 
 
 def buffered(poptorch: Any, change: Callable[[Any, Any], Any]) -> Any:
@@ -39,16 +42,16 @@ UPDATES: Dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", sorted(UPDATES))
-@pytest.mark.parametrize("factors", [Factors(2, 3, 1), Factors(4, 1, 2)], ids=str)
-def test_a_buffer_is_updated_in_place(poptorch: Any, factors: Factors, name: str) -> None:
+@pytest.mark.parametrize("config", [counts(2, 3, 1), counts(4, 1, 2)], ids=counts_id)
+def test_a_buffer_is_updated_in_place(poptorch: Any, config: RunConfig, name: str) -> None:
     """A buffer sums up what its replica saw; the host gets that of the first replica."""
-    model, x = buffered(poptorch, UPDATES[name]), exact.batch(factors, 2)
-    made = exact.options(poptorch, factors).broadcastBuffers(False)
+    model, x = buffered(poptorch, UPDATES[name]), exact.batch(config, 2)
+    made = exact.options(poptorch, config).broadcastBuffers(False)
     trainer = poptorch.trainingModel(model, made, exact.sgd(model))
 
     trainer(x)
 
-    first = x.reshape(factors.D * factors.G, factors.R, 2, 2)[:, 0]
+    first = x.reshape(config.device_iterations * config.gradient_accumulation, config.replicas, 2, 2)[:, 0]
     assert_same(model.held.clone(), first.sum(dim=(0, 1)), "buffer")
 
 
@@ -56,15 +59,15 @@ def test_a_buffer_is_updated_in_place(poptorch: Any, factors: Factors, name: str
 @pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
 def test_replicas_may_not_update_a_shared_buffer(poptorch: Any, name: str, training: bool) -> None:
     """With several replicas and broadcast buffers an update is an error when compiling."""
-    factors = Factors(3, 1, 2)
+    config = counts(3, 1, 2)
     model = buffered(poptorch, UPDATES[name])
-    made = exact.options(poptorch, factors)
+    made = exact.options(poptorch, config)
     executor = (
         poptorch.trainingModel(model, made, exact.sgd(model)) if training else poptorch.inferenceModel(model, made)
     )
 
     with pytest.raises(poptorch.Error, match="broadcastBuffers"):
-        executor(exact.batch(factors))
+        executor(exact.batch(config))
 
 
 def test_batch_norm_with_replicas_needs_buffers_of_its_own(poptorch: Any) -> None:
@@ -81,11 +84,11 @@ def test_batch_norm_with_replicas_needs_buffers_of_its_own(poptorch: Any) -> Non
         def forward(self, x: Any) -> Any:
             return poptorch.identity_loss(self.norm(x), reduction="sum")
 
-    factors, model = Factors(1, 3, 2), Normed()
-    made = exact.options(poptorch, factors)
+    config, model = counts(1, 3, 2), Normed()
+    made = exact.options(poptorch, config)
 
     with pytest.raises(poptorch.Error, match="broadcastBuffers"):
-        poptorch.trainingModel(model, made, exact.sgd(model))(exact.batch(factors, 2))
+        poptorch.trainingModel(model, made, exact.sgd(model))(exact.batch(config, 2))
 
 
 def test_batch_norm_in_eval_mode_changes_no_buffer(poptorch: Any) -> None:

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from ipu_conformance.run import RunConfig
+
+from ..training import counts_id
 from . import exact
-from .exact import Factors, assert_same
+from .exact import assert_same, counts
 
 
 def halved(poptorch: Any, *, loss: bool = True) -> Any:
@@ -24,24 +27,24 @@ def half_step(weight: Any, x: Any, parts: int) -> Any:
     return (w - exact.RATE * gradient).half()
 
 
-@pytest.mark.parametrize("factors", [Factors(3, 1, 2), Factors(2, 1, 4)], ids=str)
-def test_inference_in_half(poptorch: Any, factors: Factors) -> None:
+@pytest.mark.parametrize("config", [counts(3, 1, 2), counts(2, 1, 4)], ids=counts_id)
+def test_inference_in_half(poptorch: Any, config: RunConfig) -> None:
     """Inputs, weights and outputs are float16."""
-    model, x = halved(poptorch, loss=False), exact.batch(factors).half()
+    model, x = halved(poptorch, loss=False), exact.batch(config).half()
 
-    out = poptorch.inferenceModel(model, exact.options(poptorch, factors))(x)
+    out = poptorch.inferenceModel(model, exact.options(poptorch, config))(x)
 
     assert_same(out, model(x).detach(), "output")
 
 
-@pytest.mark.parametrize("factors", [Factors(1, 4, 2), Factors(1, 2, 4), Factors(1, 8, 1)], ids=str)
-def test_training_in_half(poptorch: Any, factors: Factors) -> None:
+@pytest.mark.parametrize("config", [counts(1, 4, 2), counts(1, 2, 4), counts(1, 8, 1)], ids=counts_id)
+def test_training_in_half(poptorch: Any, config: RunConfig) -> None:
     """A float16 weight is updated by the mean gradient and stays float16."""
     import torch
 
-    model, x = halved(poptorch), exact.batch(factors).half()
-    expected = half_step(model.weight.detach(), x, factors.micro_batches)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors), exact.sgd(model))
+    model, x = halved(poptorch), exact.batch(config).half()
+    expected = half_step(model.weight.detach(), x, config.micro_batches)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
 
     _, losses = trainer(x)
 

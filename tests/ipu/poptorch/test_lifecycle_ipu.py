@@ -43,12 +43,12 @@ def test_destroying_brings_weights_home_and_gives_classes_back(poptorch: Any) ->
     """destroy copies the weights; model, parameters and buffers have their own classes again."""
     import torch
 
-    x, factors = exact.samples(2), exact.Factors(2, 1, 1)
+    x, config = exact.samples(2), exact.counts(2, 1, 1)
     model = exact.scale(poptorch)
     model.register_buffer("held", torch.ones(1))
     before = type(model)
-    expected = exact.plain_run(exact.scale(poptorch), x, factors)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors), exact.sgd(model))
+    expected = exact.plain_run(x, config)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
     trainer(x)
 
     trainer.destroy()
@@ -222,9 +222,9 @@ def test_detaching_before_compiling_is_refused(poptorch: Any) -> None:
 
 def test_detaching_brings_the_weights_home(poptorch: Any) -> None:
     """After detaching the host has the trained weights, and touching them copies nothing."""
-    x, factors = exact.samples(2), exact.Factors(2, 1, 1)
-    expected = exact.plain_run(exact.scale(poptorch), x, factors)
-    trainer, model = trained(poptorch, options=exact.options(poptorch, factors))
+    x, config = exact.samples(2), exact.counts(2, 1, 1)
+    expected = exact.plain_run(x, config)
+    trainer, model = trained(poptorch, options=exact.options(poptorch, config))
     trainer(x)
 
     trainer.detachFromDevice()
@@ -236,9 +236,9 @@ def test_detaching_brings_the_weights_home(poptorch: Any) -> None:
 @pytest.mark.parametrize("by_hand", [True, False], ids=["attached-by-hand", "attached-by-calling"])
 def test_training_goes_on_after_detaching(poptorch: Any, by_hand: bool) -> None:
     """A model that was detached in between trains as one that was not."""
-    x, factors = exact.samples(2), exact.Factors(2, 1, 1)
-    expected = exact.plain_run(exact.scale(poptorch), x, factors, calls=3)
-    trainer, model = trained(poptorch, options=exact.options(poptorch, factors))
+    x, config = exact.samples(2), exact.counts(2, 1, 1)
+    expected = exact.plain_run(x, config, calls=3)
+    trainer, model = trained(poptorch, options=exact.options(poptorch, config))
     for _ in range(3):
         trainer(x)
         trainer.detachFromDevice()

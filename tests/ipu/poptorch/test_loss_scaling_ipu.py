@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.oracle.regression import BIAS, WEIGHT, same_rule
 from ipu_conformance.run import optimizer
 
-from .optimizer_reference import BIAS, WEIGHT, Problem, assert_weights, same, trained
+from .regression import Problem, assert_weights, trained
 
 OPTIMIZERS: Mapping[str, Dict[str, Any]] = {
     "SGD": {"momentum": 0.9},
@@ -45,7 +46,7 @@ def test_any_scale_cancels(poptorch: Any, name: str) -> None:
     weights = trained(poptorch, lambda model: cls(model.parameters(), lr=0.1, loss_scaling=1000.0, **arguments))
 
     settings = {{"eps": "epsilon"}.get(key, key): value for key, value in arguments.items()}
-    assert_weights(weights, same(optimizer(name.lower(), **settings), 0.1))
+    assert_weights(weights, same_rule(optimizer(name.lower(), **settings), 0.1))
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -84,7 +85,7 @@ def test_clipping_looks_at_gradients_without_the_scale(poptorch: Any) -> None:
         lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1, loss_scaling=1024.0, max_grad_norm=0.5),
     )
 
-    assert_weights(weights, same(optimizer("sgd"), 0.1), clip=0.5)
+    assert_weights(weights, same_rule(optimizer("sgd"), 0.1), clip=0.5)
 
 
 def _weighted(poptorch: Any, make: Any, inputs: Any, *, accumulation: int = 1, half: bool = False) -> Any:

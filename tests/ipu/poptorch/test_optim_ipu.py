@@ -7,9 +7,10 @@ from typing import Any, Callable, Dict, Mapping, NamedTuple
 
 import pytest
 
+from ipu_conformance.oracle.regression import BIAS, WEIGHT, same_rule
 from ipu_conformance.run import Rule, optimizer
 
-from .optimizer_reference import BIAS, WEIGHT, Problem, assert_weights, same, trained
+from .regression import Problem, assert_weights, trained
 
 
 class Row(NamedTuple):
@@ -107,7 +108,7 @@ def test_updates_are_the_oracles(poptorch: Any, name: str) -> None:
     row = ROWS[name]
     weights = trained(poptorch, maker(poptorch, row))
 
-    assert_weights(weights, same(row.rule, 0.1), begin=row.begin)
+    assert_weights(weights, same_rule(row.rule, 0.1), initial_state=row.begin)
 
 
 @pytest.mark.parametrize("name", ["torch-SGD-momentum", "torch-Adam", "poptorch-RMSprop", "poptorch-LAMB"])
@@ -116,7 +117,7 @@ def test_an_update_uses_the_mean_of_accumulated_gradients(poptorch: Any, name: s
     row = ROWS[name]
     weights = trained(poptorch, maker(poptorch, row), accumulation=3)
 
-    assert_weights(weights, same(row.rule, 0.1), accumulation=3)
+    assert_weights(weights, same_rule(row.rule, 0.1), accumulation=3)
 
 
 @pytest.mark.parametrize("name", ["torch-SGD-nesterov", "torch-AdamW", "poptorch-Adam", "poptorch-LAMB-limited"])
@@ -125,7 +126,7 @@ def test_an_update_uses_the_mean_over_replicas(poptorch: Any, name: str) -> None
     row = ROWS[name]
     weights = trained(poptorch, maker(poptorch, row), replicas=2)
 
-    assert_weights(weights, same(row.rule, 0.1), accumulation=2)
+    assert_weights(weights, same_rule(row.rule, 0.1), accumulation=2)
 
 
 @pytest.mark.parametrize("name", ["torch-SGD-dampened", "torch-Adam-decay", "poptorch-RMSprop-centered"])
@@ -134,7 +135,7 @@ def test_each_stage_of_a_pipeline_updates_its_weights(poptorch: Any, name: str) 
     row = ROWS[name]
     weights = trained(poptorch, maker(poptorch, row), accumulation=3, pipelined=True)
 
-    assert_weights(weights, same(row.rule, 0.1), accumulation=3)
+    assert_weights(weights, same_rule(row.rule, 0.1), accumulation=3)
 
 
 @pytest.mark.parametrize("package", ["torch", "poptorch"])
@@ -189,14 +190,14 @@ def test_gradients_are_clipped_by_the_norm_of_all(poptorch: Any, name: str) -> N
     weights = trained(poptorch, lambda model: cls(model.parameters(), lr=0.1, max_grad_norm=0.5, **epsilon))
 
     rule = optimizer(name.lower(), **({"epsilon": 0.1} if epsilon else {}))
-    assert_weights(weights, same(rule, 0.1), clip=0.5)
+    assert_weights(weights, same_rule(rule, 0.1), clip=0.5)
 
 
 def test_gradients_below_the_norm_are_left_alone(poptorch: Any) -> None:
     """A limit that no gradient reaches changes nothing."""
     weights = trained(poptorch, lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1, max_grad_norm=1e6))
 
-    assert_weights(weights, same(optimizer("sgd"), 0.1))
+    assert_weights(weights, same_rule(optimizer("sgd"), 0.1))
 
 
 def test_the_mean_of_accumulated_gradients_is_clipped(poptorch: Any) -> None:
@@ -205,7 +206,7 @@ def test_the_mean_of_accumulated_gradients_is_clipped(poptorch: Any) -> None:
         poptorch, lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1, max_grad_norm=0.5), accumulation=3
     )
 
-    assert_weights(weights, same(optimizer("sgd"), 0.1), accumulation=3, clip=0.5)
+    assert_weights(weights, same_rule(optimizer("sgd"), 0.1), accumulation=3, clip=0.5)
 
 
 def test_the_norm_is_over_all_stages_of_a_pipeline(poptorch: Any) -> None:
@@ -217,7 +218,7 @@ def test_the_norm_is_over_all_stages_of_a_pipeline(poptorch: Any) -> None:
         pipelined=True,
     )
 
-    assert_weights(weights, same(optimizer("sgd"), 0.1), accumulation=3, clip=0.5)
+    assert_weights(weights, same_rule(optimizer("sgd"), 0.1), accumulation=3, clip=0.5)
 
 
 def test_the_norm_is_that_of_the_mean_over_replicas(poptorch: Any) -> None:
@@ -226,7 +227,7 @@ def test_the_norm_is_that_of_the_mean_over_replicas(poptorch: Any) -> None:
         poptorch, lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1, max_grad_norm=0.5), replicas=2
     )
 
-    assert_weights(weights, same(optimizer("sgd"), 0.1), accumulation=2, clip=0.5)
+    assert_weights(weights, same_rule(optimizer("sgd"), 0.1), accumulation=2, clip=0.5)
 
 
 @pytest.mark.parametrize("package", ["torch", "poptorch"])
@@ -258,7 +259,7 @@ def test_weights_that_need_no_gradient_stay(poptorch: Any) -> None:
 
 def test_without_an_optimizer_sgd_trains(poptorch: Any) -> None:
     """A training model that is given no optimizer uses SGD with a learning rate of 0.01."""
-    assert_weights(trained(poptorch, lambda model: None), same(optimizer("sgd"), 0.01))
+    assert_weights(trained(poptorch, lambda model: None), same_rule(optimizer("sgd"), 0.01))
 
 
 @pytest.mark.parametrize("name", ["Adagrad", "Adadelta", "Adamax"])

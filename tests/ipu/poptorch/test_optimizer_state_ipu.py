@@ -9,8 +9,9 @@ from typing import Any, Dict, Mapping
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.oracle.regression import START
 
-from .optimizer_reference import START, Problem
+from .regression import Problem
 
 OPTIMIZERS: Mapping[str, Dict[str, Any]] = {
     "SGD": {"lr": 0.1, "momentum": 0.9},

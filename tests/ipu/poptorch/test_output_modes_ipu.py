@@ -6,20 +6,27 @@ from typing import Any, List, NamedTuple, Tuple
 
 import pytest
 
+from ipu_conformance.run import RunConfig
+
+from ..training import counts_id
 from . import exact
-from .exact import INFERENCE, TRAINING, Factors, assert_same
+from .exact import INFERENCE, TRAINING, assert_same, counts
 
 MODES = (("All", None), ("Final", None), ("Sum", None), ("EveryN", "G"), ("EveryN", "all"))
 
 
-def period_of(name: Any, factors: Factors) -> Any:
+def period_of(name: Any, config: RunConfig) -> Any:
     """A return period by name: the accumulation, or all micro-batches of a replica."""
-    return {"G": factors.G, "all": factors.D * factors.G, None: None}[name]
+    return {
+        "G": config.gradient_accumulation,
+        "all": config.device_iterations * config.gradient_accumulation,
+        None: None,
+    }[name]
 
 
-def selected(values: List[Any], factors: Factors, mode: str, period: Any) -> List[Any]:
+def selected(values: List[Any], config: RunConfig, mode: str, period: Any) -> List[Any]:
     """The values that a mode returns, from those of all micro-batches in the order of the batch."""
-    by_time = [values[start : start + factors.R] for start in range(0, len(values), factors.R)]
+    by_time = [values[start : start + config.replicas] for start in range(0, len(values), config.replicas)]
     if mode == "All":
         return values
     if mode == "Final":
@@ -34,74 +41,74 @@ def mode_id(mode: Tuple[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=mode_id)
-@pytest.mark.parametrize("factors", TRAINING, ids=str)
-def test_a_mode_of_training_returns_its_micro_batches(poptorch: Any, factors: Factors, mode: Tuple[str, Any]) -> None:
+@pytest.mark.parametrize("config", TRAINING, ids=counts_id)
+def test_a_mode_of_training_returns_its_micro_batches(poptorch: Any, config: RunConfig, mode: Tuple[str, Any]) -> None:
     """Outputs come along dimension 0, losses as a vector, a single loss as a scalar; no weight depends on the mode."""
     import torch
 
-    period = period_of(mode[1], factors)
-    model, x = exact.scale(poptorch), exact.batch(factors, 2)
-    expected = exact.plain_run(model, x, factors)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors, mode[0], period), exact.sgd(model))
+    period = period_of(mode[1], config)
+    model, x = exact.scale(poptorch), exact.batch(config, 2)
+    expected = exact.plain_run(x, config)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config, mode[0], period), exact.sgd(model))
 
     out, loss = trainer(x)
 
-    assert_same(out, torch.cat(selected(expected.outputs[0], factors, mode[0], period)), "output")
-    losses = selected(expected.losses[0], factors, mode[0], period)
+    assert_same(out, torch.cat(selected(expected.outputs[0], config, mode[0], period)), "output")
+    losses = selected(expected.losses[0], config, mode[0], period)
     assert_same(loss, torch.stack(losses) if len(losses) > 1 else losses[0], "loss")
     exact.assert_weights(model, expected.weights)
 
 
 @pytest.mark.parametrize("mode", [("All", None), ("Final", None), ("Sum", None), ("EveryN", "all")], ids=mode_id)
-@pytest.mark.parametrize("factors", INFERENCE, ids=str)
-def test_a_mode_of_inference_returns_its_micro_batches(poptorch: Any, factors: Factors, mode: Tuple[str, Any]) -> None:
+@pytest.mark.parametrize("config", INFERENCE, ids=counts_id)
+def test_a_mode_of_inference_returns_its_micro_batches(poptorch: Any, config: RunConfig, mode: Tuple[str, Any]) -> None:
     """The modes select the same micro-batches of an inference model."""
     import torch
 
-    period = period_of(mode[1], factors)
-    model, x = exact.scale(poptorch, loss=False), exact.batch(factors, 3)
-    parts = list(model(x).detach().chunk(factors.micro_batches))
+    period = period_of(mode[1], config)
+    model, x = exact.scale(poptorch, loss=False), exact.batch(config, 3)
+    parts = list(model(x).detach().chunk(config.micro_batches))
 
-    out = poptorch.inferenceModel(model, exact.options(poptorch, factors, mode[0], period))(x)
+    out = poptorch.inferenceModel(model, exact.options(poptorch, config, mode[0], period))(x)
 
-    assert_same(out, torch.cat(selected(parts, factors, mode[0], period)), "output")
+    assert_same(out, torch.cat(selected(parts, config, mode[0], period)), "output")
 
 
 @pytest.mark.parametrize("period", [2, 3])
-@pytest.mark.parametrize("factors", [Factors(6, 1, 2), Factors(2, 3, 4), Factors(3, 4, 1)], ids=str)
-def test_every_nth_micro_batch_is_the_last_of_its_n(poptorch: Any, factors: Factors, period: int) -> None:
+@pytest.mark.parametrize("config", [counts(6, 1, 2), counts(2, 3, 4), counts(3, 4, 1)], ids=counts_id)
+def test_every_nth_micro_batch_is_the_last_of_its_n(poptorch: Any, config: RunConfig, period: int) -> None:
     """EveryN returns the micro-batches N-1, 2N-1 and so on of each replica."""
     import torch
 
-    model, x = exact.scale(poptorch), exact.batch(factors)
-    expected = exact.plain_run(model, x, factors)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors, "EveryN", period), exact.sgd(model))
+    model, x = exact.scale(poptorch), exact.batch(config)
+    expected = exact.plain_run(x, config)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config, "EveryN", period), exact.sgd(model))
 
     out, _ = trainer(x)
 
-    assert_same(out, torch.cat(selected(expected.outputs[0], factors, "EveryN", period)), "output")
+    assert_same(out, torch.cat(selected(expected.outputs[0], config, "EveryN", period)), "output")
 
 
-@pytest.mark.parametrize("factors", [Factors(2, 3, 1), Factors(3, 1, 2)], ids=str)
-def test_the_default_is_final_for_training(poptorch: Any, factors: Factors) -> None:
+@pytest.mark.parametrize("config", [counts(2, 3, 1), counts(3, 1, 2)], ids=counts_id)
+def test_the_default_is_final_for_training(poptorch: Any, config: RunConfig) -> None:
     """A training model returns the last micro-batch of each replica unless told otherwise."""
     import torch
 
-    model, x = exact.scale(poptorch), exact.batch(factors)
-    expected = exact.plain_run(model, x, factors)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors, None), exact.sgd(model))
+    model, x = exact.scale(poptorch), exact.batch(config)
+    expected = exact.plain_run(x, config)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config, None), exact.sgd(model))
 
     out, _ = trainer(x)
 
-    assert_same(out, torch.cat(expected.outputs[0][-factors.R :]), "output")
+    assert_same(out, torch.cat(expected.outputs[0][-config.replicas :]), "output")
 
 
 def test_the_default_is_all_for_inference(poptorch: Any) -> None:
     """An inference model returns every micro-batch unless told otherwise."""
-    factors = Factors(3, 1, 2)
-    model, x = exact.scale(poptorch, loss=False), exact.batch(factors)
+    config = counts(3, 1, 2)
+    model, x = exact.scale(poptorch, loss=False), exact.batch(config)
 
-    out = poptorch.inferenceModel(model, exact.options(poptorch, factors, None))(x)
+    out = poptorch.inferenceModel(model, exact.options(poptorch, config, None))(x)
 
     assert_same(out, model(x).detach(), "output")
 
@@ -253,18 +260,18 @@ def test_outputs_of_earlier_calls_stay_as_they_are(poptorch: Any) -> None:
     assert_same(first, before, "first output")
 
 
-@pytest.mark.parametrize("factors", [Factors(2, 3, 1), Factors(2, 1, 4)], ids=str)
+@pytest.mark.parametrize("config", [counts(2, 3, 1), counts(2, 1, 4)], ids=counts_id)
 @pytest.mark.parametrize("mode", ["All", "Final", "Sum"])
-def test_the_gradient_of_a_weight_can_be_anchored(poptorch: Any, factors: Factors, mode: str) -> None:
+def test_the_gradient_of_a_weight_can_be_anchored(poptorch: Any, config: RunConfig, mode: str) -> None:
     """An anchored gradient comes back for the micro-batches that its own mode selects."""
     import torch
 
-    model, x = exact.scale(poptorch), exact.batch(factors)
-    made = exact.options(poptorch, factors, "Final")
+    model, x = exact.scale(poptorch), exact.batch(config)
+    made = exact.options(poptorch, config, "Final")
     made.anchorTensor("grad", "Gradient___weight", getattr(poptorch.OutputMode, mode))
     expected = []
     start = exact.scale(poptorch)
-    for part in x.chunk(factors.micro_batches)[: factors.G * factors.R]:
+    for part in x.chunk(config.micro_batches)[: config.gradient_accumulation * config.replicas]:
         start.zero_grad()
         start(part)[1].backward()
         expected.append(start.weight.grad.clone())
@@ -273,7 +280,7 @@ def test_the_gradient_of_a_weight_can_be_anchored(poptorch: Any, factors: Factor
     trainer(x)
 
     actual = trainer.getAnchoredTensor("grad")
-    count = {"All": factors.micro_batches, "Final": factors.R, "Sum": factors.R}[mode]
+    count = {"All": config.micro_batches, "Final": config.replicas, "Sum": config.replicas}[mode]
     assert list(actual.shape) == [2 * count]
     if mode == "All":
         assert_same(actual[: 2 * len(expected)], torch.cat(expected), "gradients of the first iteration")

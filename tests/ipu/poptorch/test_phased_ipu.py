@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from .placed import Config, assert_same_run, batch, chain, options, placements, samples, train, trained
+from ipu_conformance.run import RunConfig
+
+from .placed import assert_same_run, batch, cases, chain, options, placed, placements, samples, train, trained
 
 BLOCKS = ("layer0", "layer1", "layer2", "layer3")
 
@@ -30,11 +32,11 @@ KINDS = ("SerialPhasedExecution", "ParallelPhasedExecution")
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("make", [_pairs, _singles])
-@pytest.mark.parametrize("config", [Config((0,) * 4, 3, 1, 2), Config((0,) * 4, 1, 3, 2)], ids=str)
-def test_phases_train_as_a_plain_loop_does(poptorch: Any, kind: str, make: Any, config: Config) -> None:
+@pytest.mark.parametrize("config", cases([placed((0,) * 4, 3, 1, 2), placed((0,) * 4, 1, 3, 2)]))
+def test_phases_train_as_a_plain_loop_does(poptorch: Any, kind: str, make: Any, config: RunConfig) -> None:
     """Weights and outputs of a phased model are those of a loop over the micro-batches."""
-    model, x = chain(poptorch, config.ipus, "with"), batch(config)
-    expected = trained(model, x, config, calls=1)
+    model, x = chain(poptorch, config.devices, "with"), batch(config)
+    expected = trained(x, config, calls=1)
     made = options(poptorch, config).setExecutionStrategy(make(poptorch, kind))
 
     assert_same_run(train(poptorch, model, made, x, calls=1), expected)

@@ -6,14 +6,16 @@ from typing import Any, Tuple
 
 import pytest
 
+from ipu_conformance.run import RunConfig
+
 from .placed import (
     SPELLINGS,
-    Config,
     assert_same_run,
     batch,
     cases,
     chain,
     options,
+    placed,
     placements,
     samples,
     train,
@@ -21,28 +23,28 @@ from .placed import (
 )
 
 TRAINING = (
-    Config((0, 1), 1, 5, 3),
-    Config((0, 1), 4, 3, 1),
-    Config((0, 1, 2), 1, 5, 2),
-    Config((0, 1, 0), 2, 5, 1),
-    Config((0, 0, 1, 1), 1, 4, 3),
-    Config((0, 1, 2, 3), 1, 7, 2),
-    Config((0, 1, 1, 0), 2, 6, 1),
+    placed((0, 1), 1, 5, 3),
+    placed((0, 1), 4, 3, 1),
+    placed((0, 1, 2), 1, 5, 2),
+    placed((0, 1, 0), 2, 5, 1),
+    placed((0, 0, 1, 1), 1, 4, 3),
+    placed((0, 1, 2, 3), 1, 7, 2),
+    placed((0, 1, 1, 0), 2, 6, 1),
 )
 INFERENCE = (
-    Config((0, 1), 3, 1, 5),
-    Config((0, 1, 2), 5, 1, 2),
-    Config((0, 1, 0), 4, 1, 2),
-    Config((0, 1, 2, 3), 5, 1, 3),
-    Config((1, 0), 4, 1, 2),
+    placed((0, 1), 3, 1, 5),
+    placed((0, 1, 2), 5, 1, 2),
+    placed((0, 1, 0), 4, 1, 2),
+    placed((0, 1, 2, 3), 5, 1, 3),
+    placed((1, 0), 4, 1, 2),
 )
 
 
 @pytest.mark.parametrize("config", cases(TRAINING))
-def test_a_pipeline_trains_as_a_plain_loop_does(poptorch: Any, config: Config) -> None:
+def test_a_pipeline_trains_as_a_plain_loop_does(poptorch: Any, config: RunConfig) -> None:
     """Weights and outputs of a pipelined model are those of a loop over the micro-batches."""
-    model, x = chain(poptorch, config.ipus), batch(config)
-    expected = trained(model, x, config, calls=2)
+    model, x = chain(poptorch, config.devices), batch(config)
+    expected = trained(x, config, calls=2)
 
     actual = train(poptorch, model, options(poptorch, config), x, calls=2)
 
@@ -50,11 +52,11 @@ def test_a_pipeline_trains_as_a_plain_loop_does(poptorch: Any, config: Config) -
 
 
 @pytest.mark.parametrize("config", cases(INFERENCE))
-def test_a_pipeline_infers_as_the_model_does(poptorch: Any, config: Config) -> None:
+def test_a_pipeline_infers_as_the_model_does(poptorch: Any, config: RunConfig) -> None:
     """Outputs of a pipelined model come back in the order of its inputs."""
     import torch
 
-    model, x = chain(poptorch, config.ipus, loss=False), batch(config, training=False, micro=3)
+    model, x = chain(poptorch, config.devices, loss=False), batch(config, micro=3)
     expected = model(x).detach()
 
     inference = poptorch.inferenceModel(model, options(poptorch, config, training=False))
@@ -66,9 +68,9 @@ def test_a_pipeline_infers_as_the_model_does(poptorch: Any, config: Config) -> N
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_every_spelling_of_blocks_pipelines(poptorch: Any, spelling: str) -> None:
     """Where a block was written, and how, makes no difference to what is learned."""
-    config = Config((0, 1, 1), 1, 4, 3)
-    model, x = chain(poptorch, config.ipus, spelling), batch(config)
-    expected = trained(model, x, config, calls=1)
+    config = placed((0, 1, 1), 1, 4, 3)
+    model, x = chain(poptorch, config.devices, spelling), batch(config)
+    expected = trained(x, config, calls=1)
 
     actual = train(poptorch, model, options(poptorch, config), x, calls=1)
 
@@ -91,7 +93,7 @@ def test_training_needs_an_accumulation_of_twice_the_stages_less_one(
     poptorch: Any, ipus: Tuple[int, ...], accumulation: int
 ) -> None:
     """F forward stages, counted by the changes of IPU from IPU 0, need a gradient accumulation of 2F-1."""
-    config = Config(ipus, 1, accumulation, 1)
+    config = placed(ipus, 1, accumulation, 1)
 
     with pytest.raises(poptorch.Error, match="gradientAccumulation"):
         train(poptorch, chain(poptorch, ipus), options(poptorch, config), batch(config), calls=1)
@@ -103,9 +105,9 @@ def test_an_accumulation_of_twice_the_stages_less_one_trains(
     poptorch: Any, ipus: Tuple[int, ...], accumulation: int
 ) -> None:
     """The smallest accumulation that fills the pipeline trains as a plain loop does."""
-    config = Config(ipus, 1, accumulation, 1)
+    config = placed(ipus, 1, accumulation, 1)
     model, x = chain(poptorch, ipus), batch(config)
-    expected = trained(model, x, config, calls=1)
+    expected = trained(x, config, calls=1)
 
     assert_same_run(train(poptorch, model, options(poptorch, config), x, calls=1), expected)
 

@@ -6,22 +6,25 @@ from typing import Any
 
 import pytest
 
+from ipu_conformance.run import RunConfig
+
+from ..training import counts_id, reduced
 from . import exact
-from .exact import TRAINING, Factors, assert_same
+from .exact import TRAINING, assert_same, counts
 
 STRATEGIES = ("Running", "Post", "PostAndLoss")
 
 
 @pytest.mark.parametrize("reduction", ["Mean", "Sum"])
-@pytest.mark.parametrize("factors", TRAINING, ids=str)
-def test_gradients_are_reduced_as_asked(poptorch: Any, factors: Factors, reduction: str) -> None:
+@pytest.mark.parametrize("config", TRAINING, ids=counts_id)
+def test_gradients_are_reduced_as_asked(poptorch: Any, config: RunConfig, reduction: str) -> None:
     """Mean divides by accumulation times replicas, Sum by nothing; one update per device iteration."""
     import torch
 
-    model, x = exact.scale(poptorch), exact.batch(factors)
+    model, x = exact.scale(poptorch), exact.batch(config)
     rate = exact.RATE if reduction == "Mean" else exact.RATE / 8
-    expected = exact.plain_run(model, x, factors, mean=reduction == "Mean", rate=rate)
-    made = exact.options(poptorch, factors)
+    expected = exact.plain_run(x, reduced(config, reduction.lower(), rate))
+    made = exact.options(poptorch, config)
     made.Training.accumulationAndReplicationReductionType(getattr(poptorch.ReductionType, reduction))
     trainer = poptorch.trainingModel(model, made, torch.optim.SGD(model.parameters(), lr=rate))
 
@@ -30,12 +33,12 @@ def test_gradients_are_reduced_as_asked(poptorch: Any, factors: Factors, reducti
     exact.assert_weights(model, expected.weights)
 
 
-@pytest.mark.parametrize("factors", [Factors(2, 3, 1), Factors(2, 1, 4), Factors(1, 4, 2)], ids=str)
-def test_the_default_is_a_mean(poptorch: Any, factors: Factors) -> None:
+@pytest.mark.parametrize("config", [counts(2, 3, 1), counts(2, 1, 4), counts(1, 4, 2)], ids=counts_id)
+def test_the_default_is_a_mean(poptorch: Any, config: RunConfig) -> None:
     """Without an option gradients are averaged."""
-    model, x = exact.scale(poptorch), exact.batch(factors)
-    expected = exact.plain_run(model, x, factors, mean=True)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors), exact.sgd(model))
+    model, x = exact.scale(poptorch), exact.batch(config)
+    expected = exact.plain_run(x, config)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
 
     trainer(x)
 
@@ -43,12 +46,12 @@ def test_the_default_is_a_mean(poptorch: Any, factors: Factors) -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("factors", [Factors(3, 2, 1), Factors(3, 2, 4), Factors(2, 1, 4), Factors(1, 2, 4)], ids=str)
-def test_every_strategy_gives_the_mean(poptorch: Any, factors: Factors, strategy: str) -> None:
+@pytest.mark.parametrize("config", [counts(3, 2, 1), counts(3, 2, 4), counts(2, 1, 4), counts(1, 2, 4)], ids=counts_id)
+def test_every_strategy_gives_the_mean(poptorch: Any, config: RunConfig, strategy: str) -> None:
     """A mean that runs and one that is taken at the end are the same number; two parts make both exact."""
-    model, x = exact.scale(poptorch), exact.batch(factors)
-    expected = exact.plain_run(model, x, factors)
-    made = exact.options(poptorch, factors)
+    model, x = exact.scale(poptorch), exact.batch(config)
+    expected = exact.plain_run(x, config)
+    made = exact.options(poptorch, config)
     made.Training.setMeanAccumulationAndReplicationReductionStrategy(getattr(poptorch.MeanReductionStrategy, strategy))
     trainer = poptorch.trainingModel(model, made, exact.sgd(model))
 
@@ -86,7 +89,7 @@ def test_a_running_mean_does_not_overflow(poptorch: Any, strategy: str, finite: 
     import torch
 
     model = weighted(poptorch)
-    made = exact.options(poptorch, Factors(1, 4, 1))
+    made = exact.options(poptorch, counts(1, 4, 1))
     made.Training.setMeanAccumulationAndReplicationReductionStrategy(getattr(poptorch.MeanReductionStrategy, strategy))
     optimizer = poptorch.optim.SGD(model.parameters(), lr=2.0**-15, accum_type=torch.float16, use_combined_accum=False)
 
@@ -104,7 +107,7 @@ def test_float16_accumulators_run_by_default(poptorch: Any) -> None:
     model = weighted(poptorch)
     optimizer = poptorch.optim.SGD(model.parameters(), lr=2.0**-15, accum_type=torch.float16, use_combined_accum=False)
 
-    made = exact.options(poptorch, Factors(1, 4, 1))
+    made = exact.options(poptorch, counts(1, 4, 1))
     poptorch.trainingModel(model, made, optimizer)(torch.full((4, 1), 2.0**15))
 
     assert model.weight.item() == -1.0
@@ -114,8 +117,8 @@ def test_a_strategy_cannot_change_after_compiling(poptorch: Any) -> None:
     """An optimizer that needs a running mean comes too late for a model that was compiled without."""
     import torch
 
-    model, x = exact.scale(poptorch), exact.batch(Factors(1, 2, 1))
-    made = exact.options(poptorch, Factors(1, 2, 1))
+    model, x = exact.scale(poptorch), exact.batch(counts(1, 2, 1))
+    made = exact.options(poptorch, counts(1, 2, 1))
     first = poptorch.optim.SGD(model.parameters(), lr=0.5, accum_type=torch.float32, use_combined_accum=False)
     trainer = poptorch.trainingModel(model, made, first)
     trainer(x)
@@ -126,12 +129,12 @@ def test_a_strategy_cannot_change_after_compiling(poptorch: Any) -> None:
         )
 
 
-@pytest.mark.parametrize("factors", [Factors(1, 4, 2), Factors(2, 1, 4)], ids=str)
-def test_micro_batches_and_replicas_are_alike(poptorch: Any, factors: Factors) -> None:
+@pytest.mark.parametrize("config", [counts(1, 4, 2), counts(2, 1, 4)], ids=counts_id)
+def test_micro_batches_and_replicas_are_alike(poptorch: Any, config: RunConfig) -> None:
     """Eight, or four, parts of a batch give the same weights as accumulation steps or as replicas."""
-    x = exact.batch(factors)
+    x = exact.batch(config)
     results = []
-    for made in (factors, Factors(factors.D, factors.G * factors.R, 1)):
+    for made in (config, counts(config.device_iterations, config.gradient_accumulation * config.replicas, 1)):
         model = exact.scale(poptorch)
         trainer = poptorch.trainingModel(model, exact.options(poptorch, made), exact.sgd(model))
         trainer(x)
@@ -144,9 +147,9 @@ def test_accumulators_begin_anew_after_an_update(poptorch: Any) -> None:
     """The gradient of the second device iteration has nothing of the first one."""
     import torch
 
-    factors = Factors(2, 3, 1)
+    config = counts(2, 3, 1)
     model = weighted(poptorch)
-    made = exact.options(poptorch, factors)
+    made = exact.options(poptorch, config)
     made.Training.accumulationAndReplicationReductionType(poptorch.ReductionType.Sum)
     trainer = poptorch.trainingModel(model, made, torch.optim.SGD(model.parameters(), lr=1.0))
 
@@ -160,10 +163,10 @@ def test_the_loss_is_not_scaled_by_the_reduction(poptorch: Any, accumulation: in
     """Losses come back as each micro-batch computed them."""
     import torch
 
-    factors = Factors(1, accumulation, 1)
-    model, x = exact.scale(poptorch), exact.batch(factors)
-    expected = exact.plain_run(model, x, factors)
+    config = counts(1, accumulation, 1)
+    model, x = exact.scale(poptorch), exact.batch(config)
+    expected = exact.plain_run(x, config)
 
-    _, losses = poptorch.trainingModel(model, exact.options(poptorch, factors), exact.sgd(model))(x)
+    _, losses = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))(x)
 
     assert_same(losses, torch.stack(expected.losses[0]), "losses")

@@ -6,8 +6,11 @@ from typing import Any, List
 
 import pytest
 
+from ipu_conformance.run import RunConfig
+
+from ..training import counts_id
 from . import exact
-from .exact import Factors, assert_same
+from .exact import assert_same, counts
 
 WIDTH = 64
 
@@ -41,26 +44,26 @@ def dropping(poptorch: Any, kind: str = "dropout") -> Any:
     return Dropping()
 
 
-def outputs(poptorch: Any, seed: Any, factors: Factors, kind: str = "dropout", calls: int = 1) -> List[Any]:
+def outputs(poptorch: Any, seed: Any, config: RunConfig, kind: str = "dropout", calls: int = 1) -> List[Any]:
     """What a fresh wrapper with that seed returns, call by call."""
     import torch
 
-    made = exact.options(poptorch, factors)
+    made = exact.options(poptorch, config)
     if seed is not None:
         made.randomSeed(seed)
     model = dropping(poptorch, kind)
     trainer = poptorch.trainingModel(model, made, torch.optim.SGD(model.parameters(), lr=0.0))
-    return [trainer(torch.ones(factors.micro_batches, WIDTH))[0] for _ in range(calls)]
+    return [trainer(torch.ones(config.micro_batches, WIDTH))[0] for _ in range(calls)]
 
 
 KINDS = ("dropout", "rand", "randn", "bernoulli", "two-dropouts")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("factors", [Factors(3, 2, 1), Factors(2, 1, 4)], ids=str)
-def test_the_same_seed_draws_the_same(poptorch: Any, factors: Factors, kind: str) -> None:
+@pytest.mark.parametrize("config", [counts(3, 2, 1), counts(2, 1, 4)], ids=counts_id)
+def test_the_same_seed_draws_the_same(poptorch: Any, config: RunConfig, kind: str) -> None:
     """A new wrapper with the same seed gives identical outputs, run after run."""
-    first, second = (outputs(poptorch, 7, factors, kind, calls=2) for _ in range(2))
+    first, second = (outputs(poptorch, 7, config, kind, calls=2) for _ in range(2))
 
     for own, other in zip(first, second):
         assert_same(own, other, "output")
@@ -71,25 +74,25 @@ def test_another_seed_draws_something_else(poptorch: Any, kind: str) -> None:
     """64 random values of two seeds are not all the same."""
     import torch
 
-    factors = Factors(1, 1, 1)
+    config = counts(1, 1, 1)
 
-    assert not torch.equal(outputs(poptorch, 7, factors, kind)[0], outputs(poptorch, 8, factors, kind)[0])
+    assert not torch.equal(outputs(poptorch, 7, config, kind)[0], outputs(poptorch, 8, config, kind)[0])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_micro_batch_and_replica_draws_for_itself(poptorch: Any, kind: str) -> None:
     """No two of 2 x 3 x 4 micro-batches, nor those of two runs, have the same 64 random values."""
-    factors = Factors(2, 3, 4)
+    config = counts(2, 3, 4)
 
-    first, second = outputs(poptorch, 7, factors, kind, calls=2)
+    first, second = outputs(poptorch, 7, config, kind, calls=2)
 
     rows = {tuple(row.tolist()) for row in [*first, *second]}
-    assert len(rows) == 2 * factors.micro_batches
+    assert len(rows) == 2 * config.micro_batches
 
 
 def test_two_operations_draw_for_themselves(poptorch: Any) -> None:
     """Two dropouts in one model have different masks: about a quarter of the values pass both, not half."""
-    out = outputs(poptorch, 7, Factors(4, 2, 1), "two-dropouts")[0]
+    out = outputs(poptorch, 7, counts(4, 2, 1), "two-dropouts")[0]
 
     passed = int((out != 0).sum())
     # 512 values pass with probability 1/4: mean 128, standard deviation 9.8; half of them would be 256.
@@ -100,14 +103,14 @@ def test_without_a_seed_runs_differ(poptorch: Any) -> None:
     """Two wrappers without a seed draw differently: 64 fair bits agree with probability 2^-64."""
     import torch
 
-    factors = Factors(1, 1, 1)
+    config = counts(1, 1, 1)
 
-    assert not torch.equal(outputs(poptorch, None, factors)[0], outputs(poptorch, None, factors)[0])
+    assert not torch.equal(outputs(poptorch, None, config)[0], outputs(poptorch, None, config)[0])
 
 
 def test_dropout_scales_what_it_keeps(poptorch: Any) -> None:
     """Values are dropped or doubled, at a rate of one half."""
-    out = outputs(poptorch, 7, Factors(4, 2, 1))[0]
+    out = outputs(poptorch, 7, counts(4, 2, 1))[0]
 
     assert set(out.unique().tolist()) == {0.0, 2.0}
     # 512 fair bits: mean 256, standard deviation 11.3.
@@ -165,7 +168,7 @@ def test_the_device_leaves_torchs_random_numbers_alone(poptorch: Any) -> None:
 
     drawn = []
     for run in (False, True):
-        made = exact.options(poptorch, Factors(2, 1, 1)).randomSeed(5)
+        made = exact.options(poptorch, counts(2, 1, 1)).randomSeed(5)
         model = dropping(poptorch, "rand")
         trainer = poptorch.trainingModel(model, made, torch.optim.SGD(model.parameters(), lr=0.0))
         torch.manual_seed(5)

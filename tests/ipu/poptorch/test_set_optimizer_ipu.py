@@ -6,9 +6,10 @@ from typing import Any, Callable, Dict
 
 import pytest
 
+from ipu_conformance.oracle.regression import BIAS, WEIGHT
 from ipu_conformance.run import optimizer
 
-from .optimizer_reference import BIAS, WEIGHT, Problem, assert_weights
+from .regression import Problem, assert_weights
 
 SGD = optimizer("sgd")
 MOMENTUM = optimizer("sgd", momentum=0.9)

@@ -6,27 +6,29 @@ from typing import Any
 
 import pytest
 
-from .placed import Config, assert_same_run, batch, cases, chain, options, placements, samples, train, trained
+from ipu_conformance.run import RunConfig
+
+from .placed import assert_same_run, batch, cases, chain, options, placed, placements, samples, train, trained
 
 TRAINING = (
-    Config((0, 1), 3, 1, 5),
-    Config((0, 1), 4, 3, 1),
-    Config((0, 1, 2), 4, 2, 1),
-    Config((0, 1, 0), 1, 2, 5),
-    Config((0, 1, 2, 3), 1, 3, 2),
-    Config((3, 1), 1, 4, 3),
+    placed((0, 1), 3, 1, 5),
+    placed((0, 1), 4, 3, 1),
+    placed((0, 1, 2), 4, 2, 1),
+    placed((0, 1, 0), 1, 2, 5),
+    placed((0, 1, 2, 3), 1, 3, 2),
+    placed((3, 1), 1, 4, 3),
 )
 
 
-def _sharded(poptorch: Any, config: Config, *, training: bool = True) -> Any:
+def _sharded(poptorch: Any, config: RunConfig, *, training: bool = True) -> Any:
     return options(poptorch, config, training=training).setExecutionStrategy(poptorch.ShardedExecution())
 
 
 @pytest.mark.parametrize("config", cases(TRAINING))
-def test_shards_train_as_a_plain_loop_does(poptorch: Any, config: Config) -> None:
+def test_shards_train_as_a_plain_loop_does(poptorch: Any, config: RunConfig) -> None:
     """Weights and outputs of a sharded model are those of a loop over the micro-batches, whatever the accumulation."""
-    model, x = chain(poptorch, config.ipus), batch(config)
-    expected = trained(model, x, config, calls=2)
+    model, x = chain(poptorch, config.devices), batch(config)
+    expected = trained(x, config, calls=2)
 
     actual = train(poptorch, model, _sharded(poptorch, config), x, calls=2)
 
@@ -41,22 +43,22 @@ def test_one_device_iteration_is_enough(poptorch: Any, ipus: Any) -> None:
 
     model, x = chain(poptorch, ipus, loss=False), samples(5)
     expected = model(x).detach()
-    config = Config(ipus, 1, 1, 1)
+    config = placed(ipus, 1, 1, 1)
 
     inference = poptorch.inferenceModel(model, _sharded(poptorch, config, training=False))
 
     assert torch.equal(inference(x), expected)
 
 
-@pytest.mark.parametrize("config", cases((Config((0, 1), 4, 3, 1), Config((0, 1, 0), 1, 5, 2))))
-def test_pipelined_sharded_and_single_agree(poptorch: Any, config: Config) -> None:
+@pytest.mark.parametrize("config", cases((placed((0, 1), 4, 3, 1), placed((0, 1, 0), 1, 5, 2))))
+def test_pipelined_sharded_and_single_agree(poptorch: Any, config: RunConfig) -> None:
     """The strategy decides when things happen, and nothing else."""
     x = batch(config)
     runs = []
     for made, ipus in (
-        (options(poptorch, config), config.ipus),
-        (_sharded(poptorch, config), config.ipus),
-        (options(poptorch, config), (0,) * len(config.ipus)),
+        (options(poptorch, config), config.devices),
+        (_sharded(poptorch, config), config.devices),
+        (options(poptorch, config), (0,) * len(config.devices)),
     ):
         runs.append(train(poptorch, chain(poptorch, ipus), made, x, calls=2))
 

@@ -103,9 +103,9 @@ def test_attributes_of_the_model_that_are_no_weights_copy_nothing(
 def test_weights_and_buffers_come_home_trained(poptorch: Any, runs: int) -> None:
     """What is read after training is what the device has, buffers too."""
     model, x = counted(poptorch), exact.samples(3)
-    factors = exact.Factors(3, 1, 1)
-    expected = exact.plain_run(exact.scale(poptorch), x, factors, calls=runs)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors), exact.sgd(model))
+    config = exact.counts(3, 1, 1)
+    expected = exact.plain_run(x, config, calls=runs)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
 
     for _ in range(runs):
         trainer(x)
@@ -181,11 +181,11 @@ def test_training_on_the_host_is_not_seen_by_the_device(poptorch: Any) -> None:
 def test_inference_follows_its_training_model(poptorch: Any) -> None:
     """A model that is trained and used for inference has one set of weights: runs take turns without a copy by hand."""
     model, x = exact.scale(poptorch), exact.samples(2)
-    factors = exact.Factors(2, 1, 1)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors), exact.sgd(model))
+    config = exact.counts(2, 1, 1)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
     inference = poptorch.inferenceModel(model)
     for runs in range(1, 4):
-        expected = exact.plain_run(exact.scale(poptorch), x, factors, calls=runs)
+        expected = exact.plain_run(x, config, calls=runs)
         trainer(x)
 
         out, _ = inference(x)
@@ -215,10 +215,10 @@ def test_inference_uploads_only_when_weights_changed(poptorch: Any, monkeypatch:
 
 def test_validation_does_not_disturb_training(poptorch: Any) -> None:
     """Training with inference in between gives the weights of training alone."""
-    x, factors = exact.samples(3), exact.Factors(3, 1, 1)
-    expected = exact.plain_run(exact.scale(poptorch), x, factors, calls=3)
+    x, config = exact.samples(3), exact.counts(3, 1, 1)
+    expected = exact.plain_run(x, config, calls=3)
     model = exact.scale(poptorch)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors), exact.sgd(model))
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
     inference = poptorch.inferenceModel(model)
 
     for _ in range(3):
@@ -294,14 +294,14 @@ def test_replicas_begin_and_end_with_the_same_weights(poptorch: Any, replicas: i
     """Outputs of all replicas for the same input are the same bits before and after training."""
     import torch
 
-    factors = exact.Factors(3, 1, replicas)
-    model, x = exact.scale(poptorch), exact.batch(factors)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, factors), exact.sgd(model))
+    config = exact.counts(3, 1, replicas)
+    model, x = exact.scale(poptorch), exact.batch(config)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
     trainer(x)
 
-    out, _ = trainer(x[:1].expand(factors.micro_batches, 2).contiguous())
+    out, _ = trainer(x[:1].expand(config.micro_batches, 2).contiguous())
 
-    by_replica = out.reshape(factors.D, replicas, 2)
+    by_replica = out.reshape(config.device_iterations, replicas, 2)
     assert torch.equal(by_replica, by_replica[:, :1].expand_as(by_replica))
 
 
@@ -364,9 +364,9 @@ def test_groups_of_replicas_have_weights_of_their_own(poptorch: Any, kind: str) 
     model = exact.scale(poptorch)
     values = torch.arange(2.0 * count).reshape(count, 2)
     model.weight = torch.nn.Parameter(values.clone())
-    factors = exact.Factors(1, 2, 4)
+    config = exact.counts(1, 2, 4)
     trainer = poptorch.trainingModel(
-        model, exact.options(poptorch, factors), torch.optim.SGD(model.parameters(), lr=0.0)
+        model, exact.options(poptorch, config), torch.optim.SGD(model.parameters(), lr=0.0)
     )
     model.weight.replicaGrouping(
         getattr(poptorch.CommGroupType, kind), shards, poptorch.VariableRetrievalMode.OnePerGroup

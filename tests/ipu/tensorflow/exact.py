@@ -1,25 +1,29 @@
-"""A chain of products whose arithmetic has no rounding, and what a plain loop over the micro-batches makes of it.
+"""A chain of products whose arithmetic rounds nothing, and what the oracle makes of it.
 
-The loss of a sample x is x·w0·w1·…; weights, samples and rates are small multiples of powers of two, so that any order
-of computing gives the same bits. ``trained`` proves it each time: it computes in float64 and in float32 and asks for
-the same values.
+The loss of a sample x is x * w0 * w1 ...; see ``oracle.exact``.
 """
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from ipu_conformance.oracle import exact
+from ipu_conformance.oracle.exact import SCALARS as START
+from ipu_conformance.oracle.exact import scalars as samples
+from ipu_conformance.run import RunConfig, learning_rate, optimizer
+
+__all__ = ["RATE", "START", "Trained", "counts", "samples", "trained"]
+
 RATE = 2.0**-7
 """The learning rate."""
-START = (1.0, -2.0, 0.5, 1.5)
-"""The initial weights of the chain."""
-
-
-def samples(number: int) -> np.ndarray:
-    """Different samples in an order that is none."""
-    return np.float32([((5 * index + 3) % 17 + 1) / 4 for index in range(number)])
+PLAIN = RunConfig(
+    micro_batch=1,
+    learning_rate=learning_rate(base=RATE),
+    accumulation_reduction="sum",
+    output_layout="tensorflow",
+)
 
 
 class Trained(NamedTuple):
@@ -29,51 +33,17 @@ class Trained(NamedTuple):
     losses: np.ndarray
 
 
+def counts(updates: int, accumulation: int = 1, replicas: int = 1, momentum: float = 0.0, **changes: Any) -> RunConfig:
+    """So many updates, each after ``accumulation`` micro-batches of every replica, which are added up."""
+    rule = optimizer("sgd", momentum=momentum)
+    return PLAIN.with_counts(updates, accumulation, replicas, **{"optimizer": rule, **changes})
+
+
 def trained(
-    links: int,
-    updates: int,
-    count: int = 1,
-    replicas: int = 1,
-    method: str = "sum",
-    across: str = "mean",
-    momentum: float = 0.0,
-    start: Tuple[float, ...] = START,
+    links: int, config: RunConfig, start: Tuple[float, ...] = START, fed: Optional[np.ndarray] = None
 ) -> Trained:
-    """So many updates, each after ``count`` micro-batches of every replica; element i·R + r goes to replica r."""
-    double = _trained(np.float64, links, updates, count, replicas, method, across, momentum, start)
-    single = _trained(np.float32, links, updates, count, replicas, method, across, momentum, start)
-    for exact, rounded in zip(double, single):
-        np.testing.assert_array_equal(exact, rounded)
-    return single
-
-
-def _trained(
-    dtype: Any,
-    links: int,
-    updates: int,
-    count: int,
-    replicas: int,
-    method: str,
-    across: str,
-    momentum: float,
-    start: Tuple[float, ...],
-) -> Trained:
-    weights = np.array([start[:links]] * replicas, dtype)
-    velocity = np.zeros_like(weights)
-    data = samples(updates * count * replicas).astype(dtype).reshape(updates, count, replicas)
-    losses: List[Any] = []
-    for update in data:
-        total = np.zeros_like(weights)
-        for row in update:
-            losses.append([x * np.prod(own) for x, own in zip(row, weights)])
-            total += np.array(
-                [[x * np.prod(np.delete(own, link)) for link in range(links)] for x, own in zip(row, weights)]
-            )
-        if method != "sum":
-            total /= dtype(count)
-        if across == "mean":
-            total = np.broadcast_to(total.mean(axis=0, dtype=dtype), total.shape)
-        velocity = velocity * dtype(momentum) + total
-        weights = weights - dtype(RATE) * velocity
-    leading = np.array(losses, dtype)
-    return Trained(weights[0], leading if replicas > 1 else leading[:, 0])
+    """What a chain of ``links`` learns from the first samples, or what it is fed; element i * R + r is replica r's."""
+    inputs = samples(config.micro_batches) if fed is None else fed
+    record = exact.train(exact.scalar_products(links, start), inputs, config)
+    weights = [(record.weights or {})[f"w{link}"] for link in range(links)]
+    return Trained(exact.float32(weights), exact.float32(record.losses[0]))

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 import pytest
 
-from .exact import RATE, START, Trained, samples, trained
+from .exact import RATE, START, Trained, counts, samples, trained
 
 SCHEDULES = ("Grouped", "Interleaved", "Sequential")
 
@@ -45,7 +45,10 @@ class Chain:
     def expected(self, loops: int = 1) -> Trained:
         """What so many loops leave."""
         method = "sum" if self.method == "SUM" else "mean"
-        return trained(self.links, loops * self.runs, self.count, self.replicas, method, "mean", self.momentum, START)
+        return trained(
+            self.links,
+            counts(loops * self.runs, self.count, self.replicas, momentum=self.momentum, accumulation_reduction=method),
+        )
 
     def expected_losses(self, loops: int = 1) -> np.ndarray:
         """The loss that the host sees after each loop: the mean over all its micro-batches on all replicas."""

@@ -11,7 +11,7 @@ import pytest
 from ipu_conformance import check
 
 from .estimator_programs import WEIGHT, Estimators, made_estimators
-from .exact import START, samples, trained
+from .exact import START, counts, samples, trained
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
@@ -37,7 +37,9 @@ def test_checkpoints_are_written_after_loops(estimators: Estimators, every: int,
     read = estimators.tf.train.load_checkpoint(str(Path(estimator.model_dir) / "model.ckpt-4"))
 
     assert estimators.checkpoints(estimator) == written
-    check.identical(actual=np.float32(read.get_tensor(WEIGHT)), expected=trained(1, 4).weights[0], what="the weight")
+    check.identical(
+        actual=np.float32(read.get_tensor(WEIGHT)), expected=trained(1, counts(4)).weights[0], what="the weight"
+    )
 
 
 def test_old_checkpoints_are_removed(estimators: Estimators) -> None:
@@ -63,7 +65,7 @@ def test_a_new_estimator_goes_on(estimators: Estimators, tmp_path: Path) -> None
         estimator = estimators.make(estimators.product(momentum=0.5), folder=tmp_path / "model")
         estimator.train(estimators.feed(4, skip=4 * turn), steps=4)
 
-    expected = trained(1, 8, momentum=0.5).weights[0]
+    expected = trained(1, counts(8, momentum=0.5)).weights[0]
     check.identical(actual=estimator.get_variable_value(WEIGHT), expected=expected, what="the weight")
     assert int(estimator.get_variable_value("global_step")) == 8
 
@@ -75,7 +77,9 @@ def test_loops_of_another_length_go_on(estimators: Estimators, tmp_path: Path) -
     estimator = estimators.make(folder=tmp_path / "model", loop=4)
     estimator.train(estimators.feed(4, skip=2), steps=4)
 
-    check.identical(actual=estimator.get_variable_value(WEIGHT), expected=trained(1, 6).weights[0], what="the weight")
+    check.identical(
+        actual=estimator.get_variable_value(WEIGHT), expected=trained(1, counts(6)).weights[0], what="the weight"
+    )
     assert int(estimator.get_variable_value("global_step")) == 6
 
 
@@ -109,7 +113,7 @@ def test_training_of_a_stock_estimator_goes_on(estimators: Estimators, tmp_path:
     estimator = estimators.make(estimators.product(momentum=0.5), folder=tmp_path / "model")
     estimator.train(estimators.feed(4, skip=4), steps=4)
 
-    expected = trained(1, 8, momentum=0.5).weights[0]
+    expected = trained(1, counts(8, momentum=0.5)).weights[0]
     check.identical(actual=estimator.get_variable_value(WEIGHT), expected=expected, what="the weight")
     assert int(estimator.get_variable_value("global_step")) == 8
 
@@ -137,8 +141,8 @@ def test_a_warm_start_takes_weights_from_another_model(estimators: Estimators, k
         settings = estimators.tf.estimator.WarmStartSettings(source.model_dir, vars_to_warm_start=kind)
     estimator = estimators.make(warm(estimators, 8.0), warm_start_from=settings)
     estimator.train(estimators.feed(2), steps=2)
-    starts = {name: float(trained(1, 4).weights[0]) if name in chosen else 8.0 for name in ("w0", "w1")}
-    expected = {name: trained(1, 2, start=(starts[name],)).weights[0] for name in starts}
+    starts = {name: float(trained(1, counts(4)).weights[0]) if name in chosen else 8.0 for name in ("w0", "w1")}
+    expected = {name: trained(1, counts(2), start=(starts[name],)).weights[0] for name in starts}
 
     for name, value in expected.items():
         check.identical(actual=estimator.get_variable_value(name), expected=value, what=name)
@@ -154,7 +158,7 @@ def test_a_warm_start_happens_once(estimators: Estimators) -> None:
     for turn in range(2):
         estimator.train(estimators.feed(2, skip=2 * turn), steps=2)
 
-    expected = trained(1, 4, start=(float(trained(1, 4).weights[0]),)).weights[0]
+    expected = trained(1, counts(4), start=(float(trained(1, counts(4)).weights[0]),)).weights[0]
     check.identical(actual=estimator.get_variable_value(WEIGHT), expected=expected, what="the weight")
 
 
@@ -163,7 +167,7 @@ def test_a_warm_start_reaches_all_replicas(estimators: Estimators) -> None:
     """Every replica begins with the other model's weights."""
     source = estimators.make()
     source.train(estimators.feed(4), steps=4)
-    start = float(trained(1, 4).weights[0])
+    start = float(trained(1, counts(4)).weights[0])
     found = estimators.make(estimators.product(start=8.0), warm_start_from=source.model_dir, replicas=2).evaluate(
         estimators.feed(4), steps=2
     )
@@ -186,7 +190,7 @@ def test_training_and_evaluation_go_together(estimators: Estimators) -> None:
     estimator = estimators.make()
     found, exported = both(estimators, estimator, 4)
 
-    expected = (trained(1, 4).weights[0] * samples(2)).astype(np.float64).mean()
+    expected = (trained(1, counts(4)).weights[0] * samples(2)).astype(np.float64).mean()
     assert found == {"loss": np.float32(expected), "global_step": 4}
     assert exported == []
 

@@ -12,7 +12,7 @@ import pytest
 from ipu_conformance import check
 
 from .estimator_programs import WEIGHT, Estimators, made_estimators
-from .exact import START, samples, trained
+from .exact import START, counts, samples, trained
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
@@ -56,7 +56,7 @@ def test_the_trained_weights_are_evaluated(estimators: Estimators) -> None:
     estimator.train(estimators.feed(4), steps=4)
     found = estimator.evaluate(estimators.feed(4), steps=4)
 
-    expected = (trained(1, 4).weights[0] * samples(4)).astype(np.float64).mean()
+    expected = (trained(1, counts(4)).weights[0] * samples(4)).astype(np.float64).mean()
     assert found == {"loss": np.float32(expected), "global_step": 4}
 
 
@@ -81,7 +81,7 @@ def test_an_older_checkpoint_can_be_evaluated(estimators: Estimators) -> None:
     estimator.train(estimators.feed(2, skip=2), steps=2)
     found = estimator.evaluate(estimators.feed(2), steps=2, checkpoint_path=older)
 
-    expected = (trained(1, 2).weights[0] * samples(2)).astype(np.float64).mean()
+    expected = (trained(1, counts(2)).weights[0] * samples(2)).astype(np.float64).mean()
     assert found == {"loss": np.float32(expected), "global_step": 2}
 
 
@@ -265,6 +265,6 @@ def test_evaluation_may_follow_every_training(estimators: Estimators) -> None:
         estimator.train(estimators.feed(2, skip=2 * turn), steps=2)
         found.append(estimator.evaluate(estimators.feed(2), steps=2)["loss"])
 
-    weights = [trained(1, updates).weights[0] for updates in (2, 4)]
+    weights = [trained(1, counts(updates)).weights[0] for updates in (2, 4)]
     assert found == [np.float32((weight * samples(2)).mean()) for weight in weights]
     check.identical(actual=estimator.get_variable_value(WEIGHT), expected=weights[-1], what="the weight")

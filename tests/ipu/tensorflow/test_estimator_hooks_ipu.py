@@ -11,7 +11,7 @@ import pytest
 from ipu_conformance import check
 
 from .estimator_programs import WEIGHT, Estimators, made_estimators, means
-from .exact import RATE, START, samples, trained
+from .exact import RATE, START, counts, samples, trained
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
@@ -122,7 +122,7 @@ def test_summaries_hold_the_loss_of_loops(estimators: Estimators) -> None:
     estimator = estimators.make(save_summary_steps=4)
     estimator.train(estimators.feed(16), steps=16)
     found = estimators.left(estimator).losses
-    losses = dict(zip(range(2, 17, 2), means(trained(1, 16).losses, 2)))
+    losses = dict(zip(range(2, 17, 2), means(trained(1, counts(16)).losses, 2)))
 
     assert len(found) > 1
     assert min(np.diff(list(found))) >= 4
@@ -158,7 +158,7 @@ def test_a_host_call_gets_the_tensors(estimators: Estimators, steps: int) -> Non
     left = estimators.train(steps, model_fn=model_fn, loop=1)
 
     assert where == [(False, False)]
-    check.identical(actual=left.weight, expected=trained(1, steps).weights[0], what="the weight")
+    check.identical(actual=left.weight, expected=trained(1, counts(steps)).weights[0], what="the weight")
 
 
 def test_a_host_call_needs_loops_of_one_step(estimators: Estimators) -> None:

@@ -10,7 +10,7 @@ import pytest
 from ipu_conformance import check
 
 from .estimator_programs import WEIGHT, Estimators, Trained, made_estimators, means, shared_estimators
-from .exact import START, samples, trained
+from .exact import START, counts, samples, trained
 
 __all__ = ["made_estimators", "shared_estimators"]
 
@@ -45,7 +45,7 @@ class Trainings:
 @pytest.mark.parametrize(("replicas", "loop"), FACTORS)
 def test_replicas_take_neighbours_and_the_mean(trainings: Trainings, replicas: int, loop: int) -> None:
     """In step i replica r trains with element i·R + r, and all apply the mean of their gradients."""
-    expected = trained(1, STEPS, replicas=replicas).weights[0]
+    expected = trained(1, counts(STEPS, replicas=replicas)).weights[0]
 
     check.identical(actual=trainings(replicas, loop).weight, expected=expected, what="the weight")
 
@@ -53,7 +53,7 @@ def test_replicas_take_neighbours_and_the_mean(trainings: Trainings, replicas: i
 @pytest.mark.parametrize(("replicas", "loop"), FACTORS)
 def test_the_loss_is_the_mean_over_replicas_too(trainings: Trainings, replicas: int, loop: int) -> None:
     """The loss of a loop is the mean over its steps and over replicas."""
-    losses = trained(1, STEPS, replicas=replicas).losses
+    losses = trained(1, counts(STEPS, replicas=replicas)).losses
 
     assert list(trainings(replicas, loop).losses.values()) == means(losses, loop)
 
@@ -88,21 +88,21 @@ def test_any_operation_across_replicas_will_do(estimators: Estimators) -> None:
 
     left = estimators.train(STEPS, model_fn=model_fn, replicas=2)
 
-    check.identical(actual=left.weight, expected=trained(1, STEPS, replicas=2).weights[0], what="the weight")
+    check.identical(actual=left.weight, expected=trained(1, counts(STEPS, replicas=2)).weights[0], what="the weight")
 
 
 def test_one_replica_need_not_meet(estimators: Estimators) -> None:
     """One replica trains with any optimizer, also with one that takes means over replicas."""
     left = estimators.train(STEPS, model_fn=estimators.product(estimators.ipu.optimizers.CrossReplicaOptimizer))
 
-    check.identical(actual=left.weight, expected=trained(1, STEPS).weights[0], what="the weight")
+    check.identical(actual=left.weight, expected=trained(1, counts(STEPS)).weights[0], what="the weight")
 
 
 def test_replicas_keep_the_state_of_the_optimizer(estimators: Estimators) -> None:
     """Momentum works on the means, from loop to loop."""
     left = estimators.train(STEPS, model_fn=estimators.product(replicas=2, momentum=0.5), replicas=2)
 
-    expected = trained(1, STEPS, replicas=2, momentum=0.5).weights[0]
+    expected = trained(1, counts(STEPS, replicas=2, momentum=0.5)).weights[0]
     check.identical(actual=left.weight, expected=expected, what="the weight")
 
 
@@ -157,7 +157,7 @@ def test_replicas_go_on_from_a_checkpoint(estimators: Estimators) -> None:
     estimator.train(estimators.feed(4), steps=2)
     estimator.train(estimators.feed(4, skip=4), steps=2)
 
-    expected = trained(1, 4, replicas=2, momentum=0.5).weights[0]
+    expected = trained(1, counts(4, replicas=2, momentum=0.5)).weights[0]
     check.identical(actual=estimator.get_variable_value(WEIGHT), expected=expected, what="the weight")
 
 
@@ -169,7 +169,7 @@ def test_gradients_are_accumulated(estimators: Estimators, count: int, method: s
     wrapped = estimators.ipu.optimizers.GradientAccumulationOptimizerV2
     model_fn = estimators.product(lambda opt: wrapped(opt, count, reduction_method=methods[method]))
     left = estimators.train(8, model_fn=model_fn, loop=4)
-    expected = trained(1, 8 // count, count, method=method.lower())
+    expected = trained(1, counts(8 // count, count, accumulation_reduction=method.lower()))
 
     check.identical(actual=left.weight, expected=expected.weights[0], what="the weight")
     assert list(left.losses.values()) == means(expected.losses, 4)
@@ -183,7 +183,7 @@ def test_the_older_optimizer_accumulates_too(estimators: Estimators) -> None:
     wrapped = estimators.ipu.optimizers.GradientAccumulationOptimizer
     left = estimators.train(8, model_fn=estimators.product(lambda opt: wrapped(opt, 2), momentum=0.5), loop=4)
 
-    check.identical(actual=left.weight, expected=trained(1, 4, 2, momentum=0.5).weights[0], what="the weight")
+    check.identical(actual=left.weight, expected=trained(1, counts(4, 2, momentum=0.5)).weights[0], what="the weight")
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_replicas_accumulate_before_they_meet(estimators: Estimators, name: str)
     """Each replica accumulates alone, then all apply the mean over replicas."""
     wrapped = getattr(estimators.ipu.optimizers, name)
     left = estimators.train(8, model_fn=estimators.product(lambda opt: wrapped(opt, 2)), loop=4, replicas=2)
-    expected = trained(1, 4, 2, replicas=2)
+    expected = trained(1, counts(4, 2, 2))
 
     check.identical(actual=left.weight, expected=expected.weights[0], what="the weight")
     assert list(left.losses.values()) == means(expected.losses, 4)
@@ -249,7 +249,7 @@ def test_shards_train_as_one_ipu_does(estimators: Estimators, replicas: int) -> 
     estimator = estimators.make(sharded(estimators, replicas), replicas=replicas, shards=2)
     estimator.train(estimators.feed(2 * replicas), steps=2)
     found = [estimator.get_variable_value(name) for name in ("w0", "w1")]
-    expected = trained(2, 2, replicas=replicas)
+    expected = trained(2, counts(2, replicas=replicas))
 
     check.identical(actual=np.float32(found), expected=expected.weights, what="the weights")
     assert list(estimators.left(estimator).losses.values()) == means(expected.losses, 2)

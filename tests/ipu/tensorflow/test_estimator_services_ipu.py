@@ -15,7 +15,7 @@ import pytest
 from ipu_conformance import check
 
 from .estimator_programs import Estimators, made_estimators
-from .exact import START, samples, trained
+from .exact import START, counts, samples, trained
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
@@ -197,7 +197,7 @@ def test_replicating_needs_a_number_only(estimators: Estimators) -> None:
     """With num_replicas and an optimizer across replicas the same model function trains on all of them."""
     estimator = call(estimators, "train", estimators.product(replicas=2), replicas=2)
 
-    expected = trained(1, 4, replicas=2).weights[0]
+    expected = trained(1, counts(4, replicas=2)).weights[0]
     check.identical(actual=estimator.get_variable_value("w0"), expected=expected, what="the weight")
 
 
@@ -217,7 +217,9 @@ def test_sharding_needs_a_number_only(estimators: Estimators) -> None:
     estimator = call(estimators, "train", model_fn, shards=2)
 
     assert set(found) == {1}
-    check.identical(actual=estimator.get_variable_value("w0"), expected=trained(1, 4).weights[0], what="the weight")
+    check.identical(
+        actual=estimator.get_variable_value("w0"), expected=trained(1, counts(4)).weights[0], what="the weight"
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)

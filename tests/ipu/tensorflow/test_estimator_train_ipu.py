@@ -10,7 +10,7 @@ import pytest
 from ipu_conformance import check
 
 from .estimator_programs import WEIGHT, Estimators, Trained, made_estimators, means, shared_estimators
-from .exact import START, samples, trained
+from .exact import START, counts, samples, trained
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
@@ -29,13 +29,13 @@ def made_trainings(shared: Estimators) -> Dict[int, Trained]:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_step_takes_an_element_and_updates(trainings: Dict[int, Trained], loop: int) -> None:
     """So many steps are so many updates, with one element each, however many of them a loop has."""
-    check.identical(actual=trainings[loop].weight, expected=trained(1, STEPS).weights[0], what="the weight")
+    check.identical(actual=trainings[loop].weight, expected=trained(1, counts(STEPS)).weights[0], what="the weight")
 
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_the_loss_of_a_loop_is_the_mean(trainings: Dict[int, Trained], loop: int) -> None:
     """The host sees one loss for each loop: the mean over its steps."""
-    assert list(trainings[loop].losses.values()) == means(trained(1, STEPS).losses, loop)
+    assert list(trainings[loop].losses.values()) == means(trained(1, counts(STEPS)).losses, loop)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -56,7 +56,7 @@ def test_the_optimizer_keeps_its_state_in_a_loop_and_between_loops(estimators: E
     """The velocity after two loops of two steps is that of four steps."""
     left = estimators.train(STEPS, model_fn=estimators.product(momentum=0.5))
 
-    check.identical(actual=left.weight, expected=trained(1, STEPS, momentum=0.5).weights[0], what="the weight")
+    check.identical(actual=left.weight, expected=trained(1, counts(STEPS, momentum=0.5)).weights[0], what="the weight")
 
 
 @pytest.mark.parametrize(("steps", "loop"), [(1, 2), (3, 2), (6, 4)])
@@ -77,7 +77,7 @@ def test_max_steps_is_rounded_up(estimators: Estimators, max_steps: int, loop: i
     left = estimators.left(estimator)
 
     assert left.step == done
-    check.identical(actual=left.weight, expected=trained(1, done).weights[0], what="the weight")
+    check.identical(actual=left.weight, expected=trained(1, counts(done)).weights[0], what="the weight")
 
 
 @pytest.mark.parametrize("max_steps", [3, 4])
@@ -98,7 +98,7 @@ def test_max_steps_goes_on_from_the_last_step(estimators: Estimators) -> None:
     left = estimators.left(estimator)
 
     assert left.step == 6
-    check.identical(actual=left.weight, expected=trained(1, 6).weights[0], what="the weight")
+    check.identical(actual=left.weight, expected=trained(1, counts(6)).weights[0], what="the weight")
 
 
 def test_steps_count_from_the_last_step(estimators: Estimators) -> None:
@@ -109,7 +109,7 @@ def test_steps_count_from_the_last_step(estimators: Estimators) -> None:
     left = estimators.left(estimator)
 
     assert left.step == 6
-    check.identical(actual=left.weight, expected=trained(1, 6).weights[0], what="the weight")
+    check.identical(actual=left.weight, expected=trained(1, counts(6)).weights[0], what="the weight")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,9 @@ def test_the_model_function_gets_what_it_asks_for(estimators: Estimators) -> Non
     estimator.train(input_fn, steps=2)
 
     assert found == {"mode": "train", "params": given, "loop": 2}
-    check.identical(actual=estimator.get_variable_value(WEIGHT), expected=trained(1, 2).weights[0], what="the weight")
+    check.identical(
+        actual=estimator.get_variable_value(WEIGHT), expected=trained(1, counts(2)).weights[0], what="the weight"
+    )
 
 
 def test_features_may_have_names(estimators: Estimators) -> None:
@@ -161,7 +163,9 @@ def test_features_may_have_names(estimators: Estimators) -> None:
 
     left = estimators.make(model_fn).train(input_fn, steps=2)
 
-    check.identical(actual=left.get_variable_value(WEIGHT), expected=trained(1, 2).weights[0], what="the weight")
+    check.identical(
+        actual=left.get_variable_value(WEIGHT), expected=trained(1, counts(2)).weights[0], what="the weight"
+    )
 
 
 def test_the_input_function_gets_what_it_asks_for(estimators: Estimators) -> None:
@@ -189,8 +193,8 @@ def test_a_stock_spec_will_do(estimators: Estimators) -> None:
 
     left = estimators.train(STEPS, model_fn=model_fn)
 
-    assert list(left.losses.values()) == means(trained(1, STEPS).losses, 2)
-    check.identical(actual=left.weight, expected=trained(1, STEPS).weights[0], what="the weight")
+    assert list(left.losses.values()) == means(trained(1, counts(STEPS)).losses, 2)
+    check.identical(actual=left.weight, expected=trained(1, counts(STEPS)).weights[0], what="the weight")
 
 
 def test_an_operation_may_train(estimators: Estimators) -> None:
@@ -215,4 +219,4 @@ def test_the_loss_may_have_one_element(estimators: Estimators) -> None:
 
     left = estimators.train(STEPS, model_fn=model_fn)
 
-    assert list(left.losses.values()) == means(trained(1, STEPS).losses, 2)
+    assert list(left.losses.values()) == means(trained(1, counts(STEPS)).losses, 2)

@@ -12,7 +12,7 @@ import pytest
 from ipu_conformance import check
 
 from .device_programs import Device
-from .exact import RATE, START, samples, trained
+from .exact import RATE, START, counts, samples, trained
 
 
 @pytest.fixture(name="graph")
@@ -50,7 +50,7 @@ def test_runs_go_on_from_one_another(graph: Device, replicas: int, momentum: flo
     go()
     go()
 
-    expected = trained(1, 4, replicas=replicas, momentum=momentum).weights
+    expected = trained(1, counts(4, replicas=replicas, momentum=momentum)).weights
     check.identical(actual=np.float32(graph.read(["w0"])), expected=expected, what="the weight")
 
 
@@ -146,7 +146,9 @@ def test_variables_around_a_program_are_its_weights(graph: Device, replicas: int
     go()
 
     check.identical(
-        actual=graph.session.run(weight), expected=trained(1, 3, replicas=replicas).weights[0], what="the weight"
+        actual=graph.session.run(weight),
+        expected=trained(1, counts(3, replicas=replicas)).weights[0],
+        what="the weight",
     )
 
 
@@ -184,7 +186,7 @@ def test_two_programs_share_variables(graph: Device) -> None:
     train()
     graph.session.run(evaluate)
 
-    weight = trained(1, 2, replicas=2).weights[0]
+    weight = trained(1, counts(2, replicas=2)).weights[0]
     check.identical(actual=graph.dequeue(evaluated), expected=np.float32([2 * weight] * 2), what="what it evaluates")
 
 
@@ -260,6 +262,6 @@ def test_layers_that_stages_make_are_made_once(graph: Device, replicas: int) -> 
     variables: List[Any] = v1.global_variables()
     got = np.float32(graph.session.run(variables)).ravel()
 
-    expected = trained(2, updates=1, count=4, replicas=replicas)
+    expected = trained(2, counts(1, 4, replicas))
     check.identical(actual=got, expected=expected.weights, what="the kernels")
     check.identical(actual=graph.dequeue(out), expected=expected.losses, what="the losses")

@@ -10,7 +10,7 @@ import pytest
 from ipu_conformance import check
 
 from .device_programs import Device, made_device
-from .exact import RATE, START, Trained, samples, trained
+from .exact import RATE, START, Trained, counts, samples, trained
 
 __all__ = ["made_device"]
 
@@ -77,7 +77,7 @@ def test_a_run_updates_once(device: Device, name: str, replicas: int) -> None:
     chain = Chain(device, 2, replicas, pipeline_schedule=schedule(device, name))
     got = chain.train(4, 2, replicas)
 
-    expected = trained(2, updates=2, count=4, replicas=replicas)
+    expected = trained(2, counts(2, 4, replicas))
     check.identical(actual=got.weights, expected=expected.weights, what="the weights")
     check.identical(actual=got.losses, expected=expected.losses, what="the losses")
 
@@ -88,7 +88,7 @@ def test_four_stages_compute_what_one_would(device: Device, name: str) -> None:
     chain = Chain(device, 4, pipeline_schedule=schedule(device, name))
     got = chain.train(8, 1)
 
-    expected = trained(4, updates=1, count=8)
+    expected = trained(4, counts(1, 8))
     check.identical(actual=got.weights, expected=expected.weights, what="the weights")
     check.identical(actual=got.losses, expected=expected.losses, what="the losses")
 
@@ -135,7 +135,7 @@ def test_a_count_that_fits_runs(device: Device, name: str, training: bool, count
     chain = Chain(device, 2, pipeline_schedule=schedule(device, name))
     got = chain.train(count, 1, training=training)
 
-    expected = trained(2, updates=1, count=count)
+    expected = trained(2, counts(1, count))
     check.identical(actual=got.losses, expected=expected.losses, what="the outfeed")
     check.identical(
         actual=got.weights, expected=expected.weights if training else np.float32(START[:2]), what="the weights"
@@ -149,7 +149,7 @@ def test_gradients_are_reduced_as_asked(device: Device, method: str) -> None:
     chain = Chain(device, 2, pipeline_schedule=schedule(device, "Interleaved"))
     got = chain.train(2, 2, reduction_method=methods[method])
 
-    expected = trained(2, updates=2, count=2, method=method.lower())
+    expected = trained(2, counts(2, 2, accumulation_reduction=method.lower()))
     check.identical(actual=got.weights, expected=expected.weights, what="the weights")
 
 
@@ -164,7 +164,7 @@ def test_an_accumulated_outfeed_holds_sums(device: Device, replicas: int) -> Non
     """With accumulate_outfeed there is one entry for each run: the sum over its micro-batches, by replica."""
     got = Chain(device, 2, replicas).train(4, 2, replicas, accumulate_outfeed=True)
 
-    losses = trained(2, updates=2, count=4, replicas=replicas).losses
+    losses = trained(2, counts(2, 4, replicas)).losses
     check.identical(actual=got.losses, expected=losses.reshape(2, 4, *losses.shape[1:]).sum(axis=1), what="the outfeed")
 
 
@@ -172,7 +172,7 @@ def test_an_accumulated_outfeed_has_a_type(device: Device) -> None:
     """The sums of an outfeed can be held in another type."""
     got = Chain(device, 2).train(4, 1, accumulate_outfeed=True, accumulate_outfeed_dtype=device.tf.float16)
 
-    losses = trained(2, updates=1, count=4).losses
+    losses = trained(2, counts(1, 4)).losses
     check.identical(actual=got.losses, expected=losses.sum(keepdims=True).astype(np.float16), what="the outfeed")
 
 
@@ -181,7 +181,7 @@ def test_the_last_entry_can_be_kept(device: Device, replicas: int) -> None:
     """In mode LAST the outfeed holds the last micro-batch of the last run."""
     got = Chain(device, 2, replicas).train(4, 2, replicas, last=True)
 
-    losses = trained(2, updates=2, count=4, replicas=replicas).losses
+    losses = trained(2, counts(2, 4, replicas)).losses
     check.identical(actual=got.losses, expected=losses[-1], what="the outfeed")
 
 
@@ -251,7 +251,7 @@ def test_stages_may_share_a_device(device: Device) -> None:
     chain = Chain(device, 3, pipeline_schedule=schedule(device, "Sequential"), device_mapping=[0, 1, 0])
     got = chain.train(2, 1, replicas=2)
 
-    expected = trained(3, updates=1, count=2, replicas=2)
+    expected = trained(3, counts(1, 2, 2))
     check.identical(actual=got.weights, expected=expected.weights, what="the weights")
     check.identical(actual=got.losses, expected=expected.losses, what="the losses of two replicas")
 
@@ -262,7 +262,7 @@ def test_stages_stand_on_any_devices(device: Device, name: str) -> None:
     chain = Chain(device, 2, pipeline_schedule=schedule(device, name), device_mapping=[1, 0])
     got = chain.train(4, 1)
 
-    expected = trained(2, updates=1, count=4)
+    expected = trained(2, counts(1, 4))
     check.identical(actual=got.weights, expected=expected.weights, what="the weights")
     check.identical(actual=got.losses, expected=expected.losses, what="the losses")
 
@@ -320,7 +320,7 @@ def test_keras_optimizers_train(device: Device) -> None:
     chain.optimizer = optimizer  # type: ignore[method-assign]
     got = chain.train(4, 2)
 
-    expected = trained(2, updates=2, count=4, momentum=0.5)
+    expected = trained(2, counts(2, 4, momentum=0.5))
     check.identical(actual=got.weights, expected=expected.weights, what="the weights")
 
 
@@ -330,7 +330,7 @@ def test_recomputation_changes_nothing(device: Device, mode: str) -> None:
     ops = device.ipu.pipelining_ops
     got = Chain(device, 2).train(4, 1, recomputation_mode=ops.RecomputationMode[mode])
 
-    check.identical(actual=got.weights, expected=trained(2, 1, 4).weights, what="the weights")
+    check.identical(actual=got.weights, expected=trained(2, counts(1, 4)).weights, what="the weights")
 
 
 @pytest.mark.parametrize(

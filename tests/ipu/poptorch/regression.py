@@ -1,0 +1,88 @@
+"""The oracle's regression on the device: a model with the starting weights, and an executor for it."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+
+import numpy as np
+
+from ipu_conformance import check
+from ipu_conformance.oracle import regression
+from ipu_conformance.oracle.regression import BATCH, INPUTS, OUTPUTS, START, Call, X, Y
+
+Array = np.ndarray
+
+
+def assert_weights(actual: Mapping[str, Array], calls: Sequence[Call], **settings: Any) -> None:
+    """The weights are those of the oracle after the calls; the settings are those of its ``train``."""
+    __tracebackhide__ = True
+    expected, tolerances = regression.train(calls, **settings)
+    for name, value in expected.items():
+        check.close(actual=actual[name], expected=value, tolerance=tolerances[name], what=name, dtype=np.float32)
+
+
+class Problem:
+    """The problem on the device: a model with the starting weights, and an executor for it.
+
+    A ``pipelined`` model has its weight on one IPU and its bias and loss on the next.
+    """
+
+    def __init__(
+        self,
+        poptorch: Any,
+        make: Callable[[Any], Any],
+        *,
+        accumulation: int = 1,
+        replicas: int = 1,
+        pipelined: bool = False,
+        options: Optional[Any] = None,
+    ) -> None:
+        import torch
+
+        class Regression(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = torch.nn.Linear(INPUTS, OUTPUTS)
+                self.loss = torch.nn.MSELoss()
+
+            def forward(self, x: Any, y: Any) -> Any:
+                if not pipelined:
+                    out = self.layer(x)
+                    return out, self.loss(out, y)
+                with poptorch.Block("weight", ipu_id=0):
+                    out = torch.nn.functional.linear(x, self.layer.weight)
+                with poptorch.Block("bias", ipu_id=1):
+                    out = out + self.layer.bias
+                    return out, self.loss(out, y)
+
+        self.samples = accumulation * replicas * BATCH
+        self.model = Regression()
+        self.model.load_state_dict({name: torch.tensor(value) for name, value in START.items()})
+        self.optimizer = make(self.model)
+        options = poptorch.Options() if options is None else options
+        options.Training.gradientAccumulation(accumulation)
+        options.replicationFactor(replicas)
+        self.executor = poptorch.trainingModel(self.model, options, self.optimizer)
+        self.calls = 0
+
+    def call(self, times: int = 1) -> Any:
+        """Call the executor with the next data and return what the last call returned."""
+        import torch
+
+        result = None
+        for _ in range(times):
+            x, y = (torch.tensor(data[self.calls, : self.samples]) for data in (X, Y))
+            result = self.executor(x, y)
+            self.calls += 1
+        return result
+
+    def weights(self) -> Dict[str, Array]:
+        """Copies of the weights, brought to the host."""
+        return {name: value.detach().numpy().copy() for name, value in self.model.state_dict().items()}
+
+
+def trained(poptorch: Any, make: Callable[[Any], Any], calls: int = 3, **problem: Any) -> Dict[str, Array]:
+    """The weights after some calls with the optimizer that ``make`` gives for the model."""
+    regressor = Problem(poptorch, make, **problem)
+    regressor.call(calls)
+    return regressor.weights()
