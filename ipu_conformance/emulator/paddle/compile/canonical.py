@@ -1,4 +1,4 @@
-"""A program in PopART's ops: which calls of Paddle's become which ops, and how those are written into a Program.
+"""A program in PopART's ops: which of Paddle's calls become which ops, and how those are written into a Program.
 
 The translation itself is the table of ``ipu_conformance.ir``; here are the names that an IPU build gives to the ops in
 its own IR, custom ops, and the way back into the description of a Program.
@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 from paddle.base import core
 
 from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
-from ipu_conformance.emulator.paddle.compile.compilation import FORWARD, OPTIMIZER, ROLE, SCHEDULE, place
+from ipu_conformance.emulator.paddle.compile.compilation import FORWARD, OPTIMIZER, ROLE, SCHEDULE, place, role_of
 from ipu_conformance.emulator.paddle.errors import Unimplemented
 from ipu_conformance.ir.graph import Op
 from ipu_conformance.ir.readers.paddle import program as paddle_program
@@ -64,7 +64,7 @@ def translated(program: Any, custom_ops: Sequence[Any]) -> Written:
     """The ops that a forward Program becomes; ``custom_ops`` are the strategy's rows of mapped ops."""
     variables, calls = read(program)
     rows = {row.paddle_op: row for row in custom_ops}
-    wanted = [call for call in calls if _is_translated(call)]
+    wanted = [call for call in calls if _is_translated(call.type, call.get(ROLE, FORWARD))]
     unknown = [call for call in wanted if _custom_name(call) not in rows and call.type not in ROWS]
     if decide("refuse unknown ops", bool(unknown)):
         names = ", ".join(dict.fromkeys(_custom_name(call) for call in unknown))
@@ -95,9 +95,9 @@ def _translate(call: Call, writer: Writer) -> None:
         raise Unimplemented(f"{error}; an IPU build has no handler for it") from None
 
 
-def _is_translated(call: Call) -> bool:
+def _is_translated(type: str, role: int) -> bool:
     """The folded optimizer stays, and so does what computes the learning rate on the host."""
-    return call.type != OPTIMIZER and call.get(ROLE, FORWARD) != SCHEDULE
+    return type != OPTIMIZER and role != SCHEDULE
 
 
 def _custom_name(call: Call) -> str:
@@ -107,28 +107,25 @@ def _custom_name(call: Call) -> str:
 def write(program: Any, written: Written) -> None:
     """Replace the ops of a Program that were translated by what they became."""
     block = program.global_block()
-    kept = [op for op in block.ops if not _is_translated(_as_call(op)) or op.type == OPTIMIZER]
-    serialized = [(op.type, core.OpDesc(), op.desc) for op in kept]
-    for type, copy, desc in serialized:
-        copy.copy_from(desc)
-        copy.set_type(type)
+    schedule: List[Any] = []
+    optimizer: List[Any] = []
+    for op in block.ops:
+        if not _is_translated(op.type, role_of(op)):
+            copy = core.OpDesc()
+            copy.copy_from(op.desc)
+            copy.set_type(op.type)
+            (optimizer if op.type == OPTIMIZER else schedule).append(copy)
     for index in reversed(range(len(block.ops))):
         block._remove_op(index, sync=False)
-    schedule = [copy for type, copy, _ in serialized if type != OPTIMIZER]
-    rest = [copy for type, copy, _ in serialized if type == OPTIMIZER]
     for copy in schedule:
         block.desc.append_op().copy_from(copy)
     for tensor in written.tensors.values():
         _declare(block.desc, tensor)
     for op in written.ops:
         _append(block.desc, op, written.customs)
-    for copy in rest:
+    for copy in optimizer:
         block.desc.append_op().copy_from(copy)
     program._sync_with_cpp()
-
-
-def _as_call(op: Any) -> Call:
-    return Call(op.type, {}, {}, {ROLE: int(op.attr(ROLE)) if op.has_attr(ROLE) else FORWARD})
 
 
 def _declare(block: Any, tensor: Tensor) -> None:

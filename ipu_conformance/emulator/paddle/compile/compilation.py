@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from paddle.base import core, framework
 
+from ipu_conformance.emulator.paddle.compile.subprograms import program_of
 from ipu_conformance.emulator.paddle.errors import PaddleError
 
 ROLE = core.op_proto_and_checker_maker.kOpRoleAttrName()
@@ -114,11 +115,6 @@ def begin(graph: Any, strategy: Any, scope: Any) -> Compilation:
     return record
 
 
-def program_of(desc: Any) -> Any:
-    """The Program around a description."""
-    return framework.Program._construct_from_desc(desc)
-
-
 def name_of(variable: Any) -> str:
     """The name of a variable that is given by name or as itself."""
     return variable if isinstance(variable, str) else str(variable.name)
@@ -129,20 +125,30 @@ def role_of(op: Any) -> int:
     return int(op.attr(ROLE)) if op.has_attr(ROLE) else FORWARD
 
 
-def placement_of(op: Any) -> Tuple[Optional[int], Optional[int]]:
-    """The index and the stage that are written on an op."""
-    return (
-        int(op.attr(INDEX)) if op.has_attr(INDEX) else None,
-        int(op.attr(STAGE)) if op.has_attr(STAGE) else None,
-    )
-
-
 def place(desc: Any, index: Optional[int], stage: Optional[int]) -> None:
     """Write index and stage on an op's description, where given."""
     if index is not None:
         desc._set_attr(INDEX, index)
     if stage is not None:
         desc._set_attr(STAGE, stage)
+
+
+def place_like(desc: Any, other: Any) -> None:
+    """Give an op the role and the place of another one."""
+    for name in (ROLE, "op_role_var", INDEX, STAGE):
+        if other.has_attr(name):
+            desc._set_attr(name, other.attr(name))
+
+
+def insert_cast(block: Any, index: int, like: Any, source: Tuple[str, Any], target: Tuple[str, Any]) -> None:
+    """Insert a cast from one variable and type to another, with the role and the place of the op ``like``."""
+    cast = block._insert_op(index)
+    cast.set_type("cast")
+    cast.set_input("X", [source[0]])
+    cast.set_output("Out", [target[0]])
+    cast._set_attr("in_dtype", int(source[1]))
+    cast._set_attr("out_dtype", int(target[1]))
+    place_like(cast, like)
 
 
 def keep(program: Any, ops: Iterable[Any]) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
 import paddle
-from paddle.base import core, framework
+from paddle.base import core
 
 from ipu_conformance.emulator.faults.decisions import paddle_host as decide
-from ipu_conformance.emulator.paddle.compile import custom_ops
+from ipu_conformance.emulator.paddle.compile import custom_ops, subprograms
 from ipu_conformance.emulator.paddle.compile.passes.popart import EXECUTABLE
 from ipu_conformance.emulator.paddle.errors import NotFound, Unimplemented
 
@@ -86,7 +86,7 @@ def compile(program: Any, feeds: List[str], fetches: List[str], strategy: Any, s
     convert = core.get_pass("graph_to_program_pass")
     convert.set_not_owned("program", desc)
     convert.apply(graph)
-    compiled = framework.Program._construct_from_desc(desc)
+    compiled = subprograms.program_of(desc)
     for name in feeds:
         compiled.global_block().var(name).desc.set_need_check_feed(False)
     compiled.org_program = program

@@ -13,11 +13,12 @@ import zlib
 from typing import Any, Callable, FrozenSet, Iterator, List
 
 import numpy as np
-from paddle.base import core, framework
+from paddle.base import core
 
 from ipu_conformance.emulator.core import numerics
 from ipu_conformance.emulator.faults.decisions import paddle_host as decide
 from ipu_conformance.emulator.paddle.compile import partials, subprograms
+from ipu_conformance.emulator.paddle.compile.compilation import ROLE, place_like
 from ipu_conformance.emulator.paddle.errors import PopartError
 
 FLOAT16, FLOAT32 = core.VarDesc.VarType.FP16, core.VarDesc.VarType.FP32
@@ -28,7 +29,6 @@ ROUNDING = subprograms.CALL
 _DTYPES = ("dtype", "in_dtype", "out_dtype")
 """The attributes of ops that name the type of what they write or read."""
 
-_ROLE = core.op_proto_and_checker_maker.kOpRoleAttrName()
 _NO_ROLE = 1 << 12
 """The role of ops to which none was given."""
 
@@ -94,7 +94,7 @@ def realise(program: Any, strategy: Any) -> Any:
             partials.replace(block, names)
         _widen(block)
         _insert(block, names, round_of)
-    return framework.Program._construct_from_desc(desc)
+    return subprograms.program_of(desc)
 
 
 def _blocks(desc: Any) -> Iterator[Any]:
@@ -134,12 +134,12 @@ def _keep_masters(block: Any) -> None:
             copy.set_type("assign")
             copy.set_input("X", [master])
             copy.set_output("Out", [weight])
-            _place_like(copy, op)
+            place_like(copy, op)
 
 
 def _is_made_by_the_device(op: Any) -> bool:
     """Whether an op is none of the user's program, but was added to accumulate, reduce or divide."""
-    return bool(op.has_attr(_ROLE) and op.attr(_ROLE) == _NO_ROLE)
+    return bool(op.has_attr(ROLE) and op.attr(ROLE) == _NO_ROLE)
 
 
 def _insert(block: Any, names: FrozenSet[str], round_of: Callable[[int], int]) -> None:
@@ -159,7 +159,7 @@ def _insert(block: Any, names: FrozenSet[str], round_of: Callable[[int], int]) -
         rounding._set_attr("forward_callable_id", round_of(index))
         rounding._set_attr("backward_callable_id", subprograms.NO_FUNCTION)
         rounding._set_attr("backward_skip_vars", [])
-        _place_like(rounding, op)
+        place_like(rounding, op)
 
 
 _EXACT = frozenset(
@@ -170,13 +170,6 @@ _EXACT = frozenset(
 
 _KEPT = frozenset({"XShape", "InnerCache"})
 """Outputs that ops keep for their gradients: shapes without values, and inputs that were moved."""
-
-
-def _place_like(op: Any, other: Any) -> None:
-    """Give an op the role and the place of the one that it belongs to."""
-    for name in (_ROLE, "op_role_var", "ipu_index", "ipu_stage"):
-        if other.has_attr(name):
-            op._set_attr(name, other.attr(name))
 
 
 def _rounding(strategy: Any) -> Callable[[int], int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
-from paddle.base import core, framework
+from paddle.base import core
 
 from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
 from ipu_conformance.emulator.paddle.compile import subprograms
@@ -26,13 +26,10 @@ def seeded(program: Any) -> Any:
     desc = core.ProgramDesc(program.desc)
     block = desc.block(0)
     for number, op in enumerate(_dropouts(block)):
-        var = block.var(f"{SEED}{number}".encode())
-        var.set_type(core.VarDesc.VarType.LOD_TENSOR)
-        var.set_dtype(core.VarDesc.VarType.INT32)
-        var.set_shape([1])
+        var = subprograms.new_variable(block, f"{SEED}{number}", core.VarDesc.VarType.INT32, [1])
         var.set_stop_gradient(True)
         op.set_input("Seed", [var.name()])
-    return framework.Program._construct_from_desc(desc)
+    return subprograms.program_of(desc)
 
 
 def _dropouts(block: Any) -> List[Any]:

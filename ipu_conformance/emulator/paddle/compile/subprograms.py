@@ -13,6 +13,11 @@ CPU = core.CPUPlace()
 _EMPTY = core.empty_var_name()
 
 
+def program_of(desc: Any) -> Any:
+    """The Program around a description."""
+    return framework.Program._construct_from_desc(desc)
+
+
 def variables(*programs: Any) -> Dict[str, Any]:
     """The descriptions of all variables by name; where programs share a name, the first one's counts."""
     descriptions: Dict[str, Any] = {}
@@ -72,7 +77,7 @@ def assemble(ops: Sequence[Any], known: Mapping[str, Any], kept: Iterable[str] =
         declare(block, known[name], lasting)
     for op in ops:
         block.append_op().copy_from(op)
-    return framework.Program._construct_from_desc(desc)
+    return program_of(desc)
 
 
 def declare(block: Any, source: Any, lasting: Set[str]) -> None:
@@ -87,6 +92,15 @@ def declare(block: Any, source: Any, lasting: Set[str]) -> None:
     var.set_persistable(name in lasting)
 
 
+def new_variable(block: Any, name: str, dtype: Any, shape: Iterable[int]) -> Any:
+    """Declare a tensor in a block."""
+    var = block.var(name.encode())
+    var.set_type(core.VarDesc.VarType.LOD_TENSOR)
+    var.set_dtype(dtype)
+    var.set_shape(list(shape))
+    return var
+
+
 class Scratch:
     """A place for ops and variables that belong to no program of the user's; they live as long as it does."""
 
@@ -96,23 +110,15 @@ class Scratch:
         self.known: Dict[str, Any] = {}
 
     def variable(self, name: str, like: Any) -> str:
-        """Declare a variable that is like another one."""
+        """Declare a tensor that is like another one."""
         if name not in self.known:
-            var = self.block.var(name.encode())
-            var.set_type(like.type())
-            var.set_dtype(like.dtype())
-            var.set_shape(like.shape())
-            self.known[name] = var
+            self.known[name] = new_variable(self.block, name, like.dtype(), like.shape())
         return name
 
     def number(self, name: str) -> str:
-        """Declare a variable that holds one number."""
+        """Declare a tensor that holds one number."""
         if name not in self.known:
-            var = self.block.var(name.encode())
-            var.set_type(core.VarDesc.VarType.LOD_TENSOR)
-            var.set_dtype(core.VarDesc.VarType.FP32)
-            var.set_shape([1])
-            self.known[name] = var
+            self.known[name] = new_variable(self.block, name, core.VarDesc.VarType.FP32, [1])
         return name
 
     def op(self, kind: str, inputs: Mapping[str, List[str]], output: str, **attributes: Any) -> Any:

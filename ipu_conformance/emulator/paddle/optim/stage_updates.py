@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
 
-from paddle.base import core, framework
+from paddle.base import core
 
 from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
 from ipu_conformance.emulator.paddle.compile import subprograms
+from ipu_conformance.emulator.paddle.compile.compilation import OPTIMIZE, ROLE, SCHEDULE
 
-_ROLES = core.op_proto_and_checker_maker.OpRole
-_ROLE = core.op_proto_and_checker_maker.kOpRoleAttrName()
-_UPDATING = int(_ROLES.Optimize) | int(_ROLES.LRSched)
+_UPDATING = OPTIMIZE | SCHEDULE
 _DECAY_SCOPE = "/regularization"
 _SCOPE = "op_namescope"
 _BEFORE = -1
@@ -45,7 +44,7 @@ NONE = Updates((), (), {}, frozenset(), (), frozenset(), False)
 
 def updating(program: Any) -> List[Any]:
     """The ops of a program that belong to the optimizer, to clipping, to decay and to the schedule of the rate."""
-    return [op for op in subprograms.ops_of(program) if op.has_attr(_ROLE) and int(op.attr(_ROLE)) & _UPDATING]
+    return [op for op in subprograms.ops_of(program) if op.has_attr(ROLE) and int(op.attr(ROLE)) & _UPDATING]
 
 
 def without(program: Any) -> Any:
@@ -54,9 +53,9 @@ def without(program: Any) -> Any:
     block = desc.block(0)
     for index in reversed(range(block.op_size())):
         op = block.op(index)
-        if op.has_attr(_ROLE) and int(op.attr(_ROLE)) & _UPDATING:
+        if op.has_attr(ROLE) and int(op.attr(ROLE)) & _UPDATING:
             block._remove_op(index, index + 1)
-    return framework.Program._construct_from_desc(desc)
+    return subprograms.program_of(desc)
 
 
 def split(

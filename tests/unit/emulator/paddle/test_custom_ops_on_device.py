@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, List
 
 import numpy as np
 import paddle
 import pytest
 
-from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.paddle.api import custom_ops
 from ipu_conformance.emulator.paddle.compile.custom_ops import CustomOp, CustomOpError
 
@@ -21,16 +20,14 @@ ALPHA = 0.25
 
 
 @pytest.fixture(autouse=True)
-def op(monkeypatch: pytest.MonkeyPatch) -> Iterator[CustomOp]:
-    """A leaky unit, the only custom op that is registered; afterwards the device holds nothing."""
-    hook.install("paddle")
+def op(ipu_build: None, monkeypatch: pytest.MonkeyPatch) -> CustomOp:
+    """A leaky unit, the only custom op that is registered."""
     monkeypatch.setattr("ipu_conformance.emulator.paddle.compile.custom_ops.REGISTERED", {})
-    yield custom_ops.register(
+    return custom_ops.register(
         "custom_leaky",
         lambda x, *, alpha: np.where(x > 0, x, alpha * x),
         lambda x, y, grad, *, alpha: np.where(x > 0, grad, alpha * grad),
     )
-    paddle.base.core.IpuBackend.get_instance().reset()
 
 
 def model(op: CustomOp, size: int, *, train: bool, stages: bool = False) -> Dict[str, Any]:

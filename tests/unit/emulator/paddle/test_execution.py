@@ -10,19 +10,12 @@ import numpy as np
 import paddle
 import pytest
 
-from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.core import trace
 from ipu_conformance.emulator.paddle.api.backend import IpuBackend
 
 from .programs import static
 
-
-@pytest.fixture(autouse=True)
-def installed() -> Iterator[None]:
-    """Paddle as an IPU build; the backend is as new afterwards."""
-    hook.install("paddle")
-    yield
-    IpuBackend.get_instance().reset()
+pytestmark = pytest.mark.usefixtures("ipu_build")
 
 
 @contextlib.contextmanager

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, List
 
 import numpy as np
 import paddle
 import pytest
 
-from ipu_conformance.emulator import hook
-
 from .programs import static
 
-
-@pytest.fixture(autouse=True)
-def _device() -> Iterator[None]:
-    """The emulated device, which holds nothing afterwards."""
-    hook.install("paddle")
-    yield
-    paddle.base.core.IpuBackend.get_instance().reset()
+pytestmark = pytest.mark.usefixtures("ipu_build")
 
 
 def trained(runs: int, **options: Any) -> List[Dict[str, np.ndarray]]:

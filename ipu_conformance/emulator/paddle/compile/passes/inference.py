@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping
 
 from paddle.base import core
 
 from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
-from ipu_conformance.emulator.paddle.compile.compilation import (
-    FORWARD,
-    ROLE,
-    Compilation,
-    name_of,
-    place,
-    placement_of,
-)
+from ipu_conformance.emulator.paddle.compile.compilation import FORWARD, ROLE, Compilation, insert_cast, name_of
 from ipu_conformance.emulator.paddle.compile.passes.forward import ipus_per_replica
 from ipu_conformance.emulator.paddle.compile.passes.shapes import TYPE_ATTRIBUTES
+from ipu_conformance.emulator.paddle.compile.subprograms import new_variable
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
 
 _TYPES = core.VarDesc.VarType
@@ -49,9 +43,7 @@ def transfer(record: Compilation, values: Mapping[str, Any]) -> None:
     if not decide("transfer", bool(record.strategy.value("enable_fp16"))):
         return
     block = record.program.global_block()
-    kept = {
-        name for op in block.ops for slot in _STATISTICS.get(op.type, ()) for name in (*_of(op, slot), *_made(op, slot))
-    }
+    kept = {name for op in block.ops for slot in _STATISTICS.get(op.type, ()) for name in _slot(op, slot)}
     for op in block.ops:
         for name in TYPE_ATTRIBUTES:
             if op.has_attr(name) and op.attr(name) == int(_TYPES.FP32):
@@ -65,11 +57,10 @@ def transfer(record: Compilation, values: Mapping[str, Any]) -> None:
             desc.set_dtype(_TYPES.FP16)
 
 
-def _of(op: Any, slot: str) -> List[str]:
-    return list(op.input(slot)) if slot in op.input_names else []
-
-
-def _made(op: Any, slot: str) -> List[str]:
+def _slot(op: Any, slot: str) -> List[str]:
+    """The variables of an input or output slot."""
+    if slot in op.input_names:
+        return list(op.input(slot))
     return list(op.output(slot)) if slot in op.output_names else []
 
 
@@ -89,30 +80,15 @@ def _cast_between(record: Compilation, name: str) -> None:
         if name in op.input_arg_names:
             users[False].append(index)
             op.desc._rename_input(name, name + HALF)
-    inside = block.desc.var((name + HALF).encode())
-    inside.set_type(_TYPES.LOD_TENSOR)
-    inside.set_shape(list(block.var(name).desc.shape()))
-    inside.set_dtype(_TYPES.FP32)
+    new_variable(block.desc, name + HALF, _TYPES.FP32, block.var(name).desc.shape())
+    inside, outside = (name + HALF, _TYPES.FP16), (name, _TYPES.FP32)
     if users[True]:
         at = users[True][-1]
-        _cast(block, at + 1, name + HALF, name, (_TYPES.FP16, _TYPES.FP32), placement_of(block.ops[at]))
+        insert_cast(block.desc, at + 1, block.ops[at].desc, inside, outside)
     elif users[False]:
         at = users[False][0]
-        _cast(block, at, name, name + HALF, (_TYPES.FP32, _TYPES.FP16), placement_of(block.ops[at]))
+        insert_cast(block.desc, at, block.ops[at].desc, outside, inside)
     record.refresh()
-
-
-def _cast(
-    block: Any, at: int, source: str, target: str, types: Tuple[Any, Any], where: Tuple[Optional[int], Optional[int]]
-) -> None:
-    desc = block.desc._insert_op(at)
-    desc.set_type("cast")
-    desc.set_input("X", [source])
-    desc.set_output("Out", [target])
-    desc._set_attr("in_dtype", int(types[0]))
-    desc._set_attr("out_dtype", int(types[1]))
-    desc._set_attr(ROLE, FORWARD)
-    place(desc, *where)
 
 
 def postprocess(record: Compilation, values: Mapping[str, Any]) -> None:
