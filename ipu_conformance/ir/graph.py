@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
-from ipu_conformance.ir.frozen import FrozenDict
 from ipu_conformance.ir.tensor import (
     Attribute,
+    FrozenDict,
     IRError,
     Literal,
     Tensor,

@@ -11,9 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Dict, Hashable, Iterable, List, Mapping, Optional, Set, Tuple
 
-from ipu_conformance.ir.frozen import FrozenDict
 from ipu_conformance.ir.graph import Graph, Op
-from ipu_conformance.ir.tensor import shape_text
+from ipu_conformance.ir.tensor import FrozenDict, shape_text
 
 ISOMORPHIC, DIFFERENT, UNDECIDED = "isomorphic", "different", "undecided"
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Optional, Tuple, Union
 
 from ipu_conformance.ir.formats.popart import attribute_value
-from ipu_conformance.ir.frozen import FrozenDict
 from ipu_conformance.ir.graph import Graph, Op
-from ipu_conformance.ir.tensor import Attribute, IRError
+from ipu_conformance.ir.tensor import Attribute, FrozenDict, IRError
 
 MAX_MATCHES = 10_000
 """The most places that one pattern may match; a chain of wildcards has exponentially many."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, Union
+from typing import Any, Callable, Container, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, TypeVar, Union
 
 import numpy as np
 
@@ -25,6 +25,15 @@ LARGEST_CONSTANT = 2**16
 
 LONGEST_LIST = 2**12
 """The most outputs or dimensions that one op may ask for."""
+
+MAX_FRAMES = 100
+"""How deep functions may call each other."""
+
+MAX_CALLED = 250_000
+"""The most ops after functions have become parts of their callers."""
+
+MAX_CHARACTERS = 2**26
+"""The most characters of all names of tensors together: a name tells all calls that lead to it."""
 
 
 class Origin(Protocol):
@@ -47,6 +56,22 @@ class Origin(Protocol):
         """The stage that the call is placed in."""
 
 
+Rule = TypeVar("Rule", bound=Callable[..., None])
+
+
+class RuleTable(Dict[str, Rule]):
+    """By the type of a call, the function that writes the ops that it becomes."""
+
+    def row(self, *types: str) -> Callable[[Rule], Rule]:
+        """Enter the decorated function for these types."""
+
+        def enter(rule: Rule) -> Rule:
+            self.update(dict.fromkeys(types, rule))
+            return rule
+
+        return enter
+
+
 class Writer:
     """Collects the ops that calls become; the tensors of the program are known from the start."""
 
@@ -55,6 +80,7 @@ class Writer:
         self.ops: List[Op] = []
         self._call = first
         self._counts: Dict[str, int] = {}
+        self._characters = 0
 
     def begin(self, call: Origin) -> None:
         """The ops added from now on belong to this call."""
@@ -96,8 +122,7 @@ class Writer:
         shape: Optional[Sequence[Optional[int]]] = None,
     ) -> str:
         """Add an op and return its first output; without ``output`` a new tensor, like the first input unless told."""
-        for name in filter(None, inputs):
-            self._tensor(name)
+        inputs = [self.resolve(name) for name in inputs]
         outputs = (output,) if isinstance(output, str) else tuple(output or ())
         if not outputs:
             like = self._tensor(inputs[0]) if inputs else Tensor("like")
@@ -106,10 +131,28 @@ class Writer:
             if name and name not in self.tensors:
                 self.tensors[name] = Tensor(name)
         call = self._call
-        self.ops.append(
-            Op(type, outputs[0], tuple(inputs), outputs, dict(attributes or {}), ipu=call.ipu, stage=call.stage)
-        )
+        op = Op(type, outputs[0], tuple(inputs), outputs, dict(attributes or {}), ipu=call.ipu, stage=call.stage)
+        self.ops.append(op)
+        self.infer(op)
         return outputs[0]
+
+    def resolve(self, name: str) -> str:
+        """The tensor that an op reads under a name; an empty name stands for an input that is left out."""
+        return self._tensor(name).name if name else name
+
+    def infer(self, op: Op) -> None:
+        """Complete the tensors that an op makes, where a reader does not know them from the program."""
+
+    def unique(self, name: str, taken: Container[str]) -> str:
+        """A name that is not taken yet; too many characters in all of them are an error."""
+        candidate, number = name, 0
+        while candidate in taken:
+            number += 1
+            candidate = f"{name}_{number}"
+        self._characters += len(candidate)
+        if self._characters > MAX_CHARACTERS:
+            raise IRError(f"the names of the graph have more than {MAX_CHARACTERS} characters; that many are not read")
+        return candidate
 
     def fresh(self, what: str, dtype: str, shape: Optional[Sequence[Optional[int]]]) -> str:
         """A new tensor, named after what the call makes."""
@@ -206,3 +249,28 @@ def packed(numbers: Sequence[Any], dtype: str) -> bytes:
         return struct.pack(f"<{len(values)}{_PACKED[dtype]}", *values)
     except (struct.error, OverflowError):
         raise IRError(f"a constant does not fit into {dtype}") from None
+
+
+def expanded(calls: Sequence[str], functions: Mapping[str, Sequence[str]]) -> int:
+    """How many steps a program has, counting those of the functions that it calls.
+
+    ``calls`` has the name of a function, or an empty one, for each step; ``functions`` has the same for each function.
+    One that calls itself, and calls that go too deep, are errors.
+    """
+    sizes: Dict[str, int] = {}
+    return _size(calls, functions, sizes, ())
+
+
+def _size(
+    calls: Sequence[str], functions: Mapping[str, Sequence[str]], sizes: Dict[str, int], stack: Sequence[str]
+) -> int:
+    total = len(calls)
+    for name in calls:
+        if name not in functions:
+            continue
+        if name not in sizes:
+            if name in stack or len(stack) >= MAX_FRAMES:
+                raise IRError(f"{name[:80]!r} calls itself, or calls go more than {MAX_FRAMES} deep")
+            sizes[name] = _size(functions[name], functions, sizes, (*stack, name))
+        total += sizes[name]
+    return total

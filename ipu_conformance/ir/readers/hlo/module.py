@@ -1,4 +1,4 @@
-"""Reading XLA's HLO text: the ENTRY computation becomes the graph.
+"""Writer XLA's HLO text: the ENTRY computation becomes the graph.
 
 Computations that are called or fused become a part of their caller, and those that a loop or a branch runs are kept as
 attributes of its op, instruction by instruction. What ONNX can say is said in its ops, with Transposes where HLO has
@@ -12,34 +12,29 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ipu_conformance.ir.graph import Graph
-from ipu_conformance.ir.readers.expansion import expanded
-from ipu_conformance.ir.readers.hlo import ops
-from ipu_conformance.ir.readers.hlo.ops import ROWS, Call, Reading, UntoldError
-from ipu_conformance.ir.readers.hlo.text import Array, Computation, HloShape, Instruction, Module, Several, parse
+from ipu_conformance.ir.readers.hlo.ops import ROWS, Call, UnsupportedError, Writer
+from ipu_conformance.ir.readers.hlo.text import (
+    ArrayShape,
+    Computation,
+    HloShape,
+    Instruction,
+    Module,
+    TupleShape,
+    parse,
+)
+from ipu_conformance.ir.readers.op_writer import MAX_CALLED, expanded
 from ipu_conformance.ir.readers.tensorflow.placement import STAGE
 from ipu_conformance.ir.tensor import BITS, UNDEFINED, IRError, Tensor, shown
 
 DOMAIN = "xla"
-MAX_CALLED = 250_000
-"""The most instructions after computations have become parts of their callers."""
-
-MAX_CHARACTERS = 2**26
-"""The most characters of all names of tensors together: a name tells all calls that lead to it."""
-
 MAX_BRANCHES = 100
 MAX_KEPT = 10_000
 """The most instructions of one computation that are kept as an attribute."""
 
 _INLINED = {"call": "to_apply", "fusion": "calls"}
 _COMPUTATIONS = (
-    "to_apply",
-    "condition",
-    "body",
-    "true_computation",
-    "false_computation",
-    "branch_computations",
-    "calls",
-)
+    "to_apply", "condition", "body", "true_computation", "false_computation", "branch_computations", "calls",
+)  # fmt: skip
 _LEFT_OUT = ("metadata", "sharding", "backend_config", "frontend_attributes")
 _ON_ONE = re.compile(r"\s*maximal\s+device=(\d{1,9})\b")
 _STAGE = re.compile(rf'\b{STAGE}="?(\d{{1,9}})"?')
@@ -104,21 +99,14 @@ class _Reader:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.to = Reading(module)
+        self.to = Writer(module)
         self.left = MAX_CALLED
-        self.characters = 0
 
     def declare(self, shape: HloShape, name: str, names: Optional[List[str]] = None) -> Value:
         """New tensors for a shape, under a name that nothing else has."""
-        if isinstance(shape, Several):
+        if isinstance(shape, TupleShape):
             return [self.declare(part, f"{name}.{place}", names) for place, part in enumerate(shape.parts)]
-        unique, number = name, 0
-        while unique in self.to.tensors:
-            number += 1
-            unique = f"{name}_{number}"
-        self.characters += len(unique)
-        if self.characters > MAX_CHARACTERS:
-            raise IRError(f"the names of the module have more than {MAX_CHARACTERS} characters; that many are not read")
+        unique = self.to.unique(name, self.to.tensors)
         dtype = shape.dtype if shape.dtype in BITS else UNDEFINED
         self.to.tensors[unique] = Tensor(unique, dtype, shape.lengths)
         if names is not None:
@@ -180,9 +168,9 @@ class _Reader:
         rule = ROWS.get(instruction.opcode) if isinstance(made, str) and len(names) == len(operands) else None
         try:
             if rule is None:
-                raise UntoldError
+                raise UnsupportedError
             rule(call, self.to)
-        except UntoldError:
+        except UnsupportedError:
             del self.to.ops[before:]
             attributes = {**_kept(instruction), **self._computations(instruction)}
             self.to.add(f"{DOMAIN}::{instruction.opcode}", names, _leaves(made), attributes)
@@ -230,10 +218,6 @@ def _marks(instruction: Instruction) -> Dict[str, Any]:
     if "frontend_attributes" in instruction.attributes:
         found["frontend_attributes"] = instruction.attributes["frontend_attributes"]
     shape = instruction.shape
-    if isinstance(shape, Array) and shape.layout and shape.layout != tuple(range(len(shape.lengths)))[::-1]:
+    if isinstance(shape, ArrayShape) and shape.layout and shape.layout != tuple(range(len(shape.lengths)))[::-1]:
         found["layout"] = shape.layout
     return found
-
-
-TABLE = ops
-"""The module whose rows are known once it is imported."""

@@ -12,8 +12,8 @@ from ipu_conformance.ir.readers.op_writer import LARGEST_CONSTANT, LONGEST_LIST,
 from ipu_conformance.ir.tensor import Literal, count
 
 
-class UntoldError(Exception):
-    """ONNX has no words for this use of an instruction."""
+class UnsupportedError(Exception):
+    """ONNX cannot express this use of an instruction."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Call:
 
     instruction: Instruction
     inputs: Tuple[str, ...]
-    made: str
+    output: str
     ipu: Optional[int] = None
     stage: Optional[int] = None
 
@@ -34,23 +34,23 @@ class Call:
     @property
     def stem(self) -> str:
         """The name of what is made."""
-        return self.made or self.instruction.name
+        return self.output or self.instruction.name
 
     def read(self, place: int = 0) -> str:
         """One of the tensors that are read."""
         if place >= len(self.inputs):
-            raise UntoldError
+            raise UnsupportedError
         return self.inputs[place]
 
     def ints(self, key: str) -> Tuple[int, ...]:
         """An attribute that is a list of integers."""
         text = self.instruction.attributes.get(key, "").strip()
         if not re.fullmatch(r"(?:\d{1,19}(?:,\s*\d{1,19})*)?", text) or text.count(",") >= LONGEST_LIST:
-            raise UntoldError
+            raise UnsupportedError
         return tuple(int(number) for number in text.split(",")) if text else ()
 
 
-class Reading(op_writer.Writer):
+class Writer(op_writer.Writer):
     """Collects the ops of a module; reducers are looked up in it."""
 
     def __init__(self, module: Module) -> None:
@@ -70,29 +70,20 @@ class Reading(op_writer.Writer):
         """The opcode of a computation that does one thing to its two parameters."""
         found = self.module.computations.get(call.instruction.attributes.get("to_apply", ""))
         if found is None or len(found.instructions) != 3:
-            raise UntoldError
+            raise UnsupportedError
         kinds = {each.name: each.opcode for each in found.instructions}
         root = next(each for each in found.instructions if each.name == found.root)
         if len(root.operands) != 2 or any(kinds.get(name) != "parameter" for name in root.operands):
-            raise UntoldError
+            raise UnsupportedError
         return root.opcode if len(set(root.operands)) == 2 else ""
 
 
-Rule = Callable[[Call, Reading], None]
+Rule = Callable[[Call, Writer], None]
 
-ROWS: Dict[str, Rule] = {}
+ROWS: op_writer.RuleTable[Rule] = op_writer.RuleTable()
 """What each opcode becomes."""
 
-
-def row(*opcodes: str) -> Callable[[Rule], Rule]:
-    """Enter a function for these opcodes."""
-
-    def enter(rule: Rule) -> Rule:
-        for opcode in opcodes:
-            ROWS[opcode] = rule
-        return rule
-
-    return enter
+row = ROWS.row
 
 
 CHAINS: Mapping[str, Tuple[str, ...]] = {
@@ -119,14 +110,14 @@ _REDUCED: Mapping[str, Tuple[str, Tuple[str, ...]]] = {
 
 
 def _chain(types: Tuple[str, ...]) -> Rule:
-    def rule(call: Call, to: Reading) -> None:
+    def rule(call: Call, to: Writer) -> None:
         source = call.read()
         if call.type in _LOGICAL and to.dtype(source) != "BOOL":
-            raise UntoldError  # on whole numbers they work bit by bit
+            raise UnsupportedError  # on whole numbers they work bit by bit
         names: Sequence[str] = call.inputs
         for type in types[:-1]:
-            names = (to.add(type, names, dtype=to.dtype(call.made), shape=to.shape(call.made)),)
-        to.add(types[-1], names, call.made)
+            names = (to.add(type, names, dtype=to.dtype(call.output), shape=to.shape(call.output)),)
+        to.add(types[-1], names, call.output)
 
     return rule
 
@@ -135,122 +126,124 @@ ROWS.update({opcode: _chain(types) for opcode, types in CHAINS.items()})
 
 
 @row("compare")
-def _compare(call: Call, to: Reading) -> None:
+def _compare(call: Call, to: Writer) -> None:
     types = _COMPARED.get(call.instruction.attributes.get("direction", ""))
     if types is None or call.instruction.attributes.get("type", "FLOAT") == "TOTALORDER":
-        raise UntoldError
+        raise UnsupportedError
     _chain(types)(call, to)
 
 
 @row("constant")
-def _constant(call: Call, to: Reading) -> None:
-    text, tensor = call.instruction.literal, to.tensors[call.made]
+def _constant(call: Call, to: Writer) -> None:
+    text, tensor = call.instruction.literal, to.tensors[call.output]
     elements = count(tensor.shape)
     if elements is None or elements > LARGEST_CONSTANT or "..." in text or tensor.dtype not in ONNX_NUMBERS:
-        to.initializers.append(call.made)  # a constant whose values are left out
+        to.initializers.append(call.output)  # a constant whose values are left out
         return
     words = re.findall(r"[^\s,{}]+", text)
     if len(words) != elements:
-        raise UntoldError
+        raise UnsupportedError
     truths = {"true": 1.0, "false": 0.0}
     if tensor.dtype in op_writer.FLOATS:
         numbers: List[Any] = [float(word) for word in words]
     else:
         numbers = [int(truths[word]) if word in truths else int(word[:40]) for word in words]
     sizes = tuple(length or 0 for length in tensor.shape or ())
-    to.add("Constant", (), call.made, {"value": Literal(tensor.dtype, sizes, op_writer.packed(numbers, tensor.dtype))})
+    to.add(
+        "Constant", (), call.output, {"value": Literal(tensor.dtype, sizes, op_writer.packed(numbers, tensor.dtype))}
+    )
     if not sizes:
-        to.literals[call.made] = words[0]
+        to.literals[call.output] = words[0]
 
 
 @row("convert")
-def _convert(call: Call, to: Reading) -> None:
-    if to.dtype(call.made) not in ONNX_NUMBERS:
-        raise UntoldError
-    to.cast(call.read(), to.dtype(call.made), call.made)
+def _convert(call: Call, to: Writer) -> None:
+    if to.dtype(call.output) not in ONNX_NUMBERS:
+        raise UnsupportedError
+    to.cast(call.read(), to.dtype(call.output), call.output)
     if call.read() in to.literals:
-        to.literals[call.made] = to.literals[call.read()]
+        to.literals[call.output] = to.literals[call.read()]
 
 
 @row("reshape", "bitcast")
-def _reshape(call: Call, to: Reading) -> None:
-    sizes = _sizes(call.made, to)
+def _reshape(call: Call, to: Writer) -> None:
+    sizes = _sizes(call.output, to)
     if call.type == "bitcast" and (
-        to.dtype(call.read()) != to.dtype(call.made) or _elements(call.read(), to) != sizes[1]
+        to.dtype(call.read()) != to.dtype(call.output) or _elements(call.read(), to) != sizes[1]
     ):
-        raise UntoldError
-    to.reshape(call.read(), sizes[0], call.made)
+        raise UnsupportedError
+    to.reshape(call.read(), sizes[0], call.output)
 
 
-def _sizes(name: str, to: Reading) -> Tuple[Tuple[int, ...], int]:
+def _sizes(name: str, to: Writer) -> Tuple[Tuple[int, ...], int]:
     """The lengths of a tensor, which must be known, and how many elements that makes."""
     shape = to.shape(name)
     if None in shape:
-        raise UntoldError
+        raise UnsupportedError
     return tuple(length or 0 for length in shape), count(shape) or 0
 
 
-def _elements(name: str, to: Reading) -> int:
+def _elements(name: str, to: Writer) -> int:
     return _sizes(name, to)[1]
 
 
 @row("transpose")
-def _transpose(call: Call, to: Reading) -> None:
+def _transpose(call: Call, to: Writer) -> None:
     order = call.ints("dimensions")
     if sorted(order) != list(range(len(to.shape(call.read())))):
-        raise UntoldError
-    to.transpose(call.read(), order, call.made)
+        raise UnsupportedError
+    to.transpose(call.read(), order, call.output)
 
 
 @row("broadcast")
-def _broadcast(call: Call, to: Reading) -> None:
+def _broadcast(call: Call, to: Writer) -> None:
     source, places = call.read(), call.ints("dimensions")
-    sizes = _sizes(call.made, to)[0]
+    sizes = _sizes(call.output, to)[0]
     given = to.shape(source)
     if len(places) != len(given) or list(places) != sorted(set(places)) or any(place >= len(sizes) for place in places):
-        raise UntoldError
+        raise UnsupportedError
     first = places[0] if places else len(sizes)
     axes = tuple(place - first for place in range(first, len(sizes)) if place not in places)
     if axes:
         shape = [given[places.index(place)] if place in places else 1 for place in range(first, len(sizes))]
         source = to.add("Unsqueeze", (source,), None, {"axes": axes}, shape=shape)
-    to.add("Expand", (source, to.constant(list(sizes), "INT64")), call.made)
+    to.add("Expand", (source, to.constant(list(sizes), "INT64")), call.output)
 
 
 @row("concatenate")
-def _concatenate(call: Call, to: Reading) -> None:
+def _concatenate(call: Call, to: Writer) -> None:
     (axis,) = call.ints("dimensions")
-    to.add("Concat", call.inputs, call.made, {"axis": axis})
+    to.add("Concat", call.inputs, call.output, {"axis": axis})
 
 
 @row("clamp")
-def _clamp(call: Call, to: Reading) -> None:
+def _clamp(call: Call, to: Writer) -> None:
     low, source, high = (call.read(place) for place in range(3))
     if to.shape(low) or to.shape(high):
-        to.add("Min", (to.add("Max", (source, low)), high), call.made)
+        to.add("Min", (to.add("Max", (source, low)), high), call.output)
     else:
-        to.add("Clip", (source, low, high), call.made)
+        to.add("Clip", (source, low, high), call.output)
 
 
 @row("slice")
-def _slice(call: Call, to: Reading) -> None:
+def _slice(call: Call, to: Writer) -> None:
     found = re.findall(r"\[(\d{1,18}):(\d{1,18})(?::(\d{1,18}))?\]", call.instruction.attributes.get("slice", ""))
     if len(found) != len(to.shape(call.read())):
-        raise UntoldError
+        raise UnsupportedError
     bounds = [[int(item[place] or 1) for item in found] for place in (0, 1, 2)]
     axes = list(range(len(found)))
     if not axes:
-        raise UntoldError
+        raise UnsupportedError
     lists = [to.constant(values, "INT64") for values in (bounds[0], bounds[1], axes, bounds[2])]
-    to.add("Slice", (call.read(), *lists), call.made)
+    to.add("Slice", (call.read(), *lists), call.output)
 
 
 @row("reduce")
-def _reduce(call: Call, to: Reading) -> None:
+def _reduce(call: Call, to: Writer) -> None:
     type, begins = _REDUCED.get(to.reducer(call), ("", ()))
     if not type or len(call.inputs) != 2 or to.literals.get(call.read(1)) not in begins:
-        raise UntoldError
-    to.add(type, (call.read(),), call.made, {"axes": tuple(sorted(call.ints("dimensions"))), "keepdims": 0})
+        raise UnsupportedError
+    to.add(type, (call.read(),), call.output, {"axes": tuple(sorted(call.ints("dimensions"))), "keepdims": 0})
 
 
 def _window(call: Call) -> Dict[str, List[Tuple[int, ...]]]:
@@ -259,7 +252,7 @@ def _window(call: Call) -> Dict[str, List[Tuple[int, ...]]]:
     for key, text in re.findall(r"(\w+)=([\d_x\-]+)", call.instruction.attributes.get("window", "")):
         parts = text.split("x")
         if len(parts) > LONGEST_LIST or not all(re.fullmatch(r"-?\d{1,9}(_-?\d{1,9})?", part) for part in parts):
-            raise UntoldError
+            raise UnsupportedError
         found[key] = [tuple(int(number) for number in part.split("_")) for part in parts]
     return found
 
@@ -272,24 +265,24 @@ def _windowed(call: Call, rank: int) -> Tuple[List[int], List[int], List[int], L
     pads = window.get("pad", [(0, 0)] * rank)
     plain = window.get("lhs_dilate", ones) == ones and window.get("rhs_reversal", [(0,)] * rank) == [(0,)] * rank
     if not plain or {len(sizes), len(strides), len(dilations), len(pads)} != {rank}:
-        raise UntoldError
+        raise UnsupportedError
     if any(len(pair) != 2 or min(pair) < 0 for pair in pads):
-        raise UntoldError
+        raise UnsupportedError
     return [size for (size,) in sizes], [step for (step,) in strides], [step for (step,) in dilations], pads
 
 
 @row("reduce-window")
-def _reduce_window(call: Call, to: Reading) -> None:
+def _reduce_window(call: Call, to: Writer) -> None:
     source = call.read()
     rank = len(to.shape(source))
     if to.reducer(call) != "maximum" or to.literals.get(call.read(1)) != "-inf" or rank < 3:
-        raise UntoldError
+        raise UnsupportedError
     sizes, strides, dilations, pads = _windowed(call, rank)
     still = [
         size == step == gap == 1 and pad == (0, 0) for size, step, gap, pad in zip(sizes, strides, dilations, pads)
     ]
     if not still[0] or not (still[1] or still[-1]):
-        raise UntoldError
+        raise UnsupportedError
     order = list(range(rank)) if still[1] else [0, rank - 1, *range(1, rank - 1)]
     space = order[2:]
     attributes = {
@@ -305,7 +298,7 @@ def _reduce_window(call: Call, to: Reading) -> None:
 def _turned_around(
     type: str,
     call: Call,
-    to: Reading,
+    to: Writer,
     order: Sequence[int],
     others: Sequence[str],
     made_order: Sequence[int],
@@ -313,26 +306,26 @@ def _turned_around(
 ) -> None:
     """One op between Transposes; an order lists where batch, channels and space are found."""
     if list(order) == sorted(order) and list(made_order) == sorted(made_order):
-        to.add(type, (call.read(), *others), call.made, attributes)
+        to.add(type, (call.read(), *others), call.output, attributes)
         return
     first = to.transpose(call.read(), order)
-    shape = to.shape(call.made)
+    shape = to.shape(call.output)
     inner = to.add(type, (first, *others), None, attributes, shape=[shape[place] for place in made_order])
-    to.transpose(inner, [list(made_order).index(place) for place in range(len(shape))], call.made)
+    to.transpose(inner, [list(made_order).index(place) for place in range(len(shape))], call.output)
 
 
 @row("convolution")
-def _convolution(call: Call, to: Reading) -> None:
+def _convolution(call: Call, to: Writer) -> None:
     labels = re.fullmatch(
         r"([bf\d]{3,9})_([io\d]{3,9})->([bf\d]{3,9})", call.instruction.attributes.get("dim_labels", "")
     )
     rank = len(to.shape(call.read())) - 2
     if labels is None or call.instruction.attributes.get("batch_group_count", "1") != "1":
-        raise UntoldError
+        raise UnsupportedError
     digits = "".join(map(str, range(rank)))
     wanted = ("bf" + digits, "oi" + digits, "bf" + digits)
     if any(sorted(found) != sorted(want) for found, want in zip(labels.groups(), wanted)):
-        raise UntoldError
+        raise UnsupportedError
     orders = [[found.index(letter) for letter in want] for found, want in zip(labels.groups(), wanted)]
     sizes, strides, dilations, pads = _windowed(call, rank)
     group = call.instruction.attributes.get("feature_group_count", "1")
@@ -349,17 +342,17 @@ def _convolution(call: Call, to: Reading) -> None:
 
 
 @row("dot")
-def _dot(call: Call, to: Reading) -> None:
+def _dot(call: Call, to: Writer) -> None:
     batch, others = call.ints("lhs_batch_dims"), call.ints("rhs_batch_dims")
     sides = call.read(0), call.read(1)
     ranks = [len(to.shape(side)) for side in sides]
     depth = len(batch)
     if batch != tuple(range(depth)) or others != batch or ranks != [depth + 2] * 2:
-        raise UntoldError
+        raise UnsupportedError
     given = [call.ints(f"{side}_contracting_dims") for side in ("lhs", "rhs")]
     if any(len(axes) != 1 or axes[0] not in (depth, depth + 1) for axes in given):
-        raise UntoldError
+        raise UnsupportedError
     swap = [*range(depth), depth + 1, depth]
     one = sides[0] if given[0][0] == depth + 1 else to.transpose(sides[0], swap)
     other = sides[1] if given[1][0] == depth else to.transpose(sides[1], swap)
-    to.add("MatMul", (one, other), call.made)
+    to.add("MatMul", (one, other), call.output)

@@ -24,7 +24,7 @@ DTYPES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Array:
+class ArrayShape:
     """The shape of an array; ``layout`` lists its dimensions from the one that varies fastest."""
 
     dtype: str
@@ -33,13 +33,13 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Several:
+class TupleShape:
     """The shape of a tuple."""
 
     parts: Tuple[HloShape, ...]
 
 
-HloShape = Union[Array, Several]
+HloShape = Union[ArrayShape, TupleShape]
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class _Parser:
             while not self._accept(")"):
                 parts.append(self._shape(depth + 1))
                 self._accept(",")
-            return Several(tuple(parts))
+            return TupleShape(tuple(parts))
         name = self._word()
         self._expect("[")
         lengths = self._lengths("]")
@@ -196,7 +196,7 @@ class _Parser:
                 if not _NUMBERS.fullmatch(numbers) or "<" in numbers:
                     raise self._refused(f"{numbers[:40]!r} is no layout")
                 layout = tuple(int(number) for number in numbers.split(","))
-        return Array(DTYPES.get(name, name), lengths, layout)
+        return ArrayShape(DTYPES.get(name, name), lengths, layout)
 
     def _lengths(self, closing: str) -> Tuple[Optional[int], ...]:
         end = self.text.find(closing, self.place, self.place + 2_000)

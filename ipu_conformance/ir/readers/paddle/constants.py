@@ -12,20 +12,20 @@ from ipu_conformance.ir.tensor import IRError, Literal
 
 @row("shape")
 def _shape(call: Call, to: Writer) -> None:
-    wide = to.add("Shape", (call.read("Input"),), None, None, dtype="INT64", shape=to.shape(call.made()))
-    to.cast(wide, to.dtype(call.made()), call.made())
+    wide = to.add("Shape", (call.read("Input"),), None, None, dtype="INT64", shape=to.shape(call.output()))
+    to.cast(wide, to.dtype(call.output()), call.output())
 
 
 @row("size")
 def _size(call: Call, to: Writer) -> None:
-    source, made = call.read("Input"), call.made()
+    source, made = call.read("Input"), call.output()
     lengths = [length_of(length, source) for length in to.shape(source)]
     to.constant([math.prod(lengths)], to.dtype(made), to.sizes(made), made)
 
 
 @row("fill_constant")
 def _fill(call: Call, to: Writer) -> None:
-    made = call.made()
+    made = call.output()
     if call.inputs.get("ShapeTensor") or call.inputs.get("ValueTensor"):
         raise IRError(f"fill_constant that makes {made!r} has a shape or a value that is a tensor; give numbers")
     written = call.get("str_value")
@@ -35,7 +35,7 @@ def _fill(call: Call, to: Writer) -> None:
 
 @row("fill_any_like", "fill_zeros_like")
 def _fill_like(call: Call, to: Writer) -> None:
-    made = call.made()
+    made = call.output()
     sizes = to.sizes(call.read("X"))
     if -1 in sizes:
         raise IRError(f"{call.type} needs the shape of {call.read('X')!r}, which is not known")
@@ -44,7 +44,7 @@ def _fill_like(call: Call, to: Writer) -> None:
 
 @row("assign_value")
 def _assign_value(call: Call, to: Writer) -> None:
-    made = call.made()
+    made = call.output()
     lists = ("fp32_values", "int32_values", "int64_values", "bool_values", "fp64_values", "values")
     values = next((list(call.get(name)) for name in lists if call.get(name)), [])
     to.constant(values, to.dtype(made), call.ints("shape"), made)
@@ -52,7 +52,7 @@ def _assign_value(call: Call, to: Writer) -> None:
 
 @row("range")
 def _range(call: Call, to: Writer) -> None:
-    made = call.made()
+    made = call.output()
     ends = [
         to.reshape(call.read(slot), ()) if to.shape(call.read(slot)) else call.read(slot)
         for slot in ("Start", "End", "Step")
@@ -62,7 +62,7 @@ def _range(call: Call, to: Writer) -> None:
 
 @row("linspace")
 def _linspace(call: Call, to: Writer) -> None:
-    start, stop, made = call.read("Start"), call.read("Stop"), call.made()
+    start, stop, made = call.read("Start"), call.read("Stop"), call.output()
     count = _written_number(call.read("Num"), to)
     if to.dtype(made) not in FLOATS or not 0 < count <= LARGEST_CONSTANT:
         raise IRError(
@@ -88,7 +88,7 @@ def _written_number(name: str, to: Writer) -> int:
 
 @row("tril_triu")
 def _triangle(call: Call, to: Writer) -> None:
-    made, source = call.made(), call.read("X")
+    made, source = call.output(), call.read("X")
     sizes = to.sizes(source)[-2:]
     if -1 in sizes or len(sizes) < 2 or max(sizes) > LONGEST_LIST:
         raise IRError(f"tril_triu needs a known last matrix of {source!r}, of at most {LONGEST_LIST} rows and columns")
@@ -106,12 +106,12 @@ def _eye(call: Call, to: Writer) -> None:
     if max(lines, columns) > LONGEST_LIST:
         raise IRError(f"eye has {lines} rows and {columns} columns; at most {LONGEST_LIST} are written")
     values = [int(line == column) for line in range(lines) for column in range(columns)]
-    to.constant(values, to.dtype(call.made()), (lines, columns), call.made())
+    to.constant(values, to.dtype(call.output()), (lines, columns), call.output())
 
 
 @row("uniform_random", "gaussian_random", "truncated_gaussian_random")
 def _random(call: Call, to: Writer) -> None:
-    made = call.made()
+    made = call.output()
     common = {
         "shape": call.ints("shape"),
         "dtype": 1 if to.dtype(made) == "FLOAT" else 10,
@@ -130,12 +130,12 @@ def _random(call: Call, to: Writer) -> None:
 def _bernoulli(call: Call, to: Writer) -> None:
     source = call.read("X")
     drawn = to.add("RandomUniformLike", (source,), None, {"low": 0.0, "high": 1.0})
-    to.cast(to.add("Less", (drawn, source), dtype="BOOL"), to.dtype(call.made()), call.made())
+    to.cast(to.add("Less", (drawn, source), dtype="BOOL"), to.dtype(call.output()), call.output())
 
 
 @row("fill_constant_batch_size_like")
 def _fill_batch(call: Call, to: Writer) -> None:
-    made = call.made()
+    made = call.output()
     sizes = to.sizes(made)
     if -1 in sizes:
         raise IRError(f"{call.type} needs the shape of {made!r}, which is not known")

@@ -39,7 +39,7 @@ REDUCTIONS: Mapping[str, str] = {
 
 
 def _same(type: str) -> Rule:
-    return lambda call, to: _only(to.add(type, (call.read("X"),), call.made()))
+    return lambda call, to: _only(to.add(type, (call.read("X"),), call.output()))
 
 
 def _only(name: str) -> None:
@@ -50,14 +50,14 @@ def _binary(types: Tuple[str, ...]) -> Rule:
     def rule(call: Call, to: Writer) -> None:
         one, other = aligned(call, to)
         if len(types) == 1:
-            to.add(types[0], (one, other), call.made())
+            to.add(types[0], (one, other), call.output())
             return
         dtype = "BOOL" if types[0] in TRUTHS else to.dtype(one)
         if types[1] == "Floor" and dtype not in FLOATS:
-            to.add(types[0], (one, other), call.made())  # whole numbers are divided without a rest anyway
+            to.add(types[0], (one, other), call.output())  # whole numbers are divided without a rest anyway
             return
         between = to.add(types[0], (one, other), dtype=dtype, shape=together(to, one, other))
-        to.add(types[1], (between,), call.made())
+        to.add(types[1], (between,), call.output())
 
     return rule
 
@@ -92,32 +92,32 @@ def _extremum(call: Call, to: Writer) -> None:
     one, other = aligned(call, to)
     larger = call.type == "elementwise_max"
     if to.dtype(one) in FLOATS:
-        to.add("Max" if larger else "Min", (one, other), call.made())
+        to.add("Max" if larger else "Min", (one, other), call.output())
         return
     # ONNX compares whole numbers, but has no maximum of them before opset 12.
     chosen = to.add(
         "Greater" if larger else "Less", (one, other), None, None, dtype="BOOL", shape=together(to, one, other)
     )
-    to.add("Where", (chosen, one, other), call.made())
+    to.add("Where", (chosen, one, other), call.output())
 
 
 @row("elementwise_mod")
 def _modulo(call: Call, to: Writer) -> None:
     one, other = aligned(call, to)
-    to.add("Mod", (one, other), call.made(), {"fmod": int(to.dtype(one) in FLOATS)})
+    to.add("Mod", (one, other), call.output(), {"fmod": int(to.dtype(one) in FLOATS)})
 
 
 @row("sum")
 def _sum(call: Call, to: Writer) -> None:
     names = call.inputs.get("X", ())
     if len(names) == 1:
-        to.add("Identity", names, call.made())
+        to.add("Identity", names, call.output())
     elif to.dtype(names[0]) in FLOATS:
-        to.add("Sum", names, call.made())
+        to.add("Sum", names, call.output())
     else:
         so_far = names[0]
         for place, name in enumerate(names[1:], 2):
-            so_far = to.add("Add", (so_far, name), call.made() if place == len(names) else None)
+            so_far = to.add("Add", (so_far, name), call.output() if place == len(names) else None)
 
 
 @row("scale")
@@ -125,43 +125,43 @@ def _scale(call: Call, to: Writer) -> None:
     source, scale, bias = call.read("X"), float(call.get("scale", 1.0)), float(call.get("bias", 0.0))
     factor = call.optional("ScaleTensor") or to.number(scale, source)
     if bias == 0:
-        to.add("Mul", (source, factor), call.made())
+        to.add("Mul", (source, factor), call.output())
         return
     added = to.number(bias, source)
     first, second = (("Mul", factor), ("Add", added)) if call.get("bias_after_scale", True) else (
         ("Add", added), ("Mul", factor))  # fmt: skip
     between = to.add(first[0], (source, first[1]))
-    to.add(second[0], (between, second[1]), call.made())
+    to.add(second[0], (between, second[1]), call.output())
 
 
 @row("pow")
 def _power(call: Call, to: Writer) -> None:
     source = call.read("X")
     to.add(
-        "Pow", (source, call.optional("FactorTensor") or to.number(float(call.get("factor", 1)), source)), call.made()
+        "Pow", (source, call.optional("FactorTensor") or to.number(float(call.get("factor", 1)), source)), call.output()
     )
 
 
 @row("square")
 def _square(call: Call, to: Writer) -> None:
-    to.add("Mul", (call.read("X"), call.read("X")), call.made())
+    to.add("Mul", (call.read("X"), call.read("X")), call.output())
 
 
 @row("rsqrt")
 def _rsqrt(call: Call, to: Writer) -> None:
-    to.add("Reciprocal", (to.add("Sqrt", (call.read("X"),)),), call.made())
+    to.add("Reciprocal", (to.add("Sqrt", (call.read("X"),)),), call.output())
 
 
 @row("log2", "log10", "log1p", "expm1")
 def _shifted(call: Call, to: Writer) -> None:
     source = call.read("X")
     if call.type == "log1p":
-        to.add("Log", (to.add("Add", (source, to.number(1, source))),), call.made())
+        to.add("Log", (to.add("Add", (source, to.number(1, source))),), call.output())
     elif call.type == "expm1":
-        to.add("Sub", (to.add("Exp", (source,)), to.number(1, source)), call.made())
+        to.add("Sub", (to.add("Exp", (source,)), to.number(1, source)), call.output())
     else:
         base = {"log2": 0.6931471805599453, "log10": 2.302585092994046}[call.type]
-        to.add("Div", (to.add("Log", (source,)), to.number(base, source)), call.made())
+        to.add("Div", (to.add("Log", (source,)), to.number(base, source)), call.output())
 
 
 def _attributed(type: str, **defaults: Tuple[str, float]) -> Rule:
@@ -169,7 +169,7 @@ def _attributed(type: str, **defaults: Tuple[str, float]) -> Rule:
 
     def rule(call: Call, to: Writer) -> None:
         attributes = {name: float(call.get(own, default)) for name, (own, default) in defaults.items()}
-        to.add(type, (call.read("X"),), call.made(), attributes)
+        to.add(type, (call.read("X"),), call.output(), attributes)
 
     return rule
 
@@ -194,19 +194,19 @@ def clipped(to: Writer, source: str, low: Optional[float], high: Optional[float]
 def _clip(call: Call, to: Writer) -> None:
     source = call.read("X")
     if call.optional("Min", "Max"):
-        to.add("Clip", (source, call.optional("Min"), call.optional("Max")), call.made())
+        to.add("Clip", (source, call.optional("Min"), call.optional("Max")), call.output())
     else:
-        clipped(to, source, float(call.get("min", 0.0)), float(call.get("max", 0.0)), call.made())
+        clipped(to, source, float(call.get("min", 0.0)), float(call.get("max", 0.0)), call.output())
 
 
 @row("relu6")
 def _relu6(call: Call, to: Writer) -> None:
-    clipped(to, call.read("X"), 0.0, float(call.get("threshold", 6.0)), call.made())
+    clipped(to, call.read("X"), 0.0, float(call.get("threshold", 6.0)), call.output())
 
 
 @row("brelu")
 def _bounded(call: Call, to: Writer) -> None:
-    clipped(to, call.read("X"), float(call.get("t_min", 0.0)), float(call.get("t_max", 24.0)), call.made())
+    clipped(to, call.read("X"), float(call.get("t_min", 0.0)), float(call.get("t_max", 24.0)), call.output())
 
 
 @row("hard_swish")
@@ -215,46 +215,46 @@ def _hard_swish(call: Call, to: Writer) -> None:
     moved = to.add("Add", (source, to.number(float(call.get("offset", 3.0)), source)))
     bounded = clipped(to, moved, 0.0, float(call.get("threshold", 6.0)))
     part = to.add("Div", (bounded, to.number(float(call.get("scale", 6.0)), source)))
-    to.add("Mul", (source, part), call.made())
+    to.add("Mul", (source, part), call.output())
 
 
 @row("swish", "silu")
 def _swish(call: Call, to: Writer) -> None:
     # Paddle's kernel leaves the attribute beta aside.
-    to.add("Mul", (call.read("X"), to.add("Sigmoid", (call.read("X"),))), call.made())
+    to.add("Mul", (call.read("X"), to.add("Sigmoid", (call.read("X"),))), call.output())
 
 
 @row("softplus")
 def _softplus(call: Call, to: Writer) -> None:
     source, beta = call.read("X"), float(call.get("beta", 1.0))
     if beta == 1:
-        to.add("Softplus", (source,), call.made())
+        to.add("Softplus", (source,), call.output())
         return
     factor = to.number(beta, source)
-    to.add("Div", (to.add("Softplus", (to.add("Mul", (source, factor)),)), factor), call.made())
+    to.add("Div", (to.add("Softplus", (to.add("Mul", (source, factor)),)), factor), call.output())
 
 
 @row("mish")
 def _mish(call: Call, to: Writer) -> None:
     source = call.read("X")
-    to.add("Mul", (source, to.add("Tanh", (to.add("Softplus", (source,)),))), call.made())
+    to.add("Mul", (source, to.add("Tanh", (to.add("Softplus", (source,)),))), call.output())
 
 
 @row("tanh_shrink")
 def _tanh_shrink(call: Call, to: Writer) -> None:
-    to.add("Sub", (call.read("X"), to.add("Tanh", (call.read("X"),))), call.made())
+    to.add("Sub", (call.read("X"), to.add("Tanh", (call.read("X"),))), call.output())
 
 
 @row("logsigmoid")
 def _logsigmoid(call: Call, to: Writer) -> None:
-    to.add("Log", (to.add("Sigmoid", (call.read("X"),)),), call.made())
+    to.add("Log", (to.add("Sigmoid", (call.read("X"),)),), call.output())
 
 
 @row("stanh")
 def _stanh(call: Call, to: Writer) -> None:
     source = call.read("X")
     inner = to.add("Mul", (source, to.number(float(call.get("scale_a", 0.67)), source)))
-    to.add("Mul", (to.add("Tanh", (inner,)), to.number(float(call.get("scale_b", 1.7159)), source)), call.made())
+    to.add("Mul", (to.add("Tanh", (inner,)), to.number(float(call.get("scale_b", 1.7159)), source)), call.output())
 
 
 @row("prelu")
@@ -262,13 +262,13 @@ def _prelu(call: Call, to: Writer) -> None:
     source, alpha = call.read("X"), call.read("Alpha")
     if call.get("mode") == "channel" and len(to.shape(source)) > 2:
         alpha = to.reshape(alpha, (-1, *(1 for _ in to.shape(source)[2:])))
-    to.add("PRelu", (source, alpha), call.made())
+    to.add("PRelu", (source, alpha), call.output())
 
 
 @row("softmax", "log_softmax")
 def _softmax(call: Call, to: Writer) -> None:
     type = "Softmax" if call.type == "softmax" else "LogSoftmax"
-    along_last(type, call.read("X"), int(call.get("axis", -1)), call.made(), to)
+    along_last(type, call.read("X"), int(call.get("axis", -1)), call.output(), to)
 
 
 def along_last(type: str, source: str, axis: int, output: str, to: Writer) -> str:
@@ -301,7 +301,7 @@ def reduced(
 
 
 def _reduction(type: str, names: Tuple[str, str] = ("dim", "keep_dim")) -> Callable[[Call, Writer], None]:
-    return lambda call, to: reduced(to, type, call.read("X"), call, call.made(), names)
+    return lambda call, to: reduced(to, type, call.read("X"), call, call.output(), names)
 
 
 ROWS.update({name: _reduction(type) for name, type in REDUCTIONS.items()})
@@ -310,12 +310,12 @@ ROWS["logsumexp"] = _reduction("ReduceLogSumExp", ("axis", "keepdim"))
 
 @row("mean")
 def _mean(call: Call, to: Writer) -> None:
-    reduced(to, "ReduceMean", call.read("X"), call, call.made(), ("", ""))
+    reduced(to, "ReduceMean", call.read("X"), call, call.output(), ("", ""))
 
 
 @row("squared_l2_norm")
 def _squared_norm(call: Call, to: Writer) -> None:
-    reduced(to, "ReduceSumSquare", call.read("X"), call, call.made(), ("", ""))
+    reduced(to, "ReduceSumSquare", call.read("X"), call, call.output(), ("", ""))
 
 
 @row("p_norm")
@@ -328,22 +328,22 @@ def _norm(call: Call, to: Writer) -> None:
     if call.get("asvector", False):
         axis = tuple(range(len(to.shape(source))))
     attributes = {"axes": axis, "keepdims": int(bool(call.get("keepdim", False)))}
-    to.add("ReduceL1" if order == 1 else "ReduceL2", (source,), call.made(), attributes)
+    to.add("ReduceL1" if order == 1 else "ReduceL2", (source,), call.output(), attributes)
 
 
 @row("dot")
 def _dot(call: Call, to: Writer) -> None:
     one = call.read("X")
     product = to.add("Mul", (one, call.read("Y")))
-    to.add("ReduceSum", (product,), call.made(), {"axes": (len(to.shape(one)) - 1,), "keepdims": 0})
+    to.add("ReduceSum", (product,), call.output(), {"axes": (len(to.shape(one)) - 1,), "keepdims": 0})
 
 
 @row("reduce_all", "reduce_any")
 def _truths(call: Call, to: Writer) -> None:
     numbers = to.cast(call.read("X"), "INT32")
-    between = to.fresh("Reduced", "INT32", to.shape(call.made()))
+    between = to.fresh("Reduced", "INT32", to.shape(call.output()))
     reduced(to, "ReduceMin" if call.type == "reduce_all" else "ReduceMax", numbers, call, between)
-    to.cast(between, "BOOL", call.made())
+    to.cast(between, "BOOL", call.output())
 
 
 @row("isfinite_v2")
@@ -351,16 +351,16 @@ def _finite(call: Call, to: Writer) -> None:
     """Neither infinite nor not a number; whole numbers always are."""
     source = call.read("X")
     if to.dtype(source) not in FLOATS:
-        to.add("Equal", (source, source), call.made())
+        to.add("Equal", (source, source), call.output())
         return
     found = [to.add(type, (source,), dtype="BOOL") for type in ("IsInf", "IsNaN")]
-    to.add("Not", (to.add("Or", found),), call.made())
+    to.add("Not", (to.add("Or", found),), call.output())
 
 
 @row("isinf", "isnan")
 def _contains(call: Call, to: Writer) -> None:
     """Whether any number of a tensor is infinite, or not a number."""
-    source, made = call.read("X"), call.made()
+    source, made = call.read("X"), call.output()
     each = to.add("IsInf" if call.type == "isinf" else "IsNaN", (source,), dtype="BOOL")
     axes = tuple(range(len(to.shape(source))))
     most = to.add("ReduceMax", (to.cast(each, "INT32"),), None, {"axes": axes, "keepdims": 0}, shape=())
@@ -369,13 +369,13 @@ def _contains(call: Call, to: Writer) -> None:
 
 @row("where")
 def _where(call: Call, to: Writer) -> None:
-    to.add("Where", (call.read("Condition"), call.read("X"), call.read("Y")), call.made())
+    to.add("Where", (call.read("Condition"), call.read("X"), call.read("Y")), call.output())
 
 
 @row("increment")
 def _increment(call: Call, to: Writer) -> None:
     source = call.read("X")
-    to.add("Add", (source, to.number(float(call.get("step", 1.0)), source)), call.made())
+    to.add("Add", (source, to.number(float(call.get("step", 1.0)), source)), call.output())
 
 
 @row("cumsum")
@@ -388,4 +388,4 @@ def _cumsum(call: Call, to: Writer) -> None:
         "exclusive": int(bool(call.get("exclusive", False))),
         "reverse": int(bool(call.get("reverse", False))),
     }
-    to.add("CumSum", (source, to.constant(to.axis(axis, source), "INT32")), call.made(), attributes)
+    to.add("CumSum", (source, to.constant(to.axis(axis, source), "INT32")), call.output(), attributes)

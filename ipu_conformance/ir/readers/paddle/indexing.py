@@ -24,7 +24,7 @@ def _meshgrid(call: Call, to: Writer) -> None:
 @row("set_value")
 def _set_value(call: Call, to: Writer) -> None:
     """Every dimension says which of its places are written, and by which of the value; the rest stays."""
-    source, made = call.read("Input"), call.made()
+    source, made = call.read("Input"), call.output()
     if any(call.inputs.get(slot) for slot in _BOUNDS):
         raise IRError(f"set_value of {source!r} has bounds that are tensors; give them as numbers")
     if call.ints("none_axes"):
@@ -95,7 +95,7 @@ def _scatter_nd_add(call: Call, to: Writer) -> None:
     sizes, values = to.constant(lines, "INT64"), to.constant([0, 1], dtype)
     targets = to.add("OneHot", (places, sizes, values), None, {"axis": 0}, dtype=dtype, shape=(lines, count))
     added = to.add("MatMul", (targets, to.reshape(updates, (count, width))), None, None, shape=(lines, width))
-    to.add("Add", (source, to.reshape(added, lengths)), call.made())
+    to.add("Add", (source, to.reshape(added, lengths)), call.output())
 
 
 @row("accuracy")
@@ -109,6 +109,6 @@ def _accuracy(call: Call, to: Writer) -> None:
     total = to.constant(count, "INT32")
     share = to.add("Div", (to.cast(found, "FLOAT"), to.constant(float(count), "FLOAT")))
     for number, slot in ((found, "Correct"), (total, "Total"), (share, "Accuracy")):
-        made = call.made(slot)
+        made = call.output(slot)
         # Programs of before Paddle 2.5 have one dimension here, and counts may be declared of any type.
         to.cast(to.reshape(number, to.sizes(made)), to.dtype(made), made)

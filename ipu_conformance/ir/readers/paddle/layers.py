@@ -18,10 +18,10 @@ def _matmul(call: Call, to: Writer) -> None:
     other = _turned(call.read("Y"), call.get("trans_y", call.get("transpose_Y", False)), to)
     alpha = float(call.get("alpha", 1.0))
     if alpha == 1:
-        to.add("MatMul", (one, other), call.made())
+        to.add("MatMul", (one, other), call.output())
         return
-    product = to.add("MatMul", (one, other), None, None, shape=to.shape(call.made()))
-    to.add("Mul", (product, to.number(alpha, product)), call.made())
+    product = to.add("MatMul", (one, other), None, None, shape=to.shape(call.output()))
+    to.add("Mul", (product, to.number(alpha, product)), call.output())
 
 
 def _turned(name: str, turn: Any, to: Writer) -> str:
@@ -33,7 +33,7 @@ def _turned(name: str, turn: Any, to: Writer) -> str:
 
 @row("mul")
 def _mul(call: Call, to: Writer) -> None:
-    one, other, made = call.read("X"), call.read("Y"), call.made()
+    one, other, made = call.read("X"), call.read("Y"), call.output()
     columns = int(call.get("x_num_col_dims", 1)), int(call.get("y_num_col_dims", 1))
     flat = _as_matrix(one, columns[0], to), _as_matrix(other, columns[1], to)
     shape = to.shape(made)
@@ -56,13 +56,13 @@ def _as_matrix(name: str, columns: int, to: Writer) -> str:
 
 @row("mv")
 def _mv(call: Call, to: Writer) -> None:
-    to.add("MatMul", (call.read("X"), call.read("Vec")), call.made())
+    to.add("MatMul", (call.read("X"), call.read("Vec")), call.output())
 
 
 @row("addmm")
 def _addmm(call: Call, to: Writer) -> None:
     attributes = {"alpha": float(call.get("Alpha", 1.0)), "beta": float(call.get("Beta", 1.0))}
-    to.add("Gemm", (call.read("X"), call.read("Y"), call.read("Input")), call.made(), attributes)
+    to.add("Gemm", (call.read("X"), call.read("Y"), call.read("Input")), call.output(), attributes)
 
 
 @row("conv2d", "depthwise_conv2d", "conv3d", "conv2d_transpose", "depthwise_conv2d_transpose", "conv3d_transpose")
@@ -82,7 +82,7 @@ def _conv(call: Call, to: Writer) -> None:
         attributes["output_padding"] = call.ints("output_padding")
     bias = call.optional("Bias")
     type = "ConvTranspose" if turned else "Conv"
-    to.add(type, (source, weight, *((bias,) if bias else ())), call.made("Output", "Out"), attributes)
+    to.add(type, (source, weight, *((bias,) if bias else ())), call.output("Output", "Out"), attributes)
 
 
 def _require_channels_first(call: Call, layout: Any) -> None:
@@ -104,7 +104,7 @@ def _padding(call: Call, rank: int) -> Dict[str, Any]:
 
 @row("pool2d", "pool3d", "max_pool2d_with_index")
 def _pool(call: Call, to: Writer) -> None:
-    source, made = call.read("X"), call.made()
+    source, made = call.read("X"), call.output()
     _require_channels_first(call, call.get("data_format", "NCHW"))
     average = call.get("pooling_type", "max") == "avg"
     rank = len(to.shape(source)) - 2
@@ -138,16 +138,16 @@ def _batch_norm(call: Call, to: Writer) -> None:
     _require_channels_first(call, call.get("data_layout", "NCHW"))
     inputs = [call.read(slot) for slot in ("X", "Scale", "Bias", "Mean", "Variance")]
     attributes = {"epsilon": float(call.get("epsilon", 1e-5))}
-    outputs = [call.made("Y")]
+    outputs = [call.output("Y")]
     if not (call.get("is_test", False) or call.get("use_global_stats", False)):
         attributes["momentum"] = float(call.get("momentum", 0.9))
-        outputs += [call.made(slot) for slot in ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance")]
+        outputs += [call.output(slot) for slot in ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance")]
     to.add("BatchNormalization", inputs, outputs, attributes)
 
 
 @row("layer_norm")
 def _layer_norm(call: Call, to: Writer) -> None:
-    source, made = call.read("X"), call.made("Y")
+    source, made = call.read("X"), call.output("Y")
     begin = int(call.get("begin_norm_axis", 1))
     shape = to.shape(source)
     inner = length_of(count(shape[begin:]), source)
@@ -176,9 +176,9 @@ def _group_norm(call: Call, to: Writer) -> None:
     inputs = (source, *_scale_and_bias(call, to, length_of(to.shape(source)[1], source)))
     epsilon = {"epsilon": float(call.get("epsilon", 1e-5))}
     if call.type == "group_norm":
-        to.add("GroupNormalization", inputs, call.made("Y"), {"num_groups": int(call.get("groups", 1)), **epsilon})
+        to.add("GroupNormalization", inputs, call.output("Y"), {"num_groups": int(call.get("groups", 1)), **epsilon})
     else:
-        to.add("InstanceNormalization", inputs, call.made("Y"), epsilon)
+        to.add("InstanceNormalization", inputs, call.output("Y"), epsilon)
 
 
 @row("norm")
@@ -188,7 +188,7 @@ def _norm(call: Call, to: Writer) -> None:
     shape = [1 if place == axis else size for place, size in enumerate(to.shape(source))]
     squares = to.add("ReduceSumSquare", (source,), None, {"axes": (axis,), "keepdims": 1}, shape=shape)
     added = to.add("Add", (squares, to.number(float(call.get("epsilon", 1e-10)), source)))
-    to.add("Div", (source, to.add("Sqrt", (added,), call.outputs.get("Norm", ())[:1] or None)), call.made())
+    to.add("Div", (source, to.add("Sqrt", (added,), call.outputs.get("Norm", ())[:1] or None)), call.output())
 
 
 @row("data_norm")
@@ -196,7 +196,7 @@ def _data_norm(call: Call, to: Writer) -> None:
     """By statistics over all data so far: how many, their sum, and the sum of their squares."""
     if int(call.get("slot_dim", -1)) > 0:
         raise IRError("data_norm skips slots that were never shown; leave slot_dim as it is")
-    source, made = call.read("X"), call.made("Y")
+    source, made = call.read("X"), call.output("Y")
     size, total, squares = (call.read(f"Batch{name}") for name in ("Size", "Sum", "SquareSum"))
     mean = to.add("Div", (total, size), call.outputs.get("Means", ())[:1] or None)
     factor = to.add("Sqrt", (to.add("Div", (size, squares)),), call.outputs.get("Scales", ())[:1] or None)
@@ -213,12 +213,12 @@ def _affine(call: Call, to: Writer) -> None:
     source = call.read("X")
     ones = tuple(1 for _ in to.shape(source)[2:])
     scale, bias = (to.reshape(call.read(slot), (-1, *ones)) for slot in ("Scale", "Bias"))
-    to.add("Add", (to.add("Mul", (source, scale)), bias), call.made())
+    to.add("Add", (to.add("Mul", (source, scale)), bias), call.output())
 
 
 @row("dropout")
 def _dropout(call: Call, to: Writer) -> None:
-    source, made = call.read("X"), call.made()
+    source, made = call.read("X"), call.output()
     ratio = float(call.get("dropout_prob", 0.5))
     kept = call.get("dropout_implementation", "downgrade_in_infer") == "downgrade_in_infer"
     testing = bool(call.get("is_test", False))
@@ -245,7 +245,7 @@ def _dropout(call: Call, to: Writer) -> None:
     "bicubic_interp_v2",
 )
 def _interpolate(call: Call, to: Writer) -> None:
-    source, made = call.read("X"), call.made()
+    source, made = call.read("X"), call.output()
     _require_channels_first(call, call.get("data_layout", "NCHW"))
     if any(call.inputs.get(slot) for slot in ("OutSize", "SizeTensor", "Scale")):
         raise IRError(f"{call.type} of {source!r} has a size that is a tensor; give it as numbers")
@@ -279,4 +279,4 @@ def _scale(length: int, wanted: int) -> float:
 
 @row("print")
 def _print(call: Call, to: Writer) -> None:
-    to.add("Print", (call.read("In"),), call.made(), {"title": str(call.get("message", "")) or call.read("In")})
+    to.add("Print", (call.read("In"),), call.output(), {"title": str(call.get("message", "")) or call.read("In")})

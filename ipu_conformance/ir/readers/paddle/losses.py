@@ -39,7 +39,7 @@ def _nll(call: Call, to: Writer, scores: str, label: str, made: str, attributes:
 
 @row("softmax_with_cross_entropy")
 def _softmax_cross_entropy(call: Call, to: Writer) -> None:
-    scores, label, made = call.read("Logits"), call.read("Label"), call.made("Loss")
+    scores, label, made = call.read("Logits"), call.read("Label"), call.output("Loss")
     axis = to.axis(int(call.get("axis", -1)), scores)
     if call.get("soft_label", False):
         _soft_cross_entropy(call, to, axis)
@@ -51,7 +51,7 @@ def _softmax_cross_entropy(call: Call, to: Writer) -> None:
 
 
 def _soft_cross_entropy(call: Call, to: Writer, axis: int) -> None:
-    scores, label, made = call.read("Logits"), call.read("Label"), call.made("Loss")
+    scores, label, made = call.read("Logits"), call.read("Label"), call.output("Loss")
     if call.outputs.get("Softmax"):
         along_last("Softmax", scores, axis, call.outputs["Softmax"][0], to)
     product = to.add("Mul", (label, along_last("LogSoftmax", scores, axis, "", to)))
@@ -63,7 +63,7 @@ def _soft_cross_entropy(call: Call, to: Writer, axis: int) -> None:
 def _cross_entropy(call: Call, to: Writer) -> None:
     if call.get("soft_label", False):
         raise IRError(f"{call.type} has soft labels; use softmax_with_cross_entropy for them")
-    _nll(call, to, call.read("X"), call.read("Label"), call.made("Y", "Out"), {"inputIsLogProbability": 0})
+    _nll(call, to, call.read("X"), call.read("Label"), call.output("Y", "Out"), {"inputIsLogProbability": 0})
 
 
 @row("nll_loss")
@@ -77,7 +77,7 @@ def _nll_loss(call: Call, to: Writer) -> None:
         "reduction": reduction,
         **({"ignoreIndex": ignored} if ignored >= 0 else {}),
     }
-    to.add("Nll", (call.read("X"), call.read("Label")), call.made(), attributes)
+    to.add("Nll", (call.read("X"), call.read("Label")), call.output(), attributes)
 
 
 @row("identity_loss")
@@ -85,7 +85,7 @@ def _identity_loss(call: Call, to: Writer) -> None:
     number = int(call.get("reduction", 1))
     if not 0 <= number < len(REDUCTIONS):
         raise IRError(f"identity_loss has the reduction {number}; the reductions are 0 (sum), 1 (mean) and 2 (none)")
-    to.add("IdentityLoss", (call.read("X"),), call.made(), {"reduction": REDUCTIONS[number]})
+    to.add("IdentityLoss", (call.read("X"),), call.output(), {"reduction": REDUCTIONS[number]})
 
 
 @row("bce_loss", "log_loss")
@@ -100,7 +100,7 @@ def _binary_cross_entropy(call: Call, to: Writer) -> None:
         moved = to.add("Add", (value, to.number(shift, chance))) if shift else value
         share = weight or to.add("Sub", (one, label), shape=to.shape(label))
         parts.append(to.add("Mul", (share, to.add("Log", (moved,)))))
-    to.add("Neg", (to.add("Add", parts),), call.made("Out", "Loss"))
+    to.add("Neg", (to.add("Add", parts),), call.output("Out", "Loss"))
 
 
 @row("sigmoid_cross_entropy_with_logits")
@@ -110,7 +110,7 @@ def _sigmoid_cross_entropy(call: Call, to: Writer) -> None:
         raise IRError(f"{call.type} ignores or normalizes labels; leave ignore_index and normalize as they are")
     positive = to.add("Sub", (to.add("Relu", (scores,)), to.add("Mul", (scores, label))))
     small = to.add("Exp", (to.add("Neg", (to.add("Abs", (scores,)),)),))
-    to.add("Add", (positive, to.add("Log", (to.add("Add", (small, to.number(1, scores))),))), call.made())
+    to.add("Add", (positive, to.add("Log", (to.add("Add", (small, to.number(1, scores))),))), call.output())
 
 
 @row("huber_loss")
@@ -121,7 +121,7 @@ def _huber(call: Call, to: Writer) -> None:
     near = to.add("Mul", (to.add("Mul", (size, size)), to.number(0.5, source)))
     far = to.add("Mul", (to.add("Sub", (size, to.number(0.5 * delta, source))), to.number(delta, source)))
     inside = to.add("Not", (to.add("Greater", (size, to.number(delta, source)), dtype="BOOL"),))
-    to.add("Where", (inside, near, far), call.made())
+    to.add("Where", (inside, near, far), call.output())
 
 
 @row("hinge_loss")
@@ -130,19 +130,19 @@ def _hinge(call: Call, to: Writer) -> None:
     scores, label = call.read("Logits"), call.read("Labels")
     one, two = to.number(1, scores), to.number(2, scores)
     sign = to.add("Sub", (to.add("Mul", (label, two)), one))
-    to.add("Relu", (to.add("Sub", (one, to.add("Mul", (sign, scores))), shape=to.shape(scores)),), call.made("Loss"))
+    to.add("Relu", (to.add("Sub", (one, to.add("Mul", (sign, scores))), shape=to.shape(scores)),), call.output("Loss"))
 
 
 @row("rank_loss")
 def _rank(call: Call, to: Writer) -> None:
     label, apart = call.read("Label"), to.add("Sub", (call.read("Left"), call.read("Right")))
-    to.add("Sub", (to.add("Softplus", (apart,)), to.add("Mul", (label, apart))), call.made())
+    to.add("Sub", (to.add("Softplus", (apart,)), to.add("Mul", (label, apart))), call.output())
 
 
 @row("dist")
 def _distance(call: Call, to: Writer) -> None:
     """A norm of the difference of two tensors that broadcast."""
-    one, other, made = call.read("X"), call.read("Y"), call.made()
+    one, other, made = call.read("X"), call.read("Y"), call.output()
     power = float(call.get("p", 2.0))
     apart = to.add("Sub", (one, other), None, None, shape=together(to, one, other))
     if power in (1.0, 2.0):
@@ -161,7 +161,7 @@ def _distance(call: Call, to: Writer) -> None:
 
 @row("kldiv_loss")
 def _kl_divergence(call: Call, to: Writer) -> None:
-    source, target, made = call.read("X"), call.read("Target"), call.made("Loss")
+    source, target, made = call.read("X"), call.read("Target"), call.output("Loss")
     apart = to.add("Sub", (to.add("Log", (target,)), source))
     positive = to.add("Greater", (target, to.number(0, target)), dtype="BOOL")
     reduction = str(call.get("reduction", "mean"))
@@ -185,7 +185,7 @@ def _label_smooth(call: Call, to: Writer) -> None:
     classes = length_of(to.shape(source)[-1], source)
     prior = call.optional("PriorDist")
     spread = to.add("Mul", (prior, to.number(epsilon, source))) if prior else to.number(epsilon / classes, source)
-    to.add("Add", (kept, spread), call.made())
+    to.add("Add", (kept, spread), call.output())
 
 
 @row("warpctc")
@@ -194,6 +194,6 @@ def _ctc(call: Call, to: Writer) -> None:
     to.add(
         "Ctc",
         [call.read(slot) for slot in slots],
-        call.made("Loss"),
+        call.output("Loss"),
         {"blank": int(call.get("blank", 0)), "reduction": "NoReduction"},
     )

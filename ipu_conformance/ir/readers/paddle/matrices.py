@@ -26,9 +26,9 @@ def _einsum(call: Call, to: Writer) -> None:
     so_far = _summed(to, so_far, set(wanted))
     order = [so_far.labels.index(label) for label in wanted]
     if order == sorted(order):
-        to.add("Identity", (so_far.name,), call.made())
+        to.add("Identity", (so_far.name,), call.output())
     else:
-        to.transpose(so_far.name, order, call.made())
+        to.transpose(so_far.name, order, call.output())
 
 
 class _Labelled:
@@ -137,7 +137,7 @@ def _kron(call: Call, to: Writer) -> None:
     one, other = (to.shape(name) for name in apart)
     shape = [max(length_of(a, names[0]), length_of(b, names[1])) for a, b in zip(one, other)]
     product = to.add("Mul", apart, None, None, shape=shape)
-    to.reshape(product, to.sizes(call.made()), call.made())
+    to.reshape(product, to.sizes(call.output()), call.output())
 
 
 def diagonal(to: Writer, source: str, first: int, second: int, offset: int, output: str = "") -> str:
@@ -157,7 +157,7 @@ def diagonal(to: Writer, source: str, first: int, second: int, offset: int, outp
 def _diagonal(call: Call, to: Writer) -> None:
     source = call.read("Input")
     first, second = (to.axis(int(call.get(name, default)), source) for name, default in (("axis1", 0), ("axis2", 1)))
-    diagonal(to, source, first, second, int(call.get("offset", 0)), call.made())
+    diagonal(to, source, first, second, int(call.get("offset", 0)), call.output())
 
 
 @row("trace")
@@ -166,16 +166,16 @@ def _trace(call: Call, to: Writer) -> None:
     axes = (to.axis(int(call.get(name, default)), source) for name, default in (("axis1", 0), ("axis2", 1)))
     first, second = sorted(axes)  # whichever axis is named first, Paddle's kernel has rows along the smaller one
     line = diagonal(to, source, first, second, int(call.get("offset", 0)))
-    to.add("ReduceSum", (line,), call.made(), {"axes": (len(to.shape(line)) - 1,), "keepdims": 0})
+    to.add("ReduceSum", (line,), call.output(), {"axes": (len(to.shape(line)) - 1,), "keepdims": 0})
 
 
 @row("diag_v2")
 def _diag(call: Call, to: Writer) -> None:
     source, offset = call.read("X"), int(call.get("offset", 0))
     if len(to.shape(source)) == 2:
-        diagonal(to, source, 0, 1, offset, call.made())
+        diagonal(to, source, 0, 1, offset, call.output())
     else:
-        to.add("Identity", (_on_diagonal(to, source, offset, float(call.get("padding_value", 0.0))),), call.made())
+        to.add("Identity", (_on_diagonal(to, source, offset, float(call.get("padding_value", 0.0))),), call.output())
 
 
 @row("diag_embed")
@@ -187,7 +187,7 @@ def _diag_embed(call: Call, to: Writer) -> None:
     order = list(range(rank - 2))
     for place, own in sorted(((first, rank - 2), (second, rank - 1))):
         order.insert(place, own)
-    to.transpose(made, order, call.made())
+    to.transpose(made, order, call.output())
 
 
 def _on_diagonal(to: Writer, source: str, offset: int, value: float) -> str:

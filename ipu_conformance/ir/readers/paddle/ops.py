@@ -48,7 +48,7 @@ class Call:
         """The first variable of the first slot that has one, or the empty name."""
         return next((self.inputs[slot][0] for slot in slots if self.inputs.get(slot)), "")
 
-    def made(self, *slots: str) -> str:
+    def output(self, *slots: str) -> str:
         """The first variable of the first output slot that has one; it is an error if there is none."""
         for slot in slots or ("Out",):
             if self.outputs.get(slot):
@@ -79,19 +79,10 @@ class Writer(op_writer.Writer):
 
 Rule = Callable[[Call, Writer], None]
 
-ROWS: Dict[str, Rule] = {}
+ROWS: op_writer.RuleTable[Rule] = op_writer.RuleTable()
 """What each op of Paddle becomes."""
 
-
-def row(*types: str) -> Callable[[Rule], Rule]:
-    """Enter a function for these types."""
-
-    def enter(rule: Rule) -> Rule:
-        for type in types:
-            ROWS[type] = rule
-        return rule
-
-    return enter
+row = ROWS.row
 
 
 def dtype_of(number: Any) -> str:

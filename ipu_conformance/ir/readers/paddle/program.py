@@ -25,17 +25,7 @@ from ipu_conformance.ir.readers.paddle.messages import Variable, parse
 from ipu_conformance.ir.readers.paddle.ops import DTYPES, ROWS, Call, Writer, renamed, translate
 from ipu_conformance.ir.tensor import UNDEFINED, IRError, Tensor
 
-TABLES = (
-    constants,
-    elementwise,
-    indexing,
-    layers,
-    losses,
-    matrices,
-    recurrent,
-    shaping,
-    vision,
-)
+TABLES = (constants, elementwise, indexing, layers, losses, matrices, recurrent, shaping, vision)
 """The modules whose rows are known once they are imported."""
 
 DOMAIN = "paddle"

@@ -72,7 +72,7 @@ def _recurrent(call: Call, to: Writer) -> None:
         source = made[0] if directions == 1 else _joined(to, made)
         if ratio and layer < layers - 1:
             source = to.add("Dropout", (source,), None, {"ratio": ratio})
-    to.add("Identity", (source,), call.made())
+    to.add("Identity", (source,), call.output())
     for parts, output in zip(last, call.outputs.get("State", ())):
         to.add("Concat", parts, output, {"axis": 0})
 

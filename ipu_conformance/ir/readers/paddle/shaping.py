@@ -21,10 +21,10 @@ def _reshape(call: Call, to: Writer) -> None:
         wanted = call.read("Shape")
         if to.dtype(wanted) != "INT64":
             wanted = to.cast(wanted, "INT64")
-        to.add("Reshape", (call.read("X"), wanted), call.made())
+        to.add("Reshape", (call.read("X"), wanted), call.output())
         return
-    sizes = call.ints("shape") if not call.optional("ShapeTensor") else to.sizes(call.made())
-    to.reshape(call.read("X"), _filled(sizes, call, to), call.made())
+    sizes = call.ints("shape") if not call.optional("ShapeTensor") else to.sizes(call.output())
+    to.reshape(call.read("X"), _filled(sizes, call, to), call.output())
 
 
 def _filled(sizes: Sequence[int], call: Call, to: Writer) -> Tuple[int, ...]:
@@ -37,7 +37,7 @@ def _filled(sizes: Sequence[int], call: Call, to: Writer) -> Tuple[int, ...]:
             length = shape[place]
         found.append(-1 if length is None else length)
     if found.count(-1) > 1:
-        return to.sizes(call.made())
+        return to.sizes(call.output())
     return tuple(found)
 
 
@@ -49,23 +49,23 @@ def _flatten(call: Call, to: Writer) -> None:
         start = to.axis(int(call.get("start_axis", 1)), source)
         stop = to.axis(int(call.get("stop_axis", 1)), source)
         if start == 1 and stop == len(shape) - 1 and len(shape) > 1:
-            to.add("Flatten", (source,), call.made(), {"axis": 1})
+            to.add("Flatten", (source,), call.output(), {"axis": 1})
             return
         sizes = [*shape[:start], None, *shape[stop + 1 :]]
-        to.reshape(source, _unknown_once(sizes, call, to), call.made())
+        to.reshape(source, _unknown_once(sizes, call, to), call.output())
     else:
-        to.add("Flatten", (source,), call.made(), {"axis": int(call.get("axis", 1))})
+        to.add("Flatten", (source,), call.output(), {"axis": int(call.get("axis", 1))})
 
 
 def _unknown_once(sizes: Sequence[Optional[int]], call: Call, to: Writer) -> Tuple[int, ...]:
     found = tuple(-1 if size is None else size for size in sizes)
-    return found if found.count(-1) <= 1 else to.sizes(call.made())
+    return found if found.count(-1) <= 1 else to.sizes(call.output())
 
 
 @row("transpose", "transpose2")
 def _transpose(call: Call, to: Writer) -> None:
     rank = len(to.shape(call.read("X")))
-    to.transpose(call.read("X"), [axis % max(rank, 1) for axis in call.ints("axis")], call.made())
+    to.transpose(call.read("X"), [axis % max(rank, 1) for axis in call.ints("axis")], call.output())
 
 
 @row("squeeze", "squeeze2")
@@ -75,9 +75,9 @@ def _squeeze(call: Call, to: Writer) -> None:
     axes = [to.axis(axis, source) for axis in call.ints("axes")] or list(range(len(shape)))
     axes = [axis for axis in dict.fromkeys(axes) if shape[axis] == 1]
     if axes:
-        to.add("Squeeze", (source,), call.made(), {"axes": tuple(sorted(axes))})
+        to.add("Squeeze", (source,), call.output(), {"axes": tuple(sorted(axes))})
     else:
-        to.add("Identity", (source,), call.made())
+        to.add("Identity", (source,), call.output())
 
 
 @row("unsqueeze", "unsqueeze2")
@@ -89,13 +89,13 @@ def _unsqueeze(call: Call, to: Writer) -> None:
         rank += 1
         place = axis % rank
         axes = [*(other + (other >= place) for other in axes), place]
-    to.add("Unsqueeze", (source,), call.made(), {"axes": tuple(sorted(axes))})
+    to.add("Unsqueeze", (source,), call.output(), {"axes": tuple(sorted(axes))})
 
 
 @row("concat")
 def _concat(call: Call, to: Writer) -> None:
     names = call.inputs.get("X", ())
-    to.add("Concat", names, call.made(), {"axis": to.axis(int(call.get("axis", 0)), names[0])})
+    to.add("Concat", names, call.output(), {"axis": to.axis(int(call.get("axis", 0)), names[0])})
 
 
 @row("stack")
@@ -105,7 +105,7 @@ def _stack(call: Call, to: Writer) -> None:
     place = int(call.get("axis", 0)) % (len(shape) + 1)
     wider = (*shape[:place], 1, *shape[place:])
     parts = [to.add("Unsqueeze", (name,), None, {"axes": (place,)}, shape=wider) for name in names]
-    to.add("Concat", parts, call.made("Y", "Out"), {"axis": place})
+    to.add("Concat", parts, call.output("Y", "Out"), {"axis": place})
 
 
 @row("unstack", "unbind")
@@ -143,17 +143,17 @@ def _slice(call: Call, to: Writer) -> None:
     inputs = [to.constant([max(min(value, _FAR), -_FAR) for value in values], "INT64") for values in bounds]
     removed = tuple(sorted(axis % max(len(to.shape(source)), 1) for axis in call.ints("decrease_axis")))
     if not removed:
-        to.add("Slice", (source, *inputs), call.made())
+        to.add("Slice", (source, *inputs), call.output())
         return
     shape = [1 if place in removed else size for place, size in enumerate(to.shape(source))]
     for axis, start, end, step in zip(axes, *bounds[:2], bounds[3]):
         if axis not in removed:
             shape[axis] = _length(to.shape(source)[axis], start, end, step)
     cut = to.add("Slice", (source, *inputs), None, None, shape=shape)
-    if to.shape(call.made()) == (1,) and len(removed) == len(shape):
-        to.reshape(cut, (1,), call.made())  # programs of before Paddle 2.5 have no tensors without dimensions
+    if to.shape(call.output()) == (1,) and len(removed) == len(shape):
+        to.reshape(cut, (1,), call.output())  # programs of before Paddle 2.5 have no tensors without dimensions
     else:
-        to.add("Squeeze", (cut,), call.made(), {"axes": removed})
+        to.add("Squeeze", (cut,), call.output(), {"axes": removed})
 
 
 def _length(whole: Optional[int], start: int, end: int, step: int) -> Optional[int]:
@@ -165,9 +165,9 @@ def _repeat(call: Call, to: Writer) -> None:
     source = call.read("X")
     if call.type == "expand_v2":
         sizes = [1 if size == -1 else size for size in call.ints("shape")]
-        to.add("Expand", (source, to.constant(sizes, "INT64")), call.made())
+        to.add("Expand", (source, to.constant(sizes, "INT64")), call.output())
         # Paddle declares 1 where a length is kept.
-        to.tensors[call.made()] = replace(to.tensors[call.made()], shape=_expanded(to.shape(source), sizes))
+        to.tensors[call.output()] = replace(to.tensors[call.output()], shape=_expanded(to.shape(source), sizes))
         return
     times = list(call.ints("expand_times" if call.type == "expand" else "repeat_times"))
     rank = len(to.shape(source))
@@ -175,7 +175,7 @@ def _repeat(call: Call, to: Writer) -> None:
         shape = (*(1 for _ in times[rank:]), *to.shape(source))
         source = to.add("Unsqueeze", (source,), None, {"axes": tuple(range(len(times) - rank))}, shape=shape)
     times = [1] * (rank - len(times)) + times
-    to.add("Tile", (source, to.constant(times, "INT64")), call.made())
+    to.add("Tile", (source, to.constant(times, "INT64")), call.output())
 
 
 def _expanded(shape: Sequence[Optional[int]], sizes: Sequence[int]) -> Optional[Shape]:
@@ -188,7 +188,7 @@ def _expanded(shape: Sequence[Optional[int]], sizes: Sequence[int]) -> Optional[
 @row("expand_as_v2")
 def _expand_as(call: Call, to: Writer) -> None:
     sizes = [1 if size == -1 else size for size in call.ints("target_shape")]
-    to.add("Expand", (call.read("X"), to.constant(sizes, "INT64")), call.made())
+    to.add("Expand", (call.read("X"), to.constant(sizes, "INT64")), call.output())
 
 
 @row("flip")
@@ -196,7 +196,7 @@ def _flip(call: Call, to: Writer) -> None:
     source = call.read("X")
     axes = [to.axis(axis, source) for axis in call.ints("axis")]
     bounds = ([-1] * len(axes), [-_FAR] * len(axes), axes, [-1] * len(axes))
-    to.add("Slice", (source, *(to.constant(list(values), "INT64") for values in bounds)), call.made())
+    to.add("Slice", (source, *(to.constant(list(values), "INT64") for values in bounds)), call.output())
 
 
 @row("roll")
@@ -214,27 +214,27 @@ def _roll(call: Call, to: Writer) -> None:
         sizes = (whole - cut, cut)
         parts = [to.fresh("Split", to.dtype(source), (*shape[:at], size, *shape[at + 1 :])) for size in sizes]
         to.add("Split", (source,), parts, {"axis": at, "split": sizes})
-        source = to.add("Concat", parts[::-1], call.made() if place == len(axes) else None, {"axis": at}, shape=shape)
+        source = to.add("Concat", parts[::-1], call.output() if place == len(axes) else None, {"axis": at}, shape=shape)
 
 
 @row("gather", "index_select")
 def _gather(call: Call, to: Writer) -> None:
     axis = int(call.get("dim", 0) if call.type == "index_select" else call.get("axis", 0))
-    to.add("Gather", (call.read("X"), call.read("Index")), call.made(), {"axis": axis})
+    to.add("Gather", (call.read("X"), call.read("Index")), call.output(), {"axis": axis})
 
 
 @row("gather_nd")
 def _gather_nd(call: Call, to: Writer) -> None:
     index = call.read("Index")
     index = index if to.dtype(index) == "INT64" else to.cast(index, "INT64")
-    to.add("GatherND", (call.read("X"), index), call.made())
+    to.add("GatherND", (call.read("X"), index), call.output())
 
 
 @row("take_along_axis")
 def _take(call: Call, to: Writer) -> None:
     source = call.read("Input")
     axis = to.axis(int(call.get("Axis", 0)), source)
-    to.add("GatherElements", (source, call.read("Index")), call.made("Result"), {"axis": axis})
+    to.add("GatherElements", (source, call.read("Index")), call.output("Result"), {"axis": axis})
 
 
 @row("scatter")
@@ -244,7 +244,7 @@ def _scatter(call: Call, to: Writer) -> None:
     count = len(to.shape(index))
     column = to.add("Unsqueeze", (index,), None, {"axes": (count,)}, dtype="INT64", shape=(*to.shape(index), 1))
     if call.get("overwrite", True):
-        to.add("ScatterND", (source, column, call.read("Updates")), call.made())
+        to.add("ScatterND", (source, column, call.read("Updates")), call.output())
     else:
         _scatter_sum(call, to, index, column)
 
@@ -260,7 +260,7 @@ def _scatter_sum(call: Call, to: Writer, index: str, column: str) -> None:
     targets = to.add("OneHot", (index, depth, values), None, {"axis": 0}, dtype=dtype, shape=(lines, sizes[0]))
     width = math.prod(row_sizes)
     added = to.add("MatMul", (targets, to.reshape(updates, (sizes[0], width))), None, None, shape=(lines, width))
-    to.add("Add", (emptied, to.reshape(added, (lines, *row_sizes))), call.made())
+    to.add("Add", (emptied, to.reshape(added, (lines, *row_sizes))), call.output())
 
 
 @row("lookup_table", "lookup_table_v2")
@@ -269,12 +269,12 @@ def _lookup(call: Call, to: Writer) -> None:
     if call.type == "lookup_table" and to.shape(ids)[-1:] == (1,):
         place = len(to.shape(ids)) - 1
         ids = to.add("Squeeze", (ids,), None, {"axes": (place,)}, shape=to.shape(ids)[:-1])
-    to.add("Gather", (call.read("W"), ids), call.made(), {"axis": 0})
+    to.add("Gather", (call.read("W"), ids), call.output(), {"axis": 0})
 
 
 @row("one_hot", "one_hot_v2")
 def _one_hot(call: Call, to: Writer) -> None:
-    source, made = call.read("X"), call.made()
+    source, made = call.read("X"), call.output()
     if call.type == "one_hot" and to.shape(source)[-1:] == (1,):
         place = len(to.shape(source)) - 1
         source = to.add("Squeeze", (source,), None, {"axes": (place,)}, shape=to.shape(source)[:-1])
@@ -304,7 +304,7 @@ def _argsort(call: Call, to: Writer) -> None:
 
 def _with_indices(type: str, inputs: Sequence[str], call: Call, to: Writer, attributes: object) -> None:
     """An op that makes values and, in 64 bits, where they were."""
-    values, indices = call.made(), call.made("Indices")
+    values, indices = call.output(), call.output("Indices")
     if to.dtype(indices) == "INT64":
         to.add(type, inputs, (values, indices), dict(attributes))  # type: ignore[call-overload]
         return
@@ -315,7 +315,7 @@ def _with_indices(type: str, inputs: Sequence[str], call: Call, to: Writer, attr
 
 @row("arg_max", "arg_min")
 def _arg(call: Call, to: Writer) -> None:
-    source, made = call.read("X"), call.made()
+    source, made = call.read("X"), call.output()
     axis = int(call.get("axis", -1))
     if call.get("flatten", False):
         source, axis = to.reshape(source, (-1,)), 0
@@ -330,13 +330,13 @@ def _arg(call: Call, to: Writer) -> None:
 @row("cast")
 def _cast(call: Call, to: Writer) -> None:
     wanted = dtype_of(call.get("out_dtype"))
-    declared = to.dtype(call.made())
-    to.cast(call.read("X"), declared if declared in ("INT32", "FLOAT", "FLOAT16") else wanted, call.made())
+    declared = to.dtype(call.output())
+    to.cast(call.read("X"), declared if declared in ("INT32", "FLOAT", "FLOAT16") else wanted, call.output())
 
 
 @row("pad", "pad2d", "pad3d")
 def _pad(call: Call, to: Writer) -> None:
-    source, made = call.read("X"), call.made()
+    source, made = call.read("X"), call.output()
     rank = len(to.shape(source))
     given = call.ints("paddings")
     ends = [(given[2 * place], given[2 * place + 1]) for place in range(len(given) // 2)]
@@ -362,4 +362,4 @@ def _pixel_shuffle(call: Call, to: Writer) -> None:
         raise IRError(f"pixel_shuffle needs channels, height and width of {source!r}, and a positive factor")
     apart = to.reshape(source, (count, channels // factor**2, factor, factor, height, width))
     turned = to.transpose(apart, (0, 1, 4, 2, 5, 3))
-    to.reshape(turned, (count, channels // factor**2, height * factor, width * factor), call.made())
+    to.reshape(turned, (count, channels // factor**2, height * factor, width * factor), call.output())

@@ -15,7 +15,7 @@ from ipu_conformance.ir.tensor import IRError
 @row("unfold")
 def _unfold(call: Call, to: Writer) -> None:
     """For every place of the window the pixels that it meets, one beside the other."""
-    source, made = call.read("X"), call.made("Y")
+    source, made = call.read("X"), call.output("Y")
     batch, channels, *space = (length_of(length, source) for length in to.shape(source))
     kernel, strides, dilations = (call.ints(name) for name in ("kernel_sizes", "strides", "dilations"))
     pads = call.ints("paddings")
@@ -43,7 +43,7 @@ def _unfold(call: Call, to: Writer) -> None:
 @row("grid_sampler")
 def _grid_sampler(call: Call, to: Writer) -> None:
     """Every point of the grid gets the pixels around it, weighted by how near they are."""
-    source, grid, made = call.read("X"), call.read("Grid"), call.made("Output")
+    source, grid, made = call.read("X"), call.read("Grid"), call.output("Output")
     mode, border = str(call.get("mode", "bilinear")), str(call.get("padding_mode", "zeros"))
     if len(to.shape(source)) != 4 or mode not in ("bilinear", "nearest") or border not in ("zeros", "border"):
         raise IRError(
@@ -134,7 +134,7 @@ def _yolo_box(call: Call, to: Writer) -> None:
     scores = to.add("Mul", (to.add("Sigmoid", (parts[5],)), sure))
     for values, slot in ((boxes, "Boxes"), (scores, "Scores")):
         chosen = to.add("Mul", (values, kept))
-        to.reshape(to.transpose(chosen, (0, 1, 3, 4, 2)), to.sizes(call.made(slot)), call.made(slot))
+        to.reshape(to.transpose(chosen, (0, 1, 3, 4, 2)), to.sizes(call.output(slot)), call.output(slot))
 
 
 def _edges(call: Call, to: Writer, parts: Sequence[str], shape: Tuple[int, int, int, int]) -> List[str]:

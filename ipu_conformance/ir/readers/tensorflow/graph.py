@@ -13,23 +13,23 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ipu_conformance.ir.graph import Graph, Op, in_order
-from ipu_conformance.ir.readers.expansion import expanded
+from ipu_conformance.ir.readers.op_writer import MAX_CALLED, expanded
 from ipu_conformance.ir.readers.tensorflow import layers, ops
 from ipu_conformance.ir.readers.tensorflow.messages import (
-    Called,
-    Dims,
     Document,
-    Filled,
+    DType,
+    FilledConstant,
     Function,
-    Kind,
+    FunctionName,
     Node,
+    ShapeAttribute,
     dtype_of,
     parse,
     parse_text,
 )
-from ipu_conformance.ir.readers.tensorflow.names import references
 from ipu_conformance.ir.readers.tensorflow.ops import ROWS, Call, Writer, plain
 from ipu_conformance.ir.readers.tensorflow.placement import Placement, placement
+from ipu_conformance.ir.readers.tensorflow.references import references
 from ipu_conformance.ir.tensor import BITS, UNDEFINED, IRError, Shape, Tensor, shown
 
 TABLES = (ops, layers)
@@ -37,12 +37,6 @@ TABLES = (ops, layers)
 
 DOMAIN = "tensorflow"
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
-MAX_CALLED = 250_000
-"""The most nodes after functions have become parts of their callers."""
-
-MAX_CHARACTERS = 2**26
-"""The most characters of all names of tensors together: a name tells all calls that lead to it."""
-
 _INPUTS = ("Placeholder", "PlaceholderV2", "_Arg")
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 _SILENT = frozenset(("NoOp", "Assert", "PrintV2", "SaveV2", "MergeV2Checkpoints", "DeleteMemoryCache"))
@@ -152,7 +146,7 @@ def _require_bounded(nodes: Sequence[Node], functions: Mapping[str, Function]) -
 def _called(node: Node) -> str:
     """The function that a node calls; the empty name if it calls none."""
     function = node.attributes.get("f") if node.op in CALLS else None
-    return str(function) if isinstance(function, Called) else ""
+    return str(function) if isinstance(function, FunctionName) else ""
 
 
 class _Frame:
@@ -193,7 +187,6 @@ class _Reader:
         """By variable, the node that assigned it last and the tensor that it made."""
         self.updates: List[str] = []
         self.taken: Set[str] = set()
-        self.characters = 0
 
     def run(self, frame: _Frame) -> None:
         """Read the nodes of a frame."""
@@ -233,7 +226,7 @@ class _Reader:
         variable = Variable(
             named,
             str(node.attributes.get("dtype", UNDEFINED)),
-            shape.shape if isinstance(shape, Dims) else None,
+            shape.shape if isinstance(shape, ShapeAttribute) else None,
         )
         frame.values[node.name] = variable if node.op == "VarHandleOp" else self._weight(variable)
 
@@ -360,7 +353,7 @@ class _Reader:
         flat = _flat(node.name, place)
         name = self._unique(frame.prefix + flat)
         kinds = [node.attributes.get(key) for key in ("dtype", "T", "DstT", "output_type")]
-        dtype = next((str(kind) for kind in kinds if isinstance(kind, Kind) and kind in BITS), UNDEFINED)
+        dtype = next((str(kind) for kind in kinds if isinstance(kind, DType) and kind in BITS), UNDEFINED)
         self.writer.tensors[name] = Tensor(name, _result(node.op, dtype, place), self._shape(node, place))
         frame.values[flat] = name
         return name
@@ -368,21 +361,15 @@ class _Reader:
     @staticmethod
     def _shape(node: Node, place: int) -> Optional[Shape]:
         listed = node.attributes.get("_output_shapes")
-        if isinstance(listed, tuple) and place < len(listed) and isinstance(listed[place], Dims):
+        if isinstance(listed, tuple) and place < len(listed) and isinstance(listed[place], ShapeAttribute):
             shape: Optional[Shape] = listed[place].shape
             return shape
         own = node.attributes.get("shape")
-        return own.shape if isinstance(own, Dims) and node.op in _INPUTS else None
+        return own.shape if isinstance(own, ShapeAttribute) and node.op in _INPUTS else None
 
     def _unique(self, name: str) -> str:
-        unique, number = name, 0
-        while unique in self.taken:
-            number += 1
-            unique = f"{name}_{number}"
+        unique = self.writer.unique(name, self.taken)
         self.taken.add(unique)
-        self.characters += len(unique)
-        if self.characters > MAX_CHARACTERS:
-            raise IRError(f"the names of the graph have more than {MAX_CHARACTERS} characters; that many are not read")
         return unique
 
     def finish(self, name: str, top: _Frame, outputs: Sequence[str]) -> Graph:
@@ -407,7 +394,7 @@ class _Reader:
         )
 
     def _end(self, value: Any) -> str:
-        return self._weight(value) if isinstance(value, Variable) else self.writer.brought(value)
+        return self._weight(value) if isinstance(value, Variable) else self.writer.resolve(value)
 
 
 def _flat(name: str, place: int) -> str:
@@ -417,7 +404,9 @@ def _flat(name: str, place: int) -> str:
 def _shown(attributes: Mapping[str, Any]) -> Dict[str, Any]:
     """The attributes that are not told elsewhere in the graph."""
     told = ("_output_shapes", "_XlaSharding", "_class")
-    return {key: value for key, value in attributes.items() if key not in told and not isinstance(value, Filled)}
+    return {
+        key: value for key, value in attributes.items() if key not in told and not isinstance(value, FilledConstant)
+    }
 
 
 _TRUTHS = ("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual", "IsNan", "IsInf", "IsFinite")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ipu_conformance.ir.readers.op_writer import length_of
-from ipu_conformance.ir.readers.tensorflow.messages import Kind
+from ipu_conformance.ir.readers.tensorflow.messages import DType
 from ipu_conformance.ir.readers.tensorflow.ops import Call, Writer, integer, row
 from ipu_conformance.ir.tensor import IRError, Literal
 
@@ -17,26 +17,26 @@ _LAST = ("NHWC", "NDHWC", "NWC")
 def _matmul(call: Call, to: Writer) -> None:
     turns = (("transpose_a", "adj_x"), ("transpose_b", "adj_y"))
     sides = [_turned(call.read(side), any(call.get(name, False) for name in turns[side]), to) for side in (0, 1)]
-    to.add("MatMul", sides, call.made)
+    to.add("MatMul", sides, call.output)
 
 
 def _turned(name: str, turn: bool, to: Writer) -> str:
     if not turn:
         return name
-    rank = len(to.shape(to.brought(name)))
-    return to.transpose(to.brought(name), [*range(rank - 2), rank - 1, rank - 2])
+    rank = len(to.shape(to.resolve(name)))
+    return to.transpose(to.resolve(name), [*range(rank - 2), rank - 1, rank - 2])
 
 
 @row("BiasAdd", "BiasAddV1")
 def _bias(call: Call, to: Writer) -> None:
-    source, bias = call.read(0), to.brought(call.read(1))
+    source, bias = call.read(0), to.resolve(call.read(1))
     rank = len(to.shape(source))
     if channels_last(call, source, to) or rank <= 2:
-        to.add("Add", (source, bias), call.made)
+        to.add("Add", (source, bias), call.output)
         return
     axes = tuple(range(1, rank - 1))
     shape = (*to.shape(bias), *(1 for _ in axes))
-    to.add("Add", (source, to.add("Unsqueeze", (bias,), None, {"axes": axes}, shape=shape)), call.made)
+    to.add("Add", (source, to.add("Unsqueeze", (bias,), None, {"axes": axes}, shape=shape)), call.output)
 
 
 def channels_last(call: Call, source: str, to: Writer) -> bool:
@@ -49,8 +49,8 @@ def channels_last(call: Call, source: str, to: Writer) -> bool:
 
 def to_first(source: str, to: Writer) -> str:
     """A tensor with its channels moved from the end to the place behind the batch."""
-    rank = len(to.shape(to.brought(source)))
-    return to.transpose(to.brought(source), (0, rank - 1, *range(1, rank - 1)))
+    rank = len(to.shape(to.resolve(source)))
+    return to.transpose(to.resolve(source), (0, rank - 1, *range(1, rank - 1)))
 
 
 def to_last(source: str, to: Writer, output: str) -> str:
@@ -63,13 +63,13 @@ def _around(type: str, call: Call, to: Writer, others: Sequence[str], attributes
     """One op on channels that come first, between Transposes where TensorFlow has them last."""
     source = call.read(0)
     if not channels_last(call, source, to):
-        to.add(type, (source, *others), call.made, attributes)
+        to.add(type, (source, *others), call.output, attributes)
         return
-    made = to.tensors[call.made]
+    made = to.tensors[call.output]
     shape = None if made.shape is None else (made.shape[0], made.shape[-1], *made.shape[1:-1])
     inner = to.fresh(type, made.dtype, shape)
     to.add(type, (to_first(source, to), *others), inner, attributes)
-    to_last(inner, to, call.made)
+    to_last(inner, to, call.output)
 
 
 def _spatial(call: Call, name: str, source: str, to: Writer) -> Tuple[int, ...]:
@@ -109,7 +109,7 @@ def _window(call: Call, source: str, to: Writer) -> Dict[str, Any]:
 
 @row("Conv2D", "Conv3D")
 def _conv(call: Call, to: Writer) -> None:
-    source, weight = call.read(0), to.brought(call.read(1))
+    source, weight = call.read(0), to.resolve(call.read(1))
     shape = to.shape(weight)
     rank = len(shape) - 2
     channels = to.shape(source)[-1 if channels_last(call, source, to) else 1]
@@ -125,7 +125,7 @@ def _conv(call: Call, to: Writer) -> None:
 
 @row("DepthwiseConv2dNative")
 def _depthwise(call: Call, to: Writer) -> None:
-    source, weight = call.read(0), to.brought(call.read(1))
+    source, weight = call.read(0), to.resolve(call.read(1))
     height, width, channels, times = (length_of(size, weight) for size in to.shape(weight))
     # A filter for each channel: (height, width, channels, times) has the channels of the result in its last two.
     turned = to.transpose(weight, (2, 3, 0, 1))
@@ -162,7 +162,7 @@ def _sparse_loss(call: Call, to: Writer) -> None:
     _require_loss_alone(call)
     logits = call.read(0)
     logs = to.add("LogSoftmax", (logits,), None, {"axis": len(to.shape(logits)) - 1})
-    to.add("Nll", (logs, call.read(1)), call.made, {"inputIsLogProbability": 1, "reduction": "NoReduction"})
+    to.add("Nll", (logs, call.read(1)), call.output, {"inputIsLogProbability": 1, "reduction": "NoReduction"})
 
 
 @row("SoftmaxCrossEntropyWithLogits")
@@ -172,7 +172,7 @@ def _dense_loss(call: Call, to: Writer) -> None:
     logs = to.add("LogSoftmax", (logits,), None, {"axis": len(to.shape(logits)) - 1})
     weighted = to.add("Mul", (call.read(1), logs), shape=to.shape(logits))
     total = to.add("ReduceSum", (weighted,), None, {"axes": (1,), "keepdims": 0}, shape=to.shape(logits)[:1])
-    to.add("Neg", (total,), call.made)
+    to.add("Neg", (total,), call.output)
 
 
 def _require_loss_alone(call: Call) -> None:
@@ -186,23 +186,23 @@ def _gather(call: Call, to: Writer) -> None:
     axis = to.axis(to.values(call.read(2))[0], source) if call.type == "GatherV2" else 0
     if integer(call, "batch_dims", 0):
         raise IRError(f"{call.type} {call.name!r} has batch_dims, which ONNX's Gather has not")
-    to.add("Gather", (source, call.read(1)), call.made, {"axis": axis})
+    to.add("Gather", (source, call.read(1)), call.output, {"axis": axis})
 
 
 @row("Reshape")
 def _reshape(call: Call, to: Writer) -> None:
     if not to.is_known(call.read(1)):
-        made = to.tensors[call.made].shape
+        made = to.tensors[call.output].shape
         if made is None or sum(length is None for length in made) > 1:
             wide = call.read(1) if to.dtype(call.read(1)) == "INT64" else to.cast(call.read(1), "INT64")
-            to.add("Reshape", (call.read(0), wide), call.made)
+            to.add("Reshape", (call.read(0), wide), call.output)
             return
-        sizes: Sequence[int] = to.sizes(call.made)
+        sizes: Sequence[int] = to.sizes(call.output)
     else:
         sizes = to.values(call.read(1))
-    source = to.brought(call.read(0))
-    to.tensors[call.made] = _declared(to, call.made, source, sizes)
-    to.reshape(source, sizes, call.made)
+    source = to.resolve(call.read(0))
+    to.tensors[call.output] = _declared(to, call.output, source, sizes)
+    to.reshape(source, sizes, call.output)
 
 
 def _declared(to: Writer, made: str, source: str, sizes: Sequence[int]) -> Any:
@@ -222,61 +222,61 @@ def _squeeze(call: Call, to: Writer) -> None:
         place for place, length in enumerate(shape) if length == 1
     ]
     if not axes:
-        to.add("Identity", (source,), call.made)
+        to.add("Identity", (source,), call.output)
         return
     left = tuple(length for place, length in enumerate(shape) if place not in axes)
     _shaped(call, to, source, left)
-    to.add("Squeeze", (source,), call.made, {"axes": tuple(sorted(set(axes)))})
+    to.add("Squeeze", (source,), call.output, {"axes": tuple(sorted(set(axes)))})
 
 
 @row("ExpandDims")
 def _expand_dims(call: Call, to: Writer) -> None:
-    source = to.brought(call.read(0))
+    source = to.resolve(call.read(0))
     shape, axis = to.shape(source), to.values(call.read(1))[0]
     if not -len(shape) - 1 <= axis <= len(shape):
         raise IRError(f"ExpandDims {call.name!r} has axis {axis} for {len(shape)} dimensions")
     axis %= len(shape) + 1
     _shaped(call, to, source, (*shape[:axis], 1, *shape[axis:]))
-    to.add("Unsqueeze", (source,), call.made, {"axes": (axis,)})
+    to.add("Unsqueeze", (source,), call.output, {"axes": (axis,)})
 
 
 def _shaped(call: Call, to: Writer, source: str, shape: Tuple[Any, ...]) -> None:
     """Say what the result is, where no file does."""
     from dataclasses import replace
 
-    if to.tensors[call.made].shape is None:
-        to.tensors[call.made] = replace(to.tensors[call.made], dtype=to.dtype(source), shape=shape)
+    if to.tensors[call.output].shape is None:
+        to.tensors[call.output] = replace(to.tensors[call.output], dtype=to.dtype(source), shape=shape)
 
 
 @row("Transpose")
 def _transpose(call: Call, to: Writer) -> None:
-    to.transpose(to.brought(call.read(0)), to.values(call.read(1)), call.made)
+    to.transpose(to.resolve(call.read(0)), to.values(call.read(1)), call.output)
 
 
 @row("ConcatV2")
 def _concat(call: Call, to: Writer) -> None:
-    axis = to.axis(to.values(call.read(-1))[0], to.brought(call.read(0)))
-    to.add("Concat", call.inputs[:-1], call.made, {"axis": axis})
+    axis = to.axis(to.values(call.read(-1))[0], to.resolve(call.read(0)))
+    to.add("Concat", call.inputs[:-1], call.output, {"axis": axis})
 
 
 @row("Pack")
 def _pack(call: Call, to: Writer) -> None:
-    axis, rank = integer(call, "axis", 0), len(to.shape(to.brought(call.read())))
+    axis, rank = integer(call, "axis", 0), len(to.shape(to.resolve(call.read())))
     if not -rank - 1 <= axis <= rank:
         raise IRError(f"Pack {call.name!r} has axis {axis} for {rank} dimensions")
     axis %= rank + 1
     parts: List[str] = []
     for place in range(len(call.inputs)):
-        source = to.brought(call.read(place))
+        source = to.resolve(call.read(place))
         shape = to.shape(source)
         longer = (*shape[:axis], 1, *shape[axis:])
         parts.append(to.add("Unsqueeze", (source,), None, {"axes": (axis,)}, shape=longer))
-    to.add("Concat", parts, call.made, {"axis": axis})
+    to.add("Concat", parts, call.output, {"axis": axis})
 
 
 @row("Split")
 def _split(call: Call, to: Writer) -> None:
-    source = to.brought(call.read(1))
+    source = to.resolve(call.read(1))
     axis, parts = to.axis(to.values(call.read(0))[0], source), integer(call, "num_split", 1)
     length = length_of(to.shape(source)[axis], source)
     if parts != len(call.outputs) or parts < 1 or length % parts:
@@ -290,22 +290,22 @@ def _split(call: Call, to: Writer) -> None:
 
 @row("Pad", "PadV2")
 def _pad(call: Call, to: Writer) -> None:
-    source, numbers = to.brought(call.read(0)), to.values(call.read(1))
+    source, numbers = to.resolve(call.read(0)), to.values(call.read(1))
     if len(numbers) != 2 * len(to.shape(source)):
         raise IRError(f"{call.type} {call.name!r} has {len(numbers)} paddings for {source!r}")
     pads = to.constant([*numbers[::2], *numbers[1::2]], "INT64")
     filling = (call.read(2),) if call.type == "PadV2" else (to.number(0, source),)
-    to.add("Pad", (source, pads, *filling), call.made, {"mode": "constant"})
+    to.add("Pad", (source, pads, *filling), call.output, {"mode": "constant"})
 
 
 @row("ArgMax", "ArgMin")
 def _arg(call: Call, to: Writer) -> None:
-    source = to.brought(call.read(0))
+    source = to.resolve(call.read(0))
     axis = to.axis(to.values(call.read(1))[0], source)
     shape = tuple(length for place, length in enumerate(to.shape(source)) if place != axis)
-    wanted = str(call.get("output_type", Kind("INT64")))
+    wanted = str(call.get("output_type", DType("INT64")))
     found = to.add(call.type, (source,), None, {"axis": axis, "keepdims": 0}, dtype="INT64", shape=shape)
-    to.add("Identity", (found,), call.made) if wanted == "INT64" else to.cast(found, wanted, call.made)
+    to.add("Identity", (found,), call.output) if wanted == "INT64" else to.cast(found, wanted, call.output)
 
 
 @row("OneHot")
@@ -315,21 +315,21 @@ def _one_hot(call: Call, to: Writer) -> None:
         raise IRError(f"OneHot {call.name!r} has values that are not constant")
     values = to.fresh("Values", on.dtype, (2,))
     to.add("Constant", (), values, {"value": Literal(on.dtype, (2,), off.data + on.data)})
-    to.add("OneHot", (call.read(0), call.read(1), values), call.made, {"axis": integer(call, "axis", -1)})
+    to.add("OneHot", (call.read(0), call.read(1), values), call.output, {"axis": integer(call, "axis", -1)})
 
 
 @row("Shape")
 def _shape(call: Call, to: Writer) -> None:
     wide = to.add("Shape", (call.read(),), None, dtype="INT64", shape=(len(to.shape(call.read())),))
-    wanted = str(call.get("out_type", Kind("INT32")))
-    to.add("Identity", (wide,), call.made) if wanted == "INT64" else to.cast(wide, wanted, call.made)
+    wanted = str(call.get("out_type", DType("INT32")))
+    to.add("Identity", (wide,), call.output) if wanted == "INT64" else to.cast(wide, wanted, call.output)
 
 
 @row("Tile")
 def _tile(call: Call, to: Writer) -> None:
-    to.add("Tile", (call.read(0), to.constant(list(to.values(call.read(1))), "INT64")), call.made)
+    to.add("Tile", (call.read(0), to.constant(list(to.values(call.read(1))), "INT64")), call.output)
 
 
 @row("BroadcastTo")
 def _broadcast(call: Call, to: Writer) -> None:
-    to.add("Expand", (call.read(0), to.constant(list(to.values(call.read(1))), "INT64")), call.made)
+    to.add("Expand", (call.read(0), to.constant(list(to.values(call.read(1))), "INT64")), call.output)

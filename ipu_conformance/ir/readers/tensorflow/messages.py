@@ -82,23 +82,23 @@ GRAPH = Schema(
 _SAVED_MODEL = b"saved_model_schema_version"
 
 
-class Kind(str):
+class DType(str):
     """An attribute that is a dtype, by its ONNX name, RESOURCE or VARIANT."""
 
 
-class Called(str):
+class FunctionName(str):
     """An attribute that is the name of a function."""
 
 
 @dataclass(frozen=True)
-class Dims:
+class ShapeAttribute:
     """An attribute that is a shape; None is an unknown rank."""
 
     shape: Optional[Shape]
 
 
 @dataclass(frozen=True)
-class Filled:
+class FilledConstant:
     """A constant too large to be written out: one number everywhere."""
 
     dtype: str
@@ -106,7 +106,7 @@ class Filled:
     value: float
 
 
-Constant = Union[Literal, Filled]
+Constant = Union[Literal, FilledConstant]
 
 
 @dataclass(frozen=True)
@@ -188,10 +188,10 @@ class _Parser(Budget):
             "i": lambda value: value,
             "f": lambda value: value,
             "b": lambda value: value,
-            "type": lambda value: Kind(dtype_of(value)),
-            "shape": lambda value: Dims(self.shape(value)),
+            "type": lambda value: DType(dtype_of(value)),
+            "shape": lambda value: ShapeAttribute(self.shape(value)),
             "tensor": self.tensor,
-            "func": lambda value: Called(self.parse("Func", value).name),
+            "func": lambda value: FunctionName(self.parse("Func", value).name),
         }
         """How the kinds of attributes are read."""
 
@@ -276,7 +276,7 @@ def _listed_constant(message: Any, dtype: str, lengths: Tuple[int, ...]) -> Cons
         raise IRError(f"a constant of {elements} elements has {len(values)} values")
     if elements > LARGEST_CONSTANT and len(values) <= 1 and not (code and any(values)):
         _bytes(values[:1], dtype, code)
-        return Filled(dtype, lengths, float(values[0]) if values and not code else 0.0)
+        return FilledConstant(dtype, lengths, float(values[0]) if values and not code else 0.0)
     if elements > LARGEST_CONSTANT + len(values):
         raise IRError(f"a constant of {elements} elements has {len(values)} values; a large one is written in full")
     if not elements:

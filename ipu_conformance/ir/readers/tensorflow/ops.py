@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from ipu_conformance.ir import shapes
+from ipu_conformance.ir.graph import Op
 from ipu_conformance.ir.readers import op_writer
 from ipu_conformance.ir.readers.op_writer import FLOATS, LONGEST_LIST
-from ipu_conformance.ir.readers.tensorflow.messages import Constant, Dims, Filled, Kind
+from ipu_conformance.ir.readers.tensorflow.messages import Constant, DType, FilledConstant, ShapeAttribute
 from ipu_conformance.ir.tensor import UNDEFINED, IRError, Literal, Tensor, count
 
 _CODES = {"INT32": "i", "INT64": "q", "FLOAT": "f", "DOUBLE": "d", "BOOL": "?", "INT16": "h", "INT8": "b", "UINT8": "B"}
@@ -43,7 +44,7 @@ class Call:
         return self.inputs[place]
 
     @property
-    def made(self) -> str:
+    def output(self) -> str:
         """The first tensor that is made."""
         if not self.outputs:
             raise IRError(f"{self.type} {self.name!r} makes nothing; every op of that type does")
@@ -73,38 +74,19 @@ class Writer(op_writer.Writer):
         self.written: Dict[str, str] = {}
         self.initializers: Dict[str, Optional[bytes]] = {}
 
-    def add(
-        self,
-        type: str,
-        inputs: Sequence[str],
-        output: Union[str, Sequence[str], None] = None,
-        attributes: Optional[Mapping[str, Any]] = None,
-        *,
-        dtype: Optional[str] = None,
-        shape: Optional[Sequence[Optional[int]]] = None,
-    ) -> str:
-        """Add an op and return its first output; without ``output`` a new tensor, like the first input unless told."""
-        given = [self.brought(name) for name in inputs]
-        made = super().add(type, given, output, attributes, dtype=dtype, shape=shape)
-        op = self.ops[-1]
-        known = [Tensor(name, self.tensors[name].dtype, self.tensors[name].shape) for name in op.outputs if name]
-        if any(tensor.shape is None or tensor.dtype == UNDEFINED for tensor in known):
-            self._infer(op)
-        return made
-
-    def brought(self, name: str) -> str:
+    def resolve(self, name: str) -> str:
         """A tensor; a constant is written now if it was not before."""
         if name not in self.constants or name in self.written:
-            return self.written.get(name, name)
+            return self.written.get(name) or super().resolve(name)
         self.written[name] = name
         held = self.constants[name]
         self.tensors[name] = Tensor(name, held.dtype, held.shape)
-        if isinstance(held, Filled):
+        if isinstance(held, FilledConstant):
             self.full(held.value, held.dtype, held.shape, name)
         elif held.shape and held.dtype in FLOATS:
             self.initializers[name] = held.data  # the weights of a frozen graph
         else:
-            super().add("Constant", (), name, {"value": held})
+            self.add("Constant", (), name, {"value": held})
         return name
 
     def mark(self) -> Tuple[int, int, int]:
@@ -135,12 +117,16 @@ class Writer(op_writer.Writer):
         held = self.constants.get(name)
         return isinstance(held, Literal) and held.dtype in ("INT32", "INT64")
 
-    def _infer(self, op: Any) -> None:
+    def infer(self, op: Op) -> None:
+        """Infer the shapes and dtypes that no file tells."""
+        outputs = [self.tensors[name] for name in op.outputs if name]
+        if not any(tensor.shape is None or tensor.dtype == UNDEFINED for tensor in outputs):
+            return
         try:
-            found = shapes.infer(op, shapes.inputs_of(op, self.tensors))
+            inferred = shapes.infer(op, shapes.inputs_of(op, self.tensors))
         except shapes.MismatchError as mismatch:
             raise IRError(f"{op}: {mismatch}") from None
-        for name, value in zip(op.outputs, found):
+        for name, value in zip(op.outputs, inferred):
             if name:
                 old = self.tensors[name]
                 dtype = value.dtype if old.dtype == UNDEFINED else old.dtype
@@ -149,19 +135,10 @@ class Writer(op_writer.Writer):
 
 Rule = Callable[[Call, Writer], None]
 
-ROWS: Dict[str, Rule] = {}
+ROWS: op_writer.RuleTable[Rule] = op_writer.RuleTable()
 """What each op of TensorFlow becomes."""
 
-
-def row(*types: str) -> Callable[[Rule], Rule]:
-    """Enter a function for these types."""
-
-    def enter(rule: Rule) -> Rule:
-        for type in types:
-            ROWS[type] = rule
-        return rule
-
-    return enter
+row = ROWS.row
 
 
 SAME: Mapping[str, str] = {
@@ -190,7 +167,7 @@ REDUCTIONS: Mapping[str, str] = {
 
 def _one(type: str) -> Rule:
     def rule(call: Call, to: Writer) -> None:
-        to.add(type, (call.read(),), call.made)
+        to.add(type, (call.read(),), call.output)
 
     return rule
 
@@ -199,10 +176,10 @@ def _two(types: Tuple[str, ...]) -> Rule:
     def rule(call: Call, to: Writer) -> None:
         inputs = call.read(0), call.read(1)
         if len(types) == 1:
-            to.add(types[0], inputs, call.made)
+            to.add(types[0], inputs, call.output)
         else:
-            between = to.add(types[0], inputs, dtype="BOOL", shape=to.tensors[call.made].shape)
-            to.add(types[1], (between,), call.made)
+            between = to.add(types[0], inputs, dtype="BOOL", shape=to.tensors[call.output].shape)
+            to.add(types[1], (between,), call.output)
 
     return rule
 
@@ -213,9 +190,9 @@ def _reduction(type: str) -> Rule:
         axes = sorted({to.axis(axis, source) for axis in to.values(call.read(1))})
         attributes: Dict[str, Any] = {"keepdims": int(bool(call.get("keep_dims", False)))}
         if axes:
-            to.add(type, (source,), call.made, {"axes": tuple(axes), **attributes})
+            to.add(type, (source,), call.output, {"axes": tuple(axes), **attributes})
         else:
-            to.add("Identity", (source,), call.made)  # no axis at all is none to reduce over
+            to.add("Identity", (source,), call.output)  # no axis at all is none to reduce over
 
     return rule
 
@@ -227,66 +204,66 @@ ROWS.update({name: _reduction(type) for name, type in REDUCTIONS.items()})
 
 @row("AddN")
 def _sum(call: Call, to: Writer) -> None:
-    to.add("Sum" if len(call.inputs) > 1 else "Identity", call.inputs, call.made)
+    to.add("Sum" if len(call.inputs) > 1 else "Identity", call.inputs, call.output)
 
 
 @row("Square")
 def _square(call: Call, to: Writer) -> None:
-    to.add("Mul", (call.read(), call.read()), call.made)
+    to.add("Mul", (call.read(), call.read()), call.output)
 
 
 @row("SquaredDifference")
 def _squared_difference(call: Call, to: Writer) -> None:
-    less = to.add("Sub", (call.read(0), call.read(1)), shape=to.tensors[call.made].shape)
-    to.add("Mul", (less, less), call.made)
+    less = to.add("Sub", (call.read(0), call.read(1)), shape=to.tensors[call.output].shape)
+    to.add("Mul", (less, less), call.output)
 
 
 @row("Rsqrt")
 def _rsqrt(call: Call, to: Writer) -> None:
-    to.add("Reciprocal", (to.add("Sqrt", (call.read(),)),), call.made)
+    to.add("Reciprocal", (to.add("Sqrt", (call.read(),)),), call.output)
 
 
 @row("FloorDiv")
 def _floor_div(call: Call, to: Writer) -> None:
-    if to.dtype(call.made) not in FLOATS:
+    if to.dtype(call.output) not in FLOATS:
         raise IRError(f"FloorDiv {call.name!r} is of whole numbers, for which ONNX has no division that rounds down")
-    to.add("Floor", (to.add("Div", (call.read(0), call.read(1)), shape=to.tensors[call.made].shape),), call.made)
+    to.add("Floor", (to.add("Div", (call.read(0), call.read(1)), shape=to.tensors[call.output].shape),), call.output)
 
 
 @row("LeakyRelu")
 def _leaky(call: Call, to: Writer) -> None:
-    to.add("LeakyRelu", (call.read(),), call.made, {"alpha": float(call.get("alpha", 0.2))})
+    to.add("LeakyRelu", (call.read(),), call.output, {"alpha": float(call.get("alpha", 0.2))})
 
 
 @row("Relu6")
 def _relu6(call: Call, to: Writer) -> None:
     source = call.read()
-    to.add("Clip", (source, to.number(0, source), to.number(6, source)), call.made)
+    to.add("Clip", (source, to.number(0, source), to.number(6, source)), call.output)
 
 
 @row("ClipByValue")
 def _clip(call: Call, to: Writer) -> None:
-    to.add("Max", (to.add("Min", (call.read(0), call.read(2))), call.read(1)), call.made)
+    to.add("Max", (to.add("Min", (call.read(0), call.read(2))), call.read(1)), call.output)
 
 
 @row("Softmax", "LogSoftmax")
 def _softmax(call: Call, to: Writer) -> None:
-    to.add(call.type, (call.read(),), call.made, {"axis": len(to.shape(call.read())) - 1})
+    to.add(call.type, (call.read(),), call.output, {"axis": len(to.shape(call.read())) - 1})
 
 
 @row("Select", "SelectV2")
 def _select(call: Call, to: Writer) -> None:
     if call.type == "Select" and len(to.shape(call.read(0))) < len(to.shape(call.read(1))):
         raise IRError(f"Select {call.name!r} chooses by rows; give SelectV2")
-    to.add("Where", (call.read(0), call.read(1), call.read(2)), call.made)
+    to.add("Where", (call.read(0), call.read(1), call.read(2)), call.output)
 
 
 @row("Cast")
 def _cast(call: Call, to: Writer) -> None:
     wanted = call.get("DstT")
-    if not isinstance(wanted, Kind) or wanted not in op_writer.ONNX_NUMBERS:
+    if not isinstance(wanted, DType) or wanted not in op_writer.ONNX_NUMBERS:
         raise IRError(f"Cast {call.name!r} is to {wanted!r}, which no graph can hold")
-    to.cast(to.brought(call.read()), str(wanted), call.made)
+    to.cast(to.resolve(call.read()), str(wanted), call.output)
 
 
 def integer(call: Call, name: str, default: int) -> int:
@@ -314,7 +291,7 @@ def _held(value: Any) -> Any:
             return value.decode("utf-8")
         except UnicodeDecodeError:
             return value.hex()
-    if isinstance(value, Dims):
+    if isinstance(value, ShapeAttribute):
         return None if value.shape is None else tuple(-1 if length is None else length for length in value.shape)
     if isinstance(value, bool):
         return int(value)
