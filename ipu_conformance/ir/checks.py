@@ -13,19 +13,22 @@ FORWARD, BACKWARD, UPDATE = "forward", "backward", "update"
 
 COPY = "IpuCopy"
 ALL_REDUCES = ("ReplicatedAllReduce", "ReplicatedAllReduceInplace")
+UPDATES = ("VarUpdate", "AcclUpdate", "Updater", "LambSquare")
+"""How the types of ops end that only an optimizer has."""
 
 
 def phases(graph: Graph) -> Tuple[str, ...]:
     """The phase of every op, in graph order.
 
-    An op updates when its type says so (SGD0VarUpdate, AdamUpdater) or when it reads what an update made. It belongs to
-    the backward pass when its type ends in Grad or when it reads what the backward pass made. The rest is forward.
+    An op updates when its type is in ``UPDATES`` (SGD0VarUpdate, AdamUpdater) or when it reads what an update made. It
+    belongs to the backward pass when its type ends in Grad or when it reads what the backward pass made. The rest is
+    forward.
     """
     found: List[str] = []
     of_tensor: Dict[str, str] = {}
     for op in graph.ops:
         sources = {of_tensor.get(name, FORWARD) for name in op.inputs}
-        if "VarUpdate" in op.type or op.type.endswith("Updater") or UPDATE in sources:
+        if op.type.endswith(UPDATES) or UPDATE in sources:
             phase = UPDATE
         elif op.type.endswith("Grad") or BACKWARD in sources:
             phase = BACKWARD

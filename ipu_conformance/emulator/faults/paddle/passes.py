@@ -6,9 +6,7 @@ from typing import Any, List
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults import Fault, always, at, never, where
-from ipu_conformance.emulator.faults.decisions import paddle_ir
-
-POINT = paddle_ir.point
+from ipu_conformance.emulator.faults.decisions import paddle_ir, popart_ir
 
 
 def _all_ops(value: List[Any], ops: List[Any], **context: Any) -> List[Any]:
@@ -87,14 +85,6 @@ for _name, _what, _wrong in (
     ("paddle-types-not-transferred", "enable_fp16 leaves an inference in float32", at("transfer", never)),
     ("paddle-predictor-feeds-reversed", "a predictor's feeds come in reverse order",
      at("predictor's feeds", lambda value: value[::-1])),
-    ("paddle-copies-missing", "values change their IPU without a copy", at("copies", never)),
-    ("paddle-backward-stages-mirrored", "a gradient is in the stage of its forward op",
-     where("backward stage", lambda value, forward, **context: forward)),
-    ("paddle-all-reduce-missing", "gradients are not reduced over replicas", at("all-reduce", never)),
-    ("paddle-all-reduce-of-one", "gradients are reduced though there is one replica",
-     at("all-reduce", always(True))),
-    ("paddle-accumulation-missing", "gradients are not accumulated", at("accumulate", never)),
-    ("paddle-clip-missing", "gradients are not clipped", at("clip", never)),
     ("paddle-dump-without-values", "the dumped model has no weights", at("values", never)),
     ("paddle-dot-checks-ignored", "no IR is drawn", at("dot checks", always(()))),
     ("paddle-any-dot-check", "an unknown check is drawn as another", at("refuse unknown checks", never)),
@@ -104,4 +94,16 @@ for _name, _what, _wrong in (
      at("dot range", always((0, 10**6)))),
     ("paddle-dot-names-always", "ops are drawn with names though nobody asked", at("nameless", never)),
 ):  # fmt: skip
-    faults.register(Fault(_name, "ir", POINT, _what, _wrong), __name__)
+    faults.register(Fault(_name, "ir", paddle_ir.point, _what, _wrong), __name__)
+
+for _name, _what, _wrong in (
+    ("paddle-copies-missing", "values change their IPU without a copy", at("copies", never)),
+    ("paddle-backward-stages-mirrored", "a gradient is in the stage of its forward op",
+     where("backward stage", lambda value, forward, **context: forward)),
+    ("paddle-all-reduce-missing", "gradients are not reduced over replicas", at("all-reduce", never)),
+    ("paddle-all-reduce-of-one", "gradients are reduced though there is one replica",
+     at("all-reduce", always(True))),
+    ("paddle-accumulation-missing", "gradients are not accumulated", at("accumulate", never)),
+    ("paddle-clip-missing", "gradients are not clipped", at("clip", never)),
+):  # fmt: skip
+    faults.register(Fault(_name, "ir", popart_ir.point, _what, _wrong), __name__)

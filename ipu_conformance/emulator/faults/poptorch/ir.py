@@ -73,7 +73,7 @@ for _fault in (
     _row("no-copies", "values change their IPU without a copy",
          lambda graph: _without(graph, lambda op: op.type == "IpuCopy")),
     _row("no-all-reduce", "gradients are not reduced over replicas",
-         lambda graph: _without(graph, lambda op: op.type == "ReplicatedAllReduce")),
+         lambda graph: _without(graph, lambda op: op.type.startswith("ReplicatedAllReduce"))),
     _row("update-lost", "the last parameter has no update", _last_update_lost),
     _row("stages-mirrored", "the backward pass has the stage numbers of the forward pass", _mirrored),
     _row("scopes-lost", "ops are not named after their modules",

@@ -8,10 +8,31 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch.fx import Node
 
+from ipu_conformance.emulator.popart.lowering import RECOMPUTE
+from ipu_conformance.emulator.popart.program import MEMORY_SHARE, Place, Program
 from ipu_conformance.emulator.poptorch.compile import blocks
 from ipu_conformance.emulator.poptorch.compile.capture import Captured
-from ipu_conformance.emulator.poptorch.ir.program import MEMORY_SHARE, PRODUCTS, TYPES, Program
 from ipu_conformance.emulator.poptorch.ir.rows import MARKS, ROWS, Row, adaptive
+from ipu_conformance.ir.tensor import Tensor
+
+TYPES: Mapping[torch.dtype, str] = {
+    torch.float32: "FLOAT",
+    torch.float64: "FLOAT",
+    torch.bfloat16: "FLOAT",
+    torch.float16: "FLOAT16",
+    torch.int64: "INT32",
+    torch.int32: "INT32",
+    torch.int16: "INT16",
+    torch.int8: "INT8",
+    torch.uint8: "UINT8",
+    torch.bool: "BOOL",
+    torch.complex64: "COMPLEX64",
+    torch.complex128: "COMPLEX64",
+}
+"""The types of the device: 64 bits are narrowed and bfloat16 is widened."""
+
+PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "MultiConv")
+"""Ops that trade memory for speed."""
 
 _REDUCED = ("", "ReduceMean", "ReduceSum")
 
@@ -20,22 +41,26 @@ class Forward:
     """Lowers the operations of one captured graph into a program."""
 
     def __init__(
-        self, program: Program, captured: Captured, stage_of: Mapping[Node, int], weights: Mapping[str, torch.Tensor],
-        *, scopes: bool,
+        self, captured: Captured, stage_of: Mapping[Node, int], ipus: Sequence[int],
+        weights: Mapping[str, torch.Tensor], *, scopes: bool, shares: Mapping[int, float],
     ) -> None:  # fmt: skip
-        self.program = program
+        self.program = program = Program()
         self.captured = captured
         self.stage_of = stage_of
+        self.ipus = ipus
+        """The IPU of every stage."""
         self.scopes = scopes
+        self.shares = shares
+        """The share of memory that products may use, of the IPUs that have one."""
         self.names: Dict[Node, Tuple[str, ...]] = {}
         """The tensors of every node; one that has several results has several."""
         self.weights: Dict[str, str] = {}
         """The tensor of every weight."""
         for node in captured.module.graph.nodes:
             if node.op == "placeholder":
-                self.names[node] = (program.host_input(node.name, *_described(node.meta["val"])),)
+                self.names[node] = (program.host_input(_described(node.name, node.meta["val"])),)
         for name, value in weights.items():
-            self.weights[name] = program.held(name, *_described(value))
+            self.weights[name] = program.held(_described(name, value))
 
     def run(self) -> None:
         """Lower every operation, in order."""
@@ -53,7 +78,7 @@ class Forward:
         if node.name in self.captured.weights:
             self.names[node] = (self.weights[self.captured.weights[node.name]],)
         elif isinstance(node.meta.get("val"), torch.Tensor):
-            self.names[node] = (self.program.held(node.name, *_described(node.meta["val"])),)
+            self.names[node] = (self.program.held(_described(node.name, node.meta["val"])),)
 
     def _operation(self, node: Node) -> None:
         if node.target is operator.getitem:
@@ -67,7 +92,9 @@ class Forward:
         row = ROWS.get(_base(node))
         if mark and mark[0] in MARKS:
             settings = {"reduction": _reduction(mark[1])} if mark[0] == "identity_loss" else {}
-            self._add(node, MARKS[mark[0]], self._tensors(node), settings, recompute="Checkpoint" not in mark[0])
+            if mark[0] == "recomputationCheckpoint":
+                settings = {RECOMPUTE: "NO"}
+            self._add(node, MARKS[mark[0]], self._tensors(node), settings)
         elif row is None:
             self._add(node, _generic(node), self._tensors(node), {})
         else:
@@ -121,16 +148,14 @@ class Forward:
             parts = [part for part in path.split(".")[1:] if part]
         return "/".join([*parts, *(blocks.tag_of(node, blocks.SCOPE) or ())])
 
-    def _add(
-        self, node: Node, type: str, inputs: Sequence[str], attributes: Mapping[str, Any], *, recompute: bool = True
-    ) -> None:
+    def _add(self, node: Node, type: str, inputs: Sequence[str], attributes: Mapping[str, Any]) -> None:
         """Add the op that makes the results of a node."""
         several = isinstance(node.meta["val"], (list, tuple))
         outputs = [
-            (f"{node.name}_{place}" if several else node.name, *_described(value))
+            _described(f"{node.name}_{place}" if several else node.name, value)
             for place, value in enumerate(_results(node))
         ]
-        self.names[node] = self._emit(node, type, inputs, outputs, attributes, recompute=recompute)
+        self.names[node] = self._emit(node, type, inputs, outputs, attributes)
 
     def _between(
         self,
@@ -141,29 +166,31 @@ class Forward:
         attributes: Optional[Mapping[str, Any]] = None,
     ) -> str:
         """Add an op that makes a value on the way to the result of a node, of the dtype of its first input."""
-        made = (f"{node.name}/{type}", self.program.kind(inputs[0]), shape)
-        return self._emit(node, type, inputs, [made], attributes or {})[0]
+        output = _tensor(f"{node.name}/{type}", self.program.dtype(inputs[0]), shape)
+        return self._emit(node, type, inputs, [output], attributes or {})[0]
 
     def _emit(
-        self, node: Node, type: str, inputs: Sequence[str], outputs: Sequence[Tuple[str, str, Sequence[int]]],
-        attributes: Mapping[str, Any], *, recompute: bool = True,
-    ) -> Tuple[str, ...]:  # fmt: skip
-        own = dict(blocks.tag_of(node, blocks.ATTRIBUTES) or {})
-        if type in PRODUCTS:
-            own.update(_own_share(node))
+        self, node: Node, type: str, inputs: Sequence[str], outputs: Sequence[Tensor], attributes: Mapping[str, Any]
+    ) -> Tuple[str, ...]:
         stage = self.stage_of[node]
-        last = stage == len(self.program.pipeline.ipus) - 1
-        return self.program.emit(
-            type, self._scope(node), inputs, outputs, stage, {**attributes, **own},
-            remember=True, recompute=recompute and not last,
-        )  # fmt: skip
+        ipu = self.ipus[stage]
+        tagged = dict(blocks.tag_of(node, blocks.ATTRIBUTES) or {})
+        if type in PRODUCTS:
+            tagged.update(_own_share(node))
+            if ipu in self.shares:
+                tagged.setdefault(MEMORY_SHARE, self.shares[ipu])
+        scope, bare = self._scope(node), type.rpartition("::")[2]
+        name = f"{scope}/{bare}" if scope else bare
+        return self.program.add(
+            type, inputs, outputs, Place(ipu, stage), name=name, attributes={**attributes, **tagged}
+        )
 
-    def _cast(self, node: Node, name: str, kind: str) -> str:
+    def _cast(self, node: Node, name: str, dtype: str) -> str:
         """The tensor in another type."""
-        if self.program.kind(name) == kind:
+        if self.program.dtype(name) == dtype:
             return name
-        made = (f"{node.name}/Cast", kind, self.program.shape(name))
-        return self._emit(node, "Cast", [name], [made], {"to": kind})[0]
+        output = _tensor(f"{node.name}/Cast", dtype, self.program.shape(name))
+        return self._emit(node, "Cast", [name], [output], {"to": dtype})[0]
 
     # The kinds of rows.
 
@@ -227,8 +254,8 @@ class Forward:
             last = 0 if row.inputs and row.inputs[0] == "other" else 1
             names[last] = self._between(node, "Scale", [names[last]], self.program.shape(names[last]), {"scale": alpha})
         if len(row.types) > 1:
-            made = (f"{node.name}/{row.types[0]}", "BOOL", tuple(result.shape))
-            names = [self._emit(node, row.types[0], names, [made], {})[0]]
+            compared = _tensor(f"{node.name}/{row.types[0]}", "BOOL", result.shape)
+            names = [self._emit(node, row.types[0], names, [compared], {})[0]]
         self._add(node, row.types[-1], names, {})
 
     def linear(self, node: Node, row: Row) -> None:
@@ -289,7 +316,7 @@ class Forward:
         """Another type, or the tensor as it is."""
         inputs = self._tensors(node, ("self",))
         kind = TYPES[node.meta["val"].dtype]
-        if self.program.kind(inputs[0]) == kind:
+        if self.program.dtype(inputs[0]) == kind:
             self._add(node, "Identity", inputs, {})
         else:
             self._add(node, "Cast", inputs, {"to": kind})
@@ -325,7 +352,7 @@ class Forward:
         values = self.values(node)
         first, second = (self.name(values[name]) for name in ("self", "target"))
         shape = torch.broadcast_shapes(self.program.shape(first), self.program.shape(second))
-        second = self._cast(node, second, self.program.kind(first))
+        second = self._cast(node, second, self.program.dtype(first))
         reduced = _REDUCED[int(values.get("reduction", 1))]
         apart = self._between(node, "Sub", [first, second], shape)
         if not reduced:
@@ -361,8 +388,12 @@ def _results(node: Node) -> List[torch.Tensor]:
     return [value for value in (made if isinstance(made, (list, tuple)) else [made]) if isinstance(value, torch.Tensor)]
 
 
-def _described(value: torch.Tensor) -> Tuple[str, Tuple[int, ...]]:
-    return TYPES[value.dtype], tuple(int(length) for length in value.shape)
+def _described(name: str, value: torch.Tensor) -> Tensor:
+    return _tensor(name, TYPES[value.dtype], value.shape)
+
+
+def _tensor(name: str, dtype: str, shape: Sequence[int]) -> Tensor:
+    return Tensor(name, dtype, tuple(int(length) for length in shape))
 
 
 def _base(node: Node) -> str:

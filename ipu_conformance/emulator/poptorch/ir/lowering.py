@@ -1,48 +1,35 @@
-"""The program of the device as a graph of PopART ops: forward pass, gradients, updates, copies and all-reduces."""
+"""The program of a compiled model as a graph of PopART ops, and what is estimated from its forward pass."""
 
 from __future__ import annotations
 
-from typing import Any, List
+import math
+from typing import Any, Dict, Mapping
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import cost, memory
-from ipu_conformance.emulator.poptorch.ir import gradients as lowering_gradients
-from ipu_conformance.emulator.poptorch.ir import updates
+from ipu_conformance.emulator.popart import lowering
+from ipu_conformance.emulator.popart.updates import Training, rmsprop
 from ipu_conformance.emulator.poptorch.ir.forward import Forward
-from ipu_conformance.emulator.poptorch.ir.program import Pipeline, Program
 from ipu_conformance.ir.formats import popart
 from ipu_conformance.ir.graph import Graph
-
-NAME = "maingraph"
 
 
 def lower(compiled: Any, options: Any, training: bool) -> Graph:
     """The whole program that one replica runs for one micro-batch and, when training, one update."""
     placement = compiled.placement
-    phases = placement.phases if "Phased" in placement.mode else None
-    program = Program(
-        Pipeline(placement.topology.placement, placement.pipelined, phases),
+    execution = lowering.Execution(
+        stages=len(placement.topology.placement),
+        pipelined=placement.pipelined,
         recompute=compiled.plan.recompute,
-        shares=options.available_memory_proportion,
+        phases=placement.phases if "Phased" in placement.mode else None,
     )
-    forward = _forward(program, compiled, options)
-    updated: List[str] = []
-    if training:
-        trainable = [forward.weights[name] for name in compiled.weights.trainable]
-        loss = forward.name(compiled.captured.losses[0])
-        gradients = lowering_gradients.backward(program, loss, trainable)
-        updated = updates.updates(
-            program, gradients, compiled.update, options.Training.gradient_accumulation, options.replication_factor
-        )
-    graph = program.graph(NAME, [*_outputs(forward), *updated])
-    return faults.apply("ir.graph", graph) if faults.active else graph
+    forward = _forward(compiled, options)
+    return lowering.lower(_graph(forward), execution, _training(forward, compiled, options) if training else None)
 
 
 def forward_graph(compiled: Any, options: Any) -> Graph:
     """The forward pass alone with a stage for every op and no copies: what estimates are made from."""
-    program = Program(Pipeline(compiled.placement.topology.placement, pipelined=True), copying=False)
-    forward = _forward(program, compiled, options)
-    return program.graph(NAME, _outputs(forward))
+    return _graph(_forward(compiled, options))
 
 
 def popart_ir(compiled: Any, options: Any) -> str:
@@ -62,22 +49,46 @@ def memory_of(compiled: Any, options: Any) -> memory.MemoryEstimate:
     return memory.estimate(compiled.plan, forward_graph(compiled, options), optimizer=_optimizer(compiled))
 
 
-def _forward(program: Program, compiled: Any, options: Any) -> Forward:
+def _forward(compiled: Any, options: Any) -> Forward:
     forward = Forward(
-        program,
         compiled.captured,
         compiled.placement.stage_of,
+        compiled.placement.topology.placement,
         compiled.weights.example,
         scopes=options.module_namescope_enabled,
+        shares=options.available_memory_proportion,
     )
     forward.run()
     return forward
 
 
-def _outputs(forward: Forward) -> List[str]:
-    captured = forward.captured
-    nodes = [*captured.outputs, *captured.losses]
-    return [forward.name(node) for node in nodes if node is not None and node in forward.names]
+def _graph(forward: Forward) -> Graph:
+    nodes = [*forward.captured.outputs, *forward.captured.losses]
+    return forward.program.graph([forward.name(node) for node in nodes if node is not None and node in forward.names])
+
+
+def _training(forward: Forward, compiled: Any, options: Any) -> Training:
+    settings = compiled.update.settings
+    groups: Dict[str, Any] = {name: group for group in settings.groups for name in group.names}
+    trainable = [name for name in compiled.weights.trainable if name in groups]
+    norm = compiled.update.max_grad_norm
+    return Training(
+        loss=forward.name(compiled.captured.losses[0]),
+        optimizers={forward.weights[name]: rule_of(settings, groups[name].values) for name in trainable},
+        accumulation=options.Training.gradient_accumulation,
+        replicas=options.replication_factor,
+        clip_norm=norm if math.isfinite(norm) else None,
+    )
+
+
+def rule_of(settings: Any, values: Mapping[str, Any]) -> str:
+    """The rule of PopART's that an optimizer with the values of one group follows."""
+    momentum = bool(values.get("momentum"))
+    if settings.kind == "sgd":
+        return "sgd0" if not momentum else "sgd1" if settings.whole.get("use_combined_accum") else "sgd2"
+    if settings.kind == "rmsprop":
+        return rmsprop(centred=bool(values.get("centered")), momentum=momentum)
+    return str(settings.kind)
 
 
 def _optimizer(compiled: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 import pytest
 import torch
@@ -10,7 +10,6 @@ import torch.nn.functional as F
 
 from ipu_conformance.emulator.poptorch import api
 from ipu_conformance.emulator.poptorch.ir import lowering
-from ipu_conformance.emulator.poptorch.ir.program import Pipeline, Program
 from ipu_conformance.ir import Graph, checks
 
 GROUPS: Dict[str, Sequence[str]] = {
@@ -151,44 +150,3 @@ def test_a_checkpoint_is_not_recomputed() -> None:
     assert {op.type: op.attributes["recompute"] for op in first} == {
         "Transpose": "YES", "MatMul": "YES", "Add": "YES", "Identity": "NO", "Tanh": "YES",
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("stages", [1, 2, 5])
-def test_backward_stages_mirror_forward_stages(stages: int) -> None:
-    """The backward of stage s is 2(F-1)-s, on the same IPU; the last stage is its own."""
-    pipeline = Pipeline(tuple(range(stages)), pipelined=True)
-    for stage in range(stages):
-        back = pipeline.backward(stage)
-
-        assert back == 2 * (stages - 1) - stage
-        assert pipeline.ipu(back) == pipeline.ipu(stage) == stage
-        assert pipeline.forward(back) == stage
-
-
-def _copies(ipus: Sequence[int], pipelined: bool) -> List[Any]:
-    program = Program(Pipeline(tuple(ipus), pipelined))
-    (made,) = program.emit("Relu", "", [program.host_input("x", "FLOAT", (2,))], [("y", "FLOAT", (2,))], 0)
-    program.emit("Tanh", "", [made], [("z", "FLOAT", (2,))], len(ipus) - 1)
-    program.emit("Tanh", "", [made], [("z", "FLOAT", (2,))], len(ipus) - 1)
-    return [(op.attributes["sourceIpu"], op.attributes["destIpu"]) for op in program.ops if op.type == "IpuCopy"]
-
-
-@pytest.mark.parametrize(
-    ("ipus", "pipelined", "expected"),
-    [
-        ((0, 1, 2), True, [(0, 1), (1, 2)]),
-        ((0, 1, 2), False, [(0, 2)]),
-        ((0, 1, 0), True, []),
-        ((0, 0), True, []),
-    ],
-)
-def test_a_value_passes_every_stage_of_a_pipeline(ipus: Sequence[int], pipelined: bool, expected: List[Any]) -> None:
-    """In a pipeline a value hops from stage to stage, elsewhere it goes straight; a second reader shares the copy."""
-    assert _copies(ipus, pipelined) == expected
-
-
-def test_a_name_that_is_taken_gets_a_number() -> None:
-    """Two tensors of one name are told apart."""
-    program = Program(Pipeline((0,), pipelined=True))
-
-    assert [program.declare("x", "FLOAT", ()) for _ in range(3)] == ["x", "x__1", "x__2"]

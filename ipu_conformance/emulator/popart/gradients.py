@@ -1,0 +1,191 @@
+"""The backward pass: for every op between a weight and the loss its gradient ops, in reverse order.
+
+Types, names and inputs follow PopART's sources: the list of gradient operators, ``getGradId`` and ``getEdgeGradId``,
+and the ``gradInputInfo`` of each gradient op.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Callable, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
+
+from ipu_conformance.emulator.popart.program import FLOATS, MEMORY_SHARE, Place, Program
+from ipu_conformance.ir.graph import Op
+
+GRADIENT = "Gradient___"
+"""What PopART puts before the name of a tensor to name its gradient."""
+
+BY_INPUT: Mapping[str, Tuple[str, ...]] = {
+    "MatMul": ("MatMulLhsGrad", "MatMulRhsGrad"),
+    "Gemm": ("GemmLhsGrad", "GemmRhsGrad", "AddBiasBiasGrad"),
+    **{
+        name: (f"{name}DataGrad", f"{name}WeightsGrad", "AddBiasBiasGrad")
+        for name in ("Conv", "MultiConv", "ConvTranspose")
+    },
+    **{name: (f"{name}Arg0Grad", f"{name}Arg1Grad") for name in ("Add", "Sub", "Mul", "Div", "Pow", "Atan2")},
+    **{name: (f"{name}Arg0Grad", "") for name in ("Fmod", "Mod")},
+    **{name: (f"{name}ArgGrad",) for name in ("Max", "Min", "Mean", "Sum")},
+    "Concat": ("ConcatGrad",),
+    "Scatter": ("ScatterDataGrad", "", "ScatterUpdateGrad"),
+    "Where": ("", "WhereXGrad", "WhereYGrad"),
+}
+"""Types with one gradient op for each input, by position, the last for all that follow; an input may have none."""
+
+FOR_ALL: Mapping[str, str] = {"Softplus": "SoftPlusGrad", "Softsign": "SoftSignGrad"}
+"""The gradient op of types that have one for all inputs, where it is not named after the type."""
+
+READS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("AddArg0Grad", "AddArg1Grad", "SubArg0Grad", "SubArg1Grad", "AddBiasBiasGrad", "SumArgGrad", "MeanArgGrad",
+         "ReshapeGrad", "FlattenGrad", "SqueezeGrad", "UnsqueezeGrad", "TransposeGrad", "IdentityGrad", "NopGrad",
+         "IdentityLossGrad", "ScaleGrad", "NegGrad", "ReduceSumGrad", "ReduceMeanGrad", "ConcatGrad", "SplitGrad",
+         "SliceGrad", "ExpandGrad", "TileGrad", "PadGrad", "CastGrad", "DropoutGrad"),
+        "dy",
+    ),
+    **dict.fromkeys(("ReluGrad", "SigmoidGrad", "TanhGrad", "ExpGrad", "SqrtGrad", "SoftmaxGrad"), "dy y"),
+    **dict.fromkeys(("MaxPoolGrad", "AveragePoolGrad", "GlobalMaxPoolGrad", "GlobalAveragePoolGrad"), "x y dy"),
+    **dict.fromkeys(("ReduceMaxGrad", "ReduceMinGrad", "ReduceLogSumExpGrad", "ReduceL2Grad"), "dy x y"),
+    **dict.fromkeys(("MaxArgGrad", "MinArgGrad"), "dy own y"),
+    **{
+        kind: "dy x y"
+        for name in ("Mul", "Div", "Pow", "Atan2", "Fmod", "Mod")
+        for kind in (f"{name}Arg0Grad", f"{name}Arg1Grad")
+    },
+    **dict.fromkeys(("MatMulLhsGrad", "MatMulRhsGrad", "GemmLhsGrad", "GemmRhsGrad"), "dy other"),
+    **dict.fromkeys(("ConvDataGrad", "MultiConvDataGrad", "ConvTransposeDataGrad"), "other dy"),
+    **dict.fromkeys(("ConvWeightsGrad", "MultiConvWeightsGrad", "ConvTransposeWeightsGrad"), "dy other"),
+    **dict.fromkeys(("WhereXGrad", "WhereYGrad"), "x0 dy"),
+    "BatchNormalizationGrad": "x0 x1 y3 y4 dy",
+    "GroupNormalizationGrad": "x0 x1 y1 y2 dy",
+    "NllGrad": "x dy",
+}  # fmt: skip
+"""What a gradient op reads: dy, the gradients of the outputs; x and y, all inputs and outputs, or one of them by
+position; own, the input that it differentiates by; other, the other factor. Every type that is not here reads dy x."""
+
+STOPPED: FrozenSet[str] = frozenset(
+    ("Detach", "ArgMax", "ArgMin", "Equal", "Greater", "Less", "And", "Or", "Not", "Xor", "Constant", "Sign", "Floor",
+     "Ceil", "Round", "RandomUniform", "RandomNormal", "Bernoulli", "OneHot", "Shape", "IsNaN", "IsInf")
+)  # fmt: skip
+"""Types that no gradient passes."""
+
+_Calls = List[Tuple[str, List[int]]]
+"""The gradient ops of an op, each with the positions of the inputs that it differentiates by."""
+
+
+def backward(
+    program: Program, loss: str, weights: Sequence[str], behind: Callable[[Place], Place]
+) -> Dict[str, Tuple[str, Place]]:
+    """Add the backward pass; return the gradient of every weight that has one, and where the weight is updated.
+
+    ``behind`` gives the place of a gradient op from that of its forward op.
+    """
+    pass_ = _Backward(program, weights, behind)
+    return pass_.run(loss, weights)
+
+
+class _Backward:
+    def __init__(self, program: Program, weights: Sequence[str], behind: Callable[[Place], Place]) -> None:
+        self.program = program
+        self.behind = behind
+        self.forward = list(program.ops)
+        self.depending = _depending(program, weights)
+        self.homes = _homes(self.forward)
+        self.edges: Counter[str] = Counter()
+        """How many gradients of each tensor there are to add."""
+        self.parts: Dict[str, List[str]] = {}
+
+    def run(self, loss: str, weights: Sequence[str]) -> Dict[str, Tuple[str, Place]]:
+        between = self._between(loss)
+        seed = self.program.held(replace(self.program.tensors[loss], name=GRADIENT + loss))
+        self.parts[loss] = [seed]
+        for number, op, calls in between:
+            self._differentiate(number, op, calls)
+        return {name: (self._whole(name), self.behind(self.homes[name])) for name in weights if name in self.parts}
+
+    def _between(self, loss: str) -> List[Tuple[int, Op, _Calls]]:
+        """The ops between the weights and the loss with their gradient ops, in reverse order."""
+        wanted = {loss}
+        found = []
+        for number, op in reversed(list(enumerate(self.forward))):
+            calls = _calls(op, self.depending) if wanted.intersection(op.outputs) else []
+            if calls and self.depending.intersection(op.outputs):
+                found.append((number, op, calls))
+                names = [op.inputs[place] for _, places in calls for place in places]
+                self.edges.update(names)
+                wanted.update(names)
+        return found
+
+    def _differentiate(self, number: int, op: Op, calls: _Calls) -> None:
+        place = self.behind(Place(op.ipu, op.stage))
+        gradients = [self._whole(name) for name in op.outputs if name in self.parts]
+        for kind, places in calls:
+            names = [op.inputs[index] for index in places]
+            outputs = [
+                replace(self.program.tensors[name], name=self._edge(name, number, index))
+                for name, index in zip(names, places)
+            ]
+            share = {MEMORY_SHARE: op.attributes.get(MEMORY_SHARE)} if kind.startswith(op.type) else {}
+            attributes = {key: value for key, value in share.items() if value is not None}
+            inputs = _inputs(kind, op, places[0], gradients)
+            made = self.program.add(kind, inputs, outputs, place, name=op.name, attributes=attributes)
+            for name, gradient in zip(names, made):
+                self.parts.setdefault(name, []).append(gradient)
+
+    def _edge(self, name: str, number: int, index: int) -> str:
+        """The name of a gradient: that of the tensor, or of the op and its input where several are to be added."""
+        return GRADIENT + (name if self.edges[name] == 1 else f"{number}_{index}")
+
+    def _whole(self, name: str) -> str:
+        """The gradient of a tensor: its only part, or the sum of all, made where the tensor was made."""
+        if len(self.parts[name]) > 1:
+            total = replace(self.program.tensors[name], name=GRADIENT + name)
+            place = self.behind(self.homes[name])
+            self.parts[name] = list(
+                self.program.add("Sum", self.parts[name], [total], place, name=f"GradSum_{total.name}")
+            )
+        return self.parts[name][0]
+
+
+def _depending(program: Program, weights: Sequence[str]) -> Set[str]:
+    """The tensors whose values follow from a weight."""
+    found = {name for name in weights if name in program.tensors}
+    for op in program.ops:
+        if op.type not in STOPPED and found.intersection(op.inputs):
+            found.update(name for name in op.outputs if name and program.dtype(name) in FLOATS)
+    return found
+
+
+def _homes(ops: Sequence[Op]) -> Dict[str, Place]:
+    """Where each tensor is made or, if no op makes it, where it is read first."""
+    found: Dict[str, Place] = {}
+    for op in ops:
+        for name in (*op.inputs, *op.outputs):
+            found.setdefault(name, Place(op.ipu, op.stage))
+    return found
+
+
+def _calls(op: Op, depending: Set[str]) -> _Calls:
+    # Nothing is differentiated by running statistics, which follow the first three inputs of a batch norm.
+    inputs = op.inputs[:3] if op.type == "BatchNormalization" else op.inputs
+    places = [place for place, name in enumerate(inputs) if name in depending]
+    if op.type not in BY_INPUT:
+        return [(FOR_ALL.get(op.type, f"{op.type}Grad"), places)] if places else []
+    kinds = BY_INPUT[op.type]
+    by_input = [(kinds[min(place, len(kinds) - 1)], [place]) for place in places]
+    return [(kind, places) for kind, places in by_input if kind]
+
+
+def _inputs(kind: str, op: Op, place: int, gradients: Sequence[str]) -> List[str]:
+    """The tensors that a gradient op reads, each once."""
+    values = {
+        "dy": gradients,
+        "x": op.inputs,
+        "y": op.outputs,
+        "own": op.inputs[place : place + 1],
+        "other": op.inputs[1 - place : 2 - place] if place < 2 else (),
+        **{f"x{index}": (name,) for index, name in enumerate(op.inputs)},
+        **{f"y{index}": (name,) for index, name in enumerate(op.outputs)},
+    }
+    read = [name for token in READS.get(kind, "dy x").split() for name in values.get(token, ())]
+    return list(dict.fromkeys(name for name in read if name))
