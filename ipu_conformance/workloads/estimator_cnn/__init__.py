@@ -9,23 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Optional
 
-from ipu_conformance.workloads import WorkloadError
-from ipu_conformance.workloads.settings import (
-    Budget,
-    Budgets,
-    add_options,
-    budgeted,
-    check_numbers,
-    check_one_update,
-    data_set,
-    implied,
-    largest_test_batch,
-    learning_rate,
-    make_folder,
-    number,
-    read_options,
-    switched_off,
-)
+from ipu_conformance.workloads import WorkloadError, options
+from ipu_conformance.workloads.options import Budget, Budgets
 
 NAME = "estimator-cnn"
 RUNS = Path("estimator_cnn")
@@ -41,22 +26,24 @@ BUDGETS: Budgets = {
 class Settings:
     """One run; the defaults are those for synthetic pictures."""
 
-    batch_size: int = number(16, "samples of one weight update")
-    batches_per_step: int = number(500, "updates that the device makes on its own")
-    seed: int = number(0, "chooses initial weights, dropout and the order of the samples", least=None)
-    learning_rate: float = learning_rate(0.01, "--learning-rate", "--lr")
-    data: str = data_set(BUDGETS)
-    epochs: int = budgeted(BUDGETS, "epochs", "passes over the training set, in whole loops")
-    train_size: int = budgeted(BUDGETS, "train_size")
-    test_size: int = budgeted(BUDGETS, "test_size")
-    steps: Optional[int] = implied(None, "updates to train for, a multiple of --batches-per-step (as --epochs says)")
+    batch_size: int = options.number(16, "samples of one weight update")
+    batches_per_step: int = options.number(500, "updates that the device makes on its own")
+    seed: int = options.number(0, "chooses initial weights, dropout and the order of the samples", least=None)
+    learning_rate: float = options.learning_rate(0.01, "--learning-rate", "--lr")
+    data: str = options.data_set(BUDGETS)
+    epochs: int = options.budgeted(BUDGETS, "epochs", "passes over the training set, in whole loops")
+    train_size: int = options.budgeted(BUDGETS, "train_size")
+    test_size: int = options.budgeted(BUDGETS, "test_size")
+    steps: Optional[int] = options.implied(
+        None, "updates to train for, a multiple of --batches-per-step (as --epochs says)"
+    )
     """None is as many as the epochs need, and loops are whole."""
-    dropout: bool = switched_off("leave dropout out: no random numbers while training", "--no-dropout")
+    dropout: bool = options.switched_off("leave dropout out: no random numbers while training", "--no-dropout")
     """Without it the device draws no random numbers."""
 
     def __post_init__(self) -> None:
-        check_numbers(self)
-        check_one_update(self)
+        options.check_numbers(self)
+        options.check_one_update(self)
         if self.steps is not None and self.steps % self.batches_per_step:
             raise WorkloadError(
                 f"--steps is {self.steps}, and the device makes {self.batches_per_step} at a time "
@@ -72,12 +59,12 @@ class Settings:
     @property
     def test_batch(self) -> int:
         """The test samples that are taken at once."""
-        return largest_test_batch(1, self.test_size)
+        return options.largest_test_batch(1, self.test_size)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options; a size that is not given follows from the data set."""
-    add_options(parser, Settings)
+    options.add(parser, Settings)
     parser.add_argument("--test-only", action="store_true", help="test the network that --model-dir holds")
     parser.add_argument(
         "--model-dir",
@@ -100,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     data = load(settings.data, train=0 if args.test_only else settings.train_size, test=settings.test_size)
     for flag, needed in (("--model-dir", folder), ("--profile", args.profile)):
         if needed is not None:
-            make_folder(needed, flag)
+            options.make_folder(needed, flag)
     os.environ.update(engine)
     from ipu_conformance.workloads.keras import expect_ipu_placement
     from ipu_conformance.workloads.reference import show
@@ -122,7 +109,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
         raise WorkloadError(
             f"--epochs is {args.epochs} and --steps is {args.steps}; both say how long to train: give one of them"
         )
-    settings: Settings = read_options(Settings, args, BUDGETS)
+    settings: Settings = options.read(Settings, args, BUDGETS)
     return settings
 
 
@@ -148,7 +135,7 @@ def engine_options(profile: Optional[Path], *, native: bool) -> Dict[str, str]:
         raise WorkloadError(f"--profile is {profile}, and without IPUs nothing is compiled; leave it out, or use IPUs")
     now = os.environ.get(ENGINE_OPTIONS, "").strip() or "{}"
     try:
-        options: Dict[str, Any] = dict(json.loads(now))
+        engine: Dict[str, Any] = dict(json.loads(now))
     except (TypeError, ValueError):
         raise WorkloadError(f"{ENGINE_OPTIONS} is {now!r}, which is no JSON object; correct it") from None
-    return {ENGINE_OPTIONS: json.dumps({**options, "autoReport.all": "true", "autoReport.directory": str(profile)})}
+    return {ENGINE_OPTIONS: json.dumps({**engine, "autoReport.all": "true", "autoReport.directory": str(profile)})}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from dataclasses import dataclass
 from typing import Any, Callable, ContextManager, Iterator, Mapping, Optional, Tuple
@@ -11,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from ipu_conformance.data import DataSet
+from ipu_conformance.data import DataSet, load
 from ipu_conformance.workloads.keras.data import test_set, training_set
 
 
@@ -55,6 +56,23 @@ class Result:
     accuracy: float
     """The share of test samples that are recognised."""
     weights: Tuple[np.ndarray, ...]
+
+
+def job_for(settings: Any, build: Callable[[int], Any], *, steps: int, accumulation: int = 1) -> Job:
+    """The settings of a workload as what Keras is asked to do; ``build(seed)`` makes the model."""
+    return Job(
+        build=functools.partial(build, settings.seed),
+        data=load(settings.data, train=settings.train_size, test=settings.test_size),
+        epochs=settings.epochs,
+        steps=steps,
+        steps_per_execution=settings.steps_per_execution,
+        batch_size=settings.batch_size,
+        test_batch=settings.test_batch,
+        learning_rate=settings.learning_rate,
+        replicas=settings.replicas,
+        seed=settings.seed,
+        accumulation=accumulation,
+    )
 
 
 def fit(job: Job, *, native: bool, progress: bool = False, say: Callable[[str], None] = lambda line: None) -> Result:

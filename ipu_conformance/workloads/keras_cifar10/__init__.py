@@ -7,26 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, NamedTuple, Optional
 
-from ipu_conformance.workloads import WorkloadError
-from ipu_conformance.workloads.settings import (
-    Budget,
-    Budgets,
-    add_options,
-    add_picture_folder,
-    budgeted,
-    check_equal_parts,
-    check_numbers,
-    check_one_update,
-    data_set,
-    implied,
-    largest_test_batch,
-    learning_rate,
-    make_folder,
-    number,
-    option,
-    read_options,
-    switched_off,
-)
+from ipu_conformance.workloads import WorkloadError, options
+from ipu_conformance.workloads.options import Budget, Budgets
 
 NAME = "keras-cifar10"
 MOST_STEPS = 500
@@ -67,39 +49,41 @@ def _of_approach(name: str, help: str) -> str:
 class Settings:
     """One run; the defaults are those for synthetic pictures."""
 
-    approach: str = option(
+    approach: str = options.option(
         "strategy",
         f"how the network is trained on IPUs: {', '.join(APPROACHES)} (%(default)s)",
         metavar="NAME",
         default="strategy",
     )
-    data: str = data_set(BUDGETS)
-    epochs: int = budgeted(BUDGETS, "epochs", "passes over the training set")
-    train_size: int = budgeted(BUDGETS, "train_size")
-    test_size: int = budgeted(BUDGETS, "test_size")
-    batch_size: int = number(16, "samples of one weight update, whatever the approach")
-    seed: int = number(0, "chooses initial weights, dropout and the order of the samples", least=None)
-    ipus: int = implied(1, _of_approach("ipus", "IPUs: replicas, which share a batch equally, or pipelines of two"))
-    gradient_accumulation_count: int = implied(
+    data: str = options.data_set(BUDGETS)
+    epochs: int = options.budgeted(BUDGETS, "epochs", "passes over the training set")
+    train_size: int = options.budgeted(BUDGETS, "train_size")
+    test_size: int = options.budgeted(BUDGETS, "test_size")
+    batch_size: int = options.number(16, "samples of one weight update, whatever the approach")
+    seed: int = options.number(0, "chooses initial weights, dropout and the order of the samples", least=None)
+    ipus: int = options.implied(
+        1, _of_approach("ipus", "IPUs: replicas, which share a batch equally, or pipelines of two")
+    )
+    gradient_accumulation_count: int = options.implied(
         1,
         _of_approach("gradient_accumulation_count", "micro-batches into which a replica's share of a batch is divided"),
     )
-    model_shard_position: Optional[int] = implied(
+    model_shard_position: Optional[int] = options.implied(
         None, f"layers of a pipeline's first stage, from 1 to {LAYERS - 1} (the first block)", least=None
     )
     """The layer with which the second stage of a pipeline begins, counted from 0; None is the second block."""
-    dropout: bool = switched_off("leave dropout out: no random numbers while training", "--no-dropout")
+    dropout: bool = options.switched_off("leave dropout out: no random numbers while training", "--no-dropout")
     """Without it the device draws no random numbers."""
-    learning_rate: float = learning_rate(0.01)
+    learning_rate: float = options.learning_rate(0.01)
 
     def __post_init__(self) -> None:
         if self.approach not in APPROACHES:
             raise WorkloadError(f"--approach is {self.approach!r}; choose from {', '.join(APPROACHES)}")
-        check_numbers(self)
-        check_one_update(self)
+        options.check_numbers(self)
+        options.check_one_update(self)
         self._check_ipus()
         self._check_shard_position()
-        check_equal_parts("--ipus", self.replicas, self.batch_size, self.test_size)
+        options.check_equal_parts("--ipus", self.replicas, self.batch_size, self.test_size)
         micro_batches = self.replicas * self.gradient_accumulation_count
         if self.batch_size % micro_batches:
             raise WorkloadError(
@@ -174,19 +158,19 @@ class Settings:
     @property
     def test_batch(self) -> int:
         """The test samples that a replica takes at once: stages of a pipeline need as many batches as there are."""
-        return largest_test_batch(self.ipus, self.test_size)
+        return options.largest_test_batch(self.ipus, self.test_size)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options; a size that is not given follows from the data set."""
-    add_options(parser, Settings)
-    add_picture_folder(parser, Path("keras_cifar10"))
+    options.add(parser, Settings)
+    options.add_picture_folder(parser, Path("keras_cifar10"))
 
 
 def run(args: argparse.Namespace) -> int:
     """Draw some samples, train and classify the test set; the last line is the accuracy."""
     settings = settings_of(args)
-    make_folder(args.folder)
+    options.make_folder(args.folder)
     from ipu_conformance.workloads import plots
     from ipu_conformance.workloads.keras import expect_ipu_placement
     from ipu_conformance.workloads.reference import show
@@ -204,7 +188,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
     defaults = APPROACHES.get(args.approach, Approach())
     if args.native:
         _refuse_on_host(args)
-    settings: Settings = read_options(Settings, args, BUDGETS, **defaults._asdict())
+    settings: Settings = options.read(Settings, args, BUDGETS, **defaults._asdict())
     return settings
 
 

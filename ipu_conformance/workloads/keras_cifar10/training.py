@@ -28,7 +28,7 @@ from ipu_conformance.workloads.keras.estimators import (
     require_estimators,
 )
 from ipu_conformance.workloads.keras.pictures import build, layers, loss_of, through
-from ipu_conformance.workloads.keras.training import Job, Progress, Result, fit
+from ipu_conformance.workloads.keras.training import Job, Progress, Result, fit, job_for
 from ipu_conformance.workloads.keras_cifar10 import STAGES, Settings
 
 WEIGHTS = tuple(
@@ -56,19 +56,8 @@ def on_host(settings: Settings) -> Settings:
 
 def job_of(settings: Settings) -> Job:
     """The settings as what Keras is asked to do."""
-    return Job(
-        build=functools.partial(build, settings.seed, dropout=settings.dropout),
-        data=load(settings.data, train=settings.train_size, test=settings.test_size),
-        epochs=settings.epochs,
-        steps=settings.steps,
-        steps_per_execution=settings.steps_per_execution,
-        batch_size=settings.batch_size,
-        test_batch=settings.test_batch,
-        learning_rate=settings.learning_rate,
-        replicas=settings.replicas,
-        seed=settings.seed,
-        accumulation=settings.gradient_accumulation_count,
-    )
+    network = functools.partial(build, dropout=settings.dropout)
+    return job_for(settings, network, steps=settings.steps, accumulation=settings.gradient_accumulation_count)
 
 
 def train_estimator(settings: Settings, *, progress: bool, say: Callable[[str], None]) -> Result:

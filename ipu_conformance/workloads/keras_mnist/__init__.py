@@ -6,22 +6,8 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from ipu_conformance.workloads import WorkloadError
-from ipu_conformance.workloads.settings import (
-    Budget,
-    Budgets,
-    add_options,
-    add_picture_folder,
-    budgeted,
-    check_equal_parts,
-    check_numbers,
-    data_set,
-    largest_test_batch,
-    learning_rate,
-    make_folder,
-    number,
-    read_options,
-)
+from ipu_conformance.workloads import WorkloadError, options
+from ipu_conformance.workloads.options import Budget, Budgets
 
 NAME = "keras-mnist"
 
@@ -35,38 +21,40 @@ BUDGETS: Budgets = {
 class Settings:
     """One run; the defaults are those of the baseline."""
 
-    data: str = data_set(BUDGETS)
-    epochs: int = budgeted(BUDGETS, "epochs", "times that the steps of an epoch are taken")
-    train_size: int = budgeted(BUDGETS, "train_size")
-    test_size: int = budgeted(BUDGETS, "test_size")
-    steps_per_epoch: int = number(
+    data: str = options.data_set(BUDGETS)
+    epochs: int = options.budgeted(BUDGETS, "epochs", "times that the steps of an epoch are taken")
+    train_size: int = options.budgeted(BUDGETS, "train_size")
+    test_size: int = options.budgeted(BUDGETS, "test_size")
+    steps_per_epoch: int = options.number(
         2000, "weight updates of an epoch; the training set is repeated as often as they need"
     )
-    steps_per_execution: int = number(100, "updates that the device makes on its own; has to divide those of an epoch")
-    batch_size: int = number(32, "samples of one weight update")
-    replicas: int = number(1, "replicas, of one IPU each, that share a batch equally")
-    seed: int = number(0, "chooses initial weights and the order of the samples", least=None)
-    learning_rate: float = learning_rate(0.01)
+    steps_per_execution: int = options.number(
+        100, "updates that the device makes on its own; has to divide those of an epoch"
+    )
+    batch_size: int = options.number(32, "samples of one weight update")
+    replicas: int = options.number(1, "replicas, of one IPU each, that share a batch equally")
+    seed: int = options.number(0, "chooses initial weights and the order of the samples", least=None)
+    learning_rate: float = options.learning_rate(0.01)
 
     def __post_init__(self) -> None:
-        check_numbers(self)
+        options.check_numbers(self)
         if self.steps_per_epoch % self.steps_per_execution:
             raise WorkloadError(
                 f"--steps-per-execution is {self.steps_per_execution}, which does not divide the "
                 f"{self.steps_per_epoch} of --steps-per-epoch; give a divisor of them"
             )
-        check_equal_parts("--replicas", self.replicas, self.batch_size, self.test_size)
+        options.check_equal_parts("--replicas", self.replicas, self.batch_size, self.test_size)
 
     @property
     def test_batch(self) -> int:
         """The test samples that a replica takes at once."""
-        return largest_test_batch(self.replicas, self.test_size)
+        return options.largest_test_batch(self.replicas, self.test_size)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options; a size that is not given follows from the data set."""
-    add_options(parser, Settings)
-    add_picture_folder(parser, Path("keras_mnist"))
+    options.add(parser, Settings)
+    options.add_picture_folder(parser, Path("keras_mnist"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     The exit code is 1 if there are baselines of these settings and the run leaves the band of one.
     """
     settings = settings_of(args)
-    make_folder(args.folder)
+    options.make_folder(args.folder)
     from ipu_conformance.workloads import plots
     from ipu_conformance.workloads.keras_mnist.reference import judgements
     from ipu_conformance.workloads.keras_mnist.training import train
@@ -88,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """The settings that the options ask for."""
-    settings: Settings = read_options(Settings, args, BUDGETS)
+    settings: Settings = options.read(Settings, args, BUDGETS)
     if args.native and settings.replicas > 1:
         raise WorkloadError(
             f"--replicas is {settings.replicas}, and without IPUs there is one model on the host; leave --replicas "

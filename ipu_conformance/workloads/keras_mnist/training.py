@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Callable
 
 import tensorflow as tf
 
-from ipu_conformance.data import load
-from ipu_conformance.workloads.keras.training import Job, Result, fit
+from ipu_conformance.workloads.keras.training import Job, Result, fit, job_for
 from ipu_conformance.workloads.keras_mnist import Settings
 
 SIDE = 28
@@ -31,18 +29,7 @@ def build(seed: int) -> Any:
 
 def job_of(settings: Settings) -> Job:
     """The settings as what Keras is asked to do."""
-    return Job(
-        build=functools.partial(build, settings.seed),
-        data=load(settings.data, train=settings.train_size, test=settings.test_size),
-        epochs=settings.epochs,
-        steps=settings.steps_per_epoch,
-        steps_per_execution=settings.steps_per_execution,
-        batch_size=settings.batch_size,
-        test_batch=settings.test_batch,
-        learning_rate=settings.learning_rate,
-        replicas=settings.replicas,
-        seed=settings.seed,
-    )
+    return job_for(settings, build, steps=settings.steps_per_epoch)
 
 
 def train(

@@ -6,21 +6,8 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from ipu_conformance.workloads import WorkloadError
-from ipu_conformance.workloads.settings import (
-    Budget,
-    Budgets,
-    add_options,
-    budgeted,
-    check_numbers,
-    check_one_update,
-    data_set,
-    learning_rate,
-    make_folder,
-    number,
-    read_options,
-    switched_off,
-)
+from ipu_conformance.workloads import WorkloadError, options
+from ipu_conformance.workloads.options import Budget, Budgets
 
 NAME = "paddle-mnist"
 FOLDER = "paddle_mnist"
@@ -43,29 +30,29 @@ BUDGETS: Budgets = {
 class Settings:
     """One run; the defaults are those of the baseline."""
 
-    num_ipus: int = number(1, "IPUs in all", "--num_ipus", "--num-ipus")
-    pipelining: bool = switched_off(
+    num_ipus: int = options.number(1, "IPUs in all", "--num_ipus", "--num-ipus")
+    pipelining: bool = options.switched_off(
         "where a replica has two IPUs, let one wait for the other", "--no_pipelining", "--no-pipelining"
     )
     """Where a replica has two IPUs, they work as a pipeline; else one waits for the other."""
-    replication_factor: int = number(
+    replication_factor: int = options.number(
         1,
         "replicas that share a batch; has to divide the IPUs",
         "--replication-factor",
         "--replication_factor",
     )
-    data: str = data_set(BUDGETS)
-    epochs: int = budgeted(BUDGETS, "epochs", "passes over the training set")
-    train_size: int = budgeted(BUDGETS, "train_size", least=None)
-    test_size: int = budgeted(BUDGETS, "test_size")
-    batch_size: int = number(64, "samples of one weight update")
-    seed: int = number(0, "chooses initial weights and the order of the samples", least=None)
-    learning_rate: float = learning_rate(1e-3)
+    data: str = options.data_set(BUDGETS)
+    epochs: int = options.budgeted(BUDGETS, "epochs", "passes over the training set")
+    train_size: int = options.budgeted(BUDGETS, "train_size", least=None)
+    test_size: int = options.budgeted(BUDGETS, "test_size")
+    batch_size: int = options.number(64, "samples of one weight update")
+    seed: int = options.number(0, "chooses initial weights and the order of the samples", least=None)
+    learning_rate: float = options.learning_rate(1e-3)
 
     def __post_init__(self) -> None:
         # Paddle takes the seed and one more.
-        check_numbers(self, seeds_reserved=1)
-        check_one_update(self)
+        options.check_numbers(self, seeds_reserved=1)
+        options.check_one_update(self)
         self._check_ipus()
 
     def _check_ipus(self) -> None:
@@ -110,7 +97,7 @@ class Settings:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options; a size that is not given follows from the data set."""
     add_use_ipu(parser)
-    add_options(parser, Settings)
+    options.add(parser, Settings)
     parser.add_argument(
         "--report-every", type=int, default=300, metavar="N", help="batches between two validations (%(default)s)"
     )
@@ -152,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
     The exit code is 1 if there are baselines of these settings and the run leaves the band of one.
     """
     settings = settings_of(args)
-    make_folder(args.folder)
+    options.make_folder(args.folder)
     from ipu_conformance.workloads import plots
     from ipu_conformance.workloads.paddle_mnist.reference import judgements
     from ipu_conformance.workloads.paddle_mnist.training import train
@@ -177,7 +164,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
     """The settings that the options ask for."""
     if args.report_every < 1:
         raise WorkloadError(f"--report-every is {args.report_every}; give 1 or more")
-    settings: Settings = read_options(Settings, args, BUDGETS)
+    settings: Settings = options.read(Settings, args, BUDGETS)
     if args.native and settings.num_ipus > 1:
         raise WorkloadError(
             f"--num_ipus is {settings.num_ipus}, and without IPUs the network trains on the host alone; "

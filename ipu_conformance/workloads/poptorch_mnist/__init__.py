@@ -5,18 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from ipu_conformance.workloads import WorkloadError
-from ipu_conformance.workloads.settings import (
-    Budget,
-    Budgets,
-    add_options,
-    budgeted,
-    check_numbers,
-    data_set,
-    learning_rate,
-    number,
-    read_options,
-)
+from ipu_conformance.workloads import WorkloadError, options
+from ipu_conformance.workloads.options import Budget, Budgets
 
 NAME = "poptorch-mnist"
 
@@ -30,19 +20,19 @@ BUDGETS: Budgets = {
 class Settings:
     """One run; the defaults are those of the baseline."""
 
-    data: str = data_set(BUDGETS)
-    epochs: int = budgeted(BUDGETS, "epochs", "passes over the training set")
-    train_size: int = budgeted(BUDGETS, "train_size", least=None)
-    test_size: int = budgeted(BUDGETS, "test_size", least=None)
-    batch_size: int = number(8, "samples of one weight update")
-    test_batch_size: int = number(80, "samples of one inference")
-    device_iterations: int = number(50, "batches that one call of the model takes")
-    seed: int = number(0, "chooses initial weights, dropout and the order of the samples", least=None)
-    learning_rate: float = learning_rate(0.03)
+    data: str = options.data_set(BUDGETS)
+    epochs: int = options.budgeted(BUDGETS, "epochs", "passes over the training set")
+    train_size: int = options.budgeted(BUDGETS, "train_size", least=None)
+    test_size: int = options.budgeted(BUDGETS, "test_size", least=None)
+    batch_size: int = options.number(8, "samples of one weight update")
+    test_batch_size: int = options.number(80, "samples of one inference")
+    device_iterations: int = options.number(50, "batches that one call of the model takes")
+    seed: int = options.number(0, "chooses initial weights, dropout and the order of the samples", least=None)
+    learning_rate: float = options.learning_rate(0.03)
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        check_numbers(self, seed_bits=63)
+        options.check_numbers(self, seed_bits=63)
         if self.train_size < self.combined_batch:
             raise WorkloadError(
                 f"--train-size is {self.train_size}, and one call of the model takes {self.combined_batch} samples "
@@ -68,7 +58,7 @@ class Settings:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options; a size that is not given follows from the data set."""
-    add_options(parser, Settings)
+    options.add(parser, Settings)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,5 +77,5 @@ def run(args: argparse.Namespace) -> int:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """The settings that the options ask for."""
-    settings: Settings = read_options(Settings, args, BUDGETS)
+    settings: Settings = options.read(Settings, args, BUDGETS)
     return settings

@@ -19,7 +19,7 @@ from ipu_conformance.workloads import (
     paddle_mnist,
     poptorch_mnist,
 )
-from ipu_conformance.workloads.settings import (
+from ipu_conformance.workloads.options import (
     MOST_TEST_SAMPLES,
     check_equal_parts,
     choose_data,

@@ -1,7 +1,7 @@
-"""Settings of a run: a frozen dataclass, the options of the command line that it makes, and what every run checks.
+"""Options of the command line, made from a frozen dataclass of settings, and what every run checks.
 
-A field made by one of the functions below is an option. ``add_options`` adds the options of a class to a parser, in the
-order of the fields, and ``read_options`` makes settings of what was parsed.
+A field made by one of the functions below is an option. ``add`` adds the options of a class to a parser, in the
+order of the fields, and ``read`` makes settings of what was parsed.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def switched_off(help: str, *flags: str) -> Any:
     return option(True, help, *flags, action="store_false")
 
 
-def add_options(parser: argparse.ArgumentParser, settings: Type[Any]) -> None:
+def add(parser: argparse.ArgumentParser, settings: Type[Any]) -> None:
     """Add the options of a class of settings."""
     for each in fields(settings):
         if "arguments" in each.metadata:
@@ -86,7 +86,7 @@ def add_options(parser: argparse.ArgumentParser, settings: Type[Any]) -> None:
             parser.add_argument(*flags, dest=each.name, **each.metadata["arguments"])
 
 
-def read_options(settings: Any, args: argparse.Namespace, budgets: Budgets, **defaults: Any) -> Any:
+def read(settings: Any, args: argparse.Namespace, budgets: Budgets, **defaults: Any) -> Any:
     """The settings that the options ask for; ``defaults`` are those of what follows from other options."""
     data = choose_data(args.data, budgets)
     defaults = {**budgets[data]._asdict(), **defaults}
