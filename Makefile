@@ -20,6 +20,7 @@ lint: environment
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 environment:
 	@.ci/environment

@@ -17,11 +17,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
 
+from ipu_conformance.emulator.core.device import EMULATED_IPUS
 from ipu_conformance.errors import ConformanceError
 
 ENTRY_POINT_GROUP = "ipu_conformance.targets"
-EMULATED_IPUS = 64
-"""How many IPUs the emulator and the IPU model offer: the largest system that the vendor's tools accept."""
 
 
 class TargetError(ConformanceError):

@@ -8,6 +8,8 @@ from typing import Dict, Tuple
 from ipu_conformance.errors import ConformanceError
 
 KIB = 1024
+EMULATED_IPUS = 64
+"""How many IPUs the emulator and the IPU model offer: the largest system that the vendor's tools accept."""
 
 
 class DeviceError(ConformanceError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping, Optional
 
+from ipu_conformance.emulator.core.device import EMULATED_IPUS
 from ipu_conformance.emulator.faults.decisions import paddle_strategy as decide
-from ipu_conformance.targets import EMULATED_IPUS
 
 IPU_MODEL = "POPLAR_IPUMODEL"
 COMPILE_ONLY = "IPU_COMPILE_ONLY"

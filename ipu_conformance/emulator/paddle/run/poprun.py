@@ -18,8 +18,8 @@ import time
 from dataclasses import dataclass
 from typing import IO, Any, Dict, Iterable, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
+from ipu_conformance.emulator.core.device import EMULATED_IPUS
 from ipu_conformance.errors import ConformanceError
-from ipu_conformance.targets import EMULATED_IPUS
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 10.0

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ipu_conformance.emulator.core import device as device_descriptions
+from ipu_conformance.emulator.core.device import EMULATED_IPUS
 from ipu_conformance.emulator.core.topology import power_of_two
 from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
 from ipu_conformance.emulator.tensorflow.config import environment
 from ipu_conformance.errors import ConformanceError
-from ipu_conformance.targets import EMULATED_IPUS
 
 
 class NotConfigured(ConformanceError, RuntimeError):  # noqa: N818 (it says what is)

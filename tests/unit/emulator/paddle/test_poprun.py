@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator import emulate
+from ipu_conformance.emulator.core.device import EMULATED_IPUS
 from ipu_conformance.emulator.paddle.run import poprun
-from ipu_conformance.targets import EMULATED_IPUS
 
 PROGRAM = ["python", "train.py", "--num-instances=9", "-x"]
 

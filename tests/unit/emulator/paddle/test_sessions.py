@@ -7,10 +7,10 @@ from typing import Any, Dict, Optional
 
 import pytest
 
+from ipu_conformance.emulator.core.device import EMULATED_IPUS
 from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.compile import environment, sessions
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, Unavailable, Unimplemented
-from ipu_conformance.targets import EMULATED_IPUS
 
 
 def strategy(**options: Any) -> IpuStrategy:
