@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import pytest
@@ -163,15 +164,26 @@ def test_tensors_are_printed(device: Device, capfd: Any) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "all_to_all_op", "autoshard", "cross_replica_ops", "custom_ops", "embedding_ops", "functional_ops",
-        "gradient_accumulation", "internal_ops", "ipu_compiler", "ipu_infeed_queue", "ipu_outfeed_queue", "loops",
-        "pipelining_ops", "reduce_scatter_op", "replication_ops", "scopes", "sharding", "within_replica_ops",
-        "application_compile_op",
+        "all_to_all_op", "application_compile_op", "cross_replica_ops", "custom_ops", "embedding_ops", "functional_ops",
+        "internal_ops", "pipelining_ops", "reduce_scatter_op", "replication_ops", "within_replica_ops",
     ],
 )  # fmt: skip
 def test_a_module_of_operations_has_two_names(ipu: Any, name: str) -> None:
     """A module of operations is the same under the package and under ``ops``."""
     assert getattr(ipu.ops, name) is getattr(ipu, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "autoshard", "gradient_accumulation", "ipu_compiler", "ipu_infeed_queue", "ipu_outfeed_queue", "loops",
+        "scopes", "sharding",
+    ],
+)  # fmt: skip
+def test_a_module_beside_the_operations_has_one_name(ipu: Any, name: str) -> None:
+    """What feeds, compiles and places programs is a module of the package itself, and not of ``ops``."""
+    assert importlib.import_module(f"tensorflow.python.ipu.{name}") is getattr(ipu, name)
+    assert not hasattr(ipu.ops, name)
 
 
 @pytest.mark.parametrize(

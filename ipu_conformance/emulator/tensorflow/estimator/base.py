@@ -11,9 +11,8 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import function_utils
 
 from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
-from ipu_conformance.emulator.tensorflow.api import utils
 from ipu_conformance.emulator.tensorflow.config import system
-from ipu_conformance.emulator.tensorflow.config.ipu_config import IPUConfig
+from ipu_conformance.emulator.tensorflow.config.ipu_config import IPUConfig, configure_ipu_system
 from ipu_conformance.emulator.tensorflow.estimator import feeds, hooks
 from ipu_conformance.emulator.tensorflow.estimator.program import Call, Program
 from ipu_conformance.emulator.tensorflow.estimator.run_config import Estimator, EstimatorSpec, IPURunConfig, RunConfig
@@ -161,7 +160,7 @@ class BaseEstimator(Estimator, abc.ABC):
         if options is None and not system.configured():
             options = IPUConfig()
         if options is not None:
-            utils.configure_ipu_system(decide("configured", options))
+            configure_ipu_system(decide("configured", options))
         self._run.check_ipus(system.ipus(self._run.ordinal))
 
 

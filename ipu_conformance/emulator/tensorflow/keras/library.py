@@ -6,7 +6,7 @@ import functools
 import importlib
 import inspect
 from types import ModuleType
-from typing import Any
+from typing import Any, Dict, Tuple
 
 from ipu_conformance.errors import ConformanceError
 
@@ -69,3 +69,13 @@ def called_by(model: Any, inputs: Any, training: bool) -> Any:
     if "call_context_args" in inspect.signature(context.enter).parameters:  # tf_keras beside later TensorFlows
         given = {"call_context_args": given}
     return context.enter(layer=model, inputs=inputs, build_graph=True, **given)
+
+
+class Configured:
+    """A layer or an optimizer that can be made again from the attributes that ``CONFIG`` names."""
+
+    CONFIG: Tuple[str, ...] = ()
+
+    def get_config(self) -> Dict[str, Any]:
+        """What it can be made from again."""
+        return {**super().get_config(), **{name: getattr(self, name) for name in self.CONFIG}}  # type: ignore[misc]

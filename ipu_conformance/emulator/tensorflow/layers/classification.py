@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import tensorflow as tf
 
@@ -13,8 +13,10 @@ from ipu_conformance.emulator.tensorflow.keras import library
 _Layer: Any = library.module("engine.base_layer").Layer
 
 
-class CTCLoss(_Layer):
+class CTCLoss(library.Configured, _Layer):
     """The loss of connectionist temporal classification, as a layer; see ``nn_ops.ctc_loss_v2``."""
+
+    CONFIG = ("from_logits", "blank_index")
 
     def __init__(
         self, from_logits: bool = False, blank_index: int = 0, name: Optional[str] = None, **settings: Any
@@ -28,13 +30,11 @@ class CTCLoss(_Layer):
         loss = nn_ops.ctc_loss_v2 if self.from_logits else nn_ops.ctc_loss_with_log_probs
         return loss(labels, data, label_length, data_length, self.blank_index)
 
-    def get_config(self) -> Dict[str, Any]:
-        """What the layer can be made from again."""
-        return {**super().get_config(), "from_logits": self.from_logits, "blank_index": self.blank_index}
 
-
-class CTCInferenceLayer(_Layer):
+class CTCInferenceLayer(library.Configured, _Layer):
     """The most probable label sequences of values [time, batch, classes]; see ``nn_ops.ctc_beam_search_decoder``."""
+
+    CONFIG = ("blank_index", "beam_width", "top_paths", "from_logits")
 
     def __init__(
         self,
@@ -55,16 +55,6 @@ class CTCInferenceLayer(_Layer):
         """Minus the log probabilities, the lengths and the labels of the paths."""
         decode = nn_ops.ctc_beam_search_decoder if self.from_logits else nn_ops.ctc_beam_search_decoder_with_log_probs
         return decode(data, data_length, self.beam_width, self.top_paths, self.blank_index)
-
-    def get_config(self) -> Dict[str, Any]:
-        """What the layer can be made from again."""
-        return {
-            **super().get_config(),
-            "blank_index": self.blank_index,
-            "beam_width": self.beam_width,
-            "top_paths": self.top_paths,
-            "from_logits": self.from_logits,
-        }
 
 
 class CTCPredictionsLayer(CTCInferenceLayer):

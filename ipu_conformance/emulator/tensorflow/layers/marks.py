@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
 import tensorflow as tf
 
@@ -13,8 +13,10 @@ from ipu_conformance.emulator.tensorflow.keras import library
 _Layer: Any = library.module("engine.base_layer").Layer
 
 
-class Dropout(_Layer):
+class Dropout(library.Configured, _Layer):
     """Drops a share of ``rate`` in training; a ``seed`` is a pair of 32-bit integers, see ``rand_ops.dropout``."""
+
+    CONFIG = ("rate", "noise_shape", "seed")
 
     def __init__(self, rate: float = 0.5, noise_shape: Any = None, seed: Any = None, **settings: Any) -> None:
         super().__init__(**settings)
@@ -38,10 +40,6 @@ class Dropout(_Layer):
         """The shape of the inputs."""
         return tf.TensorShape(input_shape)
 
-    def get_config(self) -> Dict[str, Any]:
-        """What the layer can be made from again."""
-        return {**super().get_config(), "rate": self.rate, "noise_shape": self.noise_shape, "seed": self.seed}
-
 
 class RecomputationCheckpoint(_Layer):
     """Marks what is kept when a pipeline stage computes its activations again."""
@@ -51,8 +49,10 @@ class RecomputationCheckpoint(_Layer):
         return tf.nest.map_structure(lambda value: decide("mark", tf.identity(value)), inputs)
 
 
-class AssumeEqualAcrossReplicas(_Layer):
+class AssumeEqualAcrossReplicas(library.Configured, _Layer):
     """Promises that its inputs are the same on every replica."""
+
+    CONFIG = ("inplace",)
 
     def __init__(self, inplace: bool = False, **settings: Any) -> None:
         super().__init__(**settings)
@@ -61,7 +61,3 @@ class AssumeEqualAcrossReplicas(_Layer):
     def call(self, inputs: Any, **settings: Any) -> Any:
         """The inputs themselves."""
         return decide("mark", cross_replica_ops.assume_equal_across_replicas(inputs, self.inplace))
-
-    def get_config(self) -> Dict[str, Any]:
-        """What the layer can be made from again."""
-        return {**super().get_config(), "inplace": self.inplace}

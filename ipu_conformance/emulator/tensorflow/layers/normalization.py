@@ -13,8 +13,10 @@ _Layer: Any = library.module("engine.base_layer").Layer
 _LayerNormalization: Any = library.module("layers").LayerNormalization
 
 
-class GroupNormalization(_Layer):
+class GroupNormalization(library.Configured, _Layer):
     """Normalises each sample over groups of channels; see ``normalization_ops.group_norm``."""
+
+    CONFIG = ("groups", "channels_axis", "center", "scale", "epsilon", "strided_channel_grouping")
 
     def __init__(
         self,
@@ -76,17 +78,9 @@ class GroupNormalization(_Layer):
 
     def get_config(self) -> Dict[str, Any]:
         """What the layer can be made from again."""
-        return {
-            **super().get_config(),
-            "groups": self.groups,
-            "channels_axis": self.channels_axis,
-            "center": self.center,
-            "scale": self.scale,
-            "epsilon": self.epsilon,
-            "beta_initializer": tf.keras.initializers.serialize(self.beta_initializer),
-            "gamma_initializer": tf.keras.initializers.serialize(self.gamma_initializer),
-            "strided_channel_grouping": self.strided_channel_grouping,
-        }
+        initializers = ("beta_initializer", "gamma_initializer")
+        serialized = {name: tf.keras.initializers.serialize(getattr(self, name)) for name in initializers}
+        return {**super().get_config(), **serialized}
 
 
 class InstanceNormalization(GroupNormalization):

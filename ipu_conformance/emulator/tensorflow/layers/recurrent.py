@@ -40,8 +40,10 @@ def _check(name: str, settings: Dict[str, Any]) -> None:
             raise ValueError(f"{name} does not support the activation {word!r}; use one of {', '.join(ACTIVATIONS)}.")
 
 
-class _Extended:
+class _Extended(library.Configured):
     """What the vendor's layers have above stock Keras' own; how partial sums are held is the device's affair."""
+
+    CONFIG = ("seed", "dropout_seed", "options", "options_bwd")
 
     def __init__(
         self, units: int, partials_dtype: Any = tf.float32, seed: Optional[int] = None, dropout_seed: Any = None,
@@ -55,8 +57,7 @@ class _Extended:
 
     def get_config(self) -> Dict[str, Any]:
         """What the layer can be made from again."""
-        own = {name: getattr(self, name) for name in ("seed", "dropout_seed", "options", "options_bwd")}
-        return {**super().get_config(), "partials_dtype": self.partials_dtype.name, **own}  # type: ignore[misc]
+        return {**super().get_config(), "partials_dtype": self.partials_dtype.name}
 
 
 class PopnnLSTM(_Extended, _layers.LSTM):

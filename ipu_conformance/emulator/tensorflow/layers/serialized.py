@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
 import tensorflow as tf
 
@@ -19,8 +19,10 @@ DIMENSIONS = {
 """What the layer calls the dimensions, and what the operation does."""
 
 
-class SerialDense(_Dense):
+class SerialDense(library.Configured, _Dense):
     """``activation(inputs kernel + bias)``, in ``serialization_factor`` pieces along one dimension of the product."""
+
+    CONFIG = ("serialization_factor", "serialization_dimension")
 
     def __init__(self, units: int, serialization_factor: int, serialization_dimension: str, **settings: Any) -> None:
         if serialization_dimension not in DIMENSIONS:
@@ -48,22 +50,16 @@ class SerialDense(_Dense):
             made.set_shape([*inputs.shape[:-1], self.units])
         return made if self.activation is None else self.activation(made)
 
-    def get_config(self) -> Dict[str, Any]:
-        """What the layer can be made from again."""
-        return {
-            **super().get_config(),
-            "serialization_factor": self.serialization_factor,
-            "serialization_dimension": self.serialization_dimension,
-        }
-
 
 _Embedding: Any = library.module("layers").Embedding
 
 REFUSED = ("embeddings_regularizer", "activity_regularizer", "embeddings_constraint", "mask_zero", "input_length")
 
 
-class Embedding(_Embedding):
+class Embedding(library.Configured, _Embedding):
     """Rows of a table; ``serialization_factor`` is in how many pieces it is looked through."""
+
+    CONFIG = ("serialization_factor",)
 
     def __init__(
         self,
@@ -90,7 +86,3 @@ class Embedding(_Embedding):
         return embedding_ops.embedding_lookup(
             tf.convert_to_tensor(self.embeddings), indices, serialization_factor=self.serialization_factor
         )
-
-    def get_config(self) -> Dict[str, Any]:
-        """What the layer can be made from again."""
-        return {**super().get_config(), "serialization_factor": self.serialization_factor}

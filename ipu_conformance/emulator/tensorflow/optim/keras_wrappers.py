@@ -158,8 +158,17 @@ class MapGradientOptimizer(IpuOptimizer):
         return {**super().get_config(), "gradient_mapping_function": self._function}
 
 
-class ALSOptimizer(IpuOptimizer):
+class ALSOptimizer(library.Configured, IpuOptimizer):
     """Multiplies the loss by a factor that it finds itself, and gradients by its inverse before they are applied."""
+
+    CONFIG = (
+        "initial_loss_scaling_factor",
+        "update_frequency",
+        "increment_factor",
+        "max_loss_scaling_factor",
+        "accumulate_statistics_over_update_period",
+        "ratio_threshold",
+    )
 
     _scaling: loss_scaling.LossScaling
     __init__ = loss_scaling.arguments(IpuOptimizer, "ALSOptimizer")
@@ -213,9 +222,3 @@ class ALSOptimizer(IpuOptimizer):
 
     def _own_variables(self) -> List[Any]:
         return self._scaling.variables
-
-    def get_config(self) -> Dict[str, Any]:
-        """What the wrapper can be made from again."""
-        names = ("initial_loss_scaling_factor", "update_frequency", "increment_factor", "max_loss_scaling_factor")
-        more = ("accumulate_statistics_over_update_period", "ratio_threshold")
-        return {**super().get_config(), **{name: getattr(self, name) for name in (*names, *more)}}

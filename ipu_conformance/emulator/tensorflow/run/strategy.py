@@ -9,8 +9,6 @@ from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.eager import context
 from tensorflow.python.framework import device_spec, ops
-from tensorflow.python.ops import array_ops
-from tensorflow.python.util import nest
 
 from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
 from ipu_conformance.emulator.tensorflow.config import system
@@ -97,17 +95,20 @@ def _behind(fn: Callable[..., Any]) -> List[Any]:
     return [fn, type(fn).__call__] if hasattr(type(fn), "__call__") else [fn]  # noqa: B004 (the method is wanted)
 
 
-class IPUExtendedV1(distribute_lib.StrategyExtendedV1):
-    """What TensorFlow's strategies delegate to: one worker, whose variables and data sets are the host's own."""
+class IPUExtendedV1(distribute_lib._DefaultDistributionExtended):
+    """What TensorFlow's strategies delegate to: stock's one worker, with variables that have a value for each replica.
+
+    The default strategy of stock has the same variables and data sets of the host, but no scope and no devices.
+    """
+
+    _scope = distribute_lib.StrategyExtendedV1._scope
+    colocate_vars_with = distribute_lib.StrategyExtendedV1.colocate_vars_with
 
     def __init__(self, container_strategy: IPUStrategyV1, ipu_device: str, cpu_device: str) -> None:
         super().__init__(container_strategy)
         self._ipu_device = ipu_device
         self._cpu_device = cpu_device
-        self._retrace_functions_for_each_device = False
         self.device_ordinal = _ordinal(ipu_device)
-
-    # Variables
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         with _colocated(kwargs.pop("colocate_with", None)):
@@ -119,81 +120,21 @@ class IPUExtendedV1(distribute_lib.StrategyExtendedV1):
     def variable_created_in_scope(self, v: Any) -> bool:
         return v._distribute_strategy is self._container_strategy()
 
-    def read_var(self, replica_local_var: Any) -> Any:
-        return array_ops.identity(replica_local_var)
-
-    def _update(self, var: Any, fn: Callable[..., Any], args: Any, kwargs: Any, group: bool) -> Any:
-        return self._update_non_slot(var, fn, (var, *args), kwargs, group)
-
-    def _update_non_slot(self, colocate_with: Any, fn: Callable[..., Any], args: Any, kwargs: Any, group: bool) -> Any:
-        with distribute_lib.UpdateContext(colocate_with):
-            result = fn(*args, **kwargs)
-        return result if group else nest.map_structure(self._local_results, result)
-
-    def non_slot_devices(self, var_list: Any) -> Tuple[str]:
-        return (self._ipu_device,)
-
-    # Data sets
-
-    def _experimental_distribute_dataset(self, dataset: Any, options: Any) -> Any:
-        return dataset
-
-    def _distribute_datasets_from_function(self, dataset_fn: Callable[..., Any], options: Any) -> Any:
-        return dataset_fn(distribute_lib.InputContext())
-
-    def _experimental_distribute_values_from_function(self, value_fn: Callable[..., Any]) -> Any:
-        return value_fn(distribute_lib.ValueContext())
-
-    def _make_dataset_iterator(self, dataset: Any) -> Any:
-        return distribute_lib._DefaultDistributionExtended.DefaultInputIterator(dataset)
-
-    def _make_input_fn_iterator(self, input_fn: Callable[..., Any], replication_mode: Any = None) -> Any:
-        return self._make_dataset_iterator(input_fn(distribute_lib.InputContext()))
-
     def _experimental_make_numpy_dataset(self, numpy_input: Any, session: Any) -> Any:
         with ops.device(self._cpu_device):
             return dataset_ops.DatasetV2.from_tensor_slices(numpy_input)
 
-    # Replicas
-
-    def _call_for_each_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        with distribute_lib.ReplicaContext(self._container_strategy(), replica_id_in_sync_group=0):
-            return fn(*args, **kwargs)
-
     def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
         return tensor
 
-    def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
-        return value
-
-    def _gather_to_implementation(self, value: Any, destinations: Any, axis: Any, options: Any) -> Any:
-        return value
-
-    def _local_results(self, value: Any) -> Tuple[Any]:
-        return (value,)
-
-    def value_container(self, value: Any) -> Any:
-        return value
-
-    def _get_local_replica_id(self, replica_id_in_sync_group: Any) -> Any:
-        return replica_id_in_sync_group
-
-    def _get_replica_id_in_sync_group(self, replica_id: Any) -> Any:
-        return replica_id
-
-    # What the strategy is
-
-    @property
-    def _num_replicas_in_sync(self) -> int:
-        return 1
+    def non_slot_devices(self, var_list: Any) -> Tuple[str]:
+        return (self._ipu_device,)
 
     @property
     def worker_devices(self) -> Tuple[str]:
         return (self._ipu_device,)
 
-    @property
-    def parameter_devices(self) -> Tuple[str]:
-        return (self._ipu_device,)
+    parameter_devices = worker_devices
 
     @property
     def experimental_between_graph(self) -> bool:
@@ -202,21 +143,6 @@ class IPUExtendedV1(distribute_lib.StrategyExtendedV1):
     @property
     def experimental_should_init(self) -> bool:
         return True
-
-    @property
-    def should_checkpoint(self) -> bool:
-        return True
-
-    @property
-    def should_save_summary(self) -> bool:
-        return True
-
-    @property
-    def _global_batch_size(self) -> bool:
-        return True
-
-    def _in_multi_worker_mode(self) -> bool:
-        return False
 
 
 def _colocated(with_variable: Any) -> ContextManager[Any]:

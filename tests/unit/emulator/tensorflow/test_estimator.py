@@ -8,19 +8,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 import numpy as np
 import pytest
 
-from ipu_conformance.emulator import hook
-
 RATE = 0.25
 DATA = np.float32([1, 2, 3, 4, 5, 6, 7, 8])
-
-
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    """TensorFlow on the emulator."""
-    hook.install("tensorflow")
-    import tensorflow
-
-    return tensorflow
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.tensorflow.compile import shards
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.errors import ConformanceError
@@ -20,9 +19,8 @@ FEW = settings(max_examples=50, deadline=None)
 
 
 @pytest.fixture(scope="module")
-def ipu() -> Any:
+def ipu(tf: Any) -> Any:
     """The vendor's package on the emulator."""
-    hook.install("tensorflow")
     from tensorflow.python import ipu
 
     return ipu

@@ -11,21 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator import hook
-
 COUNT, RUNS, MICRO_BATCH = 4, 3, 5
 INPUTS, HIDDEN, CLASSES = 6, 8, 2
 KERNELS = {0: INPUTS * HIDDEN, 1: HIDDEN * CLASSES}
 """The values in the weight of each stage."""
-
-
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    """TensorFlow on the emulator."""
-    hook.install("tensorflow")
-    import tensorflow
-
-    return tensorflow
 
 
 @pytest.fixture

@@ -11,14 +11,6 @@ from ipu_conformance.emulator.core.plan import plan
 from ipu_conformance.emulator.tensorflow.reports import graph as report_graph
 
 
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    """TensorFlow."""
-    import tensorflow
-
-    return tensorflow
-
-
 def kinds(graph: Any) -> Any:
     """The types of the ops that compute something."""
     return [op.type for op in graph.ops if op.type not in ("Constant", "Identity", "Reshape")]

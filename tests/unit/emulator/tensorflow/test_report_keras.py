@@ -20,14 +20,6 @@ from ipu_conformance.emulator.tensorflow.reports import keras
 from ..core.graphs import chain
 
 
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    """TensorFlow."""
-    import tensorflow
-
-    return tensorflow
-
-
 @pytest.fixture
 def wanted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Reports are asked for."""

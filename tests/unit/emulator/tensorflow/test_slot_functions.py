@@ -7,7 +7,6 @@ from typing import Any, Iterator, List
 import numpy as np
 import pytest
 
-from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.tensorflow.run import slot_functions
 
 COUNT = 16
@@ -16,9 +15,8 @@ BUILT = {"one by one": (10**6, 0), "called": (0, 0), "called or inlined": (0, 10
 
 
 @pytest.fixture
-def ipu() -> Iterator[Any]:
+def ipu(tf: Any) -> Iterator[Any]:
     """The vendor's package with two IPUs."""
-    hook.install("tensorflow")
     from tensorflow.python import ipu
 
     config = ipu.config.IPUConfig()

@@ -12,18 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.core.topology import power_of_two
 from ipu_conformance.emulator.tensorflow.compile import shards
-
-
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    """TensorFlow on the emulator."""
-    hook.install("tensorflow")
-    import tensorflow
-
-    return tensorflow
 
 
 @pytest.fixture

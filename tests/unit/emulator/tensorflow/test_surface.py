@@ -9,8 +9,6 @@ from typing import Any, List
 
 import pytest
 
-from ipu_conformance.emulator import hook
-
 MODULES = {
     "tensorflow.python.ipu": "autoshard config data data.ops data.ops.dataset_ops dataset_benchmark dataset_extractor "
     "distributed distributed.popdist_strategy gradient_accumulation horovod horovod.ipu_horovod_strategy "
@@ -30,11 +28,7 @@ NAMES = [f"{package}.{module}" for package, modules in MODULES.items() for modul
 OURS = "ipu_conformance"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def emulated() -> None:
-    """The vendor's packages lead to the emulator."""
-    hook.install("tensorflow")
-    importlib.import_module("tensorflow")
+pytestmark = pytest.mark.usefixtures("tf")
 
 
 def modules_of(package: str, seen: ModuleType) -> List[str]:
