@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ipu_conformance.data.dataset import CLASS_NAMES, KINDS, DataSet, Kind, Split
-from ipu_conformance.data.errors import DataError
+from ipu_conformance.data.dataset import CLASS_NAMES, KINDS, DataError, DataSet, Kind, Split
 from ipu_conformance.data.loading import DEFAULT_SEED, available, load
 from ipu_conformance.data.places import Location, locate
 

@@ -7,9 +7,13 @@ from typing import Dict, Mapping, Tuple
 
 import numpy as np
 
-from ipu_conformance.data.errors import DataError
+from ipu_conformance.errors import ConformanceError
 
 CLASSES = 10
+
+
+class DataError(ConformanceError):
+    """A data set was not found, cannot be read or cannot be fetched."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import IO, Any
 
-from ipu_conformance.data.errors import DataError
+from ipu_conformance.data.dataset import DataError
 from ipu_conformance.data.mirrors import RemoteFile
 
 TIMEOUT = 6.0

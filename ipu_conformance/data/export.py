@@ -8,8 +8,7 @@ from typing import List, Optional, Sequence
 import numpy as np
 
 from ipu_conformance.atomic_write import replacing
-from ipu_conformance.data.dataset import CLASSES, Split
-from ipu_conformance.data.errors import DataError
+from ipu_conformance.data.dataset import CLASSES, DataError, Split
 
 
 def choose(labels: np.ndarray, count: int, digit: Optional[int]) -> List[int]:

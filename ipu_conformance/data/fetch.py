@@ -6,9 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Callable, ContextManager, Mapping, Optional
 
-from ipu_conformance.data.dataset import kind_of
+from ipu_conformance.data.dataset import DataError, kind_of
 from ipu_conformance.data.download import download
-from ipu_conformance.data.errors import DataError
 from ipu_conformance.data.mirrors import MIRRORED, Mirrored
 from ipu_conformance.data.originals import EXACT, verify_location
 from ipu_conformance.data.package_index import PACKAGE, VERSION, fetch_mnist

@@ -6,7 +6,7 @@ import zipfile
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-from ipu_conformance.data.dataset import KINDS, Kind
+from ipu_conformance.data.dataset import KINDS, DataError, Kind
 from ipu_conformance.data.formats.bounded import open_maybe_gzip, refusing
 from ipu_conformance.data.formats.idx import parse_idx_header
 from ipu_conformance.data.formats.npz import npy_shape
@@ -30,17 +30,15 @@ class Row:
 
 def rows() -> Tuple[Row, ...]:
     """A row for every set; headers are read, data is not."""
-    return tuple(_made(kind) if kind.synthetic else _row(kind.name) for kind in KINDS.values())
+    return tuple(_synthetic_row(kind) if kind.synthetic else _row(kind.name) for kind in KINDS.values())
 
 
-def _made(kind: Kind) -> Row:
+def _synthetic_row(kind: Kind) -> Row:
     return Row(kind.name, "made on the spot", "synthetic", (kind.train, kind.test), None, "ready, any size", ready=True)
 
 
 def _row(name: str) -> Row:
     """A real set's row; a damaged header is the state, not an error: a list of the sets has to list them all."""
-    from ipu_conformance.data.errors import DataError
-
     location = find(name)
     if location is None:
         return Row(name, "-", "-", None, None, f"not found; run `ipu-conformance data fetch {name}`", ready=False)

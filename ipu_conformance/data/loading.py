@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Dict, Optional, Tuple
 
-from ipu_conformance.data.dataset import KINDS, SPLITS, DataSet, Split, kind_of
-from ipu_conformance.data.errors import DataError
+from ipu_conformance.data.dataset import KINDS, SPLITS, DataError, DataSet, Split, kind_of
 from ipu_conformance.data.formats.checked import first
 from ipu_conformance.data.places import Location, find, locate
 
@@ -25,7 +24,7 @@ def load(name: str, *, train: Optional[int] = None, test: Optional[int] = None, 
             raise DataError(f"{split} is {count}; ask for 0 or more samples, or for None to get them all")
     if kind.synthetic:
         parts = [
-            _made(name, split, kind.size(split) if count is None else count, seed)
+            _synthetic(name, split, kind.size(split) if count is None else count, seed)
             for split, count in (("train", train), ("test", test))
         ]
         return DataSet(name, f"made on the spot with seed {seed}", *parts)
@@ -46,18 +45,18 @@ def available() -> Tuple[str, ...]:
     return tuple(names)
 
 
-_made_splits: Dict[Tuple[str, str, int], Split] = {}
+_synthetic_splits: Dict[Tuple[str, str, int], Split] = {}
 
 
-def _made(name: str, split: str, count: int, seed: int) -> Split:
+def _synthetic(name: str, split: str, count: int, seed: int) -> Split:
     """A synthetic split; the largest that was made so far serves every smaller one."""
     from ipu_conformance.data.synthetic import make
 
     key = (name, split, seed)
-    have = _made_splits.get(key)
-    if have is None or len(have) < count:
-        _made_splits[key] = have = make(name, split, count, seed=seed)
-    return first(have, count)
+    samples = _synthetic_splits.get(key)
+    if samples is None or len(samples) < count:
+        _synthetic_splits[key] = samples = make(name, split, count, seed=seed)
+    return first(samples, count)
 
 
 @lru_cache(maxsize=8)

@@ -13,8 +13,7 @@ from typing import List, Mapping, Tuple
 
 import numpy as np
 
-from ipu_conformance.data.dataset import CLASSES, KINDS, SPLITS, DataSet, Kind, Split, kind_of
-from ipu_conformance.data.errors import DataError
+from ipu_conformance.data.dataset import CLASSES, KINDS, SPLITS, DataError, DataSet, Kind, Split, kind_of
 from ipu_conformance.data.formats.cifar import BATCHES, batch_digests
 from ipu_conformance.data.formats.idx import IMAGE_FILES, LABEL_FILES, idx_bytes
 from ipu_conformance.data.loading import DEFAULT_SEED, load, read_split

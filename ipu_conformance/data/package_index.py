@@ -18,8 +18,7 @@ from typing import Any, Dict, List
 
 import numpy as np
 
-from ipu_conformance.data.dataset import SPLITS, Split, kind_of
-from ipu_conformance.data.errors import DataError
+from ipu_conformance.data.dataset import SPLITS, DataError, Split, kind_of
 from ipu_conformance.data.formats.bounded import Bounded, refusing
 from ipu_conformance.data.formats.checked import checked_split
 from ipu_conformance.data.formats.idx import IMAGE_FILES, LABEL_FILES, idx_bytes

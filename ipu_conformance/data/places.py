@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
-from ipu_conformance.data.dataset import SPLITS, kind_of
-from ipu_conformance.data.errors import DataError
+from ipu_conformance.data.dataset import SPLITS, DataError, kind_of
 from ipu_conformance.data.formats.cifar import BATCHES, BINARY_FOLDER, PICKLED_FOLDER
 from ipu_conformance.data.formats.idx import IMAGE_FILES, LABEL_FILES
 

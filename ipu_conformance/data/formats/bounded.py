@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Iterator
 
-from ipu_conformance.data.errors import DataError
+from ipu_conformance.data.dataset import DataError
 
 _BLOCK = 1 << 20
 

@@ -7,8 +7,7 @@ from typing import Optional
 
 import numpy as np
 
-from ipu_conformance.data.dataset import CLASSES, Kind, Split
-from ipu_conformance.data.errors import DataError
+from ipu_conformance.data.dataset import CLASSES, DataError, Kind, Split
 
 
 def checked_split(kind: Kind, split: str, images: np.ndarray, labels: np.ndarray, path: Path) -> Split:

@@ -9,8 +9,7 @@ from typing import IO, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple,
 
 import numpy as np
 
-from ipu_conformance.data.dataset import Kind, Split
-from ipu_conformance.data.errors import DataError
+from ipu_conformance.data.dataset import DataError, Kind, Split
 from ipu_conformance.data.formats.bounded import Bounded, open_maybe_gzip, read_all, refusing
 from ipu_conformance.data.formats.checked import checked_split
 from ipu_conformance.data.formats.unpickle import load_plain

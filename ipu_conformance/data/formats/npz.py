@@ -10,8 +10,7 @@ from typing import Optional, Tuple
 
 import numpy as np
 
-from ipu_conformance.data.dataset import Kind, Split
-from ipu_conformance.data.errors import DataError
+from ipu_conformance.data.dataset import DataError, Kind, Split
 from ipu_conformance.data.formats.bounded import refusing
 from ipu_conformance.data.formats.checked import check_array, check_count, checked_split, first
 

@@ -13,7 +13,7 @@ from typing import Tuple
 import numpy as np
 
 from ipu_conformance.data.synthetic.glyphs import BASIS_BITS, NODES, POINTS, basis_table, node_table
-from ipu_conformance.data.synthetic.words import between, bytes_of, sample_words
+from ipu_conformance.data.synthetic.words import between, bytes_of, draw_labelled, sample_chunks
 
 SIDE = 28
 CHUNK = 256
@@ -30,14 +30,8 @@ _FAR = 127
 
 def digits(seed: int, stream: int, first: int, count: int) -> Tuple[np.ndarray, np.ndarray]:
     """Images ``uint8 [count, 28, 28, 1]`` and labels ``uint8 [count]`` of the samples from ``first`` on."""
-    images = np.empty((count, SIDE, SIDE, 1), np.uint8)
-    labels = np.empty(count, np.uint8)
-    for start in range(0, count, CHUNK):
-        part = slice(start, min(start + CHUNK, count))
-        words = sample_words(seed, stream, first + start, part.stop - start, _WORDS)
-        labels[part] = between(words[:, 0], 0, 9)
-        images[part, :, :, 0] = _draw(words, labels[part])
-    return images, labels
+    chunks = sample_chunks(seed, stream, first, count, words=_WORDS, size=CHUNK)
+    return draw_labelled(chunks, lambda words, labels: _draw(words, labels)[..., None], (count, SIDE, SIDE, 1))
 
 
 def _draw(words: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Tuple
 
 import numpy as np
 
-from ipu_conformance.data.synthetic.words import between, bytes_of, sample_words
+from ipu_conformance.data.synthetic.words import between, bytes_of, draw_labelled, sample_chunks
 
 SIDE = 32
 CHUNK = 64
@@ -32,14 +32,10 @@ _POLYGONS = {
 
 def shapes(seed: int, stream: int, first: int, count: int) -> Tuple[np.ndarray, np.ndarray]:
     """Images ``uint8 [count, 32, 32, 3]`` and labels ``uint8 [count]`` of the samples from ``first`` on."""
-    images = np.empty((count, SIDE, SIDE, 3), np.uint8)
-    labels = np.empty(count, np.uint8)
-    for start in range(0, count, CHUNK):
-        part = slice(start, min(start + CHUNK, count))
-        words = sample_words(seed, stream, first + start, part.stop - start, _WORDS)
-        labels[part] = between(words[:, 0], 0, 9)
-        images[part] = _paint(words, labels[part]).transpose(0, 2, 3, 1)
-    return images, labels
+    chunks = sample_chunks(seed, stream, first, count, words=_WORDS, size=CHUNK)
+    return draw_labelled(
+        chunks, lambda words, labels: _paint(words, labels).transpose(0, 2, 3, 1), (count, SIDE, SIDE, 3)
+    )
 
 
 def _paint(words: np.ndarray, labels: np.ndarray) -> np.ndarray:

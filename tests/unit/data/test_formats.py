@@ -49,31 +49,20 @@ def cifar_writers():
     }
 
 
-@pytest.mark.parametrize("form", mnist_writers())
-def test_mnist_comes_back_as_it_was_written(folder, form):
-    """Images get a channel axis; pixels, labels and order are those of the files."""
-    made = files.arrays(MNIST)
-    mnist_writers()[form](folder, made)
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [*(("mnist", form) for form in mnist_writers()), *(("cifar10", form) for form in cifar_writers())],
+)
+def test_a_set_comes_back_as_it_was_written(folder, name, form):
+    """Channels are last, one of them for digits; the five training batches of CIFAR-10 follow one another."""
+    made = files.arrays(MNIST if name == "mnist" else CIFAR)
+    (mnist_writers() if name == "mnist" else cifar_writers())[form](folder, made)
 
-    loaded = data.load("mnist")
-
-    for split in ("train", "test"):
-        images, labels = made[split]
-        assert np.array_equal(getattr(loaded, split).images, images[..., None])
-        assert np.array_equal(getattr(loaded, split).labels, labels)
-
-
-@pytest.mark.parametrize("form", cifar_writers())
-def test_cifar_comes_back_as_it_was_written(folder, form):
-    """Channels are last; the five training batches follow one another."""
-    made = files.arrays(CIFAR)
-    cifar_writers()[form](folder, made)
-
-    loaded = data.load("cifar10")
+    loaded = data.load(name)
 
     for split in ("train", "test"):
         images, labels = made[split]
-        assert np.array_equal(getattr(loaded, split).images, images)
+        assert np.array_equal(getattr(loaded, split).images, images[..., None] if name == "mnist" else images)
         assert np.array_equal(getattr(loaded, split).labels, labels)
 
 
