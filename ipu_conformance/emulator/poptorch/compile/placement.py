@@ -54,14 +54,6 @@ class Placement:
         """Whether the stages work on different micro-batches at a time."""
         return self.mode == "Pipelined"
 
-    def ipu_of(self, node: Node) -> int:
-        """The IPU, inside its replica, that runs an operation."""
-        return self.topology.placement[self.stage_of[node]]
-
-    def phase_of(self, node: Node) -> int:
-        """The phase in which an operation runs."""
-        return self.phases[self.stage_of[node]]
-
 
 def block_of(node: Node) -> Optional[blocks.Mark]:
     """The block that an operation was called in; None for an operation that the tracer added."""

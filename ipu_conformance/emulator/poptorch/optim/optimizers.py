@@ -122,12 +122,12 @@ class Optimizer:
             self._on_host = {name: value.detach().clone() for name, value in tensors.items()}
             self._upload()
 
-    def _ipu_state_to_device(self, states: List[state.State], replicas: Any) -> None:
+    def _ipu_state_to_device(self, states: List[state.State]) -> None:
         """The device, with a state for each replica, has been attached."""
         self._on_device, self._compiled = states, True
         self._upload()
 
-    def _ipu_state_to_host(self, states: List[state.State], replicas: Any) -> None:
+    def _ipu_state_to_host(self, states: List[state.State]) -> None:
         """The device is about to be detached."""
         self._on_host, self._on_device = state.named(self._ipu_kind, states[0]), None
         if faults.active:

@@ -26,8 +26,6 @@ from ipu_conformance.emulator.poptorch.run.weights import DeviceWeights
 
 Model = Union[torch.nn.Module, "PoplarExecutor"]
 
-load = executables.load
-
 
 class PoplarExecutor(Inspection):
     """Compiles a model at its first call and runs it on the device from then on.
@@ -179,22 +177,7 @@ class PoplarExecutor(Inspection):
         with wrapping.untouched():
             return rule_for(optimizer, dict(self._plain.named_parameters()), self._options)
 
-    def isCompiled(self) -> bool:
-        """Whether the model has been compiled and not destroyed."""
-        return self._compiled is not None
-
-    @property
-    def compilationTime(self) -> Any:
-        """How long compiling took, None before."""
-        from datetime import timedelta
-
-        return None if self._compiled is None else timedelta(seconds=self._compiled.seconds)
-
     # The device.
-
-    def isAttachedToDevice(self) -> bool:
-        """Whether the model is on the device."""
-        return self._attached
 
     def attachToDevice(self) -> None:
         """Put the model on the device: weights, optimizer state and random state."""
@@ -327,16 +310,6 @@ class PoplarExecutor(Inspection):
         self._seed, self._runs = int(seed), int(runs)
         self._compiled.machine.seed, self._compiled.machine.runs = self._seed, self._runs
 
-    @property
-    def model(self) -> torch.nn.Module:
-        """The user's model."""
-        return self._user_model
-
-    @property
-    def options(self) -> Options:
-        """The options, which are frozen."""
-        return self._options
-
     # Executables.
 
     def compileAndExport(self, filename: str, *args: Any, export_model: bool = True, **kwargs: Any) -> None:
@@ -377,7 +350,7 @@ def _exchange_state(optimizer: Any, ready: compiling.Compiled, direction: str) -
     """Move the state of a poptorch optimizer to or from the device; that of a torch optimizer stays there."""
     exchange = getattr(optimizer, f"_ipu_state_{direction}", None)
     if exchange is not None:
-        exchange(ready.machine.state, ready.weights.replicas)
+        exchange(ready.machine.state)
 
 
 def inferenceModel(model: Model, options: Optional[Options] = None) -> PoplarExecutor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -10,6 +11,7 @@ import torch
 from ipu_conformance.emulator.core import trace
 from ipu_conformance.emulator.poptorch.compile import compiled as compiling
 from ipu_conformance.emulator.poptorch.ir import lowering
+from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 
 NOT_COMPILED = "Model has not been compiled or has been destroyed."
@@ -54,13 +56,38 @@ class RunTimes:
 class Inspection:
     """The part of an executor that only looks."""
 
-    _options: Any
+    _user_model: torch.nn.Module
+    _options: Options
     _run_times: RunTimes
     _compiled: Optional[compiling.Compiled]
+    _attached: bool
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The user's model."""
+        return self._user_model
+
+    @property
+    def options(self) -> Options:
+        """The options, which are frozen."""
+        return self._options
+
+    def isCompiled(self) -> bool:
+        """Whether the model has been compiled and not destroyed."""
+        return self._compiled is not None
+
+    def isAttachedToDevice(self) -> bool:
+        """Whether the model is on the device."""
+        return self._attached
+
+    @property
+    def compilationTime(self) -> Optional[timedelta]:
+        """How long compiling took, None before."""
+        return None if self._compiled is None else timedelta(seconds=self._compiled.seconds)
 
     @property
     def compiled(self) -> compiling.Compiled:
-        """What compiling made; Error before that and after destroy."""
+        """The compiled model; Error before compiling and after destroy."""
         if self._compiled is None:
             raise Error(NOT_COMPILED)
         return self._compiled

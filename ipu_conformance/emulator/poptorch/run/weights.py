@@ -96,10 +96,6 @@ class DeviceWeights:
             return self.replicas[0][name].detach()
         return torch.stack([self.replicas[group.index(number)][name].detach() for number in range(max(group) + 1)])
 
-    def nbytes(self) -> int:
-        """Bytes of one replica's weights."""
-        return sum(value.nbytes for value in self.replicas[0].values())
-
 
 def groups(kind: CommGroupType, size: int, replicas: int) -> Tuple[int, ...]:
     """The number of the group that each replica belongs to."""

@@ -176,7 +176,7 @@ def test_restored_state_goes_on_with_the_same_bits(name: str, weights: Dict[str,
     gradients = [{own: torch.full_like(value, 0.3 * n + 0.1) for own, value in weights.items()} for n in range(4)]
     optimizer = cls(weights.values(), **kwargs)
     states: List[Any] = [{}]
-    optimizer._ipu_state_to_device(states, [weights])
+    optimizer._ipu_state_to_device(states)
     moved = {own: value.detach().clone() for own, value in weights.items()}
     for made in gradients[:2]:
         rule(optimizer, weights).step(moved, made, states[0])
@@ -187,7 +187,7 @@ def test_restored_state_goes_on_with_the_same_bits(name: str, weights: Dict[str,
     other = cls(weights.values(), **kwargs)
     other.load_state_dict(saved)
     fresh: List[Any] = [{}, {}]
-    other._ipu_state_to_device(fresh, [weights, weights])
+    other._ipu_state_to_device(fresh)
     for made in gradients[2:]:
         rule(other, weights).step(at_break, made, fresh[1])
 
@@ -201,7 +201,7 @@ def test_loaded_state_waits_for_the_device(weights: Dict[str, torch.nn.Parameter
     optimizer.load_state_dict({**optimizer.state_dict(), "ipu_state": {"Accl1___a": torch.tensor([1.0, 2.0])}})
     assert list(optimizer.state_dict()["ipu_state"]) == ["Accl1___a"]
     states: List[Any] = [{}]
-    optimizer._ipu_state_to_device(states, [weights])
+    optimizer._ipu_state_to_device(states)
 
     check.identical(actual=states[0]["a"]["velocity"], expected=torch.tensor([1.0, 2.0]), what="velocity")
     assert "b" not in states[0]
@@ -212,7 +212,7 @@ def test_a_copy_keeps_its_settings_and_not_the_device(copied: Any, weights: Dict
     """Copies carry what was given, and the state as it was; the device stays with the original."""
     optimizer = optimizers.SGD(weights.values(), lr=0.1, momentum=0.9, loss_scaling=8.0)
     state = {"a": {"velocity": torch.ones(2), "step": torch.ones(())}}
-    optimizer._ipu_state_to_device([state], [weights])
+    optimizer._ipu_state_to_device([state])
     other = copied(optimizer)
 
     assert other.loss_scaling == 8.0

@@ -29,7 +29,7 @@ def test_a_pipeline_has_the_stages_of_the_topology(ipus: List[int]) -> None:
 
     path = [0, *ipus]
     assert list(made.topology.placement) == [0] + [ipu for before, ipu in zip(path, ipus) if ipu != before]
-    assert [made.ipu_of(node) for node in made.stage_of] == ipus
+    assert [made.topology.placement[stage] for stage in made.stage_of.values()] == ipus
     for node, stage in made.stage_of.items():
         assert all(made.stage_of[source] <= stage for source in node.all_input_nodes if source in made.stage_of)
     assert (made.schedule, made.pipelined, set(made.phases)) == ("popart", True, {0})
@@ -105,7 +105,8 @@ def test_an_operation_that_carries_no_block_is_with_its_inputs() -> None:
             node.meta["custom"] = {}
     made = placement.place(graph, Options().useIpuModel(True).deviceIterations(9), False)
 
-    assert {node.name: made.ipu_of(node) for node in made.stage_of} == {"add": 0, "add_1": 0, "add_2": 2}
+    ipus = {node.name: made.topology.placement[stage] for node, stage in made.stage_of.items()}
+    assert ipus == {"add": 0, "add_1": 0, "add_2": 2}
 
 
 def test_phases_are_stages_of_their_own() -> None:
@@ -115,7 +116,7 @@ def test_phases_are_stages_of_their_own() -> None:
 
     assert made.topology.placement == (0, 0, 1, 0)
     assert made.phases == (0, 1, 1, 2)
-    assert [made.phase_of(node) for node in made.stage_of] == [0, 1, 1, 2]
+    assert [made.phases[stage] for stage in made.stage_of.values()] == [0, 1, 1, 2]
     assert (made.mode, made.schedule) == ("SerialPhased", "sequential")
 
 
@@ -164,4 +165,4 @@ def test_each_forward_starts_anew() -> None:
 
     assert blocks.current_forward() is None
     made = placed(Chain([1]), execution.ShardedExecution())
-    assert [made.ipu_of(node) for node in made.stage_of] == [1]
+    assert [made.topology.placement[stage] for stage in made.stage_of.values()] == [1]
