@@ -24,7 +24,7 @@ def phases(graph: Graph) -> Tuple[str, ...]:
     belongs to the backward pass when its type ends in Grad or when it reads what the backward pass made. The rest is
     forward.
     """
-    found: List[str] = []
+    problems: List[str] = []
     of_tensor: Dict[str, str] = {}
     for op in graph.ops:
         sources = {of_tensor.get(name, FORWARD) for name in op.inputs}
@@ -34,9 +34,9 @@ def phases(graph: Graph) -> Tuple[str, ...]:
             phase = BACKWARD
         else:
             phase = FORWARD
-        found.append(phase)
+        problems.append(phase)
         of_tensor.update(dict.fromkeys(op.outputs, phase))
-    return tuple(found)
+    return tuple(problems)
 
 
 def shapes(graph: Graph) -> List[str]:

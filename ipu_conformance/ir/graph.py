@@ -152,7 +152,7 @@ class Graph:
             for name in dict.fromkeys(op.inputs):
                 if name:
                     consumers.setdefault(name, []).append(op)
-        return {name: tuple(found) for name, found in consumers.items()}
+        return {name: tuple(readers) for name, readers in consumers.items()}
 
     def consumers(self, tensor: str) -> Tuple[Op, ...]:
         """The ops that read a tensor, in graph order."""
@@ -182,7 +182,7 @@ class Graph:
             _add_source(sources, name, "an initializer")
             if name in self.tensors and data is not None:
                 require_data(self.tensors[name], data)
-        given = set(sources)
+        available = set(sources)
         for op in self.ops:
             if not isinstance(op, Op):
                 raise IRError(f"graph {self.name!r} holds a {type(op).__name__} among its ops; give Op")
@@ -198,7 +198,7 @@ class Graph:
         for name in self.outputs:
             if name not in sources:
                 raise IRError(f"graph output {name!r} is not a tensor of graph {self.name!r}")
-        self._validate_order(given, sources)
+        self._validate_order(available, sources)
 
     def _validate_order(self, available: Set[str], sources: Mapping[str, str]) -> None:
         for op in self.ops:
@@ -239,14 +239,14 @@ def in_order(ops: Sequence[Op]) -> Tuple[Op, ...]:
 def _tensors(tensors: object) -> FrozenDict[str, Tensor]:
     if not isinstance(tensors, Iterable):
         raise IRError(f"the graph's tensors are a {type(tensors).__name__}; give Tensors")
-    found: Dict[str, Tensor] = {}
+    by_name: Dict[str, Tensor] = {}
     for tensor in tensors.values() if isinstance(tensors, Mapping) else tensors:
         if not isinstance(tensor, Tensor):
             raise IRError(f"the graph's tensors hold a {type(tensor).__name__}; give Tensor")
-        if tensor.name in found:
+        if tensor.name in by_name:
             raise IRError(f"tensor {tensor.name!r} is declared twice")
-        found[tensor.name] = tensor
-    return FrozenDict(found)
+        by_name[tensor.name] = tensor
+    return FrozenDict(by_name)
 
 
 def _initializers(initializers: object) -> FrozenDict[str, Optional[bytes]]:

@@ -26,8 +26,8 @@ Rule = Callable[[Op, Sequence[Value]], List[Value]]
 def infer(op: Op, inputs: Sequence[Value]) -> List[Value]:
     """What the outputs of an op are, as far as its type is in the table and its inputs are known."""
     rule = RULES.get(op.type)
-    found = rule(op, inputs) if rule and inputs else []
-    return [*found, *(Value() for _ in op.outputs[len(found) :])]
+    inferred = rule(op, inputs) if rule and inputs else []
+    return [*inferred, *(Value() for _ in op.outputs[len(inferred) :])]
 
 
 def completed(graph: Graph) -> Graph:
@@ -35,10 +35,10 @@ def completed(graph: Graph) -> Graph:
     tensors = dict(graph.tensors)
     for op in graph.ops:
         try:
-            found = infer(op, inputs_of(op, tensors))
+            inferred = infer(op, inputs_of(op, tensors))
         except MismatchError:
             continue
-        for name, value in zip(op.outputs, found):
+        for name, value in zip(op.outputs, inferred):
             if name:
                 tensors[name] = _filled(tensors[name], value)
     return graph if tensors == graph.tensors else replace(graph, tensors=tensors)
@@ -259,8 +259,8 @@ def _reduce(op: Op, inputs: Sequence[Value]) -> List[Value]:
     dtype, shape = inputs[0]
     if shape is None or len(inputs) > 1:  # newer opsets give the axes as an input, whose values are not known here
         return [Value(dtype)]
-    given = op.attributes.get("axes")
-    axes = _ints(op, "axes", range(len(given) if isinstance(given, tuple) else len(shape)))
+    declared = op.attributes.get("axes")
+    axes = _ints(op, "axes", range(len(declared) if isinstance(declared, tuple) else len(shape)))
     gone = {_axis(axis, len(shape)) for axis in axes}
     keep = _int(op, "keepdims", 1)
     return [Value(dtype, tuple(1 if i in gone else d for i, d in enumerate(shape) if keep or i not in gone))]

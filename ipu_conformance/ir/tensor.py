@@ -187,10 +187,10 @@ def checked_names(names: object, what: str) -> Tuple[str, ...]:
     """The names as a tuple of strings; a lone string is refused."""
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
         raise IRError(f"{what} are {names!r}; give a sequence of tensor names")
-    found = tuple(names)
-    for name in found:
+    checked = tuple(names)
+    for name in checked:
         require_text(name, f"a name among {what}")
-    return found
+    return checked
 
 
 def checked_shape(shape: object, what: str) -> Shape:

@@ -77,12 +77,12 @@ class Alignment:
                 keyed.append((("maker", slot), self._makers[side][name]))
         for slot, name in enumerate(op.outputs):
             keyed.extend((("reader", slot, at), reader) for reader, at in self._readers[side].get(name, ()) if name)
-        found: Dict[Hashable, Optional[int]] = {}
+        free: Dict[Hashable, Optional[int]] = {}
         for key, neighbour in keyed:
             if neighbour not in taken:
                 key = (key, self.graphs[side].ops[neighbour].type)
-                found[key] = None if key in found else neighbour
-        return found
+                free[key] = None if key in free else neighbour
+        return free
 
 
 def align(one: Graph, other: Graph, *, structural: bool) -> Alignment:
@@ -92,7 +92,7 @@ def align(one: Graph, other: Graph, *, structural: bool) -> Alignment:
         _pair_names(alignment)
     surroundings = [_surroundings(graph) for graph in (one, other)]
     for steps in reversed(range(WIDEST + 1)):
-        keys = [found[steps] for found in surroundings]
+        keys = [rounds[steps] for rounds in surroundings]
         _pair_unique(alignment, keys[0].__getitem__, keys[1].__getitem__)
     _pair_in_order(alignment)
     _pair_replaced(alignment)
@@ -124,9 +124,9 @@ def _made_names(op: Op) -> Hashable:
 def _pair_unique(alignment: Alignment, key_one: Callable[[int], int], key_other: Callable[[int], int]) -> None:
     free = alignment.left_over()
     places: List[Dict[int, List[int]]] = [{}, {}]
-    for found, indices, key in zip(places, free, (key_one, key_other)):
+    for by_key, indices, key in zip(places, free, (key_one, key_other)):
         for index in indices:
-            found.setdefault(key(index), []).append(index)
+            by_key.setdefault(key(index), []).append(index)
     for value, lefts in places[0].items():
         rights = places[1].get(value, [])
         if len(lefts) == len(rights) == 1:

@@ -142,7 +142,7 @@ class _Work:
             self.tensors[name] = replace(self.tensors[name], shape=self.shape(readers[0].outputs[0]))
             gone = {op.outputs[0]: name for op in readers}
             self.ops = [
-                replace(op, inputs=tuple(gone.get(given, given) for given in op.inputs))
+                replace(op, inputs=tuple(gone.get(source, source) for source in op.inputs))
                 for op in self.ops
                 if op not in readers
             ]
@@ -150,8 +150,8 @@ class _Work:
 
     def finish(self, graph: Graph) -> Graph:
         """The rewritten graph."""
-        made = [name for op in self.ops for name in op.outputs if name]
-        used = dict.fromkeys([*self.inputs, *self.weights, *made])
+        produced = [name for op in self.ops for name in op.outputs if name]
+        used = dict.fromkeys([*self.inputs, *self.weights, *produced])
         return Graph(
             name=graph.name,
             ops=in_order(self.ops),
@@ -196,15 +196,15 @@ def _cast(work: _Work, op: Op) -> bool:
 
 
 def _reshape(work: _Work, op: Op) -> bool:
-    source, made = op.inputs[0], op.outputs[0]
+    source, output = op.inputs[0], op.outputs[0]
     before = work.makers.get(source)
     if before is not None and before.type == "Reshape" and len(before.inputs) == 1:
         source = before.inputs[0]
-    shape = work.shape(made)
+    shape = work.shape(output)
     if _same_shape(work.shape(source), shape):
-        work.alias[made] = source
+        work.alias[output] = source
     elif source in work.weights and shape is not None and count(shape) == count(work.shape(source) or ()):
-        work.alias[made] = work.weight(made, source, shape, work.weights[source])
+        work.alias[output] = work.weight(output, source, shape, work.weights[source])
     elif shape is None:
         return False
     else:
@@ -246,24 +246,24 @@ def _transpose(work: _Work, op: Op) -> bool:
 def _sink(work: _Work, op: Op) -> bool:
     """Take expansions from in front of an op, and put a Transpose of all that it reads behind it."""
     op = _unexpanded(work, op)
-    made = op.outputs[0]
+    output = op.outputs[0]
     makers = [work.makers.get(name) for name in op.inputs]
     turns = {_order(maker) for maker in makers if maker is not None and maker.type == "Transpose"}
-    shape = work.shape(made)
+    shape = work.shape(output)
     if len(turns) != 1 or shape is None:
         work.emit(op)
         return True
     order = next(iter(turns))
-    given = [_untransposed(work, name, maker, order) for name, maker in zip(op.inputs, makers)]
-    if any(name is None for name in given) or len(order) != len(shape):
+    untransposed = [_untransposed(work, name, maker, order) for name, maker in zip(op.inputs, makers)]
+    if any(name is None for name in untransposed) or len(order) != len(shape):
         work.emit(op)
         return True
     back: List[Optional[int]] = [None] * len(order)
     for place, axis in enumerate(order):
         back[axis] = shape[place]
-    inner = work.fresh(made, work.tensors[made].dtype, tuple(back))
-    work.emit(replace(op, inputs=tuple(name or "" for name in given), outputs=(inner,)))
-    work.emit(replace(op, type="Transpose", inputs=(inner,), outputs=(made,), attributes={"perm": order}))
+    inner = work.fresh(output, work.tensors[output].dtype, tuple(back))
+    work.emit(replace(op, inputs=tuple(name or "" for name in untransposed), outputs=(inner,)))
+    work.emit(replace(op, type="Transpose", inputs=(inner,), outputs=(output,), attributes={"perm": order}))
     return True
 
 
@@ -331,11 +331,11 @@ def _gemm(work: _Work, op: Op) -> bool:
             continue
         if shape is None or len(shape) != 2:
             return False
-        made = work.fresh(f"{op.outputs[0]}/{key}", work.tensors[sides[place]].dtype, shape[::-1])
-        turn = replace(op, type="Transpose", inputs=(sides[place],), outputs=(made,), attributes={"perm": (1, 0)})
+        turned = work.fresh(f"{op.outputs[0]}/{key}", work.tensors[sides[place]].dtype, shape[::-1])
+        turn = replace(op, type="Transpose", inputs=(sides[place],), outputs=(turned,), attributes={"perm": (1, 0)})
         if not _transpose(work, turn):
             work.emit(turn)
-        sides[place] = work.alias.get(made, made)
+        sides[place] = work.alias.get(turned, turned)
     bias = [name for name in op.inputs[2:3] if name]
     plain = replace(op, type="Gemm" if bias else "MatMul", inputs=(*sides, *bias), attributes={})
     if not _product(work, plain):

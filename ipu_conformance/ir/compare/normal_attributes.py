@@ -20,19 +20,19 @@ _AXES = {"Softmax": 1, "LogSoftmax": 1, "Concat": 0, "Gather": 0}
 
 def attributes(op: Op, graph: Graph) -> Dict[str, Any]:
     """All attributes of an op, those left out included."""
-    found: Dict[str, Any] = {**_DEFAULTS.get(op.type, {}), **op.attributes}
+    attributes_in_full: Dict[str, Any] = {**_DEFAULTS.get(op.type, {}), **op.attributes}
     shape = graph.tensors[op.inputs[0]].shape if op.inputs and op.inputs[0] else None
     if shape is None:
-        return found
+        return attributes_in_full
     if op.type in _WINDOWS and len(shape) > 2:
-        _window(op, graph, shape, found)
+        _window(op, graph, shape, attributes_in_full)
     elif op.type in _AXES:
-        axis = found.get("axis", _AXES[op.type])
+        axis = attributes_in_full.get("axis", _AXES[op.type])
         if isinstance(axis, int) and -len(shape) <= axis < len(shape):
-            found["axis"] = axis % len(shape)
+            attributes_in_full["axis"] = axis % len(shape)
     elif op.type == "Transpose":
-        found.setdefault("perm", tuple(range(len(shape)))[::-1])
-    return found
+        attributes_in_full.setdefault("perm", tuple(range(len(shape)))[::-1])
+    return attributes_in_full
 
 
 def _window(op: Op, graph: Graph, shape: Sequence[Any], found: Dict[str, Any]) -> None:

@@ -49,13 +49,13 @@ def parse(text: str) -> Tuple[Step, ...]:
     """The chain that a pattern's text stands for."""
     steps = []
     for part in text.split("->"):
-        found = _STEP.fullmatch(part)
-        if found is None:
+        matched = _STEP.fullmatch(part)
+        if matched is None:
             raise IRError(f"the step {part.strip()!r} of the pattern {text!r} does not look like Type{{key=value, …}}")
-        types = tuple(found["types"].split("|"))
+        types = tuple(matched["types"].split("|"))
         if "" in types:
             raise IRError(f"the step {part.strip()!r} of the pattern {text!r} has an empty type; use * for any")
-        steps.append(_step(() if types == ("*",) else types, found["asked"] or "", text))
+        steps.append(_step(() if types == ("*",) else types, matched["asked"] or "", text))
     return tuple(steps)
 
 
@@ -65,7 +65,7 @@ def match(graph: Graph, pattern: Pattern, *, limit: int = MAX_MATCHES) -> List[T
     if not steps:
         raise IRError("the pattern has no steps; give at least one op type")
     following = _following(graph, steps)
-    found: List[Tuple[Op, ...]] = []
+    matches: List[Tuple[Op, ...]] = []
     # Only ops from which the rest of the chain can be completed are entered, so the work is bounded by the matches.
     pending: List[Tuple[int, ...]] = [(index,) for index in sorted(following[0], reverse=True)]
     while pending:
@@ -73,10 +73,10 @@ def match(graph: Graph, pattern: Pattern, *, limit: int = MAX_MATCHES) -> List[T
         if len(chain) < len(steps):
             pending.extend((*chain, index) for index in reversed(following[len(chain) - 1][chain[-1]]))
             continue
-        found.append(tuple(graph.ops[index] for index in chain))
-        if len(found) > limit:
+        matches.append(tuple(graph.ops[index] for index in chain))
+        if len(matches) > limit:
             raise IRError(f"the pattern fits more than {limit} places of graph {graph.name!r}; narrow its steps")
-    return found
+    return matches
 
 
 def _following(graph: Graph, steps: Tuple[Step, ...]) -> List[Dict[int, List[int]]]:

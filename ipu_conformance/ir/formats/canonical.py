@@ -129,8 +129,8 @@ def _scalar(value: Any, what: str) -> Scalar:
         return float(value["float"])
     if type(value) not in (int, float, str):
         raise IRError(f"{what} is not a number, a string, a list of these or a tensor")
-    found: Scalar = value
-    return found
+    scalar: Scalar = value
+    return scalar
 
 
 def _base64(data: bytes) -> str:

@@ -73,14 +73,14 @@ def _require_shallow(data: bytes) -> None:
 
 
 def _object(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         seen = set()
         for key, _ in pairs:
             if key in seen:
                 raise IRError(f"the key {key[:80]!r} stands twice in one object; which one is meant is not known")
             seen.add(key)
-    return found
+    return fields
 
 
 def _integer(text: str) -> int:

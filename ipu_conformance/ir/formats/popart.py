@@ -53,12 +53,12 @@ def load(document: Any) -> Graph:
     ops = []
     for index, fields in enumerate(json_text.require_list(top.get(MAINGRAPH), f"'{MAINGRAPH}'")):
         ops.append(_op(json_text.require_object(fields, f"op {index}"), f"op {index}", known))
-    made = {name for op in ops for name in op.outputs if name}
+    produced = {name for op in ops for name in op.outputs if name}
     read = dict.fromkeys(name for op in ops for name in op.inputs if name)
     return Graph(
         name=MAINGRAPH,
         ops=ops,
-        inputs=[name for name in read if name not in made],
+        inputs=[name for name in read if name not in produced],
         outputs=dict.fromkeys(name for op in ops for name in op.outputs if name and name not in read),
         tensors=known,
     )
@@ -77,8 +77,8 @@ def attribute_value(text: str) -> Attribute:
     """The number or list of numbers that an attribute's text looks like, else the text itself."""
     if text.startswith("[") and text.endswith("]"):
         numbers = [_number(item) for item in text[1:-1].split(" ")] if len(text) > 2 else []
-        found = tuple(number for number in numbers if number is not None)
-        return found if len(found) == len(numbers) else text
+        values = tuple(number for number in numbers if number is not None)
+        return values if len(values) == len(numbers) else text
     number = _number(text)
     return text if number is None else number
 

@@ -176,8 +176,8 @@ def _attribute(proto: Any, what: str) -> Attribute:
     if proto.type not in fields:
         raise IRError(f"{what} is not a number, a string, a tensor or a list of numbers or strings")
     value = getattr(proto, fields[proto.type])
-    found: Attribute = value if isinstance(value, (int, float)) else tuple(value)
-    return found
+    attribute: Attribute = value if isinstance(value, (int, float)) else tuple(value)
+    return attribute
 
 
 def _text(data: bytes, what: str) -> str:
@@ -188,12 +188,12 @@ def _text(data: bytes, what: str) -> str:
 
 
 def _initializers(graph: Any) -> Dict[str, Optional[bytes]]:
-    found: Dict[str, Optional[bytes]] = {}
+    initializers: Dict[str, Optional[bytes]] = {}
     for proto in graph.initializer:
-        if proto.name in found:
+        if proto.name in initializers:
             raise IRError(f"the initializer {proto.name[:80]!r} stands twice in the graph")
-        found[proto.name] = _data(proto, _dtype(proto.data_type))
-    return found
+        initializers[proto.name] = _data(proto, _dtype(proto.data_type))
+    return initializers
 
 
 def _data(proto: Any, dtype: str) -> Optional[bytes]:
@@ -251,7 +251,7 @@ def _weights(model: Any, inputs: List[str]) -> Dict[str, None]:
             json_text.require_string(name, f"an entry of {WEIGHTS_KEY}")
             for name in json_text.require_list(json_text.parse(text.encode("utf-8", "surrogatepass")), WEIGHTS_KEY)
         )
-    found = dict.fromkeys(names)
-    if len(found) < len(names) or not set(inputs).issuperset(found):
+    weights = dict.fromkeys(names)
+    if len(weights) < len(names) or not set(inputs).issuperset(weights):
         raise IRError(f"the metadata property {WEIGHTS_KEY} names a tensor twice, or one that is not a graph input")
-    return found
+    return weights

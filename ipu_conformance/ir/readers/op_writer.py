@@ -186,14 +186,14 @@ class Writer:
         if not sizes or count <= LARGEST_CONSTANT:
             return self.constant([value] * count if sizes else value, dtype, tuple(sizes), output)
         scalar = self.constant(value, dtype)
-        made = output or self.fresh("Expand", dtype, sizes)
-        return self.add("Expand", (scalar, self.constant(list(sizes), "INT64")), made)
+        target = output or self.fresh("Expand", dtype, sizes)
+        return self.add("Expand", (scalar, self.constant(list(sizes), "INT64")), target)
 
     def reshape(self, source: str, sizes: Sequence[int], output: str = "") -> str:
         """A tensor in another shape; -1 stands for what is left."""
         target = self.constant([int(size) for size in sizes], "INT64")
-        made = output or self.fresh("Reshape", self.dtype(source), self._reshaped(source, sizes))
-        return self.add("Reshape", (source, target), made)
+        reshaped = output or self.fresh("Reshape", self.dtype(source), self._reshaped(source, sizes))
+        return self.add("Reshape", (source, target), reshaped)
 
     def _reshaped(self, source: str, sizes: Sequence[int]) -> Shape:
         """A target shape with None where -1 stands for a length that is not known."""
@@ -209,13 +209,13 @@ class Writer:
             raise IRError(
                 f"{self._call.type} has the order {tuple(order)} for {source!r}, which has {len(shape)} dimensions"
             )
-        made = output or self.fresh("Transpose", self.dtype(source), [shape[place] for place in order])
-        return self.add("Transpose", (source,), made, {"perm": tuple(order)})
+        target = output or self.fresh("Transpose", self.dtype(source), [shape[place] for place in order])
+        return self.add("Transpose", (source,), target, {"perm": tuple(order)})
 
     def cast(self, source: str, dtype: str, output: str = "") -> str:
         """A tensor in another dtype."""
-        made = output or self.fresh("Cast", dtype, self._tensor(source).shape)
-        return self.add("Cast", (source,), made, {"to": ONNX_NUMBERS[dtype]})
+        target = output or self.fresh("Cast", dtype, self._tensor(source).shape)
+        return self.add("Cast", (source,), target, {"to": ONNX_NUMBERS[dtype]})
 
     def _tensor(self, name: str) -> Tensor:
         if name not in self.tensors:

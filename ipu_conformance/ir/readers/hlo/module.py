@@ -53,16 +53,16 @@ def graph_of(module: Module) -> Graph:
     _require_bounded(module)
     reader = _Reader(module)
     entry = module.computations[module.entry]
-    given: Dict[int, Value] = {}
+    arguments: Dict[int, Value] = {}
     inputs: List[str] = []
     for instruction in entry.instructions:
         if instruction.opcode == "parameter":
-            given[_number(instruction)] = reader.declare(instruction.shape, instruction.name, inputs)
-    result = reader.run(entry, given, "")
+            arguments[_number(instruction)] = reader.declare(instruction.shape, instruction.name, inputs)
+    result = reader.run(entry, arguments, "")
     outputs = list(dict.fromkeys(_leaves(result)))
     writing = reader.to
-    made = [name for op in writing.ops for name in op.outputs]
-    used = dict.fromkeys([*inputs, *writing.initializers, *made])
+    outputs_of_ops = [name for op in writing.ops for name in op.outputs]
+    used = dict.fromkeys([*inputs, *writing.initializers, *outputs_of_ops])
     return Graph(
         name=module.name,
         ops=writing.ops,
@@ -159,13 +159,13 @@ class _Reader:
         return self.module.computations[name]
 
     def _op(self, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
-        made = self.declare(instruction.shape, prefix + instruction.name)
+        result = self.declare(instruction.shape, prefix + instruction.name)
         ipu, stage = _placed(instruction)
         names = tuple(leaf for operand in operands for leaf in _leaves(operand))
-        call = Call(instruction, names, made if isinstance(made, str) else "", ipu, stage)
+        call = Call(instruction, names, result if isinstance(result, str) else "", ipu, stage)
         before = len(self.to.ops)
         self.to.begin(call)
-        rule = ROWS.get(instruction.opcode) if isinstance(made, str) and len(names) == len(operands) else None
+        rule = ROWS.get(instruction.opcode) if isinstance(result, str) and len(names) == len(operands) else None
         try:
             if rule is None:
                 raise UnsupportedError
@@ -173,16 +173,16 @@ class _Reader:
         except UnsupportedError:
             del self.to.ops[before:]
             attributes = {**_kept(instruction), **self._computations(instruction)}
-            self.to.add(f"{DOMAIN}::{instruction.opcode}", names, _leaves(made), attributes)
+            self.to.add(f"{DOMAIN}::{instruction.opcode}", names, _leaves(result), attributes)
         except (KeyError, IndexError, TypeError, ValueError, ArithmeticError) as error:
             reason = f"{type(error).__name__}: {error}"[:200]
             raise IRError(f"{instruction.opcode} {instruction.name!r} is not as XLA makes them ({reason})") from None
         self.to.mark(before, _marks(instruction))
-        return made
+        return result
 
     def _computations(self, instruction: Instruction) -> Dict[str, Any]:
         """The computations that an op runs, an instruction a line."""
-        found: Dict[str, Any] = {}
+        attributes: Dict[str, Any] = {}
         for key in _COMPUTATIONS:
             for name in re.findall(r"[\w.\-]+", instruction.attributes.get(key, ""))[:MAX_BRANCHES]:
                 computation = self.module.computations.get(name)
@@ -191,11 +191,11 @@ class _Reader:
                 self.left -= len(computation.instructions)
                 if self.left < 0 or len(computation.instructions) > MAX_KEPT:
                     raise IRError(f"computation {name!r} is too long to be kept; at most {MAX_KEPT} instructions are")
-                found[f"{key} {name}"] = tuple(
+                attributes[f"{key} {name}"] = tuple(
                     f"{each.name} = {each.opcode}({each.literal or ', '.join(each.operands)})"
                     for each in computation.instructions
                 )
-        return found
+        return attributes
 
 
 def _placed(instruction: Instruction) -> Tuple[Optional[int], Optional[int]]:
@@ -214,10 +214,10 @@ def _kept(instruction: Instruction) -> Dict[str, Any]:
 
 def _marks(instruction: Instruction) -> Dict[str, Any]:
     """What is said of an op whatever it becomes."""
-    found: Dict[str, Any] = {}
+    marks: Dict[str, Any] = {}
     if "frontend_attributes" in instruction.attributes:
-        found["frontend_attributes"] = instruction.attributes["frontend_attributes"]
+        marks["frontend_attributes"] = instruction.attributes["frontend_attributes"]
     shape = instruction.shape
     if isinstance(shape, ArrayShape) and shape.layout and shape.layout != tuple(range(len(shape.lengths)))[::-1]:
-        found["layout"] = shape.layout
-    return found
+        marks["layout"] = shape.layout
+    return marks

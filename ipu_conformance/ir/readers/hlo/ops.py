@@ -68,11 +68,11 @@ class Writer(op_writer.Writer):
 
     def reducer(self, call: Call) -> str:
         """The opcode of a computation that does one thing to its two parameters."""
-        found = self.module.computations.get(call.instruction.attributes.get("to_apply", ""))
-        if found is None or len(found.instructions) != 3:
+        computation = self.module.computations.get(call.instruction.attributes.get("to_apply", ""))
+        if computation is None or len(computation.instructions) != 3:
             raise UnsupportedError
-        kinds = {each.name: each.opcode for each in found.instructions}
-        root = next(each for each in found.instructions if each.name == found.root)
+        kinds = {each.name: each.opcode for each in computation.instructions}
+        root = next(each for each in computation.instructions if each.name == computation.root)
         if len(root.operands) != 2 or any(kinds.get(name) != "parameter" for name in root.operands):
             raise UnsupportedError
         return root.opcode if len(set(root.operands)) == 2 else ""
@@ -199,13 +199,14 @@ def _transpose(call: Call, to: Writer) -> None:
 def _broadcast(call: Call, to: Writer) -> None:
     source, places = call.read(), call.ints("dimensions")
     sizes = _sizes(call.output, to)[0]
-    given = to.shape(source)
-    if len(places) != len(given) or list(places) != sorted(set(places)) or any(place >= len(sizes) for place in places):
+    source_shape = to.shape(source)
+    ascending = list(places) == sorted(set(places)) and all(place < len(sizes) for place in places)
+    if len(places) != len(source_shape) or not ascending:
         raise UnsupportedError
     first = places[0] if places else len(sizes)
     axes = tuple(place - first for place in range(first, len(sizes)) if place not in places)
     if axes:
-        shape = [given[places.index(place)] if place in places else 1 for place in range(first, len(sizes))]
+        shape = [source_shape[places.index(place)] if place in places else 1 for place in range(first, len(sizes))]
         source = to.add("Unsqueeze", (source,), None, {"axes": axes}, shape=shape)
     to.add("Expand", (source, to.constant(list(sizes), "INT64")), call.output)
 
@@ -227,11 +228,11 @@ def _clamp(call: Call, to: Writer) -> None:
 
 @row("slice")
 def _slice(call: Call, to: Writer) -> None:
-    found = re.findall(r"\[(\d{1,18}):(\d{1,18})(?::(\d{1,18}))?\]", call.instruction.attributes.get("slice", ""))
-    if len(found) != len(to.shape(call.read())):
+    ranges = re.findall(r"\[(\d{1,18}):(\d{1,18})(?::(\d{1,18}))?\]", call.instruction.attributes.get("slice", ""))
+    if len(ranges) != len(to.shape(call.read())):
         raise UnsupportedError
-    bounds = [[int(item[place] or 1) for item in found] for place in (0, 1, 2)]
-    axes = list(range(len(found)))
+    bounds = [[int(item[place] or 1) for item in ranges] for place in (0, 1, 2)]
+    axes = list(range(len(ranges)))
     if not axes:
         raise UnsupportedError
     lists = [to.constant(values, "INT64") for values in (bounds[0], bounds[1], axes, bounds[2])]
@@ -248,13 +249,13 @@ def _reduce(call: Call, to: Writer) -> None:
 
 def _window(call: Call) -> Dict[str, List[Tuple[int, ...]]]:
     """The parts of a window, each a list of numbers, or of pairs, over its dimensions."""
-    found: Dict[str, List[Tuple[int, ...]]] = {}
+    window: Dict[str, List[Tuple[int, ...]]] = {}
     for key, text in re.findall(r"(\w+)=([\d_x\-]+)", call.instruction.attributes.get("window", "")):
         parts = text.split("x")
         if len(parts) > LONGEST_LIST or not all(re.fullmatch(r"-?\d{1,9}(_-?\d{1,9})?", part) for part in parts):
             raise UnsupportedError
-        found[key] = [tuple(int(number) for number in part.split("_")) for part in parts]
-    return found
+        window[key] = [tuple(int(number) for number in part.split("_")) for part in parts]
+    return window
 
 
 def _windowed(call: Call, rank: int) -> Tuple[List[int], List[int], List[int], List[Tuple[int, ...]]]:
@@ -324,9 +325,9 @@ def _convolution(call: Call, to: Writer) -> None:
         raise UnsupportedError
     digits = "".join(map(str, range(rank)))
     wanted = ("bf" + digits, "oi" + digits, "bf" + digits)
-    if any(sorted(found) != sorted(want) for found, want in zip(labels.groups(), wanted)):
+    if any(sorted(label) != sorted(want) for label, want in zip(labels.groups(), wanted)):
         raise UnsupportedError
-    orders = [[found.index(letter) for letter in want] for found, want in zip(labels.groups(), wanted)]
+    orders = [[label.index(letter) for letter in want] for label, want in zip(labels.groups(), wanted)]
     sizes, strides, dilations, pads = _windowed(call, rank)
     group = call.instruction.attributes.get("feature_group_count", "1")
     attributes = {
@@ -349,10 +350,10 @@ def _dot(call: Call, to: Writer) -> None:
     depth = len(batch)
     if batch != tuple(range(depth)) or others != batch or ranks != [depth + 2] * 2:
         raise UnsupportedError
-    given = [call.ints(f"{side}_contracting_dims") for side in ("lhs", "rhs")]
-    if any(len(axes) != 1 or axes[0] not in (depth, depth + 1) for axes in given):
+    contracted = [call.ints(f"{side}_contracting_dims") for side in ("lhs", "rhs")]
+    if any(len(axes) != 1 or axes[0] not in (depth, depth + 1) for axes in contracted):
         raise UnsupportedError
     swap = [*range(depth), depth + 1, depth]
-    one = sides[0] if given[0][0] == depth + 1 else to.transpose(sides[0], swap)
-    other = sides[1] if given[1][0] == depth else to.transpose(sides[1], swap)
+    one = sides[0] if contracted[0][0] == depth + 1 else to.transpose(sides[0], swap)
+    other = sides[1] if contracted[1][0] == depth else to.transpose(sides[1], swap)
     to.add("MatMul", (one, other), call.output)

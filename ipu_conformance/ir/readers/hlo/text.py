@@ -111,11 +111,11 @@ class _Parser:
         computations: Dict[str, Computation] = {}
         entry = ""
         while self._skip() < len(self.text):
-            entered, found = self._computation()
-            if found.name in computations:
-                raise self._refused(f"computation {found.name!r} stands there twice")
-            computations[found.name] = found
-            entry = found.name if entered else entry
+            entered, computation = self._computation()
+            if computation.name in computations:
+                raise self._refused(f"computation {computation.name!r} stands there twice")
+            computations[computation.name] = computation
+            entry = computation.name if entered else entry
         if not entry and len(computations) == 1:
             entry = next(iter(computations))
         if not entry:
@@ -207,10 +207,10 @@ class _Parser:
         if not _NUMBERS.fullmatch(inside):
             raise self._refused(f"{inside[:40]!r} are no lengths of a shape")
         # A bound, as in "<=8", is the most that a length can be, not what it is.
-        found = [None if "<" in part else int(part) for part in inside.split(",")]
-        if any(length is not None and length > INT64_MAX for length in found):
+        lengths = [None if "<" in part else int(part) for part in inside.split(",")]
+        if any(length is not None and length > INT64_MAX for length in lengths):
             raise self._refused(f"{inside[:40]!r} are no lengths of a shape")
-        return tuple(found)
+        return tuple(lengths)
 
     def _balanced(self) -> None:
         """Go past a bracket, all that is in it, and its partner."""
@@ -236,9 +236,9 @@ class _Parser:
                 self._take(_PLAIN, "brackets that match")
 
     def _skip(self) -> int:
-        found = _SPACE.match(self.text, self.place)
-        assert found is not None
-        self.place = found.end()
+        space = _SPACE.match(self.text, self.place)
+        assert space is not None
+        self.place = space.end()
         return self.place
 
     def _peek(self) -> str:
@@ -264,11 +264,11 @@ class _Parser:
 
     def _take(self, pattern: Pattern[str], what: str) -> str:
         self._skip()
-        found = pattern.match(self.text, self.place)
-        if found is None:
+        matched = pattern.match(self.text, self.place)
+        if matched is None:
             raise self._refused(f"{what} is missing")
-        self.place = found.end()
-        return found[0]
+        self.place = matched.end()
+        return matched[0]
 
     def _refused(self, why: str) -> IRError:
         line = self.text.count("\n", 0, max(self.place, 0)) + 1
@@ -289,11 +289,11 @@ def _operands(text: str) -> Tuple[str, ...]:
             parts.append(text[begun:place])
             begun = place + 1
     parts.append(text[begun:])
-    found = []
+    names = []
     for part in parts:
         words = part.split()
         name = _NAME.fullmatch(words[-1]) if words else None
         if name is None:
             raise IRError(f"the data is not HLO text: {part.strip()[:40]!r} is no operand")
-        found.append(name[1])
-    return tuple(found)
+        names.append(name[1])
+    return tuple(names)

@@ -18,61 +18,62 @@ def _shape(call: Call, to: Writer) -> None:
 
 @row("size")
 def _size(call: Call, to: Writer) -> None:
-    source, made = call.read("Input"), call.output()
+    source, output = call.read("Input"), call.output()
     lengths = [length_of(length, source) for length in to.shape(source)]
-    to.constant([math.prod(lengths)], to.dtype(made), to.sizes(made), made)
+    to.constant([math.prod(lengths)], to.dtype(output), to.sizes(output), output)
 
 
 @row("fill_constant")
 def _fill(call: Call, to: Writer) -> None:
-    made = call.output()
+    output = call.output()
     if call.inputs.get("ShapeTensor") or call.inputs.get("ValueTensor"):
-        raise IRError(f"fill_constant that makes {made!r} has a shape or a value that is a tensor; give numbers")
+        raise IRError(f"fill_constant that makes {output!r} has a shape or a value that is a tensor; give numbers")
     written = call.get("str_value")
     value = float(written) if written else float(call.get("value", 0.0))
-    to.full(value, to.dtype(made), call.ints("shape"), made)
+    to.full(value, to.dtype(output), call.ints("shape"), output)
 
 
 @row("fill_any_like", "fill_zeros_like")
 def _fill_like(call: Call, to: Writer) -> None:
-    made = call.output()
+    output = call.output()
     sizes = to.sizes(call.read("X"))
     if -1 in sizes:
         raise IRError(f"{call.type} needs the shape of {call.read('X')!r}, which is not known")
-    to.full(float(call.get("value", 0.0)) if call.type == "fill_any_like" else 0.0, to.dtype(made), sizes, made)
+    to.full(float(call.get("value", 0.0)) if call.type == "fill_any_like" else 0.0, to.dtype(output), sizes, output)
 
 
 @row("assign_value")
 def _assign_value(call: Call, to: Writer) -> None:
-    made = call.output()
+    output = call.output()
     lists = ("fp32_values", "int32_values", "int64_values", "bool_values", "fp64_values", "values")
     values = next((list(call.get(name)) for name in lists if call.get(name)), [])
-    to.constant(values, to.dtype(made), call.ints("shape"), made)
+    to.constant(values, to.dtype(output), call.ints("shape"), output)
 
 
 @row("range")
 def _range(call: Call, to: Writer) -> None:
-    made = call.output()
+    output = call.output()
     ends = [
         to.reshape(call.read(slot), ()) if to.shape(call.read(slot)) else call.read(slot)
         for slot in ("Start", "End", "Step")
     ]
-    to.add("Range", ends, made)
+    to.add("Range", ends, output)
 
 
 @row("linspace")
 def _linspace(call: Call, to: Writer) -> None:
-    start, stop, made = call.read("Start"), call.read("Stop"), call.output()
+    start, stop, output = call.read("Start"), call.read("Stop"), call.output()
     count = _written_number(call.read("Num"), to)
-    if to.dtype(made) not in FLOATS or not 0 < count <= LARGEST_CONSTANT:
+    if to.dtype(output) not in FLOATS or not 0 < count <= LARGEST_CONSTANT:
         raise IRError(
-            f"linspace makes {count} of {to.dtype(made)}; 1 to {LARGEST_CONSTANT} numbers of floating point are made"
+            f"linspace makes {count} of {to.dtype(output)}; 1 to {LARGEST_CONSTANT} numbers of floating point are made"
         )
-    shares = to.constant([place / max(count - 1, 1) for place in range(count)], to.dtype(made))
-    low, high = (name if to.dtype(name) == to.dtype(made) else to.cast(name, to.dtype(made)) for name in (start, stop))
+    shares = to.constant([place / max(count - 1, 1) for place in range(count)], to.dtype(output))
+    dtype = to.dtype(output)
+    low, high = (name if to.dtype(name) == dtype else to.cast(name, dtype) for name in (start, stop))
     way = to.add("Mul", (to.add("Sub", (high, low)), shares), None, None, shape=(count,))
-    to.add("Add", (low, way), made)
-    to.tensors[made] = replace(to.tensors[made], shape=(count,))  # Paddle forgets it when it infers shapes
+    to.add("Add", (low, way), output)
+    to.tensors[output] = replace(to.tensors[output], shape=(count,))  # Paddle forgets it when it infers shapes
 
 
 def _written_number(name: str, to: Writer) -> int:
@@ -111,19 +112,18 @@ def _eye(call: Call, to: Writer) -> None:
 
 @row("uniform_random", "gaussian_random", "truncated_gaussian_random")
 def _random(call: Call, to: Writer) -> None:
-    made = call.output()
+    output = call.output()
     common = {
         "shape": call.ints("shape"),
-        "dtype": 1 if to.dtype(made) == "FLOAT" else 10,
+        "dtype": 1 if to.dtype(output) == "FLOAT" else 10,
         "seed": float(call.get("seed", 0)),
     }
     if call.type == "uniform_random":
-        to.add(
-            "RandomUniform", (), made, {**common, "low": float(call.get("min", -1)), "high": float(call.get("max", 1))}
-        )
+        bounds = {"low": float(call.get("min", -1)), "high": float(call.get("max", 1))}
+        to.add("RandomUniform", (), output, {**common, **bounds})
     else:
         parts = {"mean": float(call.get("mean", 0)), "scale": float(call.get("std", 1))}
-        to.add("RandomNormal", (), made, {**common, **parts})
+        to.add("RandomNormal", (), output, {**common, **parts})
 
 
 @row("bernoulli")
@@ -135,9 +135,9 @@ def _bernoulli(call: Call, to: Writer) -> None:
 
 @row("fill_constant_batch_size_like")
 def _fill_batch(call: Call, to: Writer) -> None:
-    made = call.output()
-    sizes = to.sizes(made)
+    output = call.output()
+    sizes = to.sizes(output)
     if -1 in sizes:
-        raise IRError(f"{call.type} needs the shape of {made!r}, which is not known")
+        raise IRError(f"{call.type} needs the shape of {output!r}, which is not known")
     written = call.get("str_value")
-    to.full(float(written) if written else float(call.get("value", 0.0)), to.dtype(made), sizes, made)
+    to.full(float(written) if written else float(call.get("value", 0.0)), to.dtype(output), sizes, output)

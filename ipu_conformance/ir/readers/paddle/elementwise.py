@@ -168,7 +168,7 @@ def _attributed(type: str, **defaults: Tuple[str, float]) -> Rule:
     """One op whose attributes are Paddle's under other names: ONNX name to Paddle's name and default."""
 
     def rule(call: Call, to: Writer) -> None:
-        attributes = {name: float(call.get(own, default)) for name, (own, default) in defaults.items()}
+        attributes = {name: float(call.get(paddle_name, default)) for name, (paddle_name, default) in defaults.items()}
         to.add(type, (call.read("X"),), call.output(), attributes)
 
     return rule
@@ -353,18 +353,18 @@ def _finite(call: Call, to: Writer) -> None:
     if to.dtype(source) not in FLOATS:
         to.add("Equal", (source, source), call.output())
         return
-    found = [to.add(type, (source,), dtype="BOOL") for type in ("IsInf", "IsNaN")]
-    to.add("Not", (to.add("Or", found),), call.output())
+    tests = [to.add(type, (source,), dtype="BOOL") for type in ("IsInf", "IsNaN")]
+    to.add("Not", (to.add("Or", tests),), call.output())
 
 
 @row("isinf", "isnan")
 def _contains(call: Call, to: Writer) -> None:
     """Whether any number of a tensor is infinite, or not a number."""
-    source, made = call.read("X"), call.output()
+    source, output = call.read("X"), call.output()
     each = to.add("IsInf" if call.type == "isinf" else "IsNaN", (source,), dtype="BOOL")
     axes = tuple(range(len(to.shape(source))))
     most = to.add("ReduceMax", (to.cast(each, "INT32"),), None, {"axes": axes, "keepdims": 0}, shape=())
-    to.cast(to.reshape(most, to.sizes(made)), "BOOL", made)
+    to.cast(to.reshape(most, to.sizes(output)), "BOOL", output)
 
 
 @row("where")

@@ -14,9 +14,9 @@ _BOUNDS = ("StartsTensorList", "EndsTensorList", "StepsTensorList")
 
 @row("meshgrid")
 def _meshgrid(call: Call, to: Writer) -> None:
-    names, made = call.inputs.get("X", ()), call.outputs.get("Out", ())
+    names, outputs = call.inputs.get("X", ()), call.outputs.get("Out", ())
     lengths = [math.prod(length_of(length, name) for length in to.shape(name)) for name in names]
-    for place, (name, output) in enumerate(zip(names, made)):
+    for place, (name, output) in enumerate(zip(names, outputs)):
         line = to.reshape(name, [length if other == place else 1 for other, length in enumerate(lengths)])
         to.add("Expand", (line, to.constant(lengths, "INT64")), output)
 
@@ -24,7 +24,7 @@ def _meshgrid(call: Call, to: Writer) -> None:
 @row("set_value")
 def _set_value(call: Call, to: Writer) -> None:
     """Every dimension says which of its places are written, and by which of the value; the rest stays."""
-    source, made = call.read("Input"), call.output()
+    source, output = call.read("Input"), call.output()
     if any(call.inputs.get(slot) for slot in _BOUNDS):
         raise IRError(f"set_value of {source!r} has bounds that are tensors; give them as numbers")
     if call.ints("none_axes"):
@@ -42,7 +42,7 @@ def _set_value(call: Call, to: Writer) -> None:
         shape = [length if other == axis else size for other, size in enumerate(to.shape(value))]
         value = to.add("Gather", (value, index), None, {"axis": axis}, shape=shape)
     mask = _mask(to, written, lengths)
-    to.add("Where", (mask, value, source) if mask else (to.constant(True, "BOOL"), value, source), made)
+    to.add("Where", (mask, value, source) if mask else (to.constant(True, "BOOL"), value, source), output)
 
 
 def _aligned(call: Call, to: Writer, written: Sequence[Sequence[int]]) -> str:
@@ -72,11 +72,11 @@ def _mask(to: Writer, written: Sequence[Sequence[int]], lengths: Sequence[int]) 
         if len(places) == length:
             continue
         sizes = [length if other == axis else 1 for other in range(rank)]
-        own = to.constant([place in places for place in range(length)], "BOOL", sizes)
+        axis_mask = to.constant([place in places for place in range(length)], "BOOL", sizes)
         if mask:
             shape = [max(length_of(a, mask), b) for a, b in zip(to.shape(mask), sizes)]
-            own = to.add("And", (mask, own), None, None, shape=shape)
-        mask = own
+            axis_mask = to.add("And", (mask, axis_mask), None, None, shape=shape)
+        mask = axis_mask
     return mask
 
 
@@ -105,10 +105,10 @@ def _accuracy(call: Call, to: Writer) -> None:
     label = label if to.dtype(label) == to.dtype(indices) else to.cast(label, to.dtype(indices))
     met = to.add("Equal", (indices, label), None, None, dtype="BOOL", shape=(count, chosen))
     lines = to.add("ReduceMax", (to.cast(met, "INT32"),), None, {"axes": (1,), "keepdims": 0}, shape=(count,))
-    found = to.add("ReduceSum", (lines,), None, {"axes": (0,), "keepdims": 0}, shape=())
+    matched = to.add("ReduceSum", (lines,), None, {"axes": (0,), "keepdims": 0}, shape=())
     total = to.constant(count, "INT32")
-    share = to.add("Div", (to.cast(found, "FLOAT"), to.constant(float(count), "FLOAT")))
-    for number, slot in ((found, "Correct"), (total, "Total"), (share, "Accuracy")):
-        made = call.output(slot)
+    share = to.add("Div", (to.cast(matched, "FLOAT"), to.constant(float(count), "FLOAT")))
+    for number, slot in ((matched, "Correct"), (total, "Total"), (share, "Accuracy")):
+        output = call.output(slot)
         # Programs of before Paddle 2.5 have one dimension here, and counts may be declared of any type.
-        to.cast(to.reshape(number, to.sizes(made)), to.dtype(made), made)
+        to.cast(to.reshape(number, to.sizes(output)), to.dtype(output), output)

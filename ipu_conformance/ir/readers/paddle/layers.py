@@ -33,15 +33,15 @@ def _turned(name: str, turn: Any, to: Writer) -> str:
 
 @row("mul")
 def _mul(call: Call, to: Writer) -> None:
-    one, other, made = call.read("X"), call.read("Y"), call.output()
+    one, other, output = call.read("X"), call.read("Y"), call.output()
     columns = int(call.get("x_num_col_dims", 1)), int(call.get("y_num_col_dims", 1))
     flat = _as_matrix(one, columns[0], to), _as_matrix(other, columns[1], to)
-    shape = to.shape(made)
+    shape = to.shape(output)
     if len(shape) == 2:
-        to.add("MatMul", flat, made)
+        to.add("MatMul", flat, output)
         return
     between = to.add("MatMul", flat, None, None, shape=(to.shape(flat[0])[0], to.shape(flat[1])[1]))
-    to.reshape(between, to.sizes(made), made)
+    to.reshape(between, to.sizes(output), output)
 
 
 def _as_matrix(name: str, columns: int, to: Writer) -> str:
@@ -94,23 +94,23 @@ def _padding(call: Call, rank: int) -> Dict[str, Any]:
     algorithm = call.get("padding_algorithm", "EXPLICIT")
     if algorithm in ("SAME", "VALID"):
         return {"auto_pad": "SAME_UPPER" if algorithm == "SAME" else "VALID"}
-    given = call.ints("paddings", (0,) * rank)
-    if len(given) == rank:
-        return {"pads": given * 2}
-    if len(given) != 2 * rank:
-        raise IRError(f"{call.type} has {len(given)} paddings for {rank} dimensions; give {rank} or {2 * rank}")
-    return {"pads": (*given[::2], *given[1::2])}
+    paddings = call.ints("paddings", (0,) * rank)
+    if len(paddings) == rank:
+        return {"pads": paddings * 2}
+    if len(paddings) != 2 * rank:
+        raise IRError(f"{call.type} has {len(paddings)} paddings for {rank} dimensions; give {rank} or {2 * rank}")
+    return {"pads": (*paddings[::2], *paddings[1::2])}
 
 
 @row("pool2d", "pool3d", "max_pool2d_with_index")
 def _pool(call: Call, to: Writer) -> None:
-    source, made = call.read("X"), call.output()
+    source, output = call.read("X"), call.output()
     _require_channels_first(call, call.get("data_format", "NCHW"))
     average = call.get("pooling_type", "max") == "avg"
     rank = len(to.shape(source)) - 2
     window, strides = call.ints("ksize"), call.ints("strides", (1,) * rank)
     if call.get("global_pooling", False) or (call.get("adaptive", False) and set(window) == {1}):
-        to.add("GlobalAveragePool" if average else "GlobalMaxPool", (source,), made)
+        to.add("GlobalAveragePool" if average else "GlobalMaxPool", (source,), output)
         return
     padding = _padding(call, rank)
     if call.get("adaptive", False):
@@ -124,7 +124,7 @@ def _pool(call: Call, to: Writer) -> None:
     }
     if average:
         attributes["count_include_pad"] = int(not call.get("exclusive", True))
-    to.add("AveragePool" if average else "MaxPool", (source,), made, attributes)
+    to.add("AveragePool" if average else "MaxPool", (source,), output, attributes)
 
 
 def _equal_windows(shape: Sequence[Any], wanted: Sequence[int], call: Call) -> Tuple[int, ...]:
@@ -147,7 +147,7 @@ def _batch_norm(call: Call, to: Writer) -> None:
 
 @row("layer_norm")
 def _layer_norm(call: Call, to: Writer) -> None:
-    source, made = call.read("X"), call.output("Y")
+    source, output = call.read("X"), call.output("Y")
     begin = int(call.get("begin_norm_axis", 1))
     shape = to.shape(source)
     inner = length_of(count(shape[begin:]), source)
@@ -156,17 +156,17 @@ def _layer_norm(call: Call, to: Writer) -> None:
     inputs = (flat, *_scale_and_bias(call, to, inner))
     attributes = {"num_groups": 1, "epsilon": float(call.get("epsilon", 1e-5))}
     if flat == source:
-        to.add("GroupNormalization", inputs, made, attributes)
+        to.add("GroupNormalization", inputs, output, attributes)
     else:
-        to.reshape(to.add("GroupNormalization", inputs, None, attributes), to.sizes(made), made)
+        to.reshape(to.add("GroupNormalization", inputs, None, attributes), to.sizes(output), output)
 
 
 def _scale_and_bias(call: Call, to: Writer, channels: int) -> Tuple[str, str]:
     source = call.read("X")
-    found = []
+    outputs = []
     for slot, value in (("Scale", 1.0), ("Bias", 0.0)):
-        found.append(call.optional(slot) or to.full(value, to.dtype(source), (channels,)))
-    return found[0], found[1]
+        outputs.append(call.optional(slot) or to.full(value, to.dtype(source), (channels,)))
+    return outputs[0], outputs[1]
 
 
 @row("group_norm", "instance_norm")
@@ -196,16 +196,16 @@ def _data_norm(call: Call, to: Writer) -> None:
     """By statistics over all data so far: how many, their sum, and the sum of their squares."""
     if int(call.get("slot_dim", -1)) > 0:
         raise IRError("data_norm skips slots that were never shown; leave slot_dim as it is")
-    source, made = call.read("X"), call.output("Y")
+    source, output = call.read("X"), call.output("Y")
     size, total, squares = (call.read(f"Batch{name}") for name in ("Size", "Sum", "SquareSum"))
     mean = to.add("Div", (total, size), call.outputs.get("Means", ())[:1] or None)
     factor = to.add("Sqrt", (to.add("Div", (size, squares)),), call.outputs.get("Scales", ())[:1] or None)
     centred = to.add("Sub", (source, mean))
     if not call.get("enable_scale_and_shift", False):
-        to.add("Mul", (centred, factor), made)
+        to.add("Mul", (centred, factor), output)
         return
     normal = to.add("Mul", (centred, factor))
-    to.add("Add", (to.add("Mul", (normal, call.read("scale_w"))), call.read("bias")), made)
+    to.add("Add", (to.add("Mul", (normal, call.read("scale_w"))), call.read("bias")), output)
 
 
 @row("affine_channel")
@@ -218,19 +218,19 @@ def _affine(call: Call, to: Writer) -> None:
 
 @row("dropout")
 def _dropout(call: Call, to: Writer) -> None:
-    source, made = call.read("X"), call.output()
+    source, output = call.read("X"), call.output()
     ratio = float(call.get("dropout_prob", 0.5))
     kept = call.get("dropout_implementation", "downgrade_in_infer") == "downgrade_in_infer"
     testing = bool(call.get("is_test", False))
     if testing or ratio == 0:
         if kept and testing:
-            to.add("Mul", (source, to.number(1 - ratio, source)), made)
+            to.add("Mul", (source, to.number(1 - ratio, source)), output)
         else:
-            to.add("Identity", (source,), made)
+            to.add("Identity", (source,), output)
     elif kept:
-        to.add("Mul", (to.add("Dropout", (source,), None, {"ratio": ratio}), to.number(1 - ratio, source)), made)
+        to.add("Mul", (to.add("Dropout", (source,), None, {"ratio": ratio}), to.number(1 - ratio, source)), output)
     else:
-        to.add("Dropout", (source,), made, {"ratio": ratio})
+        to.add("Dropout", (source,), output, {"ratio": ratio})
 
 
 @row(
@@ -245,7 +245,7 @@ def _dropout(call: Call, to: Writer) -> None:
     "bicubic_interp_v2",
 )
 def _interpolate(call: Call, to: Writer) -> None:
-    source, made = call.read("X"), call.output()
+    source, output = call.read("X"), call.output()
     _require_channels_first(call, call.get("data_layout", "NCHW"))
     if any(call.inputs.get(slot) for slot in ("OutSize", "SizeTensor", "Scale")):
         raise IRError(f"{call.type} of {source!r} has a size that is a tensor; give it as numbers")
@@ -258,22 +258,22 @@ def _interpolate(call: Call, to: Writer) -> None:
     }
     if kind == "nearest":
         attributes["nearest_mode"] = "round_prefer_ceil" if corners else "floor"
-    sizes = to.sizes(made)
+    sizes = to.sizes(output)
     if -1 in sizes:
-        raise IRError(f"{call.type} needs the shape of {made!r}, which is not known")
+        raise IRError(f"{call.type} needs the shape of {output!r}, which is not known")
     lengths = [length_of(length, source) for length in to.shape(source)]
     region = to.constant([0.0] * len(sizes) + [1.0] * len(sizes), "FLOAT")
     scales = to.constant([_scale(*pair) for pair in zip(lengths, sizes)], "FLOAT")
-    to.add("Resize", (source, region, scales), made, attributes)
+    to.add("Resize", (source, region, scales), output, attributes)
 
 
 def _scale(length: int, wanted: int) -> float:
     """The factor, as a float of 32 bits, by which a length becomes the wanted one when the product is cut off."""
     bits = struct.unpack("<I", struct.pack("<f", wanted / length))[0]
     for candidate in (bits, bits + 1):
-        found: float = struct.unpack("<f", struct.pack("<I", candidate))[0]
-        if int(found * length) == wanted:
-            return found
+        number: float = struct.unpack("<f", struct.pack("<I", candidate))[0]
+        if int(number * length) == wanted:
+            return number
     raise IRError(f"no factor of 32 bits makes {wanted} of {length}")
 
 

@@ -39,7 +39,7 @@ def _nll(call: Call, to: Writer, scores: str, label: str, made: str, attributes:
 
 @row("softmax_with_cross_entropy")
 def _softmax_cross_entropy(call: Call, to: Writer) -> None:
-    scores, label, made = call.read("Logits"), call.read("Label"), call.output("Loss")
+    scores, label, output = call.read("Logits"), call.read("Label"), call.output("Loss")
     axis = to.axis(int(call.get("axis", -1)), scores)
     if call.get("soft_label", False):
         _soft_cross_entropy(call, to, axis)
@@ -47,16 +47,16 @@ def _softmax_cross_entropy(call: Call, to: Writer) -> None:
     if axis != len(to.shape(scores)) - 1:
         raise IRError(f"{call.type} has axis {axis} of {len(to.shape(scores))} dimensions; classes must be the last")
     probabilities = along_last("Softmax", scores, -1, (call.outputs.get("Softmax") or ("",))[0], to)
-    _nll(call, to, probabilities, label, made, {"inputIsLogProbability": 0})
+    _nll(call, to, probabilities, label, output, {"inputIsLogProbability": 0})
 
 
 def _soft_cross_entropy(call: Call, to: Writer, axis: int) -> None:
-    scores, label, made = call.read("Logits"), call.read("Label"), call.output("Loss")
+    scores, label, output = call.read("Logits"), call.read("Label"), call.output("Loss")
     if call.outputs.get("Softmax"):
         along_last("Softmax", scores, axis, call.outputs["Softmax"][0], to)
     product = to.add("Mul", (label, along_last("LogSoftmax", scores, axis, "", to)))
-    total = to.add("ReduceSum", (product,), None, {"axes": (axis,), "keepdims": 1}, shape=to.shape(made))
-    to.add("Neg", (total,), made)
+    total = to.add("ReduceSum", (product,), None, {"axes": (axis,), "keepdims": 1}, shape=to.shape(output))
+    to.add("Neg", (total,), output)
 
 
 @row("cross_entropy", "cross_entropy2")
@@ -142,40 +142,40 @@ def _rank(call: Call, to: Writer) -> None:
 @row("dist")
 def _distance(call: Call, to: Writer) -> None:
     """A norm of the difference of two tensors that broadcast."""
-    one, other, made = call.read("X"), call.read("Y"), call.output()
+    one, other, output = call.read("X"), call.read("Y"), call.output()
     power = float(call.get("p", 2.0))
     apart = to.add("Sub", (one, other), None, None, shape=together(to, one, other))
     if power in (1.0, 2.0):
-        reduced(to, "ReduceL1" if power == 1 else "ReduceL2", apart, call, made, ("", ""))
+        reduced(to, "ReduceL1" if power == 1 else "ReduceL2", apart, call, output, ("", ""))
         return
     size = to.add("Abs", (apart,))
     if math.isinf(power):
-        reduced(to, "ReduceMax" if power > 0 else "ReduceMin", size, call, made, ("", ""))
+        reduced(to, "ReduceMax" if power > 0 else "ReduceMin", size, call, output, ("", ""))
     elif power == 0:
-        reduced(to, "ReduceSum", to.add("Sign", (size,)), call, made, ("", ""))
+        reduced(to, "ReduceSum", to.add("Sign", (size,)), call, output, ("", ""))
     else:
-        total = to.fresh("ReduceSum", to.dtype(one), to.shape(made))
+        total = to.fresh("ReduceSum", to.dtype(one), to.shape(output))
         reduced(to, "ReduceSum", to.add("Pow", (size, to.number(power, one))), call, total, ("", ""))
-        to.add("Pow", (total, to.number(1 / power, one)), made)
+        to.add("Pow", (total, to.number(1 / power, one)), output)
 
 
 @row("kldiv_loss")
 def _kl_divergence(call: Call, to: Writer) -> None:
-    source, target, made = call.read("X"), call.read("Target"), call.output("Loss")
+    source, target, output = call.read("X"), call.read("Target"), call.output("Loss")
     apart = to.add("Sub", (to.add("Log", (target,)), source))
     positive = to.add("Greater", (target, to.number(0, target)), dtype="BOOL")
     reduction = str(call.get("reduction", "mean"))
     last = reduction not in _REDUCED
-    each = to.add("Where", (positive, to.add("Mul", (target, apart)), to.number(0, target)), made if last else None,
+    each = to.add("Where", (positive, to.add("Mul", (target, apart)), to.number(0, target)), output if last else None,
                   dtype=to.dtype(source), shape=to.shape(source))  # fmt: skip
     if last:
         return
     if reduction != "batchmean":
-        reduced(to, _REDUCED[reduction], each, call, made, ("", ""))
+        reduced(to, _REDUCED[reduction], each, call, output, ("", ""))
         return
-    total = to.fresh("ReduceSum", to.dtype(source), to.shape(made))
+    total = to.fresh("ReduceSum", to.dtype(source), to.shape(output))
     reduced(to, "ReduceSum", each, call, total, ("", ""))
-    to.add("Div", (total, to.number(length_of(to.shape(source)[0], source), source)), made)
+    to.add("Div", (total, to.number(length_of(to.shape(source)[0], source), source)), output)
 
 
 @row("label_smooth")

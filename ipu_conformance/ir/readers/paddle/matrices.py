@@ -43,16 +43,16 @@ def _labels(equation: str, ranks: Sequence[int]) -> Tuple[List[Tuple[str, ...]],
     left, arrow, right = equation.replace(" ", "").partition("->")
     parts = left.split(",")
     wide = max((rank - len(part.replace(_DOTS, "")) for part, rank in zip(parts, ranks) if _DOTS in part), default=0)
-    found = []
+    operands = []
     for part, rank in zip(parts, ranks):
         named = part.replace(_DOTS, "")
-        found.append(_spelled(part, rank - len(named)))
-        if len(found[-1]) != rank:
+        operands.append(_spelled(part, rank - len(named)))
+        if len(operands[-1]) != rank:
             raise IRError(f"einsum names {part!r} for an operand of {rank} dimensions")
     if not arrow:
         once = sorted(letter for letter in set(left) - set(",.") if left.count(letter) == 1)
         right = (_DOTS if _DOTS in left else "") + "".join(once)
-    return found, _spelled(right, wide)
+    return operands, _spelled(right, wide)
 
 
 def _spelled(part: str, hidden: int) -> Tuple[str, ...]:
@@ -64,13 +64,13 @@ def _spelled(part: str, hidden: int) -> Tuple[str, ...]:
 
 def _without_repeats(to: Writer, name: str, labels: Sequence[str]) -> Tuple[str, Sequence[str]]:
     """A tensor whose dimensions have different names: those of one name give way to their diagonal, at the end."""
-    own = list(labels)
+    remaining = list(labels)
     for label in dict.fromkeys(labels):
-        while own.count(label) > 1:
-            first, second = [place for place, other in enumerate(own) if other == label][:2]
+        while remaining.count(label) > 1:
+            first, second = [place for place, other in enumerate(remaining) if other == label][:2]
             name = diagonal(to, name, first, second, 0)
-            own = [other for place, other in enumerate(own) if place not in (first, second)] + [label]
-    return name, own
+            remaining = [other for place, other in enumerate(remaining) if place not in (first, second)] + [label]
+    return name, remaining
 
 
 def _product(to: Writer, one: _Labelled, other: _Labelled, later: Set[str]) -> _Labelled:
@@ -85,22 +85,22 @@ def _product(to: Writer, one: _Labelled, other: _Labelled, later: Set[str]) -> _
     left, right = _as_matrices(to, one, stacked, rows, inner), _as_matrices(to, other, stacked, inner, columns)
     lengths = [math.prod(sizes[label] for label in group) for group in (rows, columns)]
     stack = [sizes[label] for label in stacked]
-    made = to.add("MatMul", (left, right), None, None, shape=(*stack, *lengths))
+    product = to.add("MatMul", (left, right), None, None, shape=(*stack, *lengths))
     labels = (*stacked, *rows, *columns)
-    return _Labelled(to.reshape(made, [sizes[label] for label in labels]), labels)
+    return _Labelled(to.reshape(product, [sizes[label] for label in labels]), labels)
 
 
 def _sizes(to: Writer, one: _Labelled, other: _Labelled) -> Dict[str, int]:
     """The length of every name; a length of 1 gives way to another where dots stand for the dimension."""
-    found: Dict[str, int] = {}
+    sizes: Dict[str, int] = {}
     for part in (one, other):
         for label, length in zip(part.labels, to.shape(part.name)):
             size = length_of(length, part.name)
-            known = found.get(label, size)
+            known = sizes.get(label, size)
             if known != size and not (label.isdigit() and 1 in (known, size)):
                 raise IRError(f"einsum has the lengths {known} and {size} for {label!r}; they must be the same")
-            found[label] = max(known, size)
-    return found
+            sizes[label] = max(known, size)
+    return sizes
 
 
 def _as_matrices(
@@ -120,8 +120,8 @@ def _summed(to: Writer, part: _Labelled, kept: Set[str]) -> _Labelled:
     if not axes:
         return part
     shape = [length for place, length in enumerate(to.shape(part.name)) if place not in axes]
-    made = to.add("ReduceSum", (part.name,), None, {"axes": axes, "keepdims": 0}, shape=shape)
-    return _Labelled(made, [label for label in part.labels if label in kept])
+    total = to.add("ReduceSum", (part.name,), None, {"axes": axes, "keepdims": 0}, shape=shape)
+    return _Labelled(total, [label for label in part.labels if label in kept])
 
 
 @row("kron")
@@ -181,13 +181,13 @@ def _diag(call: Call, to: Writer) -> None:
 @row("diag_embed")
 def _diag_embed(call: Call, to: Writer) -> None:
     source = call.read("Input")
-    made = _on_diagonal(to, source, int(call.get("offset", 0)), 0.0)
-    rank = len(to.shape(made))
+    diagonal = _on_diagonal(to, source, int(call.get("offset", 0)), 0.0)
+    rank = len(to.shape(diagonal))
     first, second = (int(call.get(name, default)) % rank for name, default in (("dim1", -2), ("dim2", -1)))
     order = list(range(rank - 2))
     for place, own in sorted(((first, rank - 2), (second, rank - 1))):
         order.insert(place, own)
-    to.transpose(made, order, call.output())
+    to.transpose(diagonal, order, call.output())
 
 
 def _on_diagonal(to: Writer, source: str, offset: int, value: float) -> str:

@@ -62,12 +62,12 @@ class Call:
     def ints(self, name: str, default: Sequence[int] = ()) -> Tuple[int, ...]:
         """An attribute that is a list of integers, or one that stands for a list of one."""
         value = self.attributes.get(name, default)
-        found = tuple(int(item) for item in value) if isinstance(value, (list, tuple)) else (int(value),)
-        if len(found) > LONGEST_LIST:
+        numbers = tuple(int(item) for item in value) if isinstance(value, (list, tuple)) else (int(value),)
+        if len(numbers) > LONGEST_LIST:
             raise IRError(
-                f"attribute {name!r} of {self.type} has {len(found)} numbers; at most {LONGEST_LIST} are read"
+                f"attribute {name!r} of {self.type} has {len(numbers)} numbers; at most {LONGEST_LIST} are read"
             )
-        return found
+        return numbers
 
 
 class Writer(op_writer.Writer):
@@ -112,17 +112,17 @@ def _first(call: Call) -> str:
 
 
 def renamed(
-    ops: Sequence[Op], given: Iterable[str], tensors: Mapping[str, Tensor]
+    ops: Sequence[Op], declared: Iterable[str], tensors: Mapping[str, Tensor]
 ) -> Tuple[List[Op], Dict[str, Tensor], Dict[str, str]]:
     """The ops with a name for every value: a name that is written again gets a number, and what follows reads that.
 
     Also the tensors, those of the new names included, and the last name of everything that was renamed.
     """
-    taken: Set[str] = set(given)
+    taken: Set[str] = set(declared)
     known = dict(tensors)
     latest: Dict[str, str] = {}
     counts: Dict[str, int] = {}
-    made: List[Op] = []
+    renamed_ops: List[Op] = []
     for op in ops:
         inputs = tuple(latest.get(name, name) for name in op.inputs)
         outputs = []
@@ -137,5 +137,5 @@ def renamed(
             if unique:
                 taken.add(unique)
             outputs.append(unique)
-        made.append(replace(op, inputs=inputs, outputs=tuple(outputs)))
-    return made, known, latest
+        renamed_ops.append(replace(op, inputs=inputs, outputs=tuple(outputs)))
+    return renamed_ops, known, latest

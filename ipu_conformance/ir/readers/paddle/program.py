@@ -67,12 +67,12 @@ def finished(
 ) -> Graph:
     """The graph of what was written: what nobody makes is an input, or a weight where it persists."""
     persistent = {variable.name for variable in variables if variable.persistable}
-    made = {output for op in writer.ops for output in op.outputs if output}
+    written = {output for op in writer.ops for output in op.outputs if output}
     first_read = _read_before_made(writer.ops)
     weights = [name for name in first_read if name in persistent]
     inputs = list(dict.fromkeys([*fed, *(name for name in first_read if name not in persistent)]))
     ops, tensors, latest = renamed(writer.ops, [*weights, *inputs], writer.tensors)
-    outputs = [latest.get(output, output) for output in fetched] or _ends(ops, made)
+    outputs = [latest.get(output, output) for output in fetched] or _ends(ops, written)
     for output in outputs:
         if output not in tensors:
             raise IRError(f"the program fetches {output!r}, which it does not declare")
@@ -121,12 +121,12 @@ def _plain(value: Any) -> bool:
 
 
 def _read_before_made(ops: Sequence[Op]) -> List[str]:
-    made: Set[str] = set()
-    found: Dict[str, None] = {}
+    written: Set[str] = set()
+    first_read: Dict[str, None] = {}
     for op in ops:
-        found.update(dict.fromkeys(name for name in op.inputs if name and name not in made))
-        made.update(op.outputs)
-    return list(found)
+        first_read.update(dict.fromkeys(name for name in op.inputs if name and name not in written))
+        written.update(op.outputs)
+    return list(first_read)
 
 
 def _ends(ops: Sequence[Op], made: Set[str]) -> List[str]:

@@ -60,16 +60,16 @@ def _recurrent(call: Call, to: Writer) -> None:
     lengths = lengths if not lengths or to.dtype(lengths) == "INT32" else to.cast(lengths, "INT32")
     ratio = 0.0 if call.get("is_test", False) else float(call.get("dropout_prob", 0.0))
     for layer in range(layers):
-        made = []
+        outputs = []
         for direction in range(directions):
             cell = layer * directions + direction
-            own = [*weights[2 * cell : 2 * cell + 2], *weights[2 * (cells + cell) : 2 * (cells + cell) + 2]]
+            cell_weights = [*weights[2 * cell : 2 * cell + 2], *weights[2 * (cells + cell) : 2 * (cells + cell) + 2]]
             states = [parts[cell] for parts in first]
-            output, ends = _cell(to, kind, source, own, (lengths, *states), backwards=direction == 1)
-            made.append(output)
+            output, ends = _cell(to, kind, source, cell_weights, (lengths, *states), backwards=direction == 1)
+            outputs.append(output)
             for parts, end in zip(last, ends):
                 parts.append(end)
-        source = made[0] if directions == 1 else _joined(to, made)
+        source = outputs[0] if directions == 1 else _joined(to, outputs)
         if ratio and layer < layers - 1:
             source = to.add("Dropout", (source,), None, {"ratio": ratio})
     to.add("Identity", (source,), call.output())

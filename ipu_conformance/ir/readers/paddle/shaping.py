@@ -30,15 +30,15 @@ def _reshape(call: Call, to: Writer) -> None:
 def _filled(sizes: Sequence[int], call: Call, to: Writer) -> Tuple[int, ...]:
     """A target shape without zeros: they stand for the input's length at the place."""
     shape = to.shape(call.read("X"))
-    found: List[int] = []
+    resolved: List[int] = []
     for place, size in enumerate(sizes):
         length: Optional[int] = size
         if size == 0 and place < len(shape):
             length = shape[place]
-        found.append(-1 if length is None else length)
-    if found.count(-1) > 1:
+        resolved.append(-1 if length is None else length)
+    if resolved.count(-1) > 1:
         return to.sizes(call.output())
-    return tuple(found)
+    return tuple(resolved)
 
 
 @row("flatten", "flatten2", "flatten_contiguous_range")
@@ -58,8 +58,8 @@ def _flatten(call: Call, to: Writer) -> None:
 
 
 def _unknown_once(sizes: Sequence[Optional[int]], call: Call, to: Writer) -> Tuple[int, ...]:
-    found = tuple(-1 if size is None else size for size in sizes)
-    return found if found.count(-1) <= 1 else to.sizes(call.output())
+    lengths = tuple(-1 if size is None else size for size in sizes)
+    return lengths if lengths.count(-1) <= 1 else to.sizes(call.output())
 
 
 @row("transpose", "transpose2")
@@ -274,12 +274,12 @@ def _lookup(call: Call, to: Writer) -> None:
 
 @row("one_hot", "one_hot_v2")
 def _one_hot(call: Call, to: Writer) -> None:
-    source, made = call.read("X"), call.output()
+    source, output = call.read("X"), call.output()
     if call.type == "one_hot" and to.shape(source)[-1:] == (1,):
         place = len(to.shape(source)) - 1
         source = to.add("Squeeze", (source,), None, {"axes": (place,)}, shape=to.shape(source)[:-1])
     depth = to.constant(int(call.get("depth", 1)), "INT64")
-    to.add("OneHot", (source, depth, to.constant([0, 1], to.dtype(made))), made, {"axis": -1})
+    to.add("OneHot", (source, depth, to.constant([0, 1], to.dtype(output))), output, {"axis": -1})
 
 
 @row("top_k", "top_k_v2")
@@ -315,16 +315,16 @@ def _with_indices(type: str, inputs: Sequence[str], call: Call, to: Writer, attr
 
 @row("arg_max", "arg_min")
 def _arg(call: Call, to: Writer) -> None:
-    source, made = call.read("X"), call.output()
+    source, output = call.read("X"), call.output()
     axis = int(call.get("axis", -1))
     if call.get("flatten", False):
         source, axis = to.reshape(source, (-1,)), 0
     attributes = {"axis": to.axis(axis, source), "keepdims": int(bool(call.get("keepdims", False)))}
     type = "ArgMax" if call.type == "arg_max" else "ArgMin"
-    if to.dtype(made) == "INT64":
-        to.add(type, (source,), made, attributes)
+    if to.dtype(output) == "INT64":
+        to.add(type, (source,), output, attributes)
         return
-    to.cast(to.add(type, (source,), None, attributes, dtype="INT64", shape=to.shape(made)), to.dtype(made), made)
+    to.cast(to.add(type, (source,), None, attributes, dtype="INT64", shape=to.shape(output)), to.dtype(output), output)
 
 
 @row("cast")
@@ -336,10 +336,10 @@ def _cast(call: Call, to: Writer) -> None:
 
 @row("pad", "pad2d", "pad3d")
 def _pad(call: Call, to: Writer) -> None:
-    source, made = call.read("X"), call.output()
+    source, output = call.read("X"), call.output()
     rank = len(to.shape(source))
-    given = call.ints("paddings")
-    ends = [(given[2 * place], given[2 * place + 1]) for place in range(len(given) // 2)]
+    paddings = call.ints("paddings")
+    ends = [(paddings[2 * place], paddings[2 * place + 1]) for place in range(len(paddings) // 2)]
     if call.type == "pad3d":
         ends = ends[::-1]  # the last dimension comes first
     if call.type != "pad":
@@ -351,7 +351,7 @@ def _pad(call: Call, to: Writer) -> None:
     mode = {"replicate": "edge"}.get(call.get("mode", "constant"), call.get("mode", "constant"))
     value = float(call.get("value", call.get("pad_value", 0.0)))
     filling = (to.number(value, source),) if mode == "constant" and to.dtype(source) in FLOATS else ()
-    to.add("Pad", (source, pads, *filling), made, {"mode": mode})
+    to.add("Pad", (source, pads, *filling), output, {"mode": mode})
 
 
 @row("pixel_shuffle")

@@ -15,7 +15,7 @@ from ipu_conformance.ir.tensor import IRError
 @row("unfold")
 def _unfold(call: Call, to: Writer) -> None:
     """For every place of the window the pixels that it meets, one beside the other."""
-    source, made = call.read("X"), call.output("Y")
+    source, output = call.read("X"), call.output("Y")
     batch, channels, *space = (length_of(length, source) for length in to.shape(source))
     kernel, strides, dilations = (call.ints(name) for name in ("kernel_sizes", "strides", "dilations"))
     pads = call.ints("paddings")
@@ -37,13 +37,13 @@ def _unfold(call: Call, to: Writer) -> None:
         taps.append(to.reshape(tap, (batch, channels, 1, math.prod(counts))))
     shape = (batch, channels, len(taps), math.prod(counts))
     beside = to.add("Concat", taps, None, {"axis": 2}, shape=shape) if len(taps) > 1 else taps[0]
-    to.reshape(beside, to.sizes(made), made)
+    to.reshape(beside, to.sizes(output), output)
 
 
 @row("grid_sampler")
 def _grid_sampler(call: Call, to: Writer) -> None:
     """Every point of the grid gets the pixels around it, weighted by how near they are."""
-    source, grid, made = call.read("X"), call.read("Grid"), call.output("Output")
+    source, grid, output = call.read("X"), call.read("Grid"), call.output("Output")
     mode, border = str(call.get("mode", "bilinear")), str(call.get("padding_mode", "zeros"))
     if len(to.shape(source)) != 4 or mode not in ("bilinear", "nearest") or border not in ("zeros", "border"):
         raise IRError(
@@ -66,7 +66,7 @@ def _grid_sampler(call: Call, to: Writer) -> None:
         share = _share(to, ((across, x), (along, y)), (width, height), mode == "bilinear")
         part = to.add("Mul", (value, to.reshape(share, (batch, 1, points))))
         total = to.add("Add", (total, part)) if total else part
-    to.reshape(total, to.sizes(made), made)
+    to.reshape(total, to.sizes(output), output)
 
 
 def _points(call: Call, to: Writer, grid: str, shape: Tuple[int, int], lengths: Sequence[int]) -> Tuple[str, str]:
@@ -74,7 +74,7 @@ def _points(call: Call, to: Writer, grid: str, shape: Tuple[int, int], lengths: 
     batch, points = shape
     halves = [to.fresh("Split", to.dtype(grid), (batch, points, 1)) for _ in lengths]
     to.add("Split", (to.reshape(grid, (batch, points, 2)),), halves, {"axis": 2, "split": (1, 1)})
-    found: List[str] = []
+    corners: List[str] = []
     for half, length in zip(halves, lengths):
         moved = to.add("Add", (to.reshape(half, shape), to.number(1, grid)))
         if call.get("align_corners", True):
@@ -83,8 +83,8 @@ def _points(call: Call, to: Writer, grid: str, shape: Tuple[int, int], lengths: 
             place = to.add("Sub", (to.add("Mul", (moved, to.number(length / 2, grid))), to.number(0.5, grid)))
         if call.get("padding_mode", "zeros") == "border":
             place = clipped(to, place, 0.0, float(length - 1))
-        found.append(place)
-    return found[0], found[1]
+        corners.append(place)
+    return corners[0], corners[1]
 
 
 def _pixel(to: Writer, flat: str, corner: Tuple[str, str], lengths: Sequence[int]) -> str:
@@ -101,7 +101,7 @@ def _pixel(to: Writer, flat: str, corner: Tuple[str, str], lengths: Sequence[int
 
 def _share(to: Writer, places: Sequence[Tuple[str, str]], lengths: Sequence[int], weighted: bool) -> str:
     """How much of a pixel a point gets: less with its distance, and nothing of what is outside."""
-    found = ""
+    product = ""
     for (point, pixel), length in zip(places, lengths):
         held = clipped(to, pixel, 0.0, length - 1.0)
         parts = [to.cast(to.add("Equal", (held, pixel), dtype="BOOL"), to.dtype(point))]
@@ -109,8 +109,8 @@ def _share(to: Writer, places: Sequence[Tuple[str, str]], lengths: Sequence[int]
             distance = to.add("Abs", (to.add("Sub", (point, pixel)),))
             parts.append(to.add("Sub", (to.number(1, point), distance), None, None, shape=to.shape(point)))
         for part in parts:
-            found = to.add("Mul", (found, part)) if found else part
-    return found
+            product = to.add("Mul", (product, part)) if product else part
+    return product
 
 
 @row("yolo_box")
@@ -156,8 +156,8 @@ def _edges(call: Call, to: Writer, parts: Sequence[str], shape: Tuple[int, int, 
         pixel = to.add("Mul", (whole, to.number(1 / length, parts[0])))
         centre = to.add("Mul", (to.add("Add", (moved, grid)), pixel))
         sizes = [anchors[2 * place + axis] / (step * length * 2) for place in range(count)]
-        own = to.constant(sizes, dtype, (1, count, 1, 1, 1))
-        half = to.add("Mul", (to.add("Mul", (to.add("Exp", (parts[2 + axis],)), own)), whole))
+        anchor_sizes = to.constant(sizes, dtype, (1, count, 1, 1, 1))
+        half = to.add("Mul", (to.add("Mul", (to.add("Exp", (parts[2 + axis],)), anchor_sizes)), whole))
         low.append(to.add("Sub", (centre, half)))
         high.append(to.add("Add", (centre, half)))
         if call.get("clip_bbox", True):

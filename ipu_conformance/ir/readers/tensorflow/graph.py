@@ -78,10 +78,9 @@ def read_graph(source: Any, fetches: Sequence[str] = (), *, name: str = "graph")
     known = {id(variable.handle): variable for variable in getattr(graph, "variables", ())}
     for outer, inner in getattr(graph, "captures", ()):
         if id(outer) in known:
-            found = known[id(outer)]
-            variables[inner.op.name] = Variable(
-                _bare(found.name), dtype_of(found.dtype.base_dtype.as_datatype_enum), tuple(found.shape.as_list())
-            )
+            captured = known[id(outer)]
+            dtype = dtype_of(captured.dtype.base_dtype.as_datatype_enum)
+            variables[inner.op.name] = Variable(_bare(captured.name), dtype, tuple(captured.shape.as_list()))
     return graph_of(replace(read, outputs=tuple(outputs)), variables=variables, effects=effects, name=name)
 
 
@@ -115,10 +114,10 @@ def _needed(nodes: Sequence[Node], roots: Iterable[str], inside: bool) -> List[N
             raise IRError(f"the graph has no node {root!r}, which should make an output")
     seen: Set[str] = set()
     while waiting:
-        found = waiting.pop()
-        if found in by_name and found not in seen:
-            seen.add(found)
-            waiting.extend(_source(given) for given in by_name[found].inputs)
+        name = waiting.pop()
+        if name in by_name and name not in seen:
+            seen.add(name)
+            waiting.extend(_source(reference) for reference in by_name[name].inputs)
     return [node for node in nodes if node.name in seen]
 
 
@@ -128,9 +127,7 @@ def _source(reference: str) -> str:
 
 def _ordered(nodes: Sequence[Node]) -> List[Node]:
     """The nodes in an order in which they can be executed; a cycle is an error."""
-    marks = [
-        Op("Node", node.name, tuple({_source(given): None for given in node.inputs}), (node.name,)) for node in nodes
-    ]
+    marks = [Op("Node", node.name, tuple(dict.fromkeys(map(_source, node.inputs))), (node.name,)) for node in nodes]
     by_name = {node.name: node for node in nodes}
     return [by_name[mark.name] for mark in in_order(marks)]
 
@@ -179,7 +176,7 @@ class _Reader:
     """Collects the ops of all frames."""
 
     def __init__(self, functions: Mapping[str, Function], variables: Dict[str, Variable]) -> None:
-        self.functions, self.given = functions, variables
+        self.functions, self.captured = functions, variables
         self.writer = Writer()
         self.inputs: List[str] = []
         self.weights: Dict[str, None] = {}
@@ -196,7 +193,7 @@ class _Reader:
     def _node(self, frame: _Frame, node: Node) -> None:
         dtype = node.attributes.get("dtype")
         if node.op in _INPUTS and dtype == "RESOURCE":
-            frame.values[node.name] = self.given.get(node.name, Variable(frame.prefix + node.name))
+            frame.values[node.name] = self.captured.get(node.name, Variable(frame.prefix + node.name))
         elif node.op in _INPUTS:
             name = self._declare(frame, node, 0)
             self.inputs.append(name)
@@ -250,15 +247,15 @@ class _Reader:
 
     def _call(self, frame: _Frame, node: Node) -> None:
         function = self.functions[_called(node)]
-        given = [frame.value(reference) for reference in node.inputs if not reference.startswith("^")]
-        if len(given) != len(function.arguments):
+        arguments = [frame.value(reference) for reference in node.inputs if not reference.startswith("^")]
+        if len(arguments) != len(function.arguments):
             raise IRError(
-                f"{node.name!r} calls {function.name!r} with {len(given)} of {len(function.arguments)} arguments"
+                f"{node.name!r} calls {function.name!r} with {len(arguments)} of {len(function.arguments)} arguments"
             )
         inner = _Frame(
             f"{frame.prefix}{node.name}/",
             _needed(function.nodes, (*function.results, *function.effects), True),
-            dict(zip(function.arguments, given)),
+            dict(zip(function.arguments, arguments)),
             placement(node, frame.placed),
             True,
             self._order(frame, node),
@@ -271,22 +268,22 @@ class _Reader:
     @staticmethod
     def _order(frame: _Frame, node: Node) -> Tuple[str, ...]:
         """The full names of the nodes that come before, by an order alone."""
-        own = (frame.prefix + reference[1:] for reference in node.inputs if reference.startswith("^"))
-        return (*frame.after, *own)
+        order = (frame.prefix + reference[1:] for reference in node.inputs if reference.startswith("^"))
+        return (*frame.after, *order)
 
     def _op(self, frame: _Frame, node: Node) -> None:
-        given = [frame.value(reference) for reference in node.inputs if not reference.startswith("^")]
-        if node.op == "ReadVariableOp" and given and isinstance(given[0], Variable):
-            frame.values[node.name] = self._read(frame, node, given[0])
-        elif node.op == "IdentityN" or (node.op == "Identity" and given and isinstance(given[0], Variable)):
-            frame.values.update({_flat(node.name, place): value for place, value in enumerate(given)})
-        elif _UPDATES.fullmatch(node.op) and given:
-            self._update(frame, node, given)
+        values = [frame.value(reference) for reference in node.inputs if not reference.startswith("^")]
+        if node.op == "ReadVariableOp" and values and isinstance(values[0], Variable):
+            frame.values[node.name] = self._read(frame, node, values[0])
+        elif node.op == "IdentityN" or (node.op == "Identity" and values and isinstance(values[0], Variable)):
+            frame.values.update({_flat(node.name, place): value for place, value in enumerate(values)})
+        elif _UPDATES.fullmatch(node.op) and values:
+            self._update(frame, node, values)
         else:
-            self._translate(frame, node, self._names(frame, node, given))
+            self._translate(frame, node, self._names(frame, node, values))
 
-    def _names(self, frame: _Frame, node: Node, given: Sequence[Any]) -> List[str]:
-        return [self._read(frame, node, value) if isinstance(value, Variable) else value for value in given]
+    def _names(self, frame: _Frame, node: Node, values: Sequence[Any]) -> List[str]:
+        return [self._read(frame, node, value) if isinstance(value, Variable) else value for value in values]
 
     def _read(self, frame: _Frame, node: Node, variable: Variable) -> str:
         """The value that a variable has where a node reads it."""
@@ -296,17 +293,17 @@ class _Reader:
         before = self._order(frame, node)
         return latest if by and any(by == name or by.startswith(f"{name}/") for name in before) else first
 
-    def _update(self, frame: _Frame, node: Node, given: Sequence[Any]) -> None:
+    def _update(self, frame: _Frame, node: Node, values: Sequence[Any]) -> None:
         """An op that assigns: it makes the variable's next value."""
-        names = self._names(frame, node, given)
-        target = given[0].name if isinstance(given[0], Variable) else given[0]
-        made = self._unique(f"{frame.prefix}{node.name}")
-        self.writer.tensors[made] = replace(self.writer.tensors[target], name=made)
-        self._begin(frame, node, names, (made,))
-        self.writer.add(f"{DOMAIN}::{node.op}", names, (made,), plain(_shown(node.attributes)))
-        self.assigned[target] = (frame.prefix + node.name, made)
-        self.updates.append(made)
-        frame.values[node.name] = made
+        names = self._names(frame, node, values)
+        target = values[0].name if isinstance(values[0], Variable) else values[0]
+        updated = self._unique(f"{frame.prefix}{node.name}")
+        self.writer.tensors[updated] = replace(self.writer.tensors[target], name=updated)
+        self._begin(frame, node, names, (updated,))
+        self.writer.add(f"{DOMAIN}::{node.op}", names, (updated,), plain(_shown(node.attributes)))
+        self.assigned[target] = (frame.prefix + node.name, updated)
+        self.updates.append(updated)
+        frame.values[node.name] = updated
 
     def _translate(self, frame: _Frame, node: Node, names: Sequence[str]) -> None:
         outputs = [self._declare(frame, node, place) for place in range(self._count(frame, node))]
@@ -330,11 +327,13 @@ class _Reader:
 
     def _keep(self, frame: _Frame, node: Node, names: Sequence[str], outputs: Sequence[str] = ()) -> None:
         """An op under its own name."""
-        made = outputs or [self._declare(frame, node, 0)]
-        self._begin(frame, node, names, made)
+        results = outputs or [self._declare(frame, node, 0)]
+        self._begin(frame, node, names, results)
         attributes = plain(_shown(node.attributes))
         labels = frame.names.labels(node)
-        self.writer.add(f"{DOMAIN}::{node.op}", names, made, {**attributes, **({"outputs": labels} if labels else {})})
+        if labels:
+            attributes["outputs"] = labels
+        self.writer.add(f"{DOMAIN}::{node.op}", names, results, attributes)
 
     def _begin(self, frame: _Frame, node: Node, names: Sequence[str], outputs: Sequence[str]) -> Call:
         placed = placement(node, frame.placed)
@@ -364,8 +363,8 @@ class _Reader:
         if isinstance(listed, tuple) and place < len(listed) and isinstance(listed[place], ShapeAttribute):
             shape: Optional[Shape] = listed[place].shape
             return shape
-        own = node.attributes.get("shape")
-        return own.shape if isinstance(own, ShapeAttribute) and node.op in _INPUTS else None
+        declared = node.attributes.get("shape")
+        return declared.shape if isinstance(declared, ShapeAttribute) and node.op in _INPUTS else None
 
     def _unique(self, name: str) -> str:
         unique = self.writer.unique(name, self.taken)
@@ -376,14 +375,13 @@ class _Reader:
         """The graph of all that was read."""
         writer = self.writer
         ends = [self._end(top.value(output)) for output in outputs]
-        if not outputs:
-            read = {given for op in writer.ops for given in op.inputs}
-            ends = [op.outputs[0] for op in writer.ops if op.outputs and not read.intersection(op.outputs)]
+        consumed = {name for op in writer.ops for name in op.inputs}
+        if outputs:
+            ends += [updated for updated in self.updates if updated not in consumed]
         else:
-            read = {given for op in writer.ops for given in op.inputs}
-            ends += [made for made in self.updates if made not in read]
+            ends = [op.outputs[0] for op in writer.ops if op.outputs and not consumed.intersection(op.outputs)]
         initializers: Dict[str, Optional[bytes]] = {**dict.fromkeys(self.weights), **writer.initializers}
-        used = [*self.inputs, *initializers, *(made for op in writer.ops for made in op.outputs if made)]
+        used = [*self.inputs, *initializers, *(tensor for op in writer.ops for tensor in op.outputs if tensor)]
         return Graph(
             name=name,
             ops=in_order(writer.ops),

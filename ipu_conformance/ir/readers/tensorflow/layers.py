@@ -65,23 +65,23 @@ def _around(type: str, call: Call, to: Writer, others: Sequence[str], attributes
     if not channels_last(call, source, to):
         to.add(type, (source, *others), call.output, attributes)
         return
-    made = to.tensors[call.output]
-    shape = None if made.shape is None else (made.shape[0], made.shape[-1], *made.shape[1:-1])
-    inner = to.fresh(type, made.dtype, shape)
+    output = to.tensors[call.output]
+    shape = None if output.shape is None else (output.shape[0], output.shape[-1], *output.shape[1:-1])
+    inner = to.fresh(type, output.dtype, shape)
     to.add(type, (to_first(source, to), *others), inner, attributes)
     to_last(inner, to, call.output)
 
 
 def _spatial(call: Call, name: str, source: str, to: Writer) -> Tuple[int, ...]:
     """The numbers of a list over all dimensions that belong to space; the others must be 1."""
-    given = call.ints(name) or (1,) * len(to.shape(source))
-    if len(given) != len(to.shape(source)):
-        raise IRError(f"attribute {name!r} of {call.type} {call.name!r} has {len(given)} numbers")
+    lengths = call.ints(name) or (1,) * len(to.shape(source))
+    if len(lengths) != len(to.shape(source)):
+        raise IRError(f"attribute {name!r} of {call.type} {call.name!r} has {len(lengths)} numbers")
     last = channels_last(call, source, to)
-    rest = (given[0], given[-1]) if last else given[:2]
-    if rest != (1, 1) or min(given) < 1:
-        raise IRError(f"attribute {name!r} of {call.type} {call.name!r} is {given}; space alone may differ from 1")
-    return given[1:-1] if last else given[2:]
+    rest = (lengths[0], lengths[-1]) if last else lengths[:2]
+    if rest != (1, 1) or min(lengths) < 1:
+        raise IRError(f"attribute {name!r} of {call.type} {call.name!r} is {lengths}; space alone may differ from 1")
+    return lengths[1:-1] if last else lengths[2:]
 
 
 def _padding(call: Call, source: str, to: Writer) -> Dict[str, Any]:
@@ -91,10 +91,10 @@ def _padding(call: Call, source: str, to: Writer) -> Dict[str, Any]:
         return {"pads": (0,) * (2 * rank)}
     if kind == "SAME":
         return {"auto_pad": "SAME_UPPER"}
-    given = call.ints("explicit_paddings")
-    if kind != "EXPLICIT" or len(given) != 2 * (rank + 2):
-        raise IRError(f"{call.type} {call.name!r} has the padding {kind!r} with {len(given)} numbers")
-    pairs = [given[place : place + 2] for place in range(0, len(given), 2)]
+    paddings = call.ints("explicit_paddings")
+    if kind != "EXPLICIT" or len(paddings) != 2 * (rank + 2):
+        raise IRError(f"{call.type} {call.name!r} has the padding {kind!r} with {len(paddings)} numbers")
+    pairs = [paddings[place : place + 2] for place in range(0, len(paddings), 2)]
     space = pairs[1:-1] if channels_last(call, source, to) else pairs[2:]
     return {"pads": (*(pair[0] for pair in space), *(pair[1] for pair in space))}
 
@@ -192,8 +192,8 @@ def _gather(call: Call, to: Writer) -> None:
 @row("Reshape")
 def _reshape(call: Call, to: Writer) -> None:
     if not to.is_known(call.read(1)):
-        made = to.tensors[call.output].shape
-        if made is None or sum(length is None for length in made) > 1:
+        shape = to.tensors[call.output].shape
+        if shape is None or sum(length is None for length in shape) > 1:
             wide = call.read(1) if to.dtype(call.read(1)) == "INT64" else to.cast(call.read(1), "INT64")
             to.add("Reshape", (call.read(0), wide), call.output)
             return
@@ -205,10 +205,10 @@ def _reshape(call: Call, to: Writer) -> None:
     to.reshape(source, sizes, call.output)
 
 
-def _declared(to: Writer, made: str, source: str, sizes: Sequence[int]) -> Any:
+def _declared(to: Writer, output: str, source: str, sizes: Sequence[int]) -> Any:
     from dataclasses import replace
 
-    tensor = to.tensors[made]
+    tensor = to.tensors[output]
     if tensor.shape is not None:
         return tensor
     return replace(tensor, dtype=to.dtype(source), shape=tuple(None if size < 0 else size for size in sizes))
@@ -304,8 +304,8 @@ def _arg(call: Call, to: Writer) -> None:
     axis = to.axis(to.values(call.read(1))[0], source)
     shape = tuple(length for place, length in enumerate(to.shape(source)) if place != axis)
     wanted = str(call.get("output_type", DType("INT64")))
-    found = to.add(call.type, (source,), None, {"axis": axis, "keepdims": 0}, dtype="INT64", shape=shape)
-    to.add("Identity", (found,), call.output) if wanted == "INT64" else to.cast(found, wanted, call.output)
+    index = to.add(call.type, (source,), None, {"axis": axis, "keepdims": 0}, dtype="INT64", shape=shape)
+    to.add("Identity", (index,), call.output) if wanted == "INT64" else to.cast(index, wanted, call.output)
 
 
 @row("OneHot")

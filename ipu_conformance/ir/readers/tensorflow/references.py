@@ -85,8 +85,8 @@ class References:
 
 def references(nodes: Sequence[Node], named: bool, others: Sequence[str] = ()) -> References:
     """The references of nodes, and others, for what they say about the nodes' outputs."""
-    found = References(nodes, named)
-    listed: List[str] = [given for node in nodes for given in node.inputs]
+    collected = References(nodes, named)
+    listed: List[str] = [name for node in nodes for name in node.inputs]
     for reference in (*listed, *others):
-        found.note(reference)
-    return found
+        collected.note(reference)
+    return collected
