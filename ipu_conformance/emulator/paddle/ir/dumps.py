@@ -10,11 +10,10 @@ from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
 from ipu_conformance.emulator.paddle.compile import environment
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
 from ipu_conformance.emulator.paddle.ir import lowering
+from ipu_conformance.emulator.popart import onnx
 from ipu_conformance.ir import files
-from ipu_conformance.ir.graph import Graph, Op
+from ipu_conformance.ir.graph import Graph
 from ipu_conformance.ir.tensor import IRError
-
-POPART_DOMAIN = "ai.graphcore"
 
 CHECKS: Mapping[str, str] = {
     "Fwd0": "forward",
@@ -48,17 +47,7 @@ def checks(asked: Iterable[Any]) -> Tuple[str, ...]:
 
 def save_model_proto(record: Any, path: str) -> None:
     """Write the forward pass as ONNX, with its placement and the weights that the host holds."""
-    _write(in_domains(lowering.forward(record, values=True)), path, "onnx")
-
-
-def in_domains(graph: Graph) -> Graph:
-    """The graph with every norm that holds statistics in another type than its data, as ONNX does not, as PopART's."""
-    return replace(graph, ops=tuple(_in_domain(op, graph) for op in graph.ops))
-
-
-def _in_domain(op: Op, graph: Graph) -> Op:
-    mixed = len({graph.tensors[name].dtype for name in op.inputs if name}) > 1
-    return replace(op, type=f"{POPART_DOMAIN}::{op.type}") if op.type == "BatchNormalization" and mixed else op
+    _write(lowering.forward(record, values=True), path, "onnx")
 
 
 def draw(record: Any, check: str, folder: str) -> None:
@@ -98,6 +87,9 @@ def part(graph: Graph, first: int, final: int) -> Graph:
 
 def _write(graph: Graph, path: str, format: str) -> None:
     try:
-        files.write(graph, path, format)
+        if format == "onnx":
+            onnx.write(graph, path)
+        else:
+            files.write(graph, path, format)
     except IRError as error:
         raise InvalidArgument(f"The {format} file {path} cannot be written: {error}") from error

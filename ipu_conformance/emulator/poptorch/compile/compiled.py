@@ -15,7 +15,7 @@ from ipu_conformance.emulator.core.engine import Engine
 from ipu_conformance.emulator.core.plan import Plan
 from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
 from ipu_conformance.emulator.poptorch.compile import capture, observers, partition, placement
-from ipu_conformance.emulator.poptorch.ir import exporting, lowering
+from ipu_conformance.emulator.poptorch.ir import lowering
 from ipu_conformance.emulator.poptorch.options import unmodelled
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import OutputMode, ReductionType
@@ -130,7 +130,7 @@ def compile_model(
         )
         _check_memory(result, options)
         done("memory")
-    exporting.export(result, options)
+    lowering.export(result, options)
     result.seconds = time.perf_counter() - begin
     return result
 

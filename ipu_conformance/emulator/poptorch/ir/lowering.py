@@ -1,17 +1,23 @@
-"""The program of a compiled model as a graph of PopART ops, and what is estimated from its forward pass."""
+"""The program of a compiled model as a graph of PopART ops, its dumps, and what is estimated from its forward pass."""
 
 from __future__ import annotations
 
 import math
+import os
 from typing import Any, Dict, Mapping
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import cost, memory
-from ipu_conformance.emulator.popart import lowering
+from ipu_conformance.emulator.popart import lowering, onnx
 from ipu_conformance.emulator.popart.updates import Training, rmsprop
 from ipu_conformance.emulator.poptorch.ir.forward import Forward
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.ir.formats import popart
 from ipu_conformance.ir.graph import Graph
+from ipu_conformance.ir.tensor import IRError
+
+PROTO_FILE = "POPTORCH_EXPORT_PROTO_FILE"
+"""The variable that names a file for the program as ONNX."""
 
 
 def lower(compiled: Any, options: Any, training: bool) -> Graph:
@@ -35,6 +41,17 @@ def forward_graph(compiled: Any, options: Any) -> Graph:
 def popart_ir(compiled: Any, options: Any) -> str:
     """The program in the JSON of PopART."""
     return popart.dump(lower(compiled, options, compiled.training)).decode("utf-8")
+
+
+def export(compiled: Any, options: Any) -> None:
+    """Write the program as ONNX, if the environment names a file for it."""
+    path = os.environ.get(PROTO_FILE)
+    if not path:
+        return
+    try:
+        onnx.write(lower(compiled, options, compiled.training), path)
+    except IRError as error:
+        raise Error(f"{PROTO_FILE} is {path}: {error}") from error
 
 
 def cycles(compiled: Any, options: Any) -> int:
