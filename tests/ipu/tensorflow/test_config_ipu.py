@@ -240,7 +240,7 @@ def test_a_category_cannot_be_assigned(config: Any, name: str) -> None:
         ("optimizations.math.fst", "optimizations.math.fast"),
         ("io_tiles.num_tiles", "io_tiles.num_io_tiles"),
         ("norms.experimental.replica_group_size", "norms.experimental.distributed_batch_norm_replica_group_size"),
-        ("optimizations", "optimizations"),
+        ("optimisations", "optimizations"),
     ],
 )
 def test_an_unknown_attribute_names_the_nearest(config: Any, action: str, name: str, meant: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import ops
 
-from ipu_conformance.emulator.tensorflow.compile import sharding, shards
+from ipu_conformance.emulator.tensorflow.compile import shards
 
 ATTRIBUTE = "_XlaSharding"
 SINGLE, SEVERAL = b"\x01", b"\x02"
@@ -87,18 +87,18 @@ def automatic_sharding(
     """Place all that lies between an input and a loss on IPUs 0 to ``num_shards`` - 1, in the order of the graph."""
     if num_shards < 1:
         raise ValueError(f"`num_shards` is {num_shards}; use 1 or more.")
-    needed = {id(op) for op in sharding.dependencies([loss_ts])}
+    needed = {id(op) for op in dependencies([loss_ts])}
     between = [op for op in input_ts.graph.get_operations() if id(op) in needed and _after(op, input_ts)]
     if not between:
         raise ValueError(f"{loss_ts.name} does not depend on {input_ts.name}: there is nothing to shard.")
     for position, op in enumerate(between):
         ipu = position * num_shards // len(between)
-        sharding.put(op, [ipu])
+        put(op, [ipu])
         shards.note(ipu)
 
 
 def _after(op: Any, source: Any) -> bool:
-    return any(found is source.op for found in sharding.dependencies([op]))
+    return any(found is source.op for found in dependencies([op]))
 
 
 @contextlib.contextmanager

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Iterator, List, Optional, Set
+from typing import ContextManager, Iterator, List, Optional, Set
 
 from ipu_conformance.emulator.core.topology import TopologyError, tensorflow_replicas
-from ipu_conformance.emulator.tensorflow.compile import shards
 
 
 class ShardError(TopologyError, ValueError):
@@ -31,30 +30,28 @@ _thread_state = _ThreadState()
 
 def note(ipu: int) -> None:
     """Record that a part of the program that is being built runs on that IPU of each replica."""
-    for found in (*_thread_state.open, *_thread_state.watching):
-        found.add(int(ipu))
+    for ipus in (*_thread_state.open, *_thread_state.watching):
+        ipus.add(int(ipu))
 
 
-@contextlib.contextmanager
-def noted() -> Iterator[Set[int]]:
+def noted() -> ContextManager[Set[int]]:
     """The set of the IPUs that are noted inside; empty if the program names none."""
-    found: Set[int] = set()
-    _thread_state.open.append(found)
-    try:
-        yield found
-    finally:
-        _thread_state.open.pop()
+    return _collected(_thread_state.open)
+
+
+def watched() -> ContextManager[Set[int]]:
+    """The set of the IPUs that are noted inside, of a program that is built to be executed."""
+    return _collected(_thread_state.watching)
 
 
 @contextlib.contextmanager
-def watched() -> Iterator[Set[int]]:
-    """The set of the IPUs that are noted inside, of a program that is built to be executed."""
-    found: Set[int] = set()
-    _thread_state.watching.append(found)
+def _collected(sets: List[Set[int]]) -> Iterator[Set[int]]:
+    ipus: Set[int] = set()
+    sets.append(ipus)
     try:
-        yield found
+        yield ipus
     finally:
-        _thread_state.watching.pop()
+        sets.pop()
 
 
 def replicas(ipus: int, named: Optional[Set[int]] = None) -> int:
@@ -66,5 +63,8 @@ def replicas(ipus: int, named: Optional[Set[int]] = None) -> int:
 
 
 def placing() -> bool:
-    """Whether this thread builds for that; what replicas do together then has the right shape and no meaning."""
-    return bool(shards._thread_state.open)
+    """Whether this thread builds a program only to learn which IPUs it names.
+
+    How many replicas it has is not known yet: what they do together has the right shape and no meaning.
+    """
+    return bool(_thread_state.open)

@@ -130,7 +130,7 @@ class IPUOutfeedQueue:
             if last and not tf.executing_eagerly():
                 dependencies = [tf.cond(size > 0, lambda: True, lambda: functions.fail(NOTHING_YET))]
             with tf.control_dependencies(dependencies):
-                taken = _listed(self._queue.dequeue_many(size))
+                taken = functions.listed(self._queue.dequeue_many(size))
             leaves = [leaf[0] for leaf in taken] if last else taken  # the last is all that such a queue keeps
             if not decide("drained", True):
                 self._queue.enqueue_many(taken)
@@ -210,7 +210,3 @@ def _place() -> Tuple[Any, Any]:
 
 def _name(function: Any) -> Optional[str]:
     return None if function is None else function.name
-
-
-def _listed(value: Any) -> List[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
