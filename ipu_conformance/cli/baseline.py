@@ -56,8 +56,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _record(args: argparse.Namespace) -> int:
     from ipu_conformance.oracle.convergence import recording
+    from ipu_conformance.workloads.oracle_digits import find
 
-    workload = recording.find(args.workload)
+    workload = find(args.workload)
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     journal = args.output.with_name(args.output.name + ".journal")
     words = ["ipu-conformance", "baseline", "record", args.workload, "--seeds", str(args.seeds)]

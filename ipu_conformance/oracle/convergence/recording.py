@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 from pathlib import Path
@@ -33,24 +32,6 @@ class Recordable(Protocol):
 
     def __call__(self, seed: int) -> Sequence[float]:
         """The value of each epoch."""
-
-
-def find(name: str) -> Recordable:
-    """The built-in workload called ``name``, or the one at ``module:attribute``."""
-    from ipu_conformance.oracle.convergence.workloads import WORKLOADS
-
-    if name in WORKLOADS:
-        return WORKLOADS[name]
-    module, separator, attribute = name.partition(":")
-    if not separator:
-        raise BaselineError(f"workload {name!r} is unknown; use one of {', '.join(WORKLOADS)}, or module:attribute")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise BaselineError(f"workload {name!r} cannot be imported: {error}") from error
-    if not isinstance(found, Recordable) or not callable(found):
-        raise BaselineError(f"workload {name!r} is no Recordable; it needs name, metric, budget and a call with a seed")
-    return found
 
 
 def record(

@@ -16,7 +16,8 @@ def rate(rule: Rule, count: int) -> float:
     return float(TABLE[rule.name](dict(rule.settings), count))
 
 
-def _pieces(s: Mapping[str, Any], t: int) -> float:
+def _decays(s: Mapping[str, Any], t: int) -> float:
+    """How many times ``gamma`` has been applied."""
     return t // s["every"] if s["staircase"] else t / s["every"]
 
 
@@ -52,13 +53,13 @@ TABLE: Mapping[str, Schedule] = {
     "constant": lambda s, t: s["base"],
     "step": lambda s, t: s["base"] * s["gamma"] ** (t // s["size"]),
     "multistep": lambda s, t: s["base"] * s["gamma"] ** bisect_right(s["milestones"], t),
-    "exponential": lambda s, t: s["base"] * s["gamma"] ** _pieces(s, t),
+    "exponential": lambda s, t: s["base"] * s["gamma"] ** _decays(s, t),
     "polynomial": _polynomial,
     "cosine": _cosine,
     "warmup": _warmup,
     "piecewise": _piecewise,
     "natural_exp": lambda s, t: s["base"] * math.exp(-s["gamma"] * t),
-    "inverse_time": lambda s, t: s["base"] / (1 + s["gamma"] * _pieces(s, t)),
+    "inverse_time": lambda s, t: s["base"] / (1 + s["gamma"] * _decays(s, t)),
     "noam": _noam,
 }
 """Every schedule by its name in ``run.SCHEDULES``."""

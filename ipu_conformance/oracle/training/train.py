@@ -88,9 +88,9 @@ def _run(
         for places in [] if values else _groups(step, config):
             for replica in range(config.replicas):
                 mine = [place for place in places if place.replica == replica]
-                flying = [_micro_batch(data, place, config, masks, rounded) for place in mine]
-                by_replica[replica] = _fly(flying, stages, weights, by_replica[replica], config)
-                values.update(zip(mine, flying))
+                batches = [_micro_batch(data, place, config, masks, rounded) for place in mine]
+                by_replica[replica] = _execute(batches, stages, weights, by_replica[replica], config)
+                values.update(zip(mine, batches))
             if config.training:
                 groups = [
                     [values[place].gradients for place in places if place.replica == replica]
@@ -160,15 +160,15 @@ def _micro_batch(data: Data, place: Place, config: RunConfig, masks: Masks, roun
     return MicroBatch(data.inputs[place.step, samples], data.labels[place.step, samples], place, masks, rounding)
 
 
-def _fly(
-    flying: Sequence[MicroBatch], stages: Sequence[Stage], weights: Weights, statistics: Weights, config: RunConfig
+def _execute(
+    batches: Sequence[MicroBatch], stages: Sequence[Stage], weights: Weights, statistics: Weights, config: RunConfig
 ) -> Weights:
-    """Send micro-batches through the stages as the schedule says; give the running statistics after them."""
-    for kind, stage, number in slots(config.schedule, len(stages), len(flying), config.training):
+    """Send micro-batches through the stages by the schedule, and return the running statistics after them."""
+    for kind, stage, number in slots(config.schedule, len(stages), len(batches), config.training):
         if kind == "forward":
-            statistics = flying[number].forward(stages, stage, weights, statistics, config)
+            statistics = batches[number].forward(stages, stage, weights, statistics, config)
         else:
-            flying[number].backward(stages, stage, weights, statistics, config)
+            batches[number].backward(stages, stage, weights, statistics, config)
     return statistics
 
 
@@ -188,7 +188,7 @@ def _stream(
     ``before`` is the number of updates of earlier steps.
     """
     weights, states = dict(weights), dict(states)
-    own = [sorted({name for layer in stage for name in layer.weights}) for stage in stages]
+    names = [sorted({name for layer in stage for name in layer.weights}) for stage in stages]
     last, count = len(stages) - 1, len(values) // config.replicas
     turns = [[batch for place, batch in sorted(values.items()) if place.iteration == turn] for turn in range(count)]
     step = next(iter(values)).step
@@ -204,12 +204,12 @@ def _stream(
                 continue
             for replica, batch in enumerate(turns[turn]):
                 batch.backward(stages, stage, weights, statistics[replica], config)
-            found = [[{name: batch.gradients[name] for name in own[stage]}] for batch in turns[turn]]
-            gradients[turn].update(_reduced(found, config, rounding))
+            by_replica = [[{name: batch.gradients[name] for name in names[stage]}] for batch in turns[turn]]
+            gradients[turn].update(_reduced(by_replica, config, rounding))
         for stage in range(last + 1):
             turn = cycle - 2 * last + stage
             if 0 <= turn < count:
-                held = {name: weights[name] for name in own[stage]}
+                held = {name: weights[name] for name in names[stage]}
                 moved = _updated(held, gradients[turn], states, step, before + turn + 1, config, rounding)
                 weights.update(moved[0])
                 states.update(moved[1])

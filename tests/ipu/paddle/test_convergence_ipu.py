@@ -7,20 +7,12 @@ from typing import Any, Dict
 
 import pytest
 
-from ipu_conformance.run import RunConfig, learning_rate, optimizer
+from ipu_conformance.run import RunConfig
 
-from ..digits import SEED, WORKLOAD, verdict
+from ..digits import WORKLOAD, learned_as_recorded
 from ..training import Runs
 
-UPDATE = RunConfig(
-    device_iterations=WORKLOAD.train // WORKLOAD.batch,
-    micro_batch=WORKLOAD.batch,
-    steps=WORKLOAD.epochs,
-    optimizer=optimizer("sgd", momentum=WORKLOAD.momentum),
-    learning_rate=learning_rate(base=WORKLOAD.rate),
-    output_layout="paddle",
-    unbiased_statistics=False,
-)
+UPDATE = WORKLOAD.config(output_layout="paddle", unbiased_statistics=False)
 SHARED = replace(UPDATE, micro_batch=WORKLOAD.batch // 4, replicas=4)
 WAYS: Dict[str, RunConfig] = {"single": UPDATE, "replicated": SHARED}
 """However an update's samples are shared out, they are those of one batch of the workload."""
@@ -30,6 +22,4 @@ WAYS: Dict[str, RunConfig] = {"single": UPDATE, "replicated": SHARED}
 @pytest.mark.parametrize("config", [pytest.param(config, id=word) for word, config in WAYS.items()])
 def test_digits_are_learned_as_by_the_reference(runs: Runs, config: Any) -> None:
     """The accuracy after every epoch is neither lower nor higher than the spread of the reference runs allows."""
-    found = verdict(runs.driver, replace(config, seed=SEED))
-
-    assert found.passed, found.sentence
+    learned_as_recorded(runs.driver, config)

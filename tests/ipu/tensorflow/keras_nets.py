@@ -16,10 +16,9 @@ import numpy as np
 from ipu_conformance import check, nets
 from ipu_conformance.nets import Data, Layer, Net, distinct_micro_batches
 from ipu_conformance.oracle.tolerance import runs as run_tolerance
-from ipu_conformance.oracle.tolerance.rounding import RandomRounding, mantissa, nearest
-from ipu_conformance.oracle.training.train import infer as specified_inference
-from ipu_conformance.oracle.training.train import train as specified
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
+
+from ..training import expected, tolerance
 
 PLAIN = RunConfig(
     device_iterations=3,
@@ -227,24 +226,6 @@ def ipus(config: RunConfig) -> int:
     return (1 << (own - 1).bit_length()) * config.replicas
 
 
-def cut(name: str, config: RunConfig, stages: int, schedule: str = "grouped") -> RunConfig:
-    """A configuration with a net cut into stages."""
-    return replace(config, stages=nets.NETS[name]().cut(stages), schedule=schedule)
-
-
-def expected(name: str, config: RunConfig) -> Any:
-    """The oracle's record."""
-    net = nets.NETS[name]()
-    return specified(net, distinct_micro_batches(net, config), config)
-
-
-def tolerance(name: str, config: RunConfig) -> Any:
-    """The derived tolerance of a training; stages change when things are computed, not what."""
-    net = nets.NETS[name]()
-    uncut = replace(config, stages=(), devices=(), schedule=PLAIN.schedule)
-    return run_tolerance.for_run(net, distinct_micro_batches(net, config), uncut)
-
-
 def assert_trained(trained: Trained, name: str, config: RunConfig) -> None:
     """The weights, and the statistics if there are any, are the oracle's."""
     __tracebackhide__ = True
@@ -305,14 +286,5 @@ def inferred(
     config = replace(PLAIN, training=False, device_iterations=1, micro_batch=samples, output_layout="poptorch")
     flat = Data(data.inputs.reshape((1, samples, *net.input_shape)), data.labels.reshape(1, samples))
 
-    def outputs(rounding: Any = None) -> np.ndarray:
-        record = specified_inference(net, flat, config, weights=weights, rounding=rounding)
-        assert record.outputs is not None
-        return np.asarray(record.outputs[0])
-
-    exact, form, runs = outputs(), mantissa(config.dtype), run_tolerance.LEAST_RUNS
-    apart = np.stack([outputs(RandomRounding(net, config, run)) - exact for run in range(runs)])
-    rate = run_tolerance.FALSE_ALARM_RATE
-    origin = f"{config.dtype}, {runs} oracle runs with random rounding after every op, false-alarm rate {rate:g} a run"
-    same = outputs(lambda x, site: nearest(x, form)) - exact
-    return exact, run_tolerance.estimate(exact, apart, same, rate, origin)
+    values, allowed = run_tolerance.for_inference(net, flat, config, weights=weights)
+    return values[0], allowed[0]

@@ -14,8 +14,9 @@ from ipu_conformance import check
 from ipu_conformance.nets import mlp
 from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 
+from ..training import cut, expected, tolerance
 from .keras_fixture import made_keras  # noqa: F401 (a fixture)
-from .keras_nets import PLAIN, Keras, cut, expected, tolerance
+from .keras_nets import PLAIN, Keras
 
 SIX = replace(PLAIN, device_iterations=6)
 EXECUTIONS = (1, 2, 3, 6)

@@ -9,8 +9,9 @@ import pytest
 
 from ipu_conformance.nets import mlp
 
+from ..training import cut
 from .keras_fixture import made_keras  # noqa: F401 (a fixture)
-from .keras_nets import PLAIN, Keras, Trained, assert_trained, cut
+from .keras_nets import PLAIN, Keras, Trained, assert_trained
 
 PHASES = ("fit", "evaluate", "predict")
 X, Y = np.ones((6, 6), np.float32), np.zeros(6, np.int32)

@@ -13,8 +13,9 @@ from ipu_conformance.nets import Data, distinct_micro_batches, mlp
 from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 from ipu_conformance.run import RunConfig
 
+from ..training import cut, expected, tolerance
 from .keras_fixture import made_keras  # noqa: F401 (a fixture)
-from .keras_nets import PLAIN, Keras, cut, expected, tolerance
+from .keras_nets import PLAIN, Keras
 
 CONFIGS = {
     "plain": replace(PLAIN, device_iterations=4),

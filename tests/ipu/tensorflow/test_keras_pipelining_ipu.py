@@ -12,8 +12,9 @@ from ipu_conformance import check
 from ipu_conformance.nets import distinct_micro_batches, mlp
 from ipu_conformance.run import RunConfig, learning_rate
 
+from ..training import cut
 from .keras_fixture import made_keras  # noqa: F401 (a fixture)
-from .keras_nets import PLAIN, Keras, adam, assert_trained, cut, inferred, kinds_of, momentum
+from .keras_nets import PLAIN, Keras, adam, assert_trained, inferred, kinds_of, momentum
 
 SCHEDULES = ("grouped", "interleaved", "sequential")
 

@@ -11,8 +11,9 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.nets import distinct_micro_batches, mlp
 
+from ..training import cut
 from .keras_fixture import made_keras  # noqa: F401 (a fixture)
-from .keras_nets import PLAIN, Keras, cut, inferred, kinds_of
+from .keras_nets import PLAIN, Keras, inferred, kinds_of
 
 CONFIGS = {
     "plain": replace(PLAIN, device_iterations=4),

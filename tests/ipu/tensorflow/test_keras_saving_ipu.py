@@ -13,8 +13,9 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.nets import Data, distinct_micro_batches, mlp
 
+from ..training import cut
 from .keras_fixture import made_keras  # noqa: F401 (a fixture)
-from .keras_nets import PLAIN, Keras, Trained, adam, assert_trained, cut, momentum
+from .keras_nets import PLAIN, Keras, Trained, adam, assert_trained, momentum
 
 CONFIGS = {
     "plain": PLAIN,

@@ -10,8 +10,9 @@ import pytest
 
 from ipu_conformance.nets import mlp
 
+from ..training import cut
 from .keras_fixture import made_keras  # noqa: F401 (a fixture)
-from .keras_nets import PLAIN, Keras, Trained, assert_trained, cut
+from .keras_nets import PLAIN, Keras, Trained, assert_trained
 
 CUT = cut("mlp", replace(PLAIN, device_iterations=1, gradient_accumulation=4), 2)
 LAYERS = ["fc1", "act1", "fc2", "act2", "fc3", "act3", "fc4"]

@@ -15,6 +15,7 @@ from ipu_conformance import cli
 from ipu_conformance.cli import baseline as command
 from ipu_conformance.oracle.convergence import baseline, recording
 from ipu_conformance.oracle.convergence.baseline import Baseline, BaselineError
+from ipu_conformance.workloads.oracle_digits import find
 
 
 class Toy:
@@ -221,13 +222,13 @@ class TestRecording:
             ("nothing", "workload 'nothing' is unknown; use one of oracle-mlp"),
             ("no_such_module:x", "cannot be imported: No module named 'no_such_module'"),
             ("json:x", "cannot be imported: module 'json' has no attribute 'x'"),
-            ("json:dumps", "is no Recordable; it needs name, metric, budget and a call with a seed"),
+            ("json:dumps", "is not Recordable: it lacks name, metric, budget or a call with a seed"),
         ],
     )
     def test_what_cannot_be_recorded_is_refused(self, name, words):
         """An unknown workload is one sentence."""
         with pytest.raises(BaselineError, match=words):
-            recording.find(name)
+            find(name)
 
 
 def call(*words: str) -> int:

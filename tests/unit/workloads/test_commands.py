@@ -13,10 +13,10 @@ from ipu_conformance import cli
 from ipu_conformance.data import CLASS_NAMES, load
 from ipu_conformance.data.places import DATA_VARIABLE
 from ipu_conformance.oracle.convergence import baseline as baselines
-from ipu_conformance.oracle.convergence.recording import find
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.workloads import WORKLOADS, WorkloadError, plots
 from ipu_conformance.workloads.keras_mnist import reference as keras_mnist
+from ipu_conformance.workloads.oracle_digits import find
 from ipu_conformance.workloads.paddle_mnist import reference as paddle_mnist
 from ipu_conformance.workloads.poptorch_mnist import reference as poptorch_mnist
 

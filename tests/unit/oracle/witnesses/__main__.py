@@ -1,4 +1,4 @@
-"""``python -m ipu_conformance.oracle``: how well the oracle and its witnesses agree, op by op."""
+"""``python -m tests.unit.oracle.witnesses``: how well the oracle and its witnesses agree, op by op."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.oracle.witnesses import WITNESSES, report
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m ipu_conformance.oracle",
+        prog="python -m tests.unit.oracle.witnesses",
         description="Compare every op of the oracle with the libraries that are installed, on random samples. "
         "Errors are in units of the derived tolerance: below 1 is agreement.",
     )

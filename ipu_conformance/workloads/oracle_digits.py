@@ -1,17 +1,21 @@
-"""Workloads of the oracle itself: nets it trains on synthetic digits, whose convergence can be recorded anywhere.
+"""Nets that the oracle trains on synthetic digits: workloads whose convergence can be recorded on any machine.
 
-They need no framework and no download, so that a baseline of theirs is made again on any machine.
+They need no framework and no download.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import importlib
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
 from ipu_conformance.nets import INPUT, Data, Layer, Net, Weight, generator
-from ipu_conformance.run import Array, RunConfig, learning_rate, optimizer
+from ipu_conformance.oracle.convergence.baseline import BaselineError
+from ipu_conformance.oracle.convergence.recording import Recordable
+from ipu_conformance.oracle.training.train import infer, train
+from ipu_conformance.run import Array, RunConfig, RunRecord, learning_rate, optimizer
 
 DATA_SET = "synthetic-digits"
 CLASSES = 10
@@ -48,32 +52,35 @@ class OracleWorkload:
             "momentum": self.momentum,
         }
 
-    def __call__(self, seed: int) -> Sequence[float]:
-        """The test accuracy after each epoch; the seed chooses the initial weights and the order of the samples."""
-        from ipu_conformance.data import load
-        from ipu_conformance.oracle.training.train import train
-
-        net, digits = self.make_net(), load(DATA_SET, train=self.train, test=self.test)
-        inputs, labels = _images(digits.train.images, net), digits.train.labels.astype(np.int64)
-        # A step of the run is one epoch, so that the record holds the weights after each.
+    def config(self, **changes: Any) -> RunConfig:
+        """The configuration of a run; one of its steps is an epoch, so that a record holds the weights after each."""
         config = RunConfig(
             device_iterations=self.train // self.batch,
             micro_batch=self.batch,
             steps=self.epochs,
             optimizer=optimizer("sgd", momentum=self.momentum),
             learning_rate=learning_rate("constant", base=self.rate),
-            seed=seed,
         )
-        random = generator(seed, "order", self.name)
-        orders = np.stack([random.permutation(self.train)[: config.combined_batch] for _ in range(self.epochs)])
+        return replace(config, **changes)
+
+    def __call__(self, seed: int) -> Sequence[float]:
+        """The test accuracy after each epoch; the seed chooses the initial weights and the order of the samples."""
+        return self.accuracies(train, self.config(seed=seed))
+
+    def accuracies(self, train: Callable[[Net, Data, RunConfig], RunRecord], config: RunConfig) -> List[float]:
+        """The test accuracy after each epoch when ``train`` trains the net."""
+        from ipu_conformance.data import load
+
+        net, digits = self.make_net(), load(DATA_SET, train=self.train, test=self.test)
+        inputs, tests = (_images(split.images, net) for split in (digits.train, digits.test))
+        labels, answers = (split.labels.astype(np.int64) for split in (digits.train, digits.test))
+        random = generator(config.seed, "order", self.name)
+        orders = np.stack([random.permutation(self.train)[: config.combined_batch] for _ in range(config.steps)])
         record = train(net, Data(inputs[orders], labels[orders]), config)
-        tests, answers = _images(digits.test.images, net), digits.test.labels.astype(np.int64)
         return [_accuracy(net, weights, tests, answers) for weights in record.weights_by_step or ()]
 
 
 def _accuracy(net: Net, weights: Mapping[str, Array], inputs: Array, labels: Array) -> float:
-    from ipu_conformance.oracle.training.train import infer
-
     config = RunConfig(micro_batch=len(labels), training=False)
     outputs = infer(net, Data(inputs[np.newaxis], labels[np.newaxis]), config, weights=weights).outputs
     assert outputs is not None
@@ -131,3 +138,21 @@ WORKLOADS: Dict[str, OracleWorkload] = {
     )
 }
 """The workloads that ``ipu-conformance baseline record`` knows by name."""
+
+
+def find(name: str) -> Recordable:
+    """The built-in workload called ``name``, or the one at ``module:attribute``."""
+    if name in WORKLOADS:
+        return WORKLOADS[name]
+    module, separator, attribute = name.partition(":")
+    if not separator:
+        raise BaselineError(f"workload {name!r} is unknown; use one of {', '.join(WORKLOADS)}, or module:attribute")
+    try:
+        workload = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise BaselineError(f"workload {name!r} cannot be imported: {error}") from error
+    if not isinstance(workload, Recordable) or not callable(workload):
+        raise BaselineError(
+            f"workload {name!r} is not Recordable; it needs name, metric, budget and a call with a seed"
+        )
+    return workload
