@@ -152,7 +152,5 @@ def find(name: str) -> Recordable:
     except (ImportError, AttributeError) as error:
         raise BaselineError(f"workload {name!r} cannot be imported: {error}") from error
     if not isinstance(workload, Recordable) or not callable(workload):
-        raise BaselineError(
-            f"workload {name!r} is not Recordable; it needs name, metric, budget and a call with a seed"
-        )
+        raise BaselineError(f"workload {name!r} is not Recordable: it lacks name, metric, budget or a call with a seed")
     return workload

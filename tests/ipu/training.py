@@ -241,3 +241,16 @@ def _ravelled(each: run_tolerance.ArrayTolerance) -> run_tolerance.ArrayToleranc
 def runs_of(framework: str) -> Runs:
     """The runs that all cases of a framework share."""
     return Runs(framework)
+
+
+def native_reference(
+    exact: Sequence[Any], plain: Sequence[Any], reordered: Sequence[Sequence[Any]], what: str
+) -> List[Tuple[np.ndarray, run_tolerance.ArrayTolerance]]:
+    """Arrays of a native run in float64, each with the tolerance that float32 needs.
+
+    The deviations are those of float32 runs with ``what`` in other orders: the same mathematics with other roundings.
+    """
+    values, fixed, *rounded = (dict(enumerate(run)) for run in (exact, plain, *reordered))
+    how = f"float32, {len(rounded)} native runs with {what} in other orders"
+    allowed = run_tolerance.from_runs(values, rounded, fixed, how)
+    return [(value, allowed[number]) for number, value in values.items()]

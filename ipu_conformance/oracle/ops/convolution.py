@@ -15,77 +15,48 @@ from ipu_conformance.oracle.ops.window import Padding, PerAxis, Window, per_axis
 from ipu_conformance.oracle.sample import Chooser, Sample
 
 
-def conv(
-    x: Array,
-    weight: Array,
-    bias: Optional[Array] = None,
-    *,
-    stride: PerAxis = 1,
-    padding: Padding = 0,
-    dilation: PerAxis = 1,
-    groups: int = 1,
-) -> Array:
-    """Cross-correlation of x (batch, in, *space) with weight (out, in / groups, *kernel), plus a bias per channel."""
+def _view(x: Array, weight: Array, stride: PerAxis = 1, padding: Padding = 0, dilation: PerAxis = 1) -> Window:
+    """The windows of a convolution."""
+    return window(x.shape[2:], weight.shape[2:], stride, padding, dilation)
+
+
+def conv(x: Array, weight: Array, bias: Optional[Array] = None, *, groups: int = 1, **geometry: Any) -> Array:
+    """Cross-correlation of x (batch, in, *space) with weight (out, in / groups, *kernel), plus a bias per channel.
+
+    Attributes: stride (1), padding (0), dilation (1), as ``window`` has them, and groups.
+    """
     if x.shape[1] != groups * weight.shape[1] or weight.shape[0] % groups:
         raise OracleError(
             f"a weight of shape {weight.shape} in {groups} groups does not fit {x.shape[1]} channels; "
             "it takes (out, channels / groups, *kernel) with out a multiple of the groups"
         )
-    view = window(x.shape[2:], weight.shape[2:], stride, padding, dilation)
+    view = _view(x, weight, **geometry)
     y = _kernel_rows(weight, groups) @ _columns(view, x, groups)
     return _with_bias(y.reshape((len(x), len(weight), *view.places)), bias)
 
 
 def conv_vjp(
-    g: Array,
-    x: Array,
-    weight: Array,
-    bias: Optional[Array] = None,
-    *,
-    stride: PerAxis = 1,
-    padding: Padding = 0,
-    dilation: PerAxis = 1,
-    groups: int = 1,
+    g: Array, x: Array, weight: Array, bias: Optional[Array] = None, *, groups: int = 1, **geometry: Any
 ) -> Sequence[Array]:
     """The gradients of x (windows folded back), of the weight (g times windows) and of the bias (g summed)."""
-    view = window(x.shape[2:], weight.shape[2:], stride, padding, dilation)
+    view = _view(x, weight, **geometry)
     gradients = [_back(view, g, weight, groups), _weight_gradient(view, g, x, weight, groups)]
     return gradients if bias is None else [*gradients, _bias_gradient(g)]
 
 
-def conv_transpose(
-    x: Array,
-    weight: Array,
-    bias: Optional[Array] = None,
-    *,
-    stride: PerAxis = 1,
-    padding: Padding = 0,
-    output_padding: PerAxis = 0,
-    dilation: PerAxis = 1,
-    groups: int = 1,
-) -> Array:
+def conv_transpose(x: Array, weight: Array, bias: Optional[Array] = None, *, groups: int = 1, **geometry: Any) -> Array:
     """Every element of x adds a scaled weight (in, out / groups, *kernel) to the output, ``stride`` apart.
 
-    ``padding`` is cut off the output; ``output_padding`` makes it longer at the end.
+    Attributes as for ``conv``: ``padding`` is cut off the output, ``output_padding`` (0) makes it longer at the end.
     """
-    view = _transposed_window(x, weight, stride, padding, output_padding, dilation)
-    return _with_bias(_back(view, x, weight, groups), bias)
+    return _with_bias(_back(_transposed_view(x, weight, **geometry), x, weight, groups), bias)
 
 
 def conv_transpose_vjp(
-    g: Array,
-    x: Array,
-    weight: Array,
-    bias: Optional[Array] = None,
-    *,
-    stride: PerAxis = 1,
-    padding: Padding = 0,
-    output_padding: PerAxis = 0,
-    dilation: PerAxis = 1,
-    groups: int = 1,
+    g: Array, x: Array, weight: Array, bias: Optional[Array] = None, *, groups: int = 1, **geometry: Any
 ) -> Sequence[Array]:
     """The gradients: x gets the convolution of g, the weight that convolution's weight gradient."""
-    view = _transposed_window(x, weight, stride, padding, output_padding, dilation)
+    view = _transposed_view(x, weight, **geometry)
     dx = _kernel_rows(weight, groups) @ _columns(view, g, groups)
     gradients = [dx.reshape(x.shape), _weight_gradient(view, x, g, weight, groups)]
     return gradients if bias is None else [*gradients, _bias_gradient(g)]
@@ -122,8 +93,13 @@ def _bias_gradient(g: Array) -> Array:
     return g.sum(axis=(0, *range(2, g.ndim)))
 
 
-def _transposed_window(
-    x: Array, weight: Array, stride: PerAxis, padding: Padding, output_padding: PerAxis, dilation: PerAxis
+def _transposed_view(
+    x: Array,
+    weight: Array,
+    stride: PerAxis = 1,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
+    output_padding: PerAxis = 0,
 ) -> Window:
     """The windows of the convolution whose input gradient the transposed convolution is."""
     rank = x.ndim - 2

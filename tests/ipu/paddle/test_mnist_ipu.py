@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.oracle.tolerance.runs import FALSE_ALARM_RATE, LEAST_RUNS, ArrayTolerance, estimate
+from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance
 from ipu_conformance.workloads.paddle_mnist import Settings
 from ipu_conformance.workloads.paddle_mnist.digits import Samples, datasets, in_order
+
+from ..training import native_reference
 
 SHORT = Settings(epochs=1, train_size=5 * 24, test_size=31, batch_size=24)
 """Five updates; the last batch of tests is not full."""
@@ -156,21 +158,7 @@ def noise(replicas: int, accumulation: int) -> List[Tuple[np.ndarray, ArrayToler
     exact = native_run(settings, "float64")
     plain = native_run(settings, "float32")
     runs = [native_run(settings, "float32", order) for order in range(LEAST_RUNS)]
-    origin = f"float32, {LEAST_RUNS} native runs with channels in other orders, false-alarm rate"
-    origin = f"{origin} {FALSE_ALARM_RATE:g} a run"
-    return [
-        (
-            want,
-            estimate(
-                want,
-                np.stack([run[number] - want for run in runs]),
-                plain[number] - want,
-                FALSE_ALARM_RATE / len(exact),
-                origin,
-            ),
-        )
-        for number, want in enumerate(exact)
-    ]
+    return native_reference(exact, plain, runs, "channels")
 
 
 @each_way

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.oracle.tolerance.runs import FALSE_ALARM_RATE, LEAST_RUNS, ArrayTolerance, estimate
+from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance
 from ipu_conformance.workloads.poptorch_mnist import Settings
 from ipu_conformance.workloads.poptorch_mnist.reference import ACCURACY, LOSS
 from ipu_conformance.workloads.reference import Reference, verdict
+
+from ..training import native_reference
 
 LEARNS = Settings(epochs=1, train_size=800, test_size=160)
 SHORT = Settings(
@@ -125,21 +127,7 @@ def noise(settings: Settings) -> List[Tuple[np.ndarray, ArrayTolerance]]:
     exact = native_run(settings, "float64")
     plain = native_run(settings, "float32")
     runs = [native_run(settings, "float32", order) for order in range(LEAST_RUNS)]
-    origin = f"float32, {LEAST_RUNS} native runs with hidden units in other orders, false-alarm rate"
-    origin = f"{origin} {FALSE_ALARM_RATE:g} a run"
-    return [
-        (
-            want,
-            estimate(
-                want,
-                np.stack([run[number] - want for run in runs]),
-                plain[number] - want,
-                FALSE_ALARM_RATE / len(exact),
-                origin,
-            ),
-        )
-        for number, want in enumerate(exact)
-    ]
+    return native_reference(exact, plain, runs, "hidden units")
 
 
 def test_the_device_trains_as_its_native_twin() -> None:

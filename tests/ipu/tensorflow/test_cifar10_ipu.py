@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.oracle.tolerance.runs import FALSE_ALARM_RATE, LEAST_RUNS, ArrayTolerance, estimate
+from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance
 from ipu_conformance.workloads.keras_cifar10 import Settings
+
+from ..training import native_reference
 
 SHORT = Settings(epochs=2, train_size=12, test_size=10, batch_size=4, learning_rate=0.015625, dropout=False)
 """Two epochs of three updates, without random numbers on the device."""
@@ -119,22 +121,8 @@ def noise() -> List[Tuple[np.ndarray, ArrayTolerance]]:
 
     (exact,) = runs("float64", [initial])
     plain, *others = runs("float32", [initial, *(reordered(initial, order) for order in range(LEAST_RUNS))])
-    origin = f"float32, {LEAST_RUNS} native runs with channels in other orders, false-alarm rate"
-    origin = f"{origin} {FALSE_ALARM_RATE:g} a run"
     tf.keras.backend.clear_session()
-    return [
-        (
-            want,
-            estimate(
-                want,
-                np.stack([run[number] - want for run in others]),
-                plain[number] - want,
-                FALSE_ALARM_RATE / len(exact),
-                origin,
-            ),
-        )
-        for number, want in enumerate(exact)
-    ]
+    return native_reference(exact, plain, others, "channels")
 
 
 @each_way

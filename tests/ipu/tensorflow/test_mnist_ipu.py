@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.oracle.tolerance.runs import FALSE_ALARM_RATE, LEAST_RUNS, ArrayTolerance, estimate
+from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance, from_runs
 from ipu_conformance.workloads.keras_mnist import Settings
 from ipu_conformance.workloads.keras_mnist.reference import SHORT as RECORDED
 from ipu_conformance.workloads.reference import verdict
@@ -119,13 +119,9 @@ def noise() -> Dict[str, Tuple[np.ndarray, ArrayTolerance]]:
     """What a run gives in float64, each with the tolerance that float32 needs."""
     exact, plain = specified("float64"), specified("float32")
     runs = [specified("float32", order) for order in range(LEAST_RUNS)]
-    origin = f"float32, {LEAST_RUNS} NumPy runs with pixels and hidden units in other orders, false-alarm rate"
-    origin = f"{origin} {FALSE_ALARM_RATE:g} a run"
-    rate = FALSE_ALARM_RATE / len(exact)
-    return {
-        name: (want, estimate(want, np.stack([run[name] - want for run in runs]), plain[name] - want, rate, origin))
-        for name, want in exact.items()
-    }
+    how = f"float32, {LEAST_RUNS} NumPy runs with pixels and hidden units in other orders"
+    allowed = from_runs(exact, runs, plain, how)
+    return {name: (value, allowed[name]) for name, value in exact.items()}
 
 
 @each_way

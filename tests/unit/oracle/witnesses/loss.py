@@ -30,25 +30,35 @@ def _cosine(built_in: float) -> Row:
     return row
 
 
+_COMMON = {
+    **{
+        name: _called(name)
+        for name in (
+            "mse_loss",
+            "l1_loss",
+            "soft_margin_loss",
+            "hinge_embedding_loss",
+            "margin_ranking_loss",
+            "gaussian_nll_loss",
+        )
+    },
+    "bce_loss": _called("binary_cross_entropy"),
+    "bce_with_logits_loss": _called("binary_cross_entropy_with_logits"),
+    "weighted_bce_with_logits_loss": lambda module, x, target, weight, reduction: (
+        module.nn.functional.binary_cross_entropy_with_logits(x, target, pos_weight=weight, reduction=reduction)
+    ),
+}
+"""Losses that PyTorch and Paddle call by the same names."""
+
 TORCH.add(
     {
-        "mse_loss": _called("mse_loss"),
-        "l1_loss": _called("l1_loss"),
+        **_COMMON,
         "smooth_l1_loss": _called("smooth_l1_loss"),
         "huber_loss": _called("huber_loss"),
-        "bce_loss": _called("binary_cross_entropy"),
-        "bce_with_logits_loss": _called("binary_cross_entropy_with_logits"),
-        "weighted_bce_with_logits_loss": lambda torch, x, target, weight, reduction: (
-            torch.nn.functional.binary_cross_entropy_with_logits(x, target, pos_weight=weight, reduction=reduction)
-        ),
         "kl_div_loss": _called("kl_div"),
-        "soft_margin_loss": _called("soft_margin_loss"),
-        "hinge_embedding_loss": _called("hinge_embedding_loss"),
-        "margin_ranking_loss": _called("margin_ranking_loss"),
         "poisson_nll_loss": lambda torch, *inputs, **attributes: torch.nn.functional.poisson_nll_loss(
             *inputs, eps=2.0**-27, **attributes
         ),
-        "gaussian_nll_loss": _called("gaussian_nll_loss"),
         "nll_loss": lambda torch, *inputs, label_smoothing, **attributes: torch.nn.functional.nll_loss(
             *inputs, **attributes
         ),
@@ -72,21 +82,11 @@ def _torch_of_probabilities(torch: Any, x: Any, target: Any, *, normalise: bool,
 
 PADDLE.add(
     {
-        "mse_loss": _called("mse_loss"),
-        "l1_loss": _called("l1_loss"),
+        **_COMMON,
         "huber_loss": _called("smooth_l1_loss"),
-        "bce_loss": _called("binary_cross_entropy"),
-        "bce_with_logits_loss": _called("binary_cross_entropy_with_logits"),
-        "weighted_bce_with_logits_loss": lambda paddle, x, target, weight, reduction: (
-            paddle.nn.functional.binary_cross_entropy_with_logits(x, target, pos_weight=weight, reduction=reduction)
-        ),
-        "soft_margin_loss": _called("soft_margin_loss"),
-        "hinge_embedding_loss": _called("hinge_embedding_loss"),
-        "margin_ranking_loss": _called("margin_ranking_loss"),
         "poisson_nll_loss": lambda paddle, *inputs, **attributes: paddle.nn.functional.poisson_nll_loss(
             *inputs, epsilon=2.0**-27, **attributes
         ),
-        "gaussian_nll_loss": _called("gaussian_nll_loss"),
         "cosine_embedding_loss": _cosine(1e-11),
         "triplet_margin_loss": lambda paddle, *inputs, **attributes: paddle.nn.functional.triplet_margin_loss(
             *inputs, epsilon=2.0**-20, **attributes
