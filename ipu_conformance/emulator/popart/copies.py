@@ -65,8 +65,8 @@ class _Copying:
 
 def _direct(path: Sequence[Place]) -> List[Place]:
     """A way from IPU to IPU without what leads away from one and back to it."""
-    found: List[Place] = []
+    direct: List[Place] = []
     for place in path:
-        seen = [index for index, other in enumerate(found) if other.ipu == place.ipu]
-        found = [*(found[: seen[0]] if seen else found), place]
-    return found
+        seen = [index for index, other in enumerate(direct) if other.ipu == place.ipu]
+        direct = [*(direct[: seen[0]] if seen else direct), place]
+    return direct

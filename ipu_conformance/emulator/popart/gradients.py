@@ -80,8 +80,7 @@ def backward(
 
     ``behind`` gives the place of a gradient op from that of its forward op.
     """
-    pass_ = _Backward(program, weights, behind)
-    return pass_.run(loss, weights)
+    return _Backward(program, weights, behind).run(loss, weights)
 
 
 class _Backward:
@@ -106,15 +105,15 @@ class _Backward:
     def _between(self, loss: str) -> List[Tuple[int, Op, _Calls]]:
         """The ops between the weights and the loss with their gradient ops, in reverse order."""
         wanted = {loss}
-        found = []
+        between = []
         for number, op in reversed(list(enumerate(self.forward))):
             calls = _calls(op, self.depending) if wanted.intersection(op.outputs) else []
             if calls and self.depending.intersection(op.outputs):
-                found.append((number, op, calls))
+                between.append((number, op, calls))
                 names = [op.inputs[place] for _, places in calls for place in places]
                 self.edges.update(names)
                 wanted.update(names)
-        return found
+        return between
 
     def _differentiate(self, number: int, op: Op, calls: _Calls) -> None:
         place = self.behind(Place(op.ipu, op.stage))
@@ -128,8 +127,8 @@ class _Backward:
             share = {MEMORY_SHARE: op.attributes.get(MEMORY_SHARE)} if kind.startswith(op.type) else {}
             attributes = {key: value for key, value in share.items() if value is not None}
             inputs = _inputs(kind, op, places[0], gradients)
-            made = self.program.add(kind, inputs, outputs, place, name=op.name, attributes=attributes)
-            for name, gradient in zip(names, made):
+            edges = self.program.add(kind, inputs, outputs, place, name=op.name, attributes=attributes)
+            for name, gradient in zip(names, edges):
                 self.parts.setdefault(name, []).append(gradient)
 
     def _edge(self, name: str, number: int, index: int) -> str:
@@ -149,20 +148,20 @@ class _Backward:
 
 def _depending(program: Program, weights: Sequence[str]) -> Set[str]:
     """The tensors whose values follow from a weight."""
-    found = {name for name in weights if name in program.tensors}
+    depending = {name for name in weights if name in program.tensors}
     for op in program.ops:
-        if op.type not in STOPPED and found.intersection(op.inputs):
-            found.update(name for name in op.outputs if name and program.dtype(name) in FLOATS)
-    return found
+        if op.type not in STOPPED and depending.intersection(op.inputs):
+            depending.update(name for name in op.outputs if name and program.dtype(name) in FLOATS)
+    return depending
 
 
 def _homes(ops: Sequence[Op]) -> Dict[str, Place]:
     """Where each tensor is made or, if no op makes it, where it is read first."""
-    found: Dict[str, Place] = {}
+    homes: Dict[str, Place] = {}
     for op in ops:
         for name in (*op.inputs, *op.outputs):
-            found.setdefault(name, Place(op.ipu, op.stage))
-    return found
+            homes.setdefault(name, Place(op.ipu, op.stage))
+    return homes
 
 
 def _calls(op: Op, depending: Set[str]) -> _Calls:

@@ -39,10 +39,10 @@ def compiled(record: Any) -> None:
 def checks(asked: Iterable[Any]) -> Tuple[str, ...]:
     """The names of the checks that a strategy asks for by name, by number or all together, each once."""
     numbered = {str(number): check for number, check in enumerate(CHECKS)}
-    found: List[str] = []
+    names: List[str] = []
     for check in map(str, asked):
-        found += CHECKS if check == EVERY else [numbered.get(check, check)]
-    return tuple(dict.fromkeys(found))
+        names += CHECKS if check == EVERY else [numbered.get(check, check)]
+    return tuple(dict.fromkeys(names))
 
 
 def save_model_proto(record: Any, path: str) -> None:

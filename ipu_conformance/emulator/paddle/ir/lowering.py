@@ -100,11 +100,11 @@ def placed(ops: Sequence[Op], *, sharded: bool, pipelined: bool) -> Tuple[Op, ..
     """The ops on IPUs: those that were written, or IPU 0; in a pipeline with stages, or those of the IPUs in order."""
     ipus = [(op.ipu or 0) if sharded else 0 for op in ops]
     numbers = {ipu: number for number, ipu in enumerate(sorted(set(ipus)))}
-    given = sharded and any(op.stage is not None for op in ops)
+    staged = sharded and any(op.stage is not None for op in ops)
     stages: Iterable[Optional[int]]
     if not pipelined:
         stages = [None for _ in ops]
-    elif given:
+    elif staged:
         stages = [op.stage or 0 for op in ops]
     else:
         stages = [numbers[ipu] for ipu in ipus]
@@ -113,8 +113,8 @@ def placed(ops: Sequence[Op], *, sharded: bool, pipelined: bool) -> Tuple[Op, ..
 
 def value_of(scope: Any, tensor: Tensor) -> Optional[bytes]:
     """The values that the host holds of a weight, None where it holds none of that shape."""
-    found = scope.find_var(tensor.name) if scope is not None else None
-    if found is None or tensor.dtype not in _NUMPY or not found.get_tensor()._is_initialized():
+    variable = scope.find_var(tensor.name) if scope is not None else None
+    if variable is None or tensor.dtype not in _NUMPY or not variable.get_tensor()._is_initialized():
         return None
-    data = np.asarray(found.get_tensor()).astype(_NUMPY[tensor.dtype]).tobytes()
+    data = np.asarray(variable.get_tensor()).astype(_NUMPY[tensor.dtype]).tobytes()
     return data if len(data) == tensor.nbytes else None

@@ -12,24 +12,8 @@ from ipu_conformance.emulator.popart.lowering import RECOMPUTE
 from ipu_conformance.emulator.popart.program import MEMORY_SHARE, Place, Program
 from ipu_conformance.emulator.poptorch.compile import blocks
 from ipu_conformance.emulator.poptorch.compile.capture import Captured
-from ipu_conformance.emulator.poptorch.ir.rows import MARKS, ROWS, Row, adaptive
+from ipu_conformance.emulator.poptorch.ir.rows import MARKS, ROWS, TYPES, Row, adaptive
 from ipu_conformance.ir.tensor import Tensor
-
-TYPES: Mapping[torch.dtype, str] = {
-    torch.float32: "FLOAT",
-    torch.float64: "FLOAT",
-    torch.bfloat16: "FLOAT",
-    torch.float16: "FLOAT16",
-    torch.int64: "INT32",
-    torch.int32: "INT32",
-    torch.int16: "INT16",
-    torch.int8: "INT8",
-    torch.uint8: "UINT8",
-    torch.bool: "BOOL",
-    torch.complex64: "COMPLEX64",
-    torch.complex128: "COMPLEX64",
-}
-"""The types of the device: 64 bits are narrowed and bfloat16 is widened."""
 
 PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "MultiConv")
 """Ops that trade memory for speed."""
@@ -102,7 +86,7 @@ class Forward:
         self._write_back(node)
 
     def _write_back(self, node: Node) -> None:
-        """Let later readers of what an in-place operation changed read its result."""
+        """Make later readers of what an in-place operation changed read its result."""
         schema = getattr(node.target, "_schema", None)
         changed = node.args[0] if schema is not None and schema.is_mutable and node.args else None
         if not isinstance(changed, Node) or not self.names.get(node):
@@ -120,25 +104,25 @@ class Forward:
         schema = getattr(node.target, "_schema", None)
         if schema is None:
             return {f"argument{place}": value for place, value in enumerate(node.args)}
-        found = {}
+        arguments = {}
         for place, argument in enumerate(schema.arguments):
             if place < len(node.args):
-                found[argument.name] = node.args[place]
+                arguments[argument.name] = node.args[place]
             elif argument.name in node.kwargs:
-                found[argument.name] = node.kwargs[argument.name]
+                arguments[argument.name] = node.kwargs[argument.name]
             elif argument.has_default_value():
-                found[argument.name] = argument.default_value
-        return found
+                arguments[argument.name] = argument.default_value
+        return arguments
 
     def _tensors(self, node: Node, only: Optional[Sequence[str]] = None) -> List[str]:
         """The tensors that an operation reads, or those of its arguments that are named, in that order."""
         if only is None:
             return [self.name(source) for source in node.all_input_nodes if source in self.names]
         values = self.values(node)
-        given = [values.get(name) for name in only]
-        while given and not isinstance(given[-1], Node):
-            given.pop()
-        return [self.name(value) if isinstance(value, Node) and value in self.names else "" for value in given]
+        operands = [values.get(name) for name in only]
+        while operands and not isinstance(operands[-1], Node):
+            operands.pop()
+        return [self.name(value) if isinstance(value, Node) and value in self.names else "" for value in operands]
 
     def _scope(self, node: Node) -> str:
         parts: List[str] = []
@@ -219,8 +203,8 @@ class Forward:
         inputs[0] = self._between(node, "Reshape", [inputs[0]], batch, {"shape": batch})
         attributes = row.attributes(self.values(node), batch)
         result = tuple(int(length) for length in node.meta["val"].shape)
-        made = self._between(node, row.types[0], inputs, (1, *result), attributes)
-        self._add(node, "Reshape", [made], {"shape": result})
+        pooled = self._between(node, row.types[0], inputs, (1, *result), attributes)
+        self._add(node, "Reshape", [pooled], {"shape": result})
 
     def softmax(self, node: Node, row: Row) -> None:
         """A softmax, of values in the type of its result."""
@@ -354,12 +338,12 @@ class Forward:
         shape = torch.broadcast_shapes(self.program.shape(first), self.program.shape(second))
         second = self._cast(node, second, self.program.dtype(first))
         reduced = _REDUCED[int(values.get("reduction", 1))]
-        apart = self._between(node, "Sub", [first, second], shape)
+        difference = self._between(node, "Sub", [first, second], shape)
         if not reduced:
-            self._add(node, row.types[1], [apart], {})
+            self._add(node, row.types[1], [difference], {})
             return
-        far = self._between(node, row.types[1], [apart], shape)
-        self._add(node, reduced, [far], {"axes": tuple(range(len(shape))), "keepdims": 0})
+        distances = self._between(node, row.types[1], [difference], shape)
+        self._add(node, reduced, [distances], {"axes": tuple(range(len(shape))), "keepdims": 0})
 
 
 _KINDS: Mapping[str, Callable[[Forward, Node, Row], None]] = {
@@ -384,8 +368,9 @@ _KINDS: Mapping[str, Callable[[Forward, Node, Row], None]] = {
 
 def _results(node: Node) -> List[torch.Tensor]:
     """What an operation makes, as the tracer describes it."""
-    made = node.meta.get("val")
-    return [value for value in (made if isinstance(made, (list, tuple)) else [made]) if isinstance(value, torch.Tensor)]
+    result = node.meta.get("val")
+    results = result if isinstance(result, (list, tuple)) else [result]
+    return [value for value in results if isinstance(value, torch.Tensor)]
 
 
 def _described(name: str, value: torch.Tensor) -> Tensor:

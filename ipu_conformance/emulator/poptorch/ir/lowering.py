@@ -57,8 +57,8 @@ def export(compiled: Any, options: Any) -> None:
 def cycles(compiled: Any, options: Any) -> int:
     """The cycles of one call, by the estimate of the core."""
     graph = forward_graph(compiled, options)
-    found = int(cost.estimate(compiled.plan, graph, optimizer=_optimizer(compiled)).cycles)
-    return faults.apply("ir.cycles", found, plan=compiled.plan) if faults.active else found
+    estimated = int(cost.estimate(compiled.plan, graph, optimizer=_optimizer(compiled)).cycles)
+    return faults.apply("ir.cycles", estimated, plan=compiled.plan) if faults.active else estimated
 
 
 def memory_of(compiled: Any, options: Any) -> memory.MemoryEstimate:

@@ -10,6 +10,24 @@ import math
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
+import torch
+
+TYPES: Mapping[torch.dtype, str] = {
+    torch.float32: "FLOAT",
+    torch.float64: "FLOAT",
+    torch.bfloat16: "FLOAT",
+    torch.float16: "FLOAT16",
+    torch.int64: "INT32",
+    torch.int32: "INT32",
+    torch.int16: "INT16",
+    torch.int8: "INT8",
+    torch.uint8: "UINT8",
+    torch.bool: "BOOL",
+    torch.complex64: "COMPLEX64",
+    torch.complex128: "COMPLEX64",
+}
+"""The types of the device: 64 bits are narrowed and bfloat16 is widened."""
+
 Values = Mapping[str, Any]
 Attributes = Callable[[Values, Sequence[int]], Dict[str, Any]]
 """From the operation's arguments by name and the shape of its first input to the attributes of the op."""
@@ -40,16 +58,16 @@ def _each(value: Union[int, Sequence[int]], rank: int) -> Tuple[int, ...]:
 def _conv(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
     rank = len(shape) - 2
     padding = values.get("padding", 0)
-    made: Dict[str, Any] = {
+    attributes: Dict[str, Any] = {
         "strides": _each(values.get("stride", 1), rank),
         "dilations": _each(values.get("dilation", 1), rank),
         "group": int(values.get("groups", 1)),
     }
     if isinstance(padding, str):
-        made["auto_pad"] = "VALID" if padding == "valid" else "SAME_UPPER"
+        attributes["auto_pad"] = "VALID" if padding == "valid" else "SAME_UPPER"
     else:
-        made["pads"] = _each(padding, rank) * 2
-    return made
+        attributes["pads"] = _each(padding, rank) * 2
+    return attributes
 
 
 def _pool(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
@@ -110,8 +128,8 @@ def _number(name: str, default: float, *, to: str) -> Attributes:
 
 def _clip(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
     low, high = values.get("min", values.get("min_val")), values.get("max", values.get("max_val"))
-    given = {"min": low, "max": high}
-    return {name: float(value) for name, value in given.items() if isinstance(value, (int, float))}
+    limits = {"min": low, "max": high}
+    return {name: float(value) for name, value in limits.items() if isinstance(value, (int, float))}
 
 
 def _batch_norm(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
@@ -134,10 +152,10 @@ _REDUCTIONS = ("NoReduction", "Mean", "Sum")
 
 
 def _nll(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
-    made: Dict[str, Any] = {"reduction": _REDUCTIONS[int(values.get("reduction", 1))], "inputIsLogProbability": 1}
+    attributes: Dict[str, Any] = {"reduction": _REDUCTIONS[int(values.get("reduction", 1))], "inputIsLogProbability": 1}
     if values.get("ignore_index", -100) != -100:
-        made["ignoreIndex"] = int(values["ignore_index"])
-    return made
+        attributes["ignoreIndex"] = int(values["ignore_index"])
+    return attributes
 
 
 def _dropout(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
@@ -256,10 +274,10 @@ MARKS: Mapping[str, str] = {
 def adaptive(shape: Sequence[int], result: Sequence[int]) -> Tuple[str, Dict[str, Any]]:
     """The pool that gives this result: over everything, or with equal windows; None of both is generic."""
     rank = len(result) - 2 if len(result) > 2 else len(result) - 1
-    sides: List[Tuple[int, int]] = list(zip(shape[-rank:], result[-rank:]))
-    if all(made == 1 for _, made in sides):
+    lengths: List[Tuple[int, int]] = list(zip(shape[-rank:], result[-rank:]))
+    if all(pooled == 1 for _, pooled in lengths):
         return "GlobalAveragePool", {}
-    if all(length % made == 0 for length, made in sides):
-        window = tuple(length // made for length, made in sides)
+    if all(length % pooled == 0 for length, pooled in lengths):
+        window = tuple(length // pooled for length, pooled in lengths)
         return "AveragePool", {"kernel_shape": window, "strides": window}
     return "aten::adaptive_avg_pool", {"elements": math.prod(result[-rank:])}
