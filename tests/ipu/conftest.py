@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Dict
+
 import pytest
 
-from .training import Runs, runs_of
+from .training import Runs
+
+
+@pytest.fixture(scope="session")
+def runs_of_session() -> Dict[str, Runs]:
+    """The runs by framework; they end with the session, so that a case under a fault runs again."""
+    return {}
 
 
 @pytest.fixture
-def runs(request: pytest.FixtureRequest) -> Runs:
+def runs(request: pytest.FixtureRequest, runs_of_session: Dict[str, Runs]) -> Runs:
     """The runs of the suite's nets that the cases of a framework share; the folder names the framework."""
-    return runs_of(request.path.parent.name)
+    framework = request.path.parent.name
+    return runs_of_session.setdefault(framework, Runs(framework))

@@ -237,12 +237,6 @@ def _ravelled(each: run_tolerance.ArrayTolerance) -> run_tolerance.ArrayToleranc
     return replace(each, allowed=np.ravel(each.allowed))
 
 
-@functools.lru_cache(maxsize=None)
-def runs_of(framework: str) -> Runs:
-    """The runs that all cases of a framework share."""
-    return Runs(framework)
-
-
 def native_reference(
     exact: Sequence[Any], plain: Sequence[Any], reordered: Sequence[Sequence[Any]], what: str
 ) -> List[Tuple[np.ndarray, run_tolerance.ArrayTolerance]]:
