@@ -34,6 +34,14 @@ def test_every_fault_of_a_front_end_has_a_case(front_end: str) -> None:
     assert sorted(settled) == sorted(fault.name for fault in killing.registered(front_end))
 
 
+def test_every_point_has_a_fault() -> None:
+    """No hook point is without a fault that shows it is hooked."""
+    for front_end in killing.FRONT_ENDS:
+        faults.load(front_end)
+
+    assert {fault.point for fault in faults.table()} == set(faults.POINTS)
+
+
 def test_every_fault_of_the_execution_has_a_case_of_the_core() -> None:
     """A fault of the core's execution is noticed without a framework, too."""
     executed = {"plan.slots", "streams.split", "streams.join", "execute.boundary", "reduce.gradients", "update.step"}

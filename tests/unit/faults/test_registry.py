@@ -130,9 +130,8 @@ def test_a_fault_touches_its_own_point_only():
                 assert point == fault.point or faults.apply(point, value) is value
 
 
-def test_every_point_has_a_fault():
-    """No hook point is without a fault that shows it is hooked."""
-    assert {fault.point for fault in faults.table()} == set(faults.POINTS)
+def test_every_area_has_a_fault_of_the_core():
+    """No area is without a fault that every front end can have."""
     assert {fault.area for fault in CORE} == set(faults.AREAS)
 
 
