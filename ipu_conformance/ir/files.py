@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple, Union
@@ -29,34 +30,13 @@ class Format(NamedTuple):
     load: Optional[Callable[[bytes], Graph]]
 
 
-def _load_onnx(data: bytes) -> Graph:
-    from ipu_conformance.ir.readers import onnx
+def _lazy(module: str, function: str) -> Callable[[Any], Any]:
+    """A function of a module here that is imported when it is called: other formats do not pay for onnx or protobuf."""
 
-    return onnx.load(data)
+    def call(argument: Any) -> Any:
+        return getattr(importlib.import_module(f"ipu_conformance.ir.{module}"), function)(argument)
 
-
-def _dump_onnx(graph: Graph) -> bytes:
-    from ipu_conformance.ir.writers import onnx
-
-    return onnx.dump(graph)
-
-
-def _load_paddle(data: bytes) -> Graph:
-    from ipu_conformance.ir.readers.paddle import program
-
-    return program.load(data)
-
-
-def _load_tensorflow(data: bytes) -> Graph:
-    from ipu_conformance.ir.readers.tensorflow import graph as tf_graph
-
-    return tf_graph.load_text(data) if _TF_TEXT.match(data) else tf_graph.load(data)
-
-
-def _load_hlo(data: bytes) -> Graph:
-    from ipu_conformance.ir.readers.hlo import module
-
-    return module.load(data)
+    return call
 
 
 _TF_TEXT = re.compile(
@@ -68,24 +48,31 @@ _TF_SAVED_MODEL = re.compile(rb"\x08\x01\x12[\x80-\xff]*[\x00-\x7f]\n")
 _PADDLE = re.compile(rb"\n[\x80-\xff]{0,9}[\x00-\x7f]\x08\x00")
 """The first block of a saved program, which begins with its number."""
 
+
+def _load_tensorflow(data: bytes) -> Graph:
+    from ipu_conformance.ir.readers.tensorflow import graph as tf_graph
+
+    return tf_graph.load_text(data) if _TF_TEXT.match(data) else tf_graph.load(data)
+
+
 FORMATS: Mapping[str, Format] = {
     "popart": Format((".popart.json", ".popart"), popart.dump, lambda data: popart.load(json_text.parse(data))),
     "json": Format((".json",), canonical.dump, lambda data: canonical.load(json_text.parse(data))),
-    "onnx": Format((".onnx",), _dump_onnx, _load_onnx),
-    "paddle": Format((".pdmodel", "__model__"), None, _load_paddle),
+    "onnx": Format((".onnx",), _lazy("writers.onnx", "dump"), _lazy("readers.onnx", "load")),
+    "paddle": Format((".pdmodel", "__model__"), None, _lazy("readers.paddle.program", "load")),
     "tensorflow": Format((".pb", ".pbtxt"), None, _load_tensorflow),
-    "hlo": Format((".hlo",), None, _load_hlo),
+    "hlo": Format((".hlo",), None, _lazy("readers.hlo.module", "load")),
     "dot": Format((".dot", ".gv"), dot.dump, None),
     "svg": Format((".svg",), dot.dump_svg, None),
 }
 """Every format by its name; the first whose extension fits a path is meant."""
 
-_TOLD = ("tensorflow", "hlo")
-"""The formats that a path's extension tells also when a file is read, since not every such file shows what it is."""
+_BY_EXTENSION = ("tensorflow", "hlo")
+"""The formats that are read by a path's extension too, since the content does not always show them."""
 
 
 def read(source: Source, format: Optional[str] = None, *, limit: int = DEFAULT_LIMIT) -> Graph:
-    """The graph in a file, or in bytes; without a format, the content tells it.
+    """The graph in a file, or in bytes; without a format, the content decides.
 
     More than ``limit`` bytes are refused before anything is parsed.
     """
@@ -95,7 +82,8 @@ def read(source: Source, format: Optional[str] = None, *, limit: int = DEFAULT_L
         where, data = "the data", source
     else:
         where, data = os.fspath(source), _bytes_of(source, limit)
-        format = format or next((name for name in _TOLD if where.lower().endswith(FORMATS[name].extensions)), None)
+        shown = (name for name in _BY_EXTENSION if where.lower().endswith(FORMATS[name].extensions))
+        format = format or next(shown, None)
     if len(data) > limit:
         raise IRError(f"{where}: more than {limit} bytes; give a higher limit if that is meant")
     try:
@@ -112,28 +100,26 @@ def loads(data: bytes, format: Optional[str] = None) -> Graph:
         return load(data)
     start = data[:4096].lstrip()
     if not start:
-        raise IRError(
-            f"there is nothing in it; give a graph as {', '.join(n for n, row in FORMATS.items() if row.load)}"
-        )
+        raise IRError(f"it is empty; give a graph as {', '.join(n for n, row in FORMATS.items() if row.load)}")
     if not start.startswith(b"{"):
-        return _load_by_content(data, start)
+        return loads(data, _format_of_content(data, start))
     document: Any = json_text.parse(data)
     return popart.load(document) if popart.MAINGRAPH in document else canonical.load(document)
 
 
-def _load_by_content(data: bytes, start: bytes) -> Graph:
-    """The graph in bytes that are no JSON, by how they begin."""
+def _format_of_content(data: bytes, start: bytes) -> str:
+    """The format of bytes that are not JSON, by how they begin."""
     if start.startswith(b"HloModule"):
-        return _load_hlo(data)
+        return "hlo"
     if _TF_TEXT.match(data[:4096]) or _TF_SAVED_MODEL.match(data):
-        return _load_tensorflow(data)
-    if data.startswith(b"\n"):  # with which no ONNX model begins
-        return _load_paddle(data) if _PADDLE.match(data) else _load_tensorflow(data)
-    return _load_onnx(data)
+        return "tensorflow"
+    if data.startswith(b"\n"):  # no ONNX model begins so
+        return "paddle" if _PADDLE.match(data) else "tensorflow"
+    return "onnx"
 
 
 def write(graph: Graph, path: Union[str, os.PathLike[str]], format: Optional[str] = None) -> None:
-    """Write the graph to a file whole or not at all; without a format, the path's extension tells it."""
+    """Write the graph to a file whole or not at all; without a format, the path's extension decides."""
     name = os.fspath(path)
     data = dumps(graph, format if format is not None else format_of(name))
     try:

@@ -100,7 +100,7 @@ class Graph:
     """Ops in an order in which they can be executed, with every tensor that they read and make.
 
     ``tensors`` may be given as Tensors or as a mapping from names to them. ``initializers`` are the weights and
-    constants that the graph brings along: names, or a mapping from names to little-endian bytes or to None where the
+    constants that the graph carries: names, or a mapping from names to little-endian bytes or to None where the
     values are left out. ``opset`` is the version of the ONNX operators that the type names refer to.
     """
 
@@ -160,11 +160,11 @@ class Graph:
 
     @property
     def weights(self) -> Tuple[Tensor, ...]:
-        """The tensors that the graph brings along, in the order of ``initializers``."""
+        """The tensors that the graph carries, in the order of ``initializers``."""
         return tuple(self.tensors[name] for name in self.initializers)
 
     def bytes_of(self, tensor: str) -> int:
-        """The size of a tensor's values in bytes; it is an error when shape or dtype do not tell."""
+        """The size of a tensor's values in bytes; an error when shape or dtype leave it open."""
         if tensor not in self.tensors:
             raise IRError(f"graph {self.name!r} has no tensor {tensor!r}")
         nbytes = self.tensors[tensor].nbytes

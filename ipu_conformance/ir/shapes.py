@@ -10,7 +10,7 @@ from ipu_conformance.ir.tensor import UNDEFINED, Shape, Tensor, shape_text
 
 
 class MismatchError(Exception):
-    """The inputs or attributes of an op do not fit together; the message says how."""
+    """The inputs or attributes of an op do not fit together; the message explains how."""
 
 
 class Value(NamedTuple):
@@ -31,7 +31,7 @@ def infer(op: Op, inputs: Sequence[Value]) -> List[Value]:
 
 
 def completed(graph: Graph) -> Graph:
-    """The graph with every unknown dtype, rank and dimension filled in that the table can tell."""
+    """The graph with every unknown dtype, rank and dimension filled in that the table can infer."""
     tensors = dict(graph.tensors)
     for op in graph.ops:
         try:
@@ -235,7 +235,7 @@ def _transpose(op: Op, inputs: Sequence[Value]) -> List[Value]:
         return [Value(dtype)]
     order = _ints(op, "perm", list(range(len(shape)))[::-1])
     if sorted(order) != list(range(len(shape))):
-        raise MismatchError(f"attribute 'perm' is {order!r}, which is no order of {len(shape)} dimensions")
+        raise MismatchError(f"attribute 'perm' is {order!r}, which is not an order of {len(shape)} dimensions")
     return [Value(dtype, tuple(shape[axis] for axis in order))]
 
 

@@ -108,7 +108,7 @@ class Tensor:
 
     @property
     def nbytes(self) -> Optional[int]:
-        """The size of the values in bytes (4-bit types packed), None when shape or dtype do not tell."""
+        """The size of the values in bytes (4-bit types packed), None when shape or dtype leave it open."""
         return size(self.dtype, self.shape)
 
 
@@ -235,7 +235,7 @@ def require_data(tensor: Tensor, data: object) -> None:
 
 
 def merged(one: Optional[Tensor], other: Tensor) -> Tensor:
-    """What two mentions of a tensor say together; a contradiction is an error."""
+    """Two mentions of a tensor as one; a contradiction is an error."""
     if one is None or one == other:
         return other
     dtypes = {one.dtype, other.dtype} - {UNDEFINED}

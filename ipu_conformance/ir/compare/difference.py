@@ -129,7 +129,7 @@ class _Comparison:
                 yield Difference(-0.5, "graph", f"{role} {name!r} is found and not expected")
 
     def _unread_alike(self, given: Tuple[str, str], other: Tuple[str, str]) -> bool:
-        """Whether two inputs or two weights are alike, and no op on one side reads them: its wiring is told of."""
+        """Whether two inputs or two weights are alike, and no op on one side reads them: its wiring is reported."""
         one, two = self.expected.tensors[given[0]], self.found.tensors[other[0]]
         unread = not self.expected.consumers(one.name) or not self.found.consumers(two.name)
         return unread and (given[1], one.dtype, one.shape) == (other[1], two.dtype, two.shape)
@@ -188,7 +188,7 @@ class _Comparison:
         return [name if name is not None else left.pop(0) for name in placed if name is not None or left]
 
     def _same(self, wanted: str, got: str) -> bool:
-        """Whether two tensors are paired, looking through ops that are missing or extra: those are told of once."""
+        """Whether two tensors are paired, looking through ops that are missing or extra: those are reported once."""
         if not wanted or not got:
             return wanted == got
         wants, gots = self._through(wanted, self.expected, self.missing), self._through(got, self.found, self.extra)

@@ -4,7 +4,7 @@ What is unified, and nothing else:
 
 - Identity, and reshapes, transposes, expansions and casts that change nothing, are left out; so are ops that nothing
   needs.
-- Reshape, Flatten, Squeeze and Unsqueeze are Reshape with one input: the shape of the output says the rest. One after
+- Reshape, Flatten, Squeeze and Unsqueeze are Reshape with one input: the shape of the output holds the rest. One after
   the other they are one. A reshaped or transposed weight is a weight of that shape.
 - Expansions in front of an op that broadcasts by itself are left out.
 - A Transpose moves behind ops that work element by element, and two Transposes are one or none.
@@ -220,7 +220,7 @@ def _expand(work: _Work, op: Op) -> bool:
 
 
 def _order(op: Op) -> Tuple[int, ...]:
-    """The order of a Transpose; none where it is no order."""
+    """The order of a Transpose; empty where it is not a permutation."""
     perm = op.attributes.get("perm", ())
     order = tuple(axis for axis in perm if isinstance(axis, int)) if isinstance(perm, tuple) else ()
     return order if sorted(order) == list(range(len(order))) else ()

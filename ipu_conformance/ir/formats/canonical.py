@@ -46,7 +46,7 @@ def load(document: Any) -> Graph:
     top = json_text.require_object(document, "the document")
     _require_keys(top, _KEYS, "the document")
     if top["format"] != FORMAT or type(top["version"]) is not int or top["version"] != VERSION:
-        raise IRError(f"the document does not say format {FORMAT!r}, version {VERSION}; no other is read")
+        raise IRError(f"the document is not of format {FORMAT!r}, version {VERSION}; no other is read")
     initializers = json_text.require_object(top["initializers"], "'initializers'")
     return Graph(
         name=top["name"],

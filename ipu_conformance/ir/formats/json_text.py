@@ -39,21 +39,21 @@ def text_of(value: Any) -> str:
 
 
 def require_object(value: Any, what: str) -> Dict[str, Any]:
-    """The value as a mapping, or a sentence that says where one is expected."""
+    """The value as a mapping, or an error that names the place."""
     if not isinstance(value, dict):
         raise IRError(f"{what} is {_kind(value)}; it should be an object")
     return value
 
 
 def require_list(value: Any, what: str) -> List[Any]:
-    """The value as a list, or a sentence that says where one is expected."""
+    """The value as a list, or an error that names the place."""
     if not isinstance(value, list):
         raise IRError(f"{what} is {_kind(value)}; it should be a list")
     return value
 
 
 def require_string(value: Any, what: str) -> str:
-    """The value as a string, or a sentence that says where one is expected."""
+    """The value as a string, or an error that names the place."""
     if not isinstance(value, str):
         raise IRError(f"{what} is {_kind(value)}; it should be a string")
     return value

@@ -1,6 +1,6 @@
 """Writing graphs op by op: what the readers of frameworks' programs share.
 
-A reader says which call of the framework it is at, and adds the ops that the call becomes. The ops are those of ONNX
+A reader begins a call of the framework and adds the ops that it becomes. The ops are those of ONNX
 opset 11 where it has them, and PopART's own elsewhere.
 """
 
@@ -33,7 +33,7 @@ MAX_CALLED = 250_000
 """The most ops after functions have become parts of their callers."""
 
 MAX_CHARACTERS = 2**26
-"""The most characters of all names of tensors together: a name tells all calls that lead to it."""
+"""The most characters of all names of tensors together: a name lists all calls that lead to it."""
 
 
 class Origin(Protocol):
@@ -101,7 +101,7 @@ class Writer:
         """The shape of a tensor as ONNX writes one that is reshaped to: at most one unknown length, as -1."""
         sizes = tuple(-1 if length is None else length for length in self.shape(name))
         if sizes.count(-1) > 1:
-            raise IRError(f"{self._call.type} needs the shape of {name!r}, of which several lengths are unknown")
+            raise IRError(f"{self._call.type} needs the shape of {name!r}, and several of its lengths are unknown")
         return sizes
 
     def axis(self, axis: int, name: str) -> int:
@@ -121,7 +121,7 @@ class Writer:
         dtype: Optional[str] = None,
         shape: Optional[Sequence[Optional[int]]] = None,
     ) -> str:
-        """Add an op and return its first output; without ``output`` a new tensor, like the first input unless told."""
+        """Add an op and return its first output; without ``output`` a new tensor, like the first input unless given."""
         inputs = [self.resolve(name) for name in inputs]
         outputs = (output,) if isinstance(output, str) else tuple(output or ())
         if not outputs:

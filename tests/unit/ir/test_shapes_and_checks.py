@@ -106,7 +106,7 @@ def inferred_by_onnx(graph: Graph) -> Tensor:
         (one_op("Conv", {}, (1, 2), (6, 2)), "are not image and kernel"),
         (one_op("MaxPool", {}, (1, 2, 5)), "'kernel_shape' is missing"),
         (one_op("MaxPool", {"kernel_shape": (2,)}, (5,)), "is not an image"),
-        (one_op("Transpose", {"perm": (0, 0)}, (1, 2)), "no order of 2 dimensions"),
+        (one_op("Transpose", {"perm": (0, 0)}, (1, 2)), "not an order of 2 dimensions"),
         (one_op("Concat", {"axis": 5}, (1, 2), (1, 2)), "axis 5 is outside"),
         (one_op("Concat", {"axis": 0}, (1, 2), (1, 3)), "do not join on axis 0"),
     ],

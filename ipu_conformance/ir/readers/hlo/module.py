@@ -1,7 +1,7 @@
 """Writer XLA's HLO text: the ENTRY computation becomes the graph.
 
 Computations that are called or fused become a part of their caller, and those that a loop or a branch runs are kept as
-attributes of its op, instruction by instruction. What ONNX can say is said in its ops, with Transposes where HLO has
+attributes of its op, instruction by instruction. What ONNX can express becomes its ops, with Transposes where HLO has
 dimensions in another order; all else becomes an op of the domain "xla". A layout in memory that is not the usual one,
 and attributes for the device's compiler, are attributes of the op; a sharding on one device is its IPU.
 """

@@ -125,7 +125,7 @@ class _Parser:
     def _computation(self) -> Tuple[bool, Computation]:
         entered = self._accept("ENTRY ")
         name = self._name()
-        if self._peek() == "(":  # parameters and result, which the instructions tell again
+        if self._peek() == "(":  # parameters and result, which the instructions repeat
             self._balanced()
             if self._accept("->"):
                 self._shape(0)
@@ -194,7 +194,7 @@ class _Parser:
             numbers = self.text[begun + 1 : self.place - 1].split(":")[0]
             if numbers.strip():
                 if not _NUMBERS.fullmatch(numbers) or "<" in numbers:
-                    raise self._refused(f"{numbers[:40]!r} is no layout")
+                    raise self._refused(f"{numbers[:40]!r} is not a layout")
                 layout = tuple(int(number) for number in numbers.split(","))
         return ArrayShape(DTYPES.get(name, name), lengths, layout)
 
@@ -205,11 +205,11 @@ class _Parser:
         if not inside.strip():
             return ()
         if not _NUMBERS.fullmatch(inside):
-            raise self._refused(f"{inside[:40]!r} are no lengths of a shape")
+            raise self._refused(f"{inside[:40]!r} are not the lengths of a shape")
         # A bound, as in "<=8", is the most that a length can be, not what it is.
         lengths = [None if "<" in part else int(part) for part in inside.split(",")]
         if any(length is not None and length > INT64_MAX for length in lengths):
-            raise self._refused(f"{inside[:40]!r} are no lengths of a shape")
+            raise self._refused(f"{inside[:40]!r} are not the lengths of a shape")
         return tuple(lengths)
 
     def _balanced(self) -> None:
@@ -294,6 +294,6 @@ def _operands(text: str) -> Tuple[str, ...]:
         words = part.split()
         name = _NAME.fullmatch(words[-1]) if words else None
         if name is None:
-            raise IRError(f"the data is not HLO text: {part.strip()[:40]!r} is no operand")
+            raise IRError(f"the data is not HLO text: {part.strip()[:40]!r} is not an operand")
         names.append(name[1])
     return tuple(names)

@@ -71,7 +71,7 @@ def together(to: Writer, one: str, other: str) -> Shape:
 
 
 def aligned(call: Call, to: Writer) -> Tuple[str, str]:
-    """The two inputs as NumPy broadcasts them: Paddle's axis says where the dimensions of the second begin."""
+    """The two inputs as NumPy broadcasts them: Paddle's axis is where the dimensions of the second begin."""
     one, other = call.read("X"), call.read("Y")
     axis = int(call.get("axis", -1))
     ranks = len(to.shape(one)), len(to.shape(other))

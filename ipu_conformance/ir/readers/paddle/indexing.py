@@ -23,7 +23,7 @@ def _meshgrid(call: Call, to: Writer) -> None:
 
 @row("set_value")
 def _set_value(call: Call, to: Writer) -> None:
-    """Every dimension says which of its places are written, and by which of the value; the rest stays."""
+    """Each dimension lists the places that are written and the places of the value that go there; the rest stays."""
     source, output = call.read("Input"), call.output()
     if any(call.inputs.get(slot) for slot in _BOUNDS):
         raise IRError(f"set_value of {source!r} has bounds that are tensors; give them as numbers")

@@ -287,8 +287,8 @@ class _Reader:
 
     def _read(self, frame: _Frame, node: Node, variable: Variable) -> str:
         """The value that a variable has where a node reads it."""
-        told = (node.attributes.get("dtype"), self._shape(node, 0)) if node.op == "ReadVariableOp" else (None, None)
-        first = self._weight(variable, *told)
+        declared = (node.attributes.get("dtype"), self._shape(node, 0)) if node.op == "ReadVariableOp" else (None, None)
+        first = self._weight(variable, *declared)
         by, latest = self.assigned.get(variable.name, ("", ""))
         before = self._order(frame, node)
         return latest if by and any(by == name or by.startswith(f"{name}/") for name in before) else first
@@ -317,7 +317,7 @@ class _Reader:
                 ROWS[node.op](call, self.writer)
                 return
             except IRError:
-                # What ONNX cannot say of this use of the op, its own name and attributes can.
+                # ONNX cannot express this use of the op: it keeps its own name and attributes.
                 self.writer.back_to(before)
                 self.writer.tensors.update(declared)
             except (KeyError, IndexError, TypeError, ValueError, ArithmeticError) as error:
@@ -400,11 +400,11 @@ def _flat(name: str, place: int) -> str:
 
 
 def _shown(attributes: Mapping[str, Any]) -> Dict[str, Any]:
-    """The attributes that are not told elsewhere in the graph."""
-    told = ("_output_shapes", "_XlaSharding", "_class")
-    return {
-        key: value for key, value in attributes.items() if key not in told and not isinstance(value, FilledConstant)
-    }
+    """The attributes that the graph does not hold elsewhere."""
+    shown = {key: value for key, value in attributes.items() if not isinstance(value, FilledConstant)}
+    for key in ("_output_shapes", "_XlaSharding", "_class"):
+        shown.pop(key, None)
+    return shown
 
 
 _TRUTHS = ("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual", "IsNan", "IsInf", "IsFinite")
@@ -412,7 +412,7 @@ _LOGICAL = ("LogicalAnd", "LogicalOr", "LogicalNot", "All", "Any")
 
 
 def _result(op: str, dtype: str, place: int) -> str:
-    """The dtype of a result: for most ops that of the attribute T, which says what they compute in."""
+    """The dtype of a result: for most ops that of the attribute T, in which they compute."""
     if op in (*_TRUTHS, *_LOGICAL):
         return "BOOL"
     return UNDEFINED if op in ("Shape", "ArgMax", "ArgMin", "Size", "Rank") else dtype

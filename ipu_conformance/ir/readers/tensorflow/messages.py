@@ -144,12 +144,12 @@ class Document:
 
 
 def parse(data: bytes) -> Document:
-    """What a binary file says: a GraphDef or a SavedModel."""
+    """The content of a binary file: a GraphDef or a SavedModel."""
     return _saved_model(data) if data.startswith(b"\x08\x01\x12") else _Parser().document(data)
 
 
 def parse_text(data: bytes) -> Document:
-    """What a text file says: a GraphDef or a SavedModel."""
+    """The content of a text file: a GraphDef or a SavedModel."""
     if _SAVED_MODEL in data[:4096]:
         return _saved_model(GRAPH.encode("SavedModel", data, MAX_MESSAGES))
     return _Parser().document(GRAPH.encode("GraphDef", data, MAX_MESSAGES))
@@ -196,7 +196,7 @@ class _Parser(Budget):
         """How the kinds of attributes are read."""
 
     def document(self, data: bytes, outputs: Sequence[str] = ()) -> Document:
-        """What a GraphDef says."""
+        """The content of a GraphDef."""
         graph = self.parse("GraphDef", data)
         nodes = self.nodes(graph.node)
         libraries = self.each("Library", graph.library)
@@ -227,7 +227,7 @@ class _Parser(Budget):
         results = [argument.name for argument in self.each("Arg", signature.output_arg)]
         missing = [name for name in results if name not in returned]
         if missing:
-            raise IRError(f"function {signature.name!r} does not say what it returns as {missing[0]!r}")
+            raise IRError(f"function {signature.name!r} returns nothing as {missing[0]!r}")
         return Function(
             signature.name,
             tuple(argument.name for argument in self.each("Arg", signature.input_arg)),
@@ -302,4 +302,4 @@ def _bytes(values: Sequence[Any], dtype: str, code: str) -> bytes:
         mask = 2 ** (BITS[dtype] or 0) - 1
         return struct.pack(f"<{len(values)}{code}", *(int(value) & mask for value in values))
     except (ValueError, OverflowError):
-        raise IRError(f"a constant of dtype {dtype} holds what is no number of that dtype") from None
+        raise IRError(f"a constant of dtype {dtype} holds a value that is not a number of that dtype") from None

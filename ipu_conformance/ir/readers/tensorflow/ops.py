@@ -1,7 +1,7 @@
 """From TensorFlow's ops to those of ONNX and PopART: a row for each op of TensorFlow writes the ops that it becomes.
 
 TensorFlow's layouts are kept true: an op on channels that come last stands between Transposes, since ONNX has them
-first, and what a filter's dimensions mean is told by a Transpose too.
+first, and a filter is transposed too.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class Call:
         """An attribute that is a list of integers."""
         value = self.attributes.get(name, ())
         if not isinstance(value, tuple) or len(value) > LONGEST_LIST or not all(type(item) is int for item in value):
-            raise IRError(f"attribute {name!r} of {self.type} {self.name!r} is no short list of integers")
+            raise IRError(f"attribute {name!r} of {self.type} {self.name!r} is not a short list of integers")
         return value
 
 
 class Writer(op_writer.Writer):
-    """Collects ops; constants are written where they are read, and shapes that no file tells are inferred."""
+    """Collects ops; constants are written where they are read, and shapes that the file leaves out are inferred."""
 
     def __init__(self) -> None:
         super().__init__({}, Call("", "", (), ()))
@@ -118,7 +118,7 @@ class Writer(op_writer.Writer):
         return isinstance(held, Literal) and held.dtype in ("INT32", "INT64")
 
     def infer(self, op: Op) -> None:
-        """Infer the shapes and dtypes that no file tells."""
+        """Infer the shapes and dtypes that the file leaves out."""
         outputs = [self.tensors[name] for name in op.outputs if name]
         if not any(tensor.shape is None or tensor.dtype == UNDEFINED for tensor in outputs):
             return

@@ -1,4 +1,4 @@
-"""Where a node of TensorFlow's is placed: what devices and attributes say about IPUs and stages."""
+"""The placement of a TensorFlow node: the IPU and the stage that its device and attributes stand for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAXIMAL = 1
 
 
 class Placement(NamedTuple):
-    """An IPU of a replica and a stage; None where nothing says."""
+    """An IPU of a replica and a stage; None where neither is given."""
 
     ipu: Optional[int] = None
     stage: Optional[int] = None

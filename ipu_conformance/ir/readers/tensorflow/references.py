@@ -84,7 +84,7 @@ class References:
 
 
 def references(nodes: Sequence[Node], named: bool, others: Sequence[str] = ()) -> References:
-    """The references of nodes, and others, for what they say about the nodes' outputs."""
+    """The references of nodes, and others: which outputs of each node are read."""
     collected = References(nodes, named)
     listed: List[str] = [name for node in nodes for name in node.inputs]
     for reference in (*listed, *others):
