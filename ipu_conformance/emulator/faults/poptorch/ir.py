@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, List
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault
+from ipu_conformance.emulator.faults import Fault, at, never, where
+from ipu_conformance.emulator.faults.decisions import popart_ir
 from ipu_conformance.ir.graph import Graph, Op
 
 CYCLES = "ir.cycles"
@@ -30,12 +31,6 @@ def _without(graph: Graph, unwanted: Callable[[Op], bool]) -> Graph:
 
 def _each(graph: Graph, change: Callable[[Op], Op]) -> Graph:
     return replace(graph, ops=tuple(change(op) for op in graph.ops))
-
-
-def _mirrored(graph: Graph) -> Graph:
-    """Backward stages numbered as the forward stages that they belong to."""
-    last = max((op.stage or 0 for op in graph.ops), default=0)
-    return _each(graph, lambda op: op if op.stage is None else replace(op, stage=min(op.stage, last - op.stage)))
 
 
 def _last_update_lost(graph: Graph) -> Graph:
@@ -69,18 +64,21 @@ def _row(name: str, what: str, change: _Change) -> Fault:
     return Fault(f"poptorch-ir-{name}", "ir", "ir.graph", what, wrong)
 
 
+def _rule(name: str, what: str, wrong: faults.Wrong) -> Fault:
+    """A fault of a decision of the lowering."""
+    return Fault(f"poptorch-ir-{name}", "ir", popart_ir.point, what, wrong)
+
+
 for _fault in (
-    _row("no-copies", "values change their IPU without a copy",
-         lambda graph: _without(graph, lambda op: op.type == "IpuCopy")),
-    _row("no-all-reduce", "gradients are not reduced over replicas",
-         lambda graph: _without(graph, lambda op: op.type.startswith("ReplicatedAllReduce"))),
+    _rule("no-copies", "values change their IPU without a copy", at("copies", never)),
+    _rule("no-all-reduce", "gradients are not reduced over replicas", at("all-reduce", never)),
     _row("update-lost", "the last parameter has no update", _last_update_lost),
-    _row("stages-mirrored", "the backward pass has the stage numbers of the forward pass", _mirrored),
+    _rule("stages-mirrored", "the backward pass has the stage numbers of the forward pass",
+          where("backward stage", lambda value, forward, **context: forward)),
     _row("scopes-lost", "ops are not named after their modules",
          lambda graph: _each(graph, lambda op: replace(op, name=op.name.rpartition("/")[2]))),
     _row("optimizer-is-sgd", "Adam is lowered to SGD", lambda graph: _retyped(graph, "AdamVarUpdate", "SGD0VarUpdate")),
-    _row("not-accumulated", "gradients are updated without being accumulated",
-         lambda graph: _without(graph, lambda op: op.type == "Accumulate")),
+    _rule("not-accumulated", "gradients are updated without being accumulated", at("accumulate", never)),
     _row("labels-wide", "integers keep 64 bits", _dtypes_kept),
     _row("all-recomputed", "every op is marked as recomputed", _recomputed),
     _row("dropout-lost", "training has no dropout", lambda graph: _without(graph, lambda op: op.type == "Dropout")),
