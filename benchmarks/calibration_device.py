@@ -120,8 +120,8 @@ class TorchDevice:
             "tanh": lambda: torch.tanh(*operands),
             "add": lambda: torch.add(*operands),
             "flatten": lambda: torch.flatten(*operands, 1),
-            "max_pool": lambda: functional.max_pool2d(*operands, settings["kernel"], settings["stride"]),
-            "avg_pool": lambda: functional.avg_pool2d(*operands, settings["kernel"], settings["stride"]),
+            "max_pool": lambda: functional.max_pool2d(operands[0], settings["kernel"], settings["stride"]),
+            "avg_pool": lambda: functional.avg_pool2d(operands[0], settings["kernel"], settings["stride"]),
         }[layer.op]()
 
 

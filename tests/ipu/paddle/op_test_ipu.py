@@ -188,7 +188,7 @@ def _check_gradient(paddle: Any, case: OpCase, dtype: str) -> None:
     samples = [case.sample(number, dtype) for number in range(ACCUMULATED)]
     weights = [_weights(case, sample, dtype, number) for number, sample in enumerate(samples)]
     pulled = [
-        case.op.vjp(given if len(given) > 1 else given[0], *sample.inputs, **sample.attributes)  # type: ignore[misc]
+        case.op.vjp(given if len(given) > 1 else given[0], *sample.inputs, **sample.attributes)
         for given, sample in zip(weights, samples)
     ]
     places = [place for place, found in enumerate(pulled[0]) if found is not None]

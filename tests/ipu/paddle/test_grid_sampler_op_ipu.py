@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
 
@@ -50,7 +50,7 @@ def _image(chooser: Chooser) -> np.ndarray:
     return chooser.integers((1, 2), 16, 64).astype(np.int32)
 
 
-BOXES = {"anchors": (10, 13, 16, 30), "classes": 3, "threshold": 0.5, "step": 8}
+BOXES: Dict[str, Any] = {"anchors": (10, 13, 16, 30), "classes": 3, "threshold": 0.5, "step": 8}
 IMAGE, VOLUME = values(2, 3, 4, 5), values(1, 2, 2, 3, 4)
 
 CASES = (

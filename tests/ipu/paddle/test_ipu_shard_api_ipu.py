@@ -18,7 +18,7 @@ def ipu_build(paddle: Any) -> None:
 
 def shard(op: Any) -> Shard:
     """What an op of a program bears."""
-    return tuple(op.attr(name) if op.has_attr(name) else None for name in ("ipu_index", "ipu_stage"))  # type: ignore[return-value]
+    return tuple(op.attr(name) if op.has_attr(name) else None for name in ("ipu_index", "ipu_stage"))
 
 
 def shards(static: Any) -> List[Shard]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Dict
 
 import numpy as np
 import pytest
 
 from . import dyadic
 
-SPACES = {
+SPACES: Dict[str, Any] = {
     "up": (0.0, 1.0, 5, [0, 0.25, 0.5, 0.75, 1]),
     "down": (3.0, -1.0, 5, [3, 2, 1, 0, -1]),
     "one": (2.0, 5.0, 1, [2]),

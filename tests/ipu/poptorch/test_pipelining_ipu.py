@@ -268,7 +268,8 @@ def test_auto_ids_count_blocks_without_an_id(poptorch: Any, capfd: Any) -> None:
     outputs = []
     for _ in range(2):
         inference = poptorch.inferenceModel(Unnamed(), made.clone())
-        lines = placements(capfd, poptorch, lambda wrapped=inference: outputs.append(wrapped(samples(2))))
+        call: Any = lambda model=inference: outputs.append(model(samples(2)))  # noqa: E731
+        lines = placements(capfd, poptorch, call)
 
         assert lines == [f"mode(Pipelined), ipu({number}), stage({number})" for number in range(2)]
     assert all((output == samples(2) * 2 - 2).all() for output in outputs)

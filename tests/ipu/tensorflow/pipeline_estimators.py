@@ -181,7 +181,7 @@ class Programs:
         """A hook that keeps the loss and the global step after each loop."""
         v1 = self.v1
 
-        class Watching(v1.train.SessionRunHook):  # type: ignore[misc, name-defined]
+        class Watching(v1.train.SessionRunHook):  # type: ignore[name-defined]
             def __init__(self) -> None:
                 self.losses: List[float] = []
                 self.steps: List[int] = []
@@ -208,7 +208,7 @@ class Programs:
 
     def weights(self, estimator: Any, chain: Chain) -> np.ndarray:
         """The weights of the newest checkpoint."""
-        return np.float32([estimator.get_variable_value(f"w{link}") for link in range(chain.links)])
+        return np.asarray([estimator.get_variable_value(f"w{link}") for link in range(chain.links)], np.float32)
 
 
 class Trainings:

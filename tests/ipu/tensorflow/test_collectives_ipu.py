@@ -31,7 +31,7 @@ def grouped(rows: np.ndarray, group: Any, reduce: Callable[..., Any]) -> np.ndar
     """The reduction of each run of consecutive rows, once for every member."""
     size = group or len(rows)
     parts = [reduce(rows[start : start + size], axis=0) for start in range(0, len(rows), size)]
-    return np.float32([part for part in parts for _ in range(size)])
+    return np.asarray([part for part in parts for _ in range(size)], np.float32)
 
 
 @pytest.mark.parametrize(("replicas", "group"), [(1, None), (2, None), (4, 2), (4, 1)])
@@ -144,7 +144,7 @@ def test_equal_values_pass(device: Device) -> None:
 def test_ipus_of_a_replica_exchange_shards(ipu: Any) -> None:
     """Within a replica shards are gathered, reduced, or reduced and scattered over its IPUs."""
     ops = ipu.within_replica_ops
-    shards = [np.float32([1, 2, 3]), np.float32([4, 5, 6])]
+    shards = [np.asarray([1, 2, 3], np.float32), np.asarray([4, 5, 6], np.float32)]
 
     assert [value.numpy().tolist() for value in ops.all_gather(shards)] == [[1, 2, 3, 4, 5, 6]] * 2
     assert [value.numpy().tolist() for value in ops.all_reduce(shards)] == [[5, 7, 9]] * 2

@@ -83,7 +83,9 @@ def test_placeholders_are_fed(tf: Any, ipu: Any, session: Any) -> None:
     x = tf.compat.v1.placeholder(tf.float32, [3])
     (result,) = compiled(ipu, lambda value: value * value, [x])
 
-    check.identical(actual=session.run(result, {x: [1, 2, 3]}), expected=np.float32([1, 4, 9]), what="the squares")
+    check.identical(
+        actual=session.run(result, {x: [1, 2, 3]}), expected=np.asarray([1, 4, 9], np.float32), what="the squares"
+    )
 
 
 def test_tensors_around_are_captured(tf: Any, ipu: Any, session: Any) -> None:

@@ -239,7 +239,7 @@ def test_the_mode_is_that_of_evaluation(estimators: Estimators) -> None:
         return estimators.spec(mode, loss=estimators.weight() * features * labels)
 
     def input_fn() -> Any:
-        return estimators.tf.data.Dataset.from_tensor_slices((samples(2), np.float32([2, 4])))
+        return estimators.tf.data.Dataset.from_tensor_slices((samples(2), np.asarray([2, 4], np.float32)))
 
     loss = estimators.make(model_fn).evaluate(input_fn, steps=2)["loss"]
 

@@ -251,7 +251,7 @@ def test_shards_train_as_one_ipu_does(estimators: Estimators, replicas: int) -> 
     found = [estimator.get_variable_value(name) for name in ("w0", "w1")]
     expected = trained(2, counts(2, replicas=replicas))
 
-    check.identical(actual=np.float32(found), expected=expected.weights, what="the weights")
+    check.identical(actual=np.asarray(found, np.float32), expected=expected.weights, what="the weights")
     assert list(estimators.left(estimator).losses.values()) == means(expected.losses, 2)
 
 

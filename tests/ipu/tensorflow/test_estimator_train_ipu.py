@@ -139,7 +139,7 @@ def test_the_model_function_gets_what_it_asks_for(estimators: Estimators) -> Non
         return estimators.spec(mode, loss=loss, train_op=estimators.optimizer().minimize(loss))
 
     def input_fn() -> Any:
-        return estimators.tf.data.Dataset.from_tensor_slices((samples(2) + 2, np.float32([2, 2])))
+        return estimators.tf.data.Dataset.from_tensor_slices((samples(2) + 2, np.asarray([2, 2], np.float32)))
 
     estimator = estimators.make(model_fn, params=given)
     estimator.train(input_fn, steps=2)

@@ -51,7 +51,7 @@ def test_runs_go_on_from_one_another(graph: Device, replicas: int, momentum: flo
     go()
 
     expected = trained(1, counts(4, replicas=replicas, momentum=momentum)).weights
-    check.identical(actual=np.float32(graph.read(["w0"])), expected=expected, what="the weight")
+    check.identical(actual=np.asarray(graph.read(["w0"]), np.float32), expected=expected, what="the weight")
 
 
 @pytest.mark.parametrize("replicas", [2, 4])
@@ -187,7 +187,9 @@ def test_two_programs_share_variables(graph: Device) -> None:
     graph.session.run(evaluate)
 
     weight = trained(1, counts(2, replicas=2)).weights[0]
-    check.identical(actual=graph.dequeue(evaluated), expected=np.float32([2 * weight] * 2), what="what it evaluates")
+    check.identical(
+        actual=graph.dequeue(evaluated), expected=np.asarray([2 * weight] * 2, np.float32), what="what it evaluates"
+    )
 
 
 def test_the_global_step_is_counted(graph: Device) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, List
+from typing import Any, Dict, List
 
 import pytest
 
@@ -105,7 +105,7 @@ def test_an_optimizer_sees_the_sum_over_replicas(runs: Runs, config: Any) -> Non
     runs.compare_state("mlp", config)
 
 
-RATES = {
+RATES: Dict[str, Dict[str, Any]] = {
     "host": {"learning_rate": learning_rate("step", base=0.0625, size=1, gamma=0.5), "steps": 3},
     "exponential": {"learning_rate": learning_rate("exponential", base=0.0625, gamma=0.5)},
     "staircase": {"learning_rate": learning_rate("exponential", base=0.0625, gamma=0.5, every=2, staircase=True)},

@@ -86,7 +86,7 @@ def test_a_running_mean_is_kept_up(device: Device) -> None:
     check.close(
         actual=got,
         expected=np.float64(START[0] - RATE * mean),
-        tolerance=Tolerance(np.float64(bound), "three steps of four roundings each, and the update's", 0.0),
+        tolerance=Tolerance(np.array(bound, np.float64), "three steps of four roundings each, and the update's", 0.0),
         what="the weight",
     )
 
@@ -132,7 +132,7 @@ def test_accumulation_may_use_another_type(device: Device) -> None:
     """Gradients are accumulated in the type that is asked for: float16 forgets what is too small."""
     wrapped = device.ipu.optimizers.GradientAccumulationOptimizerV2
     device.open()
-    v1, queue = device.tf.compat.v1, device.infeed(np.float32([2048.0, 1.0]))
+    v1, queue = device.tf.compat.v1, device.infeed(np.asarray([2048.0, 1.0], np.float32))
     if device.mode == "function":
         device.variable("w0", START[0])
 

@@ -142,7 +142,7 @@ def trained(programs: Programs, config: RunConfig) -> Found:
     estimator = programs.estimator(chain, model_fn=model_of(programs, config))
     watching = programs.watching()
     estimator.train(fed(programs, config), steps=chain.iterations, hooks=[watching])
-    weights = {weight.name: np.float64(estimator.get_variable_value(weight.name)) for weight in NET.weights}
+    weights = {weight.name: np.asarray(estimator.get_variable_value(weight.name), np.float64) for weight in NET.weights}
     return Found(weights, watching.losses[-1])
 
 

@@ -61,7 +61,7 @@ def test_the_loss_is_the_mean_of_the_loop(programs: Programs, trainings: Trainin
     adds = every.shape[1] + 2
     bound = adds * FORMATS["float32"].unit * every.mean(axis=1)
     check.close(
-        actual=np.float32(got.losses),
+        actual=np.asarray(got.losses, np.float32),
         expected=chain.expected_losses(loops),
         tolerance=Tolerance(bound, f"{adds} additions and divisions of float32", 0.0),
         what="the loss of each loop",
@@ -169,7 +169,9 @@ def test_the_first_stage_gets_features_and_labels(programs: Programs, named: boo
     )
 
     products = np.float64(x * y).sum()
-    expected = np.float32(START[:2]) - np.float32(RATE * products) * np.float32([START[1], START[0]])
+    expected = np.asarray(START[:2], np.float32) - np.float32(RATE * products) * np.asarray(
+        [START[1], START[0]], np.float32
+    )
     check.identical(actual=got.weights, expected=expected, what="the weights")
 
 
@@ -204,11 +206,13 @@ def test_the_loss_is_what_the_optimizer_function_names(programs: Programs) -> No
 
     plain = chain.expected()
     check.identical(
-        actual=np.float32(got.losses), expected=np.float32([2 * plain.losses.mean()]), what="the loss of the loop"
+        actual=np.asarray(got.losses, np.float32),
+        expected=np.asarray([2 * plain.losses.mean()], np.float32),
+        what="the loss of the loop",
     )
     check.identical(
-        actual=got.weights - np.float32(START[:2]),
-        expected=2 * (plain.weights - np.float32(START[:2])),
+        actual=got.weights - np.asarray(START[:2], np.float32),
+        expected=2 * (plain.weights - np.asarray(START[:2], np.float32)),
         what="the change of the weights",
     )
 
@@ -226,14 +230,14 @@ def test_some_variables_are_trained(programs: Programs) -> None:
     got = programs.train(chain, optimizer_function=optimizer_function)
 
     check.identical(
-        actual=got.weights, expected=np.float32([START[0], chain.expected().weights[1]]), what="the weights"
+        actual=got.weights, expected=np.asarray([START[0], chain.expected().weights[1]], np.float32), what="the weights"
     )
 
 
 def test_losses_are_added_up_in_their_own_type(programs: Programs) -> None:
     """The type of the loss accumulator is that in which the losses of a run are added up."""
     chain = Chain(runs=1)
-    values = np.float32([2048.0, 1.0, 0.0, 0.0])
+    values = np.asarray([2048.0, 1.0, 0.0, 0.0], np.float32)
     got = programs.train(chain, input_fn=programs.input_fn(values), loss_accumulator_dtype=programs.tf.float16)
 
     losses = values * np.float32(START[0] * START[1])
@@ -278,7 +282,7 @@ def evaluated(
 
 def products(number: int, weights: Any = START[:2]) -> np.ndarray:
     """What the chain makes of so many samples."""
-    return np.float32(samples(number) * np.float32(np.prod(np.float32(weights))))
+    return np.asarray(samples(number) * np.prod(np.asarray(weights, np.float32)), np.float32)
 
 
 def mean_within(number: int, values: np.ndarray) -> Tolerance:
@@ -428,7 +432,7 @@ def hooked(programs: Programs) -> List[str]:
     chain, v1 = Chain(runs=1), programs.v1
     seen: List[str] = []
 
-    class Hook(v1.train.SessionRunHook):  # type: ignore[misc, name-defined]
+    class Hook(v1.train.SessionRunHook):  # type: ignore[name-defined]
         def __init__(self, name: str) -> None:
             self.name = name
 

@@ -62,7 +62,7 @@ class Chain:
         queue = self.device.infeed(samples(count * runs * replicas))
         out = self.device.outfeed(last)
         self.device.run(self.program(count, runs, queue, out, **more))
-        return Trained(np.float32(self.device.read(self.names)), self.device.dequeue(out))
+        return Trained(np.asarray(self.device.read(self.names), np.float32), self.device.dequeue(out))
 
 
 def schedule(device: Device, name: str) -> Any:
@@ -138,7 +138,9 @@ def test_a_count_that_fits_runs(device: Device, name: str, training: bool, count
     expected = trained(2, counts(1, count))
     check.identical(actual=got.losses, expected=expected.losses, what="the outfeed")
     check.identical(
-        actual=got.weights, expected=expected.weights if training else np.float32(START[:2]), what="the weights"
+        actual=got.weights,
+        expected=expected.weights if training else np.asarray(START[:2], np.float32),
+        what="the weights",
     )
 
 
@@ -300,9 +302,11 @@ def test_gradients_can_be_mapped(device: Device) -> None:
 
     chain.optimizer = lambda: mapping(train.GradientDescentOptimizer(RATE), clipped)  # type: ignore[method-assign]
     got = chain.train(4, 1)
-    gradients = np.clip(samples(4)[:, None] * np.float32([START[1], START[0]]), -2, 2).sum(axis=0)
+    gradients = np.clip(samples(4)[:, None] * np.asarray([START[1], START[0]], np.float32), -2, 2).sum(axis=0)
 
-    check.identical(actual=got.weights, expected=np.float32(START[:2]) - np.float32(RATE) * gradients, what="weights")
+    check.identical(
+        actual=got.weights, expected=np.asarray(START[:2], np.float32) - np.float32(RATE) * gradients, what="weights"
+    )
     assert {name.split(":")[0] for name in seen} == {"w0", "w1"}
 
 

@@ -116,7 +116,7 @@ def test_variables_of_the_scope_are_variables(tf: Any, strategy: Any, trainable:
     assert isinstance(variable, tf.Variable)
     assert variable.name == "weights:0"
     assert variable.trainable is trainable
-    np.testing.assert_array_equal(variable.numpy(), np.float32([2, 3]))
+    np.testing.assert_array_equal(variable.numpy(), np.asarray([2, 3], np.float32))
 
 
 def test_models_of_the_scope_belong_to_the_strategy(tf: Any, strategy: Any) -> None:
@@ -318,7 +318,7 @@ def test_a_training_step_of_ones_own_trains(tf: Any, ipu: Any, configure: Callab
     """Gradients and updates inside of run are those of the element that the replica takes."""
     configure(ipus)
     strategy = ipu.ipu_strategy.IPUStrategy()
-    iterator = iter(tf.data.Dataset.from_tensor_slices(np.float32([1, 2, 3, 4, 5, 6])))
+    iterator = iter(tf.data.Dataset.from_tensor_slices(np.asarray([1, 2, 3, 4, 5, 6], np.float32)))
     with strategy.scope():
         weight = tf.Variable(1.0)
 
@@ -345,7 +345,7 @@ def test_reduce_leaves_the_one_value(tf: Any, strategy: Any, reduction: str) -> 
     with strategy.scope():
         result = strategy.reduce(getattr(tf.distribute.ReduceOp, reduction), tf.constant([1.0, 3.0]), axis=None)
 
-    np.testing.assert_array_equal(result, np.float32([1, 3]))
+    np.testing.assert_array_equal(result, np.asarray([1, 3], np.float32))
 
 
 @pytest.mark.parametrize(("reduction", "expected"), [("SUM", 4.0), ("MEAN", 2.0)])
@@ -393,7 +393,7 @@ def test_checkpoints_go_through_the_scope(tf: Any, strategy: Any, tmp_path: Any)
     variable.assign([0.0, 0.0])
     tf.train.Checkpoint(variable=variable).restore(saved)
 
-    np.testing.assert_array_equal(variable.numpy(), np.float32([1, 2]))
+    np.testing.assert_array_equal(variable.numpy(), np.asarray([1, 2], np.float32))
 
 
 def test_a_device_that_is_no_ipu_is_refused(ipu: Any) -> None:
@@ -417,7 +417,7 @@ def test_two_devices_have_strategies_of_their_own(tf: Any, ipu: Any, configure: 
 def test_a_dataset_is_made_of_arrays(tf: Any, strategy: Any) -> None:
     """Arrays on the host become a data set of their rows."""
     with strategy.scope():
-        dataset = strategy.experimental_make_numpy_dataset(np.float32([[1, 2], [3, 4]]))
+        dataset = strategy.experimental_make_numpy_dataset(np.asarray([[1, 2], [3, 4]], np.float32))
 
     assert [row.numpy().tolist() for row in dataset] == [[1.0, 2.0], [3.0, 4.0]]
 

@@ -243,7 +243,7 @@ def test_eager_operations_run_on_an_ipu_device(tf: Any, configure: Callable[...,
     with tf.device(name):
         result = tf.constant([1.0, 2.0]) * 3.0
 
-    np.testing.assert_array_equal(result, np.float32([3, 6]))
+    np.testing.assert_array_equal(result, np.asarray([3, 6], np.float32))
 
 
 @pytest.mark.parametrize("name", ["/device:IPU:0", "/job:localhost/replica:0/task:0/device:IPU:0"])
@@ -327,7 +327,7 @@ def test_variables_are_initialised_on_the_host(tf: Any, ipu: Any, configure: Cal
         assert all("CPU" in op.device for op in [variable.initializer, local.initializer, *values])
         assert "IPU" in result.device
         session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
-        np.testing.assert_array_equal(session.run(result), np.float32([10, 10]))
+        np.testing.assert_array_equal(session.run(result), np.asarray([10, 10], np.float32))
 
 
 def test_the_graph_of_variables_can_be_named(tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:

@@ -113,7 +113,7 @@ def jpeg(image: np.ndarray, form: str = "JPEG") -> bytes:
 def write_jpeg_npz(path: Path, files: Sequence[bytes], labels: np.ndarray, **changes: np.ndarray) -> None:
     """Joined JPEG files with their offsets; ``changes`` replace arrays."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    arrays = {
+    arrays: Dict[str, np.ndarray] = {
         "jpeg": np.frombuffer(b"".join(files), np.uint8),
         "offset": np.cumsum([0, *map(len, files)], dtype=np.int64),
         "label": labels,

@@ -10,6 +10,7 @@ import re
 import struct
 import tarfile
 import zipfile
+from typing import Any, Dict
 
 import numpy as np
 import pytest
@@ -329,7 +330,7 @@ def huge_jpeg() -> bytes:
     return bytes(content)
 
 
-JPEGS = {
+JPEGS: Dict[str, Any] = {
     "decompression bomb": lambda: ({"files": [huge_jpeg(), *jpeg_files()[1:]]}, "exceeds limit|65500 x 65500"),
     "wrong size": lambda: (
         {"files": [files.jpeg(np.zeros((16, 16, 3), np.uint8)), *jpeg_files()[1:]]},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List
+from typing import Any, Callable, Dict, List
 
 import pytest
 
@@ -99,7 +99,7 @@ def final_loss(data: List, seed: int, *, momentum: float = MOMENTUM, seen: int =
         return loss_of(net(test_images), test_labels).item()
 
 
-WRONG: Dict[str, Dict[str, float]] = {
+WRONG: Dict[str, Dict[str, Any]] = {
     "momentum of the wrong sign": {"momentum": -MOMENTUM},
     "momentum forgotten": {"momentum": 0.0},
     "half of every batch lost": {"seen": BATCH // 2},

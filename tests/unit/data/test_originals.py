@@ -41,7 +41,7 @@ def test_the_original_is_bit_exact_in_every_format(folder, small_originals, writ
 @pytest.mark.parametrize(("split", "which"), [("train", 0), ("train", 1), ("test", 0), ("test", 1)])
 def test_one_changed_byte_differs(folder, small_originals, split, which):
     """The part that the byte belongs to is named, and no other."""
-    made = {name: tuple(array.copy() for array in pair) for name, pair in MNIST.items()}
+    made = {name: (images.copy(), labels.copy()) for name, (images, labels) in MNIST.items()}
     made[split][which].flat[-1] = (made[split][which].flat[-1] + 1) % 10
     files.write_idx(folder, made, packed=False)
 

@@ -141,8 +141,8 @@ def document() -> str:
 def _section(front_end: str) -> List[str]:
     killers: Dict[str, str] = dict(spared(front_end))
     for rows in kills(front_end).values():
-        for fault, case in rows.items():
-            killers.setdefault(fault, f"`{front_end}/{case}`")
+        for name, case in rows.items():
+            killers.setdefault(name, f"`{front_end}/{case}`")
     lines: List[str] = []
     area = ""
     for fault in registered(front_end):

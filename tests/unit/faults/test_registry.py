@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 import pytest
@@ -87,9 +87,10 @@ def _same(left: Any, right: Any) -> bool:
 @pytest.fixture(autouse=True)
 def _restored():
     """The table, the points and the set of active faults are as before after each test."""
-    table, points, active = dict(faults._TABLE), dict(faults.POINTS), dict(faults.active)
+    mappings: List[Dict[str, Any]] = [faults._TABLE, faults.POINTS, faults.active]
+    copies = [dict(mapping) for mapping in mappings]
     yield
-    for mapping, before in ((faults._TABLE, table), (faults.POINTS, points), (faults.active, active)):
+    for mapping, before in zip(mappings, copies):
         mapping.clear()
         mapping.update(before)
 

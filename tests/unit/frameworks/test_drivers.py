@@ -208,7 +208,7 @@ NATIVE = [("poptorch", "mean"), ("poptorch", "sum"), ("paddle", "mean"), ("tenso
 @on_rows("reduction", NATIVE)
 def test_a_native_run_is_the_oracle_s(driver: Any, name: str, net: str, reduction: str) -> None:
     """The stock framework, fed an update's samples, gives the oracle's losses, outputs and weights."""
-    other = {} if name == "tensorflow" else {"replica_reduction": reduction}
+    other: Dict[str, Any] = {} if name == "tensorflow" else {"replica_reduction": reduction}
     config = replace(CONFIGS[name], accumulation_reduction=reduction, **other)
     data = distinct_micro_batches(nets.NETS[net](), config)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Optional
+from typing import Any, Optional
 
 from ipu_conformance.ir import Graph, IRError, Op, Tensor, read
 
@@ -13,7 +13,7 @@ FLOAT = "FLOAT"
 def survives(data: bytes, format: Optional[str] = None) -> None:
     """Read bytes: a graph comes of it, or the declared error in one line."""
     try:
-        outcome = read(data, format)
+        outcome: Any = read(data, format)
     except IRError as error:
         outcome = error
     assert isinstance(outcome, Graph) or "\n" not in str(outcome)
@@ -113,7 +113,15 @@ def renamed(graph: Graph, order=None) -> Graph:
         return f"other/{name}" if name else name
 
     ops = [
-        Op(op.type, new(op.name), map(new, op.inputs), map(new, op.outputs), op.attributes, op.ipu, op.stage)
+        Op(
+            op.type,
+            new(op.name),
+            tuple(map(new, op.inputs)),
+            tuple(map(new, op.outputs)),
+            op.attributes,
+            op.ipu,
+            op.stage,
+        )
         for op in graph.ops
     ]
     return Graph(

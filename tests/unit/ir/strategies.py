@@ -76,8 +76,8 @@ def graphs(draw, types=TYPES, floats=float64s, bounded=False):
             Op(
                 draw(st.sampled_from(types)),
                 draw(names | st.just("")),
-                inputs,
-                outputs,
+                tuple(inputs),
+                tuple(outputs),
                 draw(attributes(floats)),
                 draw(placements),
                 draw(placements),

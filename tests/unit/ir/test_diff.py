@@ -19,7 +19,7 @@ def sentences(one, other, **options):
 
 
 def with_op(graph: Graph, which: str, **changes) -> Graph:
-    ops = [dataclasses.replace(op, **changes) if op.name == which else op for op in graph.ops]
+    ops = tuple(dataclasses.replace(op, **changes) if op.name == which else op for op in graph.ops)
     return dataclasses.replace(graph, ops=ops)
 
 
@@ -101,7 +101,7 @@ def test_values_of_weights_are_compared_by_digest():
 
 def test_a_renamed_input_is_one_sentence():
     """What reads a renamed input is not told of."""
-    ops = [dataclasses.replace(op, inputs=["image" if n == "x" else n for n in op.inputs]) for op in NET.ops]
+    ops = [dataclasses.replace(op, inputs=tuple("image" if n == "x" else n for n in op.inputs)) for op in NET.ops]
     tensors = [Tensor("image" if t.name == "x" else t.name, t.dtype, t.shape) for t in NET.tensors.values()]
     found = Graph(NET.name, ops, ["image"], NET.outputs, tensors, NET.initializers)
 

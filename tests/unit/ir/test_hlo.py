@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -39,7 +40,7 @@ def test_names_without_signs_and_operands_without_shapes_are_read():
 
     by_type = {op.type: op for op in graph.ops}
     assert dict(by_type["ReduceSum"].attributes) == {"axes": (1,), "keepdims": 0}
-    loop = by_type["xla::while"]
+    loop: Any = by_type["xla::while"]
     assert loop.outputs == ("t.0", "t.1")
     assert loop.attributes["body body"][3] == "w = add(v, v)"
     assert loop.attributes["condition cond"][-1] == "l = compare(i, n)"

@@ -59,7 +59,7 @@ def layered(width: int, depth: int) -> Graph:
     ops, before = [], ["x"]
     for layer in range(depth):
         made = [f"t{layer}_{index}" for index in range(width)]
-        ops += [Op("Sum", name, before, (name,)) for name in made]
+        ops += [Op("Sum", name, tuple(before), (name,)) for name in made]
         before = made
     return Graph("layered", ops, ["x"], before, [Tensor("x"), *(Tensor(op.name) for op in ops)])
 
@@ -166,7 +166,7 @@ def test_a_thousand_equal_branches_are_paired_within_the_budget():
 
     def branches(order):
         ops = [Op("Relu", f"r{index}", ("x",), (f"t{index}",)) for index in order]
-        ops.append(Op("Concat", "c", [f"t{index}" for index in sorted(order)], ("y",)))
+        ops.append(Op("Concat", "c", tuple(f"t{index}" for index in sorted(order)), ("y",)))
         return Graph("g", ops, ["x"], ["y"], map(Tensor, ["x", "y", *(f"t{index}" for index in order)]))
 
     count = 1_000

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any, Dict
+
 import numpy as np
 import onnx
 import pytest
@@ -75,7 +77,7 @@ def test_the_opset_decides_which_domain_a_type_is_in():
 
 def test_attributes_that_onnx_does_not_know_are_kept():
     """An attribute of PopART on an ONNX op passes the checker and keeps its name, whatever that is."""
-    attributes = {"recompute": "NO", "__attribute_x": 1, "__mine": (1.5,), "axis": 1}
+    attributes: Dict[str, Any] = {"recompute": "NO", "__attribute_x": 1, "__mine": (1.5,), "axis": 1}
     op = Op("Softmax", "s", ("x",), ("y",), attributes)
     graph = Graph("g", [op], ["x"], ["y"], [Tensor(name, "FLOAT", (2, 3)) for name in "xy"])
 
@@ -191,10 +193,10 @@ def test_external_data_is_never_read(tmp_path):
 
 def test_constants_and_symbolic_dimensions_are_read():
     """A Constant keeps its tensor as a literal, and a named dimension is an unknown one."""
-    node = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.float32([1, 2])))
+    node = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.asarray([1, 2], np.float32)))
     graph = read(model_with(nodes=[node], inputs=[float_info("x", ("batch", 3, None))]).SerializeToString())
 
-    assert graph.ops[0].attributes["value"] == Literal("FLOAT", (2,), np.float32([1, 2]).tobytes())
+    assert graph.ops[0].attributes["value"] == Literal("FLOAT", (2,), np.asarray([1, 2], np.float32).tobytes())
     assert graph.tensors["x"].shape == (None, 3, None)
     assert read(dumps(graph, "onnx")) == graph
 

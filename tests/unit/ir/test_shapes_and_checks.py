@@ -17,8 +17,8 @@ F = "FLOAT"
 
 def one_op(type, attributes, *inputs, outputs=1):
     """A graph of one op whose outputs are unknown."""
-    names = [f"x{index}" for index in range(len(inputs))]
-    made = [f"y{index}" for index in range(outputs)]
+    names = tuple(f"x{index}" for index in range(len(inputs)))
+    made = tuple(f"y{index}" for index in range(outputs))
     tensors = [Tensor(name, F, shape) for name, shape in zip(names, inputs)]
     return Graph("g", [Op(type, "op", names, made, attributes)], names, made, [*tensors, *map(Tensor, made)])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
@@ -60,6 +60,7 @@ def from_tensorflow(network: str, memory: bool = True) -> Graph:
     from ipu_conformance.ir.readers.tensorflow import graph as tf_graph
 
     layers = tf.keras.layers
+    shape: Tuple[int, ...]
     if network == "dense":
         stack, shape = [layers.Dense(5, "relu"), layers.Dense(CLASSES)], (BATCH, 7)
     else:

@@ -21,7 +21,7 @@ def test_weights_are_shares_of_two_neighbours(inputs: int, outputs: int, coordin
 
     assert (matrix >= 0).all()
     # A point and its distance to two neighbours are rounded: fewer than 4 roundings of numbers below `inputs`.
-    np.testing.assert_allclose(matrix.sum(axis=1), 1.0, rtol=0, atol=4 * inputs * np.finfo(float).eps)
+    np.testing.assert_allclose(matrix.sum(axis=1), 1.0, rtol=0, atol=4 * inputs * float(np.finfo(float).eps))
     for row in matrix:
         used = np.flatnonzero(row > inputs * np.finfo(float).eps)
         assert used[-1] - used[0] <= 1

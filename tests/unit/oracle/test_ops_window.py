@@ -70,7 +70,7 @@ def test_mean_divides_by_what_counts():
 
 def test_max_pool_sends_the_gradient_to_the_first_of_equal_values():
     """Of equal values in a window the first one gets the gradient."""
-    (dx,) = OPS["max_pool"].vjp(_line(1, 1), _line(3, 3, 0, 0), kernel=2)  # type: ignore[misc]
+    (dx,) = OPS["max_pool"].vjp(_line(1, 1), _line(3, 3, 0, 0), kernel=2)
 
     assert dx.tolist() == [[[1, 0, 1, 0]]]
 
@@ -88,7 +88,7 @@ def test_transposed_convolution_spreads_the_kernel():
     assert OPS["conv_transpose"].forward(x, w, stride=2).tolist() == [[[1, 10, 102, 20, 200]]]
     assert OPS["conv_transpose"].forward(x, w, stride=2, padding=1).tolist() == [[[10, 102, 20]]]
     longer = OPS["conv_transpose"].forward(x, w, stride=2, padding=1, output_padding=1)
-    assert longer.tolist() == [[[10, 102, 20, 200]]]  # type: ignore[union-attr]
+    assert longer.tolist() == [[[10, 102, 20, 200]]]
 
 
 def test_convolution_does_not_flip_the_kernel():

@@ -271,4 +271,4 @@ def test_clipping_follows_tensorflow() -> None:
 
     # 48 squares are summed, in any order: that many roundings of the norm, and three of the scaling.
     for expected, actual in zip(theirs, result.values()):
-        np.testing.assert_allclose(actual, expected.numpy(), rtol=(48 + 3) * np.finfo(float).eps, atol=0)
+        np.testing.assert_allclose(actual, expected.numpy(), rtol=(48 + 3) * float(np.finfo(float).eps), atol=0)

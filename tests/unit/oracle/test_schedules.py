@@ -65,7 +65,7 @@ def test_follows_torch(name: str) -> None:
         optimizer.step()
         scheduler.step()
 
-    assert_follows(rule, expected, np.finfo(np.float64).eps)
+    assert_follows(rule, expected, float(np.finfo(np.float64).eps))
 
 
 PADDLE = {
@@ -111,7 +111,7 @@ def test_follows_paddle(name: str) -> None:
         expected.append(scheduler())
         scheduler.step()
 
-    assert_follows(rule, expected, np.finfo(np.float64).eps)
+    assert_follows(rule, expected, float(np.finfo(np.float64).eps))
 
 
 KERAS = {
@@ -154,7 +154,7 @@ def test_follows_keras(name: str) -> None:
     schedule = make(installed("tensorflow").keras.optimizers.schedules)
     expected = [float(schedule(count)) for count in range(COUNT)]
 
-    assert_follows(rule, expected, np.finfo(np.float32).eps)
+    assert_follows(rule, expected, float(np.finfo(np.float32).eps))
 
 
 def test_every_schedule_has_a_row_and_a_witness() -> None:

@@ -67,7 +67,7 @@ def test_a_micro_batch_meets_late_weights_forth_and_all_updates_back(stages: int
     record = run(config)
 
     # Both are float64, with values of order one: what each update rounds is a sum of at most 10 terms in 4 layers.
-    allowed = config.device_iterations * 4 * 10 * np.finfo(np.float64).eps
+    allowed = config.device_iterations * 4 * 10 * float(np.finfo(np.float64).eps)
     for name, value in (record.weights or {}).items():
         np.testing.assert_allclose(value, versions[-1][name], atol=allowed, rtol=0)
     assert record.updates == config.device_iterations

@@ -203,7 +203,7 @@ PLAIN = ["linear", "mlp", "convnet", "residual", "tied_weights"]
 @pytest.mark.parametrize(
     "factors", [{"gradient_accumulation": 6}, {"replicas": 6}, {"gradient_accumulation": 3, "replicas": 2}], ids=str
 )
-def test_means_equal_one_big_batch(name: str, factors: Dict[str, int]) -> None:
+def test_means_equal_one_big_batch(name: str, factors: Dict[str, Any]) -> None:
     """Without batch norm and dropout, the mean over six micro-batches is the gradient of one batch of them all."""
     net = NETS[name]()
     big = RunConfig(micro_batch=12, steps=2, learning_rate=RATE, optimizer=optimizer("sgd", momentum=0.9))
@@ -316,7 +316,7 @@ def test_the_biased_variance_is_smaller() -> None:
 
     # Both are 0.9 + 0.1 v: three roundings each of numbers below 4, and a division.
     np.testing.assert_allclose(
-        (biased - 0.9) * count, (unbiased - 0.9) * (count - 1), rtol=0, atol=8 * 4 * count * np.finfo(float).eps
+        (biased - 0.9) * count, (unbiased - 0.9) * (count - 1), rtol=0, atol=8 * 4 * count * float(np.finfo(float).eps)
     )
 
 

@@ -91,8 +91,8 @@ def trained(net: Net, data: Data, config: RunConfig, masks: Mapping[Any, np.ndar
 def inferred(net: Net, inputs: np.ndarray, weights: Weights, statistics: Weights) -> np.ndarray:
     """The logits of all samples at once, with running statistics."""
     torch = installed("torch")
-    tensors = [{n: torch.tensor(w) for n, w in group.items()} for group in (weights, statistics)]
-    return logits(net, torch.tensor(inputs), *tensors, {}, False).numpy()
+    weights, statistics = [{n: torch.tensor(w) for n, w in group.items()} for group in (weights, statistics)]
+    return logits(net, torch.tensor(inputs), weights, statistics, {}, False).numpy()
 
 
 def _numpy(tensors: Mapping[str, Any]) -> Dict[str, np.ndarray]:

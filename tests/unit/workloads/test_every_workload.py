@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance.data.dataset import SPLITS
-from ipu_conformance.data.places import DATA_VARIABLE, IMAGE_FILES, LABEL_FILES
+from ipu_conformance.data.formats.idx import IMAGE_FILES, LABEL_FILES
+from ipu_conformance.data.places import DATA_VARIABLE
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.workloads import (
     WORKLOADS,

@@ -1,5 +1,7 @@
 """What only the workload on small pictures has: its approaches, its network and its command."""
 
+from typing import Any, Dict
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from .commands import trained
 
 needs_tensorflow = pytest.mark.skipif(not FRAMEWORKS["tensorflow"].installed, reason="needs tensorflow")
 
-PIPELINE = {"approach": "pipeline", "ipus": 2, "gradient_accumulation_count": 4}
+PIPELINE: Dict[str, Any] = {"approach": "pipeline", "ipus": 2, "gradient_accumulation_count": 4}
 
 
 @given(st.integers(1, 40), st.integers(1, 4000), st.integers(0, 39))

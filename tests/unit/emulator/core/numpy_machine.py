@@ -31,7 +31,7 @@ def samples(replicas: int, micro_batches: int, seed: int = 11) -> List[List[Tupl
     """Distinct inputs and targets by [replica][micro-batch]."""
     random = np.random.default_rng(seed)
     return [
-        [tuple(random.normal(size=(2, 2, WIDTH)).astype(np.float32)) for _ in range(micro_batches)]  # type: ignore[misc]
+        [tuple(random.normal(size=(2, 2, WIDTH)).astype(np.float32)) for _ in range(micro_batches)]
         for _ in range(replicas)
     ]
 

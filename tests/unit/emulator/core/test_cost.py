@@ -23,11 +23,11 @@ from tests.unit.emulator.core.graphs import FLOAT, cases, chain
 
 def single(op_type, shapes, outputs, dtype="FLOAT", **attributes):
     """A graph of one op with inputs and outputs of the given shapes, and the op."""
-    names = [f"i{index}" for index in range(len(shapes))]
-    made = [f"o{index}" for index in range(len(outputs))]
+    names = tuple(f"i{index}" for index in range(len(shapes)))
+    made = tuple(f"o{index}" for index in range(len(outputs)))
     tensors = [Tensor(name, dtype, shape) for name, shape in zip((*names, *made), (*shapes, *outputs))]
     op = Op(op_type, "op", names, made, attributes)
-    return Graph("g", [op], names, made, tensors), op
+    return Graph("g", (op,), names, made, tensors), op
 
 
 class TestWork:
@@ -120,8 +120,8 @@ class TestOpCycles:
     def test_float16_takes_less(self):
         """Half the bytes and four times the products make a float16 op cheaper, the overhead aside."""
         full, half = (
-            cost.op_cycles(*single("MatMul", [(64, 32), (32, 16)], [(64, 16)], dtype), MK2) - OP_OVERHEAD
-            for dtype in ("FLOAT", "FLOAT16")
+            cost.op_cycles(graph, op, MK2) - OP_OVERHEAD
+            for graph, op in (single("MatMul", [(64, 32), (32, 16)], [(64, 16)], t) for t in ("FLOAT", "FLOAT16"))
         )
 
         assert full / 4 < half < full / 2
@@ -138,7 +138,8 @@ class TestOpCycles:
     @given(st.sampled_from(["Relu", "Softmax", "ReduceSum", "Transpose"]), st.integers(1, 99), st.integers(1, 99))
     def test_more_elements_cost_more(self, op_type, few, more):
         """Cycles grow with the size of the tensors."""
-        small, large = (cost.op_cycles(*single(op_type, [(n, 3)], [(n, 3)]), MK2) for n in (few, few + more))
+        pairs = (single(op_type, [(n, 3)], [(n, 3)]) for n in (few, few + more))
+        small, large = (cost.op_cycles(graph, op, MK2) for graph, op in pairs)
 
         assert small < large
 

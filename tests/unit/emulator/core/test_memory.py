@@ -368,7 +368,7 @@ class TestLoads:
     def test_what_is_wanted_later_lives_to_the_end_of_its_stage(self, outputs, stage):
         """In a -> b -> c two tensors are alive at once, and three where a is also sent on or returned."""
         tensors = [Tensor(name, "FLOAT", (1,)) for name in "xabcd"]
-        ops = [Op("Relu", made, (read,), (made,), stage=0) for read, made in ("xa", "ab", "bc")]
+        ops = [Op("Relu", made, (read,), (made,), stage=0) for read, made in zip("xab", "abc")]
         ops.append(Op("Sum", "d", ("c", "a") if stage else ("c",), ("d",), stage=1))
         load = stage_loads(Graph("g", ops, ["x"], outputs, tensors), plan((0, 1), "grouped", 3))[0]
 

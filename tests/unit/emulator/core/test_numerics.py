@@ -402,7 +402,7 @@ class TestTraps:
         """An infinite operand explains an infinite result, element by element or for a whole reduction."""
         every = Traps(div0=True, oflo=True)
         numerics.check("Add", INF, INF, ONE, traps=every)
-        numerics.check("ReduceSum", np.float32(np.inf), np.stack([INF, ONE, ONE]), traps=every)
+        numerics.check("ReduceSum", np.array(np.inf, np.float32), np.stack([INF, ONE, ONE]), traps=every)
         with pytest.raises(NumericsError, match=r"Add overflows float32 at index \(1,\)"):
             numerics.check("Add", INF, INF[::-1], ONE, traps=every)
 

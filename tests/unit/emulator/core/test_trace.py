@@ -144,7 +144,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     def broken(*arguments: Any, **options: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(traces.json, "dump", broken)
+    monkeypatch.setattr(json, "dump", broken)
     with pytest.raises(OSError, match="disk full"):
         traces.write(traces.from_plan(PLAN), target)
 

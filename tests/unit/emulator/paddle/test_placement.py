@@ -31,7 +31,7 @@ def ops(shards: List[Shard]) -> Any:
     for index, stage in shards:
         value = paddle.tanh(value)
         desc = program.global_block().ops[-1].desc
-        for name, number in ((placement.INDEX, index), (placement.STAGE, stage)):
+        for name, number in ((placement.INDEX, index), (placement.STAGE, stage)):  # type: ignore[attr-defined]
             if number is not None:
                 desc._set_attr(name, number)
     return program

@@ -27,7 +27,7 @@ def test_a_default_is_of_the_options_type(name: str) -> None:
 
     assert type(option.default) is TYPES[option.type]
     if option.members:
-        assert 0 <= option.default < len(option.members)
+        assert option.default in range(len(option.members))
 
 
 def test_nothing_that_can_be_read_can_only_be_set() -> None:

@@ -8,10 +8,11 @@ from typing import Any, List
 import pytest
 import torch
 
-from ipu_conformance.emulator.core import device, trace
+from ipu_conformance.emulator.core import device, topology, trace
+from ipu_conformance.emulator.core.engine import Engine
 from ipu_conformance.emulator.core.topology import Topology
 from ipu_conformance.emulator.poptorch import api
-from ipu_conformance.emulator.poptorch.compile import capture, placement
+from ipu_conformance.emulator.poptorch.compile import capture
 
 
 class Chain(torch.nn.Module):
@@ -81,8 +82,7 @@ def test_replicas_in_threads_are_replicas_in_turn(monkeypatch: pytest.MonkeyPatc
     from ipu_conformance.emulator.poptorch.compile import compiled
 
     together = train(Chain(1, 0.5), options(replicas=4))
-    engine = compiled.Engine
-    monkeypatch.setattr(compiled, "Engine", lambda plan, machine, parallel: engine(plan, machine, parallel=False))
+    monkeypatch.setattr(compiled, "Engine", lambda plan, machine, parallel: Engine(plan, machine, parallel=False))
 
     apart = train(Chain(1, 0.5), options(replicas=4))
 
@@ -128,14 +128,14 @@ def test_every_replica_has_weights_of_its_own() -> None:
 def test_a_model_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Out of memory is an Error that names the IPU and its largest tensors."""
     small = device.Device(**{**vars(device.MK2), "name": "small", "tiles": 1})
-    monkeypatch.setattr(placement.topology, "Topology", lambda stages, replicas: Topology(stages, replicas, small))
+    monkeypatch.setattr(topology, "Topology", lambda stages, replicas: Topology(stages, replicas, small))
     model = torch.nn.Linear(1000, 1000)
 
     with pytest.raises(api.Error, match="memory"):
         api.inferenceModel(model)(torch.ones(1, 1000))
 
 
-def test_a_failing_run_leaves_the_model_usable() -> None:
+def test_a_failing_run_leaves_the_model_usable(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error on the device reaches the caller, and the next call runs."""
     calls = []
 
@@ -154,7 +154,7 @@ def test_a_failing_run_leaves_the_model_usable() -> None:
             raise RuntimeError("once")
         return original(*args)
 
-    machine.forward = fail_once
+    monkeypatch.setattr(machine, "forward", fail_once)
     with pytest.raises(RuntimeError, match="once"):
         model(torch.ones(2))
 

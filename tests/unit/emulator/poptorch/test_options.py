@@ -224,7 +224,7 @@ def test_any_text_is_options_or_an_error_with_a_line(text: str) -> None:
     """Whatever a file holds, the reader sets options or names a line."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "options"
-        path.write_text(text, encoding="utf-8", errors="replace", newline="")
+        path.write_bytes(text.encode("utf-8", "replace"))
         complaint = _complaint(path)
 
     assert complaint is None or ", line " in complaint

@@ -115,7 +115,7 @@ def test_a_block_shows_in_the_text_of_its_layer() -> None:
 
     assert "(1): BeginBlock[user_id='B', ipu_id=1] Sequential(" in blocks.module_repr(model)
     with pytest.raises(AssertionError, match=r"torch\.nn\.Module"):
-        blocks.module_repr(3)  # type: ignore[arg-type]
+        blocks.module_repr(3)
 
 
 def test_marks_are_kept_in_order() -> None:

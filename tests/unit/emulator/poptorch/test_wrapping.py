@@ -6,7 +6,7 @@ import copy
 import gc
 import pickle
 import weakref
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def wrapped() -> Any:
     return model, owner
 
 
-TOUCHES = {
+TOUCHES: Dict[str, Any] = {
     "data": lambda weight: weight.data,
     "grad": lambda weight: weight.grad,
     "shape": lambda weight: weight.shape,

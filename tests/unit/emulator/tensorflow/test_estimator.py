@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 RATE = 0.25
-DATA = np.float32([1, 2, 3, 4, 5, 6, 7, 8])
+DATA = np.asarray([1, 2, 3, 4, 5, 6, 7, 8], np.float32)
 
 
 @pytest.fixture

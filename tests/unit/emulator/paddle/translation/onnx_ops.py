@@ -78,7 +78,7 @@ class RNN(OpRun):
         self, x: Any, w: Any, r: Any, b: Any, lengths: Any, h: Any, activations: Any = None, **attributes: Any
     ) -> Tuple[Any, ...]:
         bias, recurrent = np.split(b[0], 2)
-        function = {"Tanh": np.tanh, "Relu": lambda value: np.maximum(value, 0)}[activations[0]]
+        function: Any = {"Tanh": np.tanh, "Relu": lambda value: np.maximum(value, 0)}[activations[0]]
         return _unrolled(
             lambda part, hidden: (function(part @ w[0].T + hidden @ r[0].T + bias + recurrent),), x, lengths, [h]
         )
@@ -151,7 +151,7 @@ class IdentityLoss(OpRun):
 
 
 def _reduced(values: Any, reduction: str) -> Any:
-    how = {"Mean": np.mean, "Sum": np.sum, "NoReduction": lambda array: array}[reduction]
+    how: Any = {"Mean": np.mean, "Sum": np.sum, "NoReduction": lambda array: array}[reduction]
     return np.asarray(how(values), values.dtype)
 
 

@@ -57,6 +57,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_call_without_a_counterpart_is_refused(name: str) -> None:
     """The error says what of the op is not translated."""
+    build: Any
     build, feeds, message = REFUSED[name]
     with static() as (program, _, _):
         _built(build, feeds)
