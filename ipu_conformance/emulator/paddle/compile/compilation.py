@@ -23,6 +23,8 @@ INDEX = framework.ipu_index_attr_name
 STAGE = framework.ipu_stage_attr_name
 OPTIMIZER = "popart_optimizer"
 """The type of the op that the optimizer is folded into."""
+RECOMPUTATION_OFF = 0
+"""The value of ``auto_recomputation`` that stashes everything."""
 
 
 class PassError(PaddleError, RuntimeError):

@@ -12,12 +12,10 @@ from ipu_conformance.emulator.core.streams import Layout
 from ipu_conformance.emulator.core.topology import Sharded, Topology
 from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
 from ipu_conformance.emulator.paddle.compile import subprograms
-from ipu_conformance.emulator.paddle.compile.compilation import INDEX, STAGE
+from ipu_conformance.emulator.paddle.compile.compilation import INDEX, RECOMPUTATION_OFF, STAGE
 from ipu_conformance.emulator.paddle.compile.passes.forward import changes_nothing
 from ipu_conformance.emulator.paddle.errors import PopartError
 from ipu_conformance.errors import ConformanceError
-
-RECOMPUTATION_OFF = 0
 
 
 @dataclass(frozen=True)

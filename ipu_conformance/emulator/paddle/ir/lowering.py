@@ -9,7 +9,7 @@ import numpy as np
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
-from ipu_conformance.emulator.paddle.compile.placement import RECOMPUTATION_OFF
+from ipu_conformance.emulator.paddle.compile.compilation import RECOMPUTATION_OFF
 from ipu_conformance.emulator.popart import lowering
 from ipu_conformance.emulator.popart.program import NAME
 from ipu_conformance.emulator.popart.updates import Training, rmsprop
