@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
 import numpy as np
 
@@ -30,7 +30,7 @@ def _cosine(built_in: float) -> Row:
     return row
 
 
-_COMMON = {
+_COMMON: Dict[str, Row] = {
     **{
         name: _called(name)
         for name in (
