@@ -12,8 +12,7 @@ from typing import Any, Iterator, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance.check.failure import CheckMisuseError, failure
-from ipu_conformance.check.tolerance import ToleranceLike, require
-from ipu_conformance.check.values import allowed_for, as_array, first, number, place, precise
+from ipu_conformance.check.values import ToleranceLike, allowed_for, as_array, first, number, place, precise, require
 from ipu_conformance.oracle.convergence.distributions import binomial_at_least, binomial_two_sided
 
 FALSE_ALARM_RATE = 1e-6

@@ -9,8 +9,7 @@ from typing import Any, Hashable, List, Mapping, Optional, Sequence
 import numpy as np
 
 from ipu_conformance.check.failure import CheckMisuseError, failure
-from ipu_conformance.check.tolerance import ToleranceLike, require
-from ipu_conformance.check.values import allowed_for, as_array, close, precise
+from ipu_conformance.check.values import ToleranceLike, allowed_for, as_array, close, precise, require
 
 _MOST_NAMED = 4
 

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Protocol, Tuple, runtime_checkable
 
 import numpy as np
 
 from ipu_conformance.check.failure import CheckMisuseError, failure
-from ipu_conformance.check.tolerance import ToleranceLike, require
 
 Index = Tuple[int, ...]
 
 _KINDS = {"b": "boolean", "i": "integer", "u": "integer", "f": "floating", "c": "complex", "V": "floating"}
+
+
+@runtime_checkable
+class ToleranceLike(Protocol):
+    """A derived tolerance: the difference allowed at each element, and the reason in words."""
+
+    @property
+    def allowed(self) -> Any:
+        """The largest allowed absolute difference, in a shape that broadcasts to the expected values."""
+
+    def explain(self) -> str:
+        """Where the tolerance comes from."""
+
+
+def require(tolerance: Any) -> ToleranceLike:
+    """``tolerance`` itself if it explains itself; a bare number or anything else is refused."""
+    if isinstance(tolerance, ToleranceLike):
+        return tolerance
+    raise TypeError(
+        f"tolerance is {tolerance!r}; a check takes a derived tolerance with .allowed and .explain(), "
+        "such as ipu_conformance.oracle.tolerance.ops gives, never a bare number"
+    )
 
 
 def shape(*, actual: Any, expected: Tuple[int, ...], what: str) -> None:

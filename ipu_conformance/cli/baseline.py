@@ -127,9 +127,7 @@ def _check(args: argparse.Namespace) -> int:
 
 def _draw(args: argparse.Namespace, baseline: Baseline, runs: Sequence[Sequence[float]]) -> None:
     if args.plot is not None:
-        from ipu_conformance.oracle.convergence.plot import plot
-
-        plot(baseline, runs, args.plot)
+        files.plot(baseline, runs, args.plot)
 
 
 def _read(path: Path) -> Tuple[float, ...]:

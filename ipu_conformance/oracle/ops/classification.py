@@ -43,31 +43,31 @@ def _targets(
 
 
 def _add_cross_entropy(name: str, h: Any, h_vjp: Any, h_terms: Any, h_vjp_terms: Any, draw: Any) -> None:
-    """Add -sum(a h(x)); ``own`` attributes are those of h (normalise), the others those of the targets."""
+    """Add -sum(a h(x)); some attributes are those of h (normalise), the others those of the targets."""
 
     def split(attributes: Any) -> Tuple[Any, Any]:
-        own = {key: value for key, value in attributes.items() if key == "normalise"}
-        return own, {key: value for key, value in attributes.items() if key != "normalise"}
+        of_h = {key: value for key, value in attributes.items() if key == "normalise"}
+        return of_h, {key: value for key, value in attributes.items() if key != "normalise"}
 
     def values(x: Array, *rest: Array, **attributes: Any) -> Array:
-        own, others = split(attributes)
-        return -(_targets(x, *rest, **others)[0] * h(x, **own)).sum(axis=1)
+        of_h, others = split(attributes)
+        return -(_targets(x, *rest, **others)[0] * h(x, **of_h)).sum(axis=1)
 
     def pull(g: Array, x: Array, *rest: Array, **attributes: Any) -> Sequence[Optional[Array]]:
-        own, others = split(attributes)
-        return [h_vjp(-np.expand_dims(g, 1) * _targets(x, *rest, **others)[0], x, **own), *([None] * len(rest))]
+        of_h, others = split(attributes)
+        return [h_vjp(-np.expand_dims(g, 1) * _targets(x, *rest, **others)[0], x, **of_h), *([None] * len(rest))]
 
     def terms(x: Array, *rest: Array, **attributes: Any) -> Sequence[Term]:
-        own, others = split(attributes)
+        of_h, others = split(attributes)
         a = _targets(x, *rest, **others)[0]
-        product = (a * np.abs(h(x, **own))).sum(axis=1)
-        each = [Term((a * t.magnitude).sum(axis=1), t.length, t.ulps, t.where) for t in h_terms(x, **own)]
+        product = (a * np.abs(h(x, **of_h))).sum(axis=1)
+        each = [Term((a * t.magnitude).sum(axis=1), t.length, t.ulps, t.where) for t in h_terms(x, **of_h)]
         return [*each, Term(product, length=x.shape[1] + 1, where="accumulate"), Term(product, ulps=1.5)]
 
     def pull_terms(g: Array, x: Array, *rest: Array, **attributes: Any) -> Sequence[Sequence[Term]]:
-        own, others = split(attributes)
+        of_h, others = split(attributes)
         a = np.abs(np.expand_dims(g, 1)) * _targets(x, *rest, **others)[0]
-        return [h_vjp_terms(a, x, **own), *([[]] * len(rest))]
+        return [h_vjp_terms(a, x, **of_h), *([[]] * len(rest))]
 
     def total(x: Array, *rest: Array, **attributes: Any) -> float:
         return _targets(x, *rest, **split(attributes)[1])[1]

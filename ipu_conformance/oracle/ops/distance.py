@@ -36,13 +36,13 @@ def _dist_pull(cotangents: Sequence[Tracked], x: Tracked, y: Tracked, *, p: floa
     (g,), apart = cotangents, x - y
     size, sign = _size(apart), np.sign(apart.value)
     if math.isinf(p):
-        own = tracked(sign * (size.value == size.value.max()))
+        slope = tracked(sign * (size.value == size.value.max()))
     elif p == 1:
-        own = tracked(sign)
+        slope = tracked(sign)
     else:
-        own = _power(size, p - 1) * sign / _power(_dist(x, y, p=p)[0], p - 1)
-    found = own * g
-    return [_unbroadcast(found, x.shape), _unbroadcast(-found, y.shape)]
+        slope = _power(size, p - 1) * sign / _power(_dist(x, y, p=p)[0], p - 1)
+    gradient = slope * g
+    return [_unbroadcast(gradient, x.shape), _unbroadcast(-gradient, y.shape)]
 
 
 def _unbroadcast(gradient: Tracked, shape: Tuple[int, ...]) -> Tracked:

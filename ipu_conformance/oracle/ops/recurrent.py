@@ -17,7 +17,10 @@ from ipu_conformance.oracle.sample import Chooser, Sample
 
 Parts = Tuple[Tracked, ...]
 Cell = Callable[..., Tuple[Parts, Any]]
-"""``cell(own, recurrent, *states)`` gives the next states and what its gradient needs; both products have a bias."""
+"""``cell(projected, recurrent, *states)`` gives the next states and what its gradient needs.
+
+``projected`` and ``recurrent`` are the products with the inputs and with the state, each with a bias.
+"""
 
 
 def _split(gates: Tracked, count: int) -> List[Tracked]:
@@ -25,8 +28,8 @@ def _split(gates: Tracked, count: int) -> List[Tracked]:
     return [gates[..., place * width : (place + 1) * width] for place in range(count)]
 
 
-def _lstm(own: Tracked, recurrent: Tracked, hidden: Tracked, cell: Tracked) -> Tuple[Parts, Any]:
-    inward, forget, new, outward = _split(own + recurrent, 4)
+def _lstm(projected: Tracked, recurrent: Tracked, hidden: Tracked, cell: Tracked) -> Tuple[Parts, Any]:
+    inward, forget, new, outward = _split(projected + recurrent, 4)
     gates = sigmoid(inward), sigmoid(forget), tanh(new), sigmoid(outward)
     kept = gates[1] * cell + gates[0] * gates[2]
     return (gates[3] * tanh(kept), kept), (gates, tanh(kept), cell)
@@ -46,8 +49,8 @@ def _lstm_pull(held: Any, g_hidden: Tracked, g_cell: Tracked) -> Tuple[Tracked, 
     return g, g, (tracked(np.zeros(cell.shape)), g_kept * forget)
 
 
-def _gru(own: Tracked, recurrent: Tracked, hidden: Tracked) -> Tuple[Parts, Any]:
-    one, other = _split(own, 3), _split(recurrent, 3)
+def _gru(projected: Tracked, recurrent: Tracked, hidden: Tracked) -> Tuple[Parts, Any]:
+    one, other = _split(projected, 3), _split(recurrent, 3)
     reset, update = sigmoid(one[0] + other[0]), sigmoid(one[1] + other[1])
     new = tanh(one[2] + reset * other[2])
     return (update * hidden + (1.0 - update) * new,), (reset, update, new, other[2], hidden)
@@ -61,9 +64,9 @@ def _gru_pull(held: Any, g_hidden: Tracked) -> Tuple[Tracked, Tracked, Parts]:
     return joined((g_reset, g_update, g_new), -1), joined((g_reset, g_update, g_new * reset), -1), (g_hidden * update,)
 
 
-def _plain(own: Tracked, recurrent: Tracked, hidden: Tracked) -> Tuple[Parts, Any]:
-    made = tanh(own + recurrent)
-    return (made,), made
+def _plain(projected: Tracked, recurrent: Tracked, before: Tracked) -> Tuple[Parts, Any]:
+    hidden = tanh(projected + recurrent)
+    return (hidden,), hidden
 
 
 def _plain_pull(held: Any, g_hidden: Tracked) -> Tuple[Tracked, Tracked, Parts]:
@@ -73,11 +76,11 @@ def _plain_pull(held: Any, g_hidden: Tracked) -> Tuple[Tracked, Tracked, Parts]:
 
 def _unrolled(cell: Cell, x: Tracked, inputs: Sequence[Tracked]) -> Tuple[List[Parts], List[Any]]:
     """The states before, between and after all steps, and what the gradient of each step needs."""
-    *states, own, recurrent, bias, more = inputs
+    *states, kernel, recurrent, bias, more = inputs
     between: List[Parts] = [tuple(state[0] for state in states)]
     held = []
     for step in range(x.shape[0]):
-        following, needed = cell(x[step] @ own.T + bias, between[-1][0] @ recurrent.T + more, *between[-1])
+        following, needed = cell(x[step] @ kernel.T + bias, between[-1][0] @ recurrent.T + more, *between[-1])
         between.append(following)
         held.append(needed)
     return between, held
@@ -92,16 +95,16 @@ def _row(name: str, gates: int, cell: Cell, pull: Callable[..., Tuple[Tracked, T
         return [stacked([states[0] for states in between[1:]]), *last]
 
     def backward(cotangents: Parts, x: Tracked, *inputs: Tracked) -> Sequence[Optional[Tracked]]:
-        *_, own, recurrent, _, _ = inputs
+        *_, kernel, recurrent, _, _ = inputs
         between, held = _unrolled(cell, x, inputs)
         states: Parts = tuple(g[0] for g in cotangents[1:])
         totals = [tracked(np.zeros(each.shape)) for each in inputs[count:]]
         g_x = []
         for step in reversed(range(x.shape[0])):
-            g_own, g_recurrent, passed = pull(held[step], states[0] + cotangents[0][step], *states[1:])
-            parts = g_own.T @ x[step], g_recurrent.T @ between[step][0], g_own.sum(0), g_recurrent.sum(0)
+            g_projected, g_recurrent, passed = pull(held[step], states[0] + cotangents[0][step], *states[1:])
+            parts = g_projected.T @ x[step], g_recurrent.T @ between[step][0], g_projected.sum(0), g_recurrent.sum(0)
             totals = [total + part for total, part in zip(totals, parts)]
-            g_x.append(g_own @ own)
+            g_x.append(g_projected @ kernel)
             states = (passed[0] + g_recurrent @ recurrent, *passed[1:])
         first = [state.reshape(1, *state.shape) for state in states]
         return [stacked(g_x[::-1]), *first, *totals]

@@ -17,11 +17,11 @@ Corner = Tuple[Array, Array, Tracked, Tracked, Array]
 
 def _places(grid: Tracked, sizes: Sequence[int], corners: bool) -> List[Tracked]:
     """Where points lie along width and height, in pixels from the first; the grid is from -1 to 1."""
-    found = []
+    places = []
     for place, length in enumerate(sizes):
         moved = grid[..., place] + 1.0
-        found.append(moved * ((length - 1) / 2) if corners else moved * (length / 2) - 0.5)
-    return found
+        places.append(moved * ((length - 1) / 2) if corners else moved * (length / 2) - 0.5)
+    return places
 
 
 def _corners(x: Tracked, grid: Tracked, align_corners: bool, border: str) -> List[Corner]:
@@ -30,7 +30,7 @@ def _corners(x: Tracked, grid: Tracked, align_corners: bool, border: str) -> Lis
     if border == "border":
         across, along = _held(across, width), _held(along, height)
     first = np.floor(across.value), np.floor(along.value)
-    found = []
+    corners = []
     for down in (0, 1):
         for right in (0, 1):
             column, line = first[0] + right, first[1] + down
@@ -40,8 +40,8 @@ def _corners(x: Tracked, grid: Tracked, align_corners: bool, border: str) -> Lis
             ]
             inside = (column >= 0) & (column < width) & (line >= 0) & (line < height)
             rows, columns = np.clip(line, 0, height - 1), np.clip(column, 0, width - 1)
-            found.append((rows.astype(int), columns.astype(int), weights[0], weights[1], inside))
-    return found
+            corners.append((rows.astype(int), columns.astype(int), weights[0], weights[1], inside))
+    return corners
 
 
 def _held(place: Tracked, length: int) -> Tracked:
@@ -104,12 +104,12 @@ def _grid_sample_pull(
 
 def between_pixels(chooser: Chooser, shape: Tuple[int, ...], sizes: Sequence[int], corners: bool) -> Array:
     """A grid of points well between pixels, some of them outside the image."""
-    found = []
+    axes = []
     for length in sizes:
         whole = chooser.integers(shape, -1, length - 1)
         place = whole + chooser.array(shape, 0.25, 0.75)
-        found.append(place * 2 / (length - 1) - 1 if corners else (place + 0.5) * 2 / length - 1)
-    return np.stack(found, axis=-1)
+        axes.append(place * 2 / (length - 1) - 1 if corners else (place + 0.5) * 2 / length - 1)
+    return np.stack(axes, axis=-1)
 
 
 def _draw_grid_sample(chooser: Chooser) -> Sample:
@@ -150,8 +150,8 @@ def _yolo_box(
     for axis, (whole, length) in enumerate(((wide, width), (tall, height))):
         grid = np.arange(length).reshape((1, 1, 1, -1) if axis == 0 else (1, 1, -1, 1)).astype(float)
         centre = (sigmoid(parts[:, :, axis]) * zoom - 0.5 * (zoom - 1) + grid) * whole / float(length)
-        own = np.array(anchors[axis::2], float).reshape(1, -1, 1, 1)
-        half = exp(parts[:, :, 2 + axis]) * own * whole / float(step * length) * 0.5
+        anchor = np.array(anchors[axis::2], float).reshape(1, -1, 1, 1)
+        half = exp(parts[:, :, 2 + axis]) * anchor * whole / float(step * length) * 0.5
         low.append(centre - half)
         high.append(centre + half)
         if clip:

@@ -155,25 +155,25 @@ def tracked_op(name: str, family: str, forward: Forward, draw: Draw, pull: Optio
     there is none. Inputs of floating point and cotangents arrive tracked, whole numbers as they are.
     """
 
-    def given(inputs: Sequence[Array]) -> List[Any]:
+    def as_tracked(inputs: Sequence[Array]) -> List[Any]:
         return [Tracked(x) if x.dtype.kind == "f" else x for x in inputs]
 
     def values(*inputs: Array, **attributes: Any) -> Outputs:
-        made = tuple(output.value for output in forward(*given(inputs), **attributes))
-        return made if len(made) > 1 else made[0]
+        outputs = tuple(output.value for output in forward(*as_tracked(inputs), **attributes))
+        return outputs if len(outputs) > 1 else outputs[0]
 
     def error(outputs: Outputs, *inputs: Array, **attributes: Any) -> List[List[Term]]:
-        return [[Term(output.error)] for output in forward(*given(inputs), **attributes)]
+        return [[Term(output.error)] for output in forward(*as_tracked(inputs), **attributes)]
 
     def pulled(cotangents: Outputs, inputs: Sequence[Array], attributes: Any) -> Sequence[Optional[Tracked]]:
         assert pull is not None
-        return pull(tuple(Tracked(g) for g in as_tuple(cotangents)), *given(inputs), **attributes)
+        return pull(tuple(Tracked(g) for g in as_tuple(cotangents)), *as_tracked(inputs), **attributes)
 
     def vjp(cotangents: Outputs, *inputs: Array, **attributes: Any) -> List[Optional[Array]]:
-        return [None if found is None else found.value for found in pulled(cotangents, inputs, attributes)]
+        return [None if each is None else each.value for each in pulled(cotangents, inputs, attributes)]
 
     def vjp_error(gradients: Any, cotangents: Outputs, *inputs: Array, **attributes: Any) -> List[List[Term]]:
-        return [[] if found is None else [Term(found.error)] for found in pulled(cotangents, inputs, attributes)]
+        return [[] if each is None else [Term(each.error)] for each in pulled(cotangents, inputs, attributes)]
 
     if pull is None:
         return OPS.add(Op(name, family, values, error, draw))

@@ -81,8 +81,8 @@ class RandomRounding:
         kind, _, layer = site.partition("/")
         length = 1
         if kind in ("forward", "backward"):
-            own = self._lengths.get((layer, values.shape)) if kind == "backward" else None
-            length = own or self._lengths.get((layer, ()), 1)
+            of_weight = self._lengths.get((layer, values.shape)) if kind == "backward" else None
+            length = of_weight or self._lengths.get((layer, ()), 1)
         if length > 1:
             size = math.sqrt(float(np.mean(values**2)))
             error = self._partial_error * math.sqrt(length) * size

@@ -16,6 +16,7 @@ from tests.unit.oracle.witnesses.witness import PADDLE, SCIPY, TENSORFLOW, TORCH
 WITNESSES: Dict[str, Witness] = {witness.name: witness for witness in (SCIPY, TORCH, TENSORFLOW, PADDLE)}
 
 for _family in iter_modules(__path__):
-    import_module(f"{__name__}.{_family.name}")
+    if _family.name != "__main__":
+        import_module(f"{__name__}.{_family.name}")
 
 __all__ = ["PADDLE", "SCIPY", "TENSORFLOW", "TORCH", "WITNESSES", "Row", "Unsupported", "Witness"]
