@@ -2,15 +2,14 @@
 
     ipu-conformance baseline record ipu_conformance.workloads.paddle_mnist.reference:LOSS -o paddle-mnist-loss.json
 
-The accuracy is what a user looks at; its baseline is of the default settings. The loss, a mean over all batches of an
-epoch, differs less from seed to seed and so tells smaller differences between devices in a shorter run.
+As for PopTorch, the accuracy is what a user looks at, and the loss tells smaller differences in a shorter run.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List, Tuple
+import functools
+from typing import TYPE_CHECKING, Tuple
 
-from ipu_conformance.oracle.convergence.band import Verdict
 from ipu_conformance.workloads import reference
 from ipu_conformance.workloads.paddle_mnist import NAME, Settings
 from ipu_conformance.workloads.reference import Reference
@@ -33,7 +32,5 @@ ACCURACY = Reference(NAME, NAME, "test accuracy", Settings(), TRAINING, _accurac
 _SHORTER = Settings(epochs=2, train_size=1600, test_size=64)
 LOSS = Reference(f"{NAME}-loss", NAME, "mean training loss", _SHORTER, TRAINING, _mean_costs)
 
-
-def judgements(settings: Settings, result: Result) -> List[Verdict]:
-    """What each shipped baseline that was recorded with these settings says of a run."""
-    return reference.judgements((ACCURACY, LOSS), settings, result)
+judgements = functools.partial(reference.judgements, (ACCURACY, LOSS))
+"""``judgements(settings, result)``: what each shipped baseline that was recorded with these settings says of a run."""

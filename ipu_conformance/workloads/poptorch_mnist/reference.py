@@ -8,9 +8,9 @@ epoch, differs less from seed to seed and so tells smaller differences between d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List, Tuple
+import functools
+from typing import TYPE_CHECKING, Tuple
 
-from ipu_conformance.oracle.convergence.band import Verdict
 from ipu_conformance.workloads import reference
 from ipu_conformance.workloads.poptorch_mnist import NAME, Settings
 from ipu_conformance.workloads.reference import Reference
@@ -33,7 +33,5 @@ ACCURACY = Reference(NAME, NAME, "test accuracy", Settings(), TRAINING, _accurac
 _SHORTER = Settings(epochs=2, train_size=1600, test_size=80)
 LOSS = Reference(f"{NAME}-loss", NAME, "mean training loss", _SHORTER, TRAINING, _mean_losses)
 
-
-def judgements(settings: Settings, result: Result) -> List[Verdict]:
-    """What each shipped baseline that was recorded with these settings says of a run."""
-    return reference.judgements((ACCURACY, LOSS), settings, result)
+judgements = functools.partial(reference.judgements, (ACCURACY, LOSS))
+"""``judgements(settings, result)``: what each shipped baseline that was recorded with these settings says of a run."""
