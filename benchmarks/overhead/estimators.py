@@ -1,4 +1,4 @@
-"""What the emulated IPUEstimator costs, against stock's estimator; benchmarks/overhead_tensorflow.py calls it.
+"""What the emulated IPUEstimator costs, against stock's estimator; the benchmark of TensorFlow calls it.
 
 Both sides train the same network on the same batches, and both run as many steps in one run of the session: the stock
 side has the loop in its own graph. A third side is stock without a loop, a run of the session for every step. Each side

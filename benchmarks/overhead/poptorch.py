@@ -1,4 +1,4 @@
-"""What the emulated PopTorch costs, against the same loop in plain torch; benchmarks/overhead.py starts it."""
+"""What the emulated PopTorch costs, against the same loop in plain torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Tuple
 
 import torch
 
-from benchmarks import turns
+from benchmarks.overhead import turns
 from ipu_conformance.emulator import hook
 
 hook.install("poptorch")
@@ -111,7 +111,7 @@ def main(repeats: int, threads: int) -> None:
     replicas(LARGE, 3, repeats)
     print(f"\n{'compiling the workload, s':<34}{compile_time:10.2f}{'':>18}   under 3")
     rows = (("workload, batch 128", LARGE, False), ("wide layer, batch 8", SMALL, True))
-    turns.memory("benchmarks.overhead_poptorch", threads, rows)
+    turns.memory("benchmarks.overhead.poptorch", threads, rows)
 
 
 if __name__ == "__main__":

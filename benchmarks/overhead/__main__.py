@@ -1,6 +1,6 @@
 """What the emulated APIs cost: ratios against the same loop in the plain frameworks, both sides in one run.
 
-    python benchmarks/overhead.py [--framework paddle] [--threads 1] [--repeats 9]
+    python -m benchmarks.overhead [--framework paddle] [--threads 1] [--repeats 9]
 
 The two sides of a ratio take turns, and the ratio is the median over the turns, so that a busy machine disturbs both
 alike. Each side trains the same network on the same batches with the same number of threads. What two replicas gain
@@ -22,8 +22,8 @@ from pathlib import Path
 
 from ipu_conformance.targets import FRAMEWORKS
 
-MODULES = {name: f"benchmarks.overhead_{name}" for name in ("poptorch", "paddle", "tensorflow")}
-ROOT = Path(__file__).resolve().parent.parent
+MODULES = {name: f"benchmarks.overhead.{name}" for name in ("poptorch", "paddle", "tensorflow")}
+ROOT = Path(__file__).resolve().parents[2]
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Libraries read them when they are imported, so that each framework gets a process of its own."""
 

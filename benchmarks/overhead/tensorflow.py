@@ -1,4 +1,4 @@
-"""What the emulated ``tensorflow.python.ipu`` costs, against stock Keras; benchmarks/overhead.py starts it.
+"""What the emulated ``tensorflow.python.ipu`` costs, against stock Keras; ``python -m benchmarks.overhead`` starts it.
 
 Every side fits a model for one epoch on batches that are in memory. Replicas are compared with as many steps of one
 replica, each on a batch as large as that of a replica; a pipeline is compared with the same model on one IPU, which
@@ -16,7 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 
-from benchmarks import turns
+from benchmarks.overhead import turns
 from ipu_conformance.emulator import hook
 
 hook.install("tensorflow")
@@ -188,12 +188,12 @@ def main(repeats: int, threads: int) -> None:
         pipelined(DENSE, 32, accumulation, 400, repeats)
     pipelined(PICTURES, 16, 8, 16, repeats)
     if hasattr(tf, "estimator"):
-        from benchmarks import overhead_estimators
+        from benchmarks.overhead import estimators
 
-        overhead_estimators.rows(row, title, repeats)
+        estimators.rows(row, title, repeats)
     compiling(DENSE, 32)
     rows = (("pictures, batch 16", 16, False), ("wide layer, batch 8", 8, True))
-    turns.memory("benchmarks.overhead_tensorflow", threads, rows)
+    turns.memory("benchmarks.overhead.tensorflow", threads, rows)
 
 
 if __name__ == "__main__":

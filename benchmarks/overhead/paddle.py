@@ -1,4 +1,4 @@
-"""What the emulated IPU build of Paddle costs, against stock ``Executor.run``; benchmarks/overhead.py starts it."""
+"""What the emulated IPU build of Paddle costs, against stock ``Executor.run``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, List
 
 import numpy as np
 
-from benchmarks import turns
+from benchmarks.overhead import turns
 from ipu_conformance.emulator import hook
 
 hook.install("paddle")
@@ -124,7 +124,7 @@ def main(repeats: int, threads: int) -> None:
     replicas(LARGE, 4, repeats)
     print(f"\n{'compiling LeNet-5, s':<34}{compile_time:10.2f}{'':>18}   under 2")
     rows = ((f"LeNet-5, batch {LARGE}", LARGE, False), (f"wide layer, batch {SMALL}", SMALL, True))
-    turns.memory("benchmarks.overhead_paddle", threads, rows)
+    turns.memory("benchmarks.overhead.paddle", threads, rows)
 
 
 if __name__ == "__main__":
