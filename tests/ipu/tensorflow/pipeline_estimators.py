@@ -20,8 +20,8 @@ class Chain:
     """A training: each stage multiplies by one weight, and the loss of a sample is the product."""
 
     links: int = 2
-    count: int = 4
-    runs: int = 2
+    gradient_accumulation: int = 4
+    device_iterations: int = 2
     """How often the pipeline runs in one loop on the device; each run ends with an update."""
     replicas: int = 1
     schedule: str = "Grouped"
@@ -35,7 +35,7 @@ class Chain:
     @property
     def iterations(self) -> int:
         """The micro-batches of a replica in one loop."""
-        return self.count * self.runs
+        return self.gradient_accumulation * self.device_iterations
 
     @property
     def shards(self) -> int:
@@ -47,7 +47,13 @@ class Chain:
         method = "sum" if self.method == "SUM" else "mean"
         return trained(
             self.links,
-            counts(loops * self.runs, self.count, self.replicas, momentum=self.momentum, accumulation_reduction=method),
+            counts(
+                loops * self.device_iterations,
+                self.gradient_accumulation,
+                self.replicas,
+                momentum=self.momentum,
+                accumulation_reduction=method,
+            ),
         )
 
     def expected_losses(self, loops: int = 1) -> np.ndarray:
@@ -153,7 +159,7 @@ class Programs:
         methods = self.ipu.gradient_accumulation.GradientAccumulationReductionMethod
         return {
             "computational_stages": self.stages(chain, mode),
-            "gradient_accumulation_count": chain.count,
+            "gradient_accumulation_count": chain.gradient_accumulation,
             "optimizer_function": self.optimizer_function(chain) if mode == "train" else None,
             "eval_metrics_fn": self.metrics if mode == "eval" else None,
             "device_mapping": list(chain.mapping) or None,

@@ -34,7 +34,7 @@ def used(programs: Programs, mode: str, chain: Chain, model_fn: Any = None, step
 def test_a_loop_holds_whole_runs(programs: Programs, mode: str, iterations: int) -> None:
     """The iterations of a loop are at least, and divisible by, the micro-batches of a run of the pipeline."""
     with pytest.raises(ValueError, match="iterations_per_loop"):
-        used(programs, mode, Chain(count=4), iterations_per_loop=iterations)
+        used(programs, mode, Chain(gradient_accumulation=4), iterations_per_loop=iterations)
 
 
 @pytest.mark.parametrize("mode", ["train", "eval"])
@@ -147,7 +147,7 @@ def test_no_pipeline_is_built(programs: Programs, error: Any, text: str, changes
 def test_interleaved_stages_have_devices_of_their_own(programs: Programs) -> None:
     """Two stages on one IPU cannot be interleaved."""
     with pytest.raises(NotImplementedError, match="two stages on one device"):
-        used(programs, "train", Chain(count=2, schedule="Interleaved", mapping=(0, 0)))
+        used(programs, "train", Chain(gradient_accumulation=2, schedule="Interleaved", mapping=(0, 0)))
 
 
 def stock(programs: Programs) -> Any:

@@ -30,15 +30,15 @@ pytestmark = [pytest.mark.ipus(2), pytest.mark.requires("tensorflow_estimator")]
 
 CHAINS = {f"{name}-R{replicas}": Chain(schedule=name, replicas=replicas) for name in SCHEDULES for replicas in (1, 2)}
 FOUR = {
-    name: Chain(links=4, count=count, runs=1, schedule=name)
+    name: Chain(links=4, gradient_accumulation=count, device_iterations=1, schedule=name)
     for name, count in (("Grouped", 8), ("Interleaved", 4), ("Sequential", 3))
 }
 MAPPED = {
     "swapped": Chain(mapping=(1, 0)),
-    "last-on-first": Chain(links=3, count=3, replicas=2, schedule="Sequential", mapping=(0, 1, 0)),
-    "all-on-one": Chain(count=3, schedule="Sequential", mapping=(0, 0)),
+    "last-on-first": Chain(links=3, gradient_accumulation=3, replicas=2, schedule="Sequential", mapping=(0, 1, 0)),
+    "all-on-one": Chain(gradient_accumulation=3, schedule="Sequential", mapping=(0, 0)),
 }
-LOOPS = {"1-run": Chain(runs=1), "1-run-R2": Chain(runs=1, replicas=2)}
+LOOPS = {"1-run": Chain(device_iterations=1), "1-run-R2": Chain(device_iterations=1, replicas=2)}
 
 
 @pytest.mark.parametrize("chain", needing({**CHAINS, **FOUR, **MAPPED}))
@@ -51,7 +51,7 @@ def test_weights_are_those_of_a_plain_loop(programs: Programs, trainings: Traini
 
 @pytest.mark.parametrize(
     ("chain", "loops"),
-    needing({**{name: (chain, 1) for name, chain in CHAINS.items()}, "two-loops": (Chain(runs=1), 2)}),
+    needing({**{name: (chain, 1) for name, chain in CHAINS.items()}, "two-loops": (Chain(device_iterations=1), 2)}),
 )
 def test_the_loss_is_the_mean_of_the_loop(programs: Programs, trainings: Trainings, chain: Chain, loops: int) -> None:
     """After each loop the host sees the mean of the losses of all its micro-batches on all replicas."""
@@ -76,7 +76,7 @@ def test_loops_go_on_from_one_another(programs: Programs, trainings: Trainings, 
     check.identical(actual=got.weights, expected=chain.expected(2).weights, what="the weights")
 
 
-COUNTED = {"one-loop": (Chain(), 1), "two-loops": (Chain(runs=1), 2), "replicas": (Chain(replicas=2), 1)}
+COUNTED = {"one-loop": (Chain(), 1), "two-loops": (Chain(device_iterations=1), 2), "replicas": (Chain(replicas=2), 1)}
 
 
 @pytest.mark.parametrize(("chain", "loops"), needing(COUNTED))
@@ -108,14 +108,14 @@ def test_optimizers_keep_their_state(programs: Programs, trainings: Trainings, c
 @pytest.mark.parametrize("method", ["SUM", "MEAN", "RUNNING_MEAN"])
 def test_gradients_are_reduced_as_asked(programs: Programs, trainings: Trainings, method: str) -> None:
     """The gradient of an update is the sum or the mean over its micro-batches."""
-    chain = Chain(count=2, schedule="Interleaved", method=method)
+    chain = Chain(gradient_accumulation=2, schedule="Interleaved", method=method)
 
     check.identical(actual=trainings(programs, chain).weights, expected=chain.expected().weights, what="the weights")
 
 
 def test_gradients_are_summed_unless_asked(programs: Programs) -> None:
     """Without a reduction method gradients are summed."""
-    chain = Chain(runs=1)
+    chain = Chain(device_iterations=1)
 
     def model_fn(mode: str, params: Any) -> Any:
         settings = programs.settings(chain, mode)
@@ -129,7 +129,7 @@ def test_gradients_are_summed_unless_asked(programs: Programs) -> None:
 
 def test_training_again_goes_on(programs: Programs) -> None:
     """A second training begins with what the first has saved, and its global step."""
-    chain = Chain(runs=1, momentum=0.5)
+    chain = Chain(device_iterations=1, momentum=0.5)
     estimator = programs.estimator(chain)
     programs.train(chain, estimator=estimator)
     rest = programs.input_fn(samples(2 * chain.iterations)[chain.iterations :])
@@ -141,7 +141,7 @@ def test_training_again_goes_on(programs: Programs) -> None:
 
 def test_max_steps_are_rounded_up(programs: Programs) -> None:
     """Training to a number of steps ends with the loop that reaches it."""
-    chain = Chain(runs=1)
+    chain = Chain(device_iterations=1)
     estimator = programs.estimator(chain)
     estimator.train(programs.fed(chain, 3), max_steps=chain.iterations + 1)
 
@@ -152,7 +152,7 @@ def test_max_steps_are_rounded_up(programs: Programs) -> None:
 @pytest.mark.parametrize("named", [False, True], ids=["tuple", "named"])
 def test_the_first_stage_gets_features_and_labels(programs: Programs, named: bool) -> None:
     """An element of the data set is the first stage's arguments: in order, or by name if it is a dictionary."""
-    chain = Chain(runs=1)
+    chain = Chain(device_iterations=1)
     x, y = samples(4), samples(8)[4:]
 
     def first(features: Any, labels: Any) -> Any:
@@ -177,7 +177,7 @@ def test_the_first_stage_gets_features_and_labels(programs: Programs, named: boo
 
 def test_the_model_function_gets_params_and_config(programs: Programs) -> None:
     """A model function may ask for mode, params and config."""
-    chain = Chain(runs=1)
+    chain = Chain(device_iterations=1)
     seen: List[Any] = []
 
     def model_fn(mode: str, params: Any, config: Any) -> Any:
@@ -192,7 +192,7 @@ def test_the_model_function_gets_params_and_config(programs: Programs) -> None:
 
 def test_the_loss_is_what_the_optimizer_function_names(programs: Programs) -> None:
     """The host sees the loss that the optimizer function returns, whatever else the last stage returns."""
-    chain, ops = Chain(runs=1), programs.ipu.pipelining_ops
+    chain, ops = Chain(device_iterations=1), programs.ipu.pipelining_ops
 
     def last(x: Any) -> Any:
         product = x * programs.weight(1)
@@ -219,7 +219,7 @@ def test_the_loss_is_what_the_optimizer_function_names(programs: Programs) -> No
 
 def test_some_variables_are_trained(programs: Programs) -> None:
     """What the optimizer function passes to compute_gradients chooses the variables that are trained."""
-    chain, ops = Chain(runs=1), programs.ipu.pipelining_ops
+    chain, ops = Chain(device_iterations=1), programs.ipu.pipelining_ops
 
     def optimizer_function(loss: Any) -> Any:
         chosen = [variable for variable in programs.v1.trainable_variables() if variable.name == "w1:0"]
@@ -236,20 +236,20 @@ def test_some_variables_are_trained(programs: Programs) -> None:
 
 def test_losses_are_added_up_in_their_own_type(programs: Programs) -> None:
     """The type of the loss accumulator is that in which the losses of a run are added up."""
-    chain = Chain(runs=1)
+    chain = Chain(device_iterations=1)
     values = np.asarray([2048.0, 1.0, 0.0, 0.0], np.float32)
     got = programs.train(chain, input_fn=programs.input_fn(values), loss_accumulator_dtype=programs.tf.float16)
 
     losses = values * np.float32(START[0] * START[1])
     exact, rounded = losses.sum(), losses.astype(np.float16).sum(dtype=np.float16)
     assert rounded != exact, "these losses would be added up without rounding"
-    assert float(got.losses[0]) == float(rounded) / chain.count
+    assert float(got.losses[0]) == float(rounded) / chain.gradient_accumulation
 
 
 @pytest.mark.parametrize("mode", ["Auto", "RecomputeThenBackpropagate", "RecomputeAndBackpropagateInterleaved"])
 def test_recomputation_changes_nothing(programs: Programs, mode: str) -> None:
     """Options of the pipeline are handed on; what is recomputed is the same."""
-    chain = Chain(runs=1)
+    chain = Chain(device_iterations=1)
     got = programs.train(chain, recomputation_mode=programs.ipu.pipelining_ops.RecomputationMode[mode])
 
     check.identical(actual=got.weights, expected=chain.expected().weights, what="the weights")
@@ -257,12 +257,13 @@ def test_recomputation_changes_nothing(programs: Programs, mode: str) -> None:
 
 @pytest.mark.parametrize(
     ("chain", "multiple"),
-    [(Chain(count=6), 4), (Chain(count=3, schedule="Interleaved"), 2)],
+    [(Chain(gradient_accumulation=6), 4), (Chain(gradient_accumulation=3, schedule="Interleaved"), 2)],
     ids=["Grouped", "Interleaved"],
 )
 def test_a_count_that_does_not_fit_fails_when_it_runs(programs: Programs, chain: Chain, multiple: int) -> None:
     """The count of a pipeline is a multiple of what its schedule asks for."""
-    sentence = f"The number of iterations of the pipeline must be a multiple of {multiple}, but it is {chain.count}."
+    count = chain.gradient_accumulation
+    sentence = f"The number of iterations of the pipeline must be a multiple of {multiple}, but it is {count}."
 
     with pytest.raises(programs.tf.errors.FailedPreconditionError, match=sentence):
         programs.train(chain)
@@ -293,10 +294,10 @@ def mean_within(number: int, values: np.ndarray) -> Tolerance:
 
 EVALUATED = {
     "one-loop": (Chain(), 1),
-    "three-loops": (Chain(count=2, runs=2), 3),
-    "batches": (Chain(runs=1, batch=3), 1),
+    "three-loops": (Chain(gradient_accumulation=2, device_iterations=2), 3),
+    "batches": (Chain(device_iterations=1, batch=3), 1),
     "replicas": (Chain(replicas=2, batch=3), 1),
-    "sequential": (Chain(links=3, count=5, runs=1, schedule="Sequential"), 2),
+    "sequential": (Chain(links=3, gradient_accumulation=5, device_iterations=1, schedule="Sequential"), 2),
 }
 
 
@@ -337,7 +338,7 @@ def test_evaluation_uses_what_was_trained(programs: Programs) -> None:
 
 def test_several_outputs_reach_the_metrics(programs: Programs) -> None:
     """The function for metrics takes the outputs of the last stage in order."""
-    chain = Chain(runs=1)
+    chain = Chain(device_iterations=1)
     seen: List[Any] = []
 
     def last(x: Any) -> Any:
@@ -359,7 +360,7 @@ def test_several_outputs_reach_the_metrics(programs: Programs) -> None:
 
 def test_a_loss_of_each_micro_batch_counts_with_its_mean(programs: Programs) -> None:
     """The function for metrics may hand on the losses as the last stage returned them."""
-    chain = Chain(runs=1)
+    chain = Chain(device_iterations=1)
 
     def last(x: Any) -> Any:
         return programs.tf.reduce_sum(x * programs.weight(1))
@@ -380,10 +381,10 @@ def predicted(programs: Programs, chain: Chain, number: int, **options: Any) -> 
 
 PREDICTED = {
     "one-loop": (Chain(), 8),
-    "two-loops": (Chain(count=2, runs=2), 8),
-    "batches": (Chain(runs=1, batch=3), 12),
-    "replicas": (Chain(runs=1, replicas=2, batch=3), 24),
-    "interleaved": (Chain(links=4, runs=1, schedule="Interleaved"), 4),
+    "two-loops": (Chain(gradient_accumulation=2, device_iterations=2), 8),
+    "batches": (Chain(device_iterations=1, batch=3), 12),
+    "replicas": (Chain(device_iterations=1, replicas=2, batch=3), 24),
+    "interleaved": (Chain(links=4, device_iterations=1, schedule="Interleaved"), 4),
 }
 
 
@@ -397,7 +398,7 @@ def test_predictions_come_in_the_order_of_the_samples(programs: Programs, chain:
 
 def test_predictions_have_names(programs: Programs) -> None:
     """A dictionary that the last stage returns is the dictionary of each prediction; keys may be chosen."""
-    chain = Chain(runs=1, batch=2)
+    chain = Chain(device_iterations=1, batch=2)
 
     def last(x: Any) -> Any:
         return {"product": x * programs.weight(1), "double": 2 * x}
@@ -415,7 +416,7 @@ def test_predictions_have_names(programs: Programs) -> None:
 
 def test_predictions_use_what_was_trained(programs: Programs) -> None:
     """A prediction restores the newest checkpoint."""
-    chain = Chain(runs=1)
+    chain = Chain(device_iterations=1)
     estimator = programs.estimator(chain)
     weights = programs.train(chain, estimator=estimator).weights
     got = predicted(programs, chain, 4, estimator=estimator)
@@ -429,7 +430,7 @@ HOOKS = {"training_hooks": 2, "evaluation_hooks": 3, "prediction_hooks": 1}
 
 def hooked(programs: Programs) -> List[str]:
     """Which hooks of a specification have seen a session.run, in order, of two, three and one loops."""
-    chain, v1 = Chain(runs=1), programs.v1
+    chain, v1 = Chain(device_iterations=1), programs.v1
     seen: List[str] = []
 
     class Hook(v1.train.SessionRunHook):  # type: ignore[name-defined]
@@ -460,7 +461,7 @@ def test_hooks_of_the_specification_see_their_loops(programs: Programs, training
 
 def test_train_and_evaluate(programs: Programs) -> None:
     """An estimator can be trained and evaluated with the function of TensorFlow."""
-    chain, tf = Chain(runs=1), programs.tf
+    chain, tf = Chain(device_iterations=1), programs.tf
     estimator = programs.estimator(chain)
     metrics, _ = tf.estimator.train_and_evaluate(
         estimator,
@@ -476,7 +477,7 @@ def test_train_and_evaluate(programs: Programs) -> None:
 
 def test_a_warm_start_begins_with_other_weights(programs: Programs) -> None:
     """An estimator that is warm-started begins with the weights of another's checkpoint, at step 0."""
-    chain = Chain(runs=1)
+    chain = Chain(device_iterations=1)
     first = programs.estimator(chain)
     programs.train(chain, estimator=first)
     second = programs.estimator(chain, warm_start_from=first.model_dir)
@@ -493,7 +494,7 @@ def test_training_and_evaluation_leave_reports(
     """A training and an evaluation leave one report each."""
     options = {"autoReport.all": "true", "autoReport.directory": str(tmp_path / "reports")}
     monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps(options))
-    chain = Chain(runs=1)
+    chain = Chain(device_iterations=1)
     estimator = programs.estimator(chain)
     programs.train(chain, estimator=estimator)
     trained_only = sorted((tmp_path / "reports").glob("tf_report__*"))
