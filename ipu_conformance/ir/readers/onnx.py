@@ -106,7 +106,9 @@ def _require_text(model: Any) -> None:
     waiting = [model]
     while waiting:
         for field, value in waiting.pop().ListFields():
-            values = value if field.label == field.LABEL_REPEATED else (value,)
+            # protobuf 6 deprecates the label for is_repeated, which protobuf 4 does not have
+            repeated = field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
+            values = value if repeated else (value,)
             if field.type == field.TYPE_MESSAGE:
                 waiting.extend(values)
             elif field.type == field.TYPE_STRING and any(isinstance(text, bytes) for text in values):
