@@ -16,7 +16,9 @@ class CaseError(ConformanceError):
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("id", help="the case, as a failure names it: poptorch/test_batching_ipu.py::test_order[D2-G3]")
+    parser.add_argument(
+        "id", help="the case, as a failure names it: poptorch/feeding/test_batching_ipu.py::test_order[D2-G3]"
+    )
     target = OPTIONS["target"]
     parser.add_argument(target.flag, dest="target", metavar="TARGET", default="auto", help=target.help)
 

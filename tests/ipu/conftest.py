@@ -6,6 +6,8 @@ from typing import Dict
 
 import pytest
 
+from ipu_conformance.targets import FRAMEWORKS
+
 from .training import Runs
 
 
@@ -18,5 +20,5 @@ def runs_of_session() -> Dict[str, Runs]:
 @pytest.fixture
 def runs(request: pytest.FixtureRequest, runs_of_session: Dict[str, Runs]) -> Runs:
     """The runs of the suite's nets that the cases of a framework share; the folder names the framework."""
-    framework = request.path.parent.name
+    framework = next(part for part in reversed(request.path.parts) if part in FRAMEWORKS)
     return runs_of_session.setdefault(framework, Runs(framework))

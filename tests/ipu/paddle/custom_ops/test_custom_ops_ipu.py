@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .. import dyadic
+from ..ops import dyadic
 
 
 def test_a_strategy_counts_its_custom_ops(paddle: Any, static: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Sequence, Tuple
 import numpy as np
 import pytest
 
-from .. import dyadic
+from ..ops import dyadic
 from .conftest import exact
 
 SIZE = 3

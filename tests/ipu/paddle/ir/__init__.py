@@ -1,0 +1,1 @@
+"""Cases of the IR, its passes, dumps and the trace."""

@@ -1,0 +1,58 @@
+"""The compiled program of a net has the net's layers, in their order, on the IPUs and stages of the cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipu_conformance import nets
+from ipu_conformance.ir import checks, files
+
+from ...training import CUT, Runs, cut
+from ..training.config import counted
+
+TYPES = {
+    "linear": "MatMul",
+    "conv": "Conv",
+    "tanh": "Tanh",
+    "relu": "Relu",
+    "max_pool": "MaxPool",
+    "avg_pool": "AveragePool",
+    "batch_norm": "BatchNormalization",
+}
+"""The type of op that each layer must become; adding and flattening are part of other layers too."""
+
+
+def _dumped(runs: Runs, name: str, stages: int, folder: Path) -> Any:
+    """The configuration of a cut and the graph that the compiler writes for it."""
+    driver, net, config = runs.driver, nets.NETS[name](), cut(name, counted(2, 7, 1), stages)
+    path = folder / "model.onnx"
+    with driver.build(net, config) as made:
+        driver.compiled_for(made, driver.strategy(config, onnx_dump_path=str(path)))
+    return config, files.read(path)
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize("name", CUT)
+def test_layers_are_where_the_cut_puts_them(runs: Runs, tmp_path: Path, name: str, stages: int) -> None:
+    """Every layer is an op of its type, on the IPU and in the stage of its guard."""
+    config, graph = _dumped(runs, name, stages, tmp_path)
+    layers = zip(nets.NETS[name]().layers, config.stages)
+    expected = [(TYPES[layer.op], stage, stage) for layer, stage in layers if layer.op in TYPES]
+
+    assert [(op.type, op.ipu, op.stage) for op in graph.ops if op.type in TYPES.values()] == expected
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize("name", CUT)
+def test_a_compiled_net_is_well_formed(runs: Runs, tmp_path: Path, name: str) -> None:
+    """Shapes follow from the inputs', every op is placed, and data flows from stage to stage only forwards."""
+    _, graph = _dumped(runs, name, 3, tmp_path)
+
+    assert graph.ops
+    assert checks.shapes(graph) == []
+    assert checks.placement(graph) == []
+    assert checks.stage_order(graph) == []

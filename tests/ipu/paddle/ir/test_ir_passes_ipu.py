@@ -1,0 +1,320 @@
+"""What each pass does to a program, seen on Paddle's own graph after it."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional
+
+import numpy as np
+import pytest
+
+from ..compiling import Compiling
+
+SHAPES, SCALE = "infer_shape_pass", "delete_scale_op_pass"
+CANONICAL, INPLACE, RUNTIME = "popart_canonicalization_pass", "ipu_inplace_pass", "ipu_runtime_replacer_pass"
+FOLDED = "popart_optimizer"
+
+
+@pytest.mark.parametrize("size", [1, 4, 7])
+def test_a_leading_unknown_becomes_the_micro_batch(static: Any, paddle: Any, size: int) -> None:
+    """Feeds with an unknown batch have the micro-batch's, and so has everything that is made of them."""
+    x = static.data("x", [None, 3], "float32")
+    made = paddle.concat([paddle.tanh(static.nn.fc(x, 2)), x], axis=1)
+    shapes = {x.name: (size, 3), made.name: (size, 5)}
+
+    block = Compiling(paddle, ["x"], [made.name], is_training=False, micro_batch_size=size).upto(SHAPES).block
+
+    assert {name: tuple(block.var(name).shape) for name in shapes} == shapes
+
+
+def test_a_batch_that_is_known_is_kept(static: Any, paddle: Any) -> None:
+    """A fed shape without unknowns stays, whatever the micro-batch."""
+    made = paddle.tanh(static.data("x", [6, 3], "float32"))
+
+    block = Compiling(paddle, ["x"], [made.name], is_training=False).upto(SHAPES).block
+
+    assert (tuple(block.var("x").shape), tuple(block.var(made.name).shape)) == ((6, 3), (6, 3))
+
+
+@pytest.mark.parametrize(
+    ("declared", "narrow"),
+    [("int64", "int32"), ("float64", "float32"), ("int32", "int32"), ("float32", "float32"), ("bool", "bool")],
+)
+def test_feeds_have_at_most_32_bits(static: Any, paddle: Any, declared: str, narrow: str) -> None:
+    """Feeds of 64 bits are narrowed, and so is what is moved out of them; other types stay."""
+    made = paddle.reshape(static.data("x", [None, 3], declared), [-1])
+
+    block = Compiling(paddle, ["x"], [made.name], is_training=False).upto(SHAPES).block
+
+    kind = paddle.base.framework.convert_np_dtype_to_dtype_(narrow)
+    assert [block.var(name).dtype for name in ("x", made.name)] == [kind, kind]
+
+
+@pytest.mark.parametrize("wide", ["topk", "argsort", "argmax", "assign"])
+def test_indices_are_compared_with_labels_that_were_fed(static: Any, paddle: Any, wide: str) -> None:
+    """What Paddle makes in 64 bits has 32 on the device, as have labels: both meet in one op."""
+    scores, labels = static.data("scores", [None, 3], "float32"), static.data("labels", [None, 1], "int64")
+    found = {
+        "topk": lambda: paddle.topk(scores, 1)[1],
+        "argsort": lambda: paddle.argsort(scores, descending=True)[:, :1],
+        "argmax": lambda: paddle.argmax(scores, axis=1, keepdim=True),
+        "assign": lambda: paddle.assign(np.array([[1], [0]], np.int64)),
+    }[wide]()
+    hits = paddle.equal(found, labels)
+    strategy = static.IpuStrategy()
+    strategy.set_graph_config(num_ipus=1, is_training=False, micro_batch_size=2)
+    feed = {"scores": np.array([[0, 3, 1], [5, 4, 1]], np.float32), "labels": np.array([[1], [2]])}
+
+    program = static.IpuCompiledProgram(ipu_strategy=strategy).compile(list(feed), [hits.name])
+    made = static.Executor(paddle.CPUPlace()).run(program, feed=feed, fetch_list=[hits])[0]
+
+    np.testing.assert_array_equal(made, [[True], [False]])
+
+
+@pytest.mark.parametrize(
+    ("scale", "bias", "kept"), [(1.0, 0.0, False), (2.0, 0.0, True), (1.0, 0.5, True), (-1.0, 0.0, True)]
+)
+def test_a_scale_that_changes_nothing_is_deleted(
+    static: Any, paddle: Any, scale: float, bias: float, kept: bool
+) -> None:
+    """A scale by one that adds nothing goes, and its reader reads what it read; every other scale stays."""
+    first = paddle.exp(static.data("x", [None, 3], "float32"))
+    second = paddle.scale(first, scale, bias)
+    made = paddle.tanh(second)
+
+    found = Compiling(paddle, ["x"], [made.name], is_training=False).upto(SCALE)
+
+    assert found.types == (["exp", "scale", "tanh"] if kept else ["exp", "tanh"])
+    assert found.only("tanh").input("X") == [second.name if kept else first.name]
+
+
+def test_chains_of_scales_are_deleted(static: Any, paddle: Any) -> None:
+    """Scales by one that follow one another all go."""
+    first = paddle.exp(static.data("x", [None, 3], "float32"))
+    made = paddle.tanh(paddle.scale(paddle.scale(first, 1.0), 1.0))
+
+    found = Compiling(paddle, ["x"], [made.name], is_training=False).upto(SCALE)
+
+    assert found.types == ["exp", "tanh"]
+    assert found.only("tanh").input("X") == [first.name]
+
+
+@pytest.mark.parametrize("fetch", ["before", "after", "both"])
+def test_what_a_deleted_scale_made_can_be_fetched(static: Any, paddle: Any, fetch: str) -> None:
+    """Both ends of a deleted scale are fetched, with the same values."""
+    before = paddle.exp(static.data("x", [None, 3], "float32"))
+    after = paddle.scale(before, 1.0)
+    fetches = {"before": [before], "after": [after], "both": [before, after]}[fetch]
+    strategy = static.IpuStrategy()
+    strategy.set_graph_config(num_ipus=1, is_training=False, micro_batch_size=4)
+    batch = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+
+    program = static.IpuCompiledProgram(ipu_strategy=strategy).compile(["x"], [each.name for each in fetches])
+    made = static.Executor(paddle.CPUPlace()).run(program, feed={"x": batch}, fetch_list=fetches)
+
+    expected = static.Executor(paddle.CPUPlace()).run(feed={"x": batch}, fetch_list=fetches)
+    assert [each.shape for each in made] == [(4, 3)] * len(fetches)
+    for one, other in zip(made, expected):
+        np.testing.assert_array_equal(one, other)
+
+
+CANONICALS: Dict[str, Any] = {
+    "relu": (lambda paddle, x: paddle.nn.functional.relu(x), ["popart_relu"]),
+    "gelu": (lambda paddle, x: paddle.nn.functional.gelu(x), ["popart_gelu_v2"]),
+    "add": (lambda paddle, x: paddle.add(x, x), ["popart_add"]),
+    "rsqrt": (lambda paddle, x: paddle.rsqrt(x), ["popart_sqrt", "popart_reciprocal"]),
+    "softmax": (lambda paddle, x: paddle.nn.functional.softmax(x), ["popart_softmax"]),
+    "mean": (lambda paddle, x: paddle.mean(x), ["popart_reducemean"]),
+    "transpose": (lambda paddle, x: paddle.transpose(x, [1, 0]), ["popart_transpose"]),
+    "reshape": (lambda paddle, x: paddle.reshape(x, [-1]), ["popart_constant", "popart_reshape"]),
+    "matmul": (lambda paddle, x: paddle.matmul(x, x, transpose_y=True), ["popart_transpose", "popart_matmul"]),
+    "not_equal": (lambda paddle, x: paddle.not_equal(x, x), ["popart_equal", "popart_not"]),
+    "layer_norm": (
+        lambda paddle, x: paddle.nn.functional.layer_norm(x, [3]),
+        ["popart_constant", "popart_constant", "popart_groupnormalization_v2"],
+    ),
+    "dropout": (lambda paddle, x: paddle.nn.functional.dropout(x, 0.5), ["popart_dropout"]),
+    "swish": (lambda paddle, x: paddle.nn.functional.silu(x), ["popart_sigmoid", "popart_mul"]),
+    "argmax": (lambda paddle, x: paddle.argmax(x, -1), ["popart_argmax", "popart_cast"]),
+    "identity_loss": (lambda paddle, x: paddle.incubate.identity_loss(x, 0), ["popart_identity_loss"]),
+}
+
+
+@pytest.mark.parametrize("name", CANONICALS)
+def test_ops_become_those_of_popart(static: Any, paddle: Any, name: str) -> None:
+    """Each op of Paddle's becomes one or more ops of PopART's; none of Paddle's is left."""
+    make, expected = CANONICALS[name]
+    made = make(paddle, static.data("x", [None, 3], "float32"))
+
+    assert Compiling(paddle, ["x"], [made.name], is_training=False).upto(CANONICAL).types == expected
+
+
+def test_a_network_becomes_ops_of_popart(static: Any, paddle: Any) -> None:
+    """Convolution, pool, norm and loss of a network that is trained are all canonical, the folded optimizer last."""
+    images, labels = static.data("images", [None, 1, 6, 6], "float32"), static.data("labels", [None, 1], "int64")
+    hidden = static.nn.batch_norm(static.nn.conv2d(images, 2, 3, act="relu"))
+    scores = static.nn.fc(paddle.nn.functional.max_pool2d(hidden, 2, 2), 5)
+    loss = paddle.mean(paddle.nn.functional.softmax_with_cross_entropy(scores, labels))
+    paddle.optimizer.Adam(0.1).minimize(loss)
+    static.Executor(paddle.CPUPlace()).run(static.default_startup_program())
+
+    found = Compiling(paddle, ["images", "labels"], [loss.name]).upto(CANONICAL).types
+
+    expected = (
+        "conv unsqueeze add relu batchnormalization maxpool constant reshape matmul add softmax squeeze nllloss_v2"
+    )
+    assert found == [*(f"popart_{name}" for name in f"{expected} unsqueeze reducemean".split()), FOLDED]
+
+
+def test_attributes_are_those_of_popart(static: Any, paddle: Any) -> None:
+    """A convolution's window, strides, pads and groups have PopART's names and forms."""
+    images, weights = static.data("images", [None, 4, 6, 7], "float32"), static.data("weights", [6, 2, 3, 2], "float32")
+    made = paddle.nn.functional.conv2d(images, weights, stride=[2, 1], padding=[1, 0], dilation=[1, 2], groups=2)
+
+    found = Compiling(paddle, ["images", "weights"], [made.name], is_training=False).upto(CANONICAL)
+
+    attributes = found.attributes("popart_conv")
+    names = ("kernel_shape", "strides", "pads", "dilations", "group")
+    assert [attributes[name] for name in names] == [[3, 2], [2, 1], [1, 0, 1, 0], [1, 2], 2]
+
+
+@pytest.mark.parametrize("given", [(0, 0), (2, 1), (1, 4)])
+def test_canonical_ops_are_where_their_op_was(static: Any, paddle: Any, given: Any) -> None:
+    """Every op that an op becomes bears its index and stage."""
+    x = static.data("x", [None, 3], "float32")
+    with static.ipu_shard_guard(*given):
+        made = paddle.rsqrt(x)
+
+    found = Compiling(paddle, ["x"], [made.name], is_training=False).upto(CANONICAL)
+
+    assert found.types == ["popart_sqrt", "popart_reciprocal"]
+    assert found.shards == [given, given]
+
+
+UNKNOWN: Dict[str, Callable[[Any, Any], Any]] = {
+    "lgamma": lambda paddle, x: paddle.lgamma(x),
+    "matrix_power": lambda paddle, x: paddle.linalg.matrix_power(paddle.matmul(x, x, transpose_x=True), 2),
+    "erfinv": lambda paddle, x: paddle.erfinv(x),
+    "kthvalue": lambda paddle, x: paddle.kthvalue(x, 2)[0],
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_ops_without_a_handler_are_refused(static: Any, paddle: Any, name: str) -> None:
+    """An op that an IPU build has no handler for is an error that names it."""
+    made = UNKNOWN[name](paddle, static.data("x", [None, 3], "float32"))
+
+    with pytest.raises(NotImplementedError, match=rf"Found unimplemented op_handler\(s\) for IPU.*{name}"):
+        Compiling(paddle, ["x"], [made.name], is_training=False).upto(CANONICAL)
+
+
+def test_all_ops_without_a_handler_are_named_once(static: Any, paddle: Any) -> None:
+    """The error names every such op, and each once."""
+    x = static.data("x", [None, 3], "float32")
+    made = paddle.lgamma(paddle.erfinv(paddle.lgamma(x)))
+
+    with pytest.raises(NotImplementedError) as caught:
+        Compiling(paddle, ["x"], [made.name], is_training=False).upto(CANONICAL)
+    assert [str(caught.value).count(name) for name in ("lgamma", "erfinv")] == [1, 1]
+
+
+def test_a_value_that_is_written_again_is_renamed(static: Any, paddle: Any) -> None:
+    """After the pass no two ops write one name, and whoever reads afterwards reads the new one."""
+    first = paddle.exp(static.data("x", [None, 3], "float32"))
+    second = paddle.tanh(first)
+    paddle.assign(paddle.multiply(second, second), output=first)
+    made = paddle.add(first, second)
+    compiling = Compiling(paddle, ["x"], [made.name], is_training=False).upto(CANONICAL)
+    before = [name for op in compiling.block.ops for name in op.output("__outputs__")]
+
+    found = compiling.upto(INPLACE)
+
+    after: List[str] = [name for op in found.block.ops for name in op.output("__outputs__")]
+    again = found.only("popart_identity").output("__outputs__")[0]
+    assert before.count(first.name) == 2
+    assert len(set(after)) == len(after)
+    assert again != first.name
+    assert found.only("popart_add").input("__inputs__") == [again, second.name]
+
+
+def test_statistics_are_renamed_where_they_are_written(static: Any, paddle: Any) -> None:
+    """A batch norm reads its running statistics and writes them under names of their own."""
+    made = static.nn.batch_norm(static.data("x", [None, 3, 2, 2], "float32"))
+    found = Compiling(paddle, ["x"], [made.name], is_training=False).upto(INPLACE).only("popart_batchnormalization")
+
+    reads, writes = found.input("__inputs__"), found.output("__outputs__")
+
+    assert len(writes) == 5
+    assert not set(reads) & set(writes)
+
+
+@pytest.mark.parametrize(("feeds", "fetches"), [(["x"], 1), (["y", "x"], 2), (["x", "y"], 2)], ids=str)
+def test_one_runtime_op_is_left(static: Any, paddle: Any, feeds: List[str], fetches: int) -> None:
+    """A compiled program is one ``ipu_runtime`` from the feeds to the fetches, in the order they were given in."""
+    x, y = static.data("x", [None, 3], "float32"), static.data("y", [None, 3], "float32")
+    made = [paddle.tanh(paddle.add(x, y)) if len(feeds) > 1 else paddle.tanh(x), paddle.exp(x)][:fetches]
+    strategy = static.IpuStrategy()
+    strategy.set_graph_config(num_ipus=1, is_training=False, micro_batch_size=4)
+
+    program = static.IpuCompiledProgram(ipu_strategy=strategy).compile(feeds, [each.name for each in made])
+
+    ops = program.global_block().ops
+    assert [op.type for op in ops] == ["ipu_runtime"]
+    assert (ops[0].input("FeedList"), ops[0].output("FetchList")) == (feeds, [each.name for each in made])
+
+
+@pytest.mark.parametrize("batches", [1, 3, 4])
+def test_a_predictors_pipeline_has_a_batch_for_each_ipu(static: Any, paddle: Any, batches: int) -> None:
+    """A pipelined inference with fewer batches per step than IPUs is refused."""
+    made = paddle.tanh(static.data("x", [None, 3], "float32"))
+    options = {"num_ipus": 4, "enable_manual_shard": True, "enable_pipelining": True, "batches_per_step": batches}
+    compiling = Compiling(paddle, ["x"], [made.name], is_training=False, **options)
+
+    error: Optional[Exception] = None
+    try:
+        compiling.apply("inference_process_pass")
+    except ValueError as caught:
+        error = caught
+
+    assert (error is not None) == (batches < 4)
+    assert error is None or "number of IPUs" in str(error)
+
+
+def test_a_predictor_does_not_train(static: Any, paddle: Any) -> None:
+    """A strategy for training is refused."""
+    made = paddle.tanh(static.data("x", [None, 3], "float32"))
+
+    with pytest.raises(ValueError, match="is_training"):
+        Compiling(paddle, ["x"], [made.name]).apply("inference_process_pass")
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_an_inference_is_transferred_to_float16(static: Any, paddle: Any, half: bool) -> None:
+    """With ``enable_fp16`` values and weights are float16 between casts; feeds and fetches stay float32."""
+    x = static.data("x", [None, 3], "float32")
+    made = paddle.tanh(static.nn.fc(x, 2, weight_attr="weight"))
+    compiling = Compiling(paddle, ["x"], [made.name], is_training=False, enable_fp16=half)
+    compiling.apply("inference_process_pass").upto("avg_shard_pass").apply("inference_dtype_transfer_pass")
+
+    block = compiling.block
+
+    kinds = paddle.base.core.VarDesc.VarType
+    expected = ["mul", "elementwise_add", "tanh"]
+    assert [op.type for op in block.ops] == (["cast", *expected, "cast"] if half else expected)
+    assert [block.var(name).dtype for name in ("x", made.name)] == [kinds.FP32, kinds.FP32]
+    assert block.var("weight").dtype == (kinds.FP16 if half else kinds.FP32)
+
+
+def test_a_predictors_feeds_and_fetches_are_put_back(static: Any, paddle: Any) -> None:
+    """Around the runtime stands an op for every feed and fetch, with its column."""
+    x, y = static.data("x", [None, 3], "float32"), static.data("y", [None, 3], "float32")
+    made = [paddle.tanh(paddle.add(x, y)), paddle.exp(x)]
+    compiling = Compiling(paddle, ["y", "x"], [each.name for each in made], is_training=False)
+    compiling.apply("inference_process_pass").upto(RUNTIME).apply("inference_postprocess_pass")
+
+    ops = compiling.block.ops
+
+    feeds = {op.attr("col"): op.output("Out")[0] for op in ops if op.type == "feed"}
+    fetches = {op.attr("col"): op.input("X")[0] for op in ops if op.type == "fetch"}
+    assert feeds == {0: "y", 1: "x"}
+    assert fetches == {0: made[0].name, 1: made[1].name}
+    assert [op.type for op in ops].count("ipu_runtime") == 1

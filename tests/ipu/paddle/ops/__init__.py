@@ -1,0 +1,1 @@
+"""Cases of single ops, named like Paddle's own."""

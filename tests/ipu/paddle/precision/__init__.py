@@ -1,0 +1,1 @@
+"""Cases of float16, mixed precision and floating-point exceptions."""

@@ -1,0 +1,283 @@
+"""Programs in float16: every op's result is rounded, to nearest even, and the host gets float16."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Callable, Dict, Tuple
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.oracle.tolerance.ops import Tolerance
+
+from ..ops import dyadic
+from ..ops.dyadic import half, odd
+
+HALF = np.float16
+PAST = 2048.0
+"""From here on float16 has even numbers only."""
+
+
+def infer(paddle: Any, build: Callable[[Any], Any], x: np.ndarray, *, feed: str = "float32", **options: Any) -> Any:
+    """Turn a function of one variable into a float16 program and run it on the device."""
+    variable = paddle.static.data("x", list(x.shape), feed)
+    out = build(variable)
+    main = paddle.static.default_main_program()
+    if feed == "float32":
+        dyadic.to_half(paddle, main)
+    device = dyadic.compiled(paddle, main, ["x"], [out], size=len(x), is_training=False, enable_fp16=True, **options)
+    return device.run(x=x.astype(feed))[0]
+
+
+ADDENDS = [0.5, 1.0, 1.5, 2.5, 3.0, 5.0, 7.0, 6.999]
+"""Below a tie, a tie to the even below, above it, ties to the even above, and so on."""
+
+
+@pytest.mark.parametrize("feed", ["float32", "float16"])
+def test_sums_are_rounded_to_nearest_even(paddle: Any, static: Any, feed: str) -> None:
+    """2048 + x has lost the odd numbers when 2048 is taken away again: to nearest, and between two to the even one."""
+    x = np.array([ADDENDS], np.float32)
+    got = infer(paddle, lambda v: (v + PAST) - PAST, x, feed=feed)
+
+    assert got.dtype == HALF
+    assert got.tolist() == (half(half(x) + PAST) - PAST).tolist() == [[0.0, 0.0, 2.0, 2.0, 4.0, 4.0, 8.0, 8.0]]
+
+
+def test_float32_arrays_are_rounded_on_their_way(paddle: Any, static: Any) -> None:
+    """What is fed in float32 to a float16 variable arrives rounded to nearest even."""
+    x = np.array([[1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-12]], np.float32)
+    variable = static.data("x", [1, 3], "float16")
+    wide = paddle.cast(variable, "float32") * 1.5
+    device = dyadic.compiled(paddle, static.default_main_program(), ["x"], [wide], size=1, is_training=False)
+    (got,) = device.run(x=x)
+
+    assert got.tolist() == (half(x) * 1.5).tolist() == [[1.5, 1.5 * (1 + 2.0**-9), 1.5]]
+
+
+def test_small_values_lose_bits_gradually(paddle: Any, static: Any) -> None:
+    """Below 2^-14 float16 has ever fewer bits, down to 2^-24, and nothing is lost to zero before."""
+    x = np.array([[2.0**-4, 3.0 * 2.0**-5, 5.0 * 2.0**-6, 2.0**-7]], np.float32)
+    got = infer(paddle, lambda v: (v * 2.0**-19) * 2.0**15, x)
+
+    assert got.tolist() == (half(half(x) * 2.0**-19) * 2.0**15).tolist()
+    assert got.tolist() == [[2.0**-8, 3 * 2.0**-9, 2.0**-8, 0.0]]
+
+
+def test_overflow_saturates(paddle: Any, static: Any) -> None:
+    """A result beyond the range of float16 is its largest value."""
+    got = infer(paddle, lambda v: v * v, np.array([[300.0, -3.0]], np.float32))
+
+    assert got.tolist() == [[65504.0, 9.0]]
+
+
+def test_overflow_stops_a_checked_program(paddle: Any, static: Any) -> None:
+    """With enable_floating_point_checks it is an error."""
+    with pytest.raises(RuntimeError, match="Floating point exception"):
+        infer(paddle, lambda v: v * v, np.array([[300.0, -3.0]], np.float32), enable_floating_point_checks=True)
+
+
+OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+CHAINS = ["**", "*-", "*+*", "+*-*", "**-+"]
+"""What is done to x with x again, from left to right."""
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_each_op_of_a_chain_is_rounded(paddle: Any, static: Any, chain: str) -> None:
+    """The result of every op is rounded before the next one reads it; rounding at the end alone differs."""
+    x = np.linspace(0.9, 1.7, 24, dtype=np.float32).reshape(2, 12)
+
+    def applied(value: Any, rounded: Callable[[Any], Any] = lambda made: made) -> Any:
+        made = value
+        for sign in chain:
+            made = rounded(OPERATORS[sign](made, value))
+        return made
+
+    got = infer(paddle, applied, x)
+
+    assert got.dtype == HALF
+    assert got.tolist() == applied(half(x), half).tolist()
+    assert got.tolist() != half(applied(half(x))).tolist()
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh", "sqrt", "log", "softmax", "matmul", "mean"])
+def test_an_op_rounds_once(paddle: Any, static: Any, name: str) -> None:
+    """Inside an op nothing is rounded to float16: its result is within one spacing of the exact one.
+
+    Half a spacing is the rounding of the result; the other half covers ways of computing in float32.
+    """
+    x = np.linspace(0.5, 2.0, 24, dtype=np.float32).reshape(3, 8)
+    exact = half(x)
+
+    functional = paddle.nn.functional
+    rows: Dict[str, Tuple[Callable[[Any], Any], np.ndarray]] = {
+        "exp": (paddle.exp, np.exp(exact)),
+        "tanh": (paddle.tanh, np.tanh(exact)),
+        "sqrt": (paddle.sqrt, np.sqrt(exact)),
+        "log": (paddle.log, np.log(exact)),
+        "softmax": (functional.softmax, np.exp(exact) / np.exp(exact).sum(axis=1, keepdims=True)),
+        "matmul": (lambda v: paddle.matmul(v, v, transpose_y=True), exact @ exact.T),
+        "mean": (lambda v: paddle.mean(v, axis=1), exact.mean(axis=1)),
+    }
+    build, wanted = rows[name]
+    got = infer(paddle, build, x)
+
+    assert got.dtype == HALF
+    assert got.shape == wanted.shape
+    check.close(
+        actual=got.astype(np.float64),
+        expected=wanted,
+        tolerance=Tolerance(np.spacing(np.abs(wanted).astype(HALF)).astype(np.float64), "a spacing of float16", 0.0),
+        what=name,
+    )
+
+
+def train(
+    paddle: Any, when: str, runs: int = 1, *, cut: bool = False, rate: float = dyadic.RATE, **options: Any
+) -> Any:
+    """Train the model in float16, turned before or after its optimizer is made; the losses and the weight at home."""
+    built = dyadic.build(paddle, optimizer=paddle.optimizer.SGD(rate), half=when, cut=cut)
+    dyadic.start(paddle, built)
+    device = dyadic.compiled(
+        paddle, built.main, built.feeds, [built.out, built.loss], is_training=True, enable_fp16=True, **options
+    )
+    batches = options.get("batches_per_step", 1) * options.get("accumulation_factor", 1)
+    batches *= options.get("replicated_graph_count", 1)
+    made = []
+    for run in range(runs):
+        first, count = run * batches * 4, batches * 4
+        made.append(device.run(x=odd(count, first), y=dyadic.targets(count, first)))
+    device.weights_to_host()
+    return made, dyadic.held(paddle)
+
+
+def specified(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Output, loss and gradient with every op's result rounded, forwards and backwards."""
+    out = half(half(x) * half(weight))
+    off = half(out - half(y))
+    loss = half(half(off * off).mean())
+    seed = half(np.full(off.shape, 1.0 / off.size))
+    back = half(2 * off * seed)
+    return out, loss, half((back * half(x)).sum(axis=0))
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_step_rounds_forwards_backwards_and_in_the_update(paddle: Any, static: Any, when: str) -> None:
+    """Outputs and loss are the specified float16; the weight is float16 where it was turned before the optimizer."""
+    (made,), weight = train(paddle, when)
+    out, loss, gradient = specified(odd(4), dyadic.targets(4), dyadic.START)
+    stepped = dyadic.START - dyadic.RATE * gradient
+
+    assert [array.dtype for array in made] == [HALF, HALF]
+    assert made[0].tolist() == out.tolist()
+    assert made[1].tolist() == [float(loss)]
+    assert weight.dtype == (HALF if when == "before" else np.float32)
+    assert weight.tolist() == (half(stepped) if when == "before" else stepped).tolist()
+
+
+@pytest.mark.parametrize(("when", "moved"), [("before", False), ("after", True)])
+def test_small_steps_add_up_in_float32_weights_alone(paddle: Any, static: Any, when: str, moved: bool) -> None:
+    """A step below half a spacing is lost in a float16 weight, and kept in a float32 one."""
+    _, weight = train(paddle, when, runs=2, rate=2.0**-14)
+
+    assert bool((weight.astype(np.float64) != dyadic.START).all()) is moved
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("scaling", [1.0, 256.0])
+def test_loss_scaling_saves_small_gradients(paddle: Any, static: Any, when: str, scaling: float) -> None:
+    """A gradient of 2^-26 is zero in float16; scaled by 2^8 on its way back it arrives, and is scaled down again."""
+    x = static.data("x", [1, 1], "float32")
+    weight = paddle.create_parameter([1], "float32", name="w", default_initializer=paddle.nn.initializer.Constant(0.0))
+    loss = paddle.sum((x * weight) * 2.0**-13)
+    main = static.default_main_program()
+    halves = dyadic.to_half(paddle, main) if when == "before" else []
+    # The step is made in float32: a rate of 2^20 brings 2^-26 into the range of float16.
+    dyadic.minimize(paddle.optimizer.SGD(2.0**20), loss)
+    halves = halves or dyadic.to_half(paddle, main)
+    dyadic.start(paddle, dyadic.Static(main, static.default_startup_program(), ["x"], loss, loss, halves))
+    device = dyadic.compiled(paddle, main, ["x"], [loss], size=1, is_training=True, loss_scaling=scaling)
+    device.run(x=np.full((1, 1), 2.0**-13, np.float32))
+    device.weights_to_host()
+
+    assert dyadic.held(paddle).astype(np.float64).tolist() == [-(2.0**-6) if scaling > 1 else 0.0]
+
+
+@pytest.mark.parametrize("scaling", [4.0, 512.0])
+def test_loss_scaling_cancels_where_nothing_is_lost(paddle: Any, static: Any, scaling: float) -> None:
+    """Scaling by a power of two leaves the weight as it would be without."""
+    _, weight = train(paddle, "after", loss_scaling=scaling)
+    *_, gradient = specified(odd(4), dyadic.targets(4), dyadic.START)
+
+    assert weight.tolist() == (dyadic.START - dyadic.RATE * gradient).tolist()
+
+
+FACTORS = {
+    "batches": {"batches_per_step": 3},
+    "accumulation": {"enable_gradient_accumulation": True, "accumulation_factor": 4},
+    "replicas": {"enable_replicated_graphs": True, "replicated_graph_count": 2, "num_ipus": 2},
+}
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("factor", FACTORS)
+def test_every_micro_batch_is_rounded(paddle: Any, static: Any, factor: str) -> None:
+    """Whatever makes several micro-batches of a run, each gives the specified float16 outputs."""
+    options: Any = FACTORS[factor]
+    (made,), _ = train(paddle, "after", rate=0.0, **options)
+    count = made[0].size // 8
+    wanted = [specified(odd(4, 4 * turn), dyadic.targets(4, 4 * turn), dyadic.START) for turn in range(count)]
+
+    assert made[0].dtype == HALF
+    assert count == next(value for value in options.values() if not isinstance(value, bool))
+    assert made[0].reshape(count, 4, 2).tolist() == [out.tolist() for out, *_ in wanted]
+    assert made[1].reshape(count).tolist() == [float(loss) for _, loss, _ in wanted]
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_stages_hand_on_float16(paddle: Any, static: Any, pipelined: bool) -> None:
+    """Cut in two, the program gives the same bits as in one piece."""
+    options: Any = {"num_ipus": 2, "enable_manual_shard": True}
+    accumulating = {"enable_gradient_accumulation": True, "accumulation_factor": 4}
+    if pipelined:
+        options.update(enable_pipelining=True)
+    (made,), weight = train(paddle, "by hand", cut=True, **options, **accumulating)
+    parts = [specified(odd(4, 4 * turn), dyadic.targets(4, 4 * turn), dyadic.START) for turn in range(4)]
+    gradient = np.mean([part[2] for part in parts], axis=0)
+
+    assert made[0].reshape(4, 4, 2).tolist() == [out.tolist() for out, *_ in parts]
+    assert weight.tolist() == dyadic.float32(dyadic.START - dyadic.RATE * gradient).tolist()
+
+
+@pytest.mark.parametrize("partials", ["float", "half"])
+def test_partial_sums(paddle: Any, static: Any, partials: str) -> None:
+    """A product in float16 sums in float32 unless half is asked for, which may lose what is small beside the sum."""
+    x = np.zeros((1, 64), np.float32)
+    x[0, 0], x[0, 16::16] = 2048.0, 1.0
+    ones = static.data("ones", [64, 1], "float16")
+    variable = static.data("x", [1, 64], "float16")
+    out = paddle.matmul(variable, ones)
+    device = dyadic.compiled(
+        paddle, static.default_main_program(), ["x", "ones"], [out], size=1, is_training=False,
+        partials_type_matmuls=partials,
+    )  # fmt: skip
+    (got,) = device.run(x=x.astype(HALF), ones=np.ones((64, 1), HALF))
+
+    assert got.dtype == HALF
+    # 2051 lies between 2050 and 2052; partial sums in float16 may lose any of the three ones.
+    assert got.item() in ([2052.0] if partials == "float" else [2048.0, 2050.0, 2052.0])
+
+
+def test_stochastic_rounding_goes_both_ways(paddle: Any, static: Any) -> None:
+    """Of values a quarter of a spacing above a float16 about a quarter goes up.
+
+    The bound is five standard deviations of the binomial distribution, missed less than once in a million seeds.
+    """
+    count = 4096
+    x = np.full((1, count), 1 + 2.0**-12, np.float32)
+    got = infer(paddle, lambda v: v * 1.0, x, enable_stochastic_rounding=True, random_seed=11)
+    up = int((got > 1).sum())
+
+    assert set(got.reshape(-1).tolist()) == {1.0, 1 + 2.0**-10}
+    assert abs(up - count / 4) < 5 * (count * 0.25 * 0.75) ** 0.5

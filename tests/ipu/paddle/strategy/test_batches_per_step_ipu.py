@@ -1,0 +1,115 @@
+"""How often the weights are updated in one run, and which weights each micro-batch meets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.run import RunConfig
+
+from ...training import counts_id
+from .. import exact
+from ..exact import Device, counts
+
+# Means over 1, 2, 4 or 8 micro-batches are exact.
+UPDATING = (
+    counts(),
+    counts(2),
+    counts(3),
+    counts(5),
+    counts(3, 2),
+    counts(2, 4),
+    counts(5, 4),
+    counts(3, 1, 2),
+    counts(2, 1, 4),
+    counts(3, 2, 4),
+    counts(3, 4, 2),
+    counts(1, 4, 2),
+)
+
+
+def trained(paddle: Any, config: RunConfig, *, micro_batch: int = 2, stages: int = 1, **options: Any) -> Any:
+    """One run of a chain: its samples, the device after it, and what was fetched."""
+    made = exact.chain(paddle, stages=stages)
+    chosen = exact.strategy(paddle, config, micro_batch=micro_batch, ipus=stages, **options)
+    device = Device(paddle, made, chosen)
+    x = exact.samples(config.micro_batches * micro_batch)
+    fetched = device.run(x)
+    device.backend.weights_to_host()
+    return x, device, fetched
+
+
+@pytest.mark.parametrize("config", UPDATING, ids=counts_id)
+def test_every_batch_of_a_step_updates_once(paddle: Any, static: Any, config: RunConfig) -> None:
+    """A run updates batches_per_step times, each time by the mean over accumulation x replicas."""
+    x, device, _ = trained(paddle, config)
+    expected = exact.plain_run(x, config).weights
+
+    check.identical(actual=device.weights()["w0"], expected=expected["w0"], what="the weight")
+
+
+@pytest.mark.parametrize("config", UPDATING, ids=counts_id)
+def test_a_batch_meets_the_weights_of_the_batch_before(paddle: Any, static: Any, config: RunConfig) -> None:
+    """The micro-batches of an update share their weights, and those of the next one meet the updated weights."""
+    x, _, (out, loss) = trained(paddle, config)
+    expected = exact.plain_run(x, config)
+
+    check.identical(actual=out.reshape(expected.outputs.shape), expected=expected.outputs, what="the outputs")
+    check.identical(actual=loss.reshape(-1), expected=expected.losses, what="the losses")
+
+
+@pytest.mark.parametrize(
+    "config", [each for each in UPDATING if each.gradient_accumulation * each.replicas > 1], ids=counts_id
+)
+def test_a_sum_is_not_divided(paddle: Any, static: Any, config: RunConfig) -> None:
+    """With the reduction type Sum, gradients are added up over accumulation and replicas."""
+    x, device, _ = trained(paddle, config, accumulation_and_replication_reduction_type=0)
+    expected = exact.plain_run(x, config, mean=False).weights
+
+    check.identical(actual=device.weights()["w0"], expected=expected["w0"], what="the weight")
+
+
+@pytest.mark.parametrize("config", [counts(1, 2), counts(3, 2), counts(3, 2, 4)], ids=counts_id)
+def test_a_running_mean_is_the_mean(paddle: Any, static: Any, config: RunConfig) -> None:
+    """With the mean strategy Running, what is accumulated is a mean at any time, and the result the same."""
+    x, device, _ = trained(paddle, config, mean_accumulation_and_replication_reduction_strategy=0)
+    expected = exact.plain_run(x, config).weights
+
+    check.identical(actual=device.weights()["w0"], expected=expected["w0"], what="the weight")
+
+
+@pytest.mark.parametrize("config", [counts(), counts(1, 2), counts(1, 1, 4), counts(1, 4, 2)], ids=counts_id)
+def test_shards_update_like_one_ipu(paddle: Any, static: Any, config: RunConfig) -> None:
+    """Sharded over three IPUs without pipelining, each stage's weight is updated once per batch."""
+    x, device, _ = trained(paddle, config, stages=3, micro_batch=1)
+    expected = exact.plain_run(x, config, stages=3).weights
+    weights = device.weights()
+
+    assert sorted(weights) == sorted(expected)
+    for name, value in expected.items():
+        check.identical(actual=weights[name], expected=value, what=name)
+
+
+@pytest.mark.parametrize("runs", [2, 3])
+def test_a_run_goes_on_where_the_last_one_ended(paddle: Any, static: Any, runs: int) -> None:
+    """Several runs of one batch leave what one run of as many batches leaves."""
+    device = Device(paddle, exact.chain(paddle), exact.strategy(paddle))
+    for sample in exact.samples(runs):
+        device.run(sample[None])
+    device.backend.weights_to_host()
+    expected = exact.plain_run(exact.samples(runs), counts(runs)).weights
+
+    check.identical(actual=device.weights()["w0"], expected=expected["w0"], what="the weight")
+
+
+@pytest.mark.parametrize("scaling", [4.0, 0.5, 1024.0])
+@pytest.mark.parametrize("config", [counts(), counts(3, 2, 4)], ids=counts_id)
+def test_loss_scaling_cancels(paddle: Any, static: Any, config: RunConfig, scaling: float) -> None:
+    """Loss scaling changes neither the losses nor the weights."""
+    x, device, (_, loss) = trained(paddle, config, loss_scaling=scaling)
+    expected = exact.plain_run(x, config)
+
+    check.identical(actual=loss.reshape(-1), expected=expected.losses, what="the losses")
+    check.identical(actual=device.weights()["w0"], expected=expected.weights["w0"], what="the weight")

@@ -1,0 +1,331 @@
+"""Dynamic-to-static: one call of a model is forward, backward and update on the device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, List, Optional
+
+import numpy as np
+import pytest
+
+from ..ops import dyadic
+from ..ops.dyadic import REDUCTIONS, float32
+
+SIZE = 4
+WAYS = ["decorated", "wrapped", "whole"]
+"""How a model is given to ``to_static``: by decorating, by wrapping an object, and with ``full_graph``."""
+
+
+def model(
+    paddle: Any, *, way: str = "wrapped", reduction: str = "mean", outputs: str = "both", spec: Any = None
+) -> Any:
+    """The exact model as a Layer that returns its outputs, its loss, or both."""
+
+    class Scale(paddle.nn.Layer):
+        """One weight for each feature."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            start = paddle.nn.initializer.Assign(dyadic.START.astype(np.float32))
+            self.weight = self.create_parameter([2], default_initializer=start)
+            # What is transformed sees its Layer, and not the variables around the class.
+            self.reduction, self.outputs = REDUCTIONS[reduction], outputs
+
+        def forward(self, x: Any, y: Any = None) -> Any:
+            """The scaled sample and how far it is from what it should be."""
+            out = x * self.weight
+            if y is None:
+                return out
+            loss = paddle.incubate.identity_loss(paddle.square(out - y), reduction=self.reduction)
+            if self.outputs == "loss":
+                return loss
+            return out, loss
+
+    if way == "decorated":
+        setattr(Scale, "forward", paddle.jit.to_static(Scale.forward))  # noqa: B010  a decorator, written later
+        return Scale()
+    if way == "whole":
+        return paddle.jit.to_static(Scale(), input_spec=spec, full_graph=True)
+    return paddle.jit.to_static(Scale())
+
+
+def training(paddle: Any, net: Any, rate: Any = dyadic.RATE, **options: Any) -> Any:
+    """A strategy that trains the model by steps down the gradient."""
+    strategy = paddle.static.IpuStrategy()
+    strategy.set_graph_config(num_ipus=1, is_training=True, micro_batch_size=SIZE)
+    strategy.set_options(options)
+    strategy.set_optimizer(paddle.optimizer.SGD(rate, parameters=net.parameters()))
+    return strategy
+
+
+def inference(paddle: Any) -> Any:
+    """A strategy that only computes outputs."""
+    strategy = paddle.static.IpuStrategy()
+    strategy.set_graph_config(num_ipus=1, is_training=False, micro_batch_size=SIZE)
+    return strategy
+
+
+def call(paddle: Any, net: Any, turn: int) -> Any:
+    """The model on the micro-batch of one turn."""
+    x, y = dyadic.samples(SIZE, turn * SIZE), dyadic.targets(SIZE, turn * SIZE)
+    return net(paddle.to_tensor(x), paddle.to_tensor(y))
+
+
+def expected(turns: int, reduction: str = "mean", rates: Optional[List[float]] = None) -> List[dyadic.Step]:
+    """What a plain loop makes of the first turns."""
+    weight, made = dyadic.START, []
+    for turn in range(turns):
+        x, y = dyadic.samples(SIZE, turn * SIZE), dyadic.targets(SIZE, turn * SIZE)
+        rate = rates[turn] if rates else dyadic.RATE
+        made.append(dyadic.step(weight, x, y, rate=rate, reduction=reduction))
+        weight = made[-1].weight
+    return made
+
+
+def home(paddle: Any) -> None:
+    """Bring the weights from the device into the Layer."""
+    paddle.base.core.IpuBackend.get_instance().weights_to_host()
+
+
+def assert_same(actual: Any, wanted: np.ndarray, what: str) -> None:
+    """Shape and bits are those of the exact value."""
+    held, exact = np.asarray(actual), float32(wanted)
+    assert held.shape == exact.shape, f"{what} has the shape {held.shape}, expected {exact.shape}"
+    assert np.array_equal(held, exact), f"{what} is {held.tolist()}, expected exactly {exact.tolist()}"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_a_call_is_a_step(paddle: Any, way: str, reduction: str) -> None:
+    """Each call returns outputs and loss of the weights before it, and leaves those after one update."""
+    net = model(paddle, way=way, reduction=reduction)
+    rate = dyadic.RATE if reduction == "mean" else dyadic.RATE / 8
+    steps = expected(2, reduction, [rate, rate])
+    training(paddle, net, rate)
+
+    for turn, wanted in enumerate(steps):
+        out, loss = call(paddle, net, turn)
+        assert_same(out, wanted.out, f"output {turn}")
+        assert_same(loss, wanted.loss, f"loss {turn}")
+    home(paddle)
+
+    assert_same(net.weight, steps[-1].weight, "weight")
+
+
+@pytest.mark.parametrize("outputs", ["loss", "both"])
+def test_outputs_keep_their_structure(paddle: Any, outputs: str) -> None:
+    """A model may return its loss alone, or several tensors."""
+    net = model(paddle, outputs=outputs)
+    training(paddle, net)
+
+    made = call(paddle, net, 0)
+
+    (wanted,) = expected(1)
+    assert isinstance(made, paddle.Tensor if outputs == "loss" else (tuple, list))
+    loss = made if outputs == "loss" else made[1]
+    assert_same(loss, wanted.loss, "loss")
+
+
+def test_outputs_cannot_be_differentiated(paddle: Any) -> None:
+    """The device has gone backwards already: a loss on the host has no gradient."""
+    net = model(paddle)
+    training(paddle, net)
+    _, loss = call(paddle, net, 0)
+
+    assert loss.stop_gradient
+    assert net.weight.grad is None
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_the_layer_is_stale_until_weights_come_home(paddle: Any, turns: int) -> None:
+    """Calls leave the Layer's weight as it was; weights_to_host puts the trained one into the same Layer."""
+    net = model(paddle)
+    training(paddle, net)
+    held = net.weight
+    for turn in range(turns):
+        call(paddle, net, turn)
+    assert_same(net.weight, dyadic.START, "weight before it is brought home")
+
+    home(paddle)
+
+    assert net.weight is held
+    assert_same(net.weight, expected(turns)[-1].weight, "weight")
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_a_state_dict_holds_what_the_layer_holds(paddle: Any, tmp_path: Path, synced: bool) -> None:
+    """Saved without syncing, the weights are those before training; after weights_to_host, those after it."""
+    net = model(paddle)
+    training(paddle, net)
+    call(paddle, net, 0)
+    if synced:
+        home(paddle)
+    paddle.save(net.state_dict(), str(tmp_path / "net.pdparams"))
+
+    saved = paddle.load(str(tmp_path / "net.pdparams"))
+
+    assert list(saved) == ["weight"]
+    assert_same(saved["weight"], expected(1)[0].weight if synced else dyadic.START, "saved weight")
+
+
+@pytest.mark.parametrize("stepped", [True, False])
+def test_a_scheduler_sets_the_rate_of_the_device(paddle: Any, stepped: bool) -> None:
+    """Stepping a scheduler changes the rate of the next call, without compiling anew; calls alone do not."""
+    rates = [dyadic.RATE, dyadic.RATE / 4 if stepped else dyadic.RATE]
+    scheduler = paddle.optimizer.lr.StepDecay(dyadic.RATE, step_size=1, gamma=0.25)
+    net = model(paddle)
+    strategy = training(paddle, net, scheduler)
+    for turn in range(2):
+        call(paddle, net, turn)
+        if stepped:
+            scheduler.step()
+            assert not strategy.need_compile
+    home(paddle)
+
+    assert_same(net.weight, expected(2, rates=rates)[-1].weight, "weight")
+
+
+def test_the_rate_may_be_set_as_an_option(paddle: Any) -> None:
+    """The option lr is the rate of the next call."""
+    rates = [dyadic.RATE, dyadic.RATE / 2]
+    net = model(paddle)
+    strategy = training(paddle, net)
+    for turn, rate in enumerate(rates):
+        strategy.set_options({"lr": rate})
+        call(paddle, net, turn)
+    home(paddle)
+
+    assert_same(net.weight, expected(2, rates=rates)[-1].weight, "weight")
+
+
+FACTORS = {
+    "batches": {"batches_per_step": 2},
+    "accumulation": {"enable_gradient_accumulation": True, "accumulation_factor": 4},
+    "replicas": {"enable_replicated_graphs": True, "replicated_graph_count": 2, "num_ipus": 2},
+}
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("factor", FACTORS)
+def test_a_call_takes_several_micro_batches(paddle: Any, factor: str) -> None:
+    """With an open leading dimension one call takes all micro-batches of a run, and returns an output for each."""
+    options: Any = FACTORS[factor]
+    count = next(value for value in options.values() if not isinstance(value, bool))
+    specs = [paddle.static.InputSpec([None, 2], "float32", name) for name in ("x", "y")]
+    net = model(paddle, way="whole", spec=specs)
+    training(paddle, net, **options)
+    out, loss = net(paddle.to_tensor(dyadic.samples(count * SIZE)), paddle.to_tensor(dyadic.targets(count * SIZE)))
+    home(paddle)
+    steps = expected(count, rates=None if factor == "batches" else [0.0] * count)
+    parts = [(dyadic.samples(SIZE, turn * SIZE), dyadic.targets(SIZE, turn * SIZE)) for turn in range(count)]
+    # One step on the mean of gradients leads to the mean of where each of them would have led.
+    once = np.mean([dyadic.step(dyadic.START, *part).weight for part in parts], axis=0)
+
+    assert_same(out, np.stack([step.out for step in steps]), "output")
+    assert_same(loss, np.stack([step.loss for step in steps]), "loss")
+    assert_same(net.weight, steps[-1].weight if factor == "batches" else once, "weight")
+
+
+def test_momentum_is_kept_on_the_device(paddle: Any) -> None:
+    """The second step goes by the velocity that the first one left, and the velocity comes home too."""
+    net = model(paddle)
+    strategy = training(paddle, net)
+    optimizer = paddle.optimizer.Momentum(dyadic.RATE, momentum=0.5, parameters=net.parameters())
+    strategy.set_optimizer(optimizer)
+    weight, velocity = dyadic.START, np.zeros(2)
+    for turn in range(2):
+        call(paddle, net, turn)
+        x, y = dyadic.samples(SIZE, turn * SIZE), dyadic.targets(SIZE, turn * SIZE)
+        gradient = weight - dyadic.step(weight, x, y, rate=1.0).weight
+        velocity = 0.5 * velocity + gradient
+        weight = weight - dyadic.RATE * velocity
+    home(paddle)
+
+    assert_same(net.weight, weight, "weight")
+    states = {name: value for name, value in optimizer.state_dict().items() if "velocity" in name}
+    assert len(states) == 1
+    assert_same(next(iter(states.values())), velocity, "velocity")
+
+
+def test_changed_options_keep_the_training(paddle: Any) -> None:
+    """Another option compiles the program anew; training goes on where it was."""
+    net = model(paddle)
+    strategy = training(paddle, net)
+    call(paddle, net, 0)
+    strategy.set_options({"loss_scaling": 4.0})
+    assert strategy.need_compile
+    call(paddle, net, 1)
+    home(paddle)
+
+    assert not strategy.need_compile
+    assert_same(net.weight, expected(2)[-1].weight, "weight")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_inference_computes_outputs_alone(paddle: Any, way: str) -> None:
+    """Without training a call gives the outputs, and weights stay."""
+    net = model(paddle, way=way)
+    inference(paddle)
+    made = [net(paddle.to_tensor(dyadic.samples(SIZE, turn * SIZE))) for turn in range(2)]
+    home(paddle)
+
+    for turn, out in enumerate(made):
+        assert_same(out, dyadic.samples(SIZE, turn * SIZE).astype(np.float64) * dyadic.START, f"output {turn}")
+    assert_same(net.weight, dyadic.START, "weight")
+
+
+def test_evaluation_leaves_weights(paddle: Any) -> None:
+    """With runtime_options.enable_eval a call computes the loss and updates nothing."""
+    net = model(paddle)
+    strategy = training(paddle, net)
+    strategy.set_options({"runtime_options.enable_eval": True})
+    _, loss = call(paddle, net, 0)
+    home(paddle)
+
+    assert_same(loss, expected(1)[0].loss, "loss")
+    assert_same(net.weight, dyadic.START, "weight")
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_released_models_run_on_the_host(paddle: Any, released: bool) -> None:
+    """After release_patch the same code is Paddle's own: a call updates nothing, and the loss has a gradient."""
+    strategy = paddle.static.IpuStrategy()
+    if released:
+        strategy.release_patch()
+        net = model(paddle)
+    else:
+        net = model(paddle)
+        training(paddle, net)
+    _, loss = call(paddle, net, 0)
+
+    assert_same(loss.numpy().reshape(1), expected(1)[0].loss, "loss")
+    assert loss.stop_gradient is not released
+
+
+def test_training_needs_an_optimizer(paddle: Any) -> None:
+    """A strategy that trains and was given no optimizer cannot compile a model."""
+    net = model(paddle)
+    strategy = paddle.static.IpuStrategy()
+    strategy.set_graph_config(num_ipus=1, is_training=True, micro_batch_size=SIZE)
+
+    with pytest.raises(AttributeError, match="_optimizer"):
+        call(paddle, net, 0)
+
+
+@pytest.mark.parametrize("chosen", ["float", "scheduler"])
+def test_an_optimizer_gives_its_rate_to_the_strategy(paddle: Any, chosen: str) -> None:
+    """set_optimizer makes the strategy dynamic and reads the rate, of a scheduler too."""
+    rate: Any = {"float": 0.25, "scheduler": paddle.optimizer.lr.StepDecay(0.25, step_size=1)}[chosen]
+    net = model(paddle)
+    strategy = training(paddle, net, rate)
+
+    assert strategy.get_option("lr") == 0.25
+    assert strategy.get_option("is_dynamic")
+
+
+def test_only_dynamic_mode_takes_an_optimizer(static: Any, paddle: Any) -> None:
+    """In static mode the optimizer belongs to the program."""
+    strategy = static.IpuStrategy()
+
+    with pytest.raises(RuntimeError, match="dynamic"):
+        strategy.set_optimizer(paddle.optimizer.SGD(0.5))

@@ -1,0 +1,1 @@
+"""Cases that train the suite's nets and the workload."""

@@ -1,0 +1,25 @@
+"""A small net learns digits on the device as fast and as well as the recorded reference runs do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Dict
+
+import pytest
+
+from ipu_conformance.run import RunConfig
+
+from ...digits import WORKLOAD, learned_as_recorded
+from ...training import Runs
+
+UPDATE = WORKLOAD.config(output_layout="paddle", unbiased_statistics=False)
+SHARED = replace(UPDATE, micro_batch=WORKLOAD.batch // 4, replicas=4)
+WAYS: Dict[str, RunConfig] = {"single": UPDATE, "replicated": SHARED}
+"""However an update's samples are shared out, they are those of one batch of the workload."""
+
+
+@pytest.mark.level("premerge")
+@pytest.mark.parametrize("config", [pytest.param(config, id=word) for word, config in WAYS.items()])
+def test_digits_are_learned_as_by_the_reference(runs: Runs, config: Any) -> None:
+    """The accuracy after every epoch is neither lower nor higher than the spread of the reference runs allows."""
+    learned_as_recorded(runs.driver, config)

@@ -1,0 +1,245 @@
+"""The digits workload trains on the device as its native twin does, however its IPUs share the work."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance
+from ipu_conformance.workloads.paddle_mnist import Settings
+from ipu_conformance.workloads.paddle_mnist.digits import Samples, datasets, in_order
+
+from ...training import native_reference
+
+SHORT = Settings(epochs=1, train_size=5 * 24, test_size=31, batch_size=24)
+"""Five updates; the last batch of tests is not full."""
+WAYS: Dict[str, Settings] = {
+    "one IPU": SHORT,
+    "replicas": replace(SHORT, num_ipus=3, replication_factor=3),
+    "shards": replace(SHORT, num_ipus=2, pipelining=False),
+    "pipeline": replace(SHORT, num_ipus=2),
+    "replicated pipeline": replace(SHORT, num_ipus=4, replication_factor=2),
+    "replicated shards": replace(SHORT, num_ipus=6, replication_factor=3, pipelining=False),
+}
+each_way = pytest.mark.parametrize(
+    "way", [pytest.param(word, marks=pytest.mark.ipus(each.num_ipus)) for word, each in WAYS.items()]
+)
+
+
+@pytest.fixture(autouse=True)
+def own_state(paddle: Any) -> None:
+    """The workload finds and leaves Paddle in dynamic mode."""
+
+
+def train(settings: Settings) -> Any:
+    """A run of the workload on the device."""
+    from ipu_conformance.workloads.paddle_mnist.training import train as run
+
+    return run(settings, native=False, every=2)
+
+
+Trained = Callable[[Settings], Any]
+
+
+@pytest.fixture(scope="session")
+def trained() -> Trained:
+    """Runs on the device, one for all cases that only look at it."""
+    return functools.lru_cache(maxsize=None)(train)
+
+
+def reordered(weights: Dict[str, np.ndarray], seed: int) -> Dict[str, np.ndarray]:
+    """The weights of a network that computes the same with its channels in another order."""
+    random = np.random.default_rng(seed)
+    first, second = random.permutation(20), random.permutation(50)
+    changed = {name: value[first] for name, value in weights.items() if name.startswith(("conv1.", "norm."))}
+    changed["conv2.weight"] = weights["conv2.weight"][second][:, first]
+    changed["conv2.bias"] = weights["conv2.bias"][second]
+    changed["fc.weight"] = weights["fc.weight"].reshape(50, 16, 10)[second].reshape(800, 10)
+    return changed
+
+
+def batches(settings: Settings) -> Iterator[Samples]:
+    """The batches of a run in order."""
+    training = datasets(settings)[0]
+    for epoch in range(1, settings.epochs + 1):
+        yield from in_order(training, settings, epoch)
+
+
+class Twin(NamedTuple):
+    """A native training Program, the Program of its initial values, its cost; and one for evaluation."""
+
+    main: Any
+    startup: Any
+    cost: Any
+    evaluation: Any
+    prediction: Any
+
+
+@functools.lru_cache(maxsize=None)
+def native_twin(settings: Settings, dtype: str) -> Twin:
+    """One Program that holds the network once for every micro-batch of an update.
+
+    They share the weights, those of one replica share the statistics too, and the cost is the mean of theirs.
+    """
+    import paddle
+
+    from ipu_conformance.workloads.paddle_mnist import model
+
+    replicas, parts = settings.replication_factor, settings.replication_factor * settings.accumulation
+    with model.new_programs(settings.seed) as (main, startup):
+        image, label = model.inputs(settings.batch_size, dtype)
+        costs = []
+        for number, (images, labels) in enumerate(zip(paddle.split(image, parts), paddle.split(label, parts))):
+            norm = "norm" if number % replicas == 0 else f"norm{number % replicas}"
+            costs.append(paddle.mean(model.classify(images, labels, training=True, norm=norm)[1]))
+        cost = paddle.add_n(costs) / parts
+        paddle.optimizer.Adam(learning_rate=settings.learning_rate).minimize(cost)
+    with model.new_programs(settings.seed) as (evaluation, _):
+        prediction = model.classify(*model.inputs(settings.test_size, dtype), training=False)[0]
+    return Twin(main, startup, cost, evaluation, prediction)
+
+
+def native_run(settings: Settings, dtype: str, order: int = -1) -> Tuple[np.ndarray, np.ndarray]:
+    """The costs and the final test probabilities of plain Paddle in a precision, with an order of the channels."""
+    import paddle
+    from paddle import static
+
+    from ipu_conformance.workloads.paddle_mnist import model
+    from ipu_conformance.workloads.paddle_mnist.trainers import put
+
+    # The initial weights of every precision are those of float32.
+    held = initial_weights(settings)
+    held = reordered(held, order) if order >= 0 else held
+    with model.static_mode():
+        twin = native_twin(settings, dtype)
+        scope, executor = static.Scope(), static.Executor(paddle.CPUPlace())
+        executor.run(twin.startup, scope=scope)
+        put({name: value.astype(dtype) for name, value in held.items()}, scope)
+
+        def run(program: Any, samples: Samples, fetched: Any) -> np.ndarray:
+            feed = {model.IMAGE: samples.images.astype(dtype), model.LABEL: samples.labels}
+            return np.array(executor.run(program, feed=feed, fetch_list=[fetched], scope=scope)[0], np.float64)
+
+        costs = [run(twin.main, batch, twin.cost) for batch in batches(settings)]
+        return np.array(costs).reshape(-1), run(twin.evaluation, datasets(settings)[1], twin.prediction)
+
+
+@functools.lru_cache(maxsize=None)
+def _initial(seed: int) -> Tuple[Tuple[str, np.ndarray], ...]:
+    from ipu_conformance.workloads.paddle_mnist import model
+    from ipu_conformance.workloads.paddle_mnist.trainers import Host, NativeTrainer
+
+    with model.static_mode():
+        host = Host(replace(SHORT, seed=seed))
+        NativeTrainer(replace(SHORT, seed=seed), host)
+        return tuple(host.weights().items())
+
+
+def initial_weights(settings: Settings) -> Dict[str, np.ndarray]:
+    """What a run begins with; the statistics of all replicas begin as those of the first."""
+    weights = dict(_initial(settings.seed))
+    return {name: value for name, value in weights.items() if not name.endswith((".mean", ".variance"))}
+
+
+@functools.lru_cache(maxsize=None)
+def noise(replicas: int, accumulation: int) -> List[Tuple[np.ndarray, ArrayTolerance]]:
+    """Costs and final probabilities in float64, each with the tolerance that float32 needs.
+
+    The deviations are those of float32 runs whose channels stand in other orders: the same mathematics with other
+    roundings. Where the stages of a replica are does not matter to them.
+    """
+    settings = replace(SHORT, num_ipus=replicas * (1 if accumulation == 1 else 2), replication_factor=replicas)
+    assert (settings.replication_factor, settings.accumulation) == (replicas, accumulation)
+    exact = native_run(settings, "float64")
+    plain = native_run(settings, "float32")
+    runs = [native_run(settings, "float32", order) for order in range(LEAST_RUNS)]
+    return native_reference(exact, plain, runs, "channels")
+
+
+@each_way
+def test_the_device_trains_as_its_native_twin(trained: Trained, way: str) -> None:
+    """Batch by batch the costs are those of plain Paddle on the same batches, from the same initial weights."""
+    expected, tolerance = noise(WAYS[way].replication_factor, WAYS[way].accumulation)[0]
+    costs = np.asarray(trained(WAYS[way]).costs)
+
+    check.close(actual=costs, expected=expected, tolerance=tolerance, what="the cost of each batch")
+
+
+def probabilities(settings: Settings, weights: Any, *, after: int = 0) -> np.ndarray:
+    """What the device makes of the test set with given weights, after some updates of its own."""
+    from ipu_conformance.workloads.paddle_mnist.model import static_mode
+    from ipu_conformance.workloads.paddle_mnist.trainers import Host
+    from ipu_conformance.workloads.paddle_mnist.training import make_trainer
+
+    with static_mode():
+        trainer = make_trainer(settings, Host(settings), native=False)
+        for _, batch in zip(range(after), batches(settings)):
+            trainer.train(batch)
+        return trainer.classify(datasets(settings)[1], weights)
+
+
+@each_way
+def test_the_device_classifies_as_its_native_twin(trained: Trained, way: str) -> None:
+    """With the weights that the run brought home, the statistics of its first replica among them, the device gives the
+    test set the probabilities that the native twin gives it."""
+    expected, tolerance = noise(WAYS[way].replication_factor, WAYS[way].accumulation)[1]
+    found = probabilities(SHORT, trained(WAYS[way]).weights)
+
+    check.close(actual=found, expected=expected, tolerance=tolerance, what="the probabilities of the test set")
+
+
+def test_the_device_classifies_with_the_weights_it_is_given(trained: Trained) -> None:
+    """What the device has learnt since does not change the model of the best pass."""
+    weights = trained(SHORT).weights
+
+    check.identical(
+        actual=probabilities(SHORT, weights, after=2),
+        expected=probabilities(SHORT, weights),
+        what="the probabilities of the test set",
+    )
+
+
+@each_way
+def test_the_accuracy_is_that_of_the_best_pass(trained: Trained, way: str) -> None:
+    """It is a share of the whole test set, and the device finds what the validation of that pass found."""
+    result = trained(WAYS[way])
+
+    assert result.accuracy == result.passes[result.best - 1].accuracy
+    assert result.accuracy * SHORT.test_size == pytest.approx(round(result.accuracy * SHORT.test_size))
+    assert [each.batches for each in result.validations] == [2, 4, 5]
+
+
+def test_validations_see_the_weights_of_the_device(trained: Trained) -> None:
+    """Each validation costs what the native twin's network costs after as many updates, and no two cost the same."""
+    from ipu_conformance.workloads.paddle_mnist.training import train as run
+
+    own = run(SHORT, native=True, every=2)
+    found = [each.cost for each in trained(SHORT).validations]
+    tolerance = noise(1, 1)[0][1]
+
+    assert len(set(found)) == len(found)
+    # Costs of tests and of training have noise of one origin: the most that any batch is allowed is taken.
+    allowed = replace(tolerance, allowed=np.full(len(found), tolerance.allowed.max()))
+    check.close(
+        actual=np.array(found),
+        expected=np.array([each.cost for each in own.validations]),
+        tolerance=allowed,
+        what="the cost of each validation",
+    )
+
+
+@pytest.mark.parametrize("way", [pytest.param("replicated pipeline", marks=pytest.mark.ipus(4))])
+def test_a_seed_makes_a_run_repeatable(way: str) -> None:
+    """The same seed gives the same bits; another one does not."""
+    settings = replace(WAYS[way], train_size=48)
+    first, again, other = train(settings), train(settings), train(replace(settings, seed=1))
+
+    assert first.costs == again.costs
+    assert first.costs != other.costs
+    for name, value in first.weights.items():
+        check.identical(actual=again.weights[name], expected=value, what=name)

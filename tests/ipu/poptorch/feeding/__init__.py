@@ -1,0 +1,1 @@
+"""Cases of what a model is fed and what it returns."""

@@ -1,0 +1,301 @@
+"""What a model may be called with, the first time and later."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, NamedTuple, Tuple
+
+import pytest
+
+from .. import exact
+from ..exact import assert_same
+
+
+def flexible() -> Any:
+    """A model that takes all kinds of arguments and adds up the tensors in them."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    class Flexible(torch.nn.Module):
+        """Adds up every tensor; a number multiplies."""
+
+        def forward(self, x: Any, y: Any = None, *, factor: Any = 1) -> Any:
+            tensors = [leaf for leaf in pytree.tree_leaves((x, y)) if isinstance(leaf, torch.Tensor)]
+            return sum(tensors[1:], tensors[0]) * factor
+
+    return Flexible()
+
+
+class Pair(NamedTuple):
+    """A named tuple of inputs."""
+
+    a: Any
+    b: Any
+
+
+CONTAINERS: Dict[str, Callable[[Any, Any], Tuple[Tuple[Any, ...], Dict[str, Any]]]] = {
+    "positional": lambda a, b: ((a, b), {}),
+    "keyword": lambda a, b: ((a,), {"y": b}),
+    "all-keywords": lambda a, b: ((), {"y": b, "x": a}),
+    "tuple": lambda a, b: (((a, b),), {}),
+    "list": lambda a, b: (([a, b],), {}),
+    "dict": lambda a, b: (({"p": a, "q": b},), {}),
+    "named-tuple": lambda a, b: ((Pair(a, b),), {}),
+    "nested": lambda a, b: (({"p": [a, (b,)]},), {}),
+    "constant": lambda a, b: ((a, b), {"factor": 3}),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CONTAINERS))
+def test_tensors_may_be_anywhere_in_the_arguments(poptorch: Any, name: str) -> None:
+    """Every tensor in tuples, lists, dicts and keywords is divided into micro-batches, three here."""
+    a, b = exact.samples(6), exact.samples(6) * 2
+    args, kwargs = CONTAINERS[name](a, b)
+    expected = flexible()(*args, **kwargs)
+
+    out = poptorch.inferenceModel(flexible(), poptorch.Options().deviceIterations(3))(*args, **kwargs)
+
+    assert_same(out, expected, "output")
+
+
+def test_positions_and_names_are_the_same_call(poptorch: Any) -> None:
+    """What was compiled with positions can be called with names."""
+    a, b = exact.samples(2), exact.samples(2) * 2
+    model = poptorch.inferenceModel(flexible())
+
+    assert_same(model(a, b), model(y=b, x=a), "output")
+
+
+def changes(a: Any) -> Dict[str, Tuple[Tuple[Any, ...], Tuple[Any, ...]]]:
+    """Arguments of a first call and different ones of a second."""
+    import torch
+
+    return {
+        "shape": ((a,), (a[:1],)),
+        "more-samples": ((a,), (torch.cat([a, a]),)),
+        "rank": ((a,), (a[0],)),
+        "dtype": ((a,), (a.half(),)),
+        "dtype-64": ((a,), (a.double(),)),
+        "more-arguments": ((a,), (a, a)),
+        "fewer-arguments": ((a, a), (a,)),
+        "type": (((a, a),), ([a, a],)),
+        "length": ((((a, a),)), (((a, a, a),))),
+        "keys": (({"p": a},), ({"q": a},)),
+        "more-keys": (({"p": a},), ({"p": a, "q": a},)),
+        "tensor-to-number": ((a, a), (a, 2)),
+        "number-to-tensor": ((a, 2), (a, a)),
+        "number": ((a, 2), (a, 3)),
+        "number-type": ((a, 2), (a, 2.0)),
+        "text": ((a, "b"), (a, "c")),
+        "flag": ((a, True), (a, False)),
+    }
+
+
+CHANGES = (
+    "shape", "more-samples", "rank", "dtype", "dtype-64", "more-arguments", "fewer-arguments", "type", "length", "keys",
+    "more-keys", "tensor-to-number", "number-to-tensor", "number", "number-type", "text", "flag",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_compiled_model_takes_only_what_it_was_compiled_for(poptorch: Any, name: str) -> None:
+    """Another number, type, length, key, dtype, shape or constant than in the first call is an error."""
+    first, second = changes(exact.samples(2))[name]
+    model = poptorch.inferenceModel(flexible())
+    model(*first)
+
+    with pytest.raises(poptorch.Error):
+        model(*second)
+    model(*first)
+
+
+def test_a_number_is_a_constant_of_the_program(poptorch: Any) -> None:
+    """What is no tensor is compiled in, and another value is refused rather than ignored."""
+    x = exact.samples(2)
+    model = poptorch.inferenceModel(flexible())
+
+    assert_same(model(x, factor=3), x * 3, "output")
+    with pytest.raises(poptorch.Error, match="factor"):
+        model(x, factor=4)
+
+
+def test_too_many_arguments_are_refused(poptorch: Any) -> None:
+    """More positions than forward has."""
+    x = exact.samples(1)
+
+    with pytest.raises(AssertionError, match="Too many arguments"):
+        poptorch.inferenceModel(exact.scale(poptorch, loss=False))(x, x)
+
+
+def test_a_missing_argument_is_refused(poptorch: Any) -> None:
+    """An argument without a default must be given."""
+    with pytest.raises(poptorch.Error, match="missing"):
+        poptorch.inferenceModel(flexible())(y=exact.samples(1))
+
+
+def test_defaults_may_be_left_out(poptorch: Any) -> None:
+    """A default that is left out and one that is given are the same call."""
+    x = exact.samples(1)
+    model = poptorch.inferenceModel(flexible())
+    first = model(x)
+
+    assert_same(model(x, None, factor=1), first, "output")
+
+
+@pytest.mark.parametrize(
+    ("given", "inside"),
+    [("int64", "int32"), ("float64", "float32"), ("bfloat16", "float32"), ("int32", "int32"), ("float16", "float16")],
+)
+def test_inputs_are_narrowed_on_the_way(poptorch: Any, given: str, inside: str) -> None:
+    """An echo has the type and the values that the device had."""
+    import torch
+
+    x = (exact.samples(3) * 1024 + 0.1).to(getattr(torch, given))
+
+    out = poptorch.inferenceModel(flexible())(x)
+
+    assert_same(out, x.to(getattr(torch, inside)), "output")
+
+
+def test_integers_lose_their_high_bits(poptorch: Any) -> None:
+    """2^32 + 5 is 5 on a device of 32-bit integers."""
+    import torch
+
+    out = poptorch.inferenceModel(flexible())(torch.tensor([2**32 + 5, -(2**32) - 7, 9]))
+
+    assert out.tolist() == [5, -7, 9]
+
+
+def test_doubles_lose_their_low_bits(poptorch: Any) -> None:
+    """1 + 2^-40 is 1 on a device of 32-bit floats, also in what is computed from it."""
+    import torch
+
+    out = poptorch.inferenceModel(flexible())(torch.tensor([1 + 2.0**-40], dtype=torch.float64), factor=2.0**20)
+
+    assert out.tolist() == [2.0**20]
+
+
+def test_labels_of_64_bits_work(poptorch: Any) -> None:
+    """Class numbers are 64-bit on the host; losses and embeddings take them as they are."""
+    import torch
+
+    class Lookup(torch.nn.Module):
+        """An embedding."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(5, 3)
+
+        def forward(self, index: Any) -> Any:
+            return self.table(index)
+
+    model, index = Lookup(), torch.tensor([4, 0, 2, 2])
+
+    assert_same(poptorch.inferenceModel(model)(index), model(index).detach(), "output")
+
+
+@pytest.mark.parametrize("where", ["input", "inside", "weight"])
+def test_tensors_without_elements_are_refused(poptorch: Any, where: str) -> None:
+    """A device has no tensors of size 0, wherever they come from."""
+    import torch
+
+    class Empty(torch.nn.Module):
+        """Has an empty tensor somewhere."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            if where == "weight":
+                self.weight = torch.nn.Parameter(torch.zeros(0, 2))
+
+        def forward(self, x: Any) -> Any:
+            return torch.cat([x[:0], x]) if where == "inside" else x * 2
+
+    x = torch.zeros(0, 2) if where == "input" else exact.samples(2)
+
+    with pytest.raises(poptorch.Error, match=r"[Zz]ero-sized"):
+        poptorch.inferenceModel(Empty())(x)
+
+
+def test_what_depends_on_values_is_refused_with_its_line(poptorch: Any) -> None:
+    """A branch on the value of a tensor cannot be compiled; the error names the line."""
+    import torch
+
+    class Branch(torch.nn.Module):
+        """Chooses by a value."""
+
+        def forward(self, x: Any) -> Any:
+            if x.sum() > 0:
+                return x
+            return -x
+
+    with pytest.raises(poptorch.Error, match=r"test_inputs_ipu\.py"):
+        poptorch.inferenceModel(Branch())(exact.samples(1))
+
+
+def test_python_that_depends_on_shapes_works(poptorch: Any) -> None:
+    """Loops and branches on shapes and constants are unrolled."""
+    import torch
+
+    class Loop(torch.nn.Module):
+        """As many additions as there are samples in a micro-batch."""
+
+        def forward(self, x: Any, times: int) -> Any:
+            for number in range(x.shape[0] * times):
+                if number % 2 == 0:
+                    x = x + number
+            return x
+
+    x = exact.samples(6)
+
+    out = poptorch.inferenceModel(Loop(), poptorch.Options().deviceIterations(3))(x, 3)
+
+    assert_same(out, x + (0 + 2 + 4), "output")
+
+
+def test_the_model_knows_that_it_runs_on_the_ipu(poptorch: Any) -> None:
+    """isRunningOnIpu is True in a forward pass for the device and False on the host."""
+    import torch
+
+    class Where(torch.nn.Module):
+        """Adds 1 on the device."""
+
+        def forward(self, x: Any) -> Any:
+            return x + 1 if poptorch.isRunningOnIpu() else x
+
+    x = exact.samples(1)
+
+    assert_same(poptorch.inferenceModel(Where())(x), x + 1, "output on the device")
+    assert_same(Where()(x), x, "output on the host")
+
+
+def test_a_container_of_ones_own_can_be_an_argument(poptorch: Any) -> None:
+    """With a parser the tensors of any class are found and put back."""
+
+    class Box:
+        """Holds a tensor."""
+
+        def __init__(self, held: Any) -> None:
+            self.held = held
+
+    class Parser(poptorch.ICustomArgParser):
+        """Opens and closes boxes."""
+
+        def yieldTensors(self, struct: Any) -> Any:
+            yield struct.held
+
+        def reconstruct(self, original_structure: Any, tensor_iterator: Any) -> Any:
+            return Box(next(tensor_iterator))
+
+    import torch
+
+    class Open(torch.nn.Module):
+        """Doubles what a box holds."""
+
+        def forward(self, box: Any) -> Any:
+            return box.held * 2
+
+    poptorch.registerCustomArgParser(Box, Parser())
+    x = exact.samples(4)
+
+    out = poptorch.inferenceModel(Open(), poptorch.Options().deviceIterations(2))(Box(x))
+
+    assert_same(out, x * 2, "output")

@@ -1,0 +1,322 @@
+"""What a call returns: the output modes, shapes, types and the structure of the model's own output."""
+
+from __future__ import annotations
+
+from typing import Any, List, NamedTuple, Tuple
+
+import pytest
+
+from ipu_conformance.run import RunConfig
+
+from ...training import counts_id
+from .. import exact
+from ..exact import INFERENCE, TRAINING, assert_same, counts
+
+MODES = (("All", None), ("Final", None), ("Sum", None), ("EveryN", "G"), ("EveryN", "all"))
+
+
+def period_of(name: Any, config: RunConfig) -> Any:
+    """A return period by name: the accumulation, or all micro-batches of a replica."""
+    return {
+        "G": config.gradient_accumulation,
+        "all": config.device_iterations * config.gradient_accumulation,
+        None: None,
+    }[name]
+
+
+def selected(values: List[Any], config: RunConfig, mode: str, period: Any) -> List[Any]:
+    """The values that a mode returns, from those of all micro-batches in the order of the batch."""
+    by_time = [values[start : start + config.replicas] for start in range(0, len(values), config.replicas)]
+    if mode == "All":
+        return values
+    if mode == "Final":
+        return by_time[-1]
+    if mode == "Sum":
+        return [sum(own[1:], own[0]) for own in zip(*by_time)]
+    return [value for row in by_time[period - 1 :: period] for value in row]
+
+
+def mode_id(mode: Tuple[str, Any]) -> str:
+    return mode[0] if mode[1] is None else f"{mode[0]}-{mode[1]}"
+
+
+@pytest.mark.parametrize("mode", MODES, ids=mode_id)
+@pytest.mark.parametrize("config", TRAINING, ids=counts_id)
+def test_a_mode_of_training_returns_its_micro_batches(poptorch: Any, config: RunConfig, mode: Tuple[str, Any]) -> None:
+    """Outputs come along dimension 0, losses as a vector, a single loss as a scalar; no weight depends on the mode."""
+    import torch
+
+    period = period_of(mode[1], config)
+    model, x = exact.scale(poptorch), exact.batch(config, 2)
+    expected = exact.plain_run(x, config)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config, mode[0], period), exact.sgd(model))
+
+    out, loss = trainer(x)
+
+    assert_same(out, torch.cat(selected(expected.outputs[0], config, mode[0], period)), "output")
+    losses = selected(expected.losses[0], config, mode[0], period)
+    assert_same(loss, torch.stack(losses) if len(losses) > 1 else losses[0], "loss")
+    exact.assert_weights(model, expected.weights)
+
+
+@pytest.mark.parametrize("mode", [("All", None), ("Final", None), ("Sum", None), ("EveryN", "all")], ids=mode_id)
+@pytest.mark.parametrize("config", INFERENCE, ids=counts_id)
+def test_a_mode_of_inference_returns_its_micro_batches(poptorch: Any, config: RunConfig, mode: Tuple[str, Any]) -> None:
+    """The modes select the same micro-batches of an inference model."""
+    import torch
+
+    period = period_of(mode[1], config)
+    model, x = exact.scale(poptorch, loss=False), exact.batch(config, 3)
+    parts = list(model(x).detach().chunk(config.micro_batches))
+
+    out = poptorch.inferenceModel(model, exact.options(poptorch, config, mode[0], period))(x)
+
+    assert_same(out, torch.cat(selected(parts, config, mode[0], period)), "output")
+
+
+@pytest.mark.parametrize("period", [2, 3])
+@pytest.mark.parametrize("config", [counts(6, 1, 2), counts(2, 3, 4), counts(3, 4, 1)], ids=counts_id)
+def test_every_nth_micro_batch_is_the_last_of_its_n(poptorch: Any, config: RunConfig, period: int) -> None:
+    """EveryN returns the micro-batches N-1, 2N-1 and so on of each replica."""
+    import torch
+
+    model, x = exact.scale(poptorch), exact.batch(config)
+    expected = exact.plain_run(x, config)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config, "EveryN", period), exact.sgd(model))
+
+    out, _ = trainer(x)
+
+    assert_same(out, torch.cat(selected(expected.outputs[0], config, "EveryN", period)), "output")
+
+
+@pytest.mark.parametrize("config", [counts(2, 3, 1), counts(3, 1, 2)], ids=counts_id)
+def test_the_default_is_final_for_training(poptorch: Any, config: RunConfig) -> None:
+    """A training model returns the last micro-batch of each replica unless told otherwise."""
+    import torch
+
+    model, x = exact.scale(poptorch), exact.batch(config)
+    expected = exact.plain_run(x, config)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config, None), exact.sgd(model))
+
+    out, _ = trainer(x)
+
+    assert_same(out, torch.cat(expected.outputs[0][-config.replicas :]), "output")
+
+
+def test_the_default_is_all_for_inference(poptorch: Any) -> None:
+    """An inference model returns every micro-batch unless told otherwise."""
+    config = counts(3, 1, 2)
+    model, x = exact.scale(poptorch, loss=False), exact.batch(config)
+
+    out = poptorch.inferenceModel(model, exact.options(poptorch, config, None))(x)
+
+    assert_same(out, model(x).detach(), "output")
+
+
+@pytest.mark.parametrize("name", ["anchorMode", "outputMode"])
+def test_both_spellings_of_the_mode_work(poptorch: Any, said: Any, name: str) -> None:
+    """anchorMode is the older name of outputMode."""
+    model, x = exact.scale(poptorch, loss=False), exact.samples(3)
+    made = poptorch.Options().deviceIterations(3)
+    getattr(made, name)(poptorch.OutputMode.Final)
+
+    assert_same(poptorch.inferenceModel(model, made)(x), model(x[2:]).detach(), "output")
+    assert ("deprecated" in said()) == (name == "anchorMode")
+
+
+class Pair(NamedTuple):
+    """A named tuple for outputs."""
+
+    first: Any
+    second: Any
+
+
+STRUCTURES = {
+    "tensor": lambda a, b: a,
+    "tuple": lambda a, b: (a, b),
+    "one-tuple": lambda a, b: (a,),
+    "list": lambda a, b: [a, b],
+    "dict": lambda a, b: {"x": a, "y": b},
+    "dict-in-order": lambda a, b: {"y": b, "x": a},
+    "named-tuple": lambda a, b: Pair(a, b),
+    "nested": lambda a, b: {"pair": (a, [b, {"again": a}]), "named": Pair(b, (a,))},
+    "constants": lambda a, b: (a, None, 3, "text", {"n": 2.5, "b": b}),
+    "twice": lambda a, b: (a, a),
+}
+
+
+@pytest.mark.parametrize("name", sorted(STRUCTURES))
+def test_the_structure_of_the_output_is_kept(poptorch: Any, name: str) -> None:
+    """Dicts, named tuples, lists and constants come back as the model returned them."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    class Model(torch.nn.Module):
+        """Returns a structure of two tensors."""
+
+        def forward(self, x: Any) -> Any:
+            return STRUCTURES[name](x + 1, x * 2)
+
+    x = exact.samples(6)
+
+    actual = poptorch.inferenceModel(Model(), poptorch.Options().deviceIterations(3))(x)
+
+    expected = Model()(x)
+    assert pytree.tree_structure(actual) == pytree.tree_structure(expected)
+    assert type(actual) is type(expected)
+    for own, other in zip(pytree.tree_leaves(actual), pytree.tree_leaves(expected)):
+        if isinstance(other, torch.Tensor):
+            assert_same(own, other, "leaf")
+        else:
+            assert own == other
+
+
+@pytest.mark.parametrize(
+    ("given", "returned"), [("int64", "int32"), ("float64", "float32"), ("int32", "int32"), ("float16", "float16")]
+)
+def test_outputs_have_32_bits_where_the_host_has_64(poptorch: Any, given: str, returned: str) -> None:
+    """64-bit outputs come back in 32 bits; narrower ones as they are."""
+    import torch
+
+    class Cast(torch.nn.Module):
+        """Makes a tensor of the type."""
+
+        def forward(self, x: Any) -> Any:
+            return (x * 4).to(getattr(torch, given))
+
+    out = poptorch.inferenceModel(Cast())(exact.samples(3))
+
+    assert_same(out, (exact.samples(3) * 4).to(getattr(torch, given)).to(getattr(torch, returned)), "output")
+
+
+def test_indices_are_32_bit(poptorch: Any) -> None:
+    """argmax, whose result is 64-bit on the host, is 32-bit from the device."""
+    import torch
+
+    class Argmax(torch.nn.Module):
+        """The place of the largest value."""
+
+        def forward(self, x: Any) -> Any:
+            return x.argmax(dim=1)
+
+    x = exact.samples(4)
+
+    assert_same(poptorch.inferenceModel(Argmax())(x), x.argmax(dim=1).to(torch.int32), "output")
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
+def test_backward_of_an_output_is_an_error(poptorch: Any, training: bool) -> None:
+    """The backward pass belongs to the device; asking an output for it says so."""
+    model = exact.scale(poptorch)
+    make = poptorch.trainingModel if training else poptorch.inferenceModel
+
+    _, loss = make(model)(exact.samples(1))
+
+    with pytest.raises(poptorch.Error, match="backward"):
+        loss.backward()
+
+
+def test_an_output_can_be_saved(poptorch: Any) -> None:
+    """What came back can be written to a file and read where there is no PopTorch."""
+    import io
+
+    import torch
+
+    out = poptorch.inferenceModel(exact.scale(poptorch, loss=False))(exact.samples(2))
+    file = io.BytesIO()
+    torch.save({"out": out}, file)
+    file.seek(0)
+
+    assert_same(torch.load(file, weights_only=True)["out"], out, "output")
+
+
+def test_an_output_is_no_view_of_an_input(poptorch: Any) -> None:
+    """Changing what came back leaves what was given alone."""
+    import torch
+
+    class Echo(torch.nn.Module):
+        """Returns its input."""
+
+        def forward(self, x: Any) -> Any:
+            return x
+
+    x = exact.samples(2)
+    out = poptorch.inferenceModel(Echo())(x)
+
+    out.zero_()
+
+    assert_same(x, exact.samples(2), "input")
+
+
+def test_outputs_of_earlier_calls_stay_as_they_are(poptorch: Any) -> None:
+    """The next call does not write into what an earlier one returned."""
+    model = exact.scale(poptorch)
+    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+    first, _ = trainer(exact.samples(2))
+    before = first.clone()
+
+    trainer(exact.samples(2))
+
+    assert_same(first, before, "first output")
+
+
+@pytest.mark.parametrize("config", [counts(2, 3, 1), counts(2, 1, 4)], ids=counts_id)
+@pytest.mark.parametrize("mode", ["All", "Final", "Sum"])
+def test_the_gradient_of_a_weight_can_be_anchored(poptorch: Any, config: RunConfig, mode: str) -> None:
+    """An anchored gradient comes back for the micro-batches that its own mode selects."""
+    import torch
+
+    model, x = exact.scale(poptorch), exact.batch(config)
+    made = exact.options(poptorch, config, "Final")
+    made.anchorTensor("grad", "Gradient___weight", getattr(poptorch.OutputMode, mode))
+    expected = []
+    start = exact.scale(poptorch)
+    for part in x.chunk(config.micro_batches)[: config.gradient_accumulation * config.replicas]:
+        start.zero_grad()
+        start(part)[1].backward()
+        expected.append(start.weight.grad.clone())
+    trainer = poptorch.trainingModel(model, made, exact.sgd(model))
+
+    trainer(x)
+
+    actual = trainer.getAnchoredTensor("grad")
+    count = {"All": config.micro_batches, "Final": config.replicas, "Sum": config.replicas}[mode]
+    assert list(actual.shape) == [2 * count]
+    if mode == "All":
+        assert_same(actual[: 2 * len(expected)], torch.cat(expected), "gradients of the first iteration")
+
+
+def test_an_operation_can_be_anchored_by_its_name(poptorch: Any) -> None:
+    """A tensor inside the model comes back under the short name, and getTensorNames tells its long one."""
+    import torch
+
+    class Two(torch.nn.Module):
+        """Two operations, of which the last one's result is returned."""
+
+        def forward(self, x: Any) -> Any:
+            return torch.relu(x * 3)
+
+    x = exact.samples(2)
+    probe = poptorch.inferenceModel(Two())
+    probe.compile(x)
+    found = []
+    for name in probe.getTensorNames():
+        made = poptorch.Options().anchorTensor("inside", name)
+        model = poptorch.inferenceModel(Two(), made)
+        model(x)
+        value = model.getAnchoredTensor("inside")
+        found.append(value.shape == x.shape and torch.equal(value, x * 3))
+
+    assert sum(found) == 1
+
+
+def test_asking_for_an_unknown_tensor_is_an_error(poptorch: Any) -> None:
+    """A name that the model does not have is refused when it is compiled, one that was not anchored when asked for."""
+    model = exact.scale(poptorch, loss=False)
+    with pytest.raises(poptorch.Error):
+        poptorch.inferenceModel(model, poptorch.Options().anchorTensor("a", "nowhere"))(exact.samples(1))
+    inference = poptorch.inferenceModel(model)
+    inference(exact.samples(1))
+
+    with pytest.raises(poptorch.Error):
+        inference.getAnchoredTensor("a")

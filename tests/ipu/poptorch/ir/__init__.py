@@ -1,0 +1,1 @@
+"""Cases of the IR dump, the trace and the cycle count."""

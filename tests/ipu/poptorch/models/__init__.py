@@ -1,0 +1,1 @@
+"""Cases of a wrapped model's life: weights, buffers, saving."""

@@ -1,0 +1,378 @@
+"""Where weights are: on the device, on the host, and when they move."""
+
+from __future__ import annotations
+
+import copy
+import io
+from typing import Any, Callable, Dict, List
+
+import pytest
+
+from .. import exact
+from ..exact import assert_same
+
+TOUCHES: Dict[str, Callable[[Any], Any]] = {
+    "parameters": lambda model: list(model.parameters()),
+    "named_parameters": lambda model: dict(model.named_parameters()),
+    "state_dict": lambda model: model.state_dict(),
+    "attribute": lambda model: model.weight.data,
+    "function": lambda model: model.weight.sum(),
+    "index": lambda model: model.weight[0],
+    "buffer": lambda model: model.count.item(),
+    "repr": lambda model: repr(model.weight),
+    "numpy": lambda model: model.weight.detach().numpy(),
+    "deepcopy": lambda model: copy.deepcopy(model),
+    "forward": lambda model: model(exact.samples(1)),
+}
+
+
+def counted(poptorch: Any) -> Any:
+    """A model with a weight and a buffer that counts its micro-batches."""
+    import torch
+
+    class Counted(torch.nn.Module):
+        """Scales, and counts."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x: Any) -> Any:
+            self.count.add_(1)
+            out = x * self.weight
+            return out, poptorch.identity_loss((out - 1).abs(), reduction="sum")
+
+    return Counted()
+
+
+def spied(executor: Any, monkeypatch: pytest.MonkeyPatch) -> List[int]:
+    """A list that grows with every call of the public copyWeightsToHost."""
+    calls: List[int] = []
+    original = executor.copyWeightsToHost
+
+    def copy_weights() -> None:
+        calls.append(1)
+        original()
+
+    monkeypatch.setattr(executor, "copyWeightsToHost", copy_weights, raising=False)
+    return calls
+
+
+@pytest.mark.parametrize("name", sorted(TOUCHES))
+def test_touching_a_weight_copies_once(poptorch: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The first touch after a run calls copyWeightsToHost once; later ones find the weights at home."""
+    model = counted(poptorch)
+    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+    trainer(exact.samples(2))
+    calls = spied(trainer, monkeypatch)
+
+    TOUCHES[name](model)
+    TOUCHES[name](model)
+
+    assert len(calls) == 1
+
+
+def test_running_alone_copies_nothing(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run after run, nothing moves until somebody asks."""
+    model = counted(poptorch)
+    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+    calls = spied(trainer, monkeypatch)
+
+    for _ in range(3):
+        trainer(exact.samples(2))
+
+    assert calls == []
+
+
+def test_attributes_of_the_model_that_are_no_weights_copy_nothing(
+    poptorch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asking a model for what is not a weight is no touch."""
+    model = counted(poptorch)
+    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+    trainer(exact.samples(2))
+    calls = spied(trainer, monkeypatch)
+
+    assert model.training
+
+    assert calls == []
+
+
+@pytest.mark.parametrize("runs", [1, 2, 4])
+def test_weights_and_buffers_come_home_trained(poptorch: Any, runs: int) -> None:
+    """What is read after training is what the device has, buffers too."""
+    model, x = counted(poptorch), exact.samples(3)
+    config = exact.counts(3, 1, 1)
+    expected = exact.plain_run(x, config, calls=runs)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+
+    for _ in range(runs):
+        trainer(x)
+
+    assert_same(model.weight.detach(), expected.weights["weight"], "weight")
+    assert model.count.item() == 3 * runs
+
+
+def test_copy_if_needed_says_whether_it_was(poptorch: Any) -> None:
+    """copyWeightsToHostIfNeeded is True after a run, False when nothing is newer on the device."""
+    model = counted(poptorch)
+    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+    trainer(exact.samples(1))
+
+    assert [trainer.copyWeightsToHostIfNeeded(), trainer.copyWeightsToHostIfNeeded()] == [True, False]
+
+
+def test_sending_weights_drops_what_the_device_has(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """copyWeightsToDevice replaces newer weights without reading them back."""
+    import torch
+
+    model, x = counted(poptorch), exact.samples(1)
+    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+    first, _ = trainer(x)
+    calls = spied(trainer, monkeypatch)
+
+    trainer.copyWeightsToDevice()
+
+    assert calls == []
+    assert_same(model.weight.detach(), torch.tensor([1.0, -2.0]), "weight")
+    assert_same(trainer(x)[0], first, "output")
+
+
+def test_writing_a_weight_on_the_host_needs_a_copy(poptorch: Any) -> None:
+    """The device goes on with its own weights until it is sent the host's."""
+    import torch
+
+    model, x = counted(poptorch), exact.samples(1)
+    trainer = poptorch.trainingModel(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.0))
+    first, _ = trainer(x)
+    with torch.no_grad():
+        model.weight.fill_(4.0)
+
+    unsent, _ = trainer(x)
+    with torch.no_grad():
+        model.weight.fill_(4.0)
+    trainer.copyWeightsToDevice()
+    sent, _ = trainer(x)
+
+    assert_same(unsent, first, "output before sending")
+    assert_same(sent, x * 4, "output after sending")
+
+
+def test_training_on_the_host_is_not_seen_by_the_device(poptorch: Any) -> None:
+    """An inference model keeps the weights that it was compiled with when the host trains on."""
+    import torch
+
+    model, x = exact.scale(poptorch), exact.samples(2)
+    inference = poptorch.inferenceModel(model)
+    before, _ = inference(x)
+    optimizer = exact.sgd(model)
+    model(x)[1].backward()
+    optimizer.step()
+
+    after, _ = inference(x)
+
+    assert_same(after, before, "output")
+    assert not torch.equal(model(x)[0], before)
+    inference.copyWeightsToDevice()
+    assert_same(inference(x)[0], model(x)[0].detach(), "output after sending")
+
+
+def test_inference_follows_its_training_model(poptorch: Any) -> None:
+    """A model that is trained and used for inference has one set of weights: runs take turns without a copy by hand."""
+    model, x = exact.scale(poptorch), exact.samples(2)
+    config = exact.counts(2, 1, 1)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+    inference = poptorch.inferenceModel(model)
+    for runs in range(1, 4):
+        expected = exact.plain_run(x, config, calls=runs)
+        trainer(x)
+
+        out, _ = inference(x)
+
+        assert_same(out, x * expected.weights["weight"], f"output after {runs} runs")
+
+
+def test_inference_uploads_only_when_weights_changed(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two inference runs without training nothing is sent to the device; after training once."""
+    model, x = exact.scale(poptorch), exact.samples(2)
+    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+    inference = poptorch.inferenceModel(model)
+    trainer(x)
+    inference(x)
+    uploads: List[int] = []
+    original = inference.copyWeightsToDevice
+    monkeypatch.setattr(inference, "copyWeightsToDevice", lambda: (uploads.append(1), original())[1], raising=False)
+    inference(x)
+    unchanged = len(uploads)
+
+    trainer(x)
+    inference(x)
+    inference(x)
+
+    assert (unchanged, len(uploads)) == (0, 1)
+
+
+def test_validation_does_not_disturb_training(poptorch: Any) -> None:
+    """Training with inference in between gives the weights of training alone."""
+    x, config = exact.samples(3), exact.counts(3, 1, 1)
+    expected = exact.plain_run(x, config, calls=3)
+    model = exact.scale(poptorch)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+    inference = poptorch.inferenceModel(model)
+
+    for _ in range(3):
+        trainer(x)
+        inference(x)
+
+    exact.assert_weights(model, expected.weights)
+
+
+def test_buffers_of_inference_stay_on_the_device(poptorch: Any) -> None:
+    """A buffer that inference updates persists there, and comes home only when asked for."""
+    model, x = counted(poptorch), exact.samples(1)
+    inference = poptorch.inferenceModel(model)
+    for _ in range(3):
+        inference(x)
+
+    before = model.count.item()
+    inference.copyWeightsToHost()
+
+    assert (before, model.count.item()) == (0, 3)
+
+
+@pytest.mark.parametrize("attached", [True, False], ids=["attached", "detached"])
+def test_loading_a_state_reaches_the_device(poptorch: Any, attached: bool) -> None:
+    """load_state_dict on the executor changes what the next run computes with."""
+    import torch
+
+    model, x = exact.scale(poptorch), exact.samples(2)
+    trainer = poptorch.trainingModel(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.0))
+    trainer(x)
+    if not attached:
+        trainer.detachFromDevice()
+
+    trainer.load_state_dict({"weight": torch.tensor([0.5, 0.25])})
+
+    assert_same(trainer(x)[0], x * torch.tensor([0.5, 0.25]), "output")
+
+
+@pytest.mark.parametrize("how", ["state_dict", "model"])
+def test_a_trained_model_can_be_saved(poptorch: Any, how: str) -> None:
+    """What torch.save writes while the model is wrapped holds the trained weights and no trace of the wrapper."""
+    import torch
+
+    model = torch.nn.Linear(2, 1)
+    wrapped = torch.nn.Sequential(model, torch.nn.Flatten(0))
+
+    class WithLoss(torch.nn.Module):
+        """Adds a loss."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = wrapped
+
+        def forward(self, x: Any) -> Any:
+            return poptorch.identity_loss(self.inner(x).abs(), reduction="sum")
+
+    outer = WithLoss()
+    trainer = poptorch.trainingModel(outer, optimizer=exact.sgd(outer))
+    trainer(exact.samples(2))
+    file = io.BytesIO()
+    torch.save(outer.state_dict() if how == "state_dict" else outer.inner, file)
+    file.seek(0)
+
+    loaded = torch.load(file, weights_only=how == "state_dict")
+
+    weight = loaded["inner.0.weight"] if how == "state_dict" else loaded[0].weight
+    assert_same(weight.detach(), model.weight.detach(), "weight")
+    assert type(weight) in (torch.Tensor, torch.nn.Parameter)
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_replicas_begin_and_end_with_the_same_weights(poptorch: Any, replicas: int) -> None:
+    """Outputs of all replicas for the same input are the same bits before and after training."""
+    import torch
+
+    config = exact.counts(3, 1, replicas)
+    model, x = exact.scale(poptorch), exact.batch(config)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+    trainer(x)
+
+    out, _ = trainer(x[:1].expand(config.micro_batches, 2).contiguous())
+
+    by_replica = out.reshape(config.device_iterations, replicas, 2)
+    assert torch.equal(by_replica, by_replica[:, :1].expand_as(by_replica))
+
+
+def test_a_shared_weight_is_one_weight(poptorch: Any) -> None:
+    """A parameter under two names is updated by the sum of both gradients and stays shared."""
+    import torch
+
+    class Tied(torch.nn.Module):
+        """One parameter under two names."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+            self.second = self.first
+
+        def forward(self, x: Any) -> Any:
+            return poptorch.identity_loss(x * self.first + self.second, reduction="sum")
+
+    model, x = Tied(), exact.samples(1)
+    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+
+    trainer(x)
+
+    assert model.first is model.second
+    assert_same(model.second.detach(), torch.tensor([1.0, 2.0]) - exact.RATE * (x[0] + 1), "weight")
+
+
+def test_a_frozen_weight_stays(poptorch: Any) -> None:
+    """A parameter without requires_grad is not updated, not even by weight decay."""
+    import torch
+
+    model = exact.scale(poptorch)
+    model.frozen = torch.nn.Parameter(torch.ones(3), requires_grad=False)
+    trainer = poptorch.trainingModel(model, optimizer=torch.optim.SGD([model.weight], lr=exact.RATE, weight_decay=0.5))
+
+    trainer(exact.samples(2))
+
+    assert_same(model.frozen.detach(), torch.ones(3), "frozen")
+
+
+def test_weights_of_64_bits_live_in_32_on_the_device(poptorch: Any) -> None:
+    """A float64 model computes in float32 on the device and keeps its type on the host."""
+    import torch
+
+    model = exact.scale(poptorch, loss=False).double()
+
+    out = poptorch.inferenceModel(model)(exact.samples(2).double())
+
+    assert_same(out, exact.scale(poptorch, loss=False)(exact.samples(2)).detach(), "output")
+    assert model.weight.dtype == torch.float64
+
+
+@pytest.mark.parametrize("kind", ["NoGrouping", "Consecutive", "Orthogonal"])
+def test_groups_of_replicas_have_weights_of_their_own(poptorch: Any, kind: str) -> None:
+    """With replicaGrouping the host holds one value per group along a new first axis."""
+    import torch
+
+    shards = {"NoGrouping": 1, "Consecutive": 2, "Orthogonal": 2}[kind]
+    count = 4 // shards
+    model = exact.scale(poptorch)
+    values = torch.arange(2.0 * count).reshape(count, 2)
+    model.weight = torch.nn.Parameter(values.clone())
+    config = exact.counts(1, 2, 4)
+    trainer = poptorch.trainingModel(
+        model, exact.options(poptorch, config), torch.optim.SGD(model.parameters(), lr=0.0)
+    )
+    model.weight.replicaGrouping(
+        getattr(poptorch.CommGroupType, kind), shards, poptorch.VariableRetrievalMode.OnePerGroup
+    )
+
+    out, _ = trainer(torch.ones(8, 2))
+
+    group = {"NoGrouping": [0, 1, 2, 3], "Consecutive": [0, 0, 1, 1], "Orthogonal": [0, 1, 0, 1]}[kind]
+    assert_same(out, values[torch.tensor(group * 2)], "output")

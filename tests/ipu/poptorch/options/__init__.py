@@ -1,0 +1,1 @@
+"""Cases of the options, the enumerations and the module's names."""

@@ -1,0 +1,1 @@
+"""Cases of blocks, stages, phases and IPUs."""

@@ -1,0 +1,23 @@
+"""The usual configuration of PopTorch's training cases."""
+
+from __future__ import annotations
+
+import functools
+
+from ipu_conformance.run import RunConfig, learning_rate, optimizer
+
+from ...training import by_counts
+
+FACTORS = RunConfig(
+    device_iterations=2,
+    gradient_accumulation=7,
+    replicas=3,
+    learning_rate=learning_rate(base=0.25),
+    optimizer=optimizer("sgd", momentum=0.5),
+)
+"""Every factor differs from every other, and 7 micro-batches are the least that fill a pipeline of 4 stages."""
+
+counted = FACTORS.with_counts
+"""``counted(2, 3, 5)`` has other numbers of device iterations, accumulated micro-batches and replicas."""
+counts = functools.partial(by_counts, FACTORS)
+"""Parameters with these counts, named by them."""

@@ -1,0 +1,128 @@
+"""Models in half precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ipu_conformance.run import RunConfig
+
+from ...training import counts_id
+from .. import exact
+from ..exact import assert_same, counts
+
+
+def halved(poptorch: Any, *, loss: bool = True) -> Any:
+    """The exact model with a float16 weight."""
+    return exact.scale(poptorch, loss=loss).half()
+
+
+def half_step(weight: Any, x: Any, parts: int) -> Any:
+    """One step on the mean gradient of |x w - 1|, in float64 and rounded to float16 at the end."""
+    import torch
+
+    w = weight.double()
+    gradient = (torch.sign(x.double() * w - 1) * x.double()).sum(dim=0) / parts
+    return (w - exact.RATE * gradient).half()
+
+
+@pytest.mark.parametrize("config", [counts(3, 1, 2), counts(2, 1, 4)], ids=counts_id)
+def test_inference_in_half(poptorch: Any, config: RunConfig) -> None:
+    """Inputs, weights and outputs are float16."""
+    model, x = halved(poptorch, loss=False), exact.batch(config).half()
+
+    out = poptorch.inferenceModel(model, exact.options(poptorch, config))(x)
+
+    assert_same(out, model(x).detach(), "output")
+
+
+@pytest.mark.parametrize("config", [counts(1, 4, 2), counts(1, 2, 4), counts(1, 8, 1)], ids=counts_id)
+def test_training_in_half(poptorch: Any, config: RunConfig) -> None:
+    """A float16 weight is updated by the mean gradient and stays float16."""
+    import torch
+
+    model, x = halved(poptorch), exact.batch(config).half()
+    expected = half_step(model.weight.detach(), x, config.micro_batches)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+
+    _, losses = trainer(x)
+
+    assert losses.dtype == torch.float16
+    assert_same(model.weight.detach(), expected, "weight")
+
+
+@pytest.mark.parametrize(("scaling", "moved"), [(1.0, False), (1024.0, True)])
+def test_loss_scaling_saves_small_gradients(poptorch: Any, scaling: float, moved: bool) -> None:
+    """A gradient of 2^-26 is zero in float16; scaled by 2^10 on the way back it arrives."""
+    import torch
+
+    class Tiny(torch.nn.Module):
+        """The loss passes through a float16 product of two small numbers."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float16))
+
+        def forward(self, x: Any) -> Any:
+            return poptorch.identity_loss(((self.weight * x) * 2.0**-13).sum(), reduction="none")
+
+    model = Tiny()
+    optimizer = poptorch.optim.SGD(model.parameters(), lr=1.0, loss_scaling=scaling, use_combined_accum=False)
+    # The step is applied in float32 and stored in float16: a rate of 2^20 brings 2^-26 into its range.
+    optimizer.param_groups[0]["lr"] = 2.0**20
+
+    poptorch.trainingModel(model, poptorch.Options(), optimizer)(torch.full((1, 1), 2.0**-13, dtype=torch.float16))
+
+    assert model.weight.item() == (-(2.0**-6) if moved else 0.0)
+
+
+def test_a_half_input_meets_float_weights(poptorch: Any) -> None:
+    """Casting inside the model is the user's: float16 in, float32 computed, float16 out."""
+    import torch
+
+    class Mixed(torch.nn.Module):
+        """Computes in float32 between two casts."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
+
+        def forward(self, x: Any) -> Any:
+            return (x.float() * self.weight).half()
+
+    model, x = Mixed(), exact.samples(3).half()
+
+    assert_same(poptorch.inferenceModel(model)(x), model(x).detach(), "output")
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv", "norm", "softmax"])
+def test_layers_in_half(poptorch: Any, kind: str) -> None:
+    """Common layers run in float16 by the same kernels as on the host."""
+    import torch
+
+    torch.manual_seed(1)
+    model: Any = {
+        "linear": torch.nn.Linear(2, 3),
+        "conv": torch.nn.Sequential(torch.nn.Unflatten(1, (1, 2)), torch.nn.Conv1d(1, 2, 2)),
+        "norm": torch.nn.LayerNorm(2),
+        "softmax": torch.nn.Softmax(dim=1),
+    }[kind].half()
+    x = exact.samples(4).half()
+
+    out = poptorch.inferenceModel(model, poptorch.Options().deviceIterations(2))(x)
+
+    parts = [model(part).detach() for part in x.chunk(2)]
+    assert_same(out, torch.cat(parts), "output")
+
+
+def test_a_half_model_keeps_its_type_on_the_host(poptorch: Any) -> None:
+    """After training and copying the user's weights are float16 still, and so is the state dict."""
+    import torch
+
+    model = halved(poptorch)
+    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+    trainer(exact.samples(1).half())
+    trainer.detachFromDevice()
+
+    assert {value.dtype for value in model.state_dict().values()} == {torch.float16}

@@ -1,0 +1,227 @@
+"""The digits workload trains on the device as its native twin does."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import replace
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance
+from ipu_conformance.workloads.poptorch_mnist import Settings
+from ipu_conformance.workloads.poptorch_mnist.reference import ACCURACY, LOSS
+from ipu_conformance.workloads.reference import Reference, verdict
+
+from ...training import native_reference
+
+LEARNS = Settings(epochs=1, train_size=800, test_size=160)
+SHORT = Settings(
+    epochs=2, train_size=126, test_size=33, batch_size=3, test_batch_size=11, device_iterations=7, dropout=0.0
+)
+"""Two epochs of six calls, with factors that differ from one another and no randomness on the device."""
+
+
+def train(settings: Settings, *, native: bool = False) -> Any:
+    """A run of the workload."""
+    from ipu_conformance.workloads.poptorch_mnist.training import train as run
+
+    return run(settings, native=native)
+
+
+@functools.lru_cache(maxsize=None)
+def trained(settings: Settings) -> Any:
+    """A run on the device, the same one for every case that only looks at it."""
+    return train(settings)
+
+
+def labels_of(settings: Settings) -> np.ndarray:
+    """The labels that the workload trains on."""
+    from ipu_conformance.data import load
+
+    return load(settings.data, train=settings.train_size, test=0).train.labels
+
+
+def blind_loss(labels: np.ndarray) -> float:
+    """The mean loss of the best model that does not look at the images: the entropy of the labels."""
+    shares = np.bincount(labels) / len(labels)
+    return -sum(share * math.log(share) for share in shares if share)
+
+
+def test_a_short_run_learns() -> None:
+    """After one pass the loss is lower than any model's that ignores the images."""
+    losses = trained(LEARNS).losses
+    last_call = losses[-LEARNS.device_iterations :]
+
+    assert float(np.mean(last_call)) < blind_loss(labels_of(LEARNS))
+    assert float(np.mean(last_call)) < float(np.mean(losses[: LEARNS.device_iterations]))
+
+
+def test_every_batch_gives_its_loss() -> None:
+    """With all outputs returned there is a loss for each batch of each epoch."""
+    calls = SHORT.train_size // SHORT.combined_batch
+
+    assert len(trained(SHORT).losses) == SHORT.epochs * calls * SHORT.device_iterations
+
+
+def test_the_evaluation_finds_what_training_learnt() -> None:
+    """The inference model, which runs after training has left the device, beats the most frequent label."""
+    from ipu_conformance.data import load
+
+    labels = load(LEARNS.data, train=0, test=LEARNS.test_size).test.labels
+
+    assert trained(LEARNS).accuracies[-1] > np.bincount(labels).max() / len(labels)
+
+
+def reordered(weights: Dict[str, Any], seed: int) -> Dict[str, Any]:
+    """The weights of a network that computes the same with its hidden units in another order."""
+    import torch
+
+    random = torch.Generator().manual_seed(seed)
+    first, second, third = (torch.randperm(units, generator=random) for units in (32, 64, 128))
+    hidden = weights["hidden.weight"].reshape(128, 64, 25)[third][:, second].reshape(128, 1600)
+    return {
+        "block1.convolution.weight": weights["block1.convolution.weight"][first],
+        "block1.convolution.bias": weights["block1.convolution.bias"][first],
+        "block2.convolution.weight": weights["block2.convolution.weight"][second][:, first],
+        "block2.convolution.bias": weights["block2.convolution.bias"][second],
+        "hidden.weight": hidden,
+        "hidden.bias": weights["hidden.bias"][third],
+        "classifier.weight": weights["classifier.weight"][:, third],
+        "classifier.bias": weights["classifier.bias"],
+    }
+
+
+def native_run(settings: Settings, dtype: str, order: int = -1) -> Tuple[np.ndarray, np.ndarray]:
+    """The losses and the final test scores of the native twin, in a precision and with an order of hidden units."""
+    import torch
+
+    from ipu_conformance.workloads.poptorch_mnist import model, trainers
+
+    torch.manual_seed(settings.seed)
+    network = model.Network(settings.dropout)
+    if order >= 0:
+        network.load_state_dict(reordered(network.state_dict(), order))
+    network.to(getattr(torch, dtype))
+    side = trainers.NativeTrainer(network, settings)
+    training, test = model.datasets(settings)
+    loader, losses = side.training_batches(training), []
+    for _ in range(settings.epochs):
+        for images, labels in loader:
+            losses.append(side.train(images.to(getattr(torch, dtype)), labels)[1])
+    side.stop_training()
+    scores = side.classify(test.tensors[0].to(getattr(torch, dtype)))
+    return torch.cat(losses).double().numpy(), scores.double().numpy()
+
+
+@functools.lru_cache(maxsize=None)
+def noise(settings: Settings) -> List[Tuple[np.ndarray, ArrayTolerance]]:
+    """Losses and final scores in float64, each with the tolerance that float32 needs.
+
+    The deviations are those of float32 runs whose hidden units stand in other orders: the same mathematics with other
+    roundings.
+    """
+    exact = native_run(settings, "float64")
+    plain = native_run(settings, "float32")
+    runs = [native_run(settings, "float32", order) for order in range(LEAST_RUNS)]
+    return native_reference(exact, plain, runs, "hidden units")
+
+
+def test_the_device_trains_as_its_native_twin() -> None:
+    """Batch by batch the losses are those of plain torch on the same batches, from the same initial weights."""
+    expected, tolerance = noise(SHORT)[0]
+    losses = np.asarray(trained(SHORT).losses, np.float32)
+
+    check.close(actual=losses, expected=expected, tolerance=tolerance, what="the loss of each batch")
+
+
+def test_the_trained_weights_are_those_of_the_native_twin() -> None:
+    """After training, the weights on the host classify the test set with the native twin's scores."""
+    import torch
+
+    from ipu_conformance.workloads.poptorch_mnist import model
+
+    network = model.Network(SHORT.dropout).eval()
+    network.load_state_dict(trained(SHORT).network.state_dict())
+    expected, tolerance = noise(SHORT)[1]
+    with torch.no_grad():
+        scores = network(model.datasets(SHORT)[1].tensors[0]).numpy()
+
+    check.close(actual=scores, expected=expected, tolerance=tolerance, what="the scores of the test set")
+
+
+def test_the_inference_model_gives_the_scores_of_the_trained_weights() -> None:
+    """What the device classifies after training, in two models that take turns on it, is what the native twin gives."""
+    import torch
+
+    from ipu_conformance.workloads.poptorch_mnist import model, trainers
+
+    torch.manual_seed(SHORT.seed)
+    side = trainers.IpuTrainer(model.Network(SHORT.dropout), SHORT)
+    training, test = model.datasets(SHORT)
+    loader = side.training_batches(training)
+    scores: List[np.ndarray] = []
+    for _ in range(SHORT.epochs):
+        for images, labels in loader:
+            side.train(images, labels)
+        side.stop_training()
+        assert not side.training_model.isAttachedToDevice()
+        scores = [side.classify(images).numpy() for images, _ in side.test_batches(test)]
+        assert side.inference_model.isAttachedToDevice()
+    expected, tolerance = noise(SHORT)[1]
+
+    check.close(actual=np.concatenate(scores), expected=expected, tolerance=tolerance, what="the scores on the device")
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_seed_makes_a_run_repeatable(dropout: float) -> None:
+    """The same seed gives the same bits, dropout included; another one does not."""
+    settings = replace(SHORT, epochs=1, train_size=SHORT.combined_batch, dropout=dropout)
+    first, again = train(settings), train(settings)
+    other = train(replace(settings, seed=settings.seed + 1))
+
+    assert first.losses == again.losses
+    assert first.losses != other.losses
+
+
+def test_dropout_is_for_training_only() -> None:
+    """Dropout changes the losses of a call from the first batch on, and the classification of no sample."""
+    import torch
+
+    from ipu_conformance.workloads.poptorch_mnist import model, trainers
+
+    dropped = replace(SHORT, dropout=0.5)
+    torch.manual_seed(SHORT.seed)
+    network = model.Network(dropped.dropout)
+    side = trainers.IpuTrainer(network, dropped)
+    training, test = model.datasets(dropped)
+    images, labels = (tensor[: dropped.combined_batch] for tensor in training.tensors)
+    held = {name: weight.clone() for name, weight in network.state_dict().items()}
+    kept = model.Network(0.0)
+    kept.load_state_dict(held)
+    tested = test.tensors[0]
+    side.inference_model.eval()
+    once, twice = side.classify(tested), side.classify(tested)
+    side.inference_model.detachFromDevice()
+    with_dropout = side.train(images, labels)[1]
+    without = trainers.IpuTrainer(kept, SHORT).train(images, labels)[1]
+
+    check.identical(actual=twice.numpy(), expected=once.numpy(), what="the scores of a second call")
+    assert with_dropout[0] != without[0]
+
+
+@pytest.mark.parametrize(
+    ("reference", "seeds"),
+    [
+        pytest.param(LOSS, (1000, 1001, 1002), marks=pytest.mark.level("premerge"), id="loss"),
+        pytest.param(ACCURACY, (1000,), marks=pytest.mark.level("qualify"), id="accuracy"),
+    ],
+)
+def test_the_workload_converges_like_its_baseline(reference: Reference, seeds: Tuple[int, ...]) -> None:
+    """The values of runs with new seeds lie in the band of the native runs at each epoch, neither below nor above."""
+    found = verdict(reference, [train(replace(reference.settings, seed=seed)) for seed in seeds])
+
+    assert found.passed, found.sentence

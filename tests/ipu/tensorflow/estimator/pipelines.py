@@ -1,0 +1,262 @@
+"""The chain of products behind a pipelined estimator, as a user writes it, and what the host sees of a training."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+import pytest
+
+from ..exact import RATE, START, Trained, counts, samples, trained
+
+SCHEDULES = ("Grouped", "Interleaved", "Sequential")
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A training: each stage multiplies by one weight, and the loss of a sample is the product."""
+
+    links: int = 2
+    gradient_accumulation: int = 4
+    device_iterations: int = 2
+    """How often the pipeline runs in one loop on the device; each run ends with an update."""
+    replicas: int = 1
+    schedule: str = "Grouped"
+    mapping: Tuple[int, ...] = ()
+    """The IPU of each stage; empty means one after the other."""
+    method: str = "SUM"
+    momentum: float = 0.0
+    batch: int = 1
+    """The samples of a micro-batch, in evaluation and prediction."""
+
+    @property
+    def iterations(self) -> int:
+        """The micro-batches of a replica in one loop."""
+        return self.gradient_accumulation * self.device_iterations
+
+    @property
+    def shards(self) -> int:
+        """The IPUs of a replica, which come in powers of two."""
+        return 1 << max(self.mapping or (self.links - 1,)).bit_length()
+
+    def expected(self, loops: int = 1) -> Trained:
+        """What so many loops leave."""
+        method = "sum" if self.method == "SUM" else "mean"
+        return trained(
+            self.links,
+            counts(
+                loops * self.device_iterations,
+                self.gradient_accumulation,
+                self.replicas,
+                momentum=self.momentum,
+                accumulation_reduction=method,
+            ),
+        )
+
+    def expected_losses(self, loops: int = 1) -> np.ndarray:
+        """The loss that the host sees after each loop: the mean over all its micro-batches on all replicas."""
+        return self.expected(loops).losses.reshape(loops, -1).astype(np.float64).mean(axis=1)
+
+
+@dataclass
+class Seen:
+    """What a training has left: the weights, and after each loop the loss and the global step."""
+
+    weights: np.ndarray
+    losses: List[float]
+    steps: List[int]
+    names: List[str]
+
+
+@dataclass
+class Programs:
+    """Estimators on one target; each has a folder of its own unless it is given one."""
+
+    tf: Any
+    ipu: Any
+    folder: Path
+    _numbers: Any = field(default_factory=itertools.count)
+
+    @property
+    def v1(self) -> Any:
+        """TensorFlow 1."""
+        return self.tf.compat.v1
+
+    def new_folder(self) -> str:
+        """A folder for a model."""
+        return str(self.folder / f"model{next(self._numbers)}")
+
+    def run_config(self, chain: Chain, model_dir: Optional[str] = None, **options: Any) -> Any:
+        """The configuration of a chain: its IPUs, and the iterations of a loop on the device."""
+        system = self.ipu.config.IPUConfig()
+        system.auto_select_ipus = chain.shards * chain.replicas
+        settings = {
+            "iterations_per_loop": chain.iterations,
+            "num_shards": chain.shards,
+            "num_replicas": chain.replicas,
+            "ipu_options": system,
+            **options,
+        }
+        return self.ipu.ipu_run_config.RunConfig(
+            ipu_run_config=self.ipu.ipu_run_config.IPURunConfig(**settings),
+            model_dir=model_dir or self.new_folder(),
+            log_step_count_steps=None,
+            save_summary_steps=0,
+        )
+
+    def estimator(self, chain: Chain, model_dir: Optional[str] = None, model_fn: Any = None, **options: Any) -> Any:
+        """An estimator of the chain, or of another model with its configuration."""
+        return self.ipu.ipu_pipeline_estimator.IPUPipelineEstimator(
+            model_fn or self.model_fn(chain),
+            config=self.run_config(chain, model_dir, **options.pop("run", {})),
+            **options,
+        )
+
+    def weight(self, link: int) -> Any:
+        """The weight of one stage."""
+        initial = self.v1.constant_initializer(START[link])
+        return self.v1.get_variable(f"w{link}", [], self.tf.float32, initial, use_resource=True)
+
+    def stages(self, chain: Chain, mode: str) -> List[Callable[..., Any]]:
+        """One function for each link; in training the last returns the loss."""
+
+        def stage(link: int) -> Callable[..., Any]:
+            def function(x: Any) -> Any:
+                product = x * self.weight(link)
+                last = link == chain.links - 1
+                return self.tf.reduce_sum(product) if last and mode == "train" else product
+
+            return function
+
+        return [stage(link) for link in range(chain.links)]
+
+    def optimizer(self, chain: Chain) -> Any:
+        """The optimizer of a chain; replicas train with the mean of their gradients."""
+        train = self.v1.train
+        plain = (
+            train.MomentumOptimizer(RATE, chain.momentum) if chain.momentum else train.GradientDescentOptimizer(RATE)
+        )
+        return self.ipu.optimizers.CrossReplicaOptimizer(plain) if chain.replicas > 1 else plain
+
+    def optimizer_function(self, chain: Chain) -> Callable[[Any], Any]:
+        """What a training makes of the loss."""
+        return lambda loss: self.ipu.pipelining_ops.OptimizerFunctionOutput(self.optimizer(chain), loss)
+
+    def metrics(self, products: Any) -> Dict[str, Any]:
+        """The mean of all products as the loss, and the mean of their squares."""
+        squares = self.v1.metrics.mean(self.tf.square(products))
+        return {"loss": self.tf.reduce_mean(products), "squares": squares}
+
+    def spec(self, mode: str, **settings: Any) -> Any:
+        """The specification that a model function returns."""
+        return self.ipu.ipu_pipeline_estimator.IPUPipelineEstimatorSpec(mode, **settings)
+
+    def settings(self, chain: Chain, mode: str) -> Dict[str, Any]:
+        """What a chain is specified by."""
+        methods = self.ipu.gradient_accumulation.GradientAccumulationReductionMethod
+        return {
+            "computational_stages": self.stages(chain, mode),
+            "gradient_accumulation_count": chain.gradient_accumulation,
+            "optimizer_function": self.optimizer_function(chain) if mode == "train" else None,
+            "eval_metrics_fn": self.metrics if mode == "eval" else None,
+            "device_mapping": list(chain.mapping) or None,
+            "reduction_method": methods[chain.method],
+            "pipeline_schedule": self.ipu.pipelining_ops.PipelineSchedule[chain.schedule],
+        }
+
+    def model_fn(self, chain: Chain, **changes: Any) -> Callable[..., Any]:
+        """The model function of a chain, with other settings in place of its own."""
+
+        def model_fn(mode: str, params: Any) -> Any:
+            return self.spec(mode, **{**self.settings(chain, mode), **changes})
+
+        return model_fn
+
+    def input_fn(self, values: Any, batch: int = 1) -> Callable[[], Any]:
+        """A function that makes a data set of batches of the rows of an array, or of a structure of arrays."""
+        return lambda: self.tf.data.Dataset.from_tensor_slices(values).batch(batch, drop_remainder=True)
+
+    def fed(self, chain: Chain, loops: int = 1) -> Callable[[], Any]:
+        """The samples of so many loops."""
+        return self.input_fn(samples(loops * chain.iterations * chain.replicas))
+
+    def watching(self) -> Any:
+        """A hook that keeps the loss and the global step after each loop."""
+        v1 = self.v1
+
+        class Watching(v1.train.SessionRunHook):  # type: ignore[name-defined]
+            def __init__(self) -> None:
+                self.losses: List[float] = []
+                self.steps: List[int] = []
+
+            def begin(self) -> None:
+                self.loss = v1.get_collection(v1.GraphKeys.LOSSES)[-1]
+                self.step = v1.train.get_global_step()
+
+            def before_run(self, run_context: Any) -> Any:
+                return v1.train.SessionRunArgs(self.loss)
+
+            def after_run(self, run_context: Any, run_values: Any) -> None:
+                self.losses.append(run_values.results)
+                self.steps.append(int(run_context.session.run(self.step)))
+
+        return Watching()
+
+    def train(self, chain: Chain, loops: int = 1, estimator: Any = None, input_fn: Any = None, **changes: Any) -> Seen:
+        """Train a chain and see what it leaves."""
+        estimator = estimator or self.estimator(chain, model_fn=self.model_fn(chain, **changes))
+        watching = self.watching()
+        estimator.train(input_fn or self.fed(chain, loops), steps=loops * chain.iterations, hooks=[watching])
+        return Seen(self.weights(estimator, chain), watching.losses, watching.steps, estimator.get_variable_names())
+
+    def weights(self, estimator: Any, chain: Chain) -> np.ndarray:
+        """The weights of the newest checkpoint."""
+        return np.asarray([estimator.get_variable_value(f"w{link}") for link in range(chain.links)], np.float32)
+
+
+class Trainings:
+    """What the cases have run so far: those that ask for the same run share it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: Dict[Any, Any] = {}
+
+    def __call__(self, programs: Programs, chain: Chain, loops: int = 1) -> Seen:
+        """The training of a chain."""
+        seen: Seen = self.shared(programs, (chain, loops), lambda own: own.train(chain, loops))
+        return seen
+
+    def shared(self, programs: Programs, key: Any, run: Callable[[Programs], Any]) -> Any:
+        """What a run has given, which gets estimators with folders that outlive the case."""
+        if key not in self._known:
+            self._known[key] = run(replace(programs, folder=self.folder / f"run{len(self._known)}"))
+        return self._known[key]
+
+
+@pytest.fixture(scope="session", name="trainings")
+def shared_trainings(tmp_path_factory: pytest.TempPathFactory) -> Trainings:
+    """The runs that the cases share."""
+    return Trainings(tmp_path_factory.mktemp("pipelines"))
+
+
+@pytest.fixture(name="programs")
+def made_programs(tf: Any, ipu: Any, tmp_path: Path) -> Programs:
+    """Estimators with folders of this case."""
+    return Programs(tf, ipu, tmp_path)
+
+
+def needing(chains: Mapping[str, Any]) -> List[Any]:
+    """Chains as parameters, each alone or with a number, with its id and the IPUs that it needs."""
+    rows = {name: row if isinstance(row, tuple) else (row,) for name, row in chains.items()}
+    return [
+        pytest.param(*row, id=name, marks=pytest.mark.ipus(row[0].shards * row[0].replicas))
+        for name, row in rows.items()
+    ]
+
+
+def flat(values: Sequence[Any]) -> np.ndarray:
+    """Predictions one after the other."""
+    return np.asarray(values, np.float32).reshape(-1)

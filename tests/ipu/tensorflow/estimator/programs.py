@@ -1,0 +1,215 @@
+"""Estimators of one weight whose arithmetic has no rounding, each with a folder of its own.
+
+The loss of an element x is x·w0, as in ``exact``: what an estimator leaves compares bit by bit with a plain loop.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+import numpy as np
+import pytest
+
+from ..exact import RATE, START, samples
+
+LOSS, WEIGHT = "loss", "w0"
+
+Wrap = Callable[[Any], Any]
+
+
+def unwrapped(optimizer: Any) -> Any:
+    """The optimizer itself."""
+    return optimizer
+
+
+class Trained(NamedTuple):
+    """What a training leaves: the weight, the loss of each loop by its global step, and the last global step."""
+
+    weight: np.ndarray
+    losses: Dict[int, float]
+    step: int
+
+
+class Estimators:
+    """Makes estimators, and reads what they leave in their folders."""
+
+    def __init__(self, tf: Any, ipu: Any, folder: Path) -> None:
+        self.tf, self.ipu, self.v1 = tf, ipu, tf.compat.v1
+        self.modes = tf.estimator.ModeKeys
+        self._folder, self._numbers = folder, itertools.count()
+
+    def options(self, ipus: Any = 1) -> Any:
+        """Options for devices of so many IPUs."""
+        options = self.ipu.config.IPUConfig()
+        options.auto_select_ipus = ipus
+        return options
+
+    def config(self, loop: int = 2, replicas: int = 1, shards: int = 1, **changes: Any) -> Any:
+        """A run configuration on as many IPUs as it needs; ``changes`` are of the stock configuration."""
+        chosen = self.ipu.ipu_run_config.IPURunConfig(
+            iterations_per_loop=loop,
+            ipu_options=self.options(replicas * shards),
+            num_replicas=replicas,
+            num_shards=shards,
+        )
+        session = self.v1.ConfigProto(allow_soft_placement=True)
+        # Programs this small take longer to optimize than to run.
+        session.graph_options.rewrite_options.disable_meta_optimizer = True
+        session.graph_options.optimizer_options.opt_level = -1
+        settings = {"save_summary_steps": 1, "log_step_count_steps": None, "session_config": session, **changes}
+        return self.ipu.ipu_run_config.RunConfig(ipu_run_config=chosen, **settings)
+
+    def make(
+        self,
+        model_fn: Optional[Callable[..., Any]] = None,
+        *,
+        folder: Optional[Path] = None,
+        config: Any = None,
+        params: Any = None,
+        warm_start_from: Any = None,
+        **settings: Any,
+    ) -> Any:
+        """An estimator; without a folder it begins anew, ``settings`` are those of ``config``."""
+        return self.ipu.ipu_estimator.IPUEstimator(
+            model_fn=model_fn or self.product(replicas=settings.get("replicas", 1)),
+            model_dir=str(folder or self.folder()),
+            config=config or self.config(**settings),
+            params=params,
+            warm_start_from=warm_start_from,
+        )
+
+    def folder(self) -> str:
+        """The name of a folder that does not exist."""
+        return str(self._folder / str(next(self._numbers)))
+
+    def weight(self, start: float = START[0]) -> Any:
+        """The weight of the graph that is being built."""
+        return self.v1.get_variable(WEIGHT, [], initializer=self.v1.constant_initializer(start), use_resource=True)
+
+    def optimizer(self, momentum: float = 0.0) -> Any:
+        """Gradient descent with the rate of ``exact``."""
+        train = self.v1.train
+        return train.MomentumOptimizer(RATE, momentum) if momentum else train.GradientDescentOptimizer(RATE)
+
+    def spec(self, mode: str, **fields: Any) -> Any:
+        """What a model function returns."""
+        return self.ipu.ipu_estimator.IPUEstimatorSpec(mode, **fields)
+
+    def product(
+        self,
+        wrap: Optional[Wrap] = None,
+        *,
+        replicas: int = 1,
+        momentum: float = 0.0,
+        start: float = START[0],
+        also: Callable[..., Dict[str, Any]] = lambda mode, features, products: {},
+    ) -> Callable[..., Any]:
+        """A model function of the weight; ``also`` gives more fields of what it returns."""
+        chosen = wrap or (self.ipu.optimizers.CrossReplicaOptimizer if replicas > 1 else unwrapped)
+
+        def model_fn(features: Any, mode: str) -> Any:
+            products = self.weight(start) * features
+            fields: Dict[str, Any] = {}
+            if mode == self.modes.PREDICT:
+                fields["predictions"] = {"product": products, "input": features}
+            else:
+                fields["loss"] = self.tf.reduce_sum(products)
+            if mode == self.modes.TRAIN:
+                fields["train_op"] = chosen(self.optimizer(momentum)).minimize(fields["loss"])
+            return self.spec(mode, **{**fields, **also(mode, features, products)})
+
+        return model_fn
+
+    def feed(self, number: int, batch: int = 1, skip: int = 0, repeat: bool = False) -> Callable[[], Any]:
+        """An input function of so many batches of ``samples``, after those that are skipped."""
+        values = samples((skip + number) * batch)[skip * batch :]
+
+        def input_fn() -> Any:
+            fed = self.tf.data.Dataset.from_tensor_slices(values).batch(batch, drop_remainder=True)
+            return fed.repeat() if repeat else fed
+
+        return input_fn
+
+    def train(self, steps: int, *, replicas: int = 1, **settings: Any) -> Trained:
+        """What an estimator leaves that trains so many steps from the beginning."""
+        estimator = self.make(replicas=replicas, **settings)
+        estimator.train(self.feed(steps * replicas), steps=steps)
+        return self.left(estimator)
+
+    def left(self, estimator: Any) -> Trained:
+        """What the last training of an estimator left."""
+        return Trained(
+            estimator.get_variable_value(WEIGHT),
+            self.losses(estimator),
+            int(estimator.get_variable_value("global_step")),
+        )
+
+    def losses(self, estimator: Any) -> Dict[int, float]:
+        """The loss of each loop that an estimator has trained, by its global step."""
+        return self.summaries(Path(estimator.model_dir)).get(LOSS, {})
+
+    def summaries(self, folder: Path) -> Dict[str, Dict[int, float]]:
+        """Every value of the event files in a folder, by tag and step."""
+        found: Dict[str, Dict[int, float]] = {}
+        for file in sorted(folder.glob("events.out.tfevents.*")):
+            for record in self.tf.data.TFRecordDataset(str(file)):
+                event = self.v1.Event.FromString(record.numpy())
+                for value in event.summary.value:
+                    found.setdefault(value.tag, {})[event.step] = value.simple_value
+        return found
+
+    def checkpoints(self, estimator: Any) -> List[int]:
+        """The global steps of the checkpoints in an estimator's folder."""
+        return sorted(int(file.stem.split("-")[1]) for file in Path(estimator.model_dir).glob("model.ckpt-*.index"))
+
+    def seeing(self, limit: Optional[int] = None) -> Any:
+        """A hook that notes when it is called and, after every run, the global step; it may ask for an end."""
+        v1 = self.v1
+
+        class Seeing(v1.train.SessionRunHook):  # type: ignore[name-defined]
+            def __init__(self) -> None:
+                self.calls: List[str] = []
+                self.steps: List[int] = []
+
+            def begin(self) -> None:
+                self.calls.append("begin")
+                self.global_step = v1.train.get_global_step()
+
+            def after_create_session(self, session: Any, coord: Any) -> None:
+                self.calls.append("created")
+
+            def before_run(self, run_context: Any) -> None:
+                self.calls.append("before")
+
+            def after_run(self, run_context: Any, run_values: Any) -> None:
+                self.calls.append("after")
+                self.steps.append(int(run_context.session.run(self.global_step)))
+                if len(self.steps) == limit:
+                    run_context.request_stop()
+
+            def end(self, session: Any) -> None:
+                self.calls.append("end")
+
+        return Seeing()
+
+
+def means(losses: np.ndarray, loop: int) -> List[float]:
+    """The mean loss of each loop, over its iterations and replicas: exact where both are powers of two."""
+    return [float(each) for each in losses.astype(np.float64).reshape(len(losses) // loop, -1).mean(axis=1)]
+
+
+@pytest.fixture(name="estimators")
+def made_estimators(tf: Any, ipu: Any, tmp_path: Path) -> Estimators:
+    """Estimators in a folder of the case."""
+    return Estimators(tf, ipu, tmp_path / "models")
+
+
+@pytest.fixture(scope="module", name="shared")
+def shared_estimators(tmp_path_factory: Any) -> Estimators:
+    """Estimators whose folders outlive a case: for trainings at which several cases look."""
+    tf = importlib.import_module("tensorflow")
+    ipu = importlib.import_module("tensorflow.python.ipu")
+    return Estimators(tf, ipu, tmp_path_factory.mktemp("models"))

@@ -1,0 +1,213 @@
+"""Checkpoints of an IPUEstimator: when they are written, how training goes on from them, and warm starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+
+from ..exact import START, counts, samples, trained
+from .programs import WEIGHT, Estimators, made_estimators
+
+pytestmark = pytest.mark.requires("tensorflow_estimator")
+
+__all__ = ["made_estimators"]
+
+
+def test_checkpoints_are_written_at_the_beginning_and_the_end(estimators: Estimators) -> None:
+    """A training leaves the weights that it began with and those that it ended with."""
+    estimator = estimators.make()
+    estimator.train(estimators.feed(4), steps=4)
+    read = estimators.tf.train.load_checkpoint(str(Path(estimator.model_dir) / "model.ckpt-0"))
+
+    assert estimators.checkpoints(estimator) == [0, 4]
+    assert read.get_tensor(WEIGHT) == START[0]
+    assert estimator.latest_checkpoint() == str(Path(estimator.model_dir) / "model.ckpt-4")
+
+
+@pytest.mark.parametrize(("every", "written"), [(3, [0, 4, 8]), (4, [0, 4, 8])])
+def test_checkpoints_are_written_after_loops(estimators: Estimators, every: int, written: Any) -> None:
+    """A checkpoint that is due within a loop is written after it, with the weights of that step."""
+    estimator = estimators.make(save_checkpoints_steps=every)
+    estimator.train(estimators.feed(8), steps=8)
+    read = estimators.tf.train.load_checkpoint(str(Path(estimator.model_dir) / "model.ckpt-4"))
+
+    assert estimators.checkpoints(estimator) == written
+    check.identical(
+        actual=np.float32(read.get_tensor(WEIGHT)), expected=trained(1, counts(4)).weights[0], what="the weight"
+    )
+
+
+def test_old_checkpoints_are_removed(estimators: Estimators) -> None:
+    """With keep_checkpoint_max=2 the last two stay."""
+    estimator = estimators.make(save_checkpoints_steps=2, keep_checkpoint_max=2)
+    estimator.train(estimators.feed(8), steps=8)
+
+    assert estimators.checkpoints(estimator) == [6, 8]
+
+
+def test_variables_of_the_last_checkpoint_can_be_read(estimators: Estimators) -> None:
+    """Their names are those that a stock estimator would give."""
+    estimator = estimators.make(estimators.product(momentum=0.5))
+    estimator.train(estimators.feed(2), steps=2)
+
+    assert sorted(estimator.get_variable_names()) == ["global_step", WEIGHT, f"{WEIGHT}/Momentum"]
+    assert int(estimator.get_variable_value("global_step")) == 2
+
+
+def test_a_new_estimator_goes_on(estimators: Estimators, tmp_path: Path) -> None:
+    """An estimator that finds a checkpoint in its folder learns what an uninterrupted training learns."""
+    for turn in range(2):
+        estimator = estimators.make(estimators.product(momentum=0.5), folder=tmp_path / "model")
+        estimator.train(estimators.feed(4, skip=4 * turn), steps=4)
+
+    expected = trained(1, counts(8, momentum=0.5)).weights[0]
+    check.identical(actual=estimator.get_variable_value(WEIGHT), expected=expected, what="the weight")
+    assert int(estimator.get_variable_value("global_step")) == 8
+
+
+@pytest.mark.level("qualify")
+def test_loops_of_another_length_go_on(estimators: Estimators, tmp_path: Path) -> None:
+    """Later trainings may have other loops."""
+    estimators.make(folder=tmp_path / "model", loop=2).train(estimators.feed(2), steps=2)
+    estimator = estimators.make(folder=tmp_path / "model", loop=4)
+    estimator.train(estimators.feed(4, skip=2), steps=4)
+
+    check.identical(
+        actual=estimator.get_variable_value(WEIGHT), expected=trained(1, counts(6)).weights[0], what="the weight"
+    )
+    assert int(estimator.get_variable_value("global_step")) == 6
+
+
+def stock_estimator(estimators: Estimators, folder: Path) -> Any:
+    """The same model with stock TensorFlow, which counts its own steps."""
+    tf = estimators.tf
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        loss = tf.reduce_sum(estimators.weight() * features)
+        fields: Dict[str, Any] = {}
+        if mode == estimators.modes.TRAIN:
+            step = estimators.v1.train.get_global_step()
+            fields["train_op"] = estimators.optimizer(0.5).minimize(loss, step)
+        return tf.estimator.EstimatorSpec(mode, loss=loss, **fields)
+
+    return tf.estimator.Estimator(model_fn, str(folder))
+
+
+def test_stock_estimators_read_the_checkpoints(estimators: Estimators, tmp_path: Path) -> None:
+    """What was trained on the device is evaluated on the host."""
+    estimator = estimators.make(estimators.product(momentum=0.5), folder=tmp_path / "model")
+    estimator.train(estimators.feed(4), steps=4)
+    on_host = stock_estimator(estimators, tmp_path / "model").evaluate(estimators.feed(2), steps=2)
+
+    assert on_host == estimator.evaluate(estimators.feed(2), steps=2)
+
+
+def test_training_of_a_stock_estimator_goes_on(estimators: Estimators, tmp_path: Path) -> None:
+    """What was trained on the host is trained further on the device, momentum and all."""
+    stock_estimator(estimators, tmp_path / "model").train(estimators.feed(4), steps=4)
+    estimator = estimators.make(estimators.product(momentum=0.5), folder=tmp_path / "model")
+    estimator.train(estimators.feed(4, skip=4), steps=4)
+
+    expected = trained(1, counts(8, momentum=0.5)).weights[0]
+    check.identical(actual=estimator.get_variable_value(WEIGHT), expected=expected, what="the weight")
+    assert int(estimator.get_variable_value("global_step")) == 8
+
+
+def warm(estimators: Estimators, start: float) -> Any:
+    """A model function of two weights, both beginning at ``start``: the loss is x·(w0 + w1)."""
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        initializer = estimators.v1.constant_initializer(start)
+        other = estimators.v1.get_variable("w1", [], initializer=initializer, use_resource=True)
+        loss = estimators.tf.reduce_sum((estimators.weight(start) + other) * features)
+        train_op = estimators.optimizer().minimize(loss) if mode == estimators.modes.TRAIN else None
+        return estimators.spec(mode, loss=loss, train_op=train_op)
+
+    return model_fn
+
+
+@pytest.mark.parametrize(("kind", "chosen"), [("folder", ["w0", "w1"]), ("checkpoint", ["w0", "w1"]), ("w1", ["w1"])])
+def test_a_warm_start_takes_weights_from_another_model(estimators: Estimators, kind: str, chosen: Any) -> None:
+    """All weights, or those that are chosen, begin with another model's; the global step begins with 0."""
+    source = estimators.make(warm(estimators, 1.0))
+    source.train(estimators.feed(4), steps=4)
+    settings: Any = {"folder": source.model_dir, "checkpoint": source.latest_checkpoint()}.get(kind)
+    if settings is None:
+        settings = estimators.tf.estimator.WarmStartSettings(source.model_dir, vars_to_warm_start=kind)
+    estimator = estimators.make(warm(estimators, 8.0), warm_start_from=settings)
+    estimator.train(estimators.feed(2), steps=2)
+    starts = {name: float(trained(1, counts(4)).weights[0]) if name in chosen else 8.0 for name in ("w0", "w1")}
+    expected = {name: trained(1, counts(2), start=(starts[name],)).weights[0] for name in starts}
+
+    for name, value in expected.items():
+        check.identical(actual=estimator.get_variable_value(name), expected=value, what=name)
+    assert int(estimator.get_variable_value("global_step")) == 2
+
+
+@pytest.mark.level("qualify")
+def test_a_warm_start_happens_once(estimators: Estimators) -> None:
+    """A model that has a checkpoint of its own goes on from that."""
+    source = estimators.make(warm(estimators, 1.0))
+    source.train(estimators.feed(4), steps=4)
+    estimator = estimators.make(warm(estimators, 8.0), warm_start_from=source.model_dir)
+    for turn in range(2):
+        estimator.train(estimators.feed(2, skip=2 * turn), steps=2)
+
+    expected = trained(1, counts(4), start=(float(trained(1, counts(4)).weights[0]),)).weights[0]
+    check.identical(actual=estimator.get_variable_value(WEIGHT), expected=expected, what="the weight")
+
+
+@pytest.mark.ipus(2)
+def test_a_warm_start_reaches_all_replicas(estimators: Estimators) -> None:
+    """Every replica begins with the other model's weights."""
+    source = estimators.make()
+    source.train(estimators.feed(4), steps=4)
+    start = float(trained(1, counts(4)).weights[0])
+    found = estimators.make(estimators.product(start=8.0), warm_start_from=source.model_dir, replicas=2).evaluate(
+        estimators.feed(4), steps=2
+    )
+
+    assert found["loss"] == np.float32(start * samples(4).mean())
+
+
+def both(estimators: Estimators, estimator: Any, max_steps: int, steps: int = 2) -> Any:
+    """What tf.estimator.train_and_evaluate returns."""
+    specs = estimators.tf.estimator
+    return specs.train_and_evaluate(
+        estimator,
+        specs.TrainSpec(estimators.feed(16), max_steps=max_steps),
+        specs.EvalSpec(estimators.feed(2), steps=steps, start_delay_secs=0, throttle_secs=0),
+    )
+
+
+def test_training_and_evaluation_go_together(estimators: Estimators) -> None:
+    """train_and_evaluate trains to max_steps and evaluates the last checkpoint."""
+    estimator = estimators.make()
+    found, exported = both(estimators, estimator, 4)
+
+    expected = (trained(1, counts(4)).weights[0] * samples(2)).astype(np.float64).mean()
+    assert found == {"loss": np.float32(expected), "global_step": 4}
+    assert exported == []
+
+
+@pytest.mark.level("qualify")
+def test_every_checkpoint_is_evaluated(estimators: Estimators) -> None:
+    """train_and_evaluate evaluates whenever there is a checkpoint, and training goes on after it."""
+    estimator = estimators.make(save_checkpoints_steps=2)
+    both(estimators, estimator, 6)
+    found = estimators.summaries(Path(estimator.model_dir) / "eval")["loss"]
+
+    # Each part of the training reads its data from the beginning.
+    assert sorted(found) == [2, 4, 6]
+    assert int(estimator.get_variable_value("global_step")) == 6
+
+
+def test_evaluation_beside_training_has_whole_loops(estimators: Estimators) -> None:
+    """The rule for steps holds within train_and_evaluate."""
+    with pytest.raises(ValueError, match=r"steps \(3\) must be a multiple of iterations_per_loop \(2\)"):
+        both(estimators, estimators.make(), 4, steps=3)

@@ -1,0 +1,204 @@
+"""Nets that an IPUEstimator trains: as the oracle says, as the host does, and as the other ways to train on IPUs do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
+from ipu_conformance.run import RunConfig, learning_rate, optimizer
+
+from ...training import Runs, TwoRunTolerance, configured, cut, expected, inferred, tolerance, uncut
+from ..training.config import counted
+from .nets import EstimatedNet, Record
+from .programs import Estimators, shared_estimators
+
+pytestmark = pytest.mark.requires("tensorflow_estimator")
+
+__all__ = ["shared_estimators"]
+
+RULES: Dict[str, Any] = {"optimizer": optimizer("sgd", momentum=0.5), "replica_reduction": "mean"}
+"""The momentum of TensorFlow 1, and what CrossReplicaOptimizer does."""
+ADAM = {
+    "optimizer": optimizer("adam", beta1=0.5, beta2=0.75, epsilon=1e-7, epsilon_at="uncorrected"),
+    "learning_rate": learning_rate(base=0.0078125),
+}
+"""The Adam of TensorFlow 1; the decays, and one less them, are exact in float32."""
+
+
+def estimated(iterations: int, accumulation: int, replicas: int, **changes: Any) -> RunConfig:
+    """A configuration as an estimator trains it."""
+    return counted(iterations, accumulation, replicas, **{**RULES, **changes})
+
+
+LONG = pytest.mark.level("qualify")
+SINGLE, MIXED = estimated(3, 2, 1), estimated(4, 3, 2)
+
+
+class Trainings:
+    """What estimators have trained so far: cases that ask for the same training share it."""
+
+    def __init__(self, estimators: Estimators) -> None:
+        self.estimators = estimators
+        self._known: Dict[Any, Record] = {}
+
+    def __call__(self, name: str, config: RunConfig) -> Record:
+        if (name, config) not in self._known:
+            self._known[name, config] = EstimatedNet(self.estimators, name, config).train()
+        return self._known[name, config]
+
+
+@pytest.fixture(scope="module", name="trainings")
+def made_trainings(shared: Estimators) -> Trainings:
+    """Trainings of the suite's nets."""
+    return Trainings(shared)
+
+
+def compare(got: Record, name: str, config: RunConfig) -> None:
+    """Weights are the oracle's, and the loss of each update's loop is the mean of the oracle's losses."""
+    __tracebackhide__ = True
+    want, allowed = expected(name, config), tolerance(name, config)
+    check.runs_equivalent(actual=got, expected=want, tolerance=allowed, fields=["weights"])
+    losses, bounds = (
+        np.reshape(each, (config.device_iterations, -1)) for each in (want.losses[0], allowed.losses[0].allowed)
+    )
+    check.close(
+        actual=got.losses,
+        expected=losses.mean(axis=1),
+        tolerance=loop_tolerance(losses, bounds),
+        what="the losses of loops",
+    )
+
+
+def loop_tolerance(losses: np.ndarray, bounds: np.ndarray, runs: int = 1) -> ArrayTolerance:
+    """The tolerance of each row's mean: the mean of the tolerances, and a rounding for each sum and the quotient."""
+    rounding = (losses.shape[1] + 1) * np.finfo(np.float32).eps * np.abs(losses).max(axis=1)
+    allowed = runs * (bounds.mean(axis=1) + rounding)
+    origin = f"the mean of the losses' tolerances and {losses.shape[1] + 1} roundings, for {runs} runs"
+    return ArrayTolerance(allowed, float(allowed.max()), origin)
+
+
+def compare_both(got: Record, other: Record, name: str, config: RunConfig) -> None:
+    """Two records of the same training differ by no more than each may differ from the oracle."""
+    __tracebackhide__ = True
+    each = tolerance(name, config)
+    check.runs_equivalent(actual=got, expected=other, tolerance=TwoRunTolerance(each), fields=["weights"])
+    shape = (config.device_iterations, -1)
+    bounds = np.reshape(each.losses[0].allowed, shape)
+    check.close(
+        actual=got.losses,
+        expected=other.losses,
+        tolerance=loop_tolerance(np.reshape(expected(name, config).losses[0], shape), bounds, runs=2),
+        what="the losses of loops",
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["linear", "mlp", "convnet", pytest.param("residual", marks=LONG), pytest.param("tied_weights", marks=LONG)],
+)
+def test_a_net_trains_as_specified(trainings: Trainings, name: str) -> None:
+    """With accumulation and momentum, weights and losses are the oracle's."""
+    compare(trainings(name, SINGLE), name, SINGLE)
+
+
+REPLICATED = {"mlp-R2": MIXED, "linear-R4": estimated(3, 2, 4)}
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [pytest.param(key.split("-")[0], *row.values, id=key, marks=row.marks) for key, row in
+     zip(REPLICATED, configured(REPLICATED))],
+)  # fmt: skip
+def test_replicas_train_as_specified(trainings: Trainings, name: str, config: RunConfig) -> None:
+    """Replicas that accumulate, meet and update learn what the oracle learns."""
+    compare(trainings(name, config), name, config)
+
+
+REDUCED = {
+    "mean": estimated(3, 2, 1, accumulation_reduction="mean"),
+    "adam": estimated(3, 2, 1, **ADAM),
+}
+
+
+@pytest.mark.parametrize("config", configured(REDUCED))
+def test_other_rules_train_as_specified(trainings: Trainings, config: RunConfig) -> None:
+    """Gradients that are averaged, and another optimizer, follow the oracle, too."""
+    compare(trainings("mlp", config), "mlp", config)
+
+
+def test_the_length_of_a_loop_changes_no_bit(trainings: Trainings) -> None:
+    """All steps in one loop leave the bits of a loop for each update."""
+    long = EstimatedNet(trainings.estimators, "mlp", SINGLE).train(loop=6)
+
+    for name, value in trainings("mlp", SINGLE).weights.items():
+        check.identical(actual=long.weights[name], expected=value, what=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("mlp", SINGLE),
+        pytest.param("convnet", SINGLE, marks=LONG),
+        pytest.param("mlp", MIXED, marks=pytest.mark.ipus(2)),
+    ],
+    ids=["mlp-G2", "convnet-G2", "mlp-G3-R2"],
+)
+def test_the_stock_estimator_trains_the_same(trainings: Trainings, name: str, config: RunConfig) -> None:
+    """Accumulation and replicas learn what the stock estimator learns on the host, from large batches."""
+    stock = EstimatedNet(trainings.estimators, name, config).train_stock()
+
+    compare_both(trainings(name, config), stock, name, config)
+
+
+KERAS = optimizer("sgd", momentum=0.5, rate_in_velocity=True)
+
+
+@pytest.mark.parametrize("config", configured({"G2": SINGLE, "G3-R2": MIXED}))
+def test_a_strategy_trains_the_same(trainings: Trainings, runs: Runs, config: RunConfig) -> None:
+    """Keras in a strategy adds up over replicas where the estimator averages: with its rate divided it is the same."""
+    rate = learning_rate(base=config.learning_rate["base"] / config.replicas)
+    keras = runs.train("mlp", replace(config, optimizer=KERAS, learning_rate=rate, replica_reduction="sum"))
+    losses = np.reshape(keras.losses[0], (config.device_iterations, -1)).mean(axis=1)
+    other = Record(dict(keras.weights or {}), losses)
+
+    compare_both(trainings("mlp", config), other, "mlp", config)
+
+
+PIPED = {
+    "grouped-2": cut("mlp", estimated(3, 4, 1), 2),
+    "sequential-4": cut("mlp", SINGLE, 4, "sequential"),
+    "sequential-2-R2": cut("mlp", MIXED, 2, "sequential"),
+}
+
+
+@pytest.mark.parametrize("config", configured(PIPED))
+def test_a_pipeline_trains_the_same(trainings: Trainings, config: RunConfig) -> None:
+    """An estimator with a pipeline learns what the estimator learns that accumulates on one IPU a replica."""
+    piped = EstimatedNet(trainings.estimators, "mlp", config).train_pipeline()
+
+    compare_both(piped, trainings("mlp", uncut(config)), "mlp", uncut(config))
+
+
+INFERENCES = {
+    "mlp": counted(4, 1, 1, training=False),
+    "mlp-R2": counted(4, 1, 2, training=False),
+    "convnet": counted(2, 1, 1, training=False),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [pytest.param(key.split("-")[0], *row.values, id=key, marks=row.marks) for key, row in
+     zip(INFERENCES, configured(INFERENCES))],
+)  # fmt: skip
+def test_a_net_predicts_as_specified(shared: Estimators, name: str, config: RunConfig) -> None:
+    """The predictions of all samples are the oracle's outputs, in the order of the data."""
+    (want,), (allowed,) = (list(each.values()) for each in inferred(name, config))
+    got = EstimatedNet(shared, name, config).predict()
+
+    check.close(actual=got.reshape(want.shape), expected=want, tolerance=allowed, what="the predictions")

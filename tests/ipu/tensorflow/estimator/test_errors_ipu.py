@@ -1,0 +1,197 @@
+"""What an IPUEstimator refuses: model functions, input functions and what they return."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict
+
+import pytest
+
+from ..exact import samples
+from .programs import Estimators, made_estimators
+
+pytestmark = pytest.mark.requires("tensorflow_estimator")
+
+__all__ = ["made_estimators"]
+
+
+def test_a_model_function_is_needed(ipu: Any, estimators: Estimators) -> None:
+    """An estimator is made of a model function."""
+    with pytest.raises(ValueError, match="model_fn"):
+        ipu.ipu_estimator.IPUEstimator(model_fn=None, config=estimators.config())
+
+
+def test_a_model_function_takes_known_arguments(estimators: Estimators) -> None:
+    """An argument that no estimator can give is refused when the estimator is made."""
+    with pytest.raises(ValueError, match=r"model_fn .* has following not expected args: \['weather'\]"):
+        estimators.make(lambda features, mode, weather: None)
+
+
+@pytest.mark.parametrize("kind", ["none", "stock", "dictionary"])
+def test_the_configuration_is_one_for_ipus(tf: Any, ipu: Any, estimators: Estimators, kind: str) -> None:
+    """Without a RunConfig for IPUs there is no estimator for IPUs."""
+    config = {"none": None, "stock": tf.estimator.RunConfig(), "dictionary": {"iterations_per_loop": 2}}[kind]
+
+    with pytest.raises(ValueError, match=r"`config`.*RunConfig"):
+        ipu.ipu_estimator.IPUEstimator(model_fn=estimators.product(), config=config)
+
+
+@pytest.mark.parametrize("mode", ["train", "evaluate"])
+def test_an_input_function_returns_a_data_set(estimators: Estimators, mode: str) -> None:
+    """Tensors cannot be fed to a loop: an input function that returns them is refused."""
+    estimator = estimators.make()
+
+    with pytest.raises(ValueError, match=r"(?i)dataset"):
+        getattr(estimator, mode)(lambda: estimators.tf.constant([1.0]), steps=2)
+
+
+@pytest.mark.parametrize("mode", ["train", "evaluate"])
+def test_the_last_batch_must_be_full(estimators: Estimators, mode: str) -> None:
+    """A batch that may be smaller has no shape that could be compiled."""
+
+    def input_fn() -> Any:
+        return estimators.tf.data.Dataset.from_tensor_slices(samples(4)).batch(2)
+
+    with pytest.raises(ValueError, match=r"is not fully defined. If using tf.Dataset.batch, set `drop_remainder=True`"):
+        getattr(estimators.make(), mode)(input_fn, steps=2)
+
+
+def test_a_batch_for_predictions_must_be_full(estimators: Estimators) -> None:
+    """What predictions are made for has a shape that is known, too."""
+
+    def input_fn() -> Any:
+        return estimators.tf.data.Dataset.from_tensor_slices(samples(4)).batch(2)
+
+    with pytest.raises(ValueError, match=r"is not fully defined. If using tf.Dataset.batch, set `drop_remainder=True`"):
+        next(estimators.make().predict(input_fn, num_predictions=2))
+
+
+def test_labels_need_an_argument(estimators: Estimators) -> None:
+    """A model function without labels cannot be fed with some."""
+
+    def input_fn() -> Any:
+        return estimators.tf.data.Dataset.from_tensor_slices((samples(2), samples(2)))
+
+    with pytest.raises(ValueError, match="labels"):
+        estimators.make().train(input_fn, steps=2)
+
+
+Stepping = Callable[[Any, Any], Any]
+STEPPING: Dict[str, Stepping] = {
+    "minimize": lambda v1, loss: v1.train.GradientDescentOptimizer(1.0).minimize(loss, v1.train.get_global_step()),
+    "assign_add": lambda v1, loss: v1.train.get_global_step().assign_add(1),
+    "v1": lambda v1, loss: v1.assign_add(v1.train.get_or_create_global_step(), 2),
+}
+
+
+@pytest.mark.parametrize("way", STEPPING)
+def test_the_global_step_is_not_the_model_function_s(estimators: Estimators, way: str) -> None:
+    """The estimator counts the steps: a model function that does it, too, is refused."""
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        loss = estimators.tf.reduce_sum(estimators.weight() * features)
+        return estimators.spec(mode, loss=loss, train_op=STEPPING[way](estimators.v1, loss))
+
+    with pytest.raises(ValueError, match=r"(?i)global.?step"):
+        estimators.make(model_fn).train(estimators.feed(2), steps=2)
+
+
+def test_the_global_step_may_be_read(estimators: Estimators) -> None:
+    """To look at the global step, for a rate that decays, is not to change it."""
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        loss = estimators.tf.reduce_sum(estimators.weight() * features)
+        step = estimators.tf.cast(estimators.v1.train.get_global_step(), "float32")
+        rate = estimators.v1.train.GradientDescentOptimizer(2.0**-7 + 0.0 * step)
+        return estimators.spec(mode, loss=loss, train_op=rate.minimize(loss))
+
+    assert estimators.train(4, model_fn=model_fn).step == 4
+
+
+@pytest.mark.parametrize("returned", [None, {"loss": 1.0}, (1.0, 2.0)], ids=str)
+def test_a_model_function_returns_a_spec(estimators: Estimators, returned: Any) -> None:
+    """What is neither kind of EstimatorSpec is refused."""
+    with pytest.raises(ValueError, match="EstimatorSpec"):
+        estimators.make(lambda features, mode: returned).train(estimators.feed(2), steps=2)
+
+
+@pytest.mark.parametrize(("mode", "needed"), [("train", "loss"), ("train", "train_op"), ("evaluate", "loss")])
+def test_a_spec_has_what_its_mode_needs(estimators: Estimators, mode: str, needed: str) -> None:
+    """Training needs a loss and an operation, evaluation needs a loss."""
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        loss = estimators.tf.reduce_sum(estimators.weight() * features)
+        fields = {"loss": loss, "train_op": estimators.optimizer().minimize(loss)}
+        return estimators.spec(mode, **{name: field for name, field in fields.items() if name != needed})
+
+    with pytest.raises(ValueError, match=rf"(?i){needed}"):
+        getattr(estimators.make(model_fn), mode)(estimators.feed(2), steps=2)
+
+
+def test_predicting_needs_predictions(estimators: Estimators) -> None:
+    """A model function that predicts nothing is refused."""
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        return estimators.spec(mode, loss=estimators.tf.reduce_sum(estimators.weight() * features))
+
+    with pytest.raises(ValueError, match=r"(?i)predictions"):
+        next(estimators.make(model_fn).predict(estimators.feed(2), num_predictions=2))
+
+
+def test_a_loss_is_a_scalar(estimators: Estimators) -> None:
+    """A loss with several elements is refused."""
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        loss = estimators.weight() * features
+        return estimators.spec(mode, loss=loss, train_op=estimators.optimizer().minimize(loss))
+
+    with pytest.raises(ValueError, match="Loss must be scalar"):
+        estimators.make(model_fn).train(estimators.feed(2, 3), steps=2)
+
+
+@pytest.mark.parametrize("metrics", [[1.0, 2.0], "mean", {"mean": 1.0}], ids=repr)
+def test_metrics_on_the_host_are_a_function_and_tensors(estimators: Estimators, metrics: Any) -> None:
+    """eval_metrics is a pair of a function and its tensors."""
+
+    def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
+        return {"eval_metrics": metrics}
+
+    with pytest.raises((TypeError, ValueError), match="eval_metrics"):
+        estimators.make(estimators.product(also=also)).evaluate(estimators.feed(2), steps=2)
+
+
+def test_an_estimator_that_raised_can_be_used_again(estimators: Estimators) -> None:
+    """A refusal leaves nothing behind."""
+    estimator = estimators.make()
+    with pytest.raises(ValueError, match="must be a multiple"):
+        estimator.train(estimators.feed(3), steps=3)
+    estimator.train(estimators.feed(2), steps=2)
+
+    assert estimators.left(estimator).step == 2
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_number_of_predictions_is_positive(estimators: Estimators, number: int) -> None:
+    """Who asks for a number of predictions gets at least one."""
+    with pytest.raises(ValueError, match="num_predictions"):
+        next(estimators.make().predict(estimators.feed(2), num_predictions=number))
+
+
+def test_a_model_has_no_more_shards_than_were_asked_for(estimators: Estimators) -> None:
+    """A model that uses a second IPU needs num_shards=2."""
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        with estimators.ipu.scopes.ipu_shard(1):
+            return estimators.spec(mode, loss=estimators.tf.reduce_sum(estimators.weight() * features))
+
+    with pytest.raises(ValueError, match="num_shards"):
+        estimators.make(model_fn).evaluate(estimators.feed(2), steps=2)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize(("elements", "loop"), [(3, 2), (2, 4)])
+def test_data_that_end_within_a_loop_are_an_error(estimators: Estimators, elements: int, loop: int) -> None:
+    """A device that is left without data would wait for ever: the training does not end as if all were well."""
+    estimator = estimators.make(loop=loop)
+
+    with pytest.raises(RuntimeError, match="ended in the middle of a loop"):
+        estimator.train(estimators.feed(elements), steps=4)

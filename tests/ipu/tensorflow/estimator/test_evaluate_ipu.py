@@ -1,0 +1,270 @@
+"""IPUEstimator.evaluate: the loss and metrics of so many steps, on the host and on the device."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+
+from ..exact import START, counts, samples, trained
+from .programs import WEIGHT, Estimators, made_estimators
+
+pytestmark = pytest.mark.requires("tensorflow_estimator")
+
+__all__ = ["made_estimators"]
+
+LOSSES = START[0] * samples(8)
+"""The losses of eight elements at the beginning."""
+
+
+def test_evaluation_names_its_steps(estimators: Estimators) -> None:
+    """Without steps an evaluation would not end: it is refused."""
+    with pytest.raises(ValueError, match="steps"):
+        estimators.make().evaluate(estimators.feed(4))
+
+
+@pytest.mark.parametrize(("steps", "loop"), [(1, 2), (3, 2), (6, 4)])
+def test_steps_are_whole_loops(estimators: Estimators, steps: int, loop: int) -> None:
+    """A number of steps that is no multiple of iterations_per_loop is refused."""
+    with pytest.raises(ValueError, match=rf"steps \({steps}\) must be a multiple of iterations_per_loop \({loop}\)"):
+        estimators.make(loop=loop).evaluate(estimators.feed(8), steps=steps)
+
+
+@pytest.mark.parametrize("steps", [0, -2])
+def test_steps_are_positive(estimators: Estimators, steps: int) -> None:
+    """An evaluation has at least one step."""
+    with pytest.raises(ValueError, match="steps > 0"):
+        estimators.make().evaluate(estimators.feed(2), steps=steps)
+
+
+@pytest.mark.parametrize(("steps", "loop"), [(2, 2), (4, 1), (8, 4)])
+def test_the_loss_is_the_mean_over_all_steps(estimators: Estimators, steps: int, loop: int) -> None:
+    """The loss of an evaluation is the mean over the steps of all its loops."""
+    found = estimators.make(loop=loop).evaluate(estimators.feed(steps), steps=steps)
+
+    assert found == {"loss": float(LOSSES[:steps].mean()), "global_step": 0}
+
+
+def test_the_trained_weights_are_evaluated(estimators: Estimators) -> None:
+    """Evaluation reads the last checkpoint, and says of which global step it is."""
+    estimator = estimators.make()
+    estimator.train(estimators.feed(4), steps=4)
+    found = estimator.evaluate(estimators.feed(4), steps=4)
+
+    expected = (trained(1, counts(4)).weights[0] * samples(4)).astype(np.float64).mean()
+    assert found == {"loss": np.float32(expected), "global_step": 4}
+
+
+def test_evaluation_changes_nothing(estimators: Estimators) -> None:
+    """Evaluating leaves weights, the global step and the checkpoints as they were."""
+    estimator = estimators.make()
+    estimator.train(estimators.feed(2), steps=2)
+    before = estimators.left(estimator), estimators.checkpoints(estimator)
+    first = estimator.evaluate(estimators.feed(4), steps=4)
+    again = estimator.evaluate(estimators.feed(4), steps=4)
+
+    assert first == again
+    assert (estimators.left(estimator), estimators.checkpoints(estimator)) == before
+
+
+@pytest.mark.level("qualify")
+def test_an_older_checkpoint_can_be_evaluated(estimators: Estimators) -> None:
+    """A checkpoint that is named counts more than the last one."""
+    estimator = estimators.make()
+    estimator.train(estimators.feed(2), steps=2)
+    older = estimator.latest_checkpoint()
+    estimator.train(estimators.feed(2, skip=2), steps=2)
+    found = estimator.evaluate(estimators.feed(2), steps=2, checkpoint_path=older)
+
+    expected = (trained(1, counts(2)).weights[0] * samples(2)).astype(np.float64).mean()
+    assert found == {"loss": np.float32(expected), "global_step": 2}
+
+
+@pytest.mark.parametrize(("name", "folder"), [(None, "eval"), ("held_out", "eval_held_out")])
+def test_what_is_found_is_summarised(estimators: Estimators, name: Any, folder: str) -> None:
+    """The loss and the metrics are written for TensorBoard, to a folder named after the evaluation."""
+    estimator = estimators.make()
+    found = estimator.evaluate(estimators.feed(2), steps=2, name=name)
+
+    assert estimators.summaries(Path(estimator.model_dir) / folder) == {"loss": {0: found["loss"]}}
+
+
+Metrics = Callable[..., Dict[str, Any]]
+
+
+def evaluated(estimators: Estimators, also: Metrics, steps: int = 4, batch: int = 2, **settings: Any) -> Dict[str, Any]:
+    """What an evaluation of a new model finds, whose model function gives more fields."""
+    estimator = estimators.make(estimators.product(also=also), **settings)
+    found: Dict[str, Any] = estimator.evaluate(estimators.feed(steps, batch), steps=steps)
+    return found
+
+
+def on_host(estimators: Estimators) -> Metrics:
+    """A function that gives the metrics of the products, computed on the host."""
+    metrics = estimators.v1.metrics
+
+    def metrics_fn(products: Any, features: Any) -> Dict[str, Any]:
+        large = estimators.tf.cast(features > 2, "float32")
+        return {
+            "mean": metrics.mean(products),
+            "accuracy": metrics.accuracy(large, estimators.tf.cast(products > 3, "float32")),
+        }
+
+    return metrics_fn
+
+
+EXPECTED = {
+    "mean": float(LOSSES.mean()),
+    "accuracy": float(((samples(8) > 2) == (LOSSES > 3)).mean()),
+}
+
+
+@pytest.mark.parametrize("loop", [1, 2])
+def test_metrics_on_the_host_see_every_element(estimators: Estimators, loop: int) -> None:
+    """The function of eval_metrics gets the tensors of all elements of all steps."""
+    found = evaluated(
+        estimators,
+        lambda mode, features, products: {"eval_metrics": (on_host(estimators), [products, features])},
+        loop=loop,
+    )
+
+    assert {name: found[name] for name in EXPECTED} == EXPECTED
+
+
+def test_tensors_for_the_host_may_have_names(estimators: Estimators) -> None:
+    """A dictionary of tensors is given by name."""
+    found = evaluated(
+        estimators,
+        lambda mode, features, products: {
+            "eval_metrics": (on_host(estimators), {"features": features, "products": products})
+        },
+    )
+
+    assert {name: found[name] for name in EXPECTED} == EXPECTED
+
+
+def test_metrics_of_eval_metrics_run_on_the_host(estimators: Estimators) -> None:
+    """The function of eval_metrics is called once, outside of the program, and its operations are not the device's."""
+    where: List[Any] = []
+
+    def metrics_fn(products: Any) -> Dict[str, Any]:
+        graph = estimators.v1.get_default_graph()
+        made = estimators.tf.identity(products)
+        where.append((graph.building_function, "IPU" in made.device))
+        return {"mean": estimators.v1.metrics.mean(made)}
+
+    evaluated(estimators, lambda mode, features, products: {"eval_metrics": (metrics_fn, [products])})
+
+    assert where == [(False, False)]
+
+
+def test_the_host_may_call_python(estimators: Estimators) -> None:
+    """What no device can run, a metric on the host can: Python sees all values of a loop."""
+    seen: List[float] = []
+
+    def look(values: Any) -> Any:
+        seen.extend(np.ravel(values))
+        return np.float32(0)
+
+    def metrics_fn(products: Any) -> Dict[str, Any]:
+        looked = estimators.v1.py_func(look, [products], estimators.tf.float32)
+        return {"looked": estimators.v1.metrics.mean(looked)}
+
+    evaluated(estimators, lambda mode, features, products: {"eval_metrics": (metrics_fn, [products])})
+
+    assert sorted(seen) == sorted(LOSSES)
+
+
+@pytest.mark.parametrize("loop", [1, 2])
+def test_metrics_on_the_device_see_every_element(estimators: Estimators, loop: int) -> None:
+    """Metrics of eval_metric_ops are updated in every step on the device, and read at the end."""
+
+    def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
+        return {"eval_metric_ops": on_host(estimators)(products, features)}
+
+    found = evaluated(estimators, also, loop=loop)
+
+    assert {name: found[name] for name in EXPECTED} == EXPECTED
+
+
+def test_a_stock_spec_may_have_metrics(estimators: Estimators) -> None:
+    """Metrics of a stock EstimatorSpec are computed on the device."""
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        products = estimators.weight() * features
+        return estimators.tf.estimator.EstimatorSpec(
+            mode, loss=estimators.tf.reduce_sum(products), eval_metric_ops=on_host(estimators)(products, features)
+        )
+
+    found = estimators.make(model_fn).evaluate(estimators.feed(4, 2), steps=4)
+
+    assert {name: found[name] for name in EXPECTED} == EXPECTED
+
+
+def test_metrics_begin_anew(estimators: Estimators) -> None:
+    """An evaluation does not remember the metrics of the last one."""
+
+    def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
+        return {"eval_metrics": (on_host(estimators), [products, features])}
+
+    estimator = estimators.make(estimators.product(also=also))
+    estimator.evaluate(estimators.feed(2, skip=2), steps=2)
+    found = estimator.evaluate(estimators.feed(2), steps=2)
+
+    assert found["mean"] == LOSSES[:2].mean()
+
+
+def test_metrics_are_on_the_host_or_on_the_device(estimators: Estimators) -> None:
+    """A model function that returns both kinds of metrics is refused."""
+
+    def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
+        metrics = on_host(estimators)
+        return {"eval_metrics": (metrics, [products, features]), "eval_metric_ops": metrics(products, features)}
+
+    with pytest.raises(ValueError, match=r"eval_metric_ops.*eval_metrics|eval_metrics.*eval_metric_ops"):
+        evaluated(estimators, also)
+
+
+def test_the_mode_is_that_of_evaluation(estimators: Estimators) -> None:
+    """The model function learns that nothing is trained, and gets the labels."""
+    found: List[Any] = []
+
+    def model_fn(features: Any, labels: Any, mode: Any) -> Any:
+        found.append(mode)
+        return estimators.spec(mode, loss=estimators.weight() * features * labels)
+
+    def input_fn() -> Any:
+        return estimators.tf.data.Dataset.from_tensor_slices((samples(2), np.asarray([2, 4], np.float32)))
+
+    loss = estimators.make(model_fn).evaluate(input_fn, steps=2)["loss"]
+
+    assert found == ["eval"]
+    assert loss == (samples(2) * [2, 4]).mean()
+
+
+def test_evaluation_without_training_begins_with_initial_weights(estimators: Estimators) -> None:
+    """Where there is no checkpoint, the variables are initialised; none is left behind."""
+    estimator = estimators.make(estimators.product(start=3.0))
+    found = estimator.evaluate(estimators.feed(2), steps=2)
+
+    assert found["loss"] == 3 * samples(2).mean()
+    assert [name for name in os.listdir(estimator.model_dir) if name.startswith("model.ckpt")] == []
+
+
+@pytest.mark.level("qualify")
+def test_evaluation_may_follow_every_training(estimators: Estimators) -> None:
+    """Training and evaluating in turns sees the weights as they are then."""
+    estimator = estimators.make()
+    found = []
+    for turn in range(2):
+        estimator.train(estimators.feed(2, skip=2 * turn), steps=2)
+        found.append(estimator.evaluate(estimators.feed(2), steps=2)["loss"])
+
+    weights = [trained(1, counts(updates)).weights[0] for updates in (2, 4)]
+    assert found == [np.float32((weight * samples(2)).mean()) for weight in weights]
+    check.identical(actual=estimator.get_variable_value(WEIGHT), expected=weights[-1], what="the weight")

@@ -1,0 +1,258 @@
+"""Hooks around the loops of an IPUEstimator, calls on the host, and summaries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+
+from ..exact import RATE, START, counts, samples, trained
+from .programs import WEIGHT, Estimators, made_estimators, means
+
+pytestmark = pytest.mark.requires("tensorflow_estimator")
+
+__all__ = ["made_estimators"]
+
+
+@pytest.mark.parametrize(("steps", "loop"), [(4, 1), (8, 4)])
+def test_hooks_are_called_around_loops(estimators: Estimators, steps: int, loop: int) -> None:
+    """A run that hooks see is a loop; after it, the global step has grown by iterations_per_loop."""
+    seeing = estimators.seeing()
+    estimators.make(loop=loop).train(estimators.feed(steps), hooks=[seeing], steps=steps)
+
+    assert seeing.calls == ["begin", "created", *["before", "after"] * (steps // loop), "end"]
+    assert seeing.steps == list(range(loop, steps + 1, loop))
+
+
+def test_hooks_of_evaluation_are_called_around_loops(estimators: Estimators) -> None:
+    """An evaluation of two loops has two runs; the global step stays as it is."""
+    seeing = estimators.seeing()
+    estimators.make().evaluate(estimators.feed(4), hooks=[seeing], steps=4)
+
+    assert seeing.calls == ["begin", "created", *["before", "after"] * 2, "end"]
+    assert seeing.steps == [0, 0]
+
+
+def test_hooks_of_prediction_are_called_around_loops(estimators: Estimators) -> None:
+    """As many loops are run as the predictions need."""
+    seeing = estimators.seeing()
+    list(estimators.make().predict(estimators.feed(6), hooks=[seeing], num_predictions=6))
+
+    assert seeing.calls[:8] == ["begin", "created", *["before", "after"] * 3]
+
+
+@pytest.mark.parametrize("mode", ["training", "evaluation", "prediction"])
+def test_a_model_function_brings_hooks(estimators: Estimators, mode: str) -> None:
+    """The hooks of a spec are called in their mode."""
+    seeing = estimators.seeing()
+    estimator = estimators.make(
+        estimators.product(also=lambda mode_key, features, products: {f"{mode}_hooks": [seeing]})
+    )
+    {
+        "training": lambda: estimator.train(estimators.feed(4), steps=4),
+        "evaluation": lambda: estimator.evaluate(estimators.feed(4), steps=4),
+        "prediction": lambda: list(estimator.predict(estimators.feed(4), num_predictions=4)),
+    }[mode]()
+
+    assert seeing.calls[:6] == ["begin", "created", *["before", "after"] * 2]
+
+
+@pytest.mark.parametrize("mode", ["training", "evaluation"])
+def test_hooks_of_other_modes_are_left_alone(estimators: Estimators, mode: str) -> None:
+    """A model function may return all its hooks in every mode."""
+    seeing = estimators.seeing()
+    estimator = estimators.make(
+        estimators.product(also=lambda mode_key, features, products: {f"{mode}_hooks": [seeing]})
+    )
+    if mode == "training":
+        estimator.evaluate(estimators.feed(2), steps=2)
+    else:
+        estimator.train(estimators.feed(2), steps=2)
+
+    assert seeing.calls == []
+
+
+def test_a_hook_ends_the_training(estimators: Estimators) -> None:
+    """A hook that asks for an end gets it after the loop that it has seen."""
+    seeing = estimators.seeing(limit=2)
+    estimator = estimators.make()
+    estimator.train(estimators.feed(8), hooks=[seeing], steps=8)
+
+    assert seeing.steps == [2, 4]
+    assert estimators.left(estimator).step == 4
+
+
+def test_the_stock_hook_stops_at_a_step(estimators: Estimators) -> None:
+    """StopAtStepHook ends the training with the loop in which its step is reached."""
+    estimator = estimators.make()
+    estimator.train(estimators.feed(8), hooks=[estimators.v1.train.StopAtStepHook(last_step=3)], steps=8)
+
+    assert estimators.left(estimator).step == 4
+
+
+def test_what_is_no_hook_is_refused(estimators: Estimators) -> None:
+    """Hooks are SessionRunHooks."""
+    with pytest.raises(TypeError, match="SessionRunHook"):
+        estimators.make().train(estimators.feed(2), hooks=["hook"], steps=2)
+
+
+def test_listeners_are_told_of_checkpoints(estimators: Estimators) -> None:
+    """A saving listener sees the global step of every checkpoint, which is that of a whole loop."""
+    found: List[Tuple[str, int]] = []
+
+    class Listening(estimators.v1.train.CheckpointSaverListener):  # type: ignore[name-defined]
+        def before_save(self, session: Any, global_step_value: Any) -> None:
+            found.append(("before", int(global_step_value)))
+
+        def after_save(self, session: Any, global_step_value: Any) -> None:
+            found.append(("after", int(global_step_value)))
+
+    estimator = estimators.make(save_checkpoints_steps=2)
+    estimator.train(estimators.feed(4), steps=4, saving_listeners=[Listening()])
+
+    assert found == [(when, step) for step in (0, 2, 4) for when in ("before", "after")]
+
+
+def test_summaries_hold_the_loss_of_loops(estimators: Estimators) -> None:
+    """With save_summary_steps=4 not every loop of two is summarised; what is has the loss of its loop."""
+    estimator = estimators.make(save_summary_steps=4)
+    estimator.train(estimators.feed(16), steps=16)
+    found = estimators.left(estimator).losses
+    losses = dict(zip(range(2, 17, 2), means(trained(1, counts(16)).losses, 2)))
+
+    assert len(found) > 1
+    assert min(np.diff(list(found))) >= 4
+    assert found == {step: losses[step] for step in found}
+
+
+def test_the_speed_is_summarised(estimators: Estimators) -> None:
+    """With log_step_count_steps the steps a second are counted: those of the loop, not its runs."""
+    estimator = estimators.make(log_step_count_steps=2)
+    estimator.train(estimators.feed(6), steps=6)
+    found = estimators.summaries(Path(estimator.model_dir))
+
+    assert min(found["global_step/sec"].values()) > 0
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_host_call_gets_the_tensors(estimators: Estimators, steps: int) -> None:
+    """The function of host_call gets the device's tensors on the host, and what it returns is run in every loop."""
+    where: List[Any] = []
+
+    def apply(gradient: Any) -> Any:
+        where.append((estimators.v1.get_default_graph().building_function, "IPU" in gradient.device))
+        with estimators.v1.variable_scope("", reuse=True, use_resource=True):
+            weight = estimators.v1.get_variable(WEIGHT)
+        return weight.assign_sub(RATE * estimators.tf.reduce_sum(gradient))
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        weight = estimators.weight()
+        loss = estimators.tf.reduce_sum(weight * features)
+        (gradient,) = estimators.tf.gradients(loss, [weight])
+        return estimators.spec(mode, loss=loss, train_op=estimators.tf.identity(loss), host_call=(apply, [gradient]))
+
+    left = estimators.train(steps, model_fn=model_fn, loop=1)
+
+    assert where == [(False, False)]
+    check.identical(actual=left.weight, expected=trained(1, counts(steps)).weights[0], what="the weight")
+
+
+def test_a_host_call_needs_loops_of_one_step(estimators: Estimators) -> None:
+    """What the host does after every step cannot be done within a loop on the device."""
+    model_fn = estimators.product(also=lambda mode, features, products: {"host_call": (estimators.tf.add, [1.0, 2.0])})
+
+    with pytest.raises(ValueError, match=r"host_call.*iterations_per_loop"):
+        estimators.make(model_fn, loop=2).train(estimators.feed(2), steps=2)
+
+
+@pytest.mark.parametrize("call", ["function", [1.0], (1.0, [1.0])], ids=repr)
+def test_a_host_call_is_a_function_and_tensors(estimators: Estimators, call: Any) -> None:
+    """host_call is a pair of a function and its tensors."""
+    model_fn = estimators.product(also=lambda mode, features, products: {"host_call": call})
+
+    with pytest.raises((TypeError, ValueError), match="host_call"):
+        estimators.make(model_fn, loop=1).train(estimators.feed(1), steps=1)
+
+
+@pytest.fixture(name="informed")
+def made_informed(tf: Any, caplog: Any) -> Any:
+    """All that TensorFlow's log has told since the case began."""
+    logger = tf.get_logger()
+    before = logger.level, logger.propagate
+    logger.setLevel("INFO")
+    logger.propagate = True
+    yield lambda: "\n".join(record.getMessage() for record in caplog.records)
+    logger.setLevel(before[0])
+    logger.propagate = before[1]
+
+
+def logging(estimators: Estimators, steps: int = 8, **settings: Any) -> List[float]:
+    """The elements that an IPULoggingTensorHook tells of in a training with loops of two steps."""
+    told: List[float] = []
+
+    def formatter(values: Dict[str, Any]) -> str:
+        told.extend(np.ravel(values["element"]))
+        return "told"
+
+    hook = estimators.ipu.ipu_session_run_hooks.IPULoggingTensorHook(formatter=formatter, **settings)
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        loss = estimators.tf.reduce_sum(estimators.weight() * features)
+        logged = hook.log({"element": estimators.tf.reduce_sum(features)})
+        train_op = estimators.tf.group([estimators.optimizer().minimize(loss), logged])
+        return estimators.spec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
+
+    estimators.make(model_fn).train(estimators.feed(steps), steps=steps)
+    return told
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("LAST", [1, 3, 5, 7]), ("ALL", range(8))])
+def test_tensors_of_the_device_are_logged(estimators: Estimators, mode: str, expected: Any) -> None:
+    """IPULoggingTensorHook takes tensors out of the loop and tells of the last of each loop, or of all."""
+    modes = estimators.ipu.ipu_outfeed_queue.IPUOutfeedMode
+    told = logging(estimators, every_n_iter=1, logging_mode=modes[mode])
+
+    assert told == samples(8)[list(expected)].tolist()
+
+
+def test_not_every_loop_is_logged(estimators: Estimators) -> None:
+    """With every_n_iter=2 the first loop and every other after it are told of."""
+    assert logging(estimators, every_n_iter=2) == samples(8)[[1, 5]].tolist()
+
+
+def test_the_end_may_be_logged_alone(estimators: Estimators) -> None:
+    """With at_end alone the last loop is told of."""
+    assert logging(estimators, at_end=True) == samples(8)[[7]].tolist()
+
+
+def test_a_hook_logs_once_in_a_program(estimators: Estimators) -> None:
+    """A second call of ``log`` is refused."""
+    hook = estimators.ipu.ipu_session_run_hooks.IPULoggingTensorHook(every_n_iter=1)
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        loss = estimators.tf.reduce_sum(estimators.weight() * features)
+        train_op = estimators.tf.group([hook.log({"loss": loss}), hook.log({"again": loss})])
+        return estimators.spec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
+
+    with pytest.raises(RuntimeError, match=r"(?i)log"):
+        estimators.make(model_fn).train(estimators.feed(2), steps=2)
+
+
+def test_a_line_of_the_log_names_the_tensors(estimators: Estimators, informed: Any) -> None:
+    """Without a formatter a line has the names and values of the tensors."""
+    hook = estimators.ipu.ipu_session_run_hooks.IPULoggingTensorHook(every_n_iter=1)
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        weight = estimators.weight()
+        loss = estimators.tf.reduce_sum(weight * features)
+        with estimators.tf.control_dependencies([hook.log({"before": weight.read_value()})]):
+            train_op = estimators.optimizer().minimize(loss)
+        return estimators.spec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
+
+    estimators.make(model_fn, loop=1).train(estimators.feed(1), steps=1)
+
+    assert f"before = {START[0]}" in informed()

@@ -1,0 +1,505 @@
+"""Pipelined estimators train, evaluate and predict what a plain loop over the micro-batches would."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
+
+from ..exact import RATE, START, samples
+from .pipelines import (
+    SCHEDULES,
+    Chain,
+    Programs,
+    Trainings,
+    flat,
+    made_programs,
+    needing,
+    shared_trainings,
+)
+
+__all__ = ["made_programs", "shared_trainings"]
+
+pytestmark = [pytest.mark.ipus(2), pytest.mark.requires("tensorflow_estimator")]
+
+CHAINS = {f"{name}-R{replicas}": Chain(schedule=name, replicas=replicas) for name in SCHEDULES for replicas in (1, 2)}
+FOUR = {
+    name: Chain(links=4, gradient_accumulation=count, device_iterations=1, schedule=name)
+    for name, count in (("Grouped", 8), ("Interleaved", 4), ("Sequential", 3))
+}
+MAPPED = {
+    "swapped": Chain(mapping=(1, 0)),
+    "last-on-first": Chain(links=3, gradient_accumulation=3, replicas=2, schedule="Sequential", mapping=(0, 1, 0)),
+    "all-on-one": Chain(gradient_accumulation=3, schedule="Sequential", mapping=(0, 0)),
+}
+LOOPS = {"1-run": Chain(device_iterations=1), "1-run-R2": Chain(device_iterations=1, replicas=2)}
+
+
+@pytest.mark.parametrize("chain", needing({**CHAINS, **FOUR, **MAPPED}))
+def test_weights_are_those_of_a_plain_loop(programs: Programs, trainings: Trainings, chain: Chain) -> None:
+    """A run of the pipeline updates once: sums over its micro-batches, means over replicas, wherever stages are."""
+    got = trainings(programs, chain)
+
+    check.identical(actual=got.weights, expected=chain.expected().weights, what="the weights")
+
+
+@pytest.mark.parametrize(
+    ("chain", "loops"),
+    needing({**{name: (chain, 1) for name, chain in CHAINS.items()}, "two-loops": (Chain(device_iterations=1), 2)}),
+)
+def test_the_loss_is_the_mean_of_the_loop(programs: Programs, trainings: Trainings, chain: Chain, loops: int) -> None:
+    """After each loop the host sees the mean of the losses of all its micro-batches on all replicas."""
+    got = trainings(programs, chain, loops)
+
+    every = np.abs(chain.expected(loops).losses.astype(np.float64)).reshape(loops, -1)
+    adds = every.shape[1] + 2
+    bound = adds * FORMATS["float32"].unit * every.mean(axis=1)
+    check.close(
+        actual=np.asarray(got.losses, np.float32),
+        expected=chain.expected_losses(loops),
+        tolerance=Tolerance(bound, f"{adds} additions and divisions of float32", 0.0),
+        what="the loss of each loop",
+    )
+
+
+@pytest.mark.parametrize("chain", needing(LOOPS))
+def test_loops_go_on_from_one_another(programs: Programs, trainings: Trainings, chain: Chain) -> None:
+    """Weights stay on the device between loops, on every replica."""
+    got = trainings(programs, chain, 2)
+
+    check.identical(actual=got.weights, expected=chain.expected(2).weights, what="the weights")
+
+
+COUNTED = {"one-loop": (Chain(), 1), "two-loops": (Chain(device_iterations=1), 2), "replicas": (Chain(replicas=2), 1)}
+
+
+@pytest.mark.parametrize(("chain", "loops"), needing(COUNTED))
+def test_the_global_step_counts_micro_batches(
+    programs: Programs, trainings: Trainings, chain: Chain, loops: int
+) -> None:
+    """A loop advances the global step by its iterations, not by its updates, and however many replicas there are."""
+    got = trainings(programs, chain, loops)
+
+    assert got.steps == [chain.iterations * (loop + 1) for loop in range(loops)]
+
+
+def test_replicas_leave_nothing_in_the_checkpoint(programs: Programs, trainings: Trainings) -> None:
+    """A checkpoint holds the weights and the global step once, however many replicas have trained."""
+    got = trainings(programs, Chain(replicas=2))
+
+    assert sorted(got.names) == ["global_step", "w0", "w1"]
+
+
+@pytest.mark.parametrize("chain", needing({"R1": Chain(momentum=0.5), "R2": Chain(momentum=0.5, replicas=2)}))
+def test_optimizers_keep_their_state(programs: Programs, trainings: Trainings, chain: Chain) -> None:
+    """The velocity of an update goes into the next, and into the checkpoint."""
+    got = trainings(programs, chain)
+
+    check.identical(actual=got.weights, expected=chain.expected().weights, what="the weights")
+    assert {"w0/Momentum", "w1/Momentum"} < set(got.names)
+
+
+@pytest.mark.parametrize("method", ["SUM", "MEAN", "RUNNING_MEAN"])
+def test_gradients_are_reduced_as_asked(programs: Programs, trainings: Trainings, method: str) -> None:
+    """The gradient of an update is the sum or the mean over its micro-batches."""
+    chain = Chain(gradient_accumulation=2, schedule="Interleaved", method=method)
+
+    check.identical(actual=trainings(programs, chain).weights, expected=chain.expected().weights, what="the weights")
+
+
+def test_gradients_are_summed_unless_asked(programs: Programs) -> None:
+    """Without a reduction method gradients are summed."""
+    chain = Chain(device_iterations=1)
+
+    def model_fn(mode: str, params: Any) -> Any:
+        settings = programs.settings(chain, mode)
+        settings.pop("reduction_method")
+        return programs.spec(mode, **settings)
+
+    got = programs.train(chain, estimator=programs.estimator(chain, model_fn=model_fn))
+
+    check.identical(actual=got.weights, expected=chain.expected().weights, what="the weights")
+
+
+def test_training_again_goes_on(programs: Programs) -> None:
+    """A second training begins with what the first has saved, and its global step."""
+    chain = Chain(device_iterations=1, momentum=0.5)
+    estimator = programs.estimator(chain)
+    programs.train(chain, estimator=estimator)
+    rest = programs.input_fn(samples(2 * chain.iterations)[chain.iterations :])
+    got = programs.train(chain, estimator=estimator, input_fn=rest)
+
+    check.identical(actual=got.weights, expected=chain.expected(2).weights, what="the weights")
+    assert got.steps == [2 * chain.iterations]
+
+
+def test_max_steps_are_rounded_up(programs: Programs) -> None:
+    """Training to a number of steps ends with the loop that reaches it."""
+    chain = Chain(device_iterations=1)
+    estimator = programs.estimator(chain)
+    estimator.train(programs.fed(chain, 3), max_steps=chain.iterations + 1)
+
+    assert estimator.get_variable_value("global_step") == 2 * chain.iterations
+    check.identical(actual=programs.weights(estimator, chain), expected=chain.expected(2).weights, what="the weights")
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["tuple", "named"])
+def test_the_first_stage_gets_features_and_labels(programs: Programs, named: bool) -> None:
+    """An element of the data set is the first stage's arguments: in order, or by name if it is a dictionary."""
+    chain = Chain(device_iterations=1)
+    x, y = samples(4), samples(8)[4:]
+
+    def first(features: Any, labels: Any) -> Any:
+        return features * programs.weight(0), labels
+
+    def last(product: Any, labels: Any) -> Any:
+        return programs.tf.reduce_sum(product * programs.weight(1) * labels)
+
+    estimator = programs.estimator(chain, model_fn=programs.model_fn(chain, computational_stages=[first, last]))
+    got = programs.train(
+        chain,
+        estimator=estimator,
+        input_fn=programs.input_fn({"labels": y, "features": x} if named else (x, y)),
+    )
+
+    products = np.float64(x * y).sum()
+    expected = np.asarray(START[:2], np.float32) - np.float32(RATE * products) * np.asarray(
+        [START[1], START[0]], np.float32
+    )
+    check.identical(actual=got.weights, expected=expected, what="the weights")
+
+
+def test_the_model_function_gets_params_and_config(programs: Programs) -> None:
+    """A model function may ask for mode, params and config."""
+    chain = Chain(device_iterations=1)
+    seen: List[Any] = []
+
+    def model_fn(mode: str, params: Any, config: Any) -> Any:
+        seen.append((mode, params["links"], config.ipu_run_config.iterations_per_loop))
+        return programs.spec(mode, **programs.settings(chain, mode))
+
+    estimator = programs.estimator(chain, model_fn=model_fn, params={"links": 2})
+    estimator.train(programs.fed(chain), steps=chain.iterations)
+
+    assert set(seen) == {("train", 2, chain.iterations)}
+
+
+def test_the_loss_is_what_the_optimizer_function_names(programs: Programs) -> None:
+    """The host sees the loss that the optimizer function returns, whatever else the last stage returns."""
+    chain, ops = Chain(device_iterations=1), programs.ipu.pipelining_ops
+
+    def last(x: Any) -> Any:
+        product = x * programs.weight(1)
+        return programs.tf.reduce_sum(product), product
+
+    def optimizer_function(loss: Any, product: Any) -> Any:
+        return ops.OptimizerFunctionOutput(programs.optimizer(chain), 2 * loss)
+
+    first = programs.stages(chain, "train")[0]
+    got = programs.train(chain, computational_stages=[first, last], optimizer_function=optimizer_function)
+
+    plain = chain.expected()
+    check.identical(
+        actual=np.asarray(got.losses, np.float32),
+        expected=np.asarray([2 * plain.losses.mean()], np.float32),
+        what="the loss of the loop",
+    )
+    check.identical(
+        actual=got.weights - np.asarray(START[:2], np.float32),
+        expected=2 * (plain.weights - np.asarray(START[:2], np.float32)),
+        what="the change of the weights",
+    )
+
+
+def test_some_variables_are_trained(programs: Programs) -> None:
+    """What the optimizer function passes to compute_gradients chooses the variables that are trained."""
+    chain, ops = Chain(device_iterations=1), programs.ipu.pipelining_ops
+
+    def optimizer_function(loss: Any) -> Any:
+        chosen = [variable for variable in programs.v1.trainable_variables() if variable.name == "w1:0"]
+        return ops.OptimizerFunctionOutput(
+            programs.optimizer(chain), loss, compute_gradients_kwargs={"var_list": chosen}
+        )
+
+    got = programs.train(chain, optimizer_function=optimizer_function)
+
+    check.identical(
+        actual=got.weights, expected=np.asarray([START[0], chain.expected().weights[1]], np.float32), what="the weights"
+    )
+
+
+def test_losses_are_added_up_in_their_own_type(programs: Programs) -> None:
+    """The type of the loss accumulator is that in which the losses of a run are added up."""
+    chain = Chain(device_iterations=1)
+    values = np.asarray([2048.0, 1.0, 0.0, 0.0], np.float32)
+    got = programs.train(chain, input_fn=programs.input_fn(values), loss_accumulator_dtype=programs.tf.float16)
+
+    losses = values * np.float32(START[0] * START[1])
+    exact, rounded = losses.sum(), losses.astype(np.float16).sum(dtype=np.float16)
+    assert rounded != exact, "these losses would be added up without rounding"
+    assert float(got.losses[0]) == float(rounded) / chain.gradient_accumulation
+
+
+@pytest.mark.parametrize("mode", ["Auto", "RecomputeThenBackpropagate", "RecomputeAndBackpropagateInterleaved"])
+def test_recomputation_changes_nothing(programs: Programs, mode: str) -> None:
+    """Options of the pipeline are handed on; what is recomputed is the same."""
+    chain = Chain(device_iterations=1)
+    got = programs.train(chain, recomputation_mode=programs.ipu.pipelining_ops.RecomputationMode[mode])
+
+    check.identical(actual=got.weights, expected=chain.expected().weights, what="the weights")
+
+
+@pytest.mark.parametrize(
+    ("chain", "multiple"),
+    [(Chain(gradient_accumulation=6), 4), (Chain(gradient_accumulation=3, schedule="Interleaved"), 2)],
+    ids=["Grouped", "Interleaved"],
+)
+def test_a_count_that_does_not_fit_fails_when_it_runs(programs: Programs, chain: Chain, multiple: int) -> None:
+    """The count of a pipeline is a multiple of what its schedule asks for."""
+    count = chain.gradient_accumulation
+    sentence = f"The number of iterations of the pipeline must be a multiple of {multiple}, but it is {count}."
+
+    with pytest.raises(programs.tf.errors.FailedPreconditionError, match=sentence):
+        programs.train(chain)
+
+
+def evaluated(
+    programs: Programs, chain: Chain, loops: int = 1, estimator: Any = None, **changes: Any
+) -> Dict[str, Any]:
+    """The metrics of so many loops."""
+    estimator = estimator or programs.estimator(chain, model_fn=programs.model_fn(chain, **changes))
+    number = loops * chain.iterations * chain.replicas * chain.batch
+    found: Dict[str, Any] = estimator.evaluate(
+        programs.input_fn(samples(number), chain.batch), steps=loops * chain.iterations
+    )
+    return found
+
+
+def products(number: int, weights: Any = START[:2]) -> np.ndarray:
+    """What the chain makes of so many samples."""
+    return np.asarray(samples(number) * np.prod(np.asarray(weights, np.float32)), np.float32)
+
+
+def mean_within(number: int, values: np.ndarray) -> Tolerance:
+    """The tolerance of a mean of so many values in float32: each is added once, and there are some divisions."""
+    bound = (number + 4) * FORMATS["float32"].unit * np.abs(values.astype(np.float64)).mean()
+    return Tolerance(np.asarray(bound), f"the mean of {number} values in float32", 0.0)
+
+
+EVALUATED = {
+    "one-loop": (Chain(), 1),
+    "three-loops": (Chain(gradient_accumulation=2, device_iterations=2), 3),
+    "batches": (Chain(device_iterations=1, batch=3), 1),
+    "replicas": (Chain(replicas=2, batch=3), 1),
+    "sequential": (Chain(links=3, gradient_accumulation=5, device_iterations=1, schedule="Sequential"), 2),
+}
+
+
+@pytest.mark.parametrize(("chain", "loops"), needing(EVALUATED))
+def test_evaluation_sees_every_sample(programs: Programs, chain: Chain, loops: int) -> None:
+    """The function for metrics gets what the last stage returns for all samples of all replicas."""
+    got = evaluated(programs, chain, loops)
+
+    number = loops * chain.iterations * chain.replicas * chain.batch
+    want = products(number, START[: chain.links])
+    check.close(
+        actual=got["loss"],
+        expected=want.astype(np.float64).mean(),
+        tolerance=mean_within(number, want),
+        what="the loss",
+    )
+    check.close(
+        actual=got["squares"],
+        expected=np.square(want.astype(np.float64)).mean(),
+        tolerance=mean_within(number, np.square(want)),
+        what="the mean of the squares",
+    )
+
+
+def test_evaluation_uses_what_was_trained(programs: Programs) -> None:
+    """An evaluation restores the newest checkpoint, says its global step, and changes nothing."""
+    chain = Chain(replicas=2)
+    estimator = programs.estimator(chain)
+    weights = programs.train(chain, estimator=estimator).weights
+    got = evaluated(programs, chain, estimator=estimator)
+
+    number = chain.iterations * chain.replicas
+    want = samples(number).astype(np.float64) * np.prod(weights.astype(np.float64))
+    check.close(actual=got["loss"], expected=want.mean(), tolerance=mean_within(number + 2, want), what="the loss")
+    assert got["global_step"] == chain.iterations
+    check.identical(actual=programs.weights(estimator, chain), expected=weights, what="the weights")
+
+
+def test_several_outputs_reach_the_metrics(programs: Programs) -> None:
+    """The function for metrics takes the outputs of the last stage in order."""
+    chain = Chain(device_iterations=1)
+    seen: List[Any] = []
+
+    def last(x: Any) -> Any:
+        return x * programs.weight(1), programs.tf.cast(x > 1, programs.tf.int32)
+
+    def metrics(values: Any, large: Any) -> Dict[str, Any]:
+        seen.append((values.dtype, large.dtype))
+        share = programs.v1.metrics.mean(programs.tf.cast(large, programs.tf.float32))
+        return {"loss": programs.tf.reduce_mean(values), "share": share}
+
+    first = programs.stages(chain, "eval")[0]
+    got = evaluated(programs, chain, computational_stages=[first, last], eval_metrics_fn=metrics)
+
+    want = products(4)
+    assert set(seen) == {(programs.tf.float32, programs.tf.int32)}
+    assert got["share"] == (samples(4) > 1).mean()
+    check.close(actual=got["loss"], expected=want.mean(), tolerance=mean_within(4, want), what="the loss")
+
+
+def test_a_loss_of_each_micro_batch_counts_with_its_mean(programs: Programs) -> None:
+    """The function for metrics may hand on the losses as the last stage returned them."""
+    chain = Chain(device_iterations=1)
+
+    def last(x: Any) -> Any:
+        return programs.tf.reduce_sum(x * programs.weight(1))
+
+    first = programs.stages(chain, "eval")[0]
+    got = evaluated(programs, chain, computational_stages=[first, last], eval_metrics_fn=lambda loss: {"loss": loss})
+
+    want = products(4)
+    check.close(actual=got["loss"], expected=want.mean(), tolerance=mean_within(4, want), what="the loss")
+
+
+def predicted(programs: Programs, chain: Chain, number: int, **options: Any) -> List[Any]:
+    """The first predictions of an estimator of the chain, or of the one that is given."""
+    estimator = options.pop("estimator", None) or programs.estimator(chain)
+    found = estimator.predict(programs.input_fn(samples(number), chain.batch), num_predictions=number, **options)
+    return list(found)
+
+
+PREDICTED = {
+    "one-loop": (Chain(), 8),
+    "two-loops": (Chain(gradient_accumulation=2, device_iterations=2), 8),
+    "batches": (Chain(device_iterations=1, batch=3), 12),
+    "replicas": (Chain(device_iterations=1, replicas=2, batch=3), 24),
+    "interleaved": (Chain(links=4, device_iterations=1, schedule="Interleaved"), 4),
+}
+
+
+@pytest.mark.parametrize(("chain", "number"), needing(PREDICTED))
+def test_predictions_come_in_the_order_of_the_samples(programs: Programs, chain: Chain, number: int) -> None:
+    """There is one prediction for each sample, in the order of the data set, on however many replicas."""
+    got = predicted(programs, chain, number)
+
+    check.identical(actual=flat(got), expected=products(number, START[: chain.links]), what="the predictions")
+
+
+def test_predictions_have_names(programs: Programs) -> None:
+    """A dictionary that the last stage returns is the dictionary of each prediction; keys may be chosen."""
+    chain = Chain(device_iterations=1, batch=2)
+
+    def last(x: Any) -> Any:
+        return {"product": x * programs.weight(1), "double": 2 * x}
+
+    first = programs.stages(chain, "infer")[0]
+    estimator = programs.estimator(chain, model_fn=programs.model_fn(chain, computational_stages=[first, last]))
+    whole = predicted(programs, chain, 8, estimator=estimator)
+    chosen = predicted(programs, chain, 8, estimator=estimator, predict_keys=["double"])
+
+    check.identical(actual=flat([one["product"] for one in whole]), expected=products(8), what="the products")
+    assert [set(one) for one in whole] == [{"product", "double"}] * 8
+    assert [set(one) for one in chosen] == [{"double"}] * 8
+    check.identical(actual=flat([one["double"] for one in chosen]), expected=2 * samples(8), what="the doubles")
+
+
+def test_predictions_use_what_was_trained(programs: Programs) -> None:
+    """A prediction restores the newest checkpoint."""
+    chain = Chain(device_iterations=1)
+    estimator = programs.estimator(chain)
+    weights = programs.train(chain, estimator=estimator).weights
+    got = predicted(programs, chain, 4, estimator=estimator)
+
+    want = samples(4) * weights[0] * weights[1]
+    check.identical(actual=flat(got), expected=want, what="the predictions")
+
+
+HOOKS = {"training_hooks": 2, "evaluation_hooks": 3, "prediction_hooks": 1}
+
+
+def hooked(programs: Programs) -> List[str]:
+    """Which hooks of a specification have seen a session.run, in order, of two, three and one loops."""
+    chain, v1 = Chain(device_iterations=1), programs.v1
+    seen: List[str] = []
+
+    class Hook(v1.train.SessionRunHook):  # type: ignore[name-defined]
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            seen.append(self.name)
+
+    hooks = {name: [Hook(name)] for name in HOOKS}
+    estimator = programs.estimator(chain, model_fn=programs.model_fn(chain, **hooks))
+    estimator.train(programs.fed(chain, 2), steps=2 * chain.iterations)
+    evaluated(programs, chain, 3, estimator=estimator)
+    predicted(programs, chain, 4, estimator=estimator)
+    return seen
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_hooks_of_the_specification_see_their_loops(programs: Programs, trainings: Trainings, name: str) -> None:
+    """Hooks of a specification are called after each loop of their mode, and of no other."""
+    seen = trainings.shared(programs, "hooks", hooked)
+    order = [hook for hook, loops in HOOKS.items() for _ in range(loops)]
+
+    assert [place for place, hook in enumerate(seen) if hook == name] == [
+        place for place, hook in enumerate(order) if hook == name
+    ]
+
+
+def test_train_and_evaluate(programs: Programs) -> None:
+    """An estimator can be trained and evaluated with the function of TensorFlow."""
+    chain, tf = Chain(device_iterations=1), programs.tf
+    estimator = programs.estimator(chain)
+    metrics, _ = tf.estimator.train_and_evaluate(
+        estimator,
+        tf.estimator.TrainSpec(programs.fed(chain, 2), max_steps=2 * chain.iterations),
+        tf.estimator.EvalSpec(programs.fed(chain), steps=chain.iterations, start_delay_secs=0, throttle_secs=0),
+    )
+
+    weights = programs.weights(estimator, chain)
+    check.identical(actual=weights, expected=chain.expected(2).weights, what="the weights")
+    want = samples(4).astype(np.float64) * np.prod(weights.astype(np.float64))
+    check.close(actual=metrics["loss"], expected=want.mean(), tolerance=mean_within(6, want), what="the loss")
+
+
+def test_a_warm_start_begins_with_other_weights(programs: Programs) -> None:
+    """An estimator that is warm-started begins with the weights of another's checkpoint, at step 0."""
+    chain = Chain(device_iterations=1)
+    first = programs.estimator(chain)
+    programs.train(chain, estimator=first)
+    second = programs.estimator(chain, warm_start_from=first.model_dir)
+    rest = programs.input_fn(samples(2 * chain.iterations)[chain.iterations :])
+    got = programs.train(chain, estimator=second, input_fn=rest)
+
+    check.identical(actual=got.weights, expected=chain.expected(2).weights, what="the weights")
+    assert got.steps == [chain.iterations]
+
+
+def test_training_and_evaluation_leave_reports(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A training and an evaluation leave one report each."""
+    options = {"autoReport.all": "true", "autoReport.directory": str(tmp_path / "reports")}
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps(options))
+    chain = Chain(device_iterations=1)
+    estimator = programs.estimator(chain)
+    programs.train(chain, estimator=estimator)
+    trained_only = sorted((tmp_path / "reports").glob("tf_report__*"))
+    evaluated(programs, chain, estimator=estimator)
+
+    assert len(trained_only) == 1
+    assert sorted((tmp_path / "reports").glob("tf_report__*"))[0] == trained_only[0]
+    assert len(list((tmp_path / "reports").glob("tf_report__*"))) == 2

@@ -1,0 +1,1 @@
+"""Cases of Keras models on an IPU."""

@@ -1,0 +1,290 @@
+"""Keras models on one IPU: the methods they have, what fit takes and how it counts steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.nets import distinct_micro_batches, mlp
+
+from .fixture import made_keras  # noqa: F401 (a fixture)
+from .nets import PLAIN, Keras, Trained, adam, assert_trained, kinds_of, mean_losses, momentum
+
+METHODS = (
+    "set_pipelining_options",
+    "set_gradient_accumulation_options",
+    "set_replication_options",
+    "set_asynchronous_callbacks",
+    "set_infeed_queue_options",
+    "set_outfeed_queue_options",
+    "get_pipeline_stage_assignment",
+    "set_pipeline_stage_assignment",
+    "reset_pipeline_stage_assignment",
+    "print_pipeline_stage_assignment_summary",
+    "export_for_ipu_serving",
+)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["sequential", "functional", "subclassed"])
+def test_models_of_a_scope_have_the_methods(keras: Keras, kind: str, method: str) -> None:
+    """A method of the IPU exists on a model that is built in a strategy's scope, and on no other."""
+    outside = keras.build(mlp(), kind)
+    with keras.scope(PLAIN):
+        inside = keras.build(mlp(), kind)
+
+    assert callable(getattr(inside, method))
+    assert not hasattr(outside, method)
+
+
+@pytest.mark.parametrize("kind", ["sequential", "functional", "subclassed"])
+def test_a_model_keeps_the_name_of_its_class(keras: Keras, kind: str) -> None:
+    """Type tests and the names of types see the class that the user knows."""
+    outside = keras.build(mlp(), kind)
+    with keras.scope(PLAIN):
+        inside = keras.build(mlp(), kind)
+
+    assert type(inside).__name__ == type(outside).__name__
+    assert isinstance(inside, keras.tf.keras.Model)
+    assert isinstance(inside, keras.tf.keras.Sequential) == (kind == "sequential")
+
+
+def test_extensions_can_be_left_out(keras: Keras, ipu: Any, configure: Any) -> None:
+    """A strategy with enable_keras_extensions=False leaves models as they are."""
+    configure(1)
+    with ipu.ipu_strategy.IPUStrategy(enable_keras_extensions=False).scope():
+        model = keras.build(mlp(), "sequential")
+
+    assert not hasattr(model, "set_pipelining_options")
+
+
+@pytest.mark.parametrize("name", ["linear", "mlp", "convnet", "bn_convnet", "residual"])
+def test_a_net_trains_as_specified(keras: Keras, name: str) -> None:
+    """On one IPU the weights after a fit are the oracle's."""
+    assert_trained(keras.fit(name, PLAIN), name, PLAIN)
+
+
+@pytest.mark.parametrize("kind", kinds_of("mlp"))
+def test_every_kind_of_model_trains_as_specified(keras: Keras, kind: str) -> None:
+    """Sequential, Functional and subclassed models train alike."""
+    assert_trained(keras.fit("mlp", PLAIN, kind), "mlp", PLAIN)
+
+
+@pytest.mark.parametrize("change", [momentum, adam], ids=["momentum", "adam"])
+def test_optimizers_train_as_specified(keras: Keras, change: Any) -> None:
+    """Keras' momentum and Adam are the oracle's."""
+    config = change(PLAIN)
+
+    assert_trained(keras.fit("mlp", config), "mlp", config)
+
+
+@pytest.mark.parametrize("execution", [1, 2, 3, 6])
+def test_the_length_of_an_execution_changes_nothing(keras: Keras, execution: int) -> None:
+    """Any steps_per_execution that divides the steps gives the same training."""
+    config = replace(PLAIN, device_iterations=6)
+
+    assert_trained(keras.fit("mlp", config, steps_per_execution=execution), "mlp", config)
+
+
+def test_the_history_holds_the_mean_loss(keras: Keras) -> None:
+    """The loss of an epoch is the mean over its steps."""
+    want, allowed = mean_losses("mlp", PLAIN)
+    history = keras.fit("mlp", PLAIN).history
+
+    check.close(actual=np.asarray(history["loss"]), expected=want, tolerance=allowed, what="the loss of the epoch")
+
+
+@pytest.mark.parametrize("execution", [4, 100])
+def test_a_longer_execution_is_cut_with_a_warning(keras: Keras, said: Any, execution: int) -> None:
+    """steps_per_execution larger than the number of steps is cut to it."""
+    trained = keras.fit("mlp", PLAIN, steps_per_execution=execution)
+
+    assert "steps_per_execution" in said()
+    assert_trained(trained, "mlp", PLAIN)
+
+
+@pytest.mark.parametrize("execution", [2, 4, 5])
+def test_an_execution_divides_the_steps(keras: Keras, execution: int) -> None:
+    """steps_per_execution that does not divide the number of batches is an error."""
+    config = replace(PLAIN, device_iterations=7)
+    message = rf"`steps_per_execution` \({execution}\) must be a divisor of the number of batches \(7\)"
+
+    with pytest.raises(ValueError, match=message):
+        keras.fit("mlp", config, steps_per_execution=execution)
+
+
+@pytest.mark.parametrize("form", ["arrays", "tensors", "dataset"])
+def test_arrays_and_data_sets_train_alike(keras: Keras, tf: Any, form: str) -> None:
+    """NumPy arrays, tensors and data sets feed the same batches."""
+    net, data = mlp(), distinct_micro_batches(mlp(), PLAIN)
+    inputs, labels = data.inputs[0].astype(np.float32), data.labels[0].astype(np.int32)
+    with keras.scope(PLAIN):
+        model = keras.build(net, "functional")
+        keras.compile(model, PLAIN)
+        if form == "dataset":
+            model.fit(keras.dataset(net, PLAIN), verbose=0)
+        else:
+            given = (inputs, labels) if form == "arrays" else (tf.constant(inputs), tf.constant(labels))
+            model.fit(*given, batch_size=PLAIN.micro_batch, shuffle=False, verbose=0)
+
+    assert_trained(Trained(model, None, keras.weights(model, net)), "mlp", PLAIN)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_an_endless_data_set_is_used_for_so_many_steps(keras: Keras, steps: int) -> None:
+    """steps_per_epoch bounds an epoch of a repeated data set."""
+    config, net = replace(PLAIN, device_iterations=steps), mlp()
+    with keras.scope(config):
+        model = keras.build(net, "functional")
+        keras.compile(model, config)
+        model.fit(keras.dataset(net, config).repeat(), steps_per_epoch=steps, verbose=0)
+
+    assert_trained(Trained(model, None, keras.weights(model, net)), "mlp", config)
+
+
+@pytest.mark.parametrize("phase", ["fit", "evaluate", "predict"])
+def test_float64_becomes_float32(keras: Keras, tf: Any, phase: str) -> None:
+    """A data set of float64 reaches the model as float32."""
+    seen = []
+
+    class Looking(tf.keras.Model):
+        def __init__(self) -> None:
+            super().__init__(autocast=False)
+            self.dense = tf.keras.layers.Dense(3)
+
+        def call(self, inputs: Any) -> Any:
+            seen.append(inputs.dtype)
+            return self.dense(inputs)
+
+    data = tf.data.Dataset.from_tensor_slices((np.ones((4, 3)), np.ones((4, 3)))).batch(2, drop_remainder=True)
+    with keras.scope(PLAIN):
+        model = Looking()
+        model.compile("sgd", "mse")
+        getattr(model, phase)(data, verbose=0)
+
+    assert set(seen) == {tf.float32}
+
+
+def test_validation_follows_every_epoch(keras: Keras) -> None:
+    """fit evaluates its validation data after each epoch, under the same rules."""
+    net = mlp()
+    with keras.scope(PLAIN):
+        model = keras.build(net, "functional")
+        keras.compile(model, PLAIN)
+        history = model.fit(
+            keras.dataset(net, PLAIN), validation_data=keras.dataset(net, PLAIN), epochs=2, verbose=0
+        ).history
+        last = model.evaluate(keras.dataset(net, PLAIN), verbose=0)
+
+    assert len(history["val_loss"]) == 2
+    assert history["val_loss"][-1] == last
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("method", ["train_on_batch", "test_on_batch", "predict_on_batch"])
+def test_single_batches_run_on_one_replica(keras: Keras, method: str, replicas: int) -> None:
+    """The methods of a single batch work on one replica and are refused on several."""
+    config, net = replace(PLAIN, replicas=replicas), mlp()
+    inputs, labels = np.ones((2, 6), np.float32), np.zeros(2, np.int32)
+    arguments = (inputs,) if method == "predict_on_batch" else (inputs, labels)
+    with keras.scope(config):
+        model = keras.build(net, "functional")
+        keras.compile(model, config, steps_per_execution=1)
+
+        if replicas == 1:
+            assert np.all(np.isfinite(getattr(model, method)(*arguments)))
+        else:
+            with pytest.raises(RuntimeError, match=f"`{method}` runs one batch on one replica"):
+                getattr(model, method)(*arguments)
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_models_own_train_step_is_used(keras: Keras, tf: Any, replicas: int) -> None:
+    """A train_step that is overridden is what a replica runs; its gradients are added up over replicas."""
+
+    class Own(tf.keras.Model):
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(self(x) * y)
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
+            return {"own": loss}
+
+    config = replace(PLAIN, device_iterations=2, replicas=replicas)
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    y = np.asarray([1, -1, 2, -2], np.float32)[:, None]
+    with keras.scope(config):
+        inputs = tf.keras.Input((2,))
+        model = Own(inputs, tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")(inputs))
+        model.compile(tf.keras.optimizers.SGD(0.5), steps_per_execution=4 // replicas)
+        history = model.fit(x, y, batch_size=1, shuffle=False, verbose=0).history
+
+    # The loss is linear in the weights: in small integers and halves every sum is exact.
+    assert model.get_weights()[0].ravel().tolist() == (-0.5 * (x * y).sum(axis=0)).tolist()
+    assert list(history) == ["own"]
+
+
+@pytest.mark.ipus(2)
+def test_python_control_flow_in_a_train_step_is_converted(keras: Keras, tf: Any) -> None:
+    """Conditions on tensors in a user's train_step work as in Keras."""
+
+    class Own(tf.keras.Model):
+        def train_step(self, data: Any) -> Any:
+            x, _ = data
+            if tf.reduce_sum(x) > 3:  # noqa: SIM108 (the statement is what is tested)
+                value = tf.constant(1.0)
+            else:
+                value = tf.constant(0.0)
+            self.seen.assign_add(value)
+            return {"value": value}
+
+    config = replace(PLAIN, device_iterations=2, replicas=2)
+    with keras.scope(config):
+        inputs = tf.keras.Input((1,))
+        model = Own(inputs, tf.keras.layers.Dense(1)(inputs))
+        model.seen = tf.Variable(0.0, trainable=False)
+        model.compile("sgd", steps_per_execution=2)
+        model.fit(
+            np.asarray([[5.0], [1.0], [5.0], [1.0]], np.float32), np.zeros(4), batch_size=1, shuffle=False, verbose=0
+        )
+
+    assert float(model.seen) == 2.0
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("stages", [(), (0, 1)], ids=["whole", "pipelined"])
+def test_regularisation_is_part_of_the_loss(keras: Keras, tf: Any, stages: Any) -> None:
+    """Weights of every stage move by the gradient of their own regulariser."""
+    config = replace(PLAIN, device_iterations=1, gradient_accumulation=4, stages=stages)
+    start = np.asarray([[2.0]], np.float32)
+    with keras.scope(config):
+        layers = [
+            tf.keras.layers.Dense(
+                1,
+                use_bias=False,
+                kernel_initializer=tf.constant_initializer(2.0),
+                kernel_regularizer=tf.keras.regularizers.L2(0.5),
+            )
+            for _ in range(2)
+        ]
+        model = tf.keras.Sequential(layers)
+        model.build((None, 1))
+        if stages:
+            model.set_pipeline_stage_assignment(list(stages))
+            model.set_pipelining_options(4)
+        else:
+            model.set_gradient_accumulation_options(4)
+        model.compile(tf.keras.optimizers.SGD(0.125), "mse", steps_per_execution=4)
+        zeros = np.zeros((4 if stages else 8, 1), np.float32)
+        model.fit(zeros, zeros, batch_size=1, shuffle=False, verbose=0)
+
+    # Inputs of zero leave the regulariser alone: four times 2 * 0.5 * weight, times the rate, per update.
+    want = start * 0.5 if stages else start * 0.25
+    assert [weight.tolist() for weight in model.get_weights()] == [want.tolist()] * 2

@@ -1,0 +1,254 @@
+"""Wrappers of Keras optimizers: they change gradients on their way, in ``fit`` and in functions of a strategy.
+
+The model is one weight whose loss is its product with the input: a gradient is the input, and all values are exact.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Callable, List, Optional, Sequence
+
+import numpy as np
+import pytest
+
+from ..device_programs import Device, made_device
+
+__all__ = ["made_device"]
+
+RATE, MOMENTUM, START = 0.125, 0.5, 1.0
+STEPS = 4
+
+
+@pytest.fixture
+def optimizers(tf: Any, ipu: Any) -> Any:
+    """The module of the wrappers."""
+    return importlib.import_module("keras.ipu.optimizers")
+
+
+def inputs(number: int) -> List[float]:
+    """As many different inputs of a few bits."""
+    return [(index + 1) / 4 for index in range(number)]
+
+
+def descent(gradients: Sequence[float]) -> float:
+    """The weight after updates with momentum."""
+    weight, velocity = START, 0.0
+    for gradient in gradients:
+        velocity = MOMENTUM * velocity - RATE * gradient
+        weight += velocity
+    return weight
+
+
+@pytest.fixture
+def fit(tf: Any, ipu: Any, configure: Callable[..., Any]) -> Callable[..., Any]:
+    """Fits the weight with a wrapped optimizer, one step for each of the replicas' inputs; the model."""
+
+    def fitted(
+        wrap: Callable[[Any], Any],
+        replicas: int = 1,
+        stages: Sequence[int] = (),
+        dtype: Optional[str] = None,
+        legacy: bool = False,
+        given: Optional[Sequence[float]] = None,
+    ) -> Any:
+        values = given or inputs(STEPS * replicas)
+        configure(replicas * (len(stages) or 1))
+        with ipu.ipu_strategy.IPUStrategy().scope():
+            layer = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", dtype=dtype)
+            last = [tf.keras.layers.Lambda(lambda x: x)] if stages else []
+            model = tf.keras.Sequential([layer, *last])
+            model.build((None, 1))
+            if stages:
+                model.set_pipeline_stage_assignment(list(stages))
+                model.set_pipelining_options(gradient_accumulation_steps_per_replica=len(values) // replicas)
+            owner = tf.keras.optimizers.legacy if legacy else tf.keras.optimizers
+            optimizer = wrap(owner.SGD(RATE, momentum=MOMENTUM))
+            model.compile(optimizer, loss=lambda labels, outputs: outputs, steps_per_execution=len(values) // replicas)
+            column = np.array(values, dtype or np.float32)[:, np.newaxis]
+            data = tf.data.Dataset.from_tensor_slices((column, column)).batch(1, drop_remainder=True)
+            model.fit(data, verbose=0)
+        return model
+
+    return fitted
+
+
+def weight_of(model: Any) -> float:
+    """The one weight."""
+    return float(model.get_weights()[0][0, 0])
+
+
+def over_replicas(replicas: int) -> List[float]:
+    """The gradient of every step: fit adds up those of replicas."""
+    return [float(sum(own)) for own in np.reshape(inputs(STEPS * replicas), (STEPS, replicas))]
+
+
+@pytest.mark.parametrize("legacy", [False, True], ids=["new", "legacy"])
+@pytest.mark.parametrize("name", ["IpuOptimizer", "CrossReplicaOptimizer"])
+def test_a_wrapper_leaves_updates_to_its_optimizer(fit: Any, optimizers: Any, name: str, legacy: bool) -> None:
+    """On one replica a wrapped optimizer does what it does alone, whichever generation it is of."""
+    model = fit(getattr(optimizers, name), legacy=legacy)
+
+    assert weight_of(model) == descent(inputs(STEPS))
+    assert int(model.optimizer.iterations) == STEPS
+
+
+def test_a_fit_on_replicas_stays_a_sum(fit: Any, optimizers: Any) -> None:
+    """The mean over replicas of what ``fit`` has added up is the sum."""
+    assert weight_of(fit(optimizers.CrossReplicaOptimizer, replicas=2)) == descent(over_replicas(2))
+
+
+def test_a_function_takes_the_mean(tf: Any, ipu: Any, configure: Callable[..., Any], optimizers: Any) -> None:
+    """In a function of a strategy CrossReplicaOptimizer applies the mean of the replicas' gradients."""
+    configure(2)
+    strategy = ipu.ipu_strategy.IPUStrategy()
+    with strategy.scope():
+        weight = tf.Variable(START)
+        optimizer = optimizers.CrossReplicaOptimizer(tf.keras.optimizers.SGD(RATE))
+
+        @tf.function
+        def step() -> None:
+            factor = tf.cast(ipu.replication_ops.replication_index(), tf.float32) + 1
+            optimizer.apply_gradients([(factor, weight)])
+
+        strategy.run(step)
+
+    assert weight.numpy() == START - RATE * 1.5
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("method", ["SUM", "MEAN", "RUNNING_MEAN"])
+def test_gradients_are_accumulated(fit: Any, optimizers: Any, method: str, replicas: int) -> None:
+    """The wrapped optimizer updates once for two mini-batches, with the sum or the mean of their gradients."""
+    model = fit(
+        lambda inner: optimizers.GradientAccumulationOptimizer(
+            optimizers.CrossReplicaOptimizer(inner), 2, reduction_method=method
+        ),
+        replicas=replicas,
+    )
+
+    pairs = np.reshape(over_replicas(replicas), (STEPS // 2, 2)).sum(1) / (1 if method == "SUM" else 2)
+    assert weight_of(model) == descent(pairs.tolist())
+    assert int(model.optimizer.iterations) == STEPS // 2
+
+
+def test_gradients_are_mapped(fit: Any, optimizers: Any) -> None:
+    """What a function makes of a gradient and its variable is applied."""
+    seen = []
+
+    def doubled(gradient: Any, variable: Any) -> Any:
+        seen.append(tuple(variable.shape))
+        return gradient * 2
+
+    model = fit(lambda inner: optimizers.MapGradientOptimizer(inner, doubled))
+
+    assert weight_of(model) == descent([2 * value for value in inputs(STEPS)])
+    assert set(seen) == {(1, 1)}
+
+
+@pytest.mark.parametrize("stages", [(), (0, 1)], ids=["stages0", "stages1"])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_scaled_loss_leaves_the_same_weights(fit: Any, optimizers: Any, replicas: int, stages: Sequence[int]) -> None:
+    """A loss that is scaled by a power of two leaves the bits of one that is not, in pipelines too."""
+    model = fit(lambda inner: optimizers.ALSOptimizer(inner, 64), replicas=replicas, stages=stages)
+
+    plain = fit(lambda inner: inner, replicas=replicas, stages=stages)
+    assert weight_of(model) == weight_of(plain)
+    assert weight_of(model) != START
+
+
+def test_a_wrapper_outside_sees_gradients_of_the_scaled_loss(fit: Any, optimizers: Any) -> None:
+    """Gradients are those of the scaled loss until the scaling optimizer gets them."""
+    model = fit(
+        lambda inner: optimizers.MapGradientOptimizer(
+            optimizers.ALSOptimizer(inner, 64), lambda gradient, variable: gradient - 16
+        )
+    )
+
+    assert weight_of(model) == descent([value - 16 / 64 for value in inputs(STEPS)])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "inputs_", "factor"),
+    [("float32", inputs(STEPS), 8), ("float16", inputs(STEPS), 8 * 2 * 2), ("float16", [2.0**12] * STEPS, 4)],
+    ids=["float32 stays", "small grows", "large shrinks"],
+)
+def test_the_factor_follows_gradients_in_float16(
+    fit: Any, optimizers: Any, dtype: str, inputs_: List[float], factor: float
+) -> None:
+    """After every second update the factor is doubled, or halved where gradients come near the largest number.
+
+    Gradients of 4096 times 8 are near 65504: the factor is halved once; times 4 they are not, and it is doubled again.
+    """
+    updates = STEPS if factor != 4 else STEPS // 2
+    model = fit(
+        lambda inner: optimizers.ALSOptimizer(inner, 8, update_frequency=2), dtype=dtype, given=inputs_[:updates]
+    )
+
+    assert float(model.optimizer.loss_scaling_factor) == factor
+    model.optimizer.reset()
+    assert float(model.optimizer.loss_scaling_factor) == 8
+
+
+@pytest.mark.emulator
+def test_captured_gradients_are_refused(tf: Any, optimizers: Any) -> None:
+    """A factor that follows captured gradients only is refused: none are captured here."""
+    with pytest.raises(NotImplementedError, match="captured_grads_only"):
+        optimizers.ALSOptimizer(tf.keras.optimizers.SGD(), captured_grads_only=True)
+
+
+@pytest.mark.parametrize("device", ["function"], indirect=True)
+def test_scaled_gradients_are_accumulated_in_a_loop(device: Device, optimizers: Any) -> None:
+    """In a loop gradients of the scaled loss are accumulated and applied as those of the loss."""
+    device.open(1)
+    queue = device.infeed(np.array(inputs(STEPS), np.float32))
+    device.variable("w", START)
+    optimizer = optimizers.ALSOptimizerGradientAccumulationWrapper(
+        optimizers.ALSOptimizer(device.tf.keras.optimizers.SGD(RATE, momentum=MOMENTUM), 64), 2
+    )
+
+    def body(x: Any) -> Any:
+        weight = device.variable("w", START)
+        return optimizer.minimize(weight * x, var_list=[weight])
+
+    device.run(lambda: device.ipu.loops.repeat(STEPS, body, [], queue))
+
+    pairs = np.reshape(inputs(STEPS), (STEPS // 2, 2)).sum(1)
+    assert device.read(["w"])[0] == descent(pairs.tolist())
+
+
+def test_the_learning_rate_is_that_of_the_wrapped(tf: Any, optimizers: Any) -> None:
+    """Who asks a wrapper for its learning rate, or sets it, reaches the wrapped optimizer."""
+    inner = tf.keras.optimizers.SGD(RATE)
+    outer = optimizers.CrossReplicaOptimizer(optimizers.IpuOptimizer(inner))
+
+    outer.learning_rate = 0.5
+
+    assert float(inner.learning_rate) == float(outer.learning_rate) == float(outer.lr) == 0.5
+
+
+@pytest.mark.parametrize("legacy", [False, True], ids=["new", "legacy"])
+def test_a_wrapper_is_made_again_from_its_configuration(tf: Any, optimizers: Any, legacy: bool) -> None:
+    """A configuration holds the wrappers and the optimizer inside with its settings."""
+    owner = tf.keras.optimizers.legacy if legacy else tf.keras.optimizers
+    inner = optimizers.CrossReplicaOptimizer(owner.Adam(RATE))
+    made = optimizers.GradientAccumulationOptimizer(inner, 3, reduction_method="MEAN")
+
+    again = type(made).from_config(made.get_config())
+
+    assert again.get_config() == made.get_config()
+    assert [type(again), type(again.opt), type(again.opt.opt)] == [type(made), type(inner), owner.Adam]
+    assert float(again.learning_rate) == RATE
+
+
+@pytest.mark.parametrize("name", ["IpuOptimizer", "CrossReplicaOptimizer", "ALSOptimizer"])
+def test_only_optimizers_are_wrapped(optimizers: Any, name: str) -> None:
+    """What is no Keras optimizer is refused."""
+    with pytest.raises(ValueError, match="pass a Keras optimizer"):
+        getattr(optimizers, name)("sgd")
+
+
+@pytest.mark.parametrize("number", [0, -1, True])
+def test_a_number_of_mini_batches_is_positive(tf: Any, optimizers: Any, number: Any) -> None:
+    """No mini-batches cannot be accumulated."""
+    with pytest.raises(ValueError, match="num_mini_batches"):
+        optimizers.GradientAccumulationOptimizer(tf.keras.optimizers.SGD(), number)

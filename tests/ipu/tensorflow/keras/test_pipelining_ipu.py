@@ -1,0 +1,332 @@
+"""Pipelined Keras models: schedules, counts, placement, and that a cut changes nothing in the result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.nets import distinct_micro_batches, mlp
+from ipu_conformance.run import RunConfig, learning_rate
+
+from ...training import cut
+from .fixture import made_keras  # noqa: F401 (a fixture)
+from .nets import PLAIN, Keras, adam, assert_trained, inferred, kinds_of, momentum
+
+SCHEDULES = ("grouped", "interleaved", "sequential")
+
+
+def piped(
+    stages: int, count: int, *, name: str = "mlp", schedule: str = "grouped", replicas: int = 1, **changes: Any
+) -> RunConfig:
+    """Two updates of a net in so many stages, each after so many micro-batches."""
+    changes = {"device_iterations": 2, "gradient_accumulation": count, "replicas": replicas, **changes}
+    return cut(name, replace(PLAIN, **changes), stages, schedule)
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("kind", kinds_of("mlp"))
+@pytest.mark.level("qualify")
+def test_two_stages_train_as_specified(keras: Keras, kind: str, schedule: str) -> None:
+    """Every kind of model trains as specified under every schedule."""
+    config = piped(2, 4, schedule=schedule)
+
+    assert_trained(keras.fit("mlp", config, kind), "mlp", config)
+
+
+@pytest.mark.ipus(8)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_four_stages_on_two_replicas_train_as_specified(keras: Keras, schedule: str) -> None:
+    """Four stages, two replicas and eight accumulated micro-batches give the oracle's weights."""
+    config = piped(4, 8, schedule=schedule, replicas=2)
+
+    assert_trained(keras.fit("mlp", config), "mlp", config)
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize("name", ["convnet", "bn_convnet", "residual"])
+@pytest.mark.level("qualify")
+def test_other_nets_train_as_specified(keras: Keras, name: str) -> None:
+    """Convolutions, statistics of micro-batches, and skips that pass a stage which does not use them."""
+    config = piped(3, 6, name=name, device_iterations=1)
+
+    assert_trained(keras.fit(name, config), name, config)
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("name", ["mlp", "bn_convnet", "residual"])
+@pytest.mark.level("qualify")
+def test_many_micro_batches_pass_a_pipeline(keras: Keras, name: str, replicas: int) -> None:
+    """The number of micro-batches in a run may be large."""
+    small = learning_rate(base=2.0**-8)
+    config = piped(2, 20, name=name, replicas=replicas, device_iterations=1, learning_rate=small)
+
+    assert_trained(keras.fit(name, config), name, config)
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("method", ["sum", "mean", "running_mean"])
+def test_micro_batches_are_reduced_as_asked(keras: Keras, method: str) -> None:
+    """The three reductions of accumulated gradients work in a pipeline too."""
+    config = piped(2, 4, accumulation_reduction=method)
+
+    assert_trained(keras.fit("mlp", config), "mlp", config)
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("change", [momentum, adam], ids=["momentum", "adam"])
+def test_optimizers_take_one_step_per_run(keras: Keras, change: Any) -> None:
+    """Weights and the optimizer's state move once per run of the pipeline, after all micro-batches."""
+    config = change(piped(2, 4))
+    trained = keras.fit("mlp", config)
+
+    assert_trained(trained, "mlp", config)
+    assert int(trained.model.optimizer.iterations) == 2
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("devices", [(0, 1, 0), (0, 1, 1), (1, 0, 1)], ids=str)
+def test_stages_may_share_an_ipu(keras: Keras, devices: Any) -> None:
+    """device_mapping places stages; two of them on one IPU train as specified under the grouped schedule."""
+    config = replace(piped(3, 6, device_iterations=1), devices=devices)
+
+    assert_trained(keras.fit("mlp", config), "mlp", config)
+
+
+@pytest.mark.ipus(3)
+@pytest.mark.parametrize("devices", [(1, 0), (2, 0, 1)], ids=str)
+def test_stages_may_be_placed_in_any_order(keras: Keras, devices: Any) -> None:
+    """device_mapping may place a later stage on an earlier IPU: all stages are updated at the end of a run."""
+    config = replace(piped(len(devices), 2 * len(devices), device_iterations=1), devices=devices)
+
+    assert_trained(keras.fit("mlp", config), "mlp", config)
+
+
+@pytest.mark.ipus(2)
+def test_the_interleaved_schedule_needs_an_ipu_for_each_stage(keras: Keras) -> None:
+    """Two stages on one IPU are not implemented for the interleaved schedule."""
+    config = replace(piped(3, 6, schedule="interleaved", device_iterations=1), devices=(0, 1, 0))
+
+    with pytest.raises(NotImplementedError, match="nterleaved"):
+        keras.fit("mlp", config)
+
+
+REFUSED = {
+    "grouped-2-2": ("grouped", 2, 2, 4),
+    "grouped-2-6": ("grouped", 2, 6, 4),
+    "grouped-3-9": ("grouped", 3, 9, 6),
+    "interleaved-2-3": ("interleaved", 2, 3, 2),
+    "interleaved-3-4": ("interleaved", 3, 4, 3),
+}
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize(("schedule", "stages", "count", "multiple"), REFUSED.values(), ids=list(REFUSED))
+def test_a_count_that_the_schedule_cannot_repeat_is_refused(
+    keras: Keras, tf: Any, schedule: str, stages: int, count: int, multiple: int
+) -> None:
+    """Training needs a multiple of twice the stages when grouped, and of the stages when interleaved."""
+    message = f"must be a multiple of {multiple}, but it is {count}"
+
+    with pytest.raises(tf.errors.FailedPreconditionError, match=message):
+        keras.fit("mlp", piped(stages, count, schedule=schedule))
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize(
+    ("schedule", "stages", "count"),
+    [("grouped", 2, 8), ("interleaved", 2, 2), ("interleaved", 3, 3), ("sequential", 2, 1), ("sequential", 3, 5)],
+)
+def test_a_count_that_the_schedule_repeats_is_accepted(keras: Keras, schedule: str, stages: int, count: int) -> None:
+    """The sequential schedule takes any count, the others their multiples."""
+    config = piped(stages, count, schedule=schedule, device_iterations=1)
+
+    assert_trained(keras.fit("mlp", config), "mlp", config)
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_pipeline_predicts_as_specified(keras: Keras, schedule: str) -> None:
+    """Predictions of a pipelined model are the oracle's, in the order of the data."""
+    config, net = piped(2, 4, schedule=schedule), mlp()
+    data = distinct_micro_batches(net, config)
+    with keras.scope(config):
+        model = keras.build(net, "functional", config.stages)
+        keras.compile(model, config)
+        keras.options(model, config)
+        predicted = model.predict(keras.dataset(net, config, data), verbose=0)
+
+    want, allowed = inferred("mlp", data)
+    check.close(actual=predicted, expected=want, tolerance=allowed, what="the predictions")
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize(("schedule", "execution", "accepted"), [
+    ("grouped", 3, False), ("grouped", 2, True), ("interleaved", 3, False), ("sequential", 3, True),
+])  # fmt: skip
+def test_an_inference_run_fills_the_pipeline(
+    keras: Keras, tf: Any, schedule: str, execution: int, accepted: bool
+) -> None:
+    """In inference steps_per_execution is a multiple of the stages, or anything in the sequential schedule."""
+    config, net = piped(2, 4, schedule=schedule), mlp()
+    feed = replace(config, device_iterations=execution, gradient_accumulation=1)
+    with keras.scope(config):
+        model = keras.build(net, "functional", config.stages)
+        keras.compile(model, config, steps_per_execution=execution)
+        keras.options(model, config)
+
+        if accepted:
+            assert model.predict(keras.dataset(net, feed), verbose=0).shape == (2 * execution, net.classes)
+        else:
+            with pytest.raises(tf.errors.FailedPreconditionError, match="must be a multiple of 2, but it is 3"):
+                model.predict(keras.dataset(net, feed), verbose=0)
+
+
+@pytest.mark.ipus(2)
+def test_a_pipeline_needs_a_count_to_train(keras: Keras) -> None:
+    """A pipelined model without gradient_accumulation_steps_per_replica cannot be trained."""
+    config = piped(2, 4)
+    with keras.scope(config):
+        model = keras.build(mlp(), "functional", config.stages)
+        keras.compile(model, config)
+
+        with pytest.raises(RuntimeError, match="gradient_accumulation_steps_per_replica"):
+            model.fit(keras.dataset(mlp(), config), verbose=0)
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("option", [
+    "offload_weight_update_variables", "replicated_optimizer_state_sharding", "offload_activations",
+    "offload_gradient_accumulation_buffers", "replicated_weight_sharding", "offload_weights",
+])  # fmt: skip
+@pytest.mark.level("qualify")
+def test_offloading_changes_no_bit(keras: Keras, option: str) -> None:
+    """Where tensors are kept has no influence on what is computed."""
+    config, net = piped(2, 4, device_iterations=1), mlp()
+    with keras.scope(config):
+        model = keras.build(net, "functional", config.stages)
+        keras.compile(model, config)
+        model.set_pipelining_options(4, **{option: True})
+        model.fit(keras.dataset(net, config), verbose=0)
+
+    assert_trained(_result(keras, model), "mlp", config)
+
+
+def _result(keras: Keras, model: Any) -> Any:
+    from .nets import Trained
+
+    return Trained(model, None, keras.weights(model, mlp()))
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("key", [
+    "gradient_accumulation_count", "infeed_queue", "outfeed_queue", "optimizer_function", "computational_stages",
+    "repeat_count", "inputs",
+])  # fmt: skip
+def test_reserved_options_are_refused(keras: Keras, key: str) -> None:
+    """What Keras sets itself cannot be passed on to the pipeline."""
+    with keras.scope(PLAIN):
+        model = keras.build(mlp(), "sequential")
+
+        with pytest.raises(ValueError, match=f"Found `{key}` key in"):
+            model.set_pipelining_options(4, **{key: 1})
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("accumulate", [False, True], ids=["each", "accumulated"])
+def test_an_accumulated_outfeed_returns_the_mean_of_a_run(keras: Keras, accumulate: bool) -> None:
+    """With accumulate_outfeed all steps of a run report the mean of what they would have reported."""
+    config, net = piped(2, 4, device_iterations=1), mlp()
+    seen = []
+    for asked in (False, accumulate):
+        with keras.scope(config):
+            model = keras.build(net, "functional", config.stages)
+            keras.compile(model, config)
+            model.set_pipelining_options(4, accumulate_outfeed=asked)
+            model.set_asynchronous_callbacks(True)
+            steps: list = []
+            callback = keras.tf.keras.callbacks.LambdaCallback(
+                on_train_batch_end=lambda batch, logs, steps=steps: steps.append(float(logs["loss"]))
+            )
+            model.fit(keras.dataset(net, config), callbacks=[callback], verbose=0)
+        seen.append(np.asarray(steps))
+    each, asked_for = seen
+    # A mean of four float32 is rounded at most once for each of them.
+    bound = 4 * np.finfo(np.float32).eps * np.abs(each).max()
+
+    assert len(set(each)) == 4
+    if accumulate:
+        assert len(set(asked_for)) == 1
+        assert abs(asked_for[0] - each.mean()) <= bound
+    else:
+        assert asked_for.tolist() == each.tolist()
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize(("ipus", "stages"), [(3, 2), (1, 2), (2, 3), (6, 4)])
+def test_a_device_holds_whole_replicas(keras: Keras, configure: Any, ipu: Any, ipus: int, stages: int) -> None:
+    """A number of IPUs that is no multiple of what the pipeline needs is an error."""
+    needed = 1 << (stages - 1).bit_length()
+    config = piped(stages, 2 * stages)
+    configure(ipus)
+    with ipu.ipu_strategy.IPUStrategy().scope():
+        model = keras.build(mlp(), "functional", config.stages)
+        keras.compile(model, config)
+        keras.options(model, config)
+
+        with pytest.raises(
+            ValueError,
+            match=f"device has {ipus} IPUs attached, however the current model requires a multiple of {needed}",
+        ):
+            model.fit(keras.dataset(mlp(), config), verbose=0)
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("built", [False, True], ids=["unbuilt", "built"])
+def test_a_subclassed_model_may_be_built_by_its_data(keras: Keras, tf: Any, built: bool) -> None:
+    """Stages that a subclassed model enters when it is called count, also when it is first called by fit."""
+    layers = [tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", name=f"dense{n}") for n in range(2)]
+
+    class Own(tf.keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = layers
+
+        def call(self, inputs: Any) -> Any:
+            with keras.stage(0):
+                value = self.parts[0](inputs)
+            with keras.stage(1):
+                return self.parts[1](value)
+
+    config = replace(PLAIN, stages=(0, 1))
+    with keras.scope(config):
+        model = Own()
+        if built:
+            model.build((1, 1))
+        model.compile(tf.keras.optimizers.SGD(0.125), "mse", steps_per_execution=4)
+        model.set_pipelining_options(4)
+        model.fit(np.ones((4, 1), np.float32), np.zeros((4, 1), np.float32), batch_size=1, verbose=0)
+
+    # Four times the gradient 2 * w1 * w2 * w2 = 2 at weights of 1, times the rate: exactly 1.
+    assert [weight.item() for weight in model.get_weights()] == [0.0, 0.0]
+    assert [one.pipeline_stage for one in model.get_pipeline_stage_assignment()] == [0, 1]
+
+
+@pytest.mark.ipus(2)
+def test_a_pipeline_accumulates_by_its_own_options(keras: Keras, said: Any) -> None:
+    """The options of gradient accumulation are not used by a pipelined model, which says so."""
+    config, net = piped(2, 4, device_iterations=1), mlp()
+    with keras.scope(config):
+        model = keras.build(net, "functional", config.stages)
+        keras.compile(model, config)
+        keras.options(model, config)
+        model.set_gradient_accumulation_options(2)
+        model.fit(keras.dataset(net, config), verbose=0)
+
+    assert "`set_gradient_accumulation_options` are not used" in said()
+    assert_trained(_result(keras, model), "mlp", config)

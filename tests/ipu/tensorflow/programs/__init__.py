@@ -1,0 +1,1 @@
+"""Cases of programs that TensorFlow users write themselves: feeds, loops, pipelines, optimizers."""

@@ -1,0 +1,1 @@
+"""Cases of the configuration, the modules and what surrounds a program."""
