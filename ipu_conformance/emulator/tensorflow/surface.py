@@ -47,6 +47,9 @@ def lazy(
     return find, lambda: sorted({*vars(sys.modules[package]), *places, *members})
 
 
+EXPORT_NEEDS_COMPILER = "an export for serving holds an executable that the vendor's compiler makes"
+
+
 class UnavailableError(ConformanceError, NotImplementedError):
     """A program asked for something that only the vendor's SDK can do."""
 

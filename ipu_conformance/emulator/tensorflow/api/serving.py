@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from ipu_conformance.emulator.tensorflow.surface import EXPORT_NEEDS_COMPILER as _WHY
 from ipu_conformance.emulator.tensorflow.surface import unavailable_function as _unavailable_function
-
-_WHY = "an export for serving holds an executable that the vendor's compiler makes"
 
 export_single_step = _unavailable_function("export_single_step", _WHY)
 export_pipeline = _unavailable_function("export_pipeline", _WHY)

@@ -8,8 +8,7 @@ from typing import Any, Callable, Dict, Tuple
 import tensorflow as tf
 
 from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
-from ipu_conformance.emulator.tensorflow.api import loops
-from ipu_conformance.emulator.tensorflow.compile import scopes
+from ipu_conformance.emulator.tensorflow.compile import loops, scopes
 from ipu_conformance.emulator.tensorflow.estimator import feeds, metrics, report
 from ipu_conformance.emulator.tensorflow.estimator.base import BaseEstimator
 from ipu_conformance.emulator.tensorflow.estimator.program import Call, Program, counting_steps

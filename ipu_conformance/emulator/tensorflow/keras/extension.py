@@ -9,7 +9,6 @@ from ipu_conformance.emulator.core.limits import LimitError, check_tensorflow
 from ipu_conformance.emulator.core.schedules import SharedDeviceError
 from ipu_conformance.emulator.core.topology import TopologyError, tensorflow_replicas
 from ipu_conformance.emulator.faults.decisions import keras_model as decide
-from ipu_conformance.emulator.tensorflow.api import serving
 from ipu_conformance.emulator.tensorflow.keras import (
     assignment,
     callbacks,
@@ -22,6 +21,7 @@ from ipu_conformance.emulator.tensorflow.keras import (
 )
 from ipu_conformance.emulator.tensorflow.run import variables
 from ipu_conformance.emulator.tensorflow.run.accumulation import Method
+from ipu_conformance.emulator.tensorflow.surface import EXPORT_NEEDS_COMPILER, unavailable_function
 
 
 class State:
@@ -102,9 +102,7 @@ class ModelExtension:
         options.refuse_reserved(kwargs, options.RESERVED_OF_OUTFEED, "set_outfeed_queue_options")
         self._ipu.outfeed = kwargs
 
-    def export_for_ipu_serving(self, *arguments: Any, **settings: Any) -> Any:
-        """Refused: an export holds an executable, and the emulator has no compiler."""
-        return serving.export_keras(self, *arguments, **settings)
+    export_for_ipu_serving = unavailable_function("export_for_ipu_serving", EXPORT_NEEDS_COMPILER)
 
     # Stages
 

@@ -7,14 +7,14 @@ from typing import Any, Optional, Tuple
 import tensorflow as tf
 
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
-from ipu_conformance.emulator.tensorflow.api.ops import nn_ops
 from ipu_conformance.emulator.tensorflow.keras import library
+from ipu_conformance.emulator.tensorflow.ops import ctc
 
 _Layer: Any = library.module("engine.base_layer").Layer
 
 
 class CTCLoss(library.Configured, _Layer):
-    """The loss of connectionist temporal classification, as a layer; see ``nn_ops.ctc_loss_v2``."""
+    """The loss of connectionist temporal classification, as a layer; see ``ctc.ctc_loss_v2``."""
 
     CONFIG = ("from_logits", "blank_index")
 
@@ -27,12 +27,12 @@ class CTCLoss(library.Configured, _Layer):
 
     def call(self, labels: Any, data: Any, label_length: Any, data_length: Any, **settings: Any) -> Any:
         """The loss of every sample, of logits or of log probabilities [time, batch, classes]."""
-        loss = nn_ops.ctc_loss_v2 if self.from_logits else nn_ops.ctc_loss_with_log_probs
+        loss = ctc.ctc_loss_v2 if self.from_logits else ctc.ctc_loss_with_log_probs
         return loss(labels, data, label_length, data_length, self.blank_index)
 
 
 class CTCInferenceLayer(library.Configured, _Layer):
-    """The most probable label sequences of values [time, batch, classes]; see ``nn_ops.ctc_beam_search_decoder``."""
+    """The most probable label sequences of values [time, batch, classes]; see ``ctc.ctc_beam_search_decoder``."""
 
     CONFIG = ("blank_index", "beam_width", "top_paths", "from_logits")
 
@@ -53,7 +53,7 @@ class CTCInferenceLayer(library.Configured, _Layer):
 
     def call(self, data: Any, data_length: Any, **settings: Any) -> Tuple[Any, Any, Any]:
         """Minus the log probabilities, the lengths and the labels of the paths."""
-        decode = nn_ops.ctc_beam_search_decoder if self.from_logits else nn_ops.ctc_beam_search_decoder_with_log_probs
+        decode = ctc.ctc_beam_search_decoder if self.from_logits else ctc.ctc_beam_search_decoder_with_log_probs
         return decode(data, data_length, self.beam_width, self.top_paths, self.blank_index)
 
 

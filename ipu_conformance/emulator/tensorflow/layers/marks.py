@@ -7,14 +7,15 @@ from typing import Any
 import tensorflow as tf
 
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
-from ipu_conformance.emulator.tensorflow.api.ops import cross_replica_ops, rand_ops
 from ipu_conformance.emulator.tensorflow.keras import library
+from ipu_conformance.emulator.tensorflow.ops.dropout import dropout
+from ipu_conformance.emulator.tensorflow.run import collectives
 
 _Layer: Any = library.module("engine.base_layer").Layer
 
 
 class Dropout(library.Configured, _Layer):
-    """Drops a share of ``rate`` in training; a ``seed`` is a pair of 32-bit integers, see ``rand_ops.dropout``."""
+    """Drops a share of ``rate`` in training; a ``seed`` is a pair of 32-bit integers, see ``ops.dropout``."""
 
     CONFIG = ("rate", "noise_shape", "seed")
 
@@ -34,7 +35,7 @@ class Dropout(library.Configured, _Layer):
         return self._dropped(inputs) if decide("dropout-in-training", bool(known)) else tf.identity(inputs)
 
     def _dropped(self, inputs: Any) -> Any:
-        return rand_ops.dropout(inputs, self.rate, self.noise_shape, self.seed)
+        return dropout(inputs, self.rate, self.noise_shape, self.seed)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         """The shape of the inputs."""
@@ -60,4 +61,4 @@ class AssumeEqualAcrossReplicas(library.Configured, _Layer):
 
     def call(self, inputs: Any, **settings: Any) -> Any:
         """The inputs themselves."""
-        return decide("mark", cross_replica_ops.assume_equal_across_replicas(inputs, self.inplace))
+        return decide("mark", collectives.assume_equal_across_replicas(inputs, self.inplace))

@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.tensorflow.api.ops import embedding_ops, math_ops
 from ipu_conformance.emulator.tensorflow.keras import library
+from ipu_conformance.emulator.tensorflow.ops import serialized
 
 _Dense: Any = library.module("layers").Dense
 
@@ -37,18 +37,18 @@ class SerialDense(library.Configured, _Dense):
         """The outputs for inputs [..., size]; a kernel is the same for every leading axis."""
         inputs = tf.cast(inputs, self.compute_dtype)
         rows = inputs if inputs.shape.rank == 2 else tf.reshape(inputs, [-1, inputs.shape[-1]])
-        made = math_ops.serialized_matmul(
+        outputs = serialized.serialized_matmul(
             rows,
             tf.cast(self.kernel, self.compute_dtype),
             self.serialization_factor,
             DIMENSIONS[self.serialization_dimension],
         )
         if self.use_bias:
-            made = tf.nn.bias_add(made, tf.cast(self.bias, self.compute_dtype))
+            outputs = tf.nn.bias_add(outputs, tf.cast(self.bias, self.compute_dtype))
         if inputs.shape.rank != 2:
-            made = tf.reshape(made, tf.concat([tf.shape(inputs)[:-1], [self.units]], 0))
-            made.set_shape([*inputs.shape[:-1], self.units])
-        return made if self.activation is None else self.activation(made)
+            outputs = tf.reshape(outputs, tf.concat([tf.shape(inputs)[:-1], [self.units]], 0))
+            outputs.set_shape([*inputs.shape[:-1], self.units])
+        return outputs if self.activation is None else self.activation(outputs)
 
 
 _Embedding: Any = library.module("layers").Embedding
@@ -83,6 +83,6 @@ class Embedding(library.Configured, _Embedding):
     def call(self, inputs: Any) -> Any:
         """The row of every index."""
         indices = inputs if inputs.dtype.is_integer else tf.cast(inputs, tf.int32)
-        return embedding_ops.embedding_lookup(
+        return serialized.embedding_lookup(
             tf.convert_to_tensor(self.embeddings), indices, serialization_factor=self.serialization_factor
         )

@@ -8,9 +8,9 @@ import tensorflow as tf
 from tensorflow.python.training import optimizer
 
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
-from ipu_conformance.emulator.tensorflow.api.ops import cross_replica_ops
 from ipu_conformance.emulator.tensorflow.compile import sharding
 from ipu_conformance.emulator.tensorflow.optim import loss_scaling
+from ipu_conformance.emulator.tensorflow.run import collectives
 
 Pairs = List[Tuple[Any, Any]]
 """Gradients with their variables; a variable that has no gradient comes with None."""
@@ -29,7 +29,7 @@ def applied(opt: Any, grads_and_vars: Pairs, global_step: Any = None, name: Opti
 
 def averaged(pairs: Any) -> Pairs:
     """The gradients as means over all replicas."""
-    reduce = decide("cross-replica-optimizer", cross_replica_ops.cross_replica_mean)
+    reduce = decide("cross-replica-optimizer", collectives.cross_replica_mean)
     return [
         (gradient if gradient is None else reduce(tf.convert_to_tensor(gradient)), variable)
         for gradient, variable in pairs

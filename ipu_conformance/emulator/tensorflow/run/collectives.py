@@ -27,6 +27,26 @@ def require_replicas(number: int) -> None:
         )
 
 
+def cross_replica_sum(x: Any, replica_group_size: Optional[int] = None, name: Optional[str] = None) -> Any:
+    """The sum over all replicas, or over each group of consecutive ones."""
+    return _reduced(x, SUM, replica_group_size, "cross_replica_sum")
+
+
+def cross_replica_mean(x: Any, replica_group_size: Optional[int] = None, name: Optional[str] = None) -> Any:
+    """The mean over all replicas, or over each group of consecutive ones."""
+    return _reduced(x, MEAN, replica_group_size, "cross_replica_mean")
+
+
+def _reduced(x: Any, reduction: str, group: Optional[int], name: str) -> Any:
+    if group is not None and (isinstance(group, bool) or not isinstance(group, int) or group < 1):
+        raise ValueError(f"`replica_group_size` is {group!r}; use a whole number of replicas from 1 on, or None.")
+    if placing():
+        import tensorflow as tf
+
+        return tf.identity(x)
+    return all_reduce(_tensor(x), decide("reduction", reduction), decide("group", group), name)
+
+
 def all_reduce(value: Any, reduction: str = SUM, group: Optional[int] = None, name: str = "all_reduce") -> Any:
     """Every replica's sum (or mean, …) over the ``group`` consecutive replicas that it belongs to; None means all.
 
@@ -73,11 +93,11 @@ def reduce_scatter(value: Any, reduction: str = SUM, group: Optional[int] = None
     return _exchange(_tensor(value), combine, f"{name} ({reduction})")
 
 
-def assume_equal(value: Any) -> Any:
-    """The value itself, which is promised to be the same on every replica: each goes on with its own."""
+def assume_equal_across_replicas(tensors: Any, inplace: bool = False) -> Any:
+    """The tensors themselves, which are promised to be the same on every replica: each goes on with its own."""
     import tensorflow as tf
 
-    return tf.nest.map_structure(tf.identity, value)
+    return tf.nest.map_structure(tf.identity, tensors)
 
 
 def all_to_all(value: Any, name: str = "all_to_all") -> Any:

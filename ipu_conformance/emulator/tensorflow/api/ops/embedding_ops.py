@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-import tensorflow as tf
-
+from ipu_conformance.emulator.tensorflow.ops.serialized import embedding_lookup
 from ipu_conformance.emulator.tensorflow.surface import unavailable_class as _unavailable_class
 from ipu_conformance.emulator.tensorflow.surface import unavailable_function as _unavailable_function
 
@@ -49,16 +48,3 @@ class HostEmbeddingSGDGAOptimizerSpec(HostEmbeddingOptimizerSpec):
     def get_accumulation_factor(self) -> int:
         """After how many micro-batches the table is updated."""
         return self._accumulation_factor
-
-
-def embedding_lookup(
-    params: Any, ids: Any, name: Optional[str] = None, serialization_factor: int = 1, **kwargs: Any
-) -> Any:
-    """The rows of ``params`` that ``ids`` name; the table may be looked through in several equal pieces."""
-    rows = int(params.shape[0])
-    if serialization_factor < 1 or rows % serialization_factor:
-        raise ValueError(
-            f"`serialization_factor` is {serialization_factor} for a table of {rows} rows; use a number that divides "
-            "them."
-        )
-    return tf.gather(params, ids, name=name)

@@ -1,0 +1,1 @@
+"""Operations that the vendor offers as functions and as Keras layers."""
