@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from hypothesis import strategies as st
 
 from ipu_conformance.ir import Graph, Literal, Op, Tensor
@@ -28,13 +30,22 @@ ranked_shapes = st.lists(st.none() | st.integers(0, INT64_MAX), max_size=4).map(
 shapes = st.none() | ranked_shapes
 
 
+lengths = st.integers(0, 2)
+sized_dtypes, any_dtypes = st.sampled_from(SIZED), st.sampled_from(sorted(BITS))
+known_dtypes = st.sampled_from(sorted(set(BITS) - {"UNDEFINED"}))
+placements = st.none() | st.integers(0, 7)
+op_names = names | st.just("")
+op_counts, opsets, flags = st.integers(1, 8), st.integers(7, 22), st.booleans()
+
+
 @st.composite
 def literals(draw):
-    dtype, shape = draw(st.sampled_from(SIZED)), draw(small_shapes)
+    dtype, shape = draw(sized_dtypes), draw(small_shapes)
     length = size(dtype, shape)
     return Literal(dtype, shape, draw(st.binary(min_size=length, max_size=length)))
 
 
+@lru_cache(maxsize=None)  # a strategy that is made for every op takes longer than what is drawn from it
 def attributes(floats):
     scalars = st.one_of(integers, floats, texts)
     lists = st.one_of(*(st.lists(items, max_size=3).map(tuple) for items in (integers, floats, texts)))
@@ -42,48 +53,42 @@ def attributes(floats):
     return st.dictionaries(keys, scalars | lists | literals(), max_size=3)
 
 
-placements = st.none() | st.integers(0, 7)
-
-
 @st.composite
 def graphs(draw, types=TYPES, floats=float64s, bounded=False):
     """A valid graph; with ``bounded``, dtype and rank of every tensor are known, as ONNX asks at a graph's ends."""
-    unique = iter(draw(st.lists(names, unique=True, min_size=12, max_size=24)))
-    tensors, given, weights, ops = [], [], {}, []
+    tensors, inputs, weights, ops = {}, [], {}, []
 
-    def tensor(name, shape, dtypes):
-        tensors.append(Tensor(name, draw(st.sampled_from(dtypes)), draw(shape)))
+    def tensor(shape, dtypes):
+        name = draw(names)
+        while name in tensors:  # a number makes it unique; to draw until it is takes long
+            name += str(len(tensors))
+        tensors[name] = Tensor(name, draw(dtypes), draw(shape))
         return name
 
-    known = ranked_shapes if bounded else shapes
-    dtypes = tuple(sorted(set(BITS) - {"UNDEFINED"})) if bounded else tuple(sorted(BITS))
-    for _ in range(draw(st.integers(0, 2))):
-        given.append(tensor(next(unique), known, dtypes))
-    for _ in range(draw(st.integers(0, 2))):
-        if draw(st.booleans()):
-            weights[tensor(next(unique), known, dtypes)] = None
+    known, dtypes = (ranked_shapes, known_dtypes) if bounded else (shapes, any_dtypes)
+    op_types = st.sampled_from(types)
+    for _ in range(draw(lengths)):
+        inputs.append(tensor(known, dtypes))
+    for _ in range(draw(lengths)):
+        if draw(flags):
+            weights[tensor(known, dtypes)] = None
         else:
-            name = tensor(next(unique), small_shapes, tuple(SIZED))
-            length = tensors[-1].nbytes
+            name = tensor(small_shapes, sized_dtypes)
+            length = tensors[name].nbytes
             weights[name] = draw(st.binary(min_size=length, max_size=length))
-    for name in unique:
-        available = st.sampled_from([t.name for t in tensors] + [""])
-        inputs = draw(st.lists(available, max_size=3))
-        outputs = [tensor(name, known, dtypes)]
-        if draw(st.booleans()):
-            outputs.append("")
+    for _ in range(draw(op_counts)):
+        read = draw(st.lists(st.sampled_from([*tensors, ""]), max_size=3))
+        outputs = [tensor(known, dtypes), *([""] if draw(flags) else [])]
         ops.append(
             Op(
-                draw(st.sampled_from(types)),
-                draw(names | st.just("")),
-                tuple(inputs),
+                draw(op_types),
+                draw(op_names),
+                tuple(read),
                 tuple(outputs),
                 draw(attributes(floats)),
                 draw(placements),
                 draw(placements),
             )
         )
-        if draw(st.integers(0, 3)) == 0:
-            break
-    outputs = draw(st.lists(st.sampled_from([t.name for t in tensors]), unique=True, max_size=3))
-    return Graph(draw(names), ops, given, outputs, tensors, weights, draw(st.integers(7, 22)))
+    outputs = draw(st.lists(st.sampled_from([*tensors]), unique=True, max_size=3))
+    return Graph(draw(names), ops, inputs, outputs, tensors, weights, draw(opsets))
