@@ -1,65 +1,96 @@
-"""Witnesses of interpolation; each framework has its own conventions for coordinates."""
+"""Witnesses of interpolation, of images between their points, of boxes and of recurrent layers."""
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from tests.unit.oracle.witnesses.witness import (
+    PADDLE,
+    TENSORFLOW,
+    TORCH,
+    Unsupported,
+    channels_first,
+    channels_last,
+    refusing,
+)
 
-from tests.unit.oracle.witnesses.witness import PADDLE, TENSORFLOW, TORCH, Unsupported
+_PLAIN = (True, 1, 0.0, False, False, False)
+"""A recurrent layer with biases, one layer, no dropout, not training, one direction, steps first."""
 
-Size = Tuple[int, int]
+
+def _grid_sample(module, x, grid, align_corners, border):
+    return module.nn.functional.grid_sample(x, grid, "bilinear", border, align_corners)
 
 
-@TORCH.row("interpolate_nearest")
-def _torch_nearest(torch: Any, x: Any, size: Size, coordinates: str) -> Any:
+def _torch_nearest(torch, x, size, coordinates):
     mode = {"half_pixel": "nearest-exact", "asymmetric": "nearest"}[coordinates]
     return torch.nn.functional.interpolate(x, size, mode=mode)
 
 
-@TORCH.row("interpolate_linear")
-def _torch_linear(torch: Any, x: Any, size: Size, coordinates: str) -> Any:
-    if coordinates == "asymmetric":
-        raise Unsupported("torch interpolates between pixel centres or corners")
+def _torch_linear(torch, x, size, coordinates):
     corners = coordinates == "align_corners"
     return torch.nn.functional.interpolate(x, size, mode="bilinear", align_corners=corners)
 
 
-def _tf_resized(tf: Any, x: Any, resize: Any) -> Any:
-    return tf.transpose(resize(tf.transpose(x, [0, 2, 3, 1])), [0, 3, 1, 2])
-
-
-@TENSORFLOW.row("interpolate_nearest")
-def _tf_nearest(tf: Any, x: Any, size: Size, coordinates: str) -> Any:
-    half = coordinates == "half_pixel"
-    op = tf.raw_ops.ResizeNearestNeighbor
-    return _tf_resized(tf, x, lambda image: op(images=image, size=size, half_pixel_centers=half))
-
-
-@TENSORFLOW.row("interpolate_linear")
-def _tf_linear(tf: Any, x: Any, size: Size, coordinates: str) -> Any:
-    if x.dtype != tf.float32:
-        raise Unsupported("TensorFlow resizes in float32 only")
-    attributes = {
-        "align_corners": coordinates == "align_corners",
-        "half_pixel_centers": coordinates == "half_pixel",
+TORCH.add(
+    {
+        "interpolate_nearest": _torch_nearest,
+        "interpolate_linear": refusing(
+            _torch_linear,
+            lambda x, size, coordinates: coordinates == "asymmetric",
+            "torch interpolates between pixel centres or corners",
+        ),
+        "grid_sample": _grid_sample,
+        "lstm": lambda torch, x, hidden, cell, *weights: torch._VF.lstm(x, (hidden, cell), list(weights), *_PLAIN),
+        "gru": lambda torch, x, hidden, *weights: torch._VF.gru(x, hidden, list(weights), *_PLAIN),
+        "simple_rnn": lambda torch, x, hidden, *weights: torch._VF.rnn_tanh(x, hidden, list(weights), *_PLAIN),
     }
-    return _tf_resized(tf, x, lambda image: tf.raw_ops.ResizeBilinear(images=image, size=size, **attributes))
+)
 
 
-@PADDLE.row("interpolate_nearest")
-def _paddle_nearest(paddle: Any, x: Any, size: Size, coordinates: str) -> Any:
-    if coordinates != "asymmetric":
-        raise Unsupported("paddle's nearest neighbour is asymmetric")
-    return paddle.nn.functional.interpolate(x, list(size), mode="nearest")
+def _tf_nearest(tf, x, size, coordinates):
+    half = coordinates == "half_pixel"
+    y = tf.raw_ops.ResizeNearestNeighbor(images=channels_last(tf, x), size=size, half_pixel_centers=half)
+    return channels_first(tf, y)
 
 
-@PADDLE.row("interpolate_linear")
-def _paddle_linear(paddle: Any, x: Any, size: Size, coordinates: str) -> Any:
+def _tf_linear(tf, x, size, coordinates):
+    corners, half = coordinates == "align_corners", coordinates == "half_pixel"
+    image = channels_last(tf, x)
+    y = tf.raw_ops.ResizeBilinear(images=image, size=size, align_corners=corners, half_pixel_centers=half)
+    return channels_first(tf, y)
+
+
+TENSORFLOW.add(
+    {
+        "interpolate_nearest": _tf_nearest,
+        "interpolate_linear": refusing(
+            _tf_linear, lambda x, **_: x.dtype.name != "float32", "TensorFlow resizes in float32 only"
+        ),
+    }
+)
+
+
+def _paddle_linear(paddle, x, size, coordinates):
     if x.dtype != paddle.float32:
         raise Unsupported("Paddle holds the ratio of sizes in float32")
     if 1 in size and coordinates != "align_corners":
         raise Unsupported("Paddle takes the first element when it resizes to one")
-    attributes = {
-        "align_corners": coordinates == "align_corners",
-        "align_mode": 1 if coordinates == "asymmetric" else 0,
+    corners, mode = coordinates == "align_corners", 1 if coordinates == "asymmetric" else 0
+    return paddle.nn.functional.interpolate(x, list(size), mode="bilinear", align_corners=corners, align_mode=mode)
+
+
+def _paddle_boxes(paddle, x, image, anchors, classes, threshold, step, zoom, clip):
+    return paddle.vision.ops.yolo_box(x, image, list(anchors), classes, threshold, step, clip_bbox=clip, scale_x_y=zoom)
+
+
+PADDLE.add(
+    {
+        "interpolate_nearest": refusing(
+            lambda paddle, x, size, coordinates: paddle.nn.functional.interpolate(x, list(size), mode="nearest"),
+            lambda x, size, coordinates: coordinates != "asymmetric",
+            "paddle's nearest neighbour is asymmetric",
+        ),
+        "interpolate_linear": _paddle_linear,
+        "grid_sample": _grid_sample,
+        "yolo_box": _paddle_boxes,
     }
-    return paddle.nn.functional.interpolate(x, list(size), mode="bilinear", **attributes)
+)

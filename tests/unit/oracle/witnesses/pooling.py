@@ -2,87 +2,75 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
-
 import numpy as np
 
 from ipu_conformance.oracle.ops.window import space
 from tests.unit.oracle.witnesses.convolution import sides
-from tests.unit.oracle.witnesses.witness import PADDLE, SCIPY, TENSORFLOW, TORCH, Unsupported
+from tests.unit.oracle.witnesses.witness import (
+    PADDLE,
+    SCIPY,
+    TENSORFLOW,
+    TORCH,
+    Unsupported,
+    channels_first,
+    channels_last,
+)
 
 
-def _symmetric(x: Any, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any = 1) -> Sequence[int]:
+def _symmetric(x, kernel, stride, padding, dilation=1):
     pairs = sides(x.shape[2:], kernel, padding, stride=stride, dilation=dilation)
     if any(low != high for low, high in pairs) or any(2 * low > k for (low, _), k in zip(pairs, kernel)):
         raise Unsupported("the padding must be the same on both sides and at most half the kernel")
     return [low for low, _ in pairs]
 
 
+def _function(module, kind, x):
+    return getattr(module.nn.functional, f"{kind}_pool{x.ndim - 2}d")
+
+
 @TORCH.row("max_pool")
-def _torch_max(
-    torch: Any, x: Any, *, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, dilation: Any = 1
-) -> Any:
+def _torch_max(torch, x, *, kernel, stride, padding, ceil_mode, dilation=1):
     pad = _symmetric(x, kernel, stride, padding, dilation)
-    function = getattr(torch.nn.functional, f"max_pool{x.ndim - 2}d")
-    return function(x, kernel, stride, pad, dilation, ceil_mode)
+    return _function(torch, "max", x)(x, kernel, stride, pad, dilation, ceil_mode)
 
 
 @TORCH.row("avg_pool")
-def _torch_avg(
-    torch: Any, x: Any, *, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool
-) -> Any:
+def _torch_avg(torch, x, *, kernel, stride, padding, ceil_mode, count_include_pad):
     pad = _symmetric(x, kernel, stride, padding)
-    function = getattr(torch.nn.functional, f"avg_pool{x.ndim - 2}d")
-    return function(x, kernel, stride, pad, ceil_mode, count_include_pad)
+    return _function(torch, "avg", x)(x, kernel, stride, pad, ceil_mode, count_include_pad)
 
 
 @PADDLE.row("max_pool")
-def _paddle_max(
-    paddle: Any, x: Any, *, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, dilation: Any = None
-) -> Any:
+def _paddle_max(paddle, x, *, kernel, stride, padding, ceil_mode, dilation=None):
     if dilation is not None and max(dilation) > 1:
         raise Unsupported("Paddle's pooling has no dilation")
     if ceil_mode and len(kernel) == 1:
         raise Unsupported("Paddle keeps windows that start beyond the input")
     pad = _symmetric(x, kernel, stride, padding)
-    function = getattr(paddle.nn.functional, f"max_pool{x.ndim - 2}d")
-    return function(x, list(kernel), list(stride), pad, ceil_mode=ceil_mode)
+    return _function(paddle, "max", x)(x, list(kernel), list(stride), pad, ceil_mode=ceil_mode)
 
 
 @PADDLE.row("avg_pool")
-def _paddle_avg(
-    paddle: Any, x: Any, *, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool
-) -> Any:
+def _paddle_avg(paddle, x, *, kernel, stride, padding, ceil_mode, count_include_pad):
     if ceil_mode:
         raise Unsupported("Paddle's mean keeps windows that start beyond the input, and divides by what is left")
     pad = _symmetric(x, kernel, stride, padding)
-    function = getattr(paddle.nn.functional, f"avg_pool{x.ndim - 2}d")
-    return function(x, list(kernel), list(stride), pad, exclusive=not count_include_pad, ceil_mode=ceil_mode)
+    return _function(paddle, "avg", x)(
+        x, list(kernel), list(stride), pad, exclusive=not count_include_pad, ceil_mode=ceil_mode
+    )
 
 
-def _tf_pool(kind: str) -> Any:
-    def row(
-        tf: Any,
-        x: Any,
-        *,
-        kernel: Any,
-        stride: Any,
-        padding: Any,
-        ceil_mode: bool,
-        dilation: Any = None,
-        count_include_pad: Optional[bool] = None,
-    ) -> Any:
+def _tf_pool(kind):
+    def row(tf, x, *, kernel, stride, padding, ceil_mode, dilation=None, count_include_pad=None):
         pairs = sides(x.shape[2:], kernel, padding, stride=stride, dilation=dilation or 1, ceil_mode=ceil_mode)
         pad = "SAME" if padding == "SAME" else "VALID"
         if len(kernel) == 3 or any(s > k for s, k in zip(stride, kernel)):
             raise Unsupported("TensorFlow on a CPU pools float64 in at most two axes, and skips no element")
         if ceil_mode or (pad == "VALID" and np.any(pairs)) or (np.any(pairs) and count_include_pad):
-            raise Unsupported("TensorFlow pools with SAME and VALID borders, of which no padding counts")
+            raise Unsupported("TensorFlow pools with SAME and VALID borders, and no padding counts")
         if dilation is not None and max(dilation) > 1 and (pad == "SAME" or max(stride) > 1):
             raise Unsupported("TensorFlow pools with stride or dilation, not both")
-        last = tf.transpose(x, (0, *range(2, x.ndim), 1))
-        y = tf.nn.pool(last, kernel, kind, stride, pad, dilations=dilation)
-        return tf.transpose(y, (0, y.ndim - 1, *range(1, y.ndim - 1)))
+        return channels_first(tf, tf.nn.pool(channels_last(tf, x), kernel, kind, stride, pad, dilations=dilation))
 
     return row
 
@@ -90,12 +78,11 @@ def _tf_pool(kind: str) -> Any:
 TENSORFLOW.add({"max_pool": _tf_pool("MAX"), "avg_pool": _tf_pool("AVG")})
 
 
-def _adaptive(library: str, kind: str) -> Any:
-    def row(module: Any, x: Any, *, output_size: Any = None) -> Any:
+def _adaptive(library, kind):
+    def row(module, x, *, output_size=None):
         rank = x.ndim - 2
         size = [1] * rank if output_size is None else list(output_size)
-        function = getattr(module.nn.functional, f"adaptive_{kind}_pool{rank}d")
-        return function(x, size[0] if library == "paddle" and rank == 1 else size)
+        return _function(module, f"adaptive_{kind}", x)(x, size[0] if library == "paddle" and rank == 1 else size)
 
     return row
 
@@ -106,11 +93,12 @@ for _kind in ("avg", "max"):
         PADDLE.add({_name: _adaptive("paddle", _kind)})
 
 
-for _name in ("avg_pool", "adaptive_avg_pool", "global_avg_pool"):
-    PADDLE.except_for(_name, ("gradients",), "float64", "it takes a window's share in float32")
+PADDLE.except_for(
+    "avg_pool adaptive_avg_pool global_avg_pool", "gradients", "float64", "it takes a window's share in float32"
+)
 
 
-def _space(x: Any) -> Sequence[int]:
+def _space(x):
     return list(range(2, x.ndim))
 
 
@@ -123,7 +111,7 @@ TENSORFLOW.add(
 
 
 @SCIPY.row("global_max_pool", "max_pool")
-def _scipy_max(scipy: Any, x: Any, **geometry: Any) -> Any:
+def _scipy_max(scipy, x, **geometry):
     """The running maximum, read off at the places where windows are centred."""
     if not geometry:
         running = scipy.ndimage.maximum_filter(x, (1, 1, *x.shape[2:]), mode="constant", cval=-np.inf)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from contextlib import contextmanager
+from functools import partial, reduce
+from itertools import product
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -45,9 +48,10 @@ class Witness:
                 raise OracleError(f"{self.name} has two rows for op {name!r}; keep one")
             self.rows[name] = function
 
-    def except_for(self, name: str, parts: Sequence[str], dtype: str, reason: str) -> None:
-        """Do not ask for ``parts`` ("outputs", "gradients") of op ``name`` in ``dtype``: the witness is wrong there."""
-        self.exceptions.update({(name, part, dtype): reason for part in parts})
+    def except_for(self, names: str, parts: str, dtypes: str, reason: str) -> None:
+        """Do not ask for ``parts`` ("outputs gradients") of these ops in these types: the witness is wrong there."""
+        for key in product(names.split(), parts.split(), dtypes.split()):
+            self.exceptions[key] = reason
 
     def installed(self) -> bool:
         """Whether the library is there; it is not imported to find out."""
@@ -74,13 +78,25 @@ class Witness:
         """
         self._refuse(name, "gradients", dtype)
         wanted = [value.dtype.kind == "f" for value in sample.inputs] if wanted is None else wanted
-        found = iter(self._differentiate(name, sample, cotangents, dtype, wanted))
-        return tuple(next(found) if asked else None for asked in wanted)
+        library = self._library()
+        tensors = [self._tensor(library, value, dtype) for value in sample.inputs]
+        leaves = [tensor for tensor, asked in zip(tensors, wanted) if asked]
+        with self._recording(library, leaves) as differentiate:
+            outputs = _sequence(self._call(library, name, tensors, sample))
+        seeds = [self._tensor(library, value, dtype) for value in cotangents]
+        pairs = [pair for pair in zip(outputs, seeds) if self._has_gradient(pair[0])]
+        answers = iter(differentiate([output for output, _ in pairs], leaves, [seed for _, seed in pairs]))
+        gradients = [next(answers) if asked else None for asked in wanted]
+        return tuple(None if value is None else self._numpy(value) for value in gradients)
 
-    def _differentiate(
-        self, name: str, sample: Sample, cotangents: Sequence[Array], dtype: str, wanted: Sequence[bool]
-    ) -> Sequence[Optional[Array]]:
+    @contextmanager
+    def _recording(self, library: Any, leaves: Sequence[Any]) -> Iterator[Callable[..., Any]]:
+        """Record what is computed from ``leaves``; yields a function of outputs, leaves and cotangents."""
         raise Unsupported(f"{self.name} does not differentiate")
+        yield
+
+    def _has_gradient(self, output: Any) -> bool:
+        raise NotImplementedError
 
     def _refuse(self, name: str, part: str, dtype: str) -> None:
         if (name, part, dtype) in self.exceptions:
@@ -107,19 +123,14 @@ class _Scipy(Witness):
 
 
 class _Torch(Witness):
-    def _differentiate(
-        self, name: str, sample: Sample, cotangents: Sequence[Array], dtype: str, wanted: Sequence[bool]
-    ) -> Sequence[Optional[Array]]:
-        torch = self._library()
-        tensors = [self._tensor(torch, value, dtype) for value in sample.inputs]
-        leaves = [tensor.requires_grad_() for tensor, asked in zip(tensors, wanted) if asked]
-        outputs, seeds = _differentiable(
-            _sequence(self._call(torch, name, tensors, sample)),
-            [self._tensor(torch, value, dtype) for value in cotangents],
-            lambda value: value.requires_grad,
-        )
-        found = torch.autograd.grad(outputs, leaves, seeds, allow_unused=True)
-        return [None if value is None else self._numpy(value) for value in found]
+    @contextmanager
+    def _recording(self, library: Any, leaves: Sequence[Any]) -> Iterator[Callable[..., Any]]:
+        for leaf in leaves:
+            leaf.requires_grad_()
+        yield partial(library.autograd.grad, allow_unused=True)
+
+    def _has_gradient(self, output: Any) -> bool:
+        return output.requires_grad
 
     def _tensor(self, library: Any, value: Array, dtype: str) -> Any:
         tensor = library.from_numpy(np.array(value, order="C"))
@@ -134,46 +145,31 @@ class _TensorFlow(Witness):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its start-up lines would break into our table
         return importlib.import_module("tensorflow")
 
-    def _differentiate(
-        self, name: str, sample: Sample, cotangents: Sequence[Array], dtype: str, wanted: Sequence[bool]
-    ) -> Sequence[Optional[Array]]:
-        tf = self._library()
-        tensors = [self._tensor(tf, value, dtype) for value in sample.inputs]
-        leaves = [tensor for tensor, asked in zip(tensors, wanted) if asked]
-        with tf.GradientTape() as tape:
+    @contextmanager
+    def _recording(self, library: Any, leaves: Sequence[Any]) -> Iterator[Callable[..., Any]]:
+        with library.GradientTape() as tape:
             tape.watch(leaves)
-            outputs = _sequence(self._call(tf, name, tensors, sample))
-        outputs, seeds = _differentiable(
-            outputs,
-            [self._tensor(tf, value, dtype) for value in cotangents],
-            lambda value: value.dtype.is_floating,
-        )
-        found = tape.gradient(outputs, leaves, output_gradients=seeds)
-        return [None if value is None else tf.convert_to_tensor(value).numpy() for value in found]
+            yield tape.gradient
+
+    def _has_gradient(self, output: Any) -> bool:
+        return output.dtype.is_floating
 
     def _tensor(self, library: Any, value: Array, dtype: str) -> Any:
         return library.constant(value, dtype=dtype if value.dtype.kind == "f" else value.dtype)
 
     def _numpy(self, value: Any) -> Array:
-        return value.numpy()
+        return self._library().convert_to_tensor(value).numpy()  # the gradient of a lookup is a tensor in slices
 
 
 class _Paddle(Witness):
-    def _differentiate(
-        self, name: str, sample: Sample, cotangents: Sequence[Array], dtype: str, wanted: Sequence[bool]
-    ) -> Sequence[Optional[Array]]:
-        paddle = self._library()
-        tensors = [self._tensor(paddle, value, dtype) for value in sample.inputs]
-        leaves = [tensor for tensor, asked in zip(tensors, wanted) if asked]
-        for tensor in leaves:
-            tensor.stop_gradient = False
-        outputs, seeds = _differentiable(
-            _sequence(self._call(paddle, name, tensors, sample)),
-            [self._tensor(paddle, value, dtype) for value in cotangents],
-            lambda value: not value.stop_gradient,
-        )
-        found = paddle.grad(outputs, leaves, seeds, allow_unused=True)
-        return [None if value is None else value.numpy() for value in found]
+    @contextmanager
+    def _recording(self, library: Any, leaves: Sequence[Any]) -> Iterator[Callable[..., Any]]:
+        for leaf in leaves:
+            leaf.stop_gradient = False
+        yield partial(library.grad, allow_unused=True)
+
+    def _has_gradient(self, output: Any) -> bool:
+        return not output.stop_gradient
 
     def _tensor(self, library: Any, value: Array, dtype: str) -> Any:
         return library.to_tensor(value.astype(dtype) if value.dtype.kind == "f" else value)
@@ -186,12 +182,43 @@ def _sequence(outputs: Any) -> Sequence[Any]:
     return outputs if isinstance(outputs, (tuple, list)) else (outputs,)
 
 
-def _differentiable(
-    outputs: Sequence[Any], seeds: Sequence[Any], has_gradient: Callable[[Any], bool]
-) -> Tuple[List[Any], List[Any]]:
-    """The outputs that depend differentiably on an input, with their cotangents."""
-    pairs = [(output, seed) for output, seed in zip(outputs, seeds) if has_gradient(output)]
-    return [output for output, _ in pairs], [seed for _, seed in pairs]
+def call(path: str, *positional: str, **fixed: Any) -> Row:
+    """A row that calls the library's function of a dotted name.
+
+    It gets the inputs, the attributes named ``positional`` in this order, and the others and ``fixed`` by keyword.
+    """
+
+    def row(module: Any, *inputs: Any, **attributes: Any) -> Any:
+        values = [attributes.pop(name) for name in positional]
+        return reduce(getattr, path.split("."), module)(*inputs, *values, **attributes, **fixed)
+
+    return row
+
+
+def functional(name: str, *positional: str, **fixed: Any) -> Row:
+    """A row that calls ``nn.functional.<name>``, which PyTorch and Paddle both have."""
+    return call(f"nn.functional.{name}", *positional, **fixed)
+
+
+def refusing(row: Row, when: Callable[..., bool], reason: str) -> Row:
+    """The row of a library that cannot express what ``when(*inputs, **attributes)`` is true for."""
+
+    def guarded(module: Any, *inputs: Any, **attributes: Any) -> Any:
+        if when(*inputs, **attributes):
+            raise Unsupported(reason)
+        return row(module, *inputs, **attributes)
+
+    return guarded
+
+
+def channels_last(tf: Any, x: Any) -> Any:
+    """``x`` in the layout that TensorFlow computes in."""
+    return tf.transpose(x, (0, *range(2, x.ndim), 1))
+
+
+def channels_first(tf: Any, x: Any) -> Any:
+    """``x`` back in the layout of the oracle."""
+    return tf.transpose(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
 
 
 SCIPY = _Scipy("scipy", "scipy")
