@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 import pytest
 
-from .programs import static
+from ..programs import static
 
 pytestmark = pytest.mark.usefixtures("ipu_build")
 

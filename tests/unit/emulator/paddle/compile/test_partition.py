@@ -21,7 +21,7 @@ from ipu_conformance.emulator.paddle.compile.slot_programs import Programs
 from ipu_conformance.emulator.paddle.run import scopes
 from ipu_conformance.emulator.paddle.run.machine import PaddleMachine
 
-from .programs import static
+from ..programs import static
 
 
 def parameter(name: str, values: Sequence[float]) -> Any:

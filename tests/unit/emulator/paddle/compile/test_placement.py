@@ -12,7 +12,7 @@ from ipu_conformance.emulator.paddle.compile import placement, subprograms
 from ipu_conformance.emulator.paddle.compile.placement import PlacementOptions
 from ipu_conformance.emulator.paddle.errors import PopartError
 
-from .programs import static
+from ..programs import static
 
 Shard = Tuple[Optional[int], Optional[int]]
 

@@ -14,7 +14,7 @@ from ipu_conformance import ir
 from ipu_conformance.ir.readers.paddle import ops
 from ipu_conformance.ir.readers.paddle import program as paddle_program
 
-from ..programs import run, static
+from ...programs import run, static
 from . import arithmetic, layout
 from .calls import OpCall
 from .onnx_ops import OPS

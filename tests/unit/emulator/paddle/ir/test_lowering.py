@@ -16,7 +16,7 @@ from ipu_conformance.emulator.popart.lowering import STEPS
 from ipu_conformance.emulator.popart.updates import RULES
 from ipu_conformance.ir import checks
 
-from .programs import PIPELINE, layers, record_of
+from ..programs import PIPELINE, layers, record_of
 
 CASES: Dict[str, Any] = {
     "single": (layers((0, 0), (0, 0)), {}),

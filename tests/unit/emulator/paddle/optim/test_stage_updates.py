@@ -11,7 +11,7 @@ from ipu_conformance.emulator.paddle.compile import subprograms
 from ipu_conformance.emulator.paddle.optim import stage_updates
 from ipu_conformance.emulator.paddle.optim.folding import fold
 
-from .programs import static
+from ..programs import static
 
 OWNER = {"a": 0, "b": 1}
 

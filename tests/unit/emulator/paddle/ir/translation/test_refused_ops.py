@@ -12,7 +12,7 @@ from ipu_conformance.ir import IRError
 from ipu_conformance.ir.readers.paddle import ops
 from ipu_conformance.ir.readers.paddle import program as paddle_program
 
-from ..programs import static
+from ...programs import static
 from .calls import linspace, raw
 
 Feeds = Sequence[Tuple[Sequence[int], str]]

@@ -13,7 +13,7 @@ import pytest
 from ipu_conformance.emulator.core import trace
 from ipu_conformance.emulator.paddle.api.backend import IpuBackend
 
-from .programs import static
+from ..programs import static
 
 pytestmark = pytest.mark.usefixtures("ipu_build")
 

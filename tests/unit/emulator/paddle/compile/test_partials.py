@@ -12,7 +12,7 @@ from ipu_conformance.emulator.core import numerics
 from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.compile import precision
 
-from .programs import run, static
+from ..programs import run, static
 
 RANDOM = np.random.default_rng(5)
 

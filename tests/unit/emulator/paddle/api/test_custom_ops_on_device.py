@@ -12,7 +12,7 @@ import pytest
 from ipu_conformance.emulator.paddle.api import custom_ops
 from ipu_conformance.emulator.paddle.compile.custom_ops import CustomOp, CustomOpError
 
-from .programs import static
+from ..programs import static
 
 X = np.array([[1.0, -2.0, 3.0], [-0.5, 0.25, -8.0]], np.float32)
 RATE = 0.5

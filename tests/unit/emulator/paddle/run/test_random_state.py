@@ -11,7 +11,7 @@ from paddle.base import core
 from ipu_conformance.emulator.paddle.compile import slot_programs, subprograms
 from ipu_conformance.emulator.paddle.run import random_state
 
-from .programs import static
+from ..programs import static
 
 small = st.integers(0, 1000)
 

@@ -17,7 +17,7 @@ from ipu_conformance.emulator.paddle.api import custom_ops
 from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.compile.custom_ops import CustomOpError, bind, name_of
 
-from .programs import run, static
+from ..programs import run, static
 
 X = np.array([[1.0, -2.0, 3.0], [-0.5, 0.25, -8.0]], np.float32)
 

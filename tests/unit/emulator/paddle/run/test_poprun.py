@@ -122,7 +122,7 @@ def test_the_topology_names_replicas_and_ipus() -> None:
 
 # Processes
 
-FOLDER = str(Path(__file__).parents[4])
+FOLDER = str(Path(__file__).parents[5])
 
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen:

@@ -18,8 +18,8 @@ from ipu_conformance.emulator.paddle.compile.passes import forward
 from ipu_conformance.emulator.paddle.optim import folding
 from ipu_conformance.emulator.paddle.optim.folding import fold
 
-from .programs import record_of, run, static
-from .translation.calls import raw
+from ..ir.translation.calls import raw
+from ..programs import record_of, run, static
 
 KINDS = core.VarDesc.VarType
 

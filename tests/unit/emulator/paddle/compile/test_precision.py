@@ -17,7 +17,7 @@ from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.compile import precision
 from ipu_conformance.emulator.paddle.errors import PopartError
 
-from .programs import run, static
+from ..programs import run, static
 
 STEP = 2.0**-10
 """The distance of float16 values between 1 and 2."""

@@ -1,0 +1,1 @@
+"""Tests of the names that Paddle programs call: strategies, custom ops, predictors."""

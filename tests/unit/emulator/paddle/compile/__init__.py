@@ -1,0 +1,1 @@
+"""Tests of compiling: sessions, placement, partition, passes and precision."""

@@ -1,0 +1,1 @@
+"""Tests of running: feeds, execution, random numbers, the model runtime and poprun."""
