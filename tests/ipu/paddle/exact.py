@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -13,12 +13,14 @@ from ipu_conformance.oracle.training.outputs import returned
 from ipu_conformance.run import RunConfig, learning_rate
 
 from ..training import reduced
+from . import device
 
 __all__ = [
     "COUNTS",
     "FEATURES",
     "ONE",
     "RATE",
+    "START",
     "STARTS",
     "Chain",
     "Device",
@@ -26,6 +28,7 @@ __all__ = [
     "chain",
     "counts",
     "fetched_shape",
+    "inference",
     "plain_run",
     "samples",
     "strategy",
@@ -34,6 +37,8 @@ __all__ = [
 RATE = 2.0**-6
 """The learning rate."""
 FEATURES = 2
+START = np.array(STARTS[0], np.float32)
+"""The first weight before training."""
 
 
 counts = RunConfig(micro_batch=1, learning_rate=learning_rate(base=RATE), output_layout="paddle").with_counts
@@ -120,36 +125,35 @@ def strategy(
     return chosen
 
 
-class Device:
-    """A chain that was compiled in a scope, and the ways to run and to read it."""
+class Device(device.Device):
+    """A chain that was compiled in the global scope, which gets its initial weights if it has none."""
 
-    def __init__(self, paddle: Any, net: Chain, chosen: Any, fetches: Sequence[Any] = (), feeds: Any = ("x",)) -> None:
-        self.paddle, self.made = paddle, net
-        self.fetches = list(fetches) or [net.out, net.loss]
-        self.executor = paddle.static.Executor(paddle.CPUPlace())
-        self.scope = paddle.static.global_scope()
-        if any(self.scope.find_var(name) is None for name in net.weights):
-            self.executor.run(net.startup)
-        self.compiled = paddle.static.IpuCompiledProgram(net.main, scope=self.scope, ipu_strategy=chosen)
-        self.backend = self.compiled._backend
-        self.program = self.compiled.compile(list(feeds), [fetch.name for fetch in self.fetches])
-
-    def run(self, x: np.ndarray, **more: Any) -> List[np.ndarray]:
-        """Feed and fetch once."""
-        fetched: List[np.ndarray] = self.executor.run(self.program, feed={"x": x}, fetch_list=self.fetches, **more)
-        return fetched
+    def __init__(self, paddle: Any, net: Chain, chosen: Any, fetches: Sequence[Any] = ()) -> None:
+        scope = paddle.static.global_scope()
+        if any(scope.find_var(name) is None for name in net.weights):
+            paddle.static.Executor(paddle.CPUPlace()).run(net.startup)
+        super().__init__(paddle, list(fetches) or [net.out, net.loss], chosen, program=net.main)
+        self.chain = net
 
     def weights(self) -> Dict[str, np.ndarray]:
         """The weights as the host has them."""
-        return {name: self.value(name) for name in self.made.weights}
+        return {name: self.value(name) for name in self.chain.weights}
 
-    def value(self, name: str) -> np.ndarray:
-        """One variable as the host has it."""
-        return np.array(self.scope.find_var(name).get_tensor())
+    def synced_weights(self) -> Dict[str, np.ndarray]:
+        """The weights after the device has sent them."""
+        self.sync()
+        return self.weights()
 
     def set(self, name: str, value: np.ndarray) -> None:
         """Change a variable on the host."""
-        self.scope.find_var(name).get_tensor().set(value, self.paddle.CPUPlace())
+        self.paddle.static.global_scope().find_var(name).get_tensor().set(value, self.paddle.CPUPlace())
+
+
+def inference(
+    paddle: Any, *fetches: Any, config: RunConfig = ONE, feeds: Sequence[str] = ("x",), **options: Any
+) -> device.Device:
+    """The main program, compiled to make these variables and to train nothing."""
+    return device.Device(paddle, fetches, strategy(paddle, config, training=False, **options), feeds=feeds)
 
 
 class Run(NamedTuple):

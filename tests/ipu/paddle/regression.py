@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, List, NamedTuple, Optional, Sequence
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -14,18 +14,18 @@ from ipu_conformance.oracle.exact import regression_samples as samples
 from ipu_conformance.oracle.exact import regression_step as step
 from ipu_conformance.oracle.exact import regression_targets as targets
 
+from .device import Device, compiled, save_model, started
+
 __all__ = [
+    "FEEDS",
     "RATE",
     "REDUCTIONS",
     "START",
-    "Device",
     "Static",
     "Step",
     "build",
-    "compiled",
     "float32",
     "half",
-    "held",
     "minimize",
     "odd",
     "samples",
@@ -34,8 +34,10 @@ __all__ = [
     "step",
     "targets",
     "to_half",
+    "trainable",
 ]
 
+FEEDS = ("x", "y")
 REDUCTIONS = {"sum": 0, "mean": 1, "none": 2}
 """How a loss is reduced, by the numbers that ``identity_loss`` takes."""
 
@@ -46,11 +48,9 @@ def odd(count: int, first: int = 0) -> np.ndarray:
 
 
 class Static(NamedTuple):
-    """The model in a static program."""
+    """The model in the main program."""
 
     main: Any
-    startup: Any
-    feeds: Sequence[str]
     out: Any
     loss: Any
     halves: Sequence[str]
@@ -65,7 +65,7 @@ def build(
     ``half`` turns it into float16 before or after the optimizer, or by hand, by casts that lie in the model's stages.
     """
     narrow = (lambda value: paddle.cast(value, "float16")) if half == "by hand" else (lambda value: value)
-    static, main = paddle.static, paddle.static.default_main_program()
+    static = paddle.static
     x = static.data("x", [size, 2], "float32")
     y = static.data("y", [size, 2], "float32")
     shard = static.ipu_shard_guard
@@ -78,12 +78,12 @@ def build(
         loss = paddle.mean(paddle.square(out - narrow(y)))
     halves: List[str] = []
     if half == "before":
-        halves = to_half(paddle, main)
+        halves = to_half(paddle)
     if optimizer is not None:
         minimize(optimizer, loss)
     if half == "after":
-        halves = to_half(paddle, main)
-    return Static(main, static.default_startup_program(), ["x", "y"], out, loss, halves)
+        halves = to_half(paddle)
+    return Static(static.default_main_program(), out, loss, halves)
 
 
 def minimize(optimizer: Any, loss: Any) -> None:
@@ -93,63 +93,37 @@ def minimize(optimizer: Any, loss: Any) -> None:
         optimizer.minimize(loss)
 
 
-def to_half(paddle: Any, program: Any, lists: Optional[Any] = None) -> List[str]:
-    """Turn a program into float16 as users do, and give the names of what must follow in the scope."""
+def to_half(paddle: Any, lists: Optional[Any] = None) -> List[str]:
+    """Turn the main program into float16 as users do, and give the names of what must follow in the scope."""
     if lists is None:
         lists = paddle.static.amp.CustomOpLists()
         lists.unsupported_list = set()
-    return list(paddle.static.amp.cast_model_to_fp16(program, lists, use_fp16_guard=False))
+    main = paddle.static.default_main_program()
+    return list(paddle.static.amp.cast_model_to_fp16(main, lists, use_fp16_guard=False))
 
 
-class Device(NamedTuple):
-    """A compiled program, run by the arrays of its feeds."""
-
-    paddle: Any
-    executor: Any
-    program: Any
-    fetches: Sequence[Any]
-
-    def run(self, **feed: np.ndarray) -> List[np.ndarray]:
-        """One run; the fetched arrays."""
-        fetched: List[np.ndarray] = self.executor.run(self.program, feed=feed, fetch_list=list(self.fetches))
-        return fetched
-
-    def weights_to_host(self) -> None:
-        """Bring the weights into the scope."""
-        self.paddle.base.core.IpuBackend.get_instance().weights_to_host()
+def start(paddle: Any, halves: Sequence[str] = ()) -> None:
+    """Initialise the weights of the main program in the scope, in float16 where they were turned into it."""
+    started(paddle)
+    if halves:
+        main = paddle.static.default_main_program()
+        paddle.static.amp.cast_parameters_to_fp16(paddle.CPUPlace(), main, to_fp16_var_names=set(halves))
 
 
-def compiled(
-    paddle: Any, program: Any, feeds: Sequence[str], fetches: Sequence[Any], *, size: int = 4, **options: Any
-) -> Device:
-    """Compile a program for the device; ``options`` are those of the strategy."""
-    strategy = paddle.static.IpuStrategy()
-    strategy.set_options({"micro_batch_size": size, **options})
-    names = [fetch if isinstance(fetch, str) else fetch.name for fetch in fetches]
-    made = paddle.static.IpuCompiledProgram(program, ipu_strategy=strategy).compile(list(feeds), names)
-    return Device(paddle, paddle.static.Executor(paddle.CPUPlace()), made, names)
-
-
-def start(paddle: Any, built: Static) -> None:
-    """Initialise the weights in the scope, in float16 where the program has them so."""
-    paddle.static.Executor(paddle.CPUPlace()).run(built.startup)
-    if built.halves:
-        paddle.static.amp.cast_parameters_to_fp16(paddle.CPUPlace(), built.main, to_fp16_var_names=set(built.halves))
-
-
-def held(paddle: Any, name: str = "w") -> np.ndarray:
-    """What the host's scope holds of a variable."""
-    return np.array(paddle.static.global_scope().find_var(name).get_tensor())
+def trainable(
+    paddle: Any, optimizer: Any, *, fetches: Sequence[str] = ("loss",), half: Optional[str] = None, cut: bool = False,
+    **options: Any,
+) -> Tuple[Static, Device]:  # fmt: skip
+    """The model with an optimizer, initialised and compiled; ``fetches`` are ``out`` and ``loss``, or one of them."""
+    built = build(paddle, optimizer=optimizer, half=half, cut=cut)
+    start(paddle, built.halves)
+    variables = [getattr(built, name) for name in fetches]
+    return built, compiled(paddle, variables, feeds=FEEDS, training=True, **options)
 
 
 def save_squares(paddle: Any, folder: Any, size: int) -> str:
     """Save a model that squares its input, with a weight of ones, and give the prefix of its two files."""
-    static = paddle.static
-    x = static.data("x", [size, 2], "float32")
+    x = paddle.static.data("x", [size, 2], "float32")
     ones = paddle.nn.initializer.Constant(1.0)
     out = paddle.square(x) * paddle.create_parameter([2], "float32", default_initializer=ones)
-    executor = static.Executor(paddle.CPUPlace())
-    executor.run(static.default_startup_program())
-    prefix = str(folder / "model")
-    static.save_inference_model(prefix, [x], [out], executor)
-    return prefix
+    return save_model(paddle, folder, [x], [out])

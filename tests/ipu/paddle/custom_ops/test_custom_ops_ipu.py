@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ..ops import dyadic
+from .. import regression
+from ..device import Device, predictor_config
+
+
+def squaring(paddle: Any, *mapping: str) -> Device:
+    """A program that squares, compiled with a mapping of a custom op."""
+    x = paddle.static.data("x", [4, 2], "float32")
+    strategy = paddle.static.IpuStrategy()
+    strategy.set_graph_config(is_training=False, micro_batch_size=4)
+    strategy.add_custom_op(*mapping)
+    return Device(paddle, [x * x], strategy)
 
 
 def test_a_strategy_counts_its_custom_ops(paddle: Any, static: Any) -> None:
@@ -24,21 +34,14 @@ def test_a_strategy_counts_its_custom_ops(paddle: Any, static: Any) -> None:
 
 def test_an_op_that_nobody_made_is_refused(paddle: Any, static: Any) -> None:
     """Compiling with a mapping to an op that does not exist fails, and the sentence names it."""
-    x = static.data("x", [4, 2], "float32")
-    out = paddle.nn.functional.relu(x)
-    strategy = static.IpuStrategy()
-    strategy.set_graph_config(is_training=False, micro_batch_size=4)
-    strategy.add_custom_op("custom_op_of_nobody", "OfNobody")
-
     with pytest.raises(RuntimeError, match="custom_op_of_nobody"):
-        static.IpuCompiledProgram(static.default_main_program(), ipu_strategy=strategy).compile(["x"], [out.name])
+        squaring(paddle, "custom_op_of_nobody", "OfNobody")
 
 
 def test_a_predictor_refuses_it_too(paddle: Any, static: Any, tmp_path: Path) -> None:
     """set_ipu_custom_info maps ops for predictors."""
-    prefix = dyadic.save_squares(paddle, tmp_path, 4)
-    config = paddle.inference.Config(prefix + ".pdmodel", prefix + ".pdiparams")
-    config.enable_ipu(1, 4)
+    prefix = regression.save_squares(paddle, tmp_path, 4)
+    config = predictor_config(paddle, prefix, 1, 4)
     config.set_ipu_custom_info([["custom_op_of_nobody", "OfNobody", "custom.ops", "1"]], {})
 
     with pytest.raises(RuntimeError, match="custom_op_of_nobody"):
@@ -56,16 +59,9 @@ def test_a_mapping_has_four_words(paddle: Any, row: Any) -> None:
 
 def test_mappings_that_are_not_used_change_nothing(paddle: Any, static: Any) -> None:
     """An op of Paddle's that is mapped and not in the program leaves it as it is."""
-    x = static.data("x", [4, 2], "float32")
-    out = x * x
-    strategy = static.IpuStrategy()
-    strategy.set_graph_config(is_training=False, micro_batch_size=4)
-    strategy.add_custom_op("relu", "Relu")
-    program = static.IpuCompiledProgram(static.default_main_program(), ipu_strategy=strategy)
-    made = program.compile(["x"], [out.name])
-    (got,) = static.Executor(paddle.CPUPlace()).run(made, feed={"x": dyadic.samples(4)}, fetch_list=[out])
+    (got,) = squaring(paddle, "relu", "Relu").run(regression.samples(4))
 
-    assert got.tolist() == (dyadic.samples(4).astype(np.float64) ** 2).tolist()
+    assert got.tolist() == (regression.samples(4).astype(np.float64) ** 2).tolist()
 
 
 @pytest.mark.parametrize("header", ["popart/op.hpp", "poplar/Graph.hpp"])

@@ -8,6 +8,8 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
+from ..device import save_model
+
 WEIGHTS = np.array([[1.0, -0.5, 2.0], [0.25, 1.5, -1.0]], np.float32)
 """Two features to three."""
 
@@ -26,11 +28,6 @@ def saved(paddle: Any, static: Any, tmp_path: Path) -> Callable[[int], str]:
         x = static.data("x", [size, 2], "float32")
         weight = paddle.create_parameter([2, 3], "float32", default_initializer=paddle.nn.initializer.Assign(WEIGHTS))
         hidden = paddle.nn.functional.relu(paddle.matmul(x, weight))
-        out = paddle.square(hidden) + 1.0
-        executor = static.Executor(paddle.CPUPlace())
-        executor.run(static.default_startup_program())
-        prefix = str(tmp_path / "model")
-        static.save_inference_model(prefix, [x], [out], executor)
-        return prefix
+        return save_model(paddle, tmp_path, [x], [paddle.square(hidden) + 1.0])
 
     return save

@@ -30,25 +30,33 @@ OPTIMIZERS: List[Tuple[str, Callable[[Any], Any], Tuple[str, ...]]] = [
 NAMES = [row[0] for row in OPTIMIZERS]
 
 
-def device(
-    paddle: Any, make: Callable[[Any], Any], config: RunConfig = exact.ONE, stages: int = 1
-) -> Tuple[Device, Any]:
-    """A chain with that optimizer, and its strategy."""
-    chosen = exact.strategy(paddle, config, ipus=stages)
-    return Device(paddle, exact.chain(paddle, optimizer=make(paddle.optimizer), stages=stages), chosen), chosen
+DECAYING = dict(zip(NAMES, OPTIMIZERS))["momentum-decay"][1]
+
+
+class EvaluatedDevice(Device):
+    """A chain with an optimizer whose evaluation is switched without another compilation."""
+
+    def __init__(self, paddle: Any, make: Callable[[Any], Any], config: RunConfig = exact.ONE, stages: int = 1) -> None:
+        self.strategy = exact.strategy(paddle, config, ipus=stages)
+        chain = exact.chain(paddle, optimizer=make(paddle.optimizer), stages=stages)
+        super().__init__(paddle, chain, self.strategy)
+
+    def evaluate(self, x: np.ndarray) -> List[np.ndarray]:
+        """One run with evaluation on."""
+        self.strategy.set_options({EVAL: True})
+        fetched = self.run(x)
+        self.strategy.set_options({EVAL: False})
+        return fetched
 
 
 @pytest.mark.parametrize("make", [row[1] for row in OPTIMIZERS], ids=NAMES)
 def test_evaluation_moves_no_weight(paddle: Any, static: Any, make: Callable[[Any], Any]) -> None:
     """With enable_eval the learning rate and the weight decay are 0."""
-    made, chosen = device(paddle, make, counts(3))
-    chosen.set_options({EVAL: True})
-    out, _ = made.run(exact.samples(3))
-    made.backend.weights_to_host()
-    start = np.array(exact.STARTS[0], np.float32)
+    device = EvaluatedDevice(paddle, make, counts(3))
+    out, _ = device.evaluate(exact.samples(3))
 
-    check.identical(actual=made.weights()["w0"], expected=start, what="the weight")
-    check.identical(actual=out.reshape(3, 2), expected=exact.samples(3) * start, what="the output")
+    check.identical(actual=device.synced_weights()["w0"], expected=exact.START, what="the weight")
+    check.identical(actual=out.reshape(3, 2), expected=exact.samples(3) * exact.START, what="the output")
 
 
 @pytest.mark.parametrize(
@@ -58,67 +66,46 @@ def test_moments_advance_in_evaluation(
     paddle: Any, static: Any, make: Callable[[Any], Any], moments: Tuple[str, ...]
 ) -> None:
     """With enable_eval the state of the optimizer moves on, and steps are counted."""
-    made, chosen = device(paddle, make)
-    before = [made.value(f"w0_{name}") for name in moments]
-    chosen.set_options({EVAL: True})
-    made.run(exact.samples(1))
-    made.backend.weights_to_host()
+    device = EvaluatedDevice(paddle, make)
+    before = [device.value(f"w0_{name}") for name in moments]
+    device.evaluate(exact.samples(1))
+    device.sync()
     for name, old in zip(moments, before):
-        assert not np.array_equal(made.value(f"w0_{name}"), old), f"{name} has not moved"
+        assert not np.array_equal(device.value(f"w0_{name}"), old), f"{name} has not moved"
 
 
-def test_decay_is_not_part_of_the_moments_in_evaluation(paddle: Any, static: Any) -> None:
-    """The velocity is the gradient's alone, without what weight decay adds in training."""
-    made, chosen = device(paddle, lambda o: o.Momentum(exact.RATE, 0.5, weight_decay=0.5))
-    chosen.set_options({EVAL: True})
-    made.run(exact.samples(1))
-    made.backend.weights_to_host()
+@pytest.mark.parametrize("evaluated", [True, False], ids=["evaluation", "training"])
+def test_decay_is_part_of_the_moments_in_training_alone(paddle: Any, static: Any, evaluated: bool) -> None:
+    """In evaluation the velocity is the gradient's alone, without what weight decay adds in training."""
+    device = EvaluatedDevice(paddle, DECAYING)
+    (device.evaluate if evaluated else device.run)(exact.samples(1))
+    device.sync()
     x = exact.samples(1)[0]
-    gradient = np.sign(x * np.array(exact.STARTS[0], np.float32) - 1) * x
+    gradient = np.sign(x * exact.START - 1) * x
+    expected = gradient if evaluated else gradient + np.float32(0.5) * exact.START
 
-    check.identical(actual=made.value("w0_velocity_0"), expected=gradient, what="the velocity")
-
-
-def test_decay_is_part_of_the_moments_in_training(paddle: Any, static: Any) -> None:
-    """The velocity holds the gradient and the decay."""
-    made, _ = device(paddle, lambda o: o.Momentum(exact.RATE, 0.5, weight_decay=0.5))
-    made.run(exact.samples(1))
-    made.backend.weights_to_host()
-    x, start = exact.samples(1)[0], np.array(exact.STARTS[0], np.float32)
-    expected = np.sign(x * start - 1) * x + np.float32(0.5) * start
-
-    check.identical(actual=made.value("w0_velocity_0"), expected=expected, what="the velocity")
+    check.identical(actual=device.value("w0_velocity_0"), expected=expected, what="the velocity")
 
 
 @pytest.mark.parametrize("stages", [1, 2])
 def test_training_goes_on_after_evaluation(paddle: Any, static: Any, stages: int) -> None:
     """Without a new compilation, evaluation is switched on and off between runs."""
-    made, chosen = device(paddle, lambda o: o.SGD(exact.RATE), stages=stages)
+    device = EvaluatedDevice(paddle, lambda o: o.SGD(exact.RATE), stages=stages)
     x = exact.samples(1)
-    chosen.set_options({EVAL: True})
-    made.run(x)
-    chosen.set_options({EVAL: False})
-    made.run(x)
-    chosen.set_options({EVAL: True})
-    made.run(x)
-    made.backend.weights_to_host()
-    expected = exact.plain_run(x, exact.ONE, stages=stages).weights
-    weights = made.weights()
-    for name, value in expected.items():
+    for run in (device.evaluate, device.run, device.evaluate):
+        run(x)
+    weights = device.synced_weights()
+    for name, value in exact.plain_run(x, exact.ONE, stages=stages).weights.items():
         check.identical(actual=weights[name], expected=value, what=name)
 
 
 def test_a_changed_rate_counts_after_evaluation(paddle: Any, static: Any) -> None:
     """A schedule that went on during evaluation is heard by the next run that trains."""
     rate = paddle.optimizer.lr.StepDecay(exact.RATE, step_size=1, gamma=0.25)
-    chosen = exact.strategy(paddle)
-    made = Device(paddle, exact.chain(paddle, optimizer=paddle.optimizer.SGD(rate)), chosen)
-    chosen.set_options({EVAL: True})
-    made.run(exact.samples(1))
+    device = EvaluatedDevice(paddle, lambda o: o.SGD(rate))
+    device.evaluate(exact.samples(1))
     rate.step()
-    chosen.set_options({EVAL: False})
-    made.run(exact.samples(1))
-    made.backend.weights_to_host()
+    device.run(exact.samples(1))
     expected = exact.plain_run(exact.samples(1), exact.ONE, rate=exact.RATE / 4).weights["w0"]
 
-    check.identical(actual=made.weights()["w0"], expected=expected, what="the weight")
+    check.identical(actual=device.synced_weights()["w0"], expected=expected, what="the weight")

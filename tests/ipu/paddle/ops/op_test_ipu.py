@@ -20,7 +20,8 @@ from ipu_conformance.oracle.op import OPS, Op, Term, as_tuple
 from ipu_conformance.oracle.sample import Chooser, Sample, SeededChooser, round_to
 from ipu_conformance.oracle.tolerance.ops import ACCUMULATE, Precision, Tolerance, for_gradients, for_outputs
 
-from . import dyadic
+from .. import regression
+from ..device import Device, compiled, held
 
 MODES: Mapping[str, str] = {"IPU_FP32": "float32", "IPU_FP16": "float16"}
 BATCHES, ACCUMULATED = 2, 3
@@ -158,20 +159,18 @@ def _check_forward(paddle: Any, case: OpCase, dtype: str) -> None:
     samples = [case.sample(number, dtype) for number in range(BATCHES)]
     inputs = _declared(paddle, samples[0].inputs, _written(case, dtype))
     outputs = case.outputs(paddle, inputs)
-    main, startup = paddle.static.default_main_program(), paddle.static.default_startup_program()
-    paddle.static.Executor(paddle.CPUPlace()).run(startup)
+    regression.start(paddle)
     half = dtype == "float16"
     if half and not case.declared:
-        _to_half(paddle, main)
+        _to_half(paddle)
     feeds = [variable.name for variable in inputs]
-    options = {"is_training": False, "enable_fp16": half, "batches_per_step": BATCHES}
-    device = dyadic.compiled(paddle, main, feeds, outputs, size=1, **options)
+    device = compiled(paddle, outputs, feeds=feeds, size=1, enable_fp16=half, batches_per_step=BATCHES)
     got = device.run(**_fed(inputs, [sample.inputs for sample in samples]))
     for number, sample in enumerate(samples):
-        made = as_tuple(case.op.forward(*sample.inputs, **sample.attributes))
+        specified = as_tuple(case.op.forward(*sample.inputs, **sample.attributes))
         limits = for_outputs(case.op, sample, dtype=dtype)
-        assert len(got) == len(made), f"{len(got)} outputs, expected {len(made)}"
-        for place, (value, limit) in enumerate(zip(made, limits)):
+        assert len(got) == len(specified), f"{len(got)} outputs, expected {len(specified)}"
+        for place, (value, limit) in enumerate(zip(specified, limits)):
             what = f"output {place} of micro-batch {number}"
             expected = np.asarray(value)
             check.shape(actual=got[place], expected=(BATCHES, *(expected.shape or (1,))), what=f"output {place}")
@@ -187,11 +186,11 @@ def _check_forward(paddle: Any, case: OpCase, dtype: str) -> None:
 def _check_gradient(paddle: Any, case: OpCase, dtype: str) -> None:
     samples = [case.sample(number, dtype) for number in range(ACCUMULATED)]
     weights = [_weights(case, sample, dtype, number) for number, sample in enumerate(samples)]
+    cotangents = [factors if len(factors) > 1 else factors[0] for factors in weights]
     pulled = [
-        case.op.vjp(given if len(given) > 1 else given[0], *sample.inputs, **sample.attributes)
-        for given, sample in zip(weights, samples)
+        case.op.vjp(cotangent, *sample.inputs, **sample.attributes) for cotangent, sample in zip(cotangents, samples)
     ]
-    places = [place for place, found in enumerate(pulled[0]) if found is not None]
+    places = [place for place, gradient in enumerate(pulled[0]) if gradient is not None]
 
     written = _written(case, dtype)
     inputs = _declared(paddle, samples[0].inputs, written)
@@ -204,21 +203,22 @@ def _check_gradient(paddle: Any, case: OpCase, dtype: str) -> None:
     loss = functools.reduce(paddle.add, parts)
     feeds = [*inputs, *factors]
     device = _trained(paddle, loss, feeds, dtype=dtype, cast=dtype != written)
-    device.run(
-        **_fed(feeds, [[*own.inputs, *(given[place] for place in floating)] for own, given in zip(samples, weights)])
-    )
-    device.weights_to_host()
+    micro_batches = [
+        [*sample.inputs, *(factors[place] for place in floating)] for sample, factors in zip(samples, weights)
+    ]
+    device.run(**_fed(feeds, micro_batches))
+    device.sync()
 
     for place in places:
-        found = [np.asarray(each[place]) for each in pulled]
+        gradients = [np.asarray(each[place]) for each in pulled]
         limits = [
-            for_gradients(case.op, sample, given if len(given) > 1 else given[0], dtype=dtype)[place]
-            for sample, given in zip(samples, weights)
+            for_gradients(case.op, sample, cotangent, dtype=dtype)[place]
+            for sample, cotangent in zip(samples, cotangents)
         ]
         check.close(
-            actual=-dyadic.held(paddle, f"moved{place}"),
-            expected=np.sum(found, axis=0),
-            tolerance=_of_sum(found, limits, dtype),
+            actual=-held(paddle, f"moved{place}"),
+            expected=np.sum(gradients, axis=0),
+            tolerance=_of_sum(gradients, limits, dtype),
             what=f"the gradient of input {place}",
             dtype=dtype,
         )
@@ -257,8 +257,8 @@ def _device_type(expected: np.ndarray, dtype: str) -> str:
 def _weights(case: OpCase, sample: Sample, dtype: str, number: int) -> Tuple[np.ndarray, ...]:
     """What every output is multiplied by in the loss, which is the sum of all."""
     generator = np.random.default_rng(zlib.crc32(f"factors of {case.name} {number}".encode()))
-    made = as_tuple(case.op.forward(*sample.inputs, **sample.attributes))
-    return tuple(round_to(dtype, np.asarray(generator.uniform(-2.0, 2.0, np.shape(value)))) for value in made)
+    outputs = as_tuple(case.op.forward(*sample.inputs, **sample.attributes))
+    return tuple(round_to(dtype, np.asarray(generator.uniform(-2.0, 2.0, np.shape(value)))) for value in outputs)
 
 
 def _zeros(paddle: Any, shape: Sequence[int], name: str, written: str) -> Any:
@@ -266,25 +266,23 @@ def _zeros(paddle: Any, shape: Sequence[int], name: str, written: str) -> Any:
     return paddle.static.create_parameter(list(shape), written, name=name, default_initializer=zero)
 
 
-def _trained(paddle: Any, loss: Any, feeds: Sequence[Any], *, dtype: str, cast: bool) -> dyadic.Device:
+def _trained(paddle: Any, loss: Any, feeds: Sequence[Any], *, dtype: str, cast: bool) -> Device:
     """The program that takes a step at the rate 1 on the sum of the gradients of the micro-batches."""
-    main, startup = paddle.static.default_main_program(), paddle.static.default_startup_program()
-    names = [variable.name for variable in feeds]
-    halves = _to_half(paddle, main) if cast else []
-    dyadic.minimize(paddle.optimizer.SGD(1.0), loss)
-    dyadic.start(paddle, dyadic.Static(main, startup, names, loss, loss, halves))
+    halves = _to_half(paddle) if cast else []
+    regression.minimize(paddle.optimizer.SGD(1.0), loss)
+    regression.start(paddle, halves)
     options = {
-        "is_training": True,
         "enable_fp16": dtype == "float16",
         "enable_gradient_accumulation": True,
         "accumulation_factor": ACCUMULATED,
         "accumulation_and_replication_reduction_type": 0,
     }
-    return dyadic.compiled(paddle, main, names, [loss], size=1, **options)
+    names = [variable.name for variable in feeds]
+    return compiled(paddle, [loss], feeds=names, size=1, training=True, **options)
 
 
-def _to_half(paddle: Any, main: Any) -> List[str]:
-    return dyadic.to_half(paddle, main, _no_exceptions(paddle))
+def _to_half(paddle: Any) -> List[str]:
+    return regression.to_half(paddle, _no_exceptions(paddle))
 
 
 @functools.lru_cache(maxsize=None)
@@ -295,10 +293,10 @@ def _no_exceptions(paddle: Any) -> Any:
     return lists
 
 
-def _of_sum(found: Sequence[np.ndarray], limits: Sequence[Any], dtype: str) -> Tolerance:
+def _of_sum(terms: Sequence[np.ndarray], limits: Sequence[Any], dtype: str) -> Tolerance:
     """The tolerance of a sum that is kept in ``dtype``: those of its terms, and a rounding for each addition."""
     precision = Precision(dtype, ACCUMULATE[dtype])
-    size = np.sum(np.abs(found), axis=0)
-    added = precision.tolerance(np.sum(found, axis=0), [Term(size, length=len(found) - 1)])
+    size = np.sum(np.abs(terms), axis=0)
+    added = precision.tolerance(np.sum(terms, axis=0), [Term(size, length=len(terms) - 1)])
     allowed = np.sum([limit.allowed for limit in limits], axis=0) + added.allowed
-    return Tolerance(allowed, f"{limits[0].origin}, sum of {len(found)} in {dtype}", limits[0].false_alarm_rate)
+    return Tolerance(allowed, f"{limits[0].origin}, sum of {len(terms)} in {dtype}", limits[0].false_alarm_rate)

@@ -8,7 +8,7 @@ from typing import Any, Dict
 import numpy as np
 import pytest
 
-from . import dyadic
+from ..device import compiled
 
 SPACES: Dict[str, Any] = {
     "up": (0.0, 1.0, 5, [0, 0.25, 0.5, 0.75, 1]),
@@ -25,7 +25,6 @@ def test_numbers_at_equal_distances(paddle: Any, static: Any, space: str) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # Paddle warns of an attribute that it sets itself
         out = x * paddle.linspace(start, stop, count)
-    device = dyadic.compiled(paddle, static.default_main_program(), ["x"], [out], size=1, is_training=False)
-    (got,) = device.run(x=np.array([2], np.float32))
+    (got,) = compiled(paddle, [out], size=1).run(np.array([2], np.float32))
 
     assert got.tolist() == [2 * number for number in expected]

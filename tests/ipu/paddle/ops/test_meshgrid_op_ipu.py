@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from .op_test_ipu import called, case, forward_and_gradient, values
 
-MESHGRID = called("meshgrid")
-
-CASES = (
-    case("meshgrid", MESHGRID, values(3), values(4), indexing="ij", declared=True),
-    case(
-        "meshgrid",
-        MESHGRID,
-        values(2),
-        values(3),
-        values(4),
-        name="meshgrid-three",
-        indexing="ij",
-        declared=True,
-    ),
+VECTORS = {"meshgrid": (values(3), values(4)), "meshgrid-three": (values(2), values(3), values(4))}
+CASES = tuple(
+    case("meshgrid", called("meshgrid"), *vectors, name=name, indexing="ij", declared=True)
+    for name, vectors in VECTORS.items()
 )
 
 test_forward, test_gradient = forward_and_gradient(CASES)

@@ -12,7 +12,7 @@ from ipu_conformance.oracle.op import OPS
 from ipu_conformance.oracle.sample import Sample
 from ipu_conformance.oracle.tolerance.ops import for_outputs
 
-from . import dyadic
+from ..device import compiled, held, started
 from .op_test_ipu import OpCase, case, forward_and_gradient, values
 
 STEPS, BATCH, FEATURES, HIDDEN = 3, 2, 4, 5
@@ -28,15 +28,15 @@ def _layer(name: str) -> OpCase:
 
     def build(paddle: Any, x: Any, *rest: Any) -> Any:
         block = paddle.static.default_main_program().current_block()
-        made = [block.create_var(dtype=x.dtype, shape=x.shape) for _ in range(1 + states)]
+        outputs = [block.create_var(dtype=x.dtype, shape=x.shape) for _ in range(1 + states)]
         kept, dropped = (block.create_var(dtype="uint8", persistable=False) for _ in range(2))
         block.append_op(
             type="rnn",
             inputs={"Input": x, "PreState": list(rest[:states]), "WeightList": list(rest[states:])},
-            outputs={"Out": made[0], "State": made[1:], "Reserve": kept, "DropoutState": dropped},
+            outputs={"Out": outputs[0], "State": outputs[1:], "Reserve": kept, "DropoutState": dropped},
             attrs={"mode": mode, "num_layers": 1, "is_bidirec": False, "hidden_size": HIDDEN, "input_size": FEATURES},
         )
-        return made
+        return outputs
 
     draws = [values(*shape, low=-1.0, high=1.0) for shape in (*shapes, shapes[-1])]
     return case(name, build, *draws, declared=True)
@@ -54,14 +54,13 @@ def test_a_layer_runs_and_trains(paddle: Any, static: Any, name: str) -> None:
     layer = getattr(paddle.nn, name)(FEATURES, HIDDEN)
     out, _ = layer(x)
     paddle.optimizer.SGD(1.0).minimize(paddle.mean(paddle.square(out)))
-    main, startup = static.default_main_program(), static.default_startup_program()
-    paddle.static.Executor(paddle.CPUPlace()).run(startup)
+    started(paddle)
     weights = [weight.name for weight in layer.parameters()]
-    before = [dyadic.held(paddle, weight).astype(np.float64) for weight in weights]
-    device = dyadic.compiled(paddle, main, ["x"], [out], size=BATCH, is_training=True)
+    before = [held(paddle, weight).astype(np.float64) for weight in weights]
+    device = compiled(paddle, [out], size=BATCH, training=True)
     fed = np.random.default_rng(7).uniform(-1, 1, (BATCH, STEPS, FEATURES)).astype(np.float32)
-    (got,) = device.run(x=fed)
-    device.weights_to_host()
+    (got,) = device.run(fed)
+    device.sync()
 
     op = OPS[name.lower()]
     states = [np.zeros((1, BATCH, HIDDEN))] * (2 if name == "LSTM" else 1)
@@ -69,4 +68,4 @@ def test_a_layer_runs_and_trains(paddle: Any, static: Any, name: str) -> None:
     expected, *_ = op.forward(*sample.inputs)
     limit, *_ = for_outputs(op, sample)
     check.close(actual=got.swapaxes(0, 1), expected=expected, tolerance=limit, what="the outputs", dtype="float32")
-    assert all(np.any(dyadic.held(paddle, weight) != start) for weight, start in zip(weights, before))
+    assert all(np.any(held(paddle, weight) != start) for weight, start in zip(weights, before))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ipu_conformance.oracle.sample import Chooser
 
-from . import dyadic
+from ..device import compiled
 from .op_test_ipu import case, forward_and_gradient, values
 
 
@@ -38,7 +38,6 @@ def test_a_number_is_written_to_a_part(paddle: Any, static: Any) -> None:
     """A number goes to every place of a part, and the rest stays."""
     x = static.data("x", [2, 3], "float32")
     out = static.setitem(x, (slice(None), slice(1, None)), 0.5)
-    device = dyadic.compiled(paddle, static.default_main_program(), ["x"], [out], size=2, is_training=False)
-    (got,) = device.run(x=np.arange(6, dtype=np.float32).reshape(2, 3))
+    (got,) = compiled(paddle, [out], size=2).run(np.arange(6, dtype=np.float32).reshape(2, 3))
 
     assert got.tolist() == [[0, 0.5, 0.5], [3, 0.5, 0.5]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
@@ -19,10 +19,10 @@ def compiled(
     paddle: Any, shards: Shards, config: RunConfig, *, training: bool = True, ipus: int = 0, **options: Any
 ) -> Device:
     """A chain with these shards, compiled for a pipeline."""
-    made = exact.chain(paddle, stages=len(shards), training=training, shards=shards)
+    chain = exact.chain(paddle, stages=len(shards), training=training, shards=shards)
     count = ipus or max(shard.get("index", 0) for shard in shards) + 1
     chosen = exact.strategy(paddle, config, ipus=count, training=training, **{"pipelined": True, **options})
-    return Device(paddle, made, chosen)
+    return Device(paddle, chain, chosen)
 
 
 def in_order(stages: int) -> Shards:
@@ -35,9 +35,16 @@ def needed(stages: int, training: bool) -> int:
     return 2 * (stages - 1) + 1 if training else stages
 
 
-@pytest.mark.parametrize("accumulating", [True, False], ids=["accumulation", "batches"])
-@pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
-@pytest.mark.parametrize("stages", [2, 3, 4])
+each_pipeline = pytest.mark.parametrize(
+    ("stages", "training", "accumulating"),
+    [
+        pytest.param(stages, kind == "training", by == "accumulation", id=f"{stages}-{kind}-{by}")
+        for stages in (2, 3, 4) for kind in ("training", "inference") for by in ("accumulation", "batches")
+    ],
+)  # fmt: skip
+
+
+@each_pipeline
 def test_a_pipeline_that_is_too_shallow_is_refused(
     paddle: Any, static: Any, stages: int, training: bool, accumulating: bool
 ) -> None:
@@ -50,9 +57,7 @@ def test_a_pipeline_that_is_too_shallow_is_refused(
         compiled(paddle, in_order(stages), config, training=training)
 
 
-@pytest.mark.parametrize("accumulating", [True, False], ids=["accumulation", "batches"])
-@pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
-@pytest.mark.parametrize("stages", [2, 3, 4])
+@each_pipeline
 def test_a_pipeline_of_the_needed_depth_runs(
     paddle: Any, static: Any, stages: int, training: bool, accumulating: bool
 ) -> None:
@@ -77,30 +82,42 @@ def test_shards_need_no_depth(paddle: Any, static: Any, stages: int) -> None:
     check.identical(actual=out, expected=expected[0], what="the output")
 
 
-def test_without_stages_the_index_is_the_stage(paddle: Any, static: Any) -> None:
-    """Ops that name an IPU only are pipelined in the order of the IPUs: three stages train with five micro-batches."""
-    shards = [{"index": number} for number in range(3)]
-    out, _ = compiled(paddle, shards, counts(1, 5)).run(exact.samples(5))
+@pytest.mark.parametrize(
+    ("shards", "depth", "ipus"),
+    [([{"index": number} for number in range(3)], 5, 0), (in_order(2), 3, 4)],
+    ids=["indices-without-stages", "idle-ipus"],
+)
+def test_a_pipeline_runs(paddle: Any, static: Any, shards: Shards, depth: int, ipus: int) -> None:
+    """Ops that name an IPU only are pipelined in the order of the IPUs, and IPUs that no op names stay idle."""
+    out, _ = compiled(paddle, shards, counts(1, depth), ipus=ipus).run(exact.samples(depth))
 
-    check.shape(actual=out, expected=(5, 1, exact.FEATURES), what="the output")
-
-
-def test_without_stages_the_depth_is_that_of_the_indices(paddle: Any, static: Any) -> None:
-    """Three IPUs without stages are refused with four micro-batches."""
-    shards = [{"index": number} for number in range(3)]
-
-    with check.raises(RuntimeError, match="For pipelining, depth", what="a shallow pipeline"):
-        compiled(paddle, shards, counts(1, 4))
+    check.shape(actual=out, expected=(depth, 1, exact.FEATURES), what="the output")
 
 
-@pytest.mark.parametrize("without", [0, 1, 2])
-def test_a_stage_on_some_ops_only_is_refused(paddle: Any, static: Any, without: int) -> None:
-    """If one op names its stage, all must."""
-    shards = in_order(3)
-    del shards[without]["stage"]
+SOME_SET = "Only some ops have had their pipeline stage set"
+REFUSED: Dict[str, Tuple[Shards, int, str]] = {
+    "shallow-by-index": ([{"index": number} for number in range(3)], 4, "For pipelining, depth"),
+    **{
+        f"no-stage-{without}": (
+            [{"index": number, **({} if number == without else {"stage": number})} for number in range(3)], 7, SOME_SET,
+        )
+        for without in range(3)
+    },
+    "one-stage-on-two-ipus": (
+        [{"index": 0, "stage": 0}, {"index": 1, "stage": 0}, {"index": 1, "stage": 1}], 7, "same pipeline stage",
+    ),
+    "backwards": ([{"index": 0, "stage": 1}, {"index": 1, "stage": 0}], 7, "pipeline stage"),
+    "gap": ([{"index": 0, "stage": 0}, {"index": 1, "stage": 2}], 7, "Pipeline stage 1 has no op"),
+}  # fmt: skip
 
-    with check.raises(RuntimeError, match="Only some ops have had their pipeline stage set", what="a missing stage"):
-        compiled(paddle, shards, counts(1, 7))
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_wrong_stages_are_refused(paddle: Any, static: Any, what: str) -> None:
+    """All ops or none name a stage; a stage is on one IPU; stages have no gap, and values flow to later ones."""
+    shards, depth, sentence = REFUSED[what]
+
+    with check.raises(RuntimeError, match=sentence, what=what):
+        compiled(paddle, shards, counts(1, depth))
 
 
 def test_stages_are_ignored_without_pipelining(paddle: Any, static: Any) -> None:
@@ -112,14 +129,6 @@ def test_stages_are_ignored_without_pipelining(paddle: Any, static: Any) -> None
     check.identical(actual=out, expected=expected, what="the output")
 
 
-def test_one_stage_on_two_ipus_is_refused(paddle: Any, static: Any) -> None:
-    """All ops of a stage are on one IPU."""
-    shards = [{"index": 0, "stage": 0}, {"index": 1, "stage": 0}, {"index": 1, "stage": 1}]
-
-    with check.raises(RuntimeError, match="same pipeline stage", what="a stage on two IPUs"):
-        compiled(paddle, shards, counts(1, 7))
-
-
 def test_two_stages_on_one_ipu_are_accepted(paddle: Any, static: Any) -> None:
     """A pipeline may come back to an IPU in a later stage."""
     shards = [{"index": 0, "stage": 0}, {"index": 1, "stage": 1}, {"index": 0, "stage": 2}]
@@ -129,32 +138,6 @@ def test_two_stages_on_one_ipu_are_accepted(paddle: Any, static: Any) -> None:
     check.identical(actual=out, expected=expected, what="the output")
 
 
-def test_a_stage_that_reads_from_a_later_one_is_refused(paddle: Any, static: Any) -> None:
-    """Values flow from earlier stages to later ones."""
-    shards = [{"index": 0, "stage": 1}, {"index": 1, "stage": 0}]
-
-    with check.raises(RuntimeError, match="pipeline stage", what="a pipeline that goes back"):
-        compiled(paddle, shards, counts(1, 7))
-
-
-def test_a_gap_between_stages_is_refused(paddle: Any, static: Any) -> None:
-    """Stages are numbered without a gap."""
-    shards = [{"index": 0, "stage": 0}, {"index": 1, "stage": 2}]
-
-    with check.raises(RuntimeError, match="Pipeline stage 1 has no op", what="a gap"):
-        compiled(paddle, shards, counts(1, 7))
-
-
-def test_pipelining_needs_more_than_one_ipu(paddle: Any, static: Any) -> None:
-    """One IPU per replica is no pipeline."""
-    made = exact.chain(paddle)
-    chosen = exact.strategy(paddle, counts(1, 5))
-    chosen.set_options({"enable_pipelining": True})
-
-    with check.raises(RuntimeError, match="Pipelining requires more than 1 IPU", what="a pipeline on one IPU"):
-        Device(paddle, made, chosen)
-
-
 @pytest.mark.parametrize(("ipus", "highest"), [(2, 2), (2, 3), (3, 3)])
 def test_an_index_beyond_the_ipus_is_refused(paddle: Any, static: Any, ipus: int, highest: int) -> None:
     """An op is placed on one of the IPUs of its replica."""
@@ -162,37 +145,30 @@ def test_an_index_beyond_the_ipus_is_refused(paddle: Any, static: Any, ipus: int
         compiled(paddle, in_order(highest + 1), counts(1, 9), ipus=ipus)
 
 
-def test_more_ipus_than_stages_are_accepted(paddle: Any, static: Any) -> None:
-    """IPUs that no op names stay idle."""
-    out, _ = compiled(paddle, in_order(2), counts(1, 3), ipus=4).run(exact.samples(3))
-
-    check.shape(actual=out, expected=(3, 1, exact.FEATURES), what="the output")
-
-
-@pytest.mark.parametrize(("num_ipus", "replicas"), [(3, 2), (1, 2), (5, 4)])
-def test_replicas_share_the_ipus_evenly(paddle: Any, static: Any, num_ipus: int, replicas: int) -> None:
-    """num_ipus is the IPUs per replica times the replicas."""
-    chosen = exact.strategy(paddle, counts(1, 1, replicas))
-    chosen.set_options({"num_ipus": num_ipus})
-
-    with check.raises(RuntimeError, match="num_ipus", what="a number of IPUs that does not divide"):
-        Device(paddle, exact.chain(paddle), chosen)
+OPTIONS: Dict[str, Tuple[RunConfig, Dict[str, Any], str]] = {
+    "pipelining on one IPU": (counts(1, 5), {"enable_pipelining": True}, "Pipelining requires more than 1 IPU"),
+    **{
+        f"{ipus} IPUs for {replicas} replicas": (counts(1, 1, replicas), {"num_ipus": ipus}, "num_ipus")
+        for ipus, replicas in ((3, 2), (1, 2), (5, 4))
+    },
+    "replicas that are off": (counts(), {"replicated_graph_count": 2, "num_ipus": 2}, "replicated_graph_count"),
+    "accumulation that is off": (counts(), {"accumulation_factor": 2}, "accumulation_factor"),
+}
 
 
-@pytest.mark.parametrize("option", ["replicated_graph_count", "accumulation_factor"])
-def test_a_factor_needs_its_switch(paddle: Any, static: Any, option: str) -> None:
-    """Replicas and accumulation count only where they are enabled."""
-    chosen = exact.strategy(paddle)
-    chosen.set_options({option: 2, "num_ipus": 2 if option == "replicated_graph_count" else 1})
+@pytest.mark.parametrize("what", OPTIONS)
+def test_options_that_contradict_each_other_are_refused(paddle: Any, static: Any, what: str) -> None:
+    """A pipeline needs two IPUs, replicas share the IPUs evenly, and a factor counts only where it is enabled."""
+    config, options, sentence = OPTIONS[what]
 
-    with check.raises(RuntimeError, match=option, what="a factor that is off"):
-        Device(paddle, exact.chain(paddle), chosen)
+    with check.raises(RuntimeError, match=sentence, what=what):
+        Device(paddle, exact.chain(paddle), exact.strategy(paddle, config, **options))
 
 
 def test_shards_by_hand_count_only_when_enabled(paddle: Any, static: Any) -> None:
     """Without enable_manual_shard all ops are on IPU 0, whatever they bear."""
-    made = exact.chain(paddle, stages=3, training=False)
-    out, _ = Device(paddle, made, exact.strategy(paddle, training=False)).run(exact.samples(1))
+    chain = exact.chain(paddle, stages=3, training=False)
+    out, _ = Device(paddle, chain, exact.strategy(paddle, training=False)).run(exact.samples(1))
     expected = exact.plain_run(exact.samples(1), counts(), stages=3, rate=0.0).outputs
 
     check.identical(actual=out, expected=expected[0], what="the output")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any, Callable, Dict, Tuple
 
@@ -11,8 +12,9 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.ops import Tolerance
 
-from ..ops import dyadic
-from ..ops.dyadic import half, odd
+from .. import regression
+from ..device import compiled
+from ..regression import RATE, START, float32, half, odd, targets
 
 HALF = np.float16
 PAST = 2048.0
@@ -23,11 +25,9 @@ def infer(paddle: Any, build: Callable[[Any], Any], x: np.ndarray, *, feed: str 
     """Turn a function of one variable into a float16 program and run it on the device."""
     variable = paddle.static.data("x", list(x.shape), feed)
     out = build(variable)
-    main = paddle.static.default_main_program()
     if feed == "float32":
-        dyadic.to_half(paddle, main)
-    device = dyadic.compiled(paddle, main, ["x"], [out], size=len(x), is_training=False, enable_fp16=True, **options)
-    return device.run(x=x.astype(feed))[0]
+        regression.to_half(paddle)
+    return compiled(paddle, [out], size=len(x), enable_fp16=True, **options).run(x.astype(feed))[0]
 
 
 ADDENDS = [0.5, 1.0, 1.5, 2.5, 3.0, 5.0, 7.0, 6.999]
@@ -49,8 +49,7 @@ def test_float32_arrays_are_rounded_on_their_way(paddle: Any, static: Any) -> No
     x = np.array([[1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-12]], np.float32)
     variable = static.data("x", [1, 3], "float16")
     wide = paddle.cast(variable, "float32") * 1.5
-    device = dyadic.compiled(paddle, static.default_main_program(), ["x"], [wide], size=1, is_training=False)
-    (got,) = device.run(x=x)
+    (got,) = compiled(paddle, [wide], size=1).run(x)
 
     assert got.tolist() == (half(x) * 1.5).tolist() == [[1.5, 1.5 * (1 + 2.0**-9), 1.5]]
 
@@ -87,11 +86,11 @@ def test_each_op_of_a_chain_is_rounded(paddle: Any, static: Any, chain: str) -> 
     """The result of every op is rounded before the next one reads it; rounding at the end alone differs."""
     x = np.linspace(0.9, 1.7, 24, dtype=np.float32).reshape(2, 12)
 
-    def applied(value: Any, rounded: Callable[[Any], Any] = lambda made: made) -> Any:
-        made = value
+    def applied(value: Any, rounded: Callable[[Any], Any] = lambda exact: exact) -> Any:
+        result = value
         for sign in chain:
-            made = rounded(OPERATORS[sign](made, value))
-        return made
+            result = rounded(OPERATORS[sign](result, value))
+        return result
 
     got = infer(paddle, applied, x)
 
@@ -132,23 +131,18 @@ def test_an_op_rounds_once(paddle: Any, static: Any, name: str) -> None:
     )
 
 
-def train(
-    paddle: Any, when: str, runs: int = 1, *, cut: bool = False, rate: float = dyadic.RATE, **options: Any
-) -> Any:
+COUNTS = ("batches_per_step", "accumulation_factor", "replicated_graph_count")
+
+
+def train(paddle: Any, when: str, runs: int = 1, *, cut: bool = False, rate: float = RATE, **options: Any) -> Any:
     """Train the model in float16, turned before or after its optimizer is made; the losses and the weight at home."""
-    built = dyadic.build(paddle, optimizer=paddle.optimizer.SGD(rate), half=when, cut=cut)
-    dyadic.start(paddle, built)
-    device = dyadic.compiled(
-        paddle, built.main, built.feeds, [built.out, built.loss], is_training=True, enable_fp16=True, **options
+    _, device = regression.trainable(
+        paddle, paddle.optimizer.SGD(rate), half=when, cut=cut, fetches=("out", "loss"), enable_fp16=True, **options
     )
-    batches = options.get("batches_per_step", 1) * options.get("accumulation_factor", 1)
-    batches *= options.get("replicated_graph_count", 1)
-    made = []
-    for run in range(runs):
-        first, count = run * batches * 4, batches * 4
-        made.append(device.run(x=odd(count, first), y=dyadic.targets(count, first)))
-    device.weights_to_host()
-    return made, dyadic.held(paddle)
+    count = 4 * math.prod(options.get(name, 1) for name in COUNTS)
+    fetched = [device.run(odd(count, run * count), targets(count, run * count)) for run in range(runs)]
+    device.sync()
+    return fetched, device.value("w")
 
 
 def specified(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -164,13 +158,13 @@ def specified(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Tuple[np.ndar
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_step_rounds_forwards_backwards_and_in_the_update(paddle: Any, static: Any, when: str) -> None:
     """Outputs and loss are the specified float16; the weight is float16 where it was turned before the optimizer."""
-    (made,), weight = train(paddle, when)
-    out, loss, gradient = specified(odd(4), dyadic.targets(4), dyadic.START)
-    stepped = dyadic.START - dyadic.RATE * gradient
+    ((out, loss),), weight = train(paddle, when)
+    expected_out, expected_loss, gradient = specified(odd(4), targets(4), START)
+    stepped = START - RATE * gradient
 
-    assert [array.dtype for array in made] == [HALF, HALF]
-    assert made[0].tolist() == out.tolist()
-    assert made[1].tolist() == [float(loss)]
+    assert [out.dtype, loss.dtype] == [HALF, HALF]
+    assert out.tolist() == expected_out.tolist()
+    assert loss.tolist() == [float(expected_loss)]
     assert weight.dtype == (HALF if when == "before" else np.float32)
     assert weight.tolist() == (half(stepped) if when == "before" else stepped).tolist()
 
@@ -180,7 +174,7 @@ def test_small_steps_add_up_in_float32_weights_alone(paddle: Any, static: Any, w
     """A step below half a spacing is lost in a float16 weight, and kept in a float32 one."""
     _, weight = train(paddle, when, runs=2, rate=2.0**-14)
 
-    assert bool((weight.astype(np.float64) != dyadic.START).all()) is moved
+    assert bool((weight.astype(np.float64) != START).all()) is moved
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -190,26 +184,24 @@ def test_loss_scaling_saves_small_gradients(paddle: Any, static: Any, when: str,
     x = static.data("x", [1, 1], "float32")
     weight = paddle.create_parameter([1], "float32", name="w", default_initializer=paddle.nn.initializer.Constant(0.0))
     loss = paddle.sum((x * weight) * 2.0**-13)
-    main = static.default_main_program()
-    halves = dyadic.to_half(paddle, main) if when == "before" else []
+    halves = regression.to_half(paddle) if when == "before" else []
     # The step is made in float32: a rate of 2^20 brings 2^-26 into the range of float16.
-    dyadic.minimize(paddle.optimizer.SGD(2.0**20), loss)
-    halves = halves or dyadic.to_half(paddle, main)
-    dyadic.start(paddle, dyadic.Static(main, static.default_startup_program(), ["x"], loss, loss, halves))
-    device = dyadic.compiled(paddle, main, ["x"], [loss], size=1, is_training=True, loss_scaling=scaling)
-    device.run(x=np.full((1, 1), 2.0**-13, np.float32))
-    device.weights_to_host()
+    regression.minimize(paddle.optimizer.SGD(2.0**20), loss)
+    regression.start(paddle, halves or regression.to_half(paddle))
+    device = compiled(paddle, [loss], size=1, training=True, loss_scaling=scaling)
+    device.run(np.full((1, 1), 2.0**-13, np.float32))
+    device.sync()
 
-    assert dyadic.held(paddle).astype(np.float64).tolist() == [-(2.0**-6) if scaling > 1 else 0.0]
+    assert device.value("w").astype(np.float64).tolist() == [-(2.0**-6) if scaling > 1 else 0.0]
 
 
 @pytest.mark.parametrize("scaling", [4.0, 512.0])
 def test_loss_scaling_cancels_where_nothing_is_lost(paddle: Any, static: Any, scaling: float) -> None:
     """Scaling by a power of two leaves the weight as it would be without."""
     _, weight = train(paddle, "after", loss_scaling=scaling)
-    *_, gradient = specified(odd(4), dyadic.targets(4), dyadic.START)
+    *_, gradient = specified(odd(4), targets(4), START)
 
-    assert weight.tolist() == (dyadic.START - dyadic.RATE * gradient).tolist()
+    assert weight.tolist() == (START - RATE * gradient).tolist()
 
 
 FACTORS = {
@@ -224,14 +216,14 @@ FACTORS = {
 def test_every_micro_batch_is_rounded(paddle: Any, static: Any, factor: str) -> None:
     """Whatever makes several micro-batches of a run, each gives the specified float16 outputs."""
     options: Any = FACTORS[factor]
-    (made,), _ = train(paddle, "after", rate=0.0, **options)
-    count = made[0].size // 8
-    wanted = [specified(odd(4, 4 * turn), dyadic.targets(4, 4 * turn), dyadic.START) for turn in range(count)]
+    ((outputs, losses),), _ = train(paddle, "after", rate=0.0, **options)
+    count = outputs.size // 8
+    wanted = [specified(odd(4, 4 * turn), targets(4, 4 * turn), START) for turn in range(count)]
 
-    assert made[0].dtype == HALF
+    assert outputs.dtype == HALF
     assert count == next(value for value in options.values() if not isinstance(value, bool))
-    assert made[0].reshape(count, 4, 2).tolist() == [out.tolist() for out, *_ in wanted]
-    assert made[1].reshape(count).tolist() == [float(loss) for _, loss, _ in wanted]
+    assert outputs.reshape(count, 4, 2).tolist() == [out.tolist() for out, *_ in wanted]
+    assert losses.reshape(count).tolist() == [float(loss) for _, loss, _ in wanted]
 
 
 @pytest.mark.ipus(2)
@@ -242,12 +234,12 @@ def test_stages_hand_on_float16(paddle: Any, static: Any, pipelined: bool) -> No
     accumulating = {"enable_gradient_accumulation": True, "accumulation_factor": 4}
     if pipelined:
         options.update(enable_pipelining=True)
-    (made,), weight = train(paddle, "by hand", cut=True, **options, **accumulating)
-    parts = [specified(odd(4, 4 * turn), dyadic.targets(4, 4 * turn), dyadic.START) for turn in range(4)]
+    ((outputs, _),), weight = train(paddle, "by hand", cut=True, **options, **accumulating)
+    parts = [specified(odd(4, 4 * turn), targets(4, 4 * turn), START) for turn in range(4)]
     gradient = np.mean([part[2] for part in parts], axis=0)
 
-    assert made[0].reshape(4, 4, 2).tolist() == [out.tolist() for out, *_ in parts]
-    assert weight.tolist() == dyadic.float32(dyadic.START - dyadic.RATE * gradient).tolist()
+    assert outputs.reshape(4, 4, 2).tolist() == [out.tolist() for out, *_ in parts]
+    assert weight.tolist() == float32(START - RATE * gradient).tolist()
 
 
 @pytest.mark.parametrize("partials", ["float", "half"])
@@ -258,11 +250,8 @@ def test_partial_sums(paddle: Any, static: Any, partials: str) -> None:
     ones = static.data("ones", [64, 1], "float16")
     variable = static.data("x", [1, 64], "float16")
     out = paddle.matmul(variable, ones)
-    device = dyadic.compiled(
-        paddle, static.default_main_program(), ["x", "ones"], [out], size=1, is_training=False,
-        partials_type_matmuls=partials,
-    )  # fmt: skip
-    (got,) = device.run(x=x.astype(HALF), ones=np.ones((64, 1), HALF))
+    device = compiled(paddle, [out], feeds=["x", "ones"], size=1, partials_type_matmuls=partials)
+    (got,) = device.run(x.astype(HALF), np.ones((64, 1), HALF))
 
     assert got.dtype == HALF
     # 2051 lies between 2050 and 2052; partial sums in float16 may lose any of the three ones.

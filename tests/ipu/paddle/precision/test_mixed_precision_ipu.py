@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ..ops import dyadic
-from ..ops.dyadic import half, odd
+from .. import regression
+from ..device import compiled
+from ..regression import half, odd
 
 HALF = np.float16
 
@@ -18,8 +19,7 @@ def test_a_cast_back_keeps_the_loss(paddle: Any, static: Any) -> None:
     x = np.array([[1 + 2.0**-12, 1 + 2.0**-10]], np.float32)
     variable = static.data("x", [1, 2], "float32")
     out = paddle.cast(paddle.cast(variable, "float16"), "float32") * 1.5
-    device = dyadic.compiled(paddle, static.default_main_program(), ["x"], [out], size=1, is_training=False)
-    (got,) = device.run(x=x)
+    (got,) = compiled(paddle, [out], size=1).run(x)
 
     assert got.dtype == np.float32
     assert got.tolist() == [[1.5, 1.5 * (1 + 2.0**-10)]]
@@ -32,14 +32,13 @@ def test_ops_outside_of_the_guard_stay_float32(paddle: Any, static: Any) -> None
     wide = variable * variable
     with static.amp.fp16_guard():
         narrow = wide + 2048.0
-    main, lists = static.default_main_program(), static.amp.CustomOpLists()
+    lists = static.amp.CustomOpLists()
     lists.unsupported_list = set()
-    static.amp.cast_model_to_fp16(main, lists, use_fp16_guard=True)
-    device = dyadic.compiled(paddle, main, ["x"], [wide, narrow], size=1, is_training=False)
-    made = device.run(x=x)
+    static.amp.cast_model_to_fp16(static.default_main_program(), lists, use_fp16_guard=True)
+    squares, sums = compiled(paddle, [wide, narrow], size=1).run(x)
 
-    assert made[0].tolist() == (x * x).tolist()
-    assert made[1].astype(np.float64).tolist() == half(half(x.astype(np.float64) ** 2) + 2048).tolist()
+    assert squares.tolist() == (x * x).tolist()
+    assert sums.astype(np.float64).tolist() == half(half(x.astype(np.float64) ** 2) + 2048).tolist()
 
 
 def test_listed_ops_stay_float32(paddle: Any, static: Any) -> None:
@@ -47,12 +46,10 @@ def test_listed_ops_stay_float32(paddle: Any, static: Any) -> None:
     x = np.array([[3.0, 5.0]], np.float32)
     variable = static.data("x", [1, 2], "float32")
     out = paddle.square(variable) + 0.25
-    main, lists = static.default_main_program(), static.amp.CustomOpLists()
+    lists = static.amp.CustomOpLists()
     lists.unsupported_list = {"scale"}
-    dyadic.to_half(paddle, main, lists)
-    wide = out * 1.0
-    device = dyadic.compiled(paddle, main, ["x"], [wide], size=1, is_training=False)
-    (got,) = device.run(x=x * 30)
+    regression.to_half(paddle, lists)
+    (got,) = compiled(paddle, [out * 1.0], size=1).run(x * 30)
 
     assert got.astype(np.float64).tolist() == (half((x.astype(np.float64) * 30) ** 2) + 0.25).tolist()
 
@@ -61,18 +58,18 @@ def test_listed_ops_stay_float32(paddle: Any, static: Any) -> None:
 def test_a_master_weight_keeps_small_steps(paddle: Any, static: Any, kept: bool) -> None:
     """With multi_precision the optimizer has a float32 weight, of which the float16 one is the rounded copy."""
     rule = paddle.optimizer.Momentum(2.0**-12, momentum=0.0, multi_precision=kept)
-    built = dyadic.build(paddle, optimizer=rule, half="before")
-    dyadic.start(paddle, built)
+    built = regression.build(paddle, optimizer=rule, half="before")
+    regression.start(paddle, built.halves)
     for var in built.main.list_vars():
         if var.name.endswith("fp32_master_0"):
             tensor = static.global_scope().find_var(var.name).get_tensor()
-            tensor.set(dyadic.START.astype(np.float32), paddle.CPUPlace())
-    device = dyadic.compiled(paddle, built.main, built.feeds, [built.loss], is_training=True)
+            tensor.set(regression.START.astype(np.float32), paddle.CPUPlace())
+    device = compiled(paddle, [built.loss], feeds=regression.FEEDS, training=True)
     for _ in range(6):
-        device.run(x=odd(4), y=dyadic.targets(4))
-    device.weights_to_host()
-    weight = dyadic.held(paddle)
+        device.run(odd(4), regression.targets(4))
+    device.sync()
+    weight = device.value("w")
 
     # A step is about 2^-12 times a gradient between 1/2 and 2; the spacing of float16 above 1 is 2^-10.
     assert weight.dtype == HALF
-    assert bool((weight.astype(np.float64) != dyadic.START).all()) is kept
+    assert bool((weight.astype(np.float64) != regression.START).all()) is kept

@@ -31,29 +31,26 @@ UPDATING = (
 
 
 def trained(paddle: Any, config: RunConfig, *, micro_batch: int = 2, stages: int = 1, **options: Any) -> Any:
-    """One run of a chain: its samples, the device after it, and what was fetched."""
-    made = exact.chain(paddle, stages=stages)
+    """One run of a chain: its samples, what was fetched, and the weights afterwards."""
     chosen = exact.strategy(paddle, config, micro_batch=micro_batch, ipus=stages, **options)
-    device = Device(paddle, made, chosen)
+    device = Device(paddle, exact.chain(paddle, stages=stages), chosen)
     x = exact.samples(config.micro_batches * micro_batch)
     fetched = device.run(x)
-    device.backend.weights_to_host()
-    return x, device, fetched
+    return x, fetched, device.synced_weights()
 
 
 @pytest.mark.parametrize("config", UPDATING, ids=counts_id)
 def test_every_batch_of_a_step_updates_once(paddle: Any, static: Any, config: RunConfig) -> None:
     """A run updates batches_per_step times, each time by the mean over accumulation x replicas."""
-    x, device, _ = trained(paddle, config)
-    expected = exact.plain_run(x, config).weights
+    x, _, weights = trained(paddle, config)
 
-    check.identical(actual=device.weights()["w0"], expected=expected["w0"], what="the weight")
+    check.identical(actual=weights["w0"], expected=exact.plain_run(x, config).weights["w0"], what="the weight")
 
 
 @pytest.mark.parametrize("config", UPDATING, ids=counts_id)
 def test_a_batch_meets_the_weights_of_the_batch_before(paddle: Any, static: Any, config: RunConfig) -> None:
     """The micro-batches of an update share their weights, and those of the next one meet the updated weights."""
-    x, _, (out, loss) = trained(paddle, config)
+    x, (out, loss), _ = trained(paddle, config)
     expected = exact.plain_run(x, config)
 
     check.identical(actual=out.reshape(expected.outputs.shape), expected=expected.outputs, what="the outputs")
@@ -65,27 +62,25 @@ def test_a_batch_meets_the_weights_of_the_batch_before(paddle: Any, static: Any,
 )
 def test_a_sum_is_not_divided(paddle: Any, static: Any, config: RunConfig) -> None:
     """With the reduction type Sum, gradients are added up over accumulation and replicas."""
-    x, device, _ = trained(paddle, config, accumulation_and_replication_reduction_type=0)
+    x, _, weights = trained(paddle, config, accumulation_and_replication_reduction_type=0)
     expected = exact.plain_run(x, config, mean=False).weights
 
-    check.identical(actual=device.weights()["w0"], expected=expected["w0"], what="the weight")
+    check.identical(actual=weights["w0"], expected=expected["w0"], what="the weight")
 
 
 @pytest.mark.parametrize("config", [counts(1, 2), counts(3, 2), counts(3, 2, 4)], ids=counts_id)
 def test_a_running_mean_is_the_mean(paddle: Any, static: Any, config: RunConfig) -> None:
     """With the mean strategy Running, what is accumulated is a mean at any time, and the result the same."""
-    x, device, _ = trained(paddle, config, mean_accumulation_and_replication_reduction_strategy=0)
-    expected = exact.plain_run(x, config).weights
+    x, _, weights = trained(paddle, config, mean_accumulation_and_replication_reduction_strategy=0)
 
-    check.identical(actual=device.weights()["w0"], expected=expected["w0"], what="the weight")
+    check.identical(actual=weights["w0"], expected=exact.plain_run(x, config).weights["w0"], what="the weight")
 
 
 @pytest.mark.parametrize("config", [counts(), counts(1, 2), counts(1, 1, 4), counts(1, 4, 2)], ids=counts_id)
 def test_shards_update_like_one_ipu(paddle: Any, static: Any, config: RunConfig) -> None:
     """Sharded over three IPUs without pipelining, each stage's weight is updated once per batch."""
-    x, device, _ = trained(paddle, config, stages=3, micro_batch=1)
+    x, _, weights = trained(paddle, config, stages=3, micro_batch=1)
     expected = exact.plain_run(x, config, stages=3).weights
-    weights = device.weights()
 
     assert sorted(weights) == sorted(expected)
     for name, value in expected.items():
@@ -98,18 +93,17 @@ def test_a_run_goes_on_where_the_last_one_ended(paddle: Any, static: Any, runs: 
     device = Device(paddle, exact.chain(paddle), exact.strategy(paddle))
     for sample in exact.samples(runs):
         device.run(sample[None])
-    device.backend.weights_to_host()
     expected = exact.plain_run(exact.samples(runs), counts(runs)).weights
 
-    check.identical(actual=device.weights()["w0"], expected=expected["w0"], what="the weight")
+    check.identical(actual=device.synced_weights()["w0"], expected=expected["w0"], what="the weight")
 
 
 @pytest.mark.parametrize("scaling", [4.0, 0.5, 1024.0])
 @pytest.mark.parametrize("config", [counts(), counts(3, 2, 4)], ids=counts_id)
 def test_loss_scaling_cancels(paddle: Any, static: Any, config: RunConfig, scaling: float) -> None:
     """Loss scaling changes neither the losses nor the weights."""
-    x, device, (_, loss) = trained(paddle, config, loss_scaling=scaling)
+    x, (_, loss), weights = trained(paddle, config, loss_scaling=scaling)
     expected = exact.plain_run(x, config)
 
     check.identical(actual=loss.reshape(-1), expected=expected.losses, what="the losses")
-    check.identical(actual=device.weights()["w0"], expected=expected.weights["w0"], what="the weight")
+    check.identical(actual=weights["w0"], expected=expected.weights["w0"], what="the weight")

@@ -15,7 +15,7 @@ from .. import exact
 from ..exact import Chain, Device, counts
 
 
-def doubling(paddle: Any, factor: float) -> Chain:
+def scaling(paddle: Any, factor: float) -> Chain:
     """A program of its own that multiplies by a constant."""
     static = paddle.static
     main, startup = static.Program(), static.Program()
@@ -27,8 +27,8 @@ def doubling(paddle: Any, factor: float) -> Chain:
 def test_programs_run_one_after_the_other(paddle: Any, static: Any) -> None:
     """Each program is compiled before it runs, and gives its own results."""
     for factor in (2.0, 4.0, 2.0):
-        made = doubling(paddle, factor)
-        (out,) = Device(paddle, made, exact.strategy(paddle, training=False), [made.out]).run(exact.samples(1))
+        net = scaling(paddle, factor)
+        (out,) = Device(paddle, net, exact.strategy(paddle, training=False), [net.out]).run(exact.samples(1))
 
         check.identical(actual=out, expected=exact.samples(1) * np.float32(factor), what="the output")
 
@@ -36,7 +36,7 @@ def test_programs_run_one_after_the_other(paddle: Any, static: Any) -> None:
 def test_the_device_holds_the_last_program_only(paddle: Any, static: Any) -> None:
     """A program that another one has replaced runs again only when it is compiled again."""
     chosen = exact.strategy(paddle, training=False)
-    first, second = doubling(paddle, 2.0), doubling(paddle, 4.0)
+    first, second = scaling(paddle, 2.0), scaling(paddle, 4.0)
     replaced = Device(paddle, first, chosen, [first.out])
     Device(paddle, second, chosen, [second.out])
 
@@ -49,7 +49,6 @@ def test_training_and_inference_alternate(paddle: Any, static: Any) -> None:
     training = exact.chain(paddle)
     testing = training._replace(main=training.main.clone(for_test=True)._prune([training.out]))
     x = exact.samples(1)
-    expected = np.array(exact.STARTS[0], np.float32)
     for run in range(1, 3):
         Device(paddle, training, exact.strategy(paddle)).run(x)
         (out,) = Device(paddle, testing, exact.strategy(paddle, training=False), [testing.out]).run(x)
@@ -64,7 +63,7 @@ def test_a_changed_strategy_needs_a_compilation(paddle: Any, static: Any) -> Non
     device = Device(paddle, exact.chain(paddle, training=False), chosen)
     chosen.set_options({"batches_per_step": 3})
     out, _ = device.run(exact.samples(2))
-    again, _ = Device(paddle, device.made, chosen).run(exact.samples(3))
+    again, _ = Device(paddle, device.chain, chosen).run(exact.samples(3))
 
     check.shape(actual=out, expected=(2, 1, 2), what="the output before")
     check.shape(actual=again, expected=(3, 1, 2), what="the output after")
@@ -72,13 +71,13 @@ def test_a_changed_strategy_needs_a_compilation(paddle: Any, static: Any) -> Non
 
 def test_weights_must_be_initialized(paddle: Any, static: Any) -> None:
     """A weight that the scope does not hold is named."""
-    made = exact.chain(paddle, training=False)
+    net = exact.chain(paddle, training=False)
     compiled = static.IpuCompiledProgram(
-        made.main, scope=static.Scope(), ipu_strategy=exact.strategy(paddle, training=False)
+        net.main, scope=static.Scope(), ipu_strategy=exact.strategy(paddle, training=False)
     )
 
     with check.raises(RuntimeError, match="w0 is not initialized", what="a program without its weights"):
-        compiled.compile(["x"], [made.out.name])
+        compiled.compile(["x"], [net.out.name])
 
 
 def test_a_compiled_program_is_one_op(paddle: Any, static: Any) -> None:
@@ -88,15 +87,15 @@ def test_a_compiled_program_is_one_op(paddle: Any, static: Any) -> None:
 
     assert [op.type for op in ops] == ["ipu_runtime"]
     assert ops[0].input("FeedList") == ["x"]
-    assert ops[0].output("FetchList") == [device.made.out.name, device.made.loss.name]
-    assert device.program.org_program is device.made.main
+    assert ops[0].output("FetchList") == [device.chain.out.name, device.chain.loss.name]
+    assert device.program.org_program is device.chain.main
 
 
 def test_variables_may_be_given_as_themselves(paddle: Any, static: Any) -> None:
     """A run fetches by variable or by name, and several runs of one compilation agree."""
     device = Device(paddle, exact.chain(paddle, training=False), exact.strategy(paddle, training=False))
     x = exact.samples(1)
-    by_name = device.executor.run(device.program, feed={"x": x}, fetch_list=[device.made.out.name])
+    by_name = device.executor.run(device.program, feed={"x": x}, fetch_list=[device.chain.out.name])
 
     check.identical(actual=by_name[0], expected=device.run(x)[0], what="the output")
 
@@ -110,11 +109,10 @@ def test_compile_only_skips_the_run(
     monkeypatch.setenv("IPU_COMPILE_ONLY", "1")
     with pytest.warns(UserWarning, match="IPU_COMPILE_ONLY"):
         out, loss = device.run(exact.samples(config.micro_batches))
-    device.backend.weights_to_host()
 
     check.shape(actual=out, expected=exact.fetched_shape(config, 1, 2), what="the output")
     check.shape(actual=loss, expected=exact.fetched_shape(config), what="the loss")
-    check.identical(actual=device.weights()["w0"], expected=np.array(exact.STARTS[0], np.float32), what="the weight")
+    check.identical(actual=device.synced_weights()["w0"], expected=exact.START, what="the weight")
 
 
 def test_a_detached_device_runs_nothing(paddle: Any, static: Any) -> None:
@@ -130,8 +128,7 @@ def test_a_program_without_weights_runs(paddle: Any, static: Any) -> None:
     """Constants need no scope."""
     x = static.data("x", [None, 2], "float32")
     constant = paddle.full([2], 0.5) + paddle.assign(np.array([1.0, 3.0], np.float32))
-    made = Chain(static.default_main_program(), static.default_startup_program(), x * constant, x, ())
-    (out,) = Device(paddle, made, exact.strategy(paddle, counts(3), training=False), [made.out]).run(exact.samples(3))
+    (out,) = exact.inference(paddle, x * constant, config=counts(3)).run(exact.samples(3))
     expected = exact.samples(3) * np.array([1.5, 3.5], np.float32)
 
     check.identical(actual=out.reshape(3, 2), expected=expected, what="the output")

@@ -7,8 +7,7 @@ from typing import Any, List, Tuple
 import numpy as np
 import pytest
 
-from ..ops import dyadic
-from ..ops.dyadic import half, odd
+from ..regression import RATE, START, half, odd, targets
 from .test_dy2static_ipu import SIZE, home, inference, model, training
 
 HALF = np.float16
@@ -21,7 +20,7 @@ def specified(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Tuple[np.ndar
     loss = float(half(half(off * off).mean()))
     back = half(2 * off * half(1.0 / off.size))
     gradient = half((back * half(x)).sum(axis=0))
-    return out, loss, half(weight - dyadic.RATE * gradient)
+    return out, loss, half(weight - RATE * gradient)
 
 
 @pytest.mark.parametrize("way", ["decorated", "wrapped", "whole"])
@@ -32,33 +31,33 @@ def test_inference_rounds(paddle: Any, way: str) -> None:
     out = net(paddle.to_tensor(odd(SIZE))).numpy()
 
     assert out.dtype == HALF
-    assert out.tolist() == half(half(odd(SIZE)) * dyadic.START).tolist()
-    assert out.tolist() != (odd(SIZE) * dyadic.START).tolist()
+    assert out.tolist() == half(half(odd(SIZE)) * START).tolist()
+    assert out.tolist() != (odd(SIZE) * START).tolist()
 
 
 def trained(paddle: Any, turns: int, **options: Any) -> Tuple[Any, List[Tuple[np.ndarray, float]], Any]:
     """A model trained for some calls in float16, and what the calls returned."""
     net = model(paddle)
     training(paddle, net, **options).set_precision_config(enable_fp16=True)
-    made = []
+    returned = []
     for turn in range(turns):
-        y = dyadic.targets(SIZE, turn * SIZE)
+        y = targets(SIZE, turn * SIZE)
         out, loss = net(paddle.to_tensor(odd(SIZE, turn * SIZE)), paddle.to_tensor(y))
-        made.append((out.numpy(), float(loss)))
-    return net, made, net.weight.numpy().copy()
+        returned.append((out.numpy(), float(loss)))
+    return net, returned, net.weight.numpy().copy()
 
 
 @pytest.mark.parametrize("turns", [1, 2])
 def test_a_call_is_a_step_in_float16(paddle: Any, turns: int) -> None:
     """Outputs, losses and weights are the specified float16; the Layer is float16 and stale until weights come home."""
-    net, made, stale = trained(paddle, turns)
+    net, returned, stale = trained(paddle, turns)
     home(paddle)
-    weight = dyadic.START
+    weight = START
 
     assert stale.dtype == HALF
-    assert stale.tolist() == dyadic.START.tolist()
-    for turn, (out, loss) in enumerate(made):
-        wanted, cost, weight = specified(odd(SIZE, turn * SIZE), dyadic.targets(SIZE, turn * SIZE), weight)
+    assert stale.tolist() == START.tolist()
+    for turn, (out, loss) in enumerate(returned):
+        wanted, cost, weight = specified(odd(SIZE, turn * SIZE), targets(SIZE, turn * SIZE), weight)
         assert out.dtype == HALF
         assert (out.tolist(), loss) == (wanted.tolist(), cost)
     assert net.weight.numpy().dtype == HALF
@@ -71,7 +70,7 @@ def test_loss_scaling_cancels(paddle: Any, scaling: float) -> None:
     net, _, _ = trained(paddle, 1, loss_scaling=scaling)
     home(paddle)
 
-    assert net.weight.numpy().tolist() == specified(odd(SIZE), dyadic.targets(SIZE), dyadic.START)[2].tolist()
+    assert net.weight.numpy().tolist() == specified(odd(SIZE), targets(SIZE), START)[2].tolist()
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -82,4 +81,4 @@ def test_only_enable_fp16_turns_a_layer(paddle: Any, enabled: bool) -> None:
     out = net(paddle.to_tensor(odd(SIZE))).numpy()
 
     assert out.dtype == net.weight.numpy().dtype == (HALF if enabled else np.float32)
-    assert bool((out == odd(SIZE) * dyadic.START).all()) is not enabled
+    assert bool((out == odd(SIZE) * START).all()) is not enabled

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
 import pytest
 
-from ..ops import dyadic
-from ..ops.dyadic import REDUCTIONS, float32
+from ..regression import RATE, REDUCTIONS, START, Step, float32, samples, step, targets
 
 SIZE = 4
 WAYS = ["decorated", "wrapped", "whole"]
@@ -26,7 +25,7 @@ def model(
 
         def __init__(self) -> None:
             super().__init__()
-            start = paddle.nn.initializer.Assign(dyadic.START.astype(np.float32))
+            start = paddle.nn.initializer.Assign(START.astype(np.float32))
             self.weight = self.create_parameter([2], default_initializer=start)
             # What is transformed sees its Layer, and not the variables around the class.
             self.reduction, self.outputs = REDUCTIONS[reduction], outputs
@@ -49,7 +48,7 @@ def model(
     return paddle.jit.to_static(Scale())
 
 
-def training(paddle: Any, net: Any, rate: Any = dyadic.RATE, **options: Any) -> Any:
+def training(paddle: Any, net: Any, rate: Any = RATE, **options: Any) -> Any:
     """A strategy that trains the model by steps down the gradient."""
     strategy = paddle.static.IpuStrategy()
     strategy.set_graph_config(num_ipus=1, is_training=True, micro_batch_size=SIZE)
@@ -65,21 +64,24 @@ def inference(paddle: Any) -> Any:
     return strategy
 
 
+def micro_batch(turn: int) -> Tuple[np.ndarray, np.ndarray]:
+    """The samples and the targets of one turn."""
+    return samples(SIZE, turn * SIZE), targets(SIZE, turn * SIZE)
+
+
 def call(paddle: Any, net: Any, turn: int) -> Any:
     """The model on the micro-batch of one turn."""
-    x, y = dyadic.samples(SIZE, turn * SIZE), dyadic.targets(SIZE, turn * SIZE)
-    return net(paddle.to_tensor(x), paddle.to_tensor(y))
+    return net(*map(paddle.to_tensor, micro_batch(turn)))
 
 
-def expected(turns: int, reduction: str = "mean", rates: Optional[List[float]] = None) -> List[dyadic.Step]:
+def expected(turns: int, reduction: str = "mean", rates: Optional[List[float]] = None) -> List[Step]:
     """What a plain loop makes of the first turns."""
-    weight, made = dyadic.START, []
+    weight, steps = START, []
     for turn in range(turns):
-        x, y = dyadic.samples(SIZE, turn * SIZE), dyadic.targets(SIZE, turn * SIZE)
-        rate = rates[turn] if rates else dyadic.RATE
-        made.append(dyadic.step(weight, x, y, rate=rate, reduction=reduction))
-        weight = made[-1].weight
-    return made
+        rate = rates[turn] if rates else RATE
+        steps.append(step(weight, *micro_batch(turn), rate=rate, reduction=reduction))
+        weight = steps[-1].weight
+    return steps
 
 
 def home(paddle: Any) -> None:
@@ -99,7 +101,7 @@ def assert_same(actual: Any, wanted: np.ndarray, what: str) -> None:
 def test_a_call_is_a_step(paddle: Any, way: str, reduction: str) -> None:
     """Each call returns outputs and loss of the weights before it, and leaves those after one update."""
     net = model(paddle, way=way, reduction=reduction)
-    rate = dyadic.RATE if reduction == "mean" else dyadic.RATE / 8
+    rate = RATE if reduction == "mean" else RATE / 8
     steps = expected(2, reduction, [rate, rate])
     training(paddle, net, rate)
 
@@ -118,11 +120,11 @@ def test_outputs_keep_their_structure(paddle: Any, outputs: str) -> None:
     net = model(paddle, outputs=outputs)
     training(paddle, net)
 
-    made = call(paddle, net, 0)
+    returned = call(paddle, net, 0)
 
     (wanted,) = expected(1)
-    assert isinstance(made, paddle.Tensor if outputs == "loss" else (tuple, list))
-    loss = made if outputs == "loss" else made[1]
+    assert isinstance(returned, paddle.Tensor if outputs == "loss" else (tuple, list))
+    loss = returned if outputs == "loss" else returned[1]
     assert_same(loss, wanted.loss, "loss")
 
 
@@ -144,7 +146,7 @@ def test_the_layer_is_stale_until_weights_come_home(paddle: Any, turns: int) -> 
     held = net.weight
     for turn in range(turns):
         call(paddle, net, turn)
-    assert_same(net.weight, dyadic.START, "weight before it is brought home")
+    assert_same(net.weight, START, "weight before it is brought home")
 
     home(paddle)
 
@@ -165,14 +167,14 @@ def test_a_state_dict_holds_what_the_layer_holds(paddle: Any, tmp_path: Path, sy
     saved = paddle.load(str(tmp_path / "net.pdparams"))
 
     assert list(saved) == ["weight"]
-    assert_same(saved["weight"], expected(1)[0].weight if synced else dyadic.START, "saved weight")
+    assert_same(saved["weight"], expected(1)[0].weight if synced else START, "saved weight")
 
 
 @pytest.mark.parametrize("stepped", [True, False])
 def test_a_scheduler_sets_the_rate_of_the_device(paddle: Any, stepped: bool) -> None:
-    """Stepping a scheduler changes the rate of the next call, without compiling anew; calls alone do not."""
-    rates = [dyadic.RATE, dyadic.RATE / 4 if stepped else dyadic.RATE]
-    scheduler = paddle.optimizer.lr.StepDecay(dyadic.RATE, step_size=1, gamma=0.25)
+    """Stepping a scheduler changes the rate of the next call, without another compilation; calls alone do not."""
+    rates = [RATE, RATE / 4 if stepped else RATE]
+    scheduler = paddle.optimizer.lr.StepDecay(RATE, step_size=1, gamma=0.25)
     net = model(paddle)
     strategy = training(paddle, net, scheduler)
     for turn in range(2):
@@ -187,7 +189,7 @@ def test_a_scheduler_sets_the_rate_of_the_device(paddle: Any, stepped: bool) -> 
 
 def test_the_rate_may_be_set_as_an_option(paddle: Any) -> None:
     """The option lr is the rate of the next call."""
-    rates = [dyadic.RATE, dyadic.RATE / 2]
+    rates = [RATE, RATE / 2]
     net = model(paddle)
     strategy = training(paddle, net)
     for turn, rate in enumerate(rates):
@@ -214,12 +216,11 @@ def test_a_call_takes_several_micro_batches(paddle: Any, factor: str) -> None:
     specs = [paddle.static.InputSpec([None, 2], "float32", name) for name in ("x", "y")]
     net = model(paddle, way="whole", spec=specs)
     training(paddle, net, **options)
-    out, loss = net(paddle.to_tensor(dyadic.samples(count * SIZE)), paddle.to_tensor(dyadic.targets(count * SIZE)))
+    out, loss = net(paddle.to_tensor(samples(count * SIZE)), paddle.to_tensor(targets(count * SIZE)))
     home(paddle)
     steps = expected(count, rates=None if factor == "batches" else [0.0] * count)
-    parts = [(dyadic.samples(SIZE, turn * SIZE), dyadic.targets(SIZE, turn * SIZE)) for turn in range(count)]
     # One step on the mean of gradients leads to the mean of where each of them would have led.
-    once = np.mean([dyadic.step(dyadic.START, *part).weight for part in parts], axis=0)
+    once = np.mean([step(START, *micro_batch(turn)).weight for turn in range(count)], axis=0)
 
     assert_same(out, np.stack([step.out for step in steps]), "output")
     assert_same(loss, np.stack([step.loss for step in steps]), "loss")
@@ -230,15 +231,14 @@ def test_momentum_is_kept_on_the_device(paddle: Any) -> None:
     """The second step goes by the velocity that the first one left, and the velocity comes home too."""
     net = model(paddle)
     strategy = training(paddle, net)
-    optimizer = paddle.optimizer.Momentum(dyadic.RATE, momentum=0.5, parameters=net.parameters())
+    optimizer = paddle.optimizer.Momentum(RATE, momentum=0.5, parameters=net.parameters())
     strategy.set_optimizer(optimizer)
-    weight, velocity = dyadic.START, np.zeros(2)
+    weight, velocity = START, np.zeros(2)
     for turn in range(2):
         call(paddle, net, turn)
-        x, y = dyadic.samples(SIZE, turn * SIZE), dyadic.targets(SIZE, turn * SIZE)
-        gradient = weight - dyadic.step(weight, x, y, rate=1.0).weight
+        gradient = weight - step(weight, *micro_batch(turn), rate=1.0).weight
         velocity = 0.5 * velocity + gradient
-        weight = weight - dyadic.RATE * velocity
+        weight = weight - RATE * velocity
     home(paddle)
 
     assert_same(net.weight, weight, "weight")
@@ -248,7 +248,7 @@ def test_momentum_is_kept_on_the_device(paddle: Any) -> None:
 
 
 def test_changed_options_keep_the_training(paddle: Any) -> None:
-    """Another option compiles the program anew; training goes on where it was."""
+    """Another option compiles the program again; training goes on where it was."""
     net = model(paddle)
     strategy = training(paddle, net)
     call(paddle, net, 0)
@@ -266,12 +266,12 @@ def test_inference_computes_outputs_alone(paddle: Any, way: str) -> None:
     """Without training a call gives the outputs, and weights stay."""
     net = model(paddle, way=way)
     inference(paddle)
-    made = [net(paddle.to_tensor(dyadic.samples(SIZE, turn * SIZE))) for turn in range(2)]
+    outputs = [net(paddle.to_tensor(samples(SIZE, turn * SIZE))) for turn in range(2)]
     home(paddle)
 
-    for turn, out in enumerate(made):
-        assert_same(out, dyadic.samples(SIZE, turn * SIZE).astype(np.float64) * dyadic.START, f"output {turn}")
-    assert_same(net.weight, dyadic.START, "weight")
+    for turn, out in enumerate(outputs):
+        assert_same(out, samples(SIZE, turn * SIZE).astype(np.float64) * START, f"output {turn}")
+    assert_same(net.weight, START, "weight")
 
 
 def test_evaluation_leaves_weights(paddle: Any) -> None:
@@ -283,7 +283,7 @@ def test_evaluation_leaves_weights(paddle: Any) -> None:
     home(paddle)
 
     assert_same(loss, expected(1)[0].loss, "loss")
-    assert_same(net.weight, dyadic.START, "weight")
+    assert_same(net.weight, START, "weight")
 
 
 @pytest.mark.parametrize("released", [True, False])

@@ -12,24 +12,22 @@ from ipu_conformance.run import RunConfig
 
 from ...training import counts_id
 from .. import exact
-from ..exact import COUNTS, Chain, Device, counts
+from ..exact import COUNTS, Device, counts
 
 MICRO_BATCH = 5
 SPLIT = [config for config in COUNTS if config.micro_batches > 1]
 
 
-def still(paddle: Any, training: bool) -> Chain:
-    """A chain whose weights never change, so that outputs depend on feeds alone."""
-    return exact.chain(paddle, training=training, optimizer=paddle.optimizer.SGD(0.0))
+training_or_not = pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
 
 
-def device(paddle: Any, config: RunConfig, training: bool, micro_batch: int = MICRO_BATCH) -> Device:
-    """That chain, compiled."""
-    chosen = exact.strategy(paddle, config, training=training, micro_batch=micro_batch)
-    return Device(paddle, still(paddle, training), chosen)
+def device(paddle: Any, config: RunConfig, training: bool = False, micro_batch: int = MICRO_BATCH) -> Device:
+    """A chain whose weights never change, so that outputs depend on feeds alone, compiled."""
+    still = exact.chain(paddle, training=training, optimizer=paddle.optimizer.SGD(0.0))
+    return Device(paddle, still, exact.strategy(paddle, config, training=training, micro_batch=micro_batch))
 
 
-@pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
+@training_or_not
 @pytest.mark.parametrize("config", COUNTS, ids=counts_id)
 def test_fetches_have_the_reported_shape(paddle: Any, static: Any, config: RunConfig, training: bool) -> None:
     """Replicas, accumulation and batches per step come in front of a micro-batch's shape where they are above 1."""
@@ -39,7 +37,7 @@ def test_fetches_have_the_reported_shape(paddle: Any, static: Any, config: RunCo
     check.shape(actual=loss, expected=exact.fetched_shape(config), what="the loss")
 
 
-@pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
+@training_or_not
 @pytest.mark.parametrize("config", COUNTS, ids=counts_id)
 def test_the_replica_is_fastest_in_the_data(paddle: Any, static: Any, config: RunConfig, training: bool) -> None:
     """Flattened, outputs are in the order of the feed: batches per step, accumulation, replica, sample."""
@@ -51,7 +49,7 @@ def test_the_replica_is_fastest_in_the_data(paddle: Any, static: Any, config: Ru
     check.identical(actual=loss.reshape(-1), expected=expected.losses, what="the loss")
 
 
-@pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
+@training_or_not
 @pytest.mark.parametrize("config", SPLIT, ids=counts_id)
 def test_micro_batches_may_be_a_dimension_of_the_feed(
     paddle: Any, static: Any, config: RunConfig, training: bool
@@ -81,24 +79,24 @@ def test_micro_batches_may_be_a_dimension_of_the_feed(
 )
 def test_a_feed_of_another_size_is_refused(paddle: Any, static: Any, config: RunConfig, wrong: Any) -> None:
     """A feed holds exactly batches per step x accumulation x replicas micro-batches."""
-    made = device(paddle, config, False)
+    compiled = device(paddle, config)
 
     with check.raises(ValueError, match="The feed x", what="a feed of another size"):
-        made.run(np.zeros(wrong(config.micro_batches), np.float32))
+        compiled.run(np.zeros(wrong(config.micro_batches), np.float32))
 
 
 def test_a_feed_that_is_missing_is_refused(paddle: Any, static: Any) -> None:
     """Every feed that was compiled is needed in every run."""
-    made = device(paddle, counts(), False)
+    compiled = device(paddle, counts())
 
     with check.raises(ValueError, match="The feed x is missing", what="a run without a feed"):
-        made.executor.run(made.program, feed={}, fetch_list=made.fetches)
+        compiled.run()
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
 def test_a_leading_open_dimension_is_the_micro_batch(paddle: Any, static: Any, size: int) -> None:
     """A feed declared with None holds micro_batch_size samples per micro-batch."""
-    out, _ = device(paddle, counts(2), False, micro_batch=size).run(exact.samples(2 * size))
+    out, _ = device(paddle, counts(2), micro_batch=size).run(exact.samples(2 * size))
 
     check.shape(actual=out, expected=(2, size, exact.FEATURES), what="the output")
 
@@ -106,16 +104,14 @@ def test_a_leading_open_dimension_is_the_micro_batch(paddle: Any, static: Any, s
 def test_a_declared_batch_stays(paddle: Any, static: Any) -> None:
     """A feed declared with a size has it, whatever micro_batch_size says."""
     x = static.data("x", [4, 2], "float32")
-    made = Chain(static.default_main_program(), static.default_startup_program(), x * 2.0, x, ())
-    run = Device(paddle, made, exact.strategy(paddle, counts(3), training=False, micro_batch=7), [made.out]).run
-    (out,) = run(exact.samples(12))
+    (out,) = exact.inference(paddle, x * 2.0, config=counts(3), micro_batch=7).run(exact.samples(12))
 
     check.shape(actual=out, expected=(3, 4, 2), what="the output")
     check.identical(actual=out.reshape(12, 2), expected=exact.samples(12) * 2, what="the output")
 
 
 @pytest.mark.parametrize(
-    ("declared", "given", "expected"),
+    ("declared", "fed", "expected"),
     [
         ("int64", "int64", "int32"),
         ("int32", "int32", "int32"),
@@ -124,26 +120,22 @@ def test_a_declared_batch_stays(paddle: Any, static: Any) -> None:
         ("float32", "float64", "float32"),
     ],
 )
-def test_64_bit_numbers_become_32_bit(paddle: Any, static: Any, declared: str, given: str, expected: str) -> None:
+def test_64_bit_numbers_become_32_bit(paddle: Any, static: Any, declared: str, fed: str, expected: str) -> None:
     """The device has no 64-bit numbers: feeds are narrowed, and what is fetched has 32 bits."""
     x = static.data("x", [None, 2], declared)
-    made = Chain(static.default_main_program(), static.default_startup_program(), paddle.add(x, x), x, ())
-    run = Device(paddle, made, exact.strategy(paddle, training=False, micro_batch=3), [made.out]).run
     values = np.array([[1, 2], [3, 4], [5, 6]])
-    (out,) = run(values.astype(given))
+    (out,) = exact.inference(paddle, paddle.add(x, x), micro_batch=3).run(values.astype(fed))
 
     check.identical(actual=out, expected=(values * 2).astype(expected), what="the sum")
 
 
 @pytest.mark.parametrize(
-    ("given", "arrives"), [(2**32 + 5, 5), (2**31, -(2**31)), (-(2**33) - 3, -3), (2**31 - 1, 2**31 - 1)], ids=str
+    ("fed", "arrives"), [(2**32 + 5, 5), (2**31, -(2**31)), (-(2**33) - 3, -3), (2**31 - 1, 2**31 - 1)], ids=str
 )
-def test_large_integers_wrap(paddle: Any, static: Any, given: int, arrives: int) -> None:
+def test_large_integers_wrap(paddle: Any, static: Any, fed: int, arrives: int) -> None:
     """An int64 beyond 32 bits arrives modulo 2^32."""
     x = static.data("x", [None, 1], "int64")
-    made = Chain(static.default_main_program(), static.default_startup_program(), paddle.concat([x, x], 1), x, ())
-    run = Device(paddle, made, exact.strategy(paddle, training=False), [made.out]).run
-    (out,) = run(np.array([[given]], np.int64))
+    (out,) = exact.inference(paddle, paddle.concat([x, x], 1)).run(np.array([[fed]], np.int64))
 
     check.identical(actual=out, expected=np.array([[arrives, arrives]], np.int32), what="the integers")
 
@@ -151,9 +143,7 @@ def test_large_integers_wrap(paddle: Any, static: Any, given: int, arrives: int)
 def test_a_float64_loses_the_bits_of_a_float32(paddle: Any, static: Any) -> None:
     """A float64 arrives as the nearest float32."""
     x = static.data("x", [None, 1], "float64")
-    made = Chain(static.default_main_program(), static.default_startup_program(), x * 2.0, x, ())
-    run = Device(paddle, made, exact.strategy(paddle, training=False), [made.out]).run
-    (out,) = run(np.array([[0.1]]))
+    (out,) = exact.inference(paddle, x * 2.0).run(np.array([[0.1]]))
 
     check.identical(actual=out, expected=np.array([[np.float32(0.1) * 2]], np.float32), what="the product")
 
@@ -161,55 +151,54 @@ def test_a_float64_loses_the_bits_of_a_float32(paddle: Any, static: Any) -> None
 @pytest.mark.parametrize("names", [("out",), ("loss",), ("loss", "out"), ("out", "loss", "out")], ids="-".join)
 def test_a_run_may_fetch_less_and_in_another_order(paddle: Any, static: Any, names: Tuple[str, ...]) -> None:
     """A run gives what its own fetch_list names, by variable or by name."""
-    made = device(paddle, counts(3), False)
+    compiled = device(paddle, counts(3))
     x = exact.samples(15)
-    of = dict(zip(("out", "loss"), made.run(x)))
-    variables = [getattr(made.made, name) for name in names]
-    for wanted in (variables, [variable.name for variable in variables]):
-        fetched = made.executor.run(made.program, feed={"x": x}, fetch_list=wanted)
+    values = dict(zip(("out", "loss"), compiled.run(x)))
+    variables = [getattr(compiled.chain, name) for name in names]
+    for fetches in (variables, [variable.name for variable in variables]):
+        fetched = compiled.executor.run(compiled.program, feed={"x": x}, fetch_list=fetches)
 
         assert len(fetched) == len(names)
         for name, value in zip(names, fetched):
-            check.identical(actual=value, expected=of[name], what=name)
+            check.identical(actual=value, expected=values[name], what=name)
 
 
 def test_what_was_not_compiled_cannot_be_fetched(paddle: Any, static: Any) -> None:
     """A run fetches only what compile was given."""
-    made = device(paddle, counts(), False)
+    compiled = device(paddle, counts())
 
     with check.raises(ValueError, match="was not compiled into the program", what="the fetch of a weight"):
-        made.executor.run(made.program, feed={"x": exact.samples(5)}, fetch_list=["w0"])
+        compiled.executor.run(compiled.program, feed={"x": exact.samples(5)}, fetch_list=["w0"])
 
 
 def test_tensors_come_back_without_return_numpy(paddle: Any, static: Any) -> None:
     """With return_numpy=False a fetch is a tensor of the same values and shape."""
-    made = device(paddle, counts(3, 1, 2), False)
+    compiled = device(paddle, counts(3, 1, 2))
     x = exact.samples(30)
-    arrays, tensors = made.run(x), made.run(x, return_numpy=False)
-    for array, tensor in zip(arrays, tensors):
+    fetches = compiled.fetches
+    tensors = compiled.executor.run(compiled.program, feed={"x": x}, fetch_list=fetches, return_numpy=False)
+    for array, tensor in zip(compiled.run(x), tensors):
         assert not isinstance(tensor, np.ndarray)
         check.identical(actual=np.array(tensor), expected=array, what="the tensor")
 
 
 def test_a_feed_may_be_a_tensor_or_a_list(paddle: Any, static: Any) -> None:
     """A tensor, or nested lists, feed what the array of the same values feeds."""
-    made = device(paddle, counts(2), False)
+    compiled = device(paddle, counts(2))
     x = exact.samples(10)
     tensor = paddle.base.core.LoDTensor()
     tensor.set(x, paddle.CPUPlace())
-    for given in (tensor, x.tolist()):
-        check.identical(actual=made.run(given)[0], expected=made.run(x)[0], what="the output")
+    for fed in (tensor, x.tolist()):
+        check.identical(actual=compiled.run(fed)[0], expected=compiled.run(x)[0], what="the output")
 
 
 def test_feeds_of_two_variables_keep_their_pairs(paddle: Any, static: Any) -> None:
     """Every micro-batch meets the other feed's micro-batch of the same slot."""
-    config = counts(2, 4, 3)
     x, y = static.data("x", [None, 2], "float32"), static.data("y", [None, 2], "float32")
-    made = Chain(static.default_main_program(), static.default_startup_program(), paddle.multiply(x, y), x, ())
-    chosen = exact.strategy(paddle, config, training=False, micro_batch=2)
-    run = Device(paddle, made, chosen, [made.out], feeds=("x", "y"))
+    product = paddle.multiply(x, y)
+    compiled = exact.inference(paddle, product, config=counts(2, 4, 3), feeds=("x", "y"), micro_batch=2)
     first, second = exact.samples(48), exact.samples(48)[::-1]
-    (out,) = run.executor.run(run.program, feed={"x": first, "y": second}, fetch_list=[made.out])
+    (out,) = compiled.run(first, second)
 
     check.identical(actual=out.reshape(48, 2), expected=first * second, what="the product")
 
@@ -217,9 +206,7 @@ def test_feeds_of_two_variables_keep_their_pairs(paddle: Any, static: Any) -> No
 def test_a_fetched_feed_comes_back(paddle: Any, static: Any) -> None:
     """A variable that no op makes can be fetched too."""
     x = static.data("x", [None, 2], "float32")
-    made = Chain(static.default_main_program(), static.default_startup_program(), x * 2.0, x, ())
-    run = Device(paddle, made, exact.strategy(paddle, counts(3), training=False), [made.out, x]).run
-    out, fed = run(exact.samples(3))
+    out, fed = exact.inference(paddle, x * 2.0, x, config=counts(3)).run(exact.samples(3))
 
     check.identical(actual=fed.reshape(3, 2), expected=exact.samples(3), what="the feed")
     check.identical(actual=out.reshape(3, 2), expected=exact.samples(3) * 2, what="the output")

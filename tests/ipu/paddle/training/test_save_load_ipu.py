@@ -3,139 +3,126 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
 
-from ..ops import dyadic
+from .. import regression
+from ..device import Device, compiled
+from ..regression import FEEDS, RATE, START, float32, samples, step, targets
 
 STEPS = 3
+TRAINED = step(START, samples(4), targets(4)).weight
+"""The weight after one step down the gradient."""
 WAYS = ["static.save", "save"]
-OPTIMIZERS = ["sgd", "momentum", "adam"]
+OPTIMIZERS: Dict[str, Callable[[Any], Any]] = {
+    "sgd": lambda optimizers: optimizers.SGD(RATE),
+    "momentum": lambda optimizers: optimizers.Momentum(RATE, momentum=0.5),
+    "adam": lambda optimizers: optimizers.Adam(RATE, epsilon=0.0625),
+}
 
 
-def optimizer(paddle: Any, name: str) -> Any:
-    """An optimizer by its name."""
-    made: Dict[str, Any] = {
-        "sgd": lambda: paddle.optimizer.SGD(dyadic.RATE),
-        "momentum": lambda: paddle.optimizer.Momentum(dyadic.RATE, momentum=0.5),
-        "adam": lambda: paddle.optimizer.Adam(dyadic.RATE, epsilon=0.0625),
-    }
-    return made[name]()
+def trainable(paddle: Any, rule: str) -> Tuple[Any, Device]:
+    """The model with an optimizer, initialised on the host and compiled."""
+    built, device = regression.trainable(paddle, OPTIMIZERS[rule](paddle.optimizer))
+    return built.main, device
 
 
-def trainer(paddle: Any, rule: str) -> Any:
-    """The model with an optimizer, initialised on the host."""
-    built = dyadic.build(paddle, optimizer=optimizer(paddle, rule))
-    dyadic.start(paddle, built)
-    return built
-
-
-def device_of(paddle: Any, built: Any) -> Any:
+def compiled_again(paddle: Any, device: Device) -> Device:
     """The model on the device with the weights that the host holds now."""
-    return dyadic.compiled(paddle, built.main, built.feeds, [built.loss], is_training=True)
+    return compiled(paddle, device.fetches, feeds=FEEDS, training=True)
 
 
-def train(device: Any, first: int, steps: int = STEPS) -> List[float]:
+def restart(paddle: Any) -> None:
+    """Initialise the weights as another process would: compiling would bring home what is still on the device."""
+    paddle.base.core.IpuBackend.get_instance().reset()
+    regression.start(paddle)
+
+
+def train(device: Device, first: int, steps: int = STEPS) -> List[float]:
     """Some steps on micro-batches of their own; the losses."""
-    losses = []
-    for turn in range(first, first + steps):
-        (loss,) = device.run(x=dyadic.samples(4, 4 * turn), y=dyadic.targets(4, 4 * turn))
-        losses.append(float(loss[0]))
-    return losses
+    turns = range(4 * first, 4 * (first + steps), 4)
+    return [float(device.run(samples(4, turn), targets(4, turn))[0][0]) for turn in turns]
 
 
-def save(paddle: Any, built: Any, path: Path, way: str) -> None:
+def save(paddle: Any, main: Any, path: Path, way: str) -> None:
     """Write what the host holds of a program."""
     if way == "static.save":
-        paddle.static.save(built.main, str(path / "model"))
+        paddle.static.save(main, str(path / "model"))
     else:
-        paddle.save(built.main.state_dict(), str(path / "model.pdparams"))
+        paddle.save(main.state_dict(), str(path / "model.pdparams"))
 
 
-def load(paddle: Any, built: Any, path: Path, way: str) -> None:
+def load(paddle: Any, main: Any, path: Path, way: str) -> None:
     """Read it back into the scope."""
     if way == "static.save":
-        paddle.static.load(built.main, str(path / "model"))
+        paddle.static.load(main, str(path / "model"))
     else:
-        built.main.set_state_dict(paddle.load(str(path / "model.pdparams")))
-
-
-def lasting(built: Any) -> List[str]:
-    """The names of the weights and of the optimizer's state."""
-    return sorted(var.name for var in built.main.list_vars() if var.persistable)
+        main.set_state_dict(paddle.load(str(path / "model.pdparams")))
 
 
 @pytest.mark.parametrize("synced", [True, False], ids=["synced", "not synced"])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_saved_is_what_the_host_holds(paddle: Any, static: Any, tmp_path: Path, way: str, synced: bool) -> None:
     """Without syncing the weights from before training are saved, after weights_to_host the trained ones."""
-    built = trainer(paddle, "sgd")
-    device = device_of(paddle, built)
+    main, device = trainable(paddle, "sgd")
     train(device, 0, steps=1)
     if synced:
-        device.weights_to_host()
-    save(paddle, built, tmp_path, way)
+        device.sync()
+    save(paddle, main, tmp_path, way)
     static.global_scope().find_var("w").get_tensor().set(np.zeros(2, np.float32), paddle.CPUPlace())
-    load(paddle, built, tmp_path, way)
-    trained = dyadic.step(dyadic.START, dyadic.samples(4), dyadic.targets(4)).weight
+    load(paddle, main, tmp_path, way)
 
-    assert dyadic.held(paddle).tolist() == dyadic.float32(trained if synced else dyadic.START).tolist()
+    assert device.value("w").tolist() == float32(TRAINED if synced else START).tolist()
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("rule", OPTIMIZERS)
 def test_a_resumed_run_is_the_same_run(paddle: Any, static: Any, tmp_path: Path, rule: str, way: str) -> None:
     """Saved after three steps, loaded and compiled again, training goes on with the same bits, state included."""
-    built = trainer(paddle, rule)
-    straight = device_of(paddle, built)
+    main, straight = trainable(paddle, rule)
     before = train(straight, 0)
-    straight.weights_to_host()
-    save(paddle, built, tmp_path, way)
+    straight.sync()
+    save(paddle, main, tmp_path, way)
     after = train(straight, STEPS)
-    straight.weights_to_host()
-    ended = {name: dyadic.held(paddle, name) for name in lasting(built)}
+    straight.sync()
+    persistent = [var.name for var in main.list_vars() if var.persistable]
+    ended = {name: straight.value(name) for name in persistent}
 
-    # Compiling brings home what is on the device: let it go first, as the end of a process would.
-    paddle.base.core.IpuBackend.get_instance().reset()
-    paddle.static.Executor(paddle.CPUPlace()).run(built.startup)
-    load(paddle, built, tmp_path, way)
-    resumed = device_of(paddle, built)
+    restart(paddle)
+    load(paddle, main, tmp_path, way)
+    resumed = compiled_again(paddle, straight)
     again = train(resumed, STEPS)
-    resumed.weights_to_host()
+    resumed.sync()
 
     assert before[-1] != after[-1]
     assert again == after
     for name, value in ended.items():
-        assert dyadic.held(paddle, name).tolist() == value.tolist(), name
+        assert resumed.value(name).tolist() == value.tolist(), name
 
 
 @pytest.mark.parametrize("rule", OPTIMIZERS)
 def test_loading_does_not_reach_a_compiled_program(paddle: Any, static: Any, tmp_path: Path, rule: str) -> None:
     """What is on the device stays there until the program is compiled again."""
-    built = trainer(paddle, rule)
-    device = device_of(paddle, built)
-    save(paddle, built, tmp_path, "static.save")
+    main, device = trainable(paddle, rule)
+    save(paddle, main, tmp_path, "static.save")
     train(device, 0)
-    load(paddle, built, tmp_path, "static.save")
+    load(paddle, main, tmp_path, "static.save")
     going_on = train(device, STEPS, steps=1)
+    restart(paddle)
+    from_the_start = train(compiled_again(paddle, device), STEPS, steps=1)
 
-    paddle.base.core.IpuBackend.get_instance().reset()
-    static.Executor(paddle.CPUPlace()).run(built.startup)
-    fresh = device_of(paddle, built)
-    from_the_start = train(fresh, STEPS, steps=1)
     assert going_on != from_the_start
 
 
 @pytest.mark.parametrize("rule", ["momentum", "adam"])
 def test_state_has_paddles_names(paddle: Any, static: Any, tmp_path: Path, rule: str) -> None:
     """Saved state keeps the suffixes of Paddle's optimizers, and is no longer zero."""
-    built = trainer(paddle, rule)
-    device = device_of(paddle, built)
+    main, device = trainable(paddle, rule)
     train(device, 0)
-    device.weights_to_host()
-    save(paddle, built, tmp_path, "static.save")
+    device.sync()
+    save(paddle, main, tmp_path, "static.save")
     saved = paddle.load(str(tmp_path / "model.pdopt"), return_numpy=True)
     suffixes = {"momentum": {"_velocity_0"}, "adam": {"_moment1_0", "_moment2_0", "_beta1_pow_acc_0"}}[rule]
 
@@ -147,31 +134,28 @@ def test_state_has_paddles_names(paddle: Any, static: Any, tmp_path: Path, rule:
 
 def test_adams_count_of_steps_is_saved(paddle: Any, static: Any, tmp_path: Path) -> None:
     """After training beta1_pow holds how many steps were taken, and a resumed run counts on."""
-    built = trainer(paddle, "adam")
-    device = device_of(paddle, built)
+    main, device = trainable(paddle, "adam")
     train(device, 0)
-    device.weights_to_host()
-    save(paddle, built, tmp_path, "static.save")
-    paddle.base.core.IpuBackend.get_instance().reset()
-    load(paddle, built, tmp_path, "static.save")
-    again = device_of(paddle, built)
+    device.sync()
+    save(paddle, main, tmp_path, "static.save")
+    device.backend.reset()
+    load(paddle, main, tmp_path, "static.save")
+    again = compiled_again(paddle, device)
     train(again, STEPS, steps=2)
-    again.weights_to_host()
+    again.sync()
 
-    assert dyadic.held(paddle, "w_beta1_pow_acc_0").tolist() == [STEPS + 2]
+    assert again.value("w_beta1_pow_acc_0").tolist() == [STEPS + 2]
 
 
 @pytest.mark.parametrize("how", ["weights_to_host", "detach", "reset", "compiling"])
-def test_what_brings_weights_home(paddle: Any, static: Any, tmp_path: Path, how: str) -> None:
+def test_what_brings_weights_home(paddle: Any, static: Any, how: str) -> None:
     """Asking for it, detaching, resetting and compiling again do; running alone does not."""
-    built = trainer(paddle, "sgd")
-    device = device_of(paddle, built)
+    _, device = trainable(paddle, "sgd")
     train(device, 0, steps=1)
-    assert dyadic.held(paddle).tolist() == dyadic.START.tolist()
+    assert device.value("w").tolist() == START.tolist()
     if how == "compiling":
-        device_of(paddle, built)
+        compiled_again(paddle, device)
     else:
-        getattr(paddle.base.core.IpuBackend.get_instance(), how)()
-    trained = dyadic.step(dyadic.START, dyadic.samples(4), dyadic.targets(4)).weight
+        getattr(device.backend, how)()
 
-    assert dyadic.held(paddle).tolist() == dyadic.float32(trained).tolist()
+    assert device.value("w").tolist() == float32(TRAINED).tolist()

@@ -14,24 +14,24 @@ from ...training import counts_id
 from .. import exact
 from ..exact import Device, counts
 
-ROUTES: Dict[str, Callable[[Any, Device], None]] = {
-    "weights_to_host": lambda paddle, device: device.backend.weights_to_host(),
-    "the-instance": lambda paddle, device: paddle.base.core.IpuBackend.get_instance().weights_to_host(),
-    "detach": lambda paddle, device: device.backend.detach(),
-    "reset": lambda paddle, device: device.backend.reset(),
-    "set_scope": lambda paddle, device: device.backend.set_scope(paddle.static.Scope()),
-    "set_ipu_strategy": lambda paddle, device: device.backend.set_ipu_strategy(
-        paddle.static.IpuStrategy()._ipu_strategy
-    ),
+ROUTES: Dict[str, Callable[[Any, Any], None]] = {
+    "weights_to_host": lambda paddle, backend: backend.weights_to_host(),
+    "the-instance": lambda paddle, backend: paddle.base.core.IpuBackend.get_instance().weights_to_host(),
+    "detach": lambda paddle, backend: backend.detach(),
+    "reset": lambda paddle, backend: backend.reset(),
+    "set_scope": lambda paddle, backend: backend.set_scope(paddle.static.Scope()),
+    "set_ipu_strategy": lambda paddle, backend: backend.set_ipu_strategy(paddle.static.IpuStrategy()._ipu_strategy),
 }
+CHANGED = np.array([8.0, 4.0], np.float32)
+"""A weight that was changed on the host."""
 
 
 def trained(
     paddle: Any, *, optimizer: Any = None, runs: int = 1, config: RunConfig = exact.ONE, stages: int = 1
 ) -> Device:
     """A chain after some runs."""
-    made = exact.chain(paddle, optimizer=optimizer, stages=stages)
-    device = Device(paddle, made, exact.strategy(paddle, config, ipus=stages))
+    chain = exact.chain(paddle, optimizer=optimizer, stages=stages)
+    device = Device(paddle, chain, exact.strategy(paddle, config, ipus=stages))
     for _ in range(runs):
         device.run(exact.samples(config.micro_batches))
     return device
@@ -47,9 +47,7 @@ def test_host_weights_stay_stale(paddle: Any, static: Any, runs: int) -> None:
     """Training leaves the host's weights as they were when the program was compiled."""
     device = trained(paddle, runs=runs)
 
-    check.identical(
-        actual=device.weights()["w0"], expected=np.array(exact.STARTS[0], np.float32), what="the host's weight"
-    )
+    check.identical(actual=device.weights()["w0"], expected=exact.START, what="the host's weight")
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -57,7 +55,7 @@ def test_host_weights_stay_stale(paddle: Any, static: Any, runs: int) -> None:
 def test_weights_come_home(paddle: Any, static: Any, route: str, runs: int) -> None:
     """Syncing, and whatever lets go of the device, copies the device's weights to the host."""
     device = trained(paddle, runs=runs)
-    ROUTES[route](paddle, device)
+    ROUTES[route](paddle, device.backend)
 
     check.identical(actual=device.weights()["w0"], expected=expected_weight(runs), what="the host's weight")
 
@@ -67,9 +65,8 @@ def test_weights_come_home(paddle: Any, static: Any, route: str, runs: int) -> N
 def test_the_weights_of_all_stages_come_home(paddle: Any, static: Any, config: RunConfig, stages: int) -> None:
     """Every weight of every stage is copied."""
     device = trained(paddle, config=config, stages=stages)
-    device.backend.weights_to_host()
     expected = exact.plain_run(exact.samples(config.micro_batches), config, stages=stages).weights
-    weights = device.weights()
+    weights = device.synced_weights()
     for name, value in expected.items():
         check.identical(actual=weights[name], expected=value, what=name)
 
@@ -83,77 +80,63 @@ def test_saving_the_model_brings_weights_home(paddle: Any, static: Any, tmp_path
     assert (tmp_path / "model.onnx").stat().st_size > 0
 
 
-def test_syncing_twice_changes_nothing(paddle: Any, static: Any) -> None:
-    """What is home already stays."""
+@pytest.mark.parametrize("runs", [1, 2], ids=["twice", "between-runs"])
+def test_a_sync_leaves_the_device_as_it_is(paddle: Any, static: Any, runs: int) -> None:
+    """What is home already stays, and training goes on after a sync."""
     device = trained(paddle)
-    device.backend.weights_to_host()
-    once = device.weights()["w0"]
-    device.backend.weights_to_host()
+    device.sync()
+    if runs == 2:
+        device.run(exact.samples(1))
 
-    check.identical(actual=device.weights()["w0"], expected=once, what="the host's weight")
-
-
-def test_training_goes_on_after_a_sync(paddle: Any, static: Any) -> None:
-    """Syncing leaves the device's weights as they are."""
-    device = trained(paddle)
-    device.backend.weights_to_host()
-    device.run(exact.samples(1))
-    device.backend.weights_to_host()
-
-    check.identical(actual=device.weights()["w0"], expected=expected_weight(2), what="the host's weight")
+    check.identical(actual=device.synced_weights()["w0"], expected=expected_weight(runs), what="the host's weight")
 
 
 def test_changes_on_the_host_wait_for_a_compilation(paddle: Any, static: Any) -> None:
     """A weight that is changed on the host after compiling is not seen by the device, and overwritten by a sync."""
     device = trained(paddle)
-    device.set("w0", np.array([8.0, 8.0], np.float32))
+    device.set("w0", CHANGED)
     out, _ = device.run(exact.samples(1))
-    device.backend.weights_to_host()
 
     check.identical(actual=out, expected=exact.samples(1) * expected_weight(1), what="the output")
-    check.identical(actual=device.weights()["w0"], expected=expected_weight(2), what="the host's weight")
+    check.identical(actual=device.synced_weights()["w0"], expected=expected_weight(2), what="the host's weight")
 
 
 def test_a_compilation_takes_the_weights_of_the_host(paddle: Any, static: Any) -> None:
     """Compiling sends the host's weights of the moment to the device."""
-    made = exact.chain(paddle, training=False)
     chosen = exact.strategy(paddle, training=False)
-    device = Device(paddle, made, chosen)
-    device.set("w0", np.array([8.0, 4.0], np.float32))
-    out, _ = Device(paddle, made, chosen).run(exact.samples(1))
+    device = Device(paddle, exact.chain(paddle, training=False), chosen)
+    device.set("w0", CHANGED)
+    out, _ = Device(paddle, device.chain, chosen).run(exact.samples(1))
 
-    check.identical(actual=out, expected=exact.samples(1) * np.array([8.0, 4.0], np.float32), what="the output")
+    check.identical(actual=out, expected=exact.samples(1) * CHANGED, what="the output")
 
 
 def test_compiling_again_keeps_what_was_trained(paddle: Any, static: Any) -> None:
     """Compiling another program brings the weights home first, so that training goes on with them."""
-    device = trained(paddle)
-    again = Device(paddle, device.made, exact.strategy(paddle))
+    again = Device(paddle, trained(paddle).chain, exact.strategy(paddle))
     again.run(exact.samples(1))
-    again.backend.weights_to_host()
 
-    check.identical(actual=again.weights()["w0"], expected=expected_weight(2), what="the host's weight")
+    check.identical(actual=again.synced_weights()["w0"], expected=expected_weight(2), what="the host's weight")
 
 
 def test_inference_brings_nothing_home(paddle: Any, static: Any) -> None:
     """A program that does not train leaves the host's weights alone, also when they are newer."""
     device = Device(paddle, exact.chain(paddle, training=False), exact.strategy(paddle, training=False))
     device.run(exact.samples(1))
-    device.set("w0", np.array([8.0, 4.0], np.float32))
-    device.backend.weights_to_host()
+    device.set("w0", CHANGED)
 
-    check.identical(actual=device.weights()["w0"], expected=np.array([8.0, 4.0], np.float32), what="the host's weight")
+    check.identical(actual=device.synced_weights()["w0"], expected=CHANGED, what="the host's weight")
 
 
 STATES: List[Tuple[str, Callable[[Any], Any], Tuple[str, ...]]] = [
-    ("momentum", lambda optimizer: optimizer.Momentum(exact.RATE, 0.5), ("velocity_0",)),
-    ("adam", lambda optimizer: optimizer.Adam(exact.RATE), ("moment1_0", "moment2_0", "beta1_pow_acc_0")),
-    ("adamw", lambda optimizer: optimizer.AdamW(exact.RATE), ("moment1_0", "moment2_0", "beta1_pow_acc_0")),
-    ("adamax", lambda optimizer: optimizer.Adamax(exact.RATE), ("moment_0", "inf_norm_0", "beta1_pow_acc_0")),
-    ("lamb", lambda optimizer: optimizer.Lamb(exact.RATE), ("moment1_0", "moment2_0", "beta1_pow_acc_0")),
-    ("adagrad", lambda optimizer: optimizer.Adagrad(exact.RATE), ("moment_0",)),
-    ("adadelta", lambda optimizer: optimizer.Adadelta(exact.RATE), ("_avg_squared_grad_0", "_avg_squared_update_0")),
-    ("rmsprop", lambda optimizer: optimizer.RMSProp(exact.RATE), ("mean_square_0", "momentum_0")),
+    ("momentum", lambda o: o.Momentum(exact.RATE, 0.5), ("velocity_0",)),
+    ("adam", lambda o: o.Adam(exact.RATE), ("moment1_0", "moment2_0", "beta1_pow_acc_0")),
+    ("adamw", lambda o: o.AdamW(exact.RATE), ("moment1_0", "moment2_0", "beta1_pow_acc_0")),
+    ("adamax", lambda o: o.Adamax(exact.RATE), ("moment_0", "inf_norm_0", "beta1_pow_acc_0")),
+    ("lamb", lambda o: o.Lamb(exact.RATE), ("moment1_0", "moment2_0", "beta1_pow_acc_0")),
+    ("adagrad", lambda o: o.Adagrad(exact.RATE), ("moment_0",)),
+    ("adadelta", lambda o: o.Adadelta(exact.RATE), ("_avg_squared_grad_0", "_avg_squared_update_0")),
+    ("rmsprop", lambda o: o.RMSProp(exact.RATE), ("mean_square_0", "momentum_0")),
 ]
 
 
@@ -166,7 +149,7 @@ def test_optimizer_state_keeps_the_names_of_paddle(
     before = {suffix: device.value(f"w0_{suffix}") for suffix in suffixes}
     device.run(exact.samples(1))
     stale = {suffix: device.value(f"w0_{suffix}") for suffix in suffixes}
-    device.backend.weights_to_host()
+    device.sync()
     for suffix in suffixes:
         check.identical(actual=stale[suffix], expected=before[suffix], what=f"{suffix} before the sync")
         moved = not np.array_equal(device.value(f"w0_{suffix}"), before[suffix])
@@ -177,10 +160,10 @@ def test_optimizer_state_keeps_the_names_of_paddle(
 def test_momentum_comes_home_as_it_is(paddle: Any, static: Any) -> None:
     """The velocity on the host is the device's."""
     device = trained(paddle, optimizer=paddle.optimizer.Momentum(exact.RATE, 0.5), runs=2)
-    device.backend.weights_to_host()
+    device.sync()
     x = exact.samples(1)[0]
     # Both steps have the gradient of the first: the weights move too little to change a sign.
-    gradient = np.sign(x * np.array(exact.STARTS[0], np.float32) - 1) * x
+    gradient = np.sign(x * exact.START - 1) * x
 
     check.identical(actual=device.value("w0_velocity_0"), expected=gradient * np.float32(1.5), what="the velocity")
 
@@ -192,7 +175,7 @@ def test_the_power_of_beta1_counts_steps(paddle: Any, static: Any, kind: str) ->
     powers = [device.value("w0_beta1_pow_acc_0").reshape(-1)]
     for _ in range(2):
         device.run(exact.samples(3))
-        device.backend.weights_to_host()
+        device.sync()
         powers.append(device.value("w0_beta1_pow_acc_0").reshape(-1))
 
     assert [count.tolist() for count in powers] == [[0.0], [3.0], [6.0]]
@@ -202,15 +185,12 @@ def test_the_power_of_beta1_counts_steps(paddle: Any, static: Any, kind: str) ->
 def test_compiling_again_goes_on_with_the_state(paddle: Any, static: Any, kind: str) -> None:
     """Two steps with a compilation between them are two steps without one."""
     first = trained(paddle, optimizer=getattr(paddle.optimizer, kind)(exact.RATE), runs=2)
-    first.backend.weights_to_host()
-    expected = first.weights()["w0"]
+    expected = first.synced_weights()["w0"]
     first.backend.reset()
-    first.executor.run(first.made.startup)
-    parted = Device(paddle, first.made, exact.strategy(paddle))
-    parted.run(exact.samples(1))
-    parted.backend.weights_to_host()
-    again = Device(paddle, first.made, exact.strategy(paddle))
-    again.run(exact.samples(1))
-    again.backend.weights_to_host()
+    first.executor.run(first.chain.startup)
+    for _ in range(2):
+        again = Device(paddle, first.chain, exact.strategy(paddle))
+        again.run(exact.samples(1))
+        weight = again.synced_weights()["w0"]
 
-    check.identical(actual=again.weights()["w0"], expected=expected, what="the weight")
+    check.identical(actual=weight, expected=expected, what="the weight")
