@@ -16,6 +16,12 @@ def poptorch() -> Any:
 
 
 @pytest.fixture
+def torch() -> Any:
+    """PyTorch, imported when a case runs: collecting the suite imports no framework."""
+    return importlib.import_module("torch")
+
+
+@pytest.fixture
 def said(
     poptorch: Any, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[[], str]]:

@@ -52,9 +52,8 @@ def test_every_sharing_strategy_gives_the_same_elements(poptorch: Any, access: A
 
 
 @pytest.mark.parametrize("strategy", ["Fork", "ForkServer"])
-def test_a_generator_sets_the_order_in_the_worker(poptorch: Any, strategy: str) -> None:
+def test_a_generator_sets_the_order_in_the_worker(poptorch: Any, torch: Any, strategy: str) -> None:
     """A loader that shuffles by a generator gives in another process the order that it gives in this one."""
-    import torch
 
     def order(**arguments: Any) -> Any:
         generator = torch.Generator().manual_seed(3)

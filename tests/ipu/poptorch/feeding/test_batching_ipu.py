@@ -27,11 +27,9 @@ def test_inference_keeps_the_order_of_samples(poptorch: Any, config: RunConfig, 
 @pytest.mark.parametrize("micro", [1, 2])
 @pytest.mark.parametrize("config", TRAINING, ids=counts_id)
 def test_training_deals_out_by_iteration_then_accumulation_then_replica(
-    poptorch: Any, config: RunConfig, micro: int
+    poptorch: Any, torch: Any, config: RunConfig, micro: int
 ) -> None:
     """Every micro-batch meets the weights of its own device iteration, and comes back in its own place."""
-    import torch
-
     model, x = exact.scale(poptorch), exact.batch(config, micro)
     expected = exact.plain_run(x, config)
     trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
@@ -44,10 +42,8 @@ def test_training_deals_out_by_iteration_then_accumulation_then_replica(
 
 
 @pytest.mark.parametrize("config", TRAINING, ids=counts_id)
-def test_weights_go_on_from_call_to_call(poptorch: Any, config: RunConfig) -> None:
+def test_weights_go_on_from_call_to_call(poptorch: Any, torch: Any, config: RunConfig) -> None:
     """The second call begins with the weights that the first one left."""
-    import torch
-
     model, x = exact.scale(poptorch), exact.batch(config)
     expected = exact.plain_run(x, config, calls=2)
     trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
@@ -60,9 +56,8 @@ def test_weights_go_on_from_call_to_call(poptorch: Any, config: RunConfig) -> No
 
 @pytest.mark.parametrize("micro", [1, 4])
 @pytest.mark.parametrize("config", [counts(2, 1, 4), counts(3, 1, 2), counts(2, 3, 4)], ids=counts_id)
-def test_the_model_sees_one_micro_batch(poptorch: Any, config: RunConfig, micro: int) -> None:
+def test_the_model_sees_one_micro_batch(poptorch: Any, torch: Any, config: RunConfig, micro: int) -> None:
     """Inside the model dimension 0 is that of a micro-batch, not that of the combined batch."""
-    import torch
 
     class Sizes(torch.nn.Module):
         """Returns the size of what it is given."""
@@ -94,9 +89,8 @@ def test_a_batch_that_does_not_divide_is_refused(poptorch: Any, size: int) -> No
 
 
 @pytest.mark.parametrize("wrong", [0, 1])
-def test_every_input_must_divide(poptorch: Any, wrong: int) -> None:
+def test_every_input_must_divide(poptorch: Any, torch: Any, wrong: int) -> None:
     """One input of the right size does not excuse another of the wrong one."""
-    import torch
 
     class Sum(torch.nn.Module):
         """Adds up two inputs."""
@@ -112,9 +106,8 @@ def test_every_input_must_divide(poptorch: Any, wrong: int) -> None:
         model.compile(*inputs)
 
 
-def test_a_scalar_is_a_batch_of_one(poptorch: Any) -> None:
+def test_a_scalar_is_a_batch_of_one(poptorch: Any, torch: Any) -> None:
     """A 0-d input passes as it is when one micro-batch is asked for, and is refused when more are."""
-    import torch
 
     class Double(torch.nn.Module):
         """Doubles its input."""
@@ -128,9 +121,8 @@ def test_a_scalar_is_a_batch_of_one(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize("config", INFERENCE, ids=counts_id)
-def test_inputs_have_micro_batches_of_their_own_sizes(poptorch: Any, config: RunConfig) -> None:
+def test_inputs_have_micro_batches_of_their_own_sizes(poptorch: Any, torch: Any, config: RunConfig) -> None:
     """Each input is divided by itself: one of 2 and one of 3 samples a micro-batch go together."""
-    import torch
 
     class Outer(torch.nn.Module):
         """All products of the two inputs."""
@@ -149,10 +141,8 @@ def test_inputs_have_micro_batches_of_their_own_sizes(poptorch: Any, config: Run
 
 @pytest.mark.parametrize("kind", ["Consecutive", "Orthogonal"])
 @pytest.mark.parametrize("iterations", [1, 3])
-def test_a_group_of_replicas_shares_its_input(poptorch: Any, iterations: int, kind: str) -> None:
+def test_a_group_of_replicas_shares_its_input(poptorch: Any, torch: Any, iterations: int, kind: str) -> None:
     """With groups of 2 of 4 replicas half the batch is enough, and both members of a group see the same."""
-    import torch
-
     made = poptorch.Options().deviceIterations(iterations).replicationFactor(4)
     made.inputReplicaGrouping(2, getattr(poptorch.CommGroupType, kind))
     model = exact.scale(poptorch, loss=False)
@@ -184,9 +174,8 @@ def test_groups_must_divide_the_replicas(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize("config", [counts(2, 3, 1), counts(4, 2, 1), counts(1, 5, 1)], ids=counts_id)
-def test_batch_norm_sees_the_micro_batch(poptorch: Any, config: RunConfig) -> None:
+def test_batch_norm_sees_the_micro_batch(poptorch: Any, torch: Any, config: RunConfig) -> None:
     """The mean that is taken off is that of 4 samples, and running statistics move once per micro-batch."""
-    import torch
 
     class Normed(torch.nn.Module):
         """Batch norm without weights, and a loss that depends on one."""
@@ -215,10 +204,8 @@ def test_batch_norm_sees_the_micro_batch(poptorch: Any, config: RunConfig) -> No
 
 
 @pytest.mark.parametrize("config", [counts(3, 2, 1), counts(2, 3, 4)], ids=counts_id)
-def test_one_update_per_device_iteration(poptorch: Any, config: RunConfig) -> None:
+def test_one_update_per_device_iteration(poptorch: Any, torch: Any, config: RunConfig) -> None:
     """All micro-batches of one device iteration meet the same weights, those of the next one others."""
-    import torch
-
     model = exact.scale(poptorch)
     x = torch.full((config.micro_batches, 2), 0.75)
     trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))

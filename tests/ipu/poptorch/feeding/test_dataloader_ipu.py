@@ -110,10 +110,8 @@ def test_a_loader_takes_its_options_into_use(poptorch: Any) -> None:
         options.deviceIterations(3)
 
 
-def test_a_loader_is_a_torch_loader(poptorch: Any) -> None:
+def test_a_loader_is_a_torch_loader(poptorch: Any, torch: Any) -> None:
     """The loader passes where a torch DataLoader is asked for, and takes its other arguments."""
-    import torch
-
     loader = poptorch.DataLoader(_options(poptorch, d=3), numbers(6), collate_fn=len)
 
     assert isinstance(loader, torch.utils.data.DataLoader)
@@ -127,10 +125,8 @@ def test_workers_of_torch_keep_the_order(poptorch: Any) -> None:
     assert values(loader) == tuple(tuple(range(i, i + 6)) for i in range(0, 24, 6))
 
 
-def test_without_a_batch_size_the_dataset_makes_the_batches(poptorch: Any) -> None:
+def test_without_a_batch_size_the_dataset_makes_the_batches(poptorch: Any, torch: Any) -> None:
     """With batch_size=None the dataset's elements come as they are."""
-    import torch
-
     loader = poptorch.DataLoader(_options(poptorch, d=3), [torch.arange(6), torch.arange(6, 12)], batch_size=None)
 
     assert values(loader) == (tuple(range(6)), tuple(range(6, 12)))

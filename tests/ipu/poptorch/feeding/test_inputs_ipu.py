@@ -145,10 +145,8 @@ def test_defaults_may_be_left_out(poptorch: Any) -> None:
     ("given", "inside"),
     [("int64", "int32"), ("float64", "float32"), ("bfloat16", "float32"), ("int32", "int32"), ("float16", "float16")],
 )
-def test_inputs_are_narrowed_on_the_way(poptorch: Any, given: str, inside: str) -> None:
+def test_inputs_are_narrowed_on_the_way(poptorch: Any, torch: Any, given: str, inside: str) -> None:
     """An echo has the type and the values that the device had."""
-    import torch
-
     x = (exact.samples(3) * 1024 + 0.1).to(getattr(torch, given))
 
     out = poptorch.inferenceModel(flexible())(x)
@@ -156,27 +154,22 @@ def test_inputs_are_narrowed_on_the_way(poptorch: Any, given: str, inside: str) 
     assert_same(out, x.to(getattr(torch, inside)), "output")
 
 
-def test_integers_lose_their_high_bits(poptorch: Any) -> None:
+def test_integers_lose_their_high_bits(poptorch: Any, torch: Any) -> None:
     """2^32 + 5 is 5 on a device of 32-bit integers."""
-    import torch
-
     out = poptorch.inferenceModel(flexible())(torch.tensor([2**32 + 5, -(2**32) - 7, 9]))
 
     assert out.tolist() == [5, -7, 9]
 
 
-def test_doubles_lose_their_low_bits(poptorch: Any) -> None:
+def test_doubles_lose_their_low_bits(poptorch: Any, torch: Any) -> None:
     """1 + 2^-40 is 1 on a device of 32-bit floats, also in what is computed from it."""
-    import torch
-
     out = poptorch.inferenceModel(flexible())(torch.tensor([1 + 2.0**-40], dtype=torch.float64), factor=2.0**20)
 
     assert out.tolist() == [2.0**20]
 
 
-def test_labels_of_64_bits_work(poptorch: Any) -> None:
+def test_labels_of_64_bits_work(poptorch: Any, torch: Any) -> None:
     """Class numbers are 64-bit on the host; losses and embeddings take them as they are."""
-    import torch
 
     class Lookup(torch.nn.Module):
         """An embedding."""
@@ -194,9 +187,8 @@ def test_labels_of_64_bits_work(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize("where", ["input", "inside", "weight"])
-def test_tensors_without_elements_are_refused(poptorch: Any, where: str) -> None:
+def test_tensors_without_elements_are_refused(poptorch: Any, torch: Any, where: str) -> None:
     """A device has no tensors of size 0, wherever they come from."""
-    import torch
 
     class Empty(torch.nn.Module):
         """Has an empty tensor somewhere."""
@@ -215,9 +207,8 @@ def test_tensors_without_elements_are_refused(poptorch: Any, where: str) -> None
         poptorch.inferenceModel(Empty())(x)
 
 
-def test_what_depends_on_values_is_refused_with_its_line(poptorch: Any) -> None:
+def test_what_depends_on_values_is_refused_with_its_line(poptorch: Any, torch: Any) -> None:
     """A branch on the value of a tensor cannot be compiled; the error names the line."""
-    import torch
 
     class Branch(torch.nn.Module):
         """Chooses by a value."""
@@ -231,9 +222,8 @@ def test_what_depends_on_values_is_refused_with_its_line(poptorch: Any) -> None:
         poptorch.inferenceModel(Branch())(exact.samples(1))
 
 
-def test_python_that_depends_on_shapes_works(poptorch: Any) -> None:
+def test_python_that_depends_on_shapes_works(poptorch: Any, torch: Any) -> None:
     """Loops and branches on shapes and constants are unrolled."""
-    import torch
 
     class Loop(torch.nn.Module):
         """As many additions as there are samples in a micro-batch."""
@@ -251,9 +241,8 @@ def test_python_that_depends_on_shapes_works(poptorch: Any) -> None:
     assert_same(out, x + (0 + 2 + 4), "output")
 
 
-def test_the_model_knows_that_it_runs_on_the_ipu(poptorch: Any) -> None:
+def test_the_model_knows_that_it_runs_on_the_ipu(poptorch: Any, torch: Any) -> None:
     """isRunningOnIpu is True in a forward pass for the device and False on the host."""
-    import torch
 
     class Where(torch.nn.Module):
         """Adds 1 on the device."""
@@ -267,7 +256,7 @@ def test_the_model_knows_that_it_runs_on_the_ipu(poptorch: Any) -> None:
     assert_same(Where()(x), x, "output on the host")
 
 
-def test_a_container_of_ones_own_can_be_an_argument(poptorch: Any) -> None:
+def test_a_container_of_ones_own_can_be_an_argument(poptorch: Any, torch: Any) -> None:
     """With a parser the tensors of any class are found and put back."""
 
     class Box:
@@ -284,8 +273,6 @@ def test_a_container_of_ones_own_can_be_an_argument(poptorch: Any) -> None:
 
         def reconstruct(self, original_structure: Any, tensor_iterator: Any) -> Any:
             return Box(next(tensor_iterator))
-
-    import torch
 
     class Open(torch.nn.Module):
         """Doubles what a box holds."""

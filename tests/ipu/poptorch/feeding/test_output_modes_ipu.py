@@ -42,10 +42,10 @@ def mode_id(mode: Tuple[str, Any]) -> str:
 
 @pytest.mark.parametrize("mode", MODES, ids=mode_id)
 @pytest.mark.parametrize("config", TRAINING, ids=counts_id)
-def test_a_mode_of_training_returns_its_micro_batches(poptorch: Any, config: RunConfig, mode: Tuple[str, Any]) -> None:
+def test_a_mode_of_training_returns_its_micro_batches(
+    poptorch: Any, torch: Any, config: RunConfig, mode: Tuple[str, Any]
+) -> None:
     """Outputs come along dimension 0, losses as a vector, a single loss as a scalar; no weight depends on the mode."""
-    import torch
-
     period = period_of(mode[1], config)
     model, x = exact.scale(poptorch), exact.batch(config, 2)
     expected = exact.plain_run(x, config)
@@ -61,10 +61,10 @@ def test_a_mode_of_training_returns_its_micro_batches(poptorch: Any, config: Run
 
 @pytest.mark.parametrize("mode", [("All", None), ("Final", None), ("Sum", None), ("EveryN", "all")], ids=mode_id)
 @pytest.mark.parametrize("config", INFERENCE, ids=counts_id)
-def test_a_mode_of_inference_returns_its_micro_batches(poptorch: Any, config: RunConfig, mode: Tuple[str, Any]) -> None:
+def test_a_mode_of_inference_returns_its_micro_batches(
+    poptorch: Any, torch: Any, config: RunConfig, mode: Tuple[str, Any]
+) -> None:
     """The modes select the same micro-batches of an inference model."""
-    import torch
-
     period = period_of(mode[1], config)
     model, x = exact.scale(poptorch, loss=False), exact.batch(config, 3)
     parts = list(model(x).detach().chunk(config.micro_batches))
@@ -76,10 +76,8 @@ def test_a_mode_of_inference_returns_its_micro_batches(poptorch: Any, config: Ru
 
 @pytest.mark.parametrize("period", [2, 3])
 @pytest.mark.parametrize("config", [counts(6, 1, 2), counts(2, 3, 4), counts(3, 4, 1)], ids=counts_id)
-def test_every_nth_micro_batch_is_the_last_of_its_n(poptorch: Any, config: RunConfig, period: int) -> None:
+def test_every_nth_micro_batch_is_the_last_of_its_n(poptorch: Any, torch: Any, config: RunConfig, period: int) -> None:
     """EveryN returns the micro-batches N-1, 2N-1 and so on of each replica."""
-    import torch
-
     model, x = exact.scale(poptorch), exact.batch(config)
     expected = exact.plain_run(x, config)
     trainer = poptorch.trainingModel(model, exact.options(poptorch, config, "EveryN", period), exact.sgd(model))
@@ -90,10 +88,8 @@ def test_every_nth_micro_batch_is_the_last_of_its_n(poptorch: Any, config: RunCo
 
 
 @pytest.mark.parametrize("config", [counts(2, 3, 1), counts(3, 1, 2)], ids=counts_id)
-def test_the_default_is_final_for_training(poptorch: Any, config: RunConfig) -> None:
+def test_the_default_is_final_for_training(poptorch: Any, torch: Any, config: RunConfig) -> None:
     """A training model returns the last micro-batch of each replica unless told otherwise."""
-    import torch
-
     model, x = exact.scale(poptorch), exact.batch(config)
     expected = exact.plain_run(x, config)
     trainer = poptorch.trainingModel(model, exact.options(poptorch, config, None), exact.sgd(model))
@@ -146,9 +142,8 @@ STRUCTURES = {
 
 
 @pytest.mark.parametrize("name", sorted(STRUCTURES))
-def test_the_structure_of_the_output_is_kept(poptorch: Any, name: str) -> None:
+def test_the_structure_of_the_output_is_kept(poptorch: Any, torch: Any, name: str) -> None:
     """Dicts, named tuples, lists and constants come back as the model returned them."""
-    import torch
     from torch.utils import _pytree as pytree
 
     class Model(torch.nn.Module):
@@ -174,9 +169,8 @@ def test_the_structure_of_the_output_is_kept(poptorch: Any, name: str) -> None:
 @pytest.mark.parametrize(
     ("given", "returned"), [("int64", "int32"), ("float64", "float32"), ("int32", "int32"), ("float16", "float16")]
 )
-def test_outputs_have_32_bits_where_the_host_has_64(poptorch: Any, given: str, returned: str) -> None:
+def test_outputs_have_32_bits_where_the_host_has_64(poptorch: Any, torch: Any, given: str, returned: str) -> None:
     """64-bit outputs come back in 32 bits; narrower ones as they are."""
-    import torch
 
     class Cast(torch.nn.Module):
         """Makes a tensor of the type."""
@@ -189,9 +183,8 @@ def test_outputs_have_32_bits_where_the_host_has_64(poptorch: Any, given: str, r
     assert_same(out, (exact.samples(3) * 4).to(getattr(torch, given)).to(getattr(torch, returned)), "output")
 
 
-def test_indices_are_32_bit(poptorch: Any) -> None:
+def test_indices_are_32_bit(poptorch: Any, torch: Any) -> None:
     """argmax, whose result is 64-bit on the host, is 32-bit from the device."""
-    import torch
 
     class Argmax(torch.nn.Module):
         """The place of the largest value."""
@@ -216,11 +209,9 @@ def test_backward_of_an_output_is_an_error(poptorch: Any, training: bool) -> Non
         loss.backward()
 
 
-def test_an_output_can_be_saved(poptorch: Any) -> None:
+def test_an_output_can_be_saved(poptorch: Any, torch: Any) -> None:
     """What came back can be written to a file and read where there is no PopTorch."""
     import io
-
-    import torch
 
     out = poptorch.inferenceModel(exact.scale(poptorch, loss=False))(exact.samples(2))
     file = io.BytesIO()
@@ -230,9 +221,8 @@ def test_an_output_can_be_saved(poptorch: Any) -> None:
     assert_same(torch.load(file, weights_only=True)["out"], out, "output")
 
 
-def test_an_output_is_no_view_of_an_input(poptorch: Any) -> None:
+def test_an_output_is_no_view_of_an_input(poptorch: Any, torch: Any) -> None:
     """Changing what came back leaves what was given alone."""
-    import torch
 
     class Echo(torch.nn.Module):
         """Returns its input."""
@@ -262,10 +252,8 @@ def test_outputs_of_earlier_calls_stay_as_they_are(poptorch: Any) -> None:
 
 @pytest.mark.parametrize("config", [counts(2, 3, 1), counts(2, 1, 4)], ids=counts_id)
 @pytest.mark.parametrize("mode", ["All", "Final", "Sum"])
-def test_the_gradient_of_a_weight_can_be_anchored(poptorch: Any, config: RunConfig, mode: str) -> None:
+def test_the_gradient_of_a_weight_can_be_anchored(poptorch: Any, torch: Any, config: RunConfig, mode: str) -> None:
     """An anchored gradient comes back for the micro-batches that its own mode selects."""
-    import torch
-
     model, x = exact.scale(poptorch), exact.batch(config)
     made = exact.options(poptorch, config, "Final")
     made.anchorTensor("grad", "Gradient___weight", getattr(poptorch.OutputMode, mode))
@@ -286,9 +274,8 @@ def test_the_gradient_of_a_weight_can_be_anchored(poptorch: Any, config: RunConf
         assert_same(actual[: 2 * len(expected)], torch.cat(expected), "gradients of the first iteration")
 
 
-def test_an_operation_can_be_anchored_by_its_name(poptorch: Any) -> None:
+def test_an_operation_can_be_anchored_by_its_name(poptorch: Any, torch: Any) -> None:
     """A tensor inside the model comes back under the short name, and getTensorNames tells its long one."""
-    import torch
 
     class Two(torch.nn.Module):
         """Two operations, of which the last one's result is returned."""

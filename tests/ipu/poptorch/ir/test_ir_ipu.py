@@ -197,9 +197,8 @@ def test_names_of_modules_can_be_left_out(poptorch: Any) -> None:
     assert not any("layer" in op.name for op in found.ops)
 
 
-def test_a_name_scope_is_part_of_the_name(poptorch: Any) -> None:
+def test_a_name_scope_is_part_of_the_name(poptorch: Any, torch: Any) -> None:
     """Operations inside a NameScope carry it."""
-    import torch
 
     class Scoped(torch.nn.Module):
         def forward(self, x: Any) -> Any:
@@ -242,10 +241,8 @@ def _layers() -> List[Any]:
 
 
 @pytest.mark.parametrize(("layer", "shape", "type"), _layers())
-def test_a_layer_becomes_an_op_of_its_type(poptorch: Any, layer: str, shape: Any, type: str) -> None:
+def test_a_layer_becomes_an_op_of_its_type(poptorch: Any, torch: Any, layer: str, shape: Any, type: str) -> None:
     """A layer of torch becomes the op that PopART has for it, with fitting shapes."""
-    import torch
-
     found = inference_graph(poptorch, eval(f"torch.nn.{layer}", {"torch": torch}).eval(), torch.ones(*shape))
 
     assert count(found, type) == 1
@@ -275,9 +272,8 @@ def _functions() -> List[Any]:
 
 
 @pytest.mark.parametrize(("text", "expected"), _functions())
-def test_a_function_becomes_ops_in_order(poptorch: Any, text: str, expected: List[str]) -> None:
+def test_a_function_becomes_ops_in_order(poptorch: Any, torch: Any, text: str, expected: List[str]) -> None:
     """Functions of torch become ops in the order of the program, with fitting shapes."""
-    import torch
 
     class Written(torch.nn.Module):
         def forward(self, x: Any, y: Any) -> Any:
@@ -298,10 +294,8 @@ def test_integers_of_64_bits_are_narrowed(graph_of: GraphOf) -> None:
     assert found.tensors[loss.inputs[1]].dtype == "INT32"
 
 
-def test_a_half_model_computes_in_float16(poptorch: Any) -> None:
+def test_a_half_model_computes_in_float16(poptorch: Any, torch: Any) -> None:
     """The product of a model in half precision reads FLOAT16."""
-    import torch
-
     found = inference_graph(poptorch, torch.nn.Linear(3, 2).half(), torch.ones(2, 3).half())
     product = next(op for op in found.ops if op.type == "MatMul")
 
@@ -314,9 +308,8 @@ def test_dropout_is_gone_in_inference(graph_of: GraphOf) -> None:
     assert count(graph_of(BY_NAME["inference"]), "Dropout") == 0
 
 
-def test_a_marked_loss_is_an_op(poptorch: Any) -> None:
+def test_a_marked_loss_is_an_op(poptorch: Any, torch: Any) -> None:
     """identity_loss is an IdentityLoss with its reduction."""
-    import torch
 
     class Marked(torch.nn.Module):
         def __init__(self) -> None:
@@ -414,9 +407,8 @@ def test_an_optimizer_has_its_ops_for_every_parameter(optimizer: Any, expected: 
     assert {type: count(found, type) for type in expected} == dict.fromkeys(expected, PARAMETERS)
 
 
-def test_a_frozen_parameter_is_not_updated() -> None:
+def test_a_frozen_parameter_is_not_updated(torch: Any) -> None:
     """A parameter that requires no gradient has neither gradient nor update."""
-    import torch
 
     def without_first(net: Any) -> Any:
         net.layer1.requires_grad_(False)
@@ -465,9 +457,8 @@ def _phased(poptorch: Any, kind: str) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "ipus"), [("Serial", {0}), ("Parallel", {0, 1})])
-def test_phases_are_marked(poptorch: Any, kind: str, ipus: Any) -> None:
+def test_phases_are_marked(poptorch: Any, torch: Any, kind: str, ipus: Any) -> None:
     """With phased execution an op carries its phase and no stage, and values are copied between IPUs only."""
-    import torch
 
     class Row(torch.nn.Module):
         def forward(self, x: Any) -> Any:

@@ -70,9 +70,8 @@ def test_replicas_may_not_update_a_shared_buffer(poptorch: Any, name: str, train
         executor(exact.batch(config))
 
 
-def test_batch_norm_with_replicas_needs_buffers_of_its_own(poptorch: Any) -> None:
+def test_batch_norm_with_replicas_needs_buffers_of_its_own(poptorch: Any, torch: Any) -> None:
     """The running statistics of batch norm are buffers like any other."""
-    import torch
 
     class Normed(torch.nn.Module):
         """Batch norm and a loss."""
@@ -91,10 +90,8 @@ def test_batch_norm_with_replicas_needs_buffers_of_its_own(poptorch: Any) -> Non
         poptorch.trainingModel(model, made, exact.sgd(model))(exact.batch(config, 2))
 
 
-def test_batch_norm_in_eval_mode_changes_no_buffer(poptorch: Any) -> None:
+def test_batch_norm_in_eval_mode_changes_no_buffer(poptorch: Any, torch: Any) -> None:
     """In eval mode statistics are only read, so replicas may share them."""
-    import torch
-
     model, x = torch.nn.BatchNorm1d(2).eval(), exact.samples(8)
 
     out = poptorch.inferenceModel(model, poptorch.Options().replicationFactor(2).deviceIterations(4))(x)
@@ -118,9 +115,8 @@ def _parameter(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", sorted(REPLACED))
-def test_replacing_a_weight_in_forward_is_refused(poptorch: Any, name: str) -> None:
+def test_replacing_a_weight_in_forward_is_refused(poptorch: Any, torch: Any, name: str) -> None:
     """The device holds the tensors that the model had; another one in their place, or none, is an error."""
-    import torch
 
     class Replaced(torch.nn.Module):
         """Replaces something after using it."""
@@ -141,9 +137,8 @@ def test_replacing_a_weight_in_forward_is_refused(poptorch: Any, name: str) -> N
         model(exact.samples(1))
 
 
-def test_named_buffers_can_be_sent_alone(poptorch: Any) -> None:
+def test_named_buffers_can_be_sent_alone(poptorch: Any, torch: Any) -> None:
     """copyNamedBuffersToDevice sends the buffers that the option lists and leaves the weights alone."""
-    import torch
 
     class Offset(torch.nn.Module):
         """Adds two buffers."""
@@ -179,10 +174,8 @@ def test_named_buffers_must_be_named(poptorch: Any, names: Any) -> None:
         inference.copyNamedBuffersToDevice()
 
 
-def test_a_buffer_that_is_read_only_is_the_same_everywhere(poptorch: Any) -> None:
+def test_a_buffer_that_is_read_only_is_the_same_everywhere(poptorch: Any, torch: Any) -> None:
     """A constant buffer needs nothing, whatever the replicas."""
-    import torch
-
     model = exact.scale(poptorch, loss=False)
     model.register_buffer("table", torch.tensor([0.5, 0.25]))
     original = model.forward

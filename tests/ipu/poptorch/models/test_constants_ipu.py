@@ -10,9 +10,8 @@ from ..ops.on_device import as_model
 
 
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
-def test_a_tensor_written_in_forward_is_computed_with(poptorch: Any, training: bool) -> None:
+def test_a_tensor_written_in_forward_is_computed_with(poptorch: Any, torch: Any, training: bool) -> None:
     """torch.tensor inside forward gives the device the values that are written there."""
-    import torch
 
     class Weighted(torch.nn.Module):
         def __init__(self) -> None:
@@ -29,9 +28,8 @@ def test_a_tensor_written_in_forward_is_computed_with(poptorch: Any, training: b
     assert (made[0] if training else made).tolist() == [[2.0, 40.0, 600.0]]
 
 
-def test_a_constant_reaches_every_stage(poptorch: Any) -> None:
+def test_a_constant_reaches_every_stage(poptorch: Any, torch: Any) -> None:
     """A constant that blocks on two IPUs read has its value on both."""
-    import torch
 
     def forward(model: Any, x: Any) -> Any:
         constant = torch.tensor([1.0, 2.0])
@@ -45,19 +43,15 @@ def test_a_constant_reaches_every_stage(poptorch: Any) -> None:
     assert model(torch.tensor([[1.0, 1.0], [3.0, 3.0]])).tolist() == [[2.0, 6.0], [4.0, 10.0]]
 
 
-def test_a_constant_is_an_index(poptorch: Any) -> None:
+def test_a_constant_is_an_index(poptorch: Any, torch: Any) -> None:
     """A constant of integers selects columns."""
-    import torch
-
     model = poptorch.inferenceModel(as_model(lambda model, x: x.index_select(1, torch.tensor([2, 0]))))
 
     assert model(torch.tensor([[1.0, 2.0, 3.0]])).tolist() == [[3.0, 1.0]]
 
 
-def test_a_tensor_that_is_no_buffer_is_a_constant(poptorch: Any) -> None:
+def test_a_tensor_that_is_no_buffer_is_a_constant(poptorch: Any, torch: Any) -> None:
     """A tensor that a model merely holds has the value that it had when the model was compiled."""
-    import torch
-
     held = torch.tensor([2.0, 3.0])
     model = poptorch.inferenceModel(as_model(lambda model, x: x * model.held, held=held))
 

@@ -39,10 +39,8 @@ def test_destroying_allows_wrapping_again(poptorch: Any) -> None:
     again(exact.samples(1))
 
 
-def test_destroying_brings_weights_home_and_gives_classes_back(poptorch: Any) -> None:
+def test_destroying_brings_weights_home_and_gives_classes_back(poptorch: Any, torch: Any) -> None:
     """destroy copies the weights; model, parameters and buffers have their own classes again."""
-    import torch
-
     x, config = exact.samples(2), exact.counts(2, 1, 1)
     model = exact.scale(poptorch)
     model.register_buffer("held", torch.ones(1))
@@ -90,10 +88,8 @@ def test_destroying_twice_is_harmless(poptorch: Any) -> None:
     assert not trainer.isCompiled()
 
 
-def test_an_executor_that_is_let_go_unwraps_its_model(poptorch: Any) -> None:
+def test_an_executor_that_is_let_go_unwraps_its_model(poptorch: Any, torch: Any) -> None:
     """A training model without references gives the user's model its classes back."""
-    import torch
-
     trainer, model = trained(poptorch)
     trainer(exact.samples(1))
     del trainer
@@ -102,10 +98,8 @@ def test_an_executor_that_is_let_go_unwraps_its_model(poptorch: Any) -> None:
     assert type(model.weight) is torch.nn.Parameter
 
 
-def test_compiling_does_not_run(poptorch: Any) -> None:
+def test_compiling_does_not_run(poptorch: Any, torch: Any) -> None:
     """compile leaves the weights as they are, and the first call needs no other compilation."""
-    import torch
-
     trainer, model = trained(poptorch)
 
     trainer.compile(exact.samples(1))
@@ -249,10 +243,8 @@ def test_training_goes_on_after_detaching(poptorch: Any, by_hand: bool) -> None:
     exact.assert_weights(model, expected.weights)
 
 
-def test_weights_changed_while_detached_are_uploaded(poptorch: Any) -> None:
+def test_weights_changed_while_detached_are_uploaded(poptorch: Any, torch: Any) -> None:
     """Attaching sends the host's weights."""
-    import torch
-
     trainer, model = trained(poptorch)
     trainer(exact.samples(1))
     trainer.detachFromDevice()
@@ -265,10 +257,8 @@ def test_weights_changed_while_detached_are_uploaded(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["torch", "poptorch"])
-def test_momentum_survives_detaching(poptorch: Any, kind: str) -> None:
+def test_momentum_survives_detaching(poptorch: Any, torch: Any, kind: str) -> None:
     """The state of the optimizer goes on where it was."""
-    import torch
-
     x = exact.samples(2)
     results = []
     for detach in (False, True):
@@ -399,10 +389,8 @@ def test_an_exported_model_runs_elsewhere(poptorch: Any, tmp_path: Any, training
         assert_same(own[0] if training else own, other[0] if training else other, "output")
 
 
-def test_options_can_be_edited_while_loading(poptorch: Any, tmp_path: Any) -> None:
+def test_options_can_be_edited_while_loading(poptorch: Any, torch: Any, tmp_path: Any) -> None:
     """edit_opts_fn changes what does not need compiling again."""
-    import torch
-
     path = str(tmp_path / "model.popef")
     poptorch.inferenceModel(torch.nn.Linear(2, 3)).compileAndExport(path, exact.samples(2))
 
@@ -411,10 +399,8 @@ def test_options_can_be_edited_while_loading(poptorch: Any, tmp_path: Any) -> No
     assert loaded.options.log_cycle_count
 
 
-def test_an_executable_is_loaded_into_a_wrapped_model(poptorch: Any, tmp_path: Any) -> None:
+def test_an_executable_is_loaded_into_a_wrapped_model(poptorch: Any, torch: Any, tmp_path: Any) -> None:
     """loadExecutable stands for compiling; the weights are those of the model that loads."""
-    import torch
-
     path, x = str(tmp_path / "model.popef"), exact.samples(2)
     poptorch.inferenceModel(torch.nn.Linear(2, 3)).compileAndExport(path, x, export_model=False)
     other = torch.nn.Linear(2, 3)
@@ -433,10 +419,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
-def test_the_executable_of_another_model_is_refused(poptorch: Any, tmp_path: Any, name: str) -> None:
+def test_the_executable_of_another_model_is_refused(poptorch: Any, torch: Any, tmp_path: Any, name: str) -> None:
     """What was compiled for one model cannot be run as another."""
-    import torch
-
     path = str(tmp_path / "model.popef")
     poptorch.inferenceModel(torch.nn.Linear(2, 3)).compileAndExport(path, exact.samples(2))
 
@@ -444,10 +428,8 @@ def test_the_executable_of_another_model_is_refused(poptorch: Any, tmp_path: Any
         poptorch.inferenceModel(REFUSED[name](torch)).loadExecutable(path)
 
 
-def test_a_file_without_its_model_cannot_be_loaded_alone(poptorch: Any, tmp_path: Any) -> None:
+def test_a_file_without_its_model_cannot_be_loaded_alone(poptorch: Any, torch: Any, tmp_path: Any) -> None:
     """export_model=False leaves the model out, so that load has nothing to run."""
-    import torch
-
     path = str(tmp_path / "model.popef")
     poptorch.inferenceModel(torch.nn.Linear(2, 3)).compileAndExport(path, exact.samples(2), export_model=False)
 
@@ -455,10 +437,8 @@ def test_a_file_without_its_model_cannot_be_loaded_alone(poptorch: Any, tmp_path
         poptorch.load(path)
 
 
-def test_a_file_that_is_none_is_refused(poptorch: Any, tmp_path: Any) -> None:
+def test_a_file_that_is_none_is_refused(poptorch: Any, torch: Any, tmp_path: Any) -> None:
     """A file of something else is an error of its own, not a crash."""
-    import torch
-
     path = tmp_path / "model.popef"
     path.write_bytes(b"not an executable")
 
@@ -468,10 +448,8 @@ def test_a_file_that_is_none_is_refused(poptorch: Any, tmp_path: Any) -> None:
         poptorch.inferenceModel(torch.nn.Linear(2, 3)).loadExecutable(str(tmp_path / "nothing"))
 
 
-def test_the_cache_holds_one_file_for_each_program(poptorch: Any, tmp_path: Any) -> None:
+def test_the_cache_holds_one_file_for_each_program(poptorch: Any, torch: Any, tmp_path: Any) -> None:
     """Compiling the same model again uses the cache; another shape adds a file."""
-    import torch
-
     counts = []
     for size in (2, 2, 4):
         made = poptorch.Options().enableExecutableCaching(str(tmp_path))

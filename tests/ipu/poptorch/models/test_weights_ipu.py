@@ -123,10 +123,8 @@ def test_copy_if_needed_says_whether_it_was(poptorch: Any) -> None:
     assert [trainer.copyWeightsToHostIfNeeded(), trainer.copyWeightsToHostIfNeeded()] == [True, False]
 
 
-def test_sending_weights_drops_what_the_device_has(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sending_weights_drops_what_the_device_has(poptorch: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """copyWeightsToDevice replaces newer weights without reading them back."""
-    import torch
-
     model, x = counted(poptorch), exact.samples(1)
     trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
     first, _ = trainer(x)
@@ -139,10 +137,8 @@ def test_sending_weights_drops_what_the_device_has(poptorch: Any, monkeypatch: p
     assert_same(trainer(x)[0], first, "output")
 
 
-def test_writing_a_weight_on_the_host_needs_a_copy(poptorch: Any) -> None:
+def test_writing_a_weight_on_the_host_needs_a_copy(poptorch: Any, torch: Any) -> None:
     """The device goes on with its own weights until it is sent the host's."""
-    import torch
-
     model, x = counted(poptorch), exact.samples(1)
     trainer = poptorch.trainingModel(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.0))
     first, _ = trainer(x)
@@ -159,10 +155,8 @@ def test_writing_a_weight_on_the_host_needs_a_copy(poptorch: Any) -> None:
     assert_same(sent, x * 4, "output after sending")
 
 
-def test_training_on_the_host_is_not_seen_by_the_device(poptorch: Any) -> None:
+def test_training_on_the_host_is_not_seen_by_the_device(poptorch: Any, torch: Any) -> None:
     """An inference model keeps the weights that it was compiled with when the host trains on."""
-    import torch
-
     model, x = exact.scale(poptorch), exact.samples(2)
     inference = poptorch.inferenceModel(model)
     before, _ = inference(x)
@@ -242,10 +236,8 @@ def test_buffers_of_inference_stay_on_the_device(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize("attached", [True, False], ids=["attached", "detached"])
-def test_loading_a_state_reaches_the_device(poptorch: Any, attached: bool) -> None:
+def test_loading_a_state_reaches_the_device(poptorch: Any, torch: Any, attached: bool) -> None:
     """load_state_dict on the executor changes what the next run computes with."""
-    import torch
-
     model, x = exact.scale(poptorch), exact.samples(2)
     trainer = poptorch.trainingModel(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.0))
     trainer(x)
@@ -258,10 +250,8 @@ def test_loading_a_state_reaches_the_device(poptorch: Any, attached: bool) -> No
 
 
 @pytest.mark.parametrize("how", ["state_dict", "model"])
-def test_a_trained_model_can_be_saved(poptorch: Any, how: str) -> None:
+def test_a_trained_model_can_be_saved(poptorch: Any, torch: Any, how: str) -> None:
     """What torch.save writes while the model is wrapped holds the trained weights and no trace of the wrapper."""
-    import torch
-
     model = torch.nn.Linear(2, 1)
     wrapped = torch.nn.Sequential(model, torch.nn.Flatten(0))
 
@@ -290,10 +280,8 @@ def test_a_trained_model_can_be_saved(poptorch: Any, how: str) -> None:
 
 
 @pytest.mark.parametrize("replicas", [2, 4])
-def test_replicas_begin_and_end_with_the_same_weights(poptorch: Any, replicas: int) -> None:
+def test_replicas_begin_and_end_with_the_same_weights(poptorch: Any, torch: Any, replicas: int) -> None:
     """Outputs of all replicas for the same input are the same bits before and after training."""
-    import torch
-
     config = exact.counts(3, 1, replicas)
     model, x = exact.scale(poptorch), exact.batch(config)
     trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
@@ -305,9 +293,8 @@ def test_replicas_begin_and_end_with_the_same_weights(poptorch: Any, replicas: i
     assert torch.equal(by_replica, by_replica[:, :1].expand_as(by_replica))
 
 
-def test_a_shared_weight_is_one_weight(poptorch: Any) -> None:
+def test_a_shared_weight_is_one_weight(poptorch: Any, torch: Any) -> None:
     """A parameter under two names is updated by the sum of both gradients and stays shared."""
-    import torch
 
     class Tied(torch.nn.Module):
         """One parameter under two names."""
@@ -329,10 +316,8 @@ def test_a_shared_weight_is_one_weight(poptorch: Any) -> None:
     assert_same(model.second.detach(), torch.tensor([1.0, 2.0]) - exact.RATE * (x[0] + 1), "weight")
 
 
-def test_a_frozen_weight_stays(poptorch: Any) -> None:
+def test_a_frozen_weight_stays(poptorch: Any, torch: Any) -> None:
     """A parameter without requires_grad is not updated, not even by weight decay."""
-    import torch
-
     model = exact.scale(poptorch)
     model.frozen = torch.nn.Parameter(torch.ones(3), requires_grad=False)
     trainer = poptorch.trainingModel(model, optimizer=torch.optim.SGD([model.weight], lr=exact.RATE, weight_decay=0.5))
@@ -342,10 +327,8 @@ def test_a_frozen_weight_stays(poptorch: Any) -> None:
     assert_same(model.frozen.detach(), torch.ones(3), "frozen")
 
 
-def test_weights_of_64_bits_live_in_32_on_the_device(poptorch: Any) -> None:
+def test_weights_of_64_bits_live_in_32_on_the_device(poptorch: Any, torch: Any) -> None:
     """A float64 model computes in float32 on the device and keeps its type on the host."""
-    import torch
-
     model = exact.scale(poptorch, loss=False).double()
 
     out = poptorch.inferenceModel(model)(exact.samples(2).double())
@@ -355,10 +338,8 @@ def test_weights_of_64_bits_live_in_32_on_the_device(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["NoGrouping", "Consecutive", "Orthogonal"])
-def test_groups_of_replicas_have_weights_of_their_own(poptorch: Any, kind: str) -> None:
+def test_groups_of_replicas_have_weights_of_their_own(poptorch: Any, torch: Any, kind: str) -> None:
     """With replicaGrouping the host holds one value per group along a new first axis."""
-    import torch
-
     shards = {"NoGrouping": 1, "Consecutive": 2, "Orthogonal": 2}[kind]
     count = 4 // shards
     model = exact.scale(poptorch)

@@ -15,9 +15,8 @@ def _x(rows: int = 1) -> Any:
     return torch.arange(rows * 3, dtype=torch.float32).reshape(rows, 3) - 2
 
 
-def test_the_host_computes_in_the_middle(poptorch: Any) -> None:
+def test_the_host_computes_in_the_middle(poptorch: Any, torch: Any) -> None:
     """What the device computed goes to the host and what the host computed goes back."""
-    import torch
 
     def on_host(x: Any) -> Any:
         return torch.from_numpy(x.numpy() ** 2)
@@ -79,10 +78,8 @@ def test_one_function_may_be_called_twice(poptorch: Any) -> None:
     assert (infer(poptorch, lambda model, x: model.host(model.host(x) + 1), _x(), host=host) == _x() * 9 + 3).all()
 
 
-def test_a_module_may_run_on_the_host(poptorch: Any) -> None:
+def test_a_module_may_run_on_the_host(poptorch: Any, torch: Any) -> None:
     """A layer with weights works too."""
-    import torch
-
     layer = torch.nn.Linear(3, 2)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[1.0, 2.0, 0.5], [0.0, -1.0, 4.0]]))
@@ -113,10 +110,8 @@ def test_on_the_host_it_is_the_function(poptorch: Any) -> None:
     assert (poptorch.CPU(lambda x: x * 3, "host")(_x()) == _x() * 3).all()
 
 
-def test_the_host_does_not_train(poptorch: Any) -> None:
+def test_the_host_does_not_train(poptorch: Any, torch: Any) -> None:
     """A training model refuses a call of the host."""
-    import torch
-
     host = poptorch.CPU(lambda x: x * 3, "training")
 
     with pytest.raises(poptorch.Error, match="CPU"):

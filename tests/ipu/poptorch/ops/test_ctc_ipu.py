@@ -61,10 +61,8 @@ def test_a_wide_beam_finds_the_best_paths(poptorch: Any, blank: int, steps: int,
             assert abs(scores[row, place].item() - score) <= _tolerance(score, steps)
 
 
-def test_repeated_labels_merge_unless_a_blank_is_between(poptorch: Any) -> None:
+def test_repeated_labels_merge_unless_a_blank_is_between(poptorch: Any, torch: Any) -> None:
     """The certain alignment a a blank a b b reads a a b."""
-    import torch
-
     alignment = [1, 1, 0, 1, 2, 2]
     logs = torch.full((6, 1, 3), math.log(2.0**-20))
     for step, label in enumerate(alignment):
@@ -86,10 +84,8 @@ def test_steps_beyond_a_length_do_not_count(poptorch: Any) -> None:
         assert abs(scores[row, 0].item() - score) <= _tolerance(score, steps)
 
 
-def test_the_shapes_are_those_of_batch_paths_and_steps(poptorch: Any) -> None:
+def test_the_shapes_are_those_of_batch_paths_and_steps(poptorch: Any, torch: Any) -> None:
     """Probabilities and lengths are [batch, paths], labels [batch, paths, steps]; integers are 32 bits wide."""
-    import torch
-
     scores, lengths, labels = _decode(poptorch, _logs(5, 2, 4, seed=9), [5, 4], beam_width=30, top_paths=3)
 
     assert (tuple(scores.shape), tuple(lengths.shape), tuple(labels.shape)) == ((2, 3), (2, 3), (2, 3, 5))
@@ -97,10 +93,8 @@ def test_the_shapes_are_those_of_batch_paths_and_steps(poptorch: Any) -> None:
     assert (scores[:, :-1] >= scores[:, 1:]).all()
 
 
-def test_a_beam_of_one_keeps_the_best_prefix_only(poptorch: Any) -> None:
+def test_a_beam_of_one_keeps_the_best_prefix_only(poptorch: Any, torch: Any) -> None:
     """The narrowest beam still finds a path that is certain at every step."""
-    import torch
-
     logs = torch.full((4, 1, 3), math.log(2.0**-20))
     for step, label in enumerate([2, 0, 1, 1]):
         logs[step, 0, label] = math.log(1 - 2.0**-19)
@@ -120,9 +114,7 @@ def test_settings_must_fit(poptorch: Any, wrong: Any) -> None:
         _decode(poptorch, _logs(4, 1, 3, seed=1), [4], **wrong)
 
 
-def test_there_is_a_length_for_each_sequence(poptorch: Any) -> None:
+def test_there_is_a_length_for_each_sequence(poptorch: Any, torch: Any) -> None:
     """Lengths of another number than the batch are refused."""
-    import torch
-
     with pytest.raises(poptorch.Error, match=r"[Ll]ength"):
         poptorch.ctc_beam_search_decoder(_logs(4, 2, 3, seed=1), torch.tensor([4]))

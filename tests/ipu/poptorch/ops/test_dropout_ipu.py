@@ -128,10 +128,8 @@ def test_gradients_pass_where_values_did(poptorch: Any, rate: float, stages: int
     check.identical(actual=weight, expected=(1.0 - mask - second).astype(np.float32), what="the weight")
 
 
-def test_evaluation_drops_nothing(poptorch: Any) -> None:
+def test_evaluation_drops_nothing(poptorch: Any, torch: Any) -> None:
     """A model in evaluation mode passes its input on."""
-    import torch
-
     model = torch.nn.Dropout(0.5)
     model.eval()
     x = torch.arange(1.0, 13.0).reshape(4, 3)

@@ -23,10 +23,8 @@ def test_a_loop_runs_its_body_that_often(poptorch: Any, count: int) -> None:
     assert (made == _x() * 2**count).all()
 
 
-def test_a_loop_carries_several_tensors(poptorch: Any) -> None:
+def test_a_loop_carries_several_tensors(poptorch: Any, torch: Any) -> None:
     """Fibonacci numbers, with the body's results in the order of its arguments."""
-    import torch
-
     first, second = infer(
         poptorch,
         lambda model, a, b: poptorch.for_loop(6, lambda a, b: [b, a + b], [a, b]),
@@ -37,9 +35,8 @@ def test_a_loop_carries_several_tensors(poptorch: Any) -> None:
     assert (first.item(), second.item()) == (8, 13)
 
 
-def test_a_body_uses_weights_and_outer_tensors(poptorch: Any) -> None:
+def test_a_body_uses_weights_and_outer_tensors(poptorch: Any, torch: Any) -> None:
     """The body sees the model and what was computed before the loop."""
-    import torch
 
     def forward(model: Any, x: Any) -> Any:
         outer = x + 1
@@ -71,9 +68,8 @@ def test_a_loop_runs_on_the_host_too(poptorch: Any) -> None:
     assert (made == _x() + 3).all()
 
 
-def test_a_loop_does_not_train(poptorch: Any) -> None:
+def test_a_loop_does_not_train(poptorch: Any, torch: Any) -> None:
     """A training model refuses a loop."""
-    import torch
 
     def forward(model: Any, x: Any) -> Any:
         return poptorch.identity_loss(poptorch.for_loop(2, lambda a: a * model.weight, [x])[0], "sum")
@@ -126,10 +122,8 @@ def _choose(poptorch: Any) -> Any:
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_a_condition_chooses_a_body(poptorch: Any, flag: bool) -> None:
+def test_a_condition_chooses_a_body(poptorch: Any, torch: Any, flag: bool) -> None:
     """The results are those of one body on its own inputs."""
-    import torch
-
     first, second = infer(poptorch, _choose(poptorch), torch.tensor([flag]), _x())
     expected = (_x() * 2, _x() + 10) if flag else (_x(), (_x() + 1) ** 2)
 
@@ -137,10 +131,8 @@ def test_a_condition_chooses_a_body(poptorch: Any, flag: bool) -> None:
     assert (second == expected[1]).all()
 
 
-def test_one_compiled_condition_serves_both_values(poptorch: Any) -> None:
+def test_one_compiled_condition_serves_both_values(poptorch: Any, torch: Any) -> None:
     """The condition is a value of the device, not a constant of the compiled model."""
-    import torch
-
     model = as_model(lambda model, flag, x: _choose(poptorch)(model, flag, x)[0])
     inference = poptorch.inferenceModel(model)
 
@@ -148,10 +140,8 @@ def test_one_compiled_condition_serves_both_values(poptorch: Any) -> None:
         assert (inference(torch.tensor([flag]), _x()) == (_x() * 2 if flag else _x())).all()
 
 
-def test_micro_batches_choose_for_themselves(poptorch: Any) -> None:
+def test_micro_batches_choose_for_themselves(poptorch: Any, torch: Any) -> None:
     """Each device iteration takes its own branch."""
-    import torch
-
     flags, x = torch.tensor([True, False, False]), torch.tensor([[4.0], [5.0], [6.0]])
     made = infer(
         poptorch,
@@ -165,10 +155,8 @@ def test_micro_batches_choose_for_themselves(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_only_the_chosen_body_has_effects(poptorch: Any, capfd: Any, flag: bool) -> None:
+def test_only_the_chosen_body_has_effects(poptorch: Any, torch: Any, capfd: Any, flag: bool) -> None:
     """A print and a host call in the other body do not happen, also in a condition inside."""
-    import torch
-
     calls = []
 
     def noted(x: Any) -> Any:
@@ -194,19 +182,16 @@ def test_only_the_chosen_body_has_effects(poptorch: Any, capfd: Any, flag: bool)
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_a_condition_works_on_the_host(poptorch: Any, flag: bool) -> None:
+def test_a_condition_works_on_the_host(poptorch: Any, torch: Any, flag: bool) -> None:
     """Outside the device one body is called."""
-    import torch
-
     first, second = _choose(poptorch)(None, torch.tensor([flag]), _x())
 
     assert (first == (_x() * 2 if flag else _x())).all()
     assert (second == (_x() + 10 if flag else (_x() + 1) ** 2)).all()
 
 
-def test_a_condition_does_not_train(poptorch: Any) -> None:
+def test_a_condition_does_not_train(poptorch: Any, torch: Any) -> None:
     """A training model refuses a condition."""
-    import torch
 
     def forward(model: Any, flag: Any, x: Any) -> Any:
         chosen = poptorch.cond(flag, lambda a: a * model.weight, [x], lambda a: a, [x])
@@ -217,10 +202,8 @@ def test_a_condition_does_not_train(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize("body", [_another_shape, _another_type, _more])
-def test_both_bodies_return_the_same_kind(poptorch: Any, body: Any) -> None:
+def test_both_bodies_return_the_same_kind(poptorch: Any, torch: Any, body: Any) -> None:
     """Bodies with results of different shapes, types or number are refused."""
-    import torch
-
     with pytest.raises(poptorch.Error, match="cond"):
         infer(
             poptorch,

@@ -54,10 +54,8 @@ def step_of(model: Any, x: Any, pick: Callable[[Any], Any] = lambda returned: re
 
 
 @pytest.mark.parametrize("name", sorted(LOSSES))
-def test_every_loss_of_torch_is_a_loss(poptorch: Any, name: str) -> None:
+def test_every_loss_of_torch_is_a_loss(poptorch: Any, torch: Any, name: str) -> None:
     """A loss of torch needs no mark; the device takes the step that the host would take, by the same kernels."""
-    import torch
-
     model, x = model_of(lambda out: LOSSES[name](torch.nn.functional, out)), exact.samples(4)
     expected = step_of(model, x)
     trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
@@ -155,10 +153,8 @@ def test_inference_needs_no_loss(poptorch: Any) -> None:
         poptorch.inferenceModel(model_of(loss))(x)
 
 
-def test_a_loss_module_is_a_loss(poptorch: Any) -> None:
+def test_a_loss_module_is_a_loss(poptorch: Any, torch: Any) -> None:
     """A loss of torch.nn inside the model is found like its function."""
-    import torch
-
     criterion = torch.nn.CrossEntropyLoss(reduction="sum")
     model, x = model_of(lambda out: criterion(out, torch.ones(3, dtype=torch.int64))), exact.samples(3)
     expected = step_of(model, x)

@@ -63,10 +63,8 @@ SETTINGS = (
 
 
 @pytest.mark.parametrize(("name", "value"), SETTINGS)
-def test_settings_chain_and_change_no_value(poptorch: Any, name: str, value: str) -> None:
+def test_settings_chain_and_change_no_value(poptorch: Any, torch: Any, name: str, value: str) -> None:
     """Every setting returns the group; whole numbers this small are the same under all of them."""
-    import torch
-
     group = poptorch.MultiConv()
     given = eval(value, {"torch": torch, "poptorch": poptorch})
 
@@ -88,10 +86,8 @@ WRONG = (
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
-def test_wrong_settings_are_refused(poptorch: Any, name: str, value: str) -> None:
+def test_wrong_settings_are_refused(poptorch: Any, torch: Any, name: str, value: str) -> None:
     """A value of the wrong type or outside its range is refused at once."""
-    import torch
-
     with pytest.raises((AssertionError, ValueError)):
         getattr(poptorch.MultiConv(), name)(eval(value, {"torch": torch}))
 

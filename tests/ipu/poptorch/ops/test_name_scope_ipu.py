@@ -56,7 +56,7 @@ def test_scopes_nest(poptorch: Any) -> None:
     assert _names(operations, "Add")
 
 
-def test_a_scope_does_not_end_a_block(poptorch: Any) -> None:
+def test_a_scope_does_not_end_a_block(poptorch: Any, torch: Any) -> None:
     """A block that begins inside a scope goes on after it."""
 
     def forward(model: Any, x: Any) -> Any:
@@ -64,8 +64,6 @@ def test_a_scope_does_not_end_a_block(poptorch: Any) -> None:
             poptorch.Block.start("block", ipu_id=0)
             x = x * 2
         return x + 1
-
-    import torch
 
     strategy = poptorch.ShardedExecution(poptorch.Stage("block").ipu(1))
     made = poptorch.Options().setExecutionStrategy(strategy)
@@ -81,9 +79,8 @@ def test_a_scope_does_not_end_a_block(poptorch: Any) -> None:
     assert placed == {"Mul": "1", "Add": "1"}
 
 
-def test_a_scope_changes_no_value(poptorch: Any) -> None:
+def test_a_scope_changes_no_value(poptorch: Any, torch: Any) -> None:
     """On the device and on the host a scope only names."""
-    import torch
 
     def forward(model: Any, x: Any) -> Any:
         with poptorch.NameScope("scope"), poptorch.Attribute(priority=3):

@@ -45,10 +45,8 @@ def test_identity_loss_sends_ones_back(poptorch: Any, reduction: str, share: flo
 
 
 @pytest.mark.parametrize(("reduction", "share"), [("sum", 1.0), ("mean", 0.25), ("none", 1.0)])
-def test_identity_loss_is_the_reduced_value(poptorch: Any, reduction: str, share: float) -> None:
+def test_identity_loss_is_the_reduced_value(poptorch: Any, torch: Any, reduction: str, share: float) -> None:
     """What comes back is the sum, the mean or the value itself."""
-    import torch
-
     x = _values(1, 4)
     model = as_model(lambda model, x: _reduced(poptorch, x * model.weight, reduction), weight=_parameter(4))
     trainer = poptorch.trainingModel(model, None, torch.optim.SGD(model.parameters(), lr=0.0))
@@ -92,10 +90,8 @@ def _printed(capfd: Any) -> str:
     return str(captured.out + captured.err)
 
 
-def test_a_tensor_is_printed_when_it_is_computed(poptorch: Any, capfd: Any) -> None:
+def test_a_tensor_is_printed_when_it_is_computed(poptorch: Any, torch: Any, capfd: Any) -> None:
     """The value is printed below its title at every run, and passed on unchanged."""
-    import torch
-
     model = as_model(lambda model, x: poptorch.ipu_print_tensor(x + 1, "after adding") * 2)
     inference = poptorch.inferenceModel(model)
     inference.compile(torch.zeros(1, 2))
@@ -132,10 +128,8 @@ def test_a_print_that_nobody_uses_is_optimized_away(poptorch: Any, capfd: Any) -
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_the_gradient_is_printed_too(poptorch: Any, capfd: Any, wanted: bool) -> None:
+def test_the_gradient_is_printed_too(poptorch: Any, torch: Any, capfd: Any, wanted: bool) -> None:
     """In training the gradient of the tensor is printed as well, unless it is not wanted; it is not changed."""
-    import torch
-
     x, weight = torch.tensor([[3.0, 5.0]]), torch.tensor([1.0, 1.0])
 
     def forward(model: Any, x: Any) -> Any:
@@ -149,10 +143,8 @@ def test_the_gradient_is_printed_too(poptorch: Any, capfd: Any, wanted: bool) ->
     assert ("16" in printed) is wanted
 
 
-def test_long_tensors_are_summarised(poptorch: Any, capfd: Any) -> None:
+def test_long_tensors_are_summarised(poptorch: Any, torch: Any, capfd: Any) -> None:
     """Above the threshold only the items at the edges are printed."""
-    import torch
-
     x = torch.arange(40.0).reshape(1, 40)
     infer(
         poptorch,
@@ -166,9 +158,8 @@ def test_long_tensors_are_summarised(poptorch: Any, capfd: Any) -> None:
     assert "20" not in printed
 
 
-def test_brackets_separators_and_digits_can_be_chosen(poptorch: Any, capfd: Any) -> None:
+def test_brackets_separators_and_digits_can_be_chosen(poptorch: Any, torch: Any, capfd: Any) -> None:
     """The text of a printed tensor follows the settings."""
-    import torch
 
     def forward(model: Any, x: Any) -> Any:
         settings = {"digits": 2, "float_format": "fixed", "separator": ",", "open_bracket": "(", "close_bracket": ")"}
@@ -282,10 +273,10 @@ def test_a_custom_operation_is_refused(poptorch: Any) -> None:
 
 @pytest.mark.parametrize("start", [0, 1, 3])
 @pytest.mark.parametrize(("dim", "size", "step"), [(1, 2, 1), (1, 4, 2), (-1, 3, 1)])
-def test_a_slice_begins_where_the_device_says(poptorch: Any, start: int, dim: int, size: int, step: int) -> None:
+def test_a_slice_begins_where_the_device_says(
+    poptorch: Any, torch: Any, start: int, dim: int, size: int, step: int
+) -> None:
     """One compiled model slices at any start."""
-    import torch
-
     x = _values(1, 7)
     made = infer(
         poptorch,
@@ -297,20 +288,16 @@ def test_a_slice_begins_where_the_device_says(poptorch: Any, start: int, dim: in
     _same(made, x[:, start : start + size : step])
 
 
-def test_a_slice_wraps_round(poptorch: Any) -> None:
+def test_a_slice_wraps_round(poptorch: Any, torch: Any) -> None:
     """A slice beyond the end goes on at the beginning."""
-    import torch
-
     x = _values(1, 5)
     made = infer(poptorch, lambda model, x, start: poptorch.dynamic_slice(x, 1, start, 3, 1), x, torch.tensor([4]))
 
     _same(made, x[:, [4, 0, 1]])
 
 
-def test_one_compiled_slice_serves_every_start(poptorch: Any) -> None:
+def test_one_compiled_slice_serves_every_start(poptorch: Any, torch: Any) -> None:
     """The start is a value, not a constant of the compiled model."""
-    import torch
-
     x = _values(1, 6)
     model = as_model(lambda model, x, start: poptorch.dynamic_slice(x, 1, start, 2, 1))
     inference = poptorch.inferenceModel(model)
@@ -319,9 +306,8 @@ def test_one_compiled_slice_serves_every_start(poptorch: Any) -> None:
         _same(inference(x, torch.tensor([start])), x[:, start : start + 2])
 
 
-def test_the_gradient_of_a_slice_goes_where_it_came_from(poptorch: Any) -> None:
+def test_the_gradient_of_a_slice_goes_where_it_came_from(poptorch: Any, torch: Any) -> None:
     """Positions that were not sliced have no gradient."""
-    import torch
 
     def forward(model: Any, x: Any, start: Any) -> Any:
         return poptorch.identity_loss(poptorch.dynamic_slice(model.weight, 0, start, 2, 1) * x, "sum")
@@ -332,10 +318,8 @@ def test_the_gradient_of_a_slice_goes_where_it_came_from(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize(("size", "step", "dim"), [(0, 1, 1), (8, 1, 1), (3, 2, 1), (2, 0, 1), (2, 1, 2), (2, 1, -3)])
-def test_sizes_steps_and_dimensions_must_fit(poptorch: Any, size: int, step: int, dim: int) -> None:
+def test_sizes_steps_and_dimensions_must_fit(poptorch: Any, torch: Any, size: int, step: int, dim: int) -> None:
     """A slice that does not fit its dimension or its step is refused."""
-    import torch
-
     with pytest.raises(poptorch.Error, match="dynamic_slice"):
         infer(
             poptorch,
@@ -345,10 +329,8 @@ def test_sizes_steps_and_dimensions_must_fit(poptorch: Any, size: int, step: int
         )
 
 
-def test_the_start_of_a_slice_is_an_integer(poptorch: Any) -> None:
+def test_the_start_of_a_slice_is_an_integer(poptorch: Any, torch: Any) -> None:
     """A start that is a fraction is refused."""
-    import torch
-
     with pytest.raises(poptorch.Error, match="integer"):
         infer(
             poptorch,
@@ -359,10 +341,8 @@ def test_the_start_of_a_slice_is_an_integer(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize("start", [0, 2, 4])
-def test_an_update_replaces_a_slice(poptorch: Any, start: int) -> None:
+def test_an_update_replaces_a_slice(poptorch: Any, torch: Any, start: int) -> None:
     """The result is a copy with the source in its place; the input keeps its values."""
-    import torch
-
     x, source = _values(1, 6), torch.tensor([[100.0, 200.0]])
 
     def forward(model: Any, x: Any, source: Any, start: Any) -> Any:
@@ -376,10 +356,8 @@ def test_an_update_replaces_a_slice(poptorch: Any, start: int) -> None:
     _same(before, x)
 
 
-def test_an_update_needs_a_source_that_fits(poptorch: Any) -> None:
+def test_an_update_needs_a_source_that_fits(poptorch: Any, torch: Any) -> None:
     """A source of another shape or type is refused."""
-    import torch
-
     for source in (torch.zeros(1, 3), torch.zeros(1, 2, dtype=torch.int32)):
         with pytest.raises(poptorch.Error, match="dynamic_update"):
             infer(
@@ -396,7 +374,7 @@ def test_an_update_needs_a_source_that_fits(poptorch: Any) -> None:
 
 @pytest.mark.parametrize("mode", ["InputChannels", "ReducingDim", "OutputChannels", "Disabled"])
 @pytest.mark.parametrize("factor", [1, 2, 6])
-def test_a_product_in_pieces_is_the_product(poptorch: Any, mode: str, factor: int) -> None:
+def test_a_product_in_pieces_is_the_product(poptorch: Any, torch: Any, mode: str, factor: int) -> None:
     """Neither the dimension nor the number of the pieces changes the product or its gradient."""
     left, right = _values(1, 6, 12), _values(12, 6)
     serialization = getattr(poptorch.MatMulSerializationMode, mode)
@@ -406,8 +384,6 @@ def test_a_product_in_pieces_is_the_product(poptorch: Any, mode: str, factor: in
 
     def loss(model: Any, left: Any) -> Any:
         return poptorch.identity_loss(forward(model, left), "sum")
-
-    import torch
 
     _same(infer(poptorch, forward, left, weight=torch.nn.Parameter(right)), left @ right)
     _same(gradient(poptorch, loss, right, left), left.sum((0, 1)).unsqueeze(1).expand(12, 6))
@@ -426,10 +402,8 @@ def test_the_number_of_pieces_divides_the_dimension(poptorch: Any, mode: str, fa
         )
 
 
-def test_parts_of_a_half_precision_sum_keep_their_precision(poptorch: Any) -> None:
+def test_parts_of_a_half_precision_sum_keep_their_precision(poptorch: Any, torch: Any) -> None:
     """With keep_precision, a small part survives between two large ones that cancel."""
-    import torch
-
     left = torch.tensor([[2048.0, 0.5, -2048.0]]).half()
     right = torch.ones(3, 1).half()
     mode = poptorch.MatMulSerializationMode.ReducingDim
@@ -447,10 +421,8 @@ def test_parts_of_a_half_precision_sum_keep_their_precision(poptorch: Any) -> No
 # fps and nearest
 
 
-def test_fps_takes_the_farthest_points(poptorch: Any) -> None:
+def test_fps_takes_the_farthest_points(poptorch: Any, torch: Any) -> None:
     """On a line the ends come first, then what is farthest from both; each batch begins with its first point."""
-    import torch
-
     points = torch.tensor([[0.0], [1.0], [2.0], [16.0], [6.0], [100.0], [101.0], [90.0]])
     made = infer(poptorch, lambda model, x: poptorch.fps(x, [0, 5, 8], 0.5), points)
 
@@ -471,10 +443,8 @@ def test_a_random_start_is_one_of_the_points(poptorch: Any) -> None:
     assert sorted(made.tolist()) == list(range(7))
 
 
-def test_nearest_finds_the_closest_point(poptorch: Any) -> None:
+def test_nearest_finds_the_closest_point(poptorch: Any, torch: Any) -> None:
     """Each point gets the index of the point that is closest to it."""
-    import torch
-
     points = torch.tensor([[0.0, 0.0], [5.0, 5.0], [4.0, 6.0], [-1.0, 1.0]])
     queries = torch.tensor([[0.0, 1.0], [5.0, 6.0], [50.0, 50.0], [60.0, 60.0]])
 
@@ -486,10 +456,8 @@ def poptorch_nearest(poptorch: Any, *batches: Any) -> Any:
     return lambda model, x, y: poptorch.nearest(x, y, *batches)
 
 
-def test_nearest_stays_within_the_batch(poptorch: Any) -> None:
+def test_nearest_stays_within_the_batch(poptorch: Any, torch: Any) -> None:
     """With batch numbers only points of the same batch are candidates."""
-    import torch
-
     points = torch.tensor([[0.0], [10.0], [0.0], [10.0]])
     queries = torch.tensor([[0.0], [10.0], [3.0], [11.0]])
 

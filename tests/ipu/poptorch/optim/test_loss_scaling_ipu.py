@@ -109,10 +109,8 @@ def _weighted(poptorch: Any, make: Any, inputs: Any, *, accumulation: int = 1, h
     return model.weight.detach().float().numpy().copy(), optimizer
 
 
-def test_half_accumulators_lose_what_they_cannot_hold(poptorch: Any) -> None:
+def test_half_accumulators_lose_what_they_cannot_hold(poptorch: Any, torch: Any) -> None:
     """The mean of 1024 and 0.25 is 512.125, which a float16 accumulator rounds to 512; a float32 one holds it."""
-    import torch
-
     for kind, expected in ((torch.float16, 512.0), (torch.float32, 512.125)):
         weight, _ = _weighted(
             poptorch,
@@ -123,10 +121,8 @@ def test_half_accumulators_lose_what_they_cannot_hold(poptorch: Any) -> None:
         check.identical(actual=weight, expected=np.array([-expected], np.float32), what=f"weight with {kind}")
 
 
-def test_a_running_mean_does_not_overflow(poptorch: Any) -> None:
+def test_a_running_mean_does_not_overflow(poptorch: Any, torch: Any) -> None:
     """Three gradients of 40000 sum beyond float16; their running mean does not, and is 40000."""
-    import torch
-
     weight, _ = _weighted(
         poptorch,
         lambda model: poptorch.optim.SGD(model.parameters(), lr=1.0, accum_type=torch.float16),
@@ -141,10 +137,8 @@ def test_a_running_mean_does_not_overflow(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_half_accumulators_keep_what_they_can_hold(poptorch: Any, count: int) -> None:
+def test_half_accumulators_keep_what_they_can_hold(poptorch: Any, torch: Any, count: int) -> None:
     """Equal gradients of a power of two have an exact mean in float16."""
-    import torch
-
     weight, _ = _weighted(
         poptorch,
         lambda model: poptorch.optim.SGD(model.parameters(), lr=1.0, accum_type=torch.float16, use_combined_accum=True),
@@ -167,10 +161,8 @@ def test_half_accumulators_keep_what_they_can_hold(poptorch: Any, count: int) ->
         ("RMSprop", "second_order_momentum_accum_type"),
     ],
 )
-def test_half_state_is_held_in_half(poptorch: Any, name: str, attribute: str) -> None:
+def test_half_state_is_held_in_half(poptorch: Any, torch: Any, name: str, attribute: str) -> None:
     """A state of type float16 holds the float16 value nearest to what a float32 one holds."""
-    import torch
-
     cls = getattr(poptorch.optim, name)
 
     def states(kind: Any) -> Any:
@@ -191,10 +183,8 @@ def test_half_state_is_held_in_half(poptorch: Any, name: str, attribute: str) ->
 
 
 @pytest.mark.parametrize(("scale", "survives"), [(1.0, False), (2.0**15, True)])
-def test_scaling_saves_gradients_that_half_cannot_hold(poptorch: Any, scale: float, survives: bool) -> None:
+def test_scaling_saves_gradients_that_half_cannot_hold(poptorch: Any, torch: Any, scale: float, survives: bool) -> None:
     """A gradient of 2^-26 is zero in a float16 accumulator, and arrives whole with a loss scale of 2^15."""
-    import torch
-
     weight, _ = _weighted(
         poptorch,
         lambda model: poptorch.optim.SGD(model.parameters(), lr=1.0, loss_scaling=scale, accum_type=torch.float16),

@@ -140,10 +140,8 @@ def test_each_stage_of_a_pipeline_updates_its_weights(poptorch: Any, name: str) 
 
 @pytest.mark.parametrize("package", ["torch", "poptorch"])
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
-def test_every_group_has_its_own_learning_rate(poptorch: Any, package: str, name: str) -> None:
+def test_every_group_has_its_own_learning_rate(poptorch: Any, torch: Any, package: str, name: str) -> None:
     """A group's learning rate counts for its weights, the optimizer's for those of groups without one."""
-    import torch
-
     cls = getattr(torch.optim if package == "torch" else poptorch.optim, name)
 
     def make(model: Any) -> Any:
@@ -167,11 +165,9 @@ def test_every_group_has_its_own_learning_rate(poptorch: Any, package: str, name
     ids=["SGD-weight_decay", "SGD-momentum", "AdamW-weight_decay", "Adam-eps", "RMSprop-alpha"],
 )
 def test_every_group_has_its_own_values(
-    poptorch: Any, package: str, name: str, key: str, setting: str, values: Any
+    poptorch: Any, torch: Any, package: str, name: str, key: str, setting: str, values: Any
 ) -> None:
     """A group's hyper-parameters count for its weights alone."""
-    import torch
-
     cls = getattr(torch.optim if package == "torch" else poptorch.optim, name)
 
     def make(model: Any) -> Any:
@@ -232,10 +228,8 @@ def test_the_norm_is_that_of_the_mean_over_replicas(poptorch: Any) -> None:
 
 @pytest.mark.parametrize("package", ["torch", "poptorch"])
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
-def test_maximising_climbs(poptorch: Any, package: str, name: str) -> None:
+def test_maximising_climbs(poptorch: Any, torch: Any, package: str, name: str) -> None:
     """maximize=True follows the gradient upwards: the loss of one batch rises from call to call."""
-    import torch
-
     cls = getattr(torch.optim if package == "torch" else poptorch.optim, name)
     problem = Problem(poptorch, lambda model: cls(model.parameters(), lr=0.1, maximize=True))
     losses = []
@@ -263,20 +257,16 @@ def test_without_an_optimizer_sgd_trains(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["Adagrad", "Adadelta", "Adamax"])
-def test_an_optimizer_without_counterpart_is_refused(poptorch: Any, name: str) -> None:
+def test_an_optimizer_without_counterpart_is_refused(poptorch: Any, torch: Any, name: str) -> None:
     """Optimizers that the device does not have raise an error that names them, at the latest on compiling."""
-    import torch
-
     with pytest.raises(ValueError, match=name):
         trained(poptorch, lambda model: getattr(torch.optim, name)(model.parameters(), lr=0.1), calls=1)
 
 
 @pytest.mark.parametrize("package", ["torch", "poptorch"])
 @pytest.mark.parametrize("name", ["Adam", "AdamW"])
-def test_amsgrad_is_refused(poptorch: Any, package: str, name: str) -> None:
+def test_amsgrad_is_refused(poptorch: Any, torch: Any, package: str, name: str) -> None:
     """The device has no AMSGrad: asking for it raises a ValueError, at the latest on compiling."""
-    import torch
-
     cls = getattr(torch.optim if package == "torch" else poptorch.optim, name)
     with pytest.raises(ValueError, match="amsgrad"):
         trained(poptorch, lambda model: cls(model.parameters(), lr=0.1, amsgrad=True), calls=1)

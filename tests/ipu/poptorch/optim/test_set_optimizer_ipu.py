@@ -20,10 +20,8 @@ def both(*pairs: Any) -> Any:
     return [{WEIGHT: pair, BIAS: pair} for pair in pairs]
 
 
-def test_changes_wait_for_set_optimizer(poptorch: Any) -> None:
+def test_changes_wait_for_set_optimizer(poptorch: Any, torch: Any) -> None:
     """A learning rate that is changed on the host has no effect until the optimizer is set again."""
-    import torch
-
     problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
     problem.call()
     problem.optimizer.param_groups[0]["lr"] = 0.01
@@ -34,10 +32,8 @@ def test_changes_wait_for_set_optimizer(poptorch: Any) -> None:
     assert_weights(problem.weights(), both((SGD, 0.1), (SGD, 0.1), (SGD, 0.01)))
 
 
-def test_a_new_optimizer_takes_over(poptorch: Any) -> None:
+def test_a_new_optimizer_takes_over(poptorch: Any, torch: Any) -> None:
     """Another optimizer of the same kind is used from the next call on."""
-    import torch
-
     problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
     problem.call()
     problem.executor.setOptimizer(torch.optim.SGD(problem.model.parameters(), lr=0.02))
@@ -58,11 +54,9 @@ def test_a_new_optimizer_takes_over(poptorch: Any) -> None:
 )
 @pytest.mark.parametrize("package", ["torch", "poptorch"])
 def test_the_state_outlives_set_optimizer(
-    poptorch: Any, package: str, name: str, arguments: Dict[str, Any], rule: Any
+    poptorch: Any, torch: Any, package: str, name: str, arguments: Dict[str, Any], rule: Any
 ) -> None:
     """Momentum and moments go on from where they were, with the new learning rate."""
-    import torch
-
     cls = getattr(torch.optim if package == "torch" else poptorch.optim, name)
     problem = Problem(poptorch, lambda model: cls(model.parameters(), lr=0.1, **arguments))
     problem.call(2)
@@ -86,10 +80,10 @@ SCHEDULERS: Dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.filterwarnings("ignore:Detected call of .lr_scheduler.step")
 @pytest.mark.parametrize("name", SCHEDULERS)
-def test_schedulers_of_torch_set_the_learning_rate(poptorch: Any, name: str, said: Callable[[], str]) -> None:
+def test_schedulers_of_torch_set_the_learning_rate(
+    poptorch: Any, torch: Any, name: str, said: Callable[[], str]
+) -> None:
     """A scheduler steps on the host, and setOptimizer sends its learning rate to the device without a warning."""
-    import torch
-
     problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
     scheduler = SCHEDULERS[name](torch.optim.lr_scheduler, problem.optimizer)
     problem.executor.setOptimizer(problem.optimizer)
@@ -115,11 +109,9 @@ def test_schedulers_of_torch_set_the_learning_rate(poptorch: Any, name: str, sai
     ids=["momentum", "weight_decay", "dampening"],
 )
 def test_what_differs_from_torchs_default_can_change(
-    poptorch: Any, first: Dict[str, Any], change: Dict[str, Any], rule: Dict[str, Any]
+    poptorch: Any, torch: Any, first: Dict[str, Any], change: Dict[str, Any], rule: Dict[str, Any]
 ) -> None:
     """A value of torch's optimizer that differs from its default is a variable of the compiled model."""
-    import torch
-
     problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1, **first))
     problem.call()
     problem.optimizer.param_groups[0].update(change)
@@ -143,10 +135,8 @@ CONSTANTS: Dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", CONSTANTS)
-def test_constants_of_torchs_optimizers_cannot_change(poptorch: Any, name: str) -> None:
+def test_constants_of_torchs_optimizers_cannot_change(poptorch: Any, torch: Any, name: str) -> None:
     """Values at torch's defaults, and betas, alpha, nesterov and centered always, are compiled in: Error."""
-    import torch
-
     cls, arguments, change = CONSTANTS[name]
     problem = Problem(poptorch, lambda model: getattr(torch.optim, cls)(model.parameters(), lr=0.1, **arguments))
     problem.call()
@@ -170,10 +160,8 @@ def test_constants_of_poptorchs_optimizers_cannot_change(poptorch: Any, attribut
         problem.executor.setOptimizer(problem.optimizer)
 
 
-def test_a_refused_optimizer_leaves_the_old_one(poptorch: Any) -> None:
+def test_a_refused_optimizer_leaves_the_old_one(poptorch: Any, torch: Any) -> None:
     """After an Error of setOptimizer the model trains on with the optimizer that it had."""
-    import torch
-
     problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
     problem.call()
     with pytest.raises(poptorch.Error):
@@ -217,10 +205,8 @@ def test_what_is_marked_as_constant_cannot_change(poptorch: Any) -> None:
         problem.executor.setOptimizer(problem.optimizer)
 
 
-def test_before_compiling_anything_can_be_set(poptorch: Any) -> None:
+def test_before_compiling_anything_can_be_set(poptorch: Any, torch: Any) -> None:
     """A model that has not been compiled takes an optimizer of any kind."""
-    import torch
-
     problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.5))
     problem.executor.setOptimizer(torch.optim.AdamW(problem.model.parameters(), lr=0.1, weight_decay=0.3))
     problem.call(2)
@@ -229,10 +215,8 @@ def test_before_compiling_anything_can_be_set(poptorch: Any) -> None:
     assert_weights(problem.weights(), both(rule, rule))
 
 
-def test_the_kind_cannot_change(poptorch: Any) -> None:
+def test_the_kind_cannot_change(poptorch: Any, torch: Any) -> None:
     """A compiled model refuses an optimizer of another kind with an Error."""
-    import torch
-
     problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
     problem.call()
 
@@ -240,9 +224,8 @@ def test_the_kind_cannot_change(poptorch: Any) -> None:
         problem.executor.setOptimizer(torch.optim.Adam(problem.model.parameters(), lr=0.1))
 
 
-def test_each_group_can_change(poptorch: Any) -> None:
+def test_each_group_can_change(poptorch: Any, torch: Any) -> None:
     """New learning rates reach the groups that they belong to."""
-    import torch
 
     def make(model: Any) -> Any:
         groups = [{"params": [model.layer.weight], "lr": 0.1}, {"params": [model.layer.bias], "lr": 0.2}]
@@ -259,10 +242,8 @@ def test_each_group_can_change(poptorch: Any) -> None:
     assert_weights(problem.weights(), calls)
 
 
-def test_a_running_mean_cannot_come_after_compiling(poptorch: Any) -> None:
+def test_a_running_mean_cannot_come_after_compiling(poptorch: Any, torch: Any) -> None:
     """Float16 accumulators need the Running strategy: on a model compiled with Post they raise a ValueError."""
-    import torch
-
     problem = Problem(poptorch, lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1), accumulation=2)
     problem.call()
 
@@ -271,10 +252,8 @@ def test_a_running_mean_cannot_come_after_compiling(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize("where", ["optimizer", "group"])
-def test_unexpected_attributes_are_reported(poptorch: Any, where: str, said: Callable[[], str]) -> None:
+def test_unexpected_attributes_are_reported(poptorch: Any, torch: Any, where: str, said: Callable[[], str]) -> None:
     """setOptimizer warns of an attribute that the device does not know, on the optimizer or in a group."""
-    import torch
-
     problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
     problem.call()
     said()
@@ -287,10 +266,10 @@ def test_unexpected_attributes_are_reported(poptorch: Any, where: str, said: Cal
     assert "colour" in said()
 
 
-def test_unexpected_attributes_are_not_reported_twice(poptorch: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_unexpected_attributes_are_not_reported_twice(
+    poptorch: Any, torch: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A second setOptimizer with the same attribute is silent."""
-    import torch
-
     problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
     problem.optimizer.colour = "red"
     problem.call()
@@ -301,10 +280,8 @@ def test_unexpected_attributes_are_not_reported_twice(poptorch: Any, capfd: pyte
     assert ("colour" in first, "colour" in second) == (True, False)
 
 
-def test_relaxed_checks_report_nothing(poptorch: Any, said: Callable[[], str]) -> None:
+def test_relaxed_checks_report_nothing(poptorch: Any, torch: Any, said: Callable[[], str]) -> None:
     """relaxOptimizerAttributesChecks silences the warnings about attributes."""
-    import torch
-
     options = poptorch.Options().relaxOptimizerAttributesChecks()
     problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1), options=options)
     problem.optimizer.colour = "red"
@@ -314,9 +291,8 @@ def test_relaxed_checks_report_nothing(poptorch: Any, said: Callable[[], str]) -
     assert "colour" not in said()
 
 
-def test_a_subclass_is_reported(poptorch: Any, said: Callable[[], str]) -> None:
+def test_a_subclass_is_reported(poptorch: Any, torch: Any, said: Callable[[], str]) -> None:
     """A user's subclass runs as the optimizer that it derives from, with a warning that names it."""
-    import torch
 
     class Own(torch.optim.SGD):
         def step(self, closure: Any = None) -> Any:
@@ -331,10 +307,10 @@ def test_a_subclass_is_reported(poptorch: Any, said: Callable[[], str]) -> None:
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
 @pytest.mark.parametrize("package", ["torch", "poptorch"])
-def test_ordinary_optimizers_say_nothing(poptorch: Any, package: str, name: str, said: Callable[[], str]) -> None:
+def test_ordinary_optimizers_say_nothing(
+    poptorch: Any, torch: Any, package: str, name: str, said: Callable[[], str]
+) -> None:
     """Neither torch's optimizers nor PopTorch's own make the device warn."""
-    import torch
-
     cls = getattr(torch.optim if package == "torch" else poptorch.optim, name)
     problem = Problem(poptorch, lambda model: cls(model.parameters(), lr=0.1))
     problem.call()

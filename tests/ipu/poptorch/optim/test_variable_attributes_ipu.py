@@ -82,10 +82,8 @@ ACCUMULATORS: Mapping[str, Any] = {
 @pytest.mark.parametrize(
     ("name", "attribute"), [(name, each) for name, attributes in ACCUMULATORS.items() for each in attributes]
 )
-def test_accumulators_are_half_or_single(poptorch: Any, name: str, attribute: str, kind: str) -> None:
+def test_accumulators_are_half_or_single(poptorch: Any, torch: Any, name: str, attribute: str, kind: str) -> None:
     """Accumulators are held in float16 or float32; any other type raises an AssertionError."""
-    import torch
-
     assert getattr(made(poptorch, name, **{attribute: getattr(torch, kind)}), attribute) == getattr(torch, kind)
     with pytest.raises(AssertionError, match=r"float32.*float16|float16.*float32"):
         made(poptorch, name, **{attribute: torch.float64})

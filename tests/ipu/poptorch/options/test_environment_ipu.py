@@ -103,9 +103,8 @@ def test_outside_a_model_nothing_runs_on_the_ipu(poptorch: Any) -> None:
     assert poptorch.isRunningOnIpu() is False
 
 
-def test_inside_a_model_the_ipu_path_is_taken(poptorch: Any) -> None:
+def test_inside_a_model_the_ipu_path_is_taken(poptorch: Any, torch: Any) -> None:
     """Code in forward sees True when the model is run by poptorch, and False when the host runs it."""
-    import torch
 
     class Sign(torch.nn.Module):
         def forward(self, x: Any) -> Any:
@@ -164,10 +163,10 @@ def test_a_variable_is_as_good_as_the_option(
     assert poptorch.Options().toDict() == by_hand.toDict() != plain
 
 
-def test_engine_options_ask_for_reports(poptorch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_engine_options_ask_for_reports(
+    poptorch: Any, torch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """POPLAR_ENGINE_OPTIONS with autoReport.all leaves a report in the folder that it names."""
-    import torch
-
     monkeypatch.setenv(
         "POPLAR_ENGINE_OPTIONS", json.dumps({"autoReport.all": "true", "autoReport.directory": str(tmp_path)})
     )

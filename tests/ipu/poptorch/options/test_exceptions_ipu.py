@@ -27,10 +27,8 @@ def test_an_error_of_the_python_layer_has_its_attributes(poptorch: Any) -> None:
     assert "no such thing" in str(error)
 
 
-def test_a_raised_error_has_its_attributes(poptorch: Any) -> None:
+def test_a_raised_error_has_its_attributes(poptorch: Any, torch: Any) -> None:
     """An error that a model raises says what happened, which part of the stack it comes from, and where."""
-    import torch
-
     model = poptorch.inferenceModel(torch.nn.Linear(2, 2))
     with pytest.raises(poptorch.Error) as raised:
         model.copyWeightsToHost()
@@ -68,10 +66,8 @@ def identity(poptorch: Any) -> Any:
     return poptorch.inferenceModel(torch.nn.Identity())
 
 
-def test_hooks_run_once_around_a_compilation(poptorch: Any, identity: Any) -> None:
+def test_hooks_run_once_around_a_compilation(poptorch: Any, torch: Any, identity: Any) -> None:
     """Hooks run before and after the compilation, once, in the order in which they were registered."""
-    import torch
-
     calls: List[str] = []
     handles = [
         poptorch.registerPreCompileHook(lambda: calls.append("before")),
@@ -88,10 +84,8 @@ def test_hooks_run_once_around_a_compilation(poptorch: Any, identity: Any) -> No
     assert calls == ["before", "before too", "after"]
 
 
-def test_a_removed_hook_does_not_run(poptorch: Any, identity: Any) -> None:
+def test_a_removed_hook_does_not_run(poptorch: Any, torch: Any, identity: Any) -> None:
     """After remove a hook is forgotten, and those that remain still run."""
-    import torch
-
     calls: List[str] = []
     removed = poptorch.registerPreCompileHook(lambda: calls.append("removed"))
     kept = poptorch.registerPreCompileHook(lambda: calls.append("kept"))
@@ -115,9 +109,8 @@ class Pair:
         self.second = second
 
 
-def test_a_container_of_ones_own_is_an_argument(poptorch: Any) -> None:
+def test_a_container_of_ones_own_is_an_argument(poptorch: Any, torch: Any) -> None:
     """With a parser registered, a model takes and returns instances of the user's class."""
-    import torch
 
     class Parser(poptorch.ICustomArgParser):
         def yieldTensors(self, struct: Pair) -> Iterator[Any]:
@@ -183,20 +176,16 @@ def test_an_exception_passes_through_a_mark(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize(("value", "close"), [(2.0, True), (2.5, False)], ids=["equal", "different"])
-def test_comparison_of_tensors(poptorch: Any, value: float, close: bool) -> None:
+def test_comparison_of_tensors(poptorch: Any, torch: Any, value: float, close: bool) -> None:
     """testing.allclose tells tensors apart, alone and inside containers."""
-    import torch
-
     expected, actual = torch.tensor([1.0, 2.0]), torch.tensor([1.0, value])
 
     assert poptorch.testing.allclose(expected, actual) is close
     assert poptorch.testing.allclose((expected, [expected]), (expected, [actual])) is close
 
 
-def test_the_text_of_a_module_shows_its_layers(poptorch: Any) -> None:
+def test_the_text_of_a_module_shows_its_layers(poptorch: Any, torch: Any) -> None:
     """module_repr names the layers of a module."""
-    import torch
-
     text = poptorch.module_repr(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()))
 
     assert "Sequential" in text

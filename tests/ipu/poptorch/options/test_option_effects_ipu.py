@@ -50,9 +50,8 @@ def test_an_ipu_without_a_share_is_left_alone(poptorch: Any) -> None:
     assert {(op.ipu, op.attributes.get(SHARE)) for op in products} == {(0, None), (1, 0.5)}
 
 
-def test_the_share_of_an_operation_wins(poptorch: Any) -> None:
+def test_the_share_of_an_operation_wins(poptorch: Any, torch: Any) -> None:
     """What set_available_memory gives to one product counts more than what its IPU has."""
-    import torch
 
     def forward(model: Any, x: Any) -> Any:
         return model.second(poptorch.set_available_memory(model.first(x), 0.125))
@@ -67,9 +66,8 @@ def test_the_share_of_an_operation_wins(poptorch: Any) -> None:
     assert shares == {"first": 0.125, "second": 0.5}
 
 
-def test_name_scopes_stay_without_the_names_of_modules(poptorch: Any) -> None:
+def test_name_scopes_stay_without_the_names_of_modules(poptorch: Any, torch: Any) -> None:
     """disableModuleNamescope takes the modules out of the names of operations, not the user's own scopes."""
-    import torch
 
     def forward(model: Any, x: Any) -> Any:
         with poptorch.NameScope("mine"):
@@ -124,9 +122,8 @@ def test_no_bar_is_drawn_into_a_file(poptorch: Any, said: Any, show: bool) -> No
 
 
 @pytest.mark.parametrize("how", ["sourceLocationExcludes", "appendToLocationExcludes"])
-def test_an_excluded_file_is_not_named(poptorch: Any, said: Any, how: str) -> None:
+def test_an_excluded_file_is_not_named(poptorch: Any, torch: Any, said: Any, how: str) -> None:
     """Neither an error nor a line of the log says that an operation comes from a file that is excluded."""
-    import torch
 
     def forward(model: Any, x: Any) -> Any:
         with poptorch.Block("inside", ipu_id=0):
@@ -148,15 +145,13 @@ def test_an_excluded_file_is_not_named(poptorch: Any, said: Any, how: str) -> No
     assert here not in said()
 
 
-def test_a_stable_norm_is_exact_far_from_zero(poptorch: Any) -> None:
+def test_a_stable_norm_is_exact_far_from_zero(poptorch: Any, torch: Any) -> None:
     """The variance of values near 1000 is that of the same values near 0.
 
     Each output is x * a - mean * a for a = 1 / sqrt(var + eps), which is below 1: four roundings, in two products, a
     and the difference, of at most eps / 2 of 1001 each. The difference of the mean square and the squared mean would
     lose 1e6 * eps, a hundred times as much.
     """
-    import torch
-
     near = torch.tensor([[-1.0], [1.0], [1.0], [-1.0]])
     norm = torch.nn.BatchNorm1d(1, affine=False).train()
     options = poptorch.Options().enableStableNorm(True)

@@ -106,10 +106,8 @@ def test_a_clone_keeps_every_value(poptorch: Any) -> None:
     assert options.clone().toDict() == options.toDict()
 
 
-def test_a_data_loader_freezes_its_options(poptorch: Any) -> None:
+def test_a_data_loader_freezes_its_options(poptorch: Any, torch: Any) -> None:
     """Options that a DataLoader has taken are frozen."""
-    import torch
-
     options = poptorch.Options()
     dataset = torch.utils.data.TensorDataset(torch.zeros(4, 1))
     poptorch.DataLoader(options, dataset, batch_size=2)
@@ -118,10 +116,8 @@ def test_a_data_loader_freezes_its_options(poptorch: Any) -> None:
         options.deviceIterations(2)
 
 
-def test_a_training_model_freezes_its_options(poptorch: Any) -> None:
+def test_a_training_model_freezes_its_options(poptorch: Any, torch: Any) -> None:
     """Options that a training model has taken are frozen."""
-    import torch
-
     options = poptorch.Options()
     poptorch.trainingModel(torch.nn.Linear(2, 2), options)
 
@@ -129,10 +125,8 @@ def test_a_training_model_freezes_its_options(poptorch: Any) -> None:
         options.Training.gradientAccumulation(2)
 
 
-def test_frozen_options_serve_a_second_model(poptorch: Any, in_use: Any) -> None:
+def test_frozen_options_serve_a_second_model(poptorch: Any, torch: Any, in_use: Any) -> None:
     """Options in use can be used again."""
-    import torch
-
     model = poptorch.inferenceModel(torch.nn.Linear(2, 2), in_use)
 
     assert model.options.device_iterations == 1
@@ -168,10 +162,8 @@ def test_counts_are_positive(poptorch: Any, method: str, count: int) -> None:
         reach(poptorch.Options(), method)(count)
 
 
-def test_random_seed_seeds_torch(poptorch: Any) -> None:
+def test_random_seed_seeds_torch(poptorch: Any, torch: Any) -> None:
     """The seed of the device is torch's seed too."""
-    import torch
-
     poptorch.Options().randomSeed(7)
     first = torch.rand(3)
     torch.rand(5)
@@ -232,9 +224,8 @@ def test_the_output_mode_is_the_default_until_set(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize(("wrap", "returned"), [("trainingModel", [4.0]), ("inferenceModel", [2.0, 3.0, 4.0])])
-def test_the_default_output_mode_depends_on_the_model(poptorch: Any, wrap: str, returned: Any) -> None:
+def test_the_default_output_mode_depends_on_the_model(poptorch: Any, torch: Any, wrap: str, returned: Any) -> None:
     """A training model returns the final output by default, an inference model the output of every iteration."""
-    import torch
 
     class Plus(torch.nn.Module):
         def __init__(self) -> None:
@@ -250,10 +241,8 @@ def test_the_default_output_mode_depends_on_the_model(poptorch: Any, wrap: str, 
 
 
 @pytest.mark.parametrize("wrap", ["trainingModel", "inferenceModel"])
-def test_a_chosen_output_mode_is_kept(poptorch: Any, wrap: str) -> None:
+def test_a_chosen_output_mode_is_kept(poptorch: Any, torch: Any, wrap: str) -> None:
     """A mode that was chosen does not depend on the kind of model."""
-    import torch
-
     options = poptorch.Options().outputMode(poptorch.OutputMode.Sum)
     model = getattr(poptorch, wrap)(torch.nn.Linear(2, 2), options)
 

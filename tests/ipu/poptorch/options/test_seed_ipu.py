@@ -70,10 +70,8 @@ def test_the_same_seed_draws_the_same(poptorch: Any, config: RunConfig, kind: st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_seed_draws_something_else(poptorch: Any, kind: str) -> None:
+def test_another_seed_draws_something_else(poptorch: Any, torch: Any, kind: str) -> None:
     """64 random values of two seeds are not all the same."""
-    import torch
-
     config = counts(1, 1, 1)
 
     assert not torch.equal(outputs(poptorch, 7, config, kind)[0], outputs(poptorch, 8, config, kind)[0])
@@ -99,10 +97,8 @@ def test_two_operations_draw_for_themselves(poptorch: Any) -> None:
     assert 128 - 6 * 9.8 < passed < 128 + 6 * 9.8
 
 
-def test_without_a_seed_runs_differ(poptorch: Any) -> None:
+def test_without_a_seed_runs_differ(poptorch: Any, torch: Any) -> None:
     """Two wrappers without a seed draw differently: 64 fair bits agree with probability 2^-64."""
-    import torch
-
     config = counts(1, 1, 1)
 
     assert not torch.equal(outputs(poptorch, None, config)[0], outputs(poptorch, None, config)[0])
@@ -117,10 +113,8 @@ def test_dropout_scales_what_it_keeps(poptorch: Any) -> None:
     assert abs(int((out == 0).sum()) - 256) < 6 * 11.3
 
 
-def test_a_random_state_can_be_restored(poptorch: Any) -> None:
+def test_a_random_state_can_be_restored(poptorch: Any, torch: Any) -> None:
     """Setting rng_state to what was read makes the next runs draw the same again."""
-    import torch
-
     model, x = dropping(poptorch), torch.ones(1, WIDTH)
     trainer = poptorch.trainingModel(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.0))
     trainer(x)
@@ -133,10 +127,8 @@ def test_a_random_state_can_be_restored(poptorch: Any) -> None:
         assert_same(own, other, "output")
 
 
-def test_the_random_state_survives_detaching(poptorch: Any) -> None:
+def test_the_random_state_survives_detaching(poptorch: Any, torch: Any) -> None:
     """A model that was detached goes on drawing where it was."""
-    import torch
-
     results = []
     for detach in (False, True):
         model, x = dropping(poptorch), torch.ones(1, WIDTH)
@@ -150,10 +142,8 @@ def test_the_random_state_survives_detaching(poptorch: Any) -> None:
     assert_same(results[1], results[0], "output")
 
 
-def test_the_seed_is_torchs_seed_too(poptorch: Any) -> None:
+def test_the_seed_is_torchs_seed_too(poptorch: Any, torch: Any) -> None:
     """randomSeed seeds torch on the host, so that weights that are made after it are repeatable."""
-    import torch
-
     made = []
     for _ in range(2):
         poptorch.Options().randomSeed(11)
@@ -162,10 +152,8 @@ def test_the_seed_is_torchs_seed_too(poptorch: Any) -> None:
     assert_same(made[1], made[0], "weight")
 
 
-def test_the_device_leaves_torchs_random_numbers_alone(poptorch: Any) -> None:
+def test_the_device_leaves_torchs_random_numbers_alone(poptorch: Any, torch: Any) -> None:
     """What the host draws does not depend on whether a model ran in between."""
-    import torch
-
     drawn = []
     for run in (False, True):
         made = exact.options(poptorch, counts(2, 1, 1)).randomSeed(5)
@@ -179,10 +167,8 @@ def test_the_device_leaves_torchs_random_numbers_alone(poptorch: Any) -> None:
     assert_same(drawn[1], drawn[0], "random numbers of the host")
 
 
-def test_inference_in_eval_mode_drops_nothing(poptorch: Any) -> None:
+def test_inference_in_eval_mode_drops_nothing(poptorch: Any, torch: Any) -> None:
     """A dropout layer in eval mode passes everything."""
-    import torch
-
     x = torch.ones(3, WIDTH)
 
     assert_same(poptorch.inferenceModel(torch.nn.Dropout(0.5).eval())(x), x, "output")

@@ -215,9 +215,8 @@ def test_a_block_is_on_one_ipu(poptorch: Any) -> None:
 
 
 @pytest.mark.ipus(2)
-def test_operations_without_gradients_are_in_their_blocks(poptorch: Any, capfd: Any) -> None:
+def test_operations_without_gradients_are_in_their_blocks(poptorch: Any, torch: Any, capfd: Any) -> None:
     """A region of torch.no_grad is no block: what is inside is placed by the blocks that it begins."""
-    import torch
 
     def forward(model: Any, x: Any) -> Any:
         with torch.no_grad():
@@ -230,9 +229,8 @@ def test_operations_without_gradients_are_in_their_blocks(poptorch: Any, capfd: 
     assert _placed(poptorch, capfd, forward) == [0, 1, 0]
 
 
-def test_a_region_without_gradients_stops_them(poptorch: Any) -> None:
+def test_a_region_without_gradients_stops_them(poptorch: Any, torch: Any) -> None:
     """A weight that is used with and without its gradient gets the gradient of the first use only."""
-    import torch
 
     def forward(model: Any, x: Any) -> Any:
         with torch.no_grad():
@@ -244,10 +242,8 @@ def test_a_region_without_gradients_stops_them(poptorch: Any) -> None:
     assert made.tolist() == [6.0, -5.0]
 
 
-def test_begin_block_changes_the_layer_in_place(poptorch: Any) -> None:
+def test_begin_block_changes_the_layer_in_place(poptorch: Any, torch: Any) -> None:
     """BeginBlock returns the layer itself, which keeps its type, its weights and its text."""
-    import torch
-
     layer = torch.nn.Linear(2, 3)
     names, text = list(layer.state_dict()), repr(layer)
     returned = poptorch.BeginBlock(layer, "block", ipu_id=0)
@@ -258,10 +254,8 @@ def test_begin_block_changes_the_layer_in_place(poptorch: Any) -> None:
     assert repr(layer) == text
 
 
-def test_a_layer_is_in_one_block(poptorch: Any) -> None:
+def test_a_layer_is_in_one_block(poptorch: Any, torch: Any) -> None:
     """A second BeginBlock on the same layer is refused."""
-    import torch
-
     layer = poptorch.BeginBlock(torch.nn.Linear(2, 3), "first", ipu_id=0)
 
     with pytest.raises(poptorch.Error, match="first"):
@@ -269,10 +263,8 @@ def test_a_layer_is_in_one_block(poptorch: Any) -> None:
 
 
 @pytest.mark.ipus(2)
-def test_remove_blocks_takes_all_of_them_back(poptorch: Any, capfd: Any) -> None:
+def test_remove_blocks_takes_all_of_them_back(poptorch: Any, torch: Any, capfd: Any) -> None:
     """Afterwards the layers have their own classes, everything is on IPU 0, and blocks can be given anew."""
-    import torch
-
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.Linear(3, 2)))
     poptorch.BeginBlock(model[0], "first", ipu_id=0)
     poptorch.BeginBlock(model[1][0], "second", ipu_id=1)
@@ -286,10 +278,8 @@ def test_remove_blocks_takes_all_of_them_back(poptorch: Any, capfd: Any) -> None
 
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))])
-def test_a_copy_of_a_layer_keeps_its_block(poptorch: Any, capfd: Any, again: Any) -> None:
+def test_a_copy_of_a_layer_keeps_its_block(poptorch: Any, torch: Any, capfd: Any, again: Any) -> None:
     """Copies and pickled layers begin the same block."""
-    import torch
-
     model = torch.nn.Sequential(torch.nn.ReLU(), again(poptorch.BeginBlock(torch.nn.Linear(2, 3), "b", ipu_id=1)))
     inference = poptorch.inferenceModel(model, _sharded(poptorch))
 
@@ -313,10 +303,8 @@ BAD = ({"user_id": 5}, {"user_id": b"a"}, {"ipu_id": "0"}, {"ipu_id": -1}, {"ipu
 
 @pytest.mark.parametrize("wrong", BAD, ids=str)
 @pytest.mark.parametrize("how", ["Block", "start", "BlockFunction", "BeginBlock"])
-def test_ids_are_strings_and_ipus_are_numbers(poptorch: Any, how: str, wrong: Any) -> None:
+def test_ids_are_strings_and_ipus_are_numbers(poptorch: Any, torch: Any, how: str, wrong: Any) -> None:
     """Whatever begins a block refuses other ids and other IPUs at once."""
-    import torch
-
     begin = {
         "Block": poptorch.Block,
         "start": poptorch.Block.start,

@@ -52,10 +52,8 @@ def test_a_pipeline_trains_as_a_plain_loop_does(poptorch: Any, config: RunConfig
 
 
 @pytest.mark.parametrize("config", cases(INFERENCE))
-def test_a_pipeline_infers_as_the_model_does(poptorch: Any, config: RunConfig) -> None:
+def test_a_pipeline_infers_as_the_model_does(poptorch: Any, torch: Any, config: RunConfig) -> None:
     """Outputs of a pipelined model come back in the order of its inputs."""
-    import torch
-
     model, x = chain(poptorch, config.devices, loss=False), batch(config, micro=3)
     expected = model(x).detach()
 
@@ -127,10 +125,10 @@ def test_inference_needs_as_many_device_iterations_as_stages(
 
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize(("ipus", "iterations"), [((0, 1), 2), ((0, 1, 0), 3), ((1, 1), 2), ((0, 0), 1)], ids=str)
-def test_as_many_device_iterations_as_stages_infer(poptorch: Any, ipus: Tuple[int, ...], iterations: int) -> None:
+def test_as_many_device_iterations_as_stages_infer(
+    poptorch: Any, torch: Any, ipus: Tuple[int, ...], iterations: int
+) -> None:
     """The smallest number of device iterations that fills the pipeline is enough."""
-    import torch
-
     model = chain(poptorch, ipus, loss=False)
     expected = model(samples(iterations)).detach()
     inference = poptorch.inferenceModel(model, poptorch.Options().deviceIterations(iterations))
@@ -179,9 +177,8 @@ def test_a_strategy_moves_blocks(poptorch: Any, capfd: Any, strategy: Any) -> No
 
 
 @pytest.mark.ipus(4)
-def test_stages_without_an_ipu_take_their_number(poptorch: Any, capfd: Any) -> None:
+def test_stages_without_an_ipu_take_their_number(poptorch: Any, torch: Any, capfd: Any) -> None:
     """Stage i of a strategy runs on IPU i when neither it nor its blocks name one."""
-    import torch
 
     class Unplaced(torch.nn.Module):
         def forward(self, x: Any) -> Any:
@@ -199,9 +196,8 @@ def test_stages_without_an_ipu_take_their_number(poptorch: Any, capfd: Any) -> N
 
 
 @pytest.mark.ipus(4)
-def test_auto_increment_numbers_blocks_from_one(poptorch: Any, capfd: Any) -> None:
+def test_auto_increment_numbers_blocks_from_one(poptorch: Any, torch: Any, capfd: Any) -> None:
     """What comes before the first block is stage 0; each block without an IPU is the next stage."""
-    import torch
 
     class Unplaced(torch.nn.Module):
         def forward(self, x: Any) -> Any:
@@ -233,9 +229,8 @@ def test_an_unknown_block_is_refused(poptorch: Any) -> None:
 
 
 @pytest.mark.ipus(2)
-def test_a_block_without_an_id_needs_auto_ids(poptorch: Any) -> None:
+def test_a_block_without_an_id_needs_auto_ids(poptorch: Any, torch: Any) -> None:
     """Under stages that name their blocks, a block without an id has no place."""
-    import torch
 
     class Unnamed(torch.nn.Module):
         def forward(self, x: Any) -> Any:
@@ -249,9 +244,8 @@ def test_a_block_without_an_id_needs_auto_ids(poptorch: Any) -> None:
 
 
 @pytest.mark.ipus(2)
-def test_auto_ids_count_blocks_without_an_id(poptorch: Any, capfd: Any) -> None:
+def test_auto_ids_count_blocks_without_an_id(poptorch: Any, torch: Any, capfd: Any) -> None:
     """Automatic ids are "0", "1" and so on, skip blocks that have an id, and start again with every forward."""
-    import torch
 
     class Unnamed(torch.nn.Module):
         def forward(self, x: Any) -> Any:
@@ -276,9 +270,8 @@ def test_auto_ids_count_blocks_without_an_id(poptorch: Any, capfd: Any) -> None:
 
 
 @pytest.mark.ipus(2)
-def test_dropout_does_not_depend_on_the_cut(poptorch: Any) -> None:
+def test_dropout_does_not_depend_on_the_cut(poptorch: Any, torch: Any) -> None:
     """With one seed, a pipelined and a sharded model draw the same masks."""
-    import torch
 
     class Dropping(torch.nn.Module):
         def __init__(self) -> None:

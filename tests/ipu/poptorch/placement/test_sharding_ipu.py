@@ -37,10 +37,8 @@ def test_shards_train_as_a_plain_loop_does(poptorch: Any, config: RunConfig) -> 
 
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize("ipus", [(0, 1), (0, 1, 2), (0, 1, 0), (2, 0), (0, 3)], ids=str)
-def test_one_device_iteration_is_enough(poptorch: Any, ipus: Any) -> None:
+def test_one_device_iteration_is_enough(poptorch: Any, torch: Any, ipus: Any) -> None:
     """Shards work one after the other, so that one micro-batch fills them."""
-    import torch
-
     model, x = chain(poptorch, ipus, loss=False), samples(5)
     expected = model(x).detach()
     config = placed(ipus, 1, 1, 1)

@@ -30,10 +30,8 @@ def module(function: Any) -> Any:
 
 
 @pytest.mark.parametrize("trap", ["division", "overflow", "invalid"])
-def test_a_floating_point_exception_stops_the_run(poptorch: Any, trap: str) -> None:
+def test_a_floating_point_exception_stops_the_run(poptorch: Any, torch: Any, trap: str) -> None:
     """With exceptions enabled, a division by zero, an overflow or an invalid operation is an Error."""
-    import torch
-
     operands = {"division": (1.0, 0.0), "overflow": (3e38, 1e-5), "invalid": (0.0, 0.0)}[trap]
     options = poptorch.Options()
     options.Precision.enableFloatingPointExceptions(True)
@@ -43,19 +41,15 @@ def test_a_floating_point_exception_stops_the_run(poptorch: Any, trap: str) -> N
         run(poptorch, module(lambda x, y: x / y), options, *inputs)
 
 
-def test_without_exceptions_the_run_goes_on(poptorch: Any) -> None:
+def test_without_exceptions_the_run_goes_on(poptorch: Any, torch: Any) -> None:
     """Exceptions are off by default: a division by zero gives an infinity."""
-    import torch
-
     out = run(poptorch, module(lambda x, y: x / y), poptorch.Options(), torch.ones(2), torch.zeros(2))
 
     assert out.tolist() == [float("inf")] * 2
 
 
-def test_exceptions_leave_sound_runs_alone(poptorch: Any) -> None:
+def test_exceptions_leave_sound_runs_alone(poptorch: Any, torch: Any) -> None:
     """With exceptions enabled, a run without any gives what it gives without them."""
-    import torch
-
     options = poptorch.Options()
     options.Precision.enableFloatingPointExceptions(True)
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Softmax(dim=1))
@@ -65,13 +59,11 @@ def test_exceptions_leave_sound_runs_alone(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_stochastic_rounding_reaches_both_neighbours(poptorch: Any, enabled: bool) -> None:
+def test_stochastic_rounding_reaches_both_neighbours(poptorch: Any, torch: Any, enabled: bool) -> None:
     """A float16 sum a quarter of a step above a value is rounded to both neighbours, and to the nearest by default.
 
     Of 4096 elements about a quarter go up; five standard deviations are missed less than once in a million seeds.
     """
-    import torch
-
     count = 4096
     options = poptorch.Options().randomSeed(11)
     options.Precision.enableStochasticRounding(enabled)
@@ -87,9 +79,8 @@ def test_stochastic_rounding_reaches_both_neighbours(poptorch: Any, enabled: boo
         assert up == 0
 
 
-def test_stochastic_rounding_follows_the_seed(poptorch: Any) -> None:
+def test_stochastic_rounding_follows_the_seed(poptorch: Any, torch: Any) -> None:
     """The same seed rounds alike, another seed does not."""
-    import torch
 
     def rounded(seed: int) -> Any:
         options = poptorch.Options().randomSeed(seed)
@@ -101,23 +92,19 @@ def test_stochastic_rounding_follows_the_seed(poptorch: Any) -> None:
     assert not torch.equal(rounded(1), rounded(2))
 
 
-def test_partial_sums_in_float32_are_the_default(poptorch: Any) -> None:
+def test_partial_sums_in_float32_are_the_default(poptorch: Any, torch: Any) -> None:
     """A float16 product of many terms is exact to the last rounding when its partial sums are float32."""
-    import torch
-
     terms = 4096
     inputs = torch.ones(1, terms).half(), torch.full((terms, 1), 1.5).half()
 
     assert run(poptorch, module(torch.matmul), poptorch.Options(), *inputs).item() == 1.5 * terms
 
 
-def test_partial_sums_in_float16_lose_low_bits(poptorch: Any) -> None:
+def test_partial_sums_in_float16_lose_low_bits(poptorch: Any, torch: Any) -> None:
     """With float16 partials a long sum of small terms falls short of the exact one by more than its last rounding.
 
     From 2048 on float16 values are 2 apart and more: a block of terms that sums to less than half the distance is lost.
     """
-    import torch
-
     options = poptorch.Options()
     options.Precision.setPartialsType(torch.half)
     terms = 4096
@@ -133,9 +120,8 @@ def test_partial_sums_in_float16_lose_low_bits(poptorch: Any) -> None:
     assert abs(narrow - exact) > 16.0
 
 
-def test_training_with_stochastic_rounding_follows_the_seed(poptorch: Any) -> None:
+def test_training_with_stochastic_rounding_follows_the_seed(poptorch: Any, torch: Any) -> None:
     """Training two replicas in float16 moves the weights, and the same seed moves them alike."""
-    import torch
 
     def trained() -> Any:
         torch.manual_seed(0)

@@ -38,10 +38,8 @@ def test_inference_in_half(poptorch: Any, config: RunConfig) -> None:
 
 
 @pytest.mark.parametrize("config", [counts(1, 4, 2), counts(1, 2, 4), counts(1, 8, 1)], ids=counts_id)
-def test_training_in_half(poptorch: Any, config: RunConfig) -> None:
+def test_training_in_half(poptorch: Any, torch: Any, config: RunConfig) -> None:
     """A float16 weight is updated by the mean gradient and stays float16."""
-    import torch
-
     model, x = halved(poptorch), exact.batch(config).half()
     expected = half_step(model.weight.detach(), x, config.micro_batches)
     trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
@@ -53,9 +51,8 @@ def test_training_in_half(poptorch: Any, config: RunConfig) -> None:
 
 
 @pytest.mark.parametrize(("scaling", "moved"), [(1.0, False), (1024.0, True)])
-def test_loss_scaling_saves_small_gradients(poptorch: Any, scaling: float, moved: bool) -> None:
+def test_loss_scaling_saves_small_gradients(poptorch: Any, torch: Any, scaling: float, moved: bool) -> None:
     """A gradient of 2^-26 is zero in float16; scaled by 2^10 on the way back it arrives."""
-    import torch
 
     class Tiny(torch.nn.Module):
         """The loss passes through a float16 product of two small numbers."""
@@ -77,9 +74,8 @@ def test_loss_scaling_saves_small_gradients(poptorch: Any, scaling: float, moved
     assert model.weight.item() == (-(2.0**-6) if moved else 0.0)
 
 
-def test_a_half_input_meets_float_weights(poptorch: Any) -> None:
+def test_a_half_input_meets_float_weights(poptorch: Any, torch: Any) -> None:
     """Casting inside the model is the user's: float16 in, float32 computed, float16 out."""
-    import torch
 
     class Mixed(torch.nn.Module):
         """Computes in float32 between two casts."""
@@ -97,10 +93,8 @@ def test_a_half_input_meets_float_weights(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["linear", "conv", "norm", "softmax"])
-def test_layers_in_half(poptorch: Any, kind: str) -> None:
+def test_layers_in_half(poptorch: Any, torch: Any, kind: str) -> None:
     """Common layers run in float16 by the same kernels as on the host."""
-    import torch
-
     torch.manual_seed(1)
     model: Any = {
         "linear": torch.nn.Linear(2, 3),
@@ -116,10 +110,8 @@ def test_layers_in_half(poptorch: Any, kind: str) -> None:
     assert_same(out, torch.cat(parts), "output")
 
 
-def test_a_half_model_keeps_its_type_on_the_host(poptorch: Any) -> None:
+def test_a_half_model_keeps_its_type_on_the_host(poptorch: Any, torch: Any) -> None:
     """After training and copying the user's weights are float16 still, and so is the state dict."""
-    import torch
-
     model = halved(poptorch)
     trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
     trainer(exact.samples(1).half())

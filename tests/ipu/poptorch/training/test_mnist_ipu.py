@@ -138,10 +138,8 @@ def test_the_device_trains_as_its_native_twin() -> None:
     check.close(actual=losses, expected=expected, tolerance=tolerance, what="the loss of each batch")
 
 
-def test_the_trained_weights_are_those_of_the_native_twin() -> None:
+def test_the_trained_weights_are_those_of_the_native_twin(torch: Any) -> None:
     """After training, the weights on the host classify the test set with the native twin's scores."""
-    import torch
-
     from ipu_conformance.workloads.poptorch_mnist import model
 
     network = model.Network(SHORT.dropout).eval()
@@ -153,10 +151,8 @@ def test_the_trained_weights_are_those_of_the_native_twin() -> None:
     check.close(actual=scores, expected=expected, tolerance=tolerance, what="the scores of the test set")
 
 
-def test_the_inference_model_gives_the_scores_of_the_trained_weights() -> None:
+def test_the_inference_model_gives_the_scores_of_the_trained_weights(torch: Any) -> None:
     """What the device classifies after training, in two models that take turns on it, is what the native twin gives."""
-    import torch
-
     from ipu_conformance.workloads.poptorch_mnist import model, trainers
 
     torch.manual_seed(SHORT.seed)
@@ -187,10 +183,8 @@ def test_a_seed_makes_a_run_repeatable(dropout: float) -> None:
     assert first.losses != other.losses
 
 
-def test_dropout_is_for_training_only() -> None:
+def test_dropout_is_for_training_only(torch: Any) -> None:
     """Dropout changes the losses of a call from the first batch on, and the classification of no sample."""
-    import torch
-
     from ipu_conformance.workloads.poptorch_mnist import model, trainers
 
     dropped = replace(SHORT, dropout=0.5)

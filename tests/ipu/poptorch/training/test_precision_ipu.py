@@ -62,10 +62,8 @@ def test_replicas_in_half_hold_identical_weights(runs: Runs, name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_types_come_back_as_they_were(runs: Runs, dtype: str) -> None:
+def test_types_come_back_as_they_were(torch: Any, runs: Runs, dtype: str) -> None:
     """Logits have the type of the model, the loss of float32 logits is float32, and weights keep their type."""
-    import torch
-
     driver, net = runs.driver, nets.mlp()
     config = replace(HALF, dtype=dtype)
     module = driver.NetModule(net, config)
@@ -89,9 +87,8 @@ def test_half_is_coarser_than_single(runs: Runs) -> None:
 @pytest.mark.parametrize(
     ("wide", "narrow"), [("float64", "float32"), ("int64", "int32"), ("float16", "float16"), ("int32", "int32")]
 )
-def test_wide_types_are_narrowed_on_the_device(poptorch: Any, wide: str, narrow: str) -> None:
+def test_wide_types_are_narrowed_on_the_device(poptorch: Any, torch: Any, wide: str, narrow: str) -> None:
     """64-bit inputs and outputs become 32-bit ones; all others keep their type, and values that fit are unchanged."""
-    import torch
 
     class Same(torch.nn.Module):
         """Returns what it is given, and a sum."""
@@ -137,9 +134,8 @@ def test_stochastic_rounding_follows_the_seed(runs: Runs) -> None:
     assert any(not (weights[1][name] == weights[2][name]).all() for name in weights[1])
 
 
-def test_small_values_survive_stochastic_rounding(poptorch: Any) -> None:
+def test_small_values_survive_stochastic_rounding(poptorch: Any, torch: Any) -> None:
     """What float16 holds exactly is not rounded, down to its smallest value: subnormals are values too."""
-    import torch
 
     class Negated(torch.nn.Module):
         """Computes something that needs no rounding."""

@@ -17,10 +17,8 @@ STRATEGIES = ("Running", "Post", "PostAndLoss")
 
 @pytest.mark.parametrize("reduction", ["Mean", "Sum"])
 @pytest.mark.parametrize("config", TRAINING, ids=counts_id)
-def test_gradients_are_reduced_as_asked(poptorch: Any, config: RunConfig, reduction: str) -> None:
+def test_gradients_are_reduced_as_asked(poptorch: Any, torch: Any, config: RunConfig, reduction: str) -> None:
     """Mean divides by accumulation times replicas, Sum by nothing; one update per device iteration."""
-    import torch
-
     model, x = exact.scale(poptorch), exact.batch(config)
     rate = exact.RATE if reduction == "Mean" else exact.RATE / 8
     expected = exact.plain_run(x, reduced(config, reduction.lower(), rate))
@@ -84,10 +82,8 @@ def weighted(poptorch: Any) -> Any:
 
 
 @pytest.mark.parametrize(("strategy", "finite"), [("Post", False), ("Running", True)])
-def test_a_running_mean_does_not_overflow(poptorch: Any, strategy: str, finite: bool) -> None:
+def test_a_running_mean_does_not_overflow(poptorch: Any, torch: Any, strategy: str, finite: bool) -> None:
     """Four gradients of 2^15 overflow a float16 accumulator as a sum, and not as a running mean."""
-    import torch
-
     model = weighted(poptorch)
     made = exact.options(poptorch, counts(1, 4, 1))
     made.Training.setMeanAccumulationAndReplicationReductionStrategy(getattr(poptorch.MeanReductionStrategy, strategy))
@@ -100,10 +96,8 @@ def test_a_running_mean_does_not_overflow(poptorch: Any, strategy: str, finite: 
         assert model.weight.item() == -1.0
 
 
-def test_float16_accumulators_run_by_default(poptorch: Any) -> None:
+def test_float16_accumulators_run_by_default(poptorch: Any, torch: Any) -> None:
     """Without an option float16 accumulators keep a running mean."""
-    import torch
-
     model = weighted(poptorch)
     optimizer = poptorch.optim.SGD(model.parameters(), lr=2.0**-15, accum_type=torch.float16, use_combined_accum=False)
 
@@ -113,10 +107,8 @@ def test_float16_accumulators_run_by_default(poptorch: Any) -> None:
     assert model.weight.item() == -1.0
 
 
-def test_a_strategy_cannot_change_after_compiling(poptorch: Any) -> None:
+def test_a_strategy_cannot_change_after_compiling(poptorch: Any, torch: Any) -> None:
     """An optimizer that needs a running mean comes too late for a model that was compiled without."""
-    import torch
-
     model, x = exact.scale(poptorch), exact.batch(counts(1, 2, 1))
     made = exact.options(poptorch, counts(1, 2, 1))
     first = poptorch.optim.SGD(model.parameters(), lr=0.5, accum_type=torch.float32, use_combined_accum=False)
@@ -143,10 +135,8 @@ def test_micro_batches_and_replicas_are_alike(poptorch: Any, config: RunConfig) 
     assert_same(results[0], results[1], "weight")
 
 
-def test_accumulators_begin_anew_after_an_update(poptorch: Any) -> None:
+def test_accumulators_begin_anew_after_an_update(poptorch: Any, torch: Any) -> None:
     """The gradient of the second device iteration has nothing of the first one."""
-    import torch
-
     config = counts(2, 3, 1)
     model = weighted(poptorch)
     made = exact.options(poptorch, config)
@@ -159,10 +149,8 @@ def test_accumulators_begin_anew_after_an_update(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize("accumulation", [2, 4])
-def test_the_loss_is_not_scaled_by_the_reduction(poptorch: Any, accumulation: int) -> None:
+def test_the_loss_is_not_scaled_by_the_reduction(poptorch: Any, torch: Any, accumulation: int) -> None:
     """Losses come back as each micro-batch computed them."""
-    import torch
-
     config = counts(1, accumulation, 1)
     model, x = exact.scale(poptorch), exact.batch(config)
     expected = exact.plain_run(x, config)
