@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from ipu_conformance.oracle import exact
 from ipu_conformance.run import RunConfig, learning_rate
+
+from .on_device import as_model
 
 RATE = 2.0**-6
 """The learning rate."""
@@ -26,24 +28,25 @@ class Run(NamedTuple):
     weights: Dict[str, Any]
 
 
-def scale(poptorch: Any, *, loss: bool = True) -> Any:
-    """A model that multiplies by a weight; its loss is the distance from 1, and both are returned."""
+def scale(
+    poptorch: Any, *, loss: bool = True, first: Optional[Callable[[Any, Any], Any]] = None, **buffers: Any
+) -> Any:
+    """A model that multiplies by a weight; its loss is the distance from 1, and both are returned.
+
+    ``first`` is called with the model and the input before they are multiplied; it may change the ``buffers``.
+    """
     import torch
 
-    class Scale(torch.nn.Module):
-        """One weight for each feature."""
+    def forward(model: Any, x: Any) -> Any:
+        if first is not None:
+            first(model, x)
+        out = x * model.weight
+        return (out, poptorch.identity_loss((out - 1).abs(), reduction="sum")) if loss else out
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.tensor(exact.STARTS[0]))
-
-        def forward(self, x: Any) -> Any:
-            out = x * self.weight
-            if not loss:
-                return out
-            return out, poptorch.identity_loss((out - 1).abs(), reduction="sum")
-
-    return Scale()
+    model = as_model(forward, weight=torch.nn.Parameter(torch.tensor(exact.STARTS[0])))
+    for name, value in buffers.items():
+        model.register_buffer(name, value)
+    return model
 
 
 def samples(count: int) -> Any:
@@ -74,6 +77,19 @@ def sgd(model: Any, **settings: Any) -> Any:
     import torch
 
     return torch.optim.SGD(model.parameters(), lr=RATE, **settings)
+
+
+def trainer(
+    poptorch: Any, config: Optional[RunConfig] = None, *, chosen: Optional[Any] = None, model: Optional[Any] = None
+) -> Tuple[Any, Any]:
+    """A training model with the counts of a configuration or the options ``chosen``, and the model that it wraps.
+
+    The model is ``scale`` unless another is given, and plain gradient descent trains it.
+    """
+    model = scale(poptorch) if model is None else model
+    if config is not None:
+        chosen = options(poptorch, config)
+    return poptorch.trainingModel(model, chosen, sgd(model)), model
 
 
 def plain_run(x: Any, config: RunConfig, *, calls: int = 1) -> Run:

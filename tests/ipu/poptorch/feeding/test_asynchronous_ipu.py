@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, List
 
 import pytest
 
@@ -12,43 +12,50 @@ from .datasets import Batches, Dying, Failing, Pairs, Recording, Rows, numbers, 
 
 
 class Access:
-    """Makes accessors and loaders whose worker is forked, which starts at once, and ends them after the case."""
+    """Opens accessors and loaders whose worker is forked, which starts at once, and ends them after the case."""
 
     def __init__(self, poptorch: Any) -> None:
         self.poptorch = poptorch
-        self.made: Any = []
+        self.opened: List[Any] = []
 
     def accessor(self, dataset: Any, **arguments: Any) -> Any:
         arguments.setdefault("sharing_strategy", self.poptorch.SharingStrategy.Fork)
-        self.made.append(self.poptorch.AsynchronousDataAccessor(dataset, **arguments))
-        return self.made[-1]
+        self.opened.append(self.poptorch.AsynchronousDataAccessor(dataset, **arguments))
+        return self.opened[-1]
 
     def loader(self, dataset: Any, mode: str = "Async", device_iterations: int = 2, **arguments: Any) -> Any:
         options = self.poptorch.Options().deviceIterations(device_iterations)
         forked = {"sharing_strategy": self.poptorch.SharingStrategy.Fork}
         kind = getattr(self.poptorch.DataLoaderMode, mode)
-        self.made.append(self.poptorch.DataLoader(options, dataset, mode=kind, async_options=forked, **arguments))
-        return self.made[-1]
+        self.opened.append(self.poptorch.DataLoader(options, dataset, mode=kind, async_options=forked, **arguments))
+        return self.opened[-1]
 
 
 @pytest.fixture
 def access(poptorch: Any) -> Iterator[Access]:
-    """What makes accessors and ends them."""
-    made = Access(poptorch)
-    yield made
-    for accessor in made.made:
+    """What opens accessors and ends them."""
+    access = Access(poptorch)
+    yield access
+    for accessor in access.opened:
         accessor.terminate()
 
 
 TWOS = tuple((i, i) for i in range(5))
 
 
-@pytest.mark.parametrize("strategy", ["Fork", "ForkServer", "SharedMemory", "FileSystem"])
-def test_every_sharing_strategy_gives_the_same_elements(poptorch: Any, access: Access, strategy: str) -> None:
-    """However the dataset reaches the worker, its elements come back in order."""
-    accessor = access.accessor(Batches(5), sharing_strategy=getattr(poptorch.SharingStrategy, strategy))
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        *(("sharing_strategy", strategy) for strategy in ("Fork", "ForkServer", "SharedMemory", "FileSystem")),
+        *(("buffer_size", size) for size in (1, 2, 8)),
+        ("load_indefinitely", False),
+    ],
+)
+def test_no_setting_changes_the_elements(poptorch: Any, access: Access, setting: str, value: Any) -> None:
+    """However the dataset reaches the worker, and whatever its buffer, a pass has every element once, in order."""
+    value = getattr(poptorch.SharingStrategy, value) if setting == "sharing_strategy" else value
 
-    assert values(accessor) == TWOS
+    assert values(access.accessor(Batches(5), **{setting: value})) == TWOS
 
 
 @pytest.mark.parametrize("strategy", ["Fork", "ForkServer"])
@@ -67,12 +74,6 @@ def test_a_generator_sets_the_order_in_the_worker(poptorch: Any, torch: Any, str
     assert order(mode=poptorch.DataLoaderMode.Async, async_options=way) == order()
 
 
-@pytest.mark.parametrize("buffer_size", [1, 2, 8])
-def test_every_buffer_size_gives_the_same_elements(access: Access, buffer_size: int) -> None:
-    """The size of the buffer changes neither elements nor order."""
-    assert values(access.accessor(Batches(5), buffer_size=buffer_size)) == TWOS
-
-
 def test_each_iterator_is_one_pass(access: Access) -> None:
     """An accessor that loads indefinitely gives the dataset again to each iterator."""
     accessor = access.accessor(Batches(5))
@@ -87,11 +88,6 @@ def test_a_pass_that_is_left_half_way_is_forgotten(access: Access) -> None:
     next(iterator), next(iterator)
 
     assert values(accessor) == TWOS
-
-
-def test_one_pass_ends_without_loading_indefinitely(access: Access) -> None:
-    """With load_indefinitely=False a pass has every element once and ends."""
-    assert values(access.accessor(Batches(5), load_indefinitely=False)) == TWOS
 
 
 def test_the_length_is_that_of_the_dataset(access: Access) -> None:

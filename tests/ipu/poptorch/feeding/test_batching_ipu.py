@@ -11,6 +11,7 @@ from ipu_conformance.run import RunConfig
 from ...training import counts_id
 from .. import exact
 from ..exact import INFERENCE, TRAINING, assert_same, counts
+from ..on_device import as_model, infer
 
 
 @pytest.mark.parametrize("micro", [1, 3])
@@ -30,9 +31,9 @@ def test_training_deals_out_by_iteration_then_accumulation_then_replica(
     poptorch: Any, torch: Any, config: RunConfig, micro: int
 ) -> None:
     """Every micro-batch meets the weights of its own device iteration, and comes back in its own place."""
-    model, x = exact.scale(poptorch), exact.batch(config, micro)
+    x = exact.batch(config, micro)
     expected = exact.plain_run(x, config)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+    trainer, model = exact.trainer(poptorch, config)
 
     out, losses = trainer(x)
 
@@ -44,14 +45,13 @@ def test_training_deals_out_by_iteration_then_accumulation_then_replica(
 @pytest.mark.parametrize("config", TRAINING, ids=counts_id)
 def test_weights_go_on_from_call_to_call(poptorch: Any, torch: Any, config: RunConfig) -> None:
     """The second call begins with the weights that the first one left."""
-    model, x = exact.scale(poptorch), exact.batch(config)
-    expected = exact.plain_run(x, config, calls=2)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+    x = exact.batch(config)
+    trainer, _ = exact.trainer(poptorch, config)
     trainer(x)
 
     out, _ = trainer(x)
 
-    assert_same(out, torch.cat(expected.outputs[1]), "output")
+    assert_same(out, torch.cat(exact.plain_run(x, config, calls=2).outputs[1]), "output")
 
 
 @pytest.mark.parametrize("micro", [1, 4])
@@ -59,16 +59,10 @@ def test_weights_go_on_from_call_to_call(poptorch: Any, torch: Any, config: RunC
 def test_the_model_sees_one_micro_batch(poptorch: Any, torch: Any, config: RunConfig, micro: int) -> None:
     """Inside the model dimension 0 is that of a micro-batch, not that of the combined batch."""
 
-    class Sizes(torch.nn.Module):
-        """Returns the size of what it is given."""
+    def size(model: Any, x: Any) -> Any:
+        return torch.zeros(1) + x.shape[0], poptorch.identity_loss(x.sum() * 0.0, reduction="none")
 
-        def forward(self, x: Any) -> Any:
-            size = torch.zeros(1) + x.shape[0]
-            return size, poptorch.identity_loss(x.sum() * 0.0, reduction="none")
-
-    model = Sizes()
-    model.register_parameter("unused", torch.nn.Parameter(torch.ones(1)))
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+    trainer, _ = exact.trainer(poptorch, config, model=as_model(size, unused=torch.nn.Parameter(torch.ones(1))))
 
     sizes, _ = trainer(exact.batch(config, micro))
 
@@ -78,9 +72,7 @@ def test_the_model_sees_one_micro_batch(poptorch: Any, torch: Any, config: RunCo
 @pytest.mark.parametrize("size", [1, 5, 11, 13, 23])
 def test_a_batch_that_does_not_divide_is_refused(poptorch: Any, size: int) -> None:
     """2 x 3 x 2 micro-batches cannot be made of a batch that is no multiple of 12, and nothing is compiled."""
-    config = counts(2, 3, 2)
-    model = exact.scale(poptorch)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+    trainer, _ = exact.trainer(poptorch, counts(2, 3, 2))
 
     with pytest.raises(AssertionError, match="Invalid batch dimension"):
         trainer(exact.samples(size))
@@ -91,85 +83,67 @@ def test_a_batch_that_does_not_divide_is_refused(poptorch: Any, size: int) -> No
 @pytest.mark.parametrize("wrong", [0, 1])
 def test_every_input_must_divide(poptorch: Any, torch: Any, wrong: int) -> None:
     """One input of the right size does not excuse another of the wrong one."""
-
-    class Sum(torch.nn.Module):
-        """Adds up two inputs."""
-
-        def forward(self, x: Any, y: Any) -> Any:
-            return x.sum() + y.sum()
-
     inputs = [torch.ones(6, 2), torch.ones(6, 2)]
     inputs[wrong] = torch.ones(7, 2)
-    model = poptorch.inferenceModel(Sum(), poptorch.Options().deviceIterations(3))
+    total = as_model(lambda model, x, y: x.sum() + y.sum())
 
     with pytest.raises(AssertionError, match="Invalid batch dimension"):
-        model.compile(*inputs)
+        poptorch.inferenceModel(total, poptorch.Options().deviceIterations(3)).compile(*inputs)
 
 
 def test_a_scalar_is_a_batch_of_one(poptorch: Any, torch: Any) -> None:
     """A 0-d input passes as it is when one micro-batch is asked for, and is refused when more are."""
+    scalar = torch.tensor(1.5)
 
-    class Double(torch.nn.Module):
-        """Doubles its input."""
-
-        def forward(self, x: Any) -> Any:
-            return x * 2
-
-    assert_same(poptorch.inferenceModel(Double())(torch.tensor(1.5)), torch.tensor(3.0), "output")
+    assert_same(infer(poptorch, lambda model, x: x * 2, scalar), torch.tensor(3.0), "output")
     with pytest.raises(AssertionError, match="Invalid batch dimension"):
-        poptorch.inferenceModel(Double(), poptorch.Options().deviceIterations(2))(torch.tensor(1.5))
+        infer(poptorch, lambda model, x: x * 2, scalar, options=poptorch.Options().deviceIterations(2))
 
 
 @pytest.mark.parametrize("config", INFERENCE, ids=counts_id)
 def test_inputs_have_micro_batches_of_their_own_sizes(poptorch: Any, torch: Any, config: RunConfig) -> None:
     """Each input is divided by itself: one of 2 and one of 3 samples a micro-batch go together."""
-
-    class Outer(torch.nn.Module):
-        """All products of the two inputs."""
-
-        def forward(self, x: Any, y: Any) -> Any:
-            return x[:, None] * y[None, :]
-
     x = torch.arange(1.0, 1 + 2 * config.micro_batches)
     y = torch.arange(1.0, 1 + 3 * config.micro_batches) * 0.5
 
-    out = poptorch.inferenceModel(Outer(), exact.options(poptorch, config))(x, y)
+    def products(model: Any, x: Any, y: Any) -> Any:
+        return x[:, None] * y[None, :]
+
+    out = infer(poptorch, products, x, y, options=exact.options(poptorch, config))
 
     pairs = zip(x.chunk(config.micro_batches), y.chunk(config.micro_batches))
-    assert_same(out, torch.cat([a[:, None] * b[None, :] for a, b in pairs]), "output")
+    assert_same(out, torch.cat([products(None, *pair) for pair in pairs]), "output")
 
 
 @pytest.mark.parametrize("kind", ["Consecutive", "Orthogonal"])
 @pytest.mark.parametrize("iterations", [1, 3])
 def test_a_group_of_replicas_shares_its_input(poptorch: Any, torch: Any, iterations: int, kind: str) -> None:
     """With groups of 2 of 4 replicas half the batch is enough, and both members of a group see the same."""
-    made = poptorch.Options().deviceIterations(iterations).replicationFactor(4)
-    made.inputReplicaGrouping(2, getattr(poptorch.CommGroupType, kind))
+    options = poptorch.Options().deviceIterations(iterations).replicationFactor(4)
+    options.inputReplicaGrouping(2, getattr(poptorch.CommGroupType, kind))
     model = exact.scale(poptorch, loss=False)
     x = exact.samples(iterations * 2)
 
-    out = poptorch.inferenceModel(model, made)(x)
+    out = poptorch.inferenceModel(model, options)(x)
 
     member = [0, 0, 1, 1] if kind == "Consecutive" else [0, 1, 0, 1]
     fed = [iteration * 2 + group for iteration in range(iterations) for group in member]
     assert_same(out, model(x[torch.tensor(fed)]).detach(), "output")
 
 
-def test_groups_of_replicas_divide_the_batch(poptorch: Any) -> None:
-    """Groups that share their input count once in what a batch must be a multiple of."""
-    made = poptorch.Options().deviceIterations(3).replicationFactor(4).inputReplicaGrouping(2)
-    model = poptorch.inferenceModel(exact.scale(poptorch, loss=False), made)
+@pytest.mark.parametrize(
+    ("iterations", "group", "error"),
+    [
+        pytest.param(3, 2, "Invalid batch dimension", id="batch"),
+        pytest.param(1, 3, None, id="replicas"),
+    ],
+)
+def test_groups_divide_replicas_and_batch(poptorch: Any, iterations: int, group: int, error: Any) -> None:
+    """A group counts once in what a batch is a multiple of, and its size divides the number of replicas."""
+    options = poptorch.Options().deviceIterations(iterations).replicationFactor(4).inputReplicaGrouping(group)
+    model = poptorch.inferenceModel(exact.scale(poptorch, loss=False), options)
 
-    with pytest.raises(AssertionError, match="Invalid batch dimension"):
-        model(exact.samples(4))
-
-
-def test_groups_must_divide_the_replicas(poptorch: Any) -> None:
-    """3 does not divide 4."""
-    made = poptorch.Options().replicationFactor(4).inputReplicaGrouping(3)
-    model = poptorch.inferenceModel(exact.scale(poptorch, loss=False), made)
-
-    with pytest.raises(poptorch.Error):
+    with pytest.raises(AssertionError if error else poptorch.Error, match=error):
         model(exact.samples(4))
 
 
@@ -177,22 +151,17 @@ def test_groups_must_divide_the_replicas(poptorch: Any) -> None:
 def test_batch_norm_sees_the_micro_batch(poptorch: Any, torch: Any, config: RunConfig) -> None:
     """The mean that is taken off is that of 4 samples, and running statistics move once per micro-batch."""
 
-    class Normed(torch.nn.Module):
-        """Batch norm without weights, and a loss that depends on one."""
+    def forward(model: Any, x: Any) -> Any:
+        out = model.norm(x)
+        return out, poptorch.identity_loss(out.mean() * model.weight, reduction="mean")
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm = torch.nn.BatchNorm1d(2, affine=False, momentum=0.5)
-            self.weight = torch.nn.Parameter(torch.ones(1))
+    def normed() -> Any:
+        norm = torch.nn.BatchNorm1d(2, affine=False, momentum=0.5)
+        return as_model(forward, norm=norm, weight=torch.nn.Parameter(torch.ones(1)))
 
-        def forward(self, x: Any) -> Any:
-            out = self.norm(x)
-            return out, poptorch.identity_loss(out.mean() * self.weight, reduction="mean")
-
-    model, x = Normed(), exact.batch(config, 4)
-    host = Normed()
+    host, x = normed(), exact.batch(config, 4)
     expected = torch.cat([host(part)[0].detach() for part in x.chunk(config.micro_batches)])
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+    trainer, model = exact.trainer(poptorch, config, model=normed())
 
     out, _ = trainer(x)
 
@@ -206,13 +175,11 @@ def test_batch_norm_sees_the_micro_batch(poptorch: Any, torch: Any, config: RunC
 @pytest.mark.parametrize("config", [counts(3, 2, 1), counts(2, 3, 4)], ids=counts_id)
 def test_one_update_per_device_iteration(poptorch: Any, torch: Any, config: RunConfig) -> None:
     """All micro-batches of one device iteration meet the same weights, those of the next one others."""
-    model = exact.scale(poptorch)
-    x = torch.full((config.micro_batches, 2), 0.75)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+    trainer, _ = exact.trainer(poptorch, config)
 
-    out, _ = trainer(x)
+    out, _ = trainer(torch.full((config.micro_batches, 2), 0.75))
 
-    met = [tuple(own) for own in out.tolist()]
-    assert len(set(met)) == config.device_iterations
+    products = [tuple(row) for row in out.tolist()]
+    assert len(set(products)) == config.device_iterations
     per_update = config.gradient_accumulation * config.replicas
-    assert met == [met[number // per_update * per_update] for number in range(config.micro_batches)]
+    assert products == [products[number // per_update * per_update] for number in range(config.micro_batches)]

@@ -8,16 +8,15 @@ import pytest
 
 from .. import exact
 from ..exact import assert_same
+from ..on_device import infer
 
 
 def flexible() -> Any:
-    """A model that takes all kinds of arguments and adds up the tensors in them."""
+    """A model that takes all kinds of arguments and adds up the tensors in them; a number multiplies."""
     import torch
     from torch.utils import _pytree as pytree
 
     class Flexible(torch.nn.Module):
-        """Adds up every tensor; a number multiplies."""
-
         def forward(self, x: Any, y: Any = None, *, factor: Any = 1) -> Any:
             tensors = [leaf for leaf in pytree.tree_leaves((x, y)) if isinstance(leaf, torch.Tensor)]
             return sum(tensors[1:], tensors[0]) * factor
@@ -65,41 +64,32 @@ def test_positions_and_names_are_the_same_call(poptorch: Any) -> None:
     assert_same(model(a, b), model(y=b, x=a), "output")
 
 
-def changes(a: Any) -> Dict[str, Tuple[Tuple[Any, ...], Tuple[Any, ...]]]:
-    """Arguments of a first call and different ones of a second."""
-    import torch
-
-    return {
-        "shape": ((a,), (a[:1],)),
-        "more-samples": ((a,), (torch.cat([a, a]),)),
-        "rank": ((a,), (a[0],)),
-        "dtype": ((a,), (a.half(),)),
-        "dtype-64": ((a,), (a.double(),)),
-        "more-arguments": ((a,), (a, a)),
-        "fewer-arguments": ((a, a), (a,)),
-        "type": (((a, a),), ([a, a],)),
-        "length": ((((a, a),)), (((a, a, a),))),
-        "keys": (({"p": a},), ({"q": a},)),
-        "more-keys": (({"p": a},), ({"p": a, "q": a},)),
-        "tensor-to-number": ((a, a), (a, 2)),
-        "number-to-tensor": ((a, 2), (a, a)),
-        "number": ((a, 2), (a, 3)),
-        "number-type": ((a, 2), (a, 2.0)),
-        "text": ((a, "b"), (a, "c")),
-        "flag": ((a, True), (a, False)),
-    }
-
-
-CHANGES = (
-    "shape", "more-samples", "rank", "dtype", "dtype-64", "more-arguments", "fewer-arguments", "type", "length", "keys",
-    "more-keys", "tensor-to-number", "number-to-tensor", "number", "number-type", "text", "flag",
-)  # fmt: skip
+CHANGES: Dict[str, Callable[[Any], Tuple[Tuple[Any, ...], Tuple[Any, ...]]]] = {
+    "shape": lambda a: ((a,), (a[:1],)),
+    "more-samples": lambda a: ((a,), (a.repeat(2, 1),)),
+    "rank": lambda a: ((a,), (a[0],)),
+    "dtype": lambda a: ((a,), (a.half(),)),
+    "dtype-64": lambda a: ((a,), (a.double(),)),
+    "more-arguments": lambda a: ((a,), (a, a)),
+    "fewer-arguments": lambda a: ((a, a), (a,)),
+    "type": lambda a: (((a, a),), ([a, a],)),
+    "length": lambda a: (((a, a),), ((a, a, a),)),
+    "keys": lambda a: (({"p": a},), ({"q": a},)),
+    "more-keys": lambda a: (({"p": a},), ({"p": a, "q": a},)),
+    "tensor-to-number": lambda a: ((a, a), (a, 2)),
+    "number-to-tensor": lambda a: ((a, 2), (a, a)),
+    "number": lambda a: ((a, 2), (a, 3)),
+    "number-type": lambda a: ((a, 2), (a, 2.0)),
+    "text": lambda a: ((a, "b"), (a, "c")),
+    "flag": lambda a: ((a, True), (a, False)),
+}
+"""Arguments of a first call and different ones of a second."""
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_compiled_model_takes_only_what_it_was_compiled_for(poptorch: Any, name: str) -> None:
     """Another number, type, length, key, dtype, shape or constant than in the first call is an error."""
-    first, second = changes(exact.samples(2))[name]
+    first, second = CHANGES[name](exact.samples(2))
     model = poptorch.inferenceModel(flexible())
     model(*first)
 
@@ -118,12 +108,12 @@ def test_a_number_is_a_constant_of_the_program(poptorch: Any) -> None:
         model(x, factor=4)
 
 
-def test_too_many_arguments_are_refused(poptorch: Any) -> None:
+def test_too_many_arguments_are_refused(poptorch: Any, torch: Any) -> None:
     """More positions than forward has."""
     x = exact.samples(1)
 
     with pytest.raises(AssertionError, match="Too many arguments"):
-        poptorch.inferenceModel(exact.scale(poptorch, loss=False))(x, x)
+        poptorch.inferenceModel(torch.nn.Linear(2, 3))(x, x)
 
 
 def test_a_missing_argument_is_refused(poptorch: Any) -> None:
@@ -142,16 +132,16 @@ def test_defaults_may_be_left_out(poptorch: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "inside"),
+    ("host", "device"),
     [("int64", "int32"), ("float64", "float32"), ("bfloat16", "float32"), ("int32", "int32"), ("float16", "float16")],
 )
-def test_inputs_are_narrowed_on_the_way(poptorch: Any, torch: Any, given: str, inside: str) -> None:
+def test_inputs_are_narrowed_on_the_way(poptorch: Any, torch: Any, host: str, device: str) -> None:
     """An echo has the type and the values that the device had."""
-    x = (exact.samples(3) * 1024 + 0.1).to(getattr(torch, given))
+    x = (exact.samples(3) * 1024 + 0.1).to(getattr(torch, host))
 
     out = poptorch.inferenceModel(flexible())(x)
 
-    assert_same(out, x.to(getattr(torch, inside)), "output")
+    assert_same(out, x.to(getattr(torch, device)), "output")
 
 
 def test_integers_lose_their_high_bits(poptorch: Any, torch: Any) -> None:
@@ -170,119 +160,39 @@ def test_doubles_lose_their_low_bits(poptorch: Any, torch: Any) -> None:
 
 def test_labels_of_64_bits_work(poptorch: Any, torch: Any) -> None:
     """Class numbers are 64-bit on the host; losses and embeddings take them as they are."""
+    table, index = torch.nn.Embedding(5, 3), torch.tensor([4, 0, 2, 2])
 
-    class Lookup(torch.nn.Module):
-        """An embedding."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.table = torch.nn.Embedding(5, 3)
-
-        def forward(self, index: Any) -> Any:
-            return self.table(index)
-
-    model, index = Lookup(), torch.tensor([4, 0, 2, 2])
-
-    assert_same(poptorch.inferenceModel(model)(index), model(index).detach(), "output")
+    assert_same(infer(poptorch, lambda model, index: model.table(index), index, table=table), table(index), "output")
 
 
 @pytest.mark.parametrize("where", ["input", "inside", "weight"])
 def test_tensors_without_elements_are_refused(poptorch: Any, torch: Any, where: str) -> None:
     """A device has no tensors of size 0, wherever they come from."""
-
-    class Empty(torch.nn.Module):
-        """Has an empty tensor somewhere."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            if where == "weight":
-                self.weight = torch.nn.Parameter(torch.zeros(0, 2))
-
-        def forward(self, x: Any) -> Any:
-            return torch.cat([x[:0], x]) if where == "inside" else x * 2
-
-    x = torch.zeros(0, 2) if where == "input" else exact.samples(2)
+    empty = torch.zeros(0, 2)
+    x = empty if where == "input" else exact.samples(2)
+    weights = {"weight": torch.nn.Parameter(empty)} if where == "weight" else {}
 
     with pytest.raises(poptorch.Error, match=r"[Zz]ero-sized"):
-        poptorch.inferenceModel(Empty())(x)
+        infer(poptorch, lambda model, x: torch.cat([x[:0], x]) if where == "inside" else x * 2, x, **weights)
 
 
-def test_what_depends_on_values_is_refused_with_its_line(poptorch: Any, torch: Any) -> None:
+def test_what_depends_on_values_is_refused_with_its_line(poptorch: Any) -> None:
     """A branch on the value of a tensor cannot be compiled; the error names the line."""
-
-    class Branch(torch.nn.Module):
-        """Chooses by a value."""
-
-        def forward(self, x: Any) -> Any:
-            if x.sum() > 0:
-                return x
-            return -x
-
     with pytest.raises(poptorch.Error, match=r"test_inputs_ipu\.py"):
-        poptorch.inferenceModel(Branch())(exact.samples(1))
+        infer(poptorch, lambda model, x: x if x.sum() > 0 else -x, exact.samples(1))
 
 
-def test_python_that_depends_on_shapes_works(poptorch: Any, torch: Any) -> None:
+def test_python_that_depends_on_shapes_works(poptorch: Any) -> None:
     """Loops and branches on shapes and constants are unrolled."""
 
-    class Loop(torch.nn.Module):
-        """As many additions as there are samples in a micro-batch."""
-
-        def forward(self, x: Any, times: int) -> Any:
-            for number in range(x.shape[0] * times):
-                if number % 2 == 0:
-                    x = x + number
-            return x
+    def forward(model: Any, x: Any, times: int) -> Any:
+        for number in range(x.shape[0] * times):
+            if number % 2 == 0:
+                x = x + number
+        return x
 
     x = exact.samples(6)
 
-    out = poptorch.inferenceModel(Loop(), poptorch.Options().deviceIterations(3))(x, 3)
-
-    assert_same(out, x + (0 + 2 + 4), "output")
-
-
-def test_the_model_knows_that_it_runs_on_the_ipu(poptorch: Any, torch: Any) -> None:
-    """isRunningOnIpu is True in a forward pass for the device and False on the host."""
-
-    class Where(torch.nn.Module):
-        """Adds 1 on the device."""
-
-        def forward(self, x: Any) -> Any:
-            return x + 1 if poptorch.isRunningOnIpu() else x
-
-    x = exact.samples(1)
-
-    assert_same(poptorch.inferenceModel(Where())(x), x + 1, "output on the device")
-    assert_same(Where()(x), x, "output on the host")
-
-
-def test_a_container_of_ones_own_can_be_an_argument(poptorch: Any, torch: Any) -> None:
-    """With a parser the tensors of any class are found and put back."""
-
-    class Box:
-        """Holds a tensor."""
-
-        def __init__(self, held: Any) -> None:
-            self.held = held
-
-    class Parser(poptorch.ICustomArgParser):
-        """Opens and closes boxes."""
-
-        def yieldTensors(self, struct: Any) -> Any:
-            yield struct.held
-
-        def reconstruct(self, original_structure: Any, tensor_iterator: Any) -> Any:
-            return Box(next(tensor_iterator))
-
-    class Open(torch.nn.Module):
-        """Doubles what a box holds."""
-
-        def forward(self, box: Any) -> Any:
-            return box.held * 2
-
-    poptorch.registerCustomArgParser(Box, Parser())
-    x = exact.samples(4)
-
-    out = poptorch.inferenceModel(Open(), poptorch.Options().deviceIterations(2))(Box(x))
-
-    assert_same(out, x * 2, "output")
+    assert_same(
+        infer(poptorch, forward, x, 3, options=poptorch.Options().deviceIterations(3)), x + (0 + 2 + 4), "output"
+    )

@@ -11,6 +11,7 @@ from ipu_conformance.run import RunConfig
 from ...training import counts_id
 from .. import exact
 from ..exact import INFERENCE, TRAINING, assert_same, counts
+from ..on_device import as_model, infer
 
 MODES = (("All", None), ("Final", None), ("Sum", None), ("EveryN", "G"), ("EveryN", "all"))
 
@@ -32,7 +33,7 @@ def selected(values: List[Any], config: RunConfig, mode: str, period: Any) -> Li
     if mode == "Final":
         return by_time[-1]
     if mode == "Sum":
-        return [sum(own[1:], own[0]) for own in zip(*by_time)]
+        return [sum(by_replica[1:], by_replica[0]) for by_replica in zip(*by_time)]
     return [value for row in by_time[period - 1 :: period] for value in row]
 
 
@@ -78,9 +79,9 @@ def test_a_mode_of_inference_returns_its_micro_batches(
 @pytest.mark.parametrize("config", [counts(6, 1, 2), counts(2, 3, 4), counts(3, 4, 1)], ids=counts_id)
 def test_every_nth_micro_batch_is_the_last_of_its_n(poptorch: Any, torch: Any, config: RunConfig, period: int) -> None:
     """EveryN returns the micro-batches N-1, 2N-1 and so on of each replica."""
-    model, x = exact.scale(poptorch), exact.batch(config)
+    x = exact.batch(config)
     expected = exact.plain_run(x, config)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config, "EveryN", period), exact.sgd(model))
+    trainer, _ = exact.trainer(poptorch, chosen=exact.options(poptorch, config, "EveryN", period))
 
     out, _ = trainer(x)
 
@@ -90,13 +91,12 @@ def test_every_nth_micro_batch_is_the_last_of_its_n(poptorch: Any, torch: Any, c
 @pytest.mark.parametrize("config", [counts(2, 3, 1), counts(3, 1, 2)], ids=counts_id)
 def test_the_default_is_final_for_training(poptorch: Any, torch: Any, config: RunConfig) -> None:
     """A training model returns the last micro-batch of each replica unless told otherwise."""
-    model, x = exact.scale(poptorch), exact.batch(config)
-    expected = exact.plain_run(x, config)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config, None), exact.sgd(model))
+    x = exact.batch(config)
+    trainer, _ = exact.trainer(poptorch, chosen=exact.options(poptorch, config, None))
 
     out, _ = trainer(x)
 
-    assert_same(out, torch.cat(expected.outputs[0][-config.replicas :]), "output")
+    assert_same(out, torch.cat(exact.plain_run(x, config).outputs[0][-config.replicas :]), "output")
 
 
 def test_the_default_is_all_for_inference(poptorch: Any) -> None:
@@ -113,10 +113,10 @@ def test_the_default_is_all_for_inference(poptorch: Any) -> None:
 def test_both_spellings_of_the_mode_work(poptorch: Any, said: Any, name: str) -> None:
     """anchorMode is the older name of outputMode."""
     model, x = exact.scale(poptorch, loss=False), exact.samples(3)
-    made = poptorch.Options().deviceIterations(3)
-    getattr(made, name)(poptorch.OutputMode.Final)
+    options = poptorch.Options().deviceIterations(3)
+    getattr(options, name)(poptorch.OutputMode.Final)
 
-    assert_same(poptorch.inferenceModel(model, made)(x), model(x[2:]).detach(), "output")
+    assert_same(poptorch.inferenceModel(model, options)(x), model(x[2:]).detach(), "output")
     assert ("deprecated" in said()) == (name == "anchorMode")
 
 
@@ -146,55 +146,38 @@ def test_the_structure_of_the_output_is_kept(poptorch: Any, torch: Any, name: st
     """Dicts, named tuples, lists and constants come back as the model returned them."""
     from torch.utils import _pytree as pytree
 
-    class Model(torch.nn.Module):
-        """Returns a structure of two tensors."""
-
-        def forward(self, x: Any) -> Any:
-            return STRUCTURES[name](x + 1, x * 2)
+    def forward(model: Any, x: Any) -> Any:
+        return STRUCTURES[name](x + 1, x * 2)
 
     x = exact.samples(6)
 
-    actual = poptorch.inferenceModel(Model(), poptorch.Options().deviceIterations(3))(x)
+    actual = infer(poptorch, forward, x, options=poptorch.Options().deviceIterations(3))
 
-    expected = Model()(x)
+    expected = forward(None, x)
     assert pytree.tree_structure(actual) == pytree.tree_structure(expected)
     assert type(actual) is type(expected)
-    for own, other in zip(pytree.tree_leaves(actual), pytree.tree_leaves(expected)):
-        if isinstance(other, torch.Tensor):
-            assert_same(own, other, "leaf")
+    for leaf, value in zip(pytree.tree_leaves(actual), pytree.tree_leaves(expected)):
+        if isinstance(value, torch.Tensor):
+            assert_same(leaf, value, "leaf")
         else:
-            assert own == other
+            assert leaf == value
 
 
 @pytest.mark.parametrize(
-    ("given", "returned"), [("int64", "int32"), ("float64", "float32"), ("int32", "int32"), ("float16", "float16")]
+    ("host", "device"), [("int64", "int32"), ("float64", "float32"), ("int32", "int32"), ("float16", "float16")]
 )
-def test_outputs_have_32_bits_where_the_host_has_64(poptorch: Any, torch: Any, given: str, returned: str) -> None:
+def test_outputs_have_32_bits_where_the_host_has_64(poptorch: Any, torch: Any, host: str, device: str) -> None:
     """64-bit outputs come back in 32 bits; narrower ones as they are."""
+    out = infer(poptorch, lambda model, x: (x * 4).to(getattr(torch, host)), exact.samples(3))
 
-    class Cast(torch.nn.Module):
-        """Makes a tensor of the type."""
-
-        def forward(self, x: Any) -> Any:
-            return (x * 4).to(getattr(torch, given))
-
-    out = poptorch.inferenceModel(Cast())(exact.samples(3))
-
-    assert_same(out, (exact.samples(3) * 4).to(getattr(torch, given)).to(getattr(torch, returned)), "output")
+    assert_same(out, (exact.samples(3) * 4).to(getattr(torch, host)).to(getattr(torch, device)), "output")
 
 
 def test_indices_are_32_bit(poptorch: Any, torch: Any) -> None:
     """argmax, whose result is 64-bit on the host, is 32-bit from the device."""
-
-    class Argmax(torch.nn.Module):
-        """The place of the largest value."""
-
-        def forward(self, x: Any) -> Any:
-            return x.argmax(dim=1)
-
     x = exact.samples(4)
 
-    assert_same(poptorch.inferenceModel(Argmax())(x), x.argmax(dim=1).to(torch.int32), "output")
+    assert_same(infer(poptorch, lambda model, x: x.argmax(dim=1), x), x.argmax(dim=1).to(torch.int32), "output")
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
@@ -221,27 +204,18 @@ def test_an_output_can_be_saved(poptorch: Any, torch: Any) -> None:
     assert_same(torch.load(file, weights_only=True)["out"], out, "output")
 
 
-def test_an_output_is_no_view_of_an_input(poptorch: Any, torch: Any) -> None:
+def test_an_output_is_no_view_of_an_input(poptorch: Any) -> None:
     """Changing what came back leaves what was given alone."""
-
-    class Echo(torch.nn.Module):
-        """Returns its input."""
-
-        def forward(self, x: Any) -> Any:
-            return x
-
     x = exact.samples(2)
-    out = poptorch.inferenceModel(Echo())(x)
 
-    out.zero_()
+    infer(poptorch, lambda model, x: x, x).zero_()
 
     assert_same(x, exact.samples(2), "input")
 
 
 def test_outputs_of_earlier_calls_stay_as_they_are(poptorch: Any) -> None:
     """The next call does not write into what an earlier one returned."""
-    model = exact.scale(poptorch)
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+    trainer, _ = exact.trainer(poptorch)
     first, _ = trainer(exact.samples(2))
     before = first.clone()
 
@@ -254,16 +228,16 @@ def test_outputs_of_earlier_calls_stay_as_they_are(poptorch: Any) -> None:
 @pytest.mark.parametrize("mode", ["All", "Final", "Sum"])
 def test_the_gradient_of_a_weight_can_be_anchored(poptorch: Any, torch: Any, config: RunConfig, mode: str) -> None:
     """An anchored gradient comes back for the micro-batches that its own mode selects."""
-    model, x = exact.scale(poptorch), exact.batch(config)
-    made = exact.options(poptorch, config, "Final")
-    made.anchorTensor("grad", "Gradient___weight", getattr(poptorch.OutputMode, mode))
+    x = exact.batch(config)
+    options = exact.options(poptorch, config, "Final")
+    options.anchorTensor("grad", "Gradient___weight", getattr(poptorch.OutputMode, mode))
     expected = []
     start = exact.scale(poptorch)
     for part in x.chunk(config.micro_batches)[: config.gradient_accumulation * config.replicas]:
         start.zero_grad()
         start(part)[1].backward()
         expected.append(start.weight.grad.clone())
-    trainer = poptorch.trainingModel(model, made, exact.sgd(model))
+    trainer, _ = exact.trainer(poptorch, chosen=options)
 
     trainer(x)
 
@@ -276,25 +250,18 @@ def test_the_gradient_of_a_weight_can_be_anchored(poptorch: Any, torch: Any, con
 
 def test_an_operation_can_be_anchored_by_its_name(poptorch: Any, torch: Any) -> None:
     """A tensor inside the model comes back under the short name, and getTensorNames tells its long one."""
-
-    class Two(torch.nn.Module):
-        """Two operations, of which the last one's result is returned."""
-
-        def forward(self, x: Any) -> Any:
-            return torch.relu(x * 3)
-
     x = exact.samples(2)
-    probe = poptorch.inferenceModel(Two())
+    network = as_model(lambda model, x: torch.relu(x * 3))
+    probe = poptorch.inferenceModel(network)
     probe.compile(x)
-    found = []
+    matches = []
     for name in probe.getTensorNames():
-        made = poptorch.Options().anchorTensor("inside", name)
-        model = poptorch.inferenceModel(Two(), made)
+        model = poptorch.inferenceModel(network, poptorch.Options().anchorTensor("inside", name))
         model(x)
         value = model.getAnchoredTensor("inside")
-        found.append(value.shape == x.shape and torch.equal(value, x * 3))
+        matches.append(value.shape == x.shape and torch.equal(value, x * 3))
 
-    assert sum(found) == 1
+    assert sum(matches) == 1
 
 
 def test_asking_for_an_unknown_tensor_is_an_error(poptorch: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import os
+from pathlib import Path
 from typing import Any, Callable
 
 import pytest
@@ -14,15 +14,9 @@ from ..exact import assert_same
 NOT_COMPILED = "Model has not been compiled or has been destroyed"
 
 
-def trained(poptorch: Any, **settings: Any) -> Any:
-    """A training model of ``exact.scale`` with its model."""
-    model = exact.scale(poptorch)
-    return poptorch.trainingModel(model, optimizer=exact.sgd(model), **settings), model
-
-
 def test_wrapping_twice_is_refused(poptorch: Any) -> None:
     """A model that is wrapped for training cannot be wrapped for training again."""
-    _trainer, model = trained(poptorch)
+    _trainer, model = exact.trainer(poptorch)
 
     with pytest.raises(RuntimeError, match="wrapped"):
         poptorch.trainingModel(model)
@@ -30,7 +24,7 @@ def test_wrapping_twice_is_refused(poptorch: Any) -> None:
 
 def test_destroying_allows_wrapping_again(poptorch: Any) -> None:
     """After destroy the model is what it was and can be wrapped again."""
-    trainer, model = trained(poptorch)
+    trainer, model = exact.trainer(poptorch)
     trainer(exact.samples(1))
     trainer.destroy()
 
@@ -42,16 +36,14 @@ def test_destroying_allows_wrapping_again(poptorch: Any) -> None:
 def test_destroying_brings_weights_home_and_gives_classes_back(poptorch: Any, torch: Any) -> None:
     """destroy copies the weights; model, parameters and buffers have their own classes again."""
     x, config = exact.samples(2), exact.counts(2, 1, 1)
-    model = exact.scale(poptorch)
-    model.register_buffer("held", torch.ones(1))
-    before = type(model)
-    expected = exact.plain_run(x, config)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+    scale = exact.scale(poptorch, held=torch.ones(1))
+    before = type(scale)
+    trainer, model = exact.trainer(poptorch, config, model=scale)
     trainer(x)
 
     trainer.destroy()
 
-    assert_same(model.weight.detach(), expected.weights["weight"], "weight")
+    exact.assert_weights(model, exact.plain_run(x, config).weights)
     assert (type(model), type(model.weight), type(model.held)) == (before, torch.nn.Parameter, torch.Tensor)
 
 
@@ -68,7 +60,7 @@ AFTER_DESTROY = {
 @pytest.mark.parametrize("destroyed", [True, False], ids=["destroyed", "never-compiled"])
 def test_a_model_that_is_not_compiled_says_so(poptorch: Any, name: str, destroyed: bool) -> None:
     """What needs a compiled model is an error before compiling and after destroy."""
-    trainer, _ = trained(poptorch)
+    trainer, _ = exact.trainer(poptorch)
     if destroyed:
         trainer(exact.samples(1))
         trainer.destroy()
@@ -79,7 +71,7 @@ def test_a_model_that_is_not_compiled_says_so(poptorch: Any, name: str, destroye
 
 def test_destroying_twice_is_harmless(poptorch: Any) -> None:
     """destroy on a destroyed model does nothing."""
-    trainer, _ = trained(poptorch)
+    trainer, _ = exact.trainer(poptorch)
     trainer(exact.samples(1))
     trainer.destroy()
 
@@ -90,7 +82,7 @@ def test_destroying_twice_is_harmless(poptorch: Any) -> None:
 
 def test_an_executor_that_is_let_go_unwraps_its_model(poptorch: Any, torch: Any) -> None:
     """A training model without references gives the user's model its classes back."""
-    trainer, model = trained(poptorch)
+    trainer, model = exact.trainer(poptorch)
     trainer(exact.samples(1))
     del trainer
     gc.collect()
@@ -100,7 +92,7 @@ def test_an_executor_that_is_let_go_unwraps_its_model(poptorch: Any, torch: Any)
 
 def test_compiling_does_not_run(poptorch: Any, torch: Any) -> None:
     """compile leaves the weights as they are, and the first call needs no other compilation."""
-    trainer, model = trained(poptorch)
+    trainer, model = exact.trainer(poptorch)
 
     trainer.compile(exact.samples(1))
 
@@ -110,7 +102,7 @@ def test_compiling_does_not_run(poptorch: Any, torch: Any) -> None:
 
 def test_compiling_again_warns_and_is_ignored(poptorch: Any, said: Callable[[], str]) -> None:
     """A second compile says that it is ignored, and the model still takes the first one's shapes."""
-    trainer, _ = trained(poptorch)
+    trainer, _ = exact.trainer(poptorch)
     trainer.compile(exact.samples(2))
 
     trainer.compile(exact.samples(3))
@@ -121,7 +113,7 @@ def test_compiling_again_warns_and_is_ignored(poptorch: Any, said: Callable[[], 
 
 def test_compiling_takes_measurable_time(poptorch: Any) -> None:
     """compilationTime is None before, and a positive duration after."""
-    trainer, _ = trained(poptorch)
+    trainer, _ = exact.trainer(poptorch)
     before = trainer.compilationTime
 
     trainer.compile(exact.samples(1))
@@ -130,27 +122,12 @@ def test_compiling_takes_measurable_time(poptorch: Any) -> None:
     assert trainer.compilationTime.total_seconds() > 0
 
 
-def test_hooks_run_around_compiling(poptorch: Any) -> None:
-    """Functions registered before and after compilation run once, in that order, and not for later calls."""
-    seen = []
-    before = poptorch.registerPreCompileHook(lambda: seen.append("before"))
-    after = poptorch.registerPostCompileHook(lambda: seen.append("after"))
-    trainer, _ = trained(poptorch)
-
-    trainer(exact.samples(1))
-    trainer(exact.samples(1))
-    before.remove()
-    after.remove()
-
-    assert seen == ["before", "after"]
-
-
 # Attaching.
 
 
 def test_a_compiled_model_is_attached(poptorch: Any) -> None:
     """With the default connection compiling attaches the model."""
-    trainer, _ = trained(poptorch)
+    trainer, _ = exact.trainer(poptorch)
     before = trainer.isAttachedToDevice()
 
     trainer.compile(exact.samples(1))
@@ -160,8 +137,8 @@ def test_a_compiled_model_is_attached(poptorch: Any) -> None:
 
 def test_a_model_on_demand_attaches_when_it_runs(poptorch: Any) -> None:
     """With ConnectionType.OnDemand compiling does not attach, running does."""
-    made = poptorch.Options().connectionType(poptorch.ConnectionType.OnDemand)
-    trainer, _ = trained(poptorch, options=made)
+    on_demand = poptorch.Options().connectionType(poptorch.ConnectionType.OnDemand)
+    trainer, _ = exact.trainer(poptorch, chosen=on_demand)
     trainer.compile(exact.samples(1))
     compiled = trainer.isAttachedToDevice()
 
@@ -173,12 +150,12 @@ def test_a_model_on_demand_attaches_when_it_runs(poptorch: Any) -> None:
 @pytest.mark.parametrize("how", ["connectionType", "useOfflineIpuTarget"])
 def test_a_model_without_device_compiles_and_does_not_run(poptorch: Any, how: str) -> None:
     """ConnectionType.Never is for compiling only."""
-    made = poptorch.Options()
+    options = poptorch.Options()
     if how == "connectionType":
-        made.connectionType(poptorch.ConnectionType.Never)
+        options.connectionType(poptorch.ConnectionType.Never)
     else:
-        made.useOfflineIpuTarget()
-    trainer, _ = trained(poptorch, options=made)
+        options.useOfflineIpuTarget()
+    trainer, _ = exact.trainer(poptorch, chosen=options)
     trainer.compile(exact.samples(1))
 
     with pytest.raises(AssertionError):
@@ -187,11 +164,13 @@ def test_a_model_without_device_compiles_and_does_not_run(poptorch: Any, how: st
     assert not trainer.isAttachedToDevice()
 
 
-def test_detaching_twice_is_refused(poptorch: Any) -> None:
-    """Only what is attached can be detached."""
-    trainer, _ = trained(poptorch)
-    trainer(exact.samples(1))
-    trainer.detachFromDevice()
+@pytest.mark.parametrize("ran", [True, False], ids=["twice", "before-compiling"])
+def test_only_what_is_attached_can_be_detached(poptorch: Any, ran: bool) -> None:
+    """A model that was detached, or never attached, cannot be detached."""
+    trainer, _ = exact.trainer(poptorch)
+    if ran:
+        trainer(exact.samples(1))
+        trainer.detachFromDevice()
 
     with pytest.raises(poptorch.Error, match="Device is not attached"):
         trainer.detachFromDevice()
@@ -199,40 +178,30 @@ def test_detaching_twice_is_refused(poptorch: Any) -> None:
 
 def test_attaching_twice_is_refused(poptorch: Any) -> None:
     """Only what is detached can be attached."""
-    trainer, _ = trained(poptorch)
+    trainer, _ = exact.trainer(poptorch)
     trainer(exact.samples(1))
 
     with pytest.raises(poptorch.Error, match="Device is already attached"):
         trainer.attachToDevice()
 
 
-def test_detaching_before_compiling_is_refused(poptorch: Any) -> None:
-    """A model that was never attached cannot be detached."""
-    trainer, _ = trained(poptorch)
-
-    with pytest.raises(poptorch.Error, match="Device is not attached"):
-        trainer.detachFromDevice()
-
-
 def test_detaching_brings_the_weights_home(poptorch: Any) -> None:
     """After detaching the host has the trained weights, and touching them copies nothing."""
     x, config = exact.samples(2), exact.counts(2, 1, 1)
-    expected = exact.plain_run(x, config)
-    trainer, model = trained(poptorch, options=exact.options(poptorch, config))
+    trainer, model = exact.trainer(poptorch, config)
     trainer(x)
 
     trainer.detachFromDevice()
 
     assert trainer.copyWeightsToHostIfNeeded() is False
-    exact.assert_weights(model, expected.weights)
+    exact.assert_weights(model, exact.plain_run(x, config).weights)
 
 
 @pytest.mark.parametrize("by_hand", [True, False], ids=["attached-by-hand", "attached-by-calling"])
 def test_training_goes_on_after_detaching(poptorch: Any, by_hand: bool) -> None:
     """A model that was detached in between trains as one that was not."""
     x, config = exact.samples(2), exact.counts(2, 1, 1)
-    expected = exact.plain_run(x, config, calls=3)
-    trainer, model = trained(poptorch, options=exact.options(poptorch, config))
+    trainer, model = exact.trainer(poptorch, config)
     for _ in range(3):
         trainer(x)
         trainer.detachFromDevice()
@@ -240,12 +209,12 @@ def test_training_goes_on_after_detaching(poptorch: Any, by_hand: bool) -> None:
             trainer.attachToDevice()
             assert trainer.isAttachedToDevice()
 
-    exact.assert_weights(model, expected.weights)
+    exact.assert_weights(model, exact.plain_run(x, config, calls=3).weights)
 
 
 def test_weights_changed_while_detached_are_uploaded(poptorch: Any, torch: Any) -> None:
     """Attaching sends the host's weights."""
-    trainer, model = trained(poptorch)
+    trainer, model = exact.trainer(poptorch)
     trainer(exact.samples(1))
     trainer.detachFromDevice()
     with torch.no_grad():
@@ -259,25 +228,24 @@ def test_weights_changed_while_detached_are_uploaded(poptorch: Any, torch: Any) 
 @pytest.mark.parametrize("kind", ["torch", "poptorch"])
 def test_momentum_survives_detaching(poptorch: Any, torch: Any, kind: str) -> None:
     """The state of the optimizer goes on where it was."""
-    x = exact.samples(2)
-    results = []
+    sgd = {"torch": torch.optim, "poptorch": poptorch.optim}[kind].SGD
+    weights = []
     for detach in (False, True):
         model = exact.scale(poptorch)
-        made = {"torch": torch.optim, "poptorch": poptorch.optim}[kind].SGD
-        trainer = poptorch.trainingModel(model, optimizer=made(model.parameters(), lr=exact.RATE, momentum=0.5))
+        trainer = poptorch.trainingModel(model, optimizer=sgd(model.parameters(), lr=exact.RATE, momentum=0.5))
         for _ in range(3):
-            trainer(x)
+            trainer(exact.samples(2))
             if detach:
                 trainer.detachFromDevice()
-        results.append(model.weight.detach().clone())
+        weights.append(model.weight.detach().clone())
 
-    assert_same(results[1], results[0], "weight")
+    assert_same(weights[1], weights[0], "weight")
 
 
 @pytest.mark.parametrize("name", ["copyWeightsToHost", "copyWeightsToDevice"])
 def test_copies_need_a_device(poptorch: Any, name: str) -> None:
     """Weights cannot be copied while the model is detached."""
-    trainer, _ = trained(poptorch)
+    trainer, _ = exact.trainer(poptorch)
     trainer(exact.samples(1))
     trainer.detachFromDevice()
 
@@ -288,19 +256,9 @@ def test_copies_need_a_device(poptorch: Any, name: str) -> None:
 # Options, attributes, measurements.
 
 
-def test_options_freeze_when_a_model_uses_them(poptorch: Any) -> None:
-    """Options that a model was wrapped with cannot be changed; their clone can."""
-    made = poptorch.Options()
-    poptorch.inferenceModel(exact.scale(poptorch), made)
-
-    with pytest.raises(AttributeError):
-        made.deviceIterations(2)
-    assert made.clone().deviceIterations(2).device_iterations == 2
-
-
 def test_attributes_are_those_of_the_model(poptorch: Any) -> None:
     """What an executor does not have itself is the user's model's."""
-    trainer, model = trained(poptorch)
+    trainer, model = exact.trainer(poptorch)
     model.note = "kept"
 
     assert trainer.note == "kept"
@@ -309,18 +267,9 @@ def test_attributes_are_those_of_the_model(poptorch: Any) -> None:
         _ = trainer.nothing
 
 
-def test_inference_refuses_accumulation(poptorch: Any) -> None:
-    """Gradient accumulation has no meaning without gradients: wrapping is an error."""
-    made = poptorch.Options()
-    made.Training.gradientAccumulation(2)
-
-    with pytest.raises(poptorch.Error):
-        poptorch.inferenceModel(exact.scale(poptorch), made)
-
-
 def test_latencies_are_measured(poptorch: Any) -> None:
     """After two runs each latency has a least, a largest and a mean, and the whole is at least its parts."""
-    trainer, _ = trained(poptorch)
+    trainer, _ = exact.trainer(poptorch)
     for _ in range(2):
         trainer(exact.samples(1))
 
@@ -334,7 +283,7 @@ def test_latencies_are_measured(poptorch: Any) -> None:
 
 def test_perf_counters_have_a_row_for_each_tensor(poptorch: Any) -> None:
     """One input and two outputs have moments that follow one another."""
-    trainer, _ = trained(poptorch)
+    trainer, _ = exact.trainer(poptorch)
     trainer(exact.samples(1))
 
     counters = trainer.getPerfCounters()
@@ -349,35 +298,34 @@ def test_perf_counters_have_a_row_for_each_tensor(poptorch: Any) -> None:
     assert moments == sorted(moments)
 
 
-def test_the_cycle_count_needs_its_option(poptorch: Any) -> None:
-    """Cycles are counted only when that was asked for."""
-    trainer, _ = trained(poptorch)
-    trainer(exact.samples(1))
-
-    with pytest.raises(poptorch.Error, match="logCycleCount"):
-        trainer.cycleCount()
-
-
-def test_the_cycle_count_needs_a_run(poptorch: Any) -> None:
-    """A model that has not run has no cycles."""
-    trainer, _ = trained(poptorch, options=poptorch.Options().logCycleCount(True))
+@pytest.mark.parametrize(("counted", "error"), [(False, "logCycleCount"), (True, None)], ids=["option", "run"])
+def test_the_cycle_count_needs_its_option_and_a_run(poptorch: Any, counted: bool, error: Any) -> None:
+    """Cycles are counted only when that was asked for, and a model that has not run has none."""
+    trainer, _ = exact.trainer(poptorch, chosen=poptorch.Options().logCycleCount(counted))
     trainer.compile(exact.samples(1))
+    if not counted:
+        trainer(exact.samples(1))
 
-    with pytest.raises(poptorch.Error):
+    with pytest.raises(poptorch.Error, match=error):
         trainer.cycleCount()
 
 
 # Files.
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """The file that a model is written to."""
+    return str(tmp_path / "model.popef")
+
+
 @pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
-def test_an_exported_model_runs_elsewhere(poptorch: Any, tmp_path: Any, training: bool) -> None:
+def test_an_exported_model_runs_elsewhere(poptorch: Any, path: str, training: bool) -> None:
     """A model that was compiled and exported gives the same outputs when it is loaded."""
     from .saved import Saved
 
     x = exact.samples(2)
     args = (x, x * 0.5) if training else (x,)
-    path = str(tmp_path / "model.popef")
     executor = (poptorch.trainingModel if training else poptorch.inferenceModel)(Saved())
     executor.compileAndExport(path, *args)
 
@@ -385,25 +333,30 @@ def test_an_exported_model_runs_elsewhere(poptorch: Any, tmp_path: Any, training
 
     assert loaded.isCompiled()
     for _ in range(2):
-        own, other = loaded(*args), executor(*args)
-        assert_same(own[0] if training else own, other[0] if training else other, "output")
+        actual, expected = loaded(*args), executor(*args)
+        assert_same(actual[0] if training else actual, expected[0] if training else expected, "output")
 
 
-def test_options_can_be_edited_while_loading(poptorch: Any, torch: Any, tmp_path: Any) -> None:
+def exported(poptorch: Any, path: str, **settings: Any) -> None:
+    """Write the executable of a linear layer to a file."""
+    import torch
+
+    poptorch.inferenceModel(torch.nn.Linear(2, 3)).compileAndExport(path, exact.samples(2), **settings)
+
+
+def test_options_can_be_edited_while_loading(poptorch: Any, path: str) -> None:
     """edit_opts_fn changes what does not need compiling again."""
-    path = str(tmp_path / "model.popef")
-    poptorch.inferenceModel(torch.nn.Linear(2, 3)).compileAndExport(path, exact.samples(2))
+    exported(poptorch, path)
 
     loaded = poptorch.load(path, lambda options: options.logCycleCount(True))
 
     assert loaded.options.log_cycle_count
 
 
-def test_an_executable_is_loaded_into_a_wrapped_model(poptorch: Any, torch: Any, tmp_path: Any) -> None:
+def test_an_executable_is_loaded_into_a_wrapped_model(poptorch: Any, torch: Any, path: str) -> None:
     """loadExecutable stands for compiling; the weights are those of the model that loads."""
-    path, x = str(tmp_path / "model.popef"), exact.samples(2)
-    poptorch.inferenceModel(torch.nn.Linear(2, 3)).compileAndExport(path, x, export_model=False)
-    other = torch.nn.Linear(2, 3)
+    exported(poptorch, path, export_model=False)
+    other, x = torch.nn.Linear(2, 3), exact.samples(2)
     executor = poptorch.inferenceModel(other)
 
     executor.loadExecutable(path)
@@ -419,25 +372,23 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
-def test_the_executable_of_another_model_is_refused(poptorch: Any, torch: Any, tmp_path: Any, name: str) -> None:
+def test_the_executable_of_another_model_is_refused(poptorch: Any, torch: Any, path: str, name: str) -> None:
     """What was compiled for one model cannot be run as another."""
-    path = str(tmp_path / "model.popef")
-    poptorch.inferenceModel(torch.nn.Linear(2, 3)).compileAndExport(path, exact.samples(2))
+    exported(poptorch, path)
 
     with pytest.raises(poptorch.Error):
         poptorch.inferenceModel(REFUSED[name](torch)).loadExecutable(path)
 
 
-def test_a_file_without_its_model_cannot_be_loaded_alone(poptorch: Any, torch: Any, tmp_path: Any) -> None:
+def test_a_file_without_its_model_cannot_be_loaded_alone(poptorch: Any, path: str) -> None:
     """export_model=False leaves the model out, so that load has nothing to run."""
-    path = str(tmp_path / "model.popef")
-    poptorch.inferenceModel(torch.nn.Linear(2, 3)).compileAndExport(path, exact.samples(2), export_model=False)
+    exported(poptorch, path, export_model=False)
 
     with pytest.raises(poptorch.Error):
         poptorch.load(path)
 
 
-def test_a_file_that_is_none_is_refused(poptorch: Any, torch: Any, tmp_path: Any) -> None:
+def test_a_file_that_is_none_is_refused(poptorch: Any, torch: Any, tmp_path: Path) -> None:
     """A file of something else is an error of its own, not a crash."""
     path = tmp_path / "model.popef"
     path.write_bytes(b"not an executable")
@@ -448,22 +399,22 @@ def test_a_file_that_is_none_is_refused(poptorch: Any, torch: Any, tmp_path: Any
         poptorch.inferenceModel(torch.nn.Linear(2, 3)).loadExecutable(str(tmp_path / "nothing"))
 
 
-def test_the_cache_holds_one_file_for_each_program(poptorch: Any, torch: Any, tmp_path: Any) -> None:
+def test_the_cache_holds_one_file_for_each_program(poptorch: Any, torch: Any, tmp_path: Path) -> None:
     """Compiling the same model again uses the cache; another shape adds a file."""
     counts = []
     for size in (2, 2, 4):
-        made = poptorch.Options().enableExecutableCaching(str(tmp_path))
-        poptorch.inferenceModel(torch.nn.Linear(2, 3), made)(exact.samples(size))
-        counts.append(len(os.listdir(tmp_path)))
+        options = poptorch.Options().enableExecutableCaching(str(tmp_path))
+        poptorch.inferenceModel(torch.nn.Linear(2, 3), options)(exact.samples(size))
+        counts.append(len(list(tmp_path.iterdir())))
 
     assert counts == [1, 1, 2]
 
 
-def test_saving_keeps_the_trained_weights(poptorch: Any, tmp_path: Any) -> None:
+def test_saving_keeps_the_trained_weights(poptorch: Any, path: str) -> None:
     """save after training writes the weights of the device, and a loaded model trains on from them."""
     from .saved import Saved
 
-    path, x = str(tmp_path / "model.popef"), exact.samples(2)
+    x = exact.samples(2)
     trainer = poptorch.trainingModel(Saved())
     trainer(x, x * 0.5)
     trainer.save(path)

@@ -10,6 +10,7 @@ import pytest
 
 from .. import exact
 from ..exact import assert_same
+from ..on_device import as_model
 
 TOUCHES: Dict[str, Callable[[Any], Any]] = {
     "parameters": lambda model: list(model.parameters()),
@@ -26,57 +27,45 @@ TOUCHES: Dict[str, Callable[[Any], Any]] = {
 }
 
 
-def counted(poptorch: Any) -> Any:
+@pytest.fixture
+def counted(poptorch: Any, torch: Any) -> Any:
     """A model with a weight and a buffer that counts its micro-batches."""
-    import torch
-
-    class Counted(torch.nn.Module):
-        """Scales, and counts."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
-            self.register_buffer("count", torch.zeros(1))
-
-        def forward(self, x: Any) -> Any:
-            self.count.add_(1)
-            out = x * self.weight
-            return out, poptorch.identity_loss((out - 1).abs(), reduction="sum")
-
-    return Counted()
+    return exact.scale(poptorch, first=lambda model, x: model.count.add_(1), count=torch.zeros(1))
 
 
-def spied(executor: Any, monkeypatch: pytest.MonkeyPatch) -> List[int]:
-    """A list that grows with every call of the public copyWeightsToHost."""
+@pytest.fixture
+def trainer(poptorch: Any, counted: Any) -> Any:
+    """The training model of ``counted``."""
+    return exact.trainer(poptorch, model=counted)[0]
+
+
+def spied(executor: Any, monkeypatch: pytest.MonkeyPatch, name: str = "copyWeightsToHost") -> List[int]:
+    """A list that grows with every call of a public method."""
     calls: List[int] = []
-    original = executor.copyWeightsToHost
+    original = getattr(executor, name)
 
-    def copy_weights() -> None:
+    def method() -> None:
         calls.append(1)
         original()
 
-    monkeypatch.setattr(executor, "copyWeightsToHost", copy_weights, raising=False)
+    monkeypatch.setattr(executor, name, method, raising=False)
     return calls
 
 
 @pytest.mark.parametrize("name", sorted(TOUCHES))
-def test_touching_a_weight_copies_once(poptorch: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_touching_a_weight_copies_once(trainer: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The first touch after a run calls copyWeightsToHost once; later ones find the weights at home."""
-    model = counted(poptorch)
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
     trainer(exact.samples(2))
     calls = spied(trainer, monkeypatch)
 
-    TOUCHES[name](model)
-    TOUCHES[name](model)
+    TOUCHES[name](trainer.model)
+    TOUCHES[name](trainer.model)
 
     assert len(calls) == 1
 
 
-def test_running_alone_copies_nothing(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_alone_copies_nothing(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run after run, nothing moves until somebody asks."""
-    model = counted(poptorch)
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
     calls = spied(trainer, monkeypatch)
 
     for _ in range(3):
@@ -86,60 +75,55 @@ def test_running_alone_copies_nothing(poptorch: Any, monkeypatch: pytest.MonkeyP
 
 
 def test_attributes_of_the_model_that_are_no_weights_copy_nothing(
-    poptorch: Any, monkeypatch: pytest.MonkeyPatch
+    trainer: Any, counted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Asking a model for what is not a weight is no touch."""
-    model = counted(poptorch)
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
     trainer(exact.samples(2))
     calls = spied(trainer, monkeypatch)
 
-    assert model.training
+    assert counted.training
 
     assert calls == []
 
 
 @pytest.mark.parametrize("runs", [1, 2, 4])
-def test_weights_and_buffers_come_home_trained(poptorch: Any, runs: int) -> None:
+def test_weights_and_buffers_come_home_trained(poptorch: Any, counted: Any, runs: int) -> None:
     """What is read after training is what the device has, buffers too."""
-    model, x = counted(poptorch), exact.samples(3)
-    config = exact.counts(3, 1, 1)
-    expected = exact.plain_run(x, config, calls=runs)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+    x, config = exact.samples(3), exact.counts(3, 1, 1)
+    trainer, _ = exact.trainer(poptorch, config, model=counted)
 
     for _ in range(runs):
         trainer(x)
 
-    assert_same(model.weight.detach(), expected.weights["weight"], "weight")
-    assert model.count.item() == 3 * runs
+    exact.assert_weights(counted, exact.plain_run(x, config, calls=runs).weights)
+    assert counted.count.item() == 3 * runs
 
 
-def test_copy_if_needed_says_whether_it_was(poptorch: Any) -> None:
+def test_copy_if_needed_says_whether_it_was(trainer: Any) -> None:
     """copyWeightsToHostIfNeeded is True after a run, False when nothing is newer on the device."""
-    model = counted(poptorch)
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
     trainer(exact.samples(1))
 
     assert [trainer.copyWeightsToHostIfNeeded(), trainer.copyWeightsToHostIfNeeded()] == [True, False]
 
 
-def test_sending_weights_drops_what_the_device_has(poptorch: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sending_weights_drops_what_the_device_has(
+    trainer: Any, counted: Any, torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """copyWeightsToDevice replaces newer weights without reading them back."""
-    model, x = counted(poptorch), exact.samples(1)
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+    x = exact.samples(1)
     first, _ = trainer(x)
     calls = spied(trainer, monkeypatch)
 
     trainer.copyWeightsToDevice()
 
     assert calls == []
-    assert_same(model.weight.detach(), torch.tensor([1.0, -2.0]), "weight")
+    assert_same(counted.weight.detach(), torch.tensor([1.0, -2.0]), "weight")
     assert_same(trainer(x)[0], first, "output")
 
 
 def test_writing_a_weight_on_the_host_needs_a_copy(poptorch: Any, torch: Any) -> None:
     """The device goes on with its own weights until it is sent the host's."""
-    model, x = counted(poptorch), exact.samples(1)
+    model, x = exact.scale(poptorch), exact.samples(1)
     trainer = poptorch.trainingModel(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.0))
     first, _ = trainer(x)
     with torch.no_grad():
@@ -174,9 +158,8 @@ def test_training_on_the_host_is_not_seen_by_the_device(poptorch: Any, torch: An
 
 def test_inference_follows_its_training_model(poptorch: Any) -> None:
     """A model that is trained and used for inference has one set of weights: runs take turns without a copy by hand."""
-    model, x = exact.scale(poptorch), exact.samples(2)
-    config = exact.counts(2, 1, 1)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+    x, config = exact.samples(2), exact.counts(2, 1, 1)
+    trainer, model = exact.trainer(poptorch, config)
     inference = poptorch.inferenceModel(model)
     for runs in range(1, 4):
         expected = exact.plain_run(x, config, calls=runs)
@@ -189,14 +172,12 @@ def test_inference_follows_its_training_model(poptorch: Any) -> None:
 
 def test_inference_uploads_only_when_weights_changed(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two inference runs without training nothing is sent to the device; after training once."""
-    model, x = exact.scale(poptorch), exact.samples(2)
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+    x = exact.samples(2)
+    trainer, model = exact.trainer(poptorch)
     inference = poptorch.inferenceModel(model)
     trainer(x)
     inference(x)
-    uploads: List[int] = []
-    original = inference.copyWeightsToDevice
-    monkeypatch.setattr(inference, "copyWeightsToDevice", lambda: (uploads.append(1), original())[1], raising=False)
+    uploads = spied(inference, monkeypatch, "copyWeightsToDevice")
     inference(x)
     unchanged = len(uploads)
 
@@ -210,29 +191,26 @@ def test_inference_uploads_only_when_weights_changed(poptorch: Any, monkeypatch:
 def test_validation_does_not_disturb_training(poptorch: Any) -> None:
     """Training with inference in between gives the weights of training alone."""
     x, config = exact.samples(3), exact.counts(3, 1, 1)
-    expected = exact.plain_run(x, config, calls=3)
-    model = exact.scale(poptorch)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+    trainer, model = exact.trainer(poptorch, config)
     inference = poptorch.inferenceModel(model)
 
     for _ in range(3):
         trainer(x)
         inference(x)
 
-    exact.assert_weights(model, expected.weights)
+    exact.assert_weights(model, exact.plain_run(x, config, calls=3).weights)
 
 
-def test_buffers_of_inference_stay_on_the_device(poptorch: Any) -> None:
+def test_buffers_of_inference_stay_on_the_device(poptorch: Any, counted: Any) -> None:
     """A buffer that inference updates persists there, and comes home only when asked for."""
-    model, x = counted(poptorch), exact.samples(1)
-    inference = poptorch.inferenceModel(model)
+    inference = poptorch.inferenceModel(counted)
     for _ in range(3):
-        inference(x)
+        inference(exact.samples(1))
 
-    before = model.count.item()
+    before = counted.count.item()
     inference.copyWeightsToHost()
 
-    assert (before, model.count.item()) == (0, 3)
+    assert (before, counted.count.item()) == (0, 3)
 
 
 @pytest.mark.parametrize("attached", [True, False], ids=["attached", "detached"])
@@ -252,21 +230,9 @@ def test_loading_a_state_reaches_the_device(poptorch: Any, torch: Any, attached:
 @pytest.mark.parametrize("how", ["state_dict", "model"])
 def test_a_trained_model_can_be_saved(poptorch: Any, torch: Any, how: str) -> None:
     """What torch.save writes while the model is wrapped holds the trained weights and no trace of the wrapper."""
-    model = torch.nn.Linear(2, 1)
-    wrapped = torch.nn.Sequential(model, torch.nn.Flatten(0))
-
-    class WithLoss(torch.nn.Module):
-        """Adds a loss."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = wrapped
-
-        def forward(self, x: Any) -> Any:
-            return poptorch.identity_loss(self.inner(x).abs(), reduction="sum")
-
-    outer = WithLoss()
-    trainer = poptorch.trainingModel(outer, optimizer=exact.sgd(outer))
+    inner = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Flatten(0))
+    outer = as_model(lambda model, x: poptorch.identity_loss(model.inner(x).abs(), reduction="sum"), inner=inner)
+    trainer, _ = exact.trainer(poptorch, model=outer)
     trainer(exact.samples(2))
     file = io.BytesIO()
     torch.save(outer.state_dict() if how == "state_dict" else outer.inner, file)
@@ -275,7 +241,7 @@ def test_a_trained_model_can_be_saved(poptorch: Any, torch: Any, how: str) -> No
     loaded = torch.load(file, weights_only=how == "state_dict")
 
     weight = loaded["inner.0.weight"] if how == "state_dict" else loaded[0].weight
-    assert_same(weight.detach(), model.weight.detach(), "weight")
+    assert_same(weight.detach(), inner[0].weight.detach(), "weight")
     assert type(weight) in (torch.Tensor, torch.nn.Parameter)
 
 
@@ -283,8 +249,8 @@ def test_a_trained_model_can_be_saved(poptorch: Any, torch: Any, how: str) -> No
 def test_replicas_begin_and_end_with_the_same_weights(poptorch: Any, torch: Any, replicas: int) -> None:
     """Outputs of all replicas for the same input are the same bits before and after training."""
     config = exact.counts(3, 1, replicas)
-    model, x = exact.scale(poptorch), exact.batch(config)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
+    x = exact.batch(config)
+    trainer, _ = exact.trainer(poptorch, config)
     trainer(x)
 
     out, _ = trainer(x[:1].expand(config.micro_batches, 2).contiguous())
@@ -295,25 +261,21 @@ def test_replicas_begin_and_end_with_the_same_weights(poptorch: Any, torch: Any,
 
 def test_a_shared_weight_is_one_weight(poptorch: Any, torch: Any) -> None:
     """A parameter under two names is updated by the sum of both gradients and stays shared."""
-
-    class Tied(torch.nn.Module):
-        """One parameter under two names."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
-            self.second = self.first
-
-        def forward(self, x: Any) -> Any:
-            return poptorch.identity_loss(x * self.first + self.second, reduction="sum")
-
-    model, x = Tied(), exact.samples(1)
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+    start, x = torch.tensor([1.0, 2.0]), exact.samples(1)
+    shared = torch.nn.Parameter(start.clone())
+    trainer, model = exact.trainer(
+        poptorch,
+        model=as_model(
+            lambda model, x: poptorch.identity_loss(x * model.first + model.second, reduction="sum"),
+            first=shared,
+            second=shared,
+        ),
+    )
 
     trainer(x)
 
     assert model.first is model.second
-    assert_same(model.second.detach(), torch.tensor([1.0, 2.0]) - exact.RATE * (x[0] + 1), "weight")
+    assert_same(model.second.detach(), start - exact.RATE * (x[0] + 1), "weight")
 
 
 def test_a_frozen_weight_stays(poptorch: Any, torch: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any, List
 
 import pytest
 
-from .on_device import as_model, gradient, infer
+from ..on_device import as_model, gradient, infer
 
 
 def _x(rows: int = 1) -> Any:
@@ -21,9 +21,9 @@ def test_the_host_computes_in_the_middle(poptorch: Any, torch: Any) -> None:
     def on_host(x: Any) -> Any:
         return torch.from_numpy(x.numpy() ** 2)
 
-    made = infer(poptorch, lambda model, x: model.host(x + 1) * 2, _x(), host=poptorch.CPU(on_host, "square"))
+    out = infer(poptorch, lambda model, x: model.host(x + 1) * 2, _x(), host=poptorch.CPU(on_host, "square"))
 
-    assert (made == (_x() + 1) ** 2 * 2).all()
+    assert (out == (_x() + 1) ** 2 * 2).all()
 
 
 def test_several_tensors_go_and_come(poptorch: Any) -> None:
@@ -50,8 +50,8 @@ def test_the_function_is_called_for_every_micro_batch(poptorch: Any, iterations:
 
     x = _x(iterations * replicas)
     model = as_model(lambda model, x: model.host(x) + 1, host=poptorch.CPU(on_host, "noted"))
-    made = poptorch.Options().deviceIterations(iterations).replicationFactor(replicas)
-    inference = poptorch.inferenceModel(model, made)
+    options = poptorch.Options().deviceIterations(iterations).replicationFactor(replicas)
+    inference = poptorch.inferenceModel(model, options)
     inference.compile(x)
     seen.clear()
     output = inference(x)
@@ -85,9 +85,9 @@ def test_a_module_may_run_on_the_host(poptorch: Any, torch: Any) -> None:
         layer.weight.copy_(torch.tensor([[1.0, 2.0, 0.5], [0.0, -1.0, 4.0]]))
         layer.bias.copy_(torch.tensor([0.25, -8.0]))
 
-    made = infer(poptorch, lambda model, x: model.host(x), _x(), host=poptorch.CPU(layer, "layer"))
+    out = infer(poptorch, lambda model, x: model.host(x), _x(), host=poptorch.CPU(layer, "layer"))
 
-    assert (made == layer(_x()).detach()).all()
+    assert (out == layer(_x()).detach()).all()
 
 
 @pytest.mark.ipus(2)
@@ -100,9 +100,9 @@ def test_the_host_computes_between_two_ipus(poptorch: Any) -> None:
         poptorch.Block.start(ipu_id=1)
         return x * 2
 
-    made = infer(poptorch, forward, _x(4), host=host, options=poptorch.Options().deviceIterations(4))
+    out = infer(poptorch, forward, _x(4), host=host, options=poptorch.Options().deviceIterations(4))
 
-    assert (made == (_x(4) + 1) * 6).all()
+    assert (out == (_x(4) + 1) * 6).all()
 
 
 def test_on_the_host_it_is_the_function(poptorch: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import pytest
 
-from .on_device import infer
+from ..on_device import infer
 
 EPSILON = 2.0**-23
 
@@ -47,41 +47,53 @@ def _decode(poptorch: Any, logs: Any, lengths: Sequence[int], **settings: Any) -
     return infer(poptorch, forward, logs.transpose(0, 1).contiguous(), torch.tensor(lengths, dtype=torch.int32))
 
 
+def _assert_paths(decoded: Any, row: int, logs: Any, blank: int, top: int) -> None:
+    """The best paths of a row of the batch, and their scores, are those of the sum over all alignments."""
+    __tracebackhide__ = True
+    scores, lengths, labels = (each[row] for each in decoded)
+    for place, (path, score) in enumerate(_all_paths(logs.tolist(), blank)[:top]):
+        assert tuple(labels[place, : lengths[place]].tolist()) == path
+        assert abs(scores[place].item() - score) <= _tolerance(score, len(logs))
+
+
 @pytest.mark.parametrize("blank", [0, 1, 2])
 @pytest.mark.parametrize(("steps", "batch"), [(4, 3), (6, 1), (1, 2)])
 def test_a_wide_beam_finds_the_best_paths(poptorch: Any, blank: int, steps: int, batch: int) -> None:
     """With a beam that holds everything, the paths are those of the sum over all alignments, in order."""
-    logs, top = _logs(steps, batch, 3, seed=steps + 10 * blank), 3
-    scores, lengths, labels = _decode(poptorch, logs, [steps] * batch, blank=blank, beam_width=800, top_paths=top)
+    logs = _logs(steps, batch, 3, seed=steps + 10 * blank)
+    decoded = _decode(poptorch, logs, [steps] * batch, blank=blank, beam_width=800, top_paths=3)
 
     for row in range(batch):
-        expected = _all_paths(logs[:, row].tolist(), blank)[:top]
-        for place, (path, score) in enumerate(expected):
-            assert tuple(labels[row, place, : lengths[row, place]].tolist()) == path
-            assert abs(scores[row, place].item() - score) <= _tolerance(score, steps)
+        _assert_paths(decoded, row, logs[:, row], blank, top=3)
 
 
-def test_repeated_labels_merge_unless_a_blank_is_between(poptorch: Any, torch: Any) -> None:
-    """The certain alignment a a blank a b b reads a a b."""
-    alignment = [1, 1, 0, 1, 2, 2]
-    logs = torch.full((6, 1, 3), math.log(2.0**-20))
-    for step, label in enumerate(alignment):
-        logs[step, 0, label] = math.log(1 - 2.0**-19)
-    _, lengths, labels = _decode(poptorch, logs, [6], beam_width=20, top_paths=1)
+@pytest.mark.parametrize(
+    ("alignment", "beam_width", "expected"),
+    [
+        pytest.param([1, 1, 0, 1, 2, 2], 20, [1, 1, 2], id="repeated"),
+        pytest.param([2, 0, 1, 1], 1, [2, 1], id="beam-of-one"),
+    ],
+)
+def test_repeated_labels_merge_unless_a_blank_is_between(
+    poptorch: Any, torch: Any, alignment: List[int], beam_width: int, expected: List[int]
+) -> None:
+    """The certain alignment a a blank a b b reads a a b; the narrowest beam finds a certain path too."""
+    steps = len(alignment)
+    logs = torch.full((steps, 1, 3), math.log(2.0**-20))
+    logs[range(steps), 0, alignment] = math.log(1 - 2.0**-19)
+    _, lengths, labels = _decode(poptorch, logs, [steps], beam_width=beam_width, top_paths=1)
 
-    assert labels[0, 0, : lengths[0, 0]].tolist() == [1, 1, 2]
-    assert lengths.tolist() == [[3]]
+    assert lengths.tolist() == [[len(expected)]]
+    assert labels[0, 0, : lengths[0, 0]].tolist() == expected
 
 
 def test_steps_beyond_a_length_do_not_count(poptorch: Any) -> None:
     """A sequence is decoded as if it ended at its length."""
     logs = _logs(5, 2, 3, seed=5)
-    scores, lengths, labels = _decode(poptorch, logs, [2, 5], beam_width=300, top_paths=1)
+    decoded = _decode(poptorch, logs, [2, 5], beam_width=300, top_paths=1)
 
     for row, steps in enumerate((2, 5)):
-        (path, score), *_ = _all_paths(logs[:steps, row].tolist(), 0)
-        assert tuple(labels[row, 0, : lengths[row, 0]].tolist()) == path
-        assert abs(scores[row, 0].item() - score) <= _tolerance(score, steps)
+        _assert_paths(decoded, row, logs[:steps, row], blank=0, top=1)
 
 
 def test_the_shapes_are_those_of_batch_paths_and_steps(poptorch: Any, torch: Any) -> None:
@@ -91,16 +103,6 @@ def test_the_shapes_are_those_of_batch_paths_and_steps(poptorch: Any, torch: Any
     assert (tuple(scores.shape), tuple(lengths.shape), tuple(labels.shape)) == ((2, 3), (2, 3), (2, 3, 5))
     assert (lengths.dtype, labels.dtype) == (torch.int32, torch.int32)
     assert (scores[:, :-1] >= scores[:, 1:]).all()
-
-
-def test_a_beam_of_one_keeps_the_best_prefix_only(poptorch: Any, torch: Any) -> None:
-    """The narrowest beam still finds a path that is certain at every step."""
-    logs = torch.full((4, 1, 3), math.log(2.0**-20))
-    for step, label in enumerate([2, 0, 1, 1]):
-        logs[step, 0, label] = math.log(1 - 2.0**-19)
-    _, lengths, labels = _decode(poptorch, logs, [4], beam_width=1, top_paths=1)
-
-    assert labels[0, 0, : lengths[0, 0]].tolist() == [2, 1]
 
 
 @pytest.mark.parametrize(

@@ -10,29 +10,29 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
+from ..on_device import as_model
+
 ITERATIONS, ACCUMULATION, REPLICAS, POSITIONS = 2, 3, 5, 600
 """All counts differ; 600 positions are enough for the exact tests of independence to fail when they should."""
 
 
 def dropping(poptorch: Any, rate: float, stages: int) -> Any:
-    """A model of two dropouts; with two stages each is on an IPU of its own."""
+    """A model that drops the product of its input and a weight of ones, and drops the input alone.
+
+    With two stages each dropout is on an IPU of its own.
+    """
     import torch
 
-    class Dropping(torch.nn.Module):
-        """Drops the product of the input and a weight of ones, and drops the input alone."""
+    def forward(model: Any, x: Any) -> Any:
+        first, second = model.first(x * model.weight), model.second(x)
+        return first, second, poptorch.identity_loss(first.sum() + 0 * second.sum(), reduction="none")
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.ones(POSITIONS))
-            self.first, self.second = torch.nn.Dropout(rate), torch.nn.Dropout(rate)
-            poptorch.BeginBlock(self.second, ipu_id=stages - 1)
-
-        def forward(self, x: Any) -> Any:
-            first = self.first(x * self.weight)
-            second = self.second(x)
-            return first, second, poptorch.identity_loss(first.sum() + 0 * second.sum(), reduction="none")
-
-    return Dropping()
+    return as_model(
+        forward,
+        weight=torch.nn.Parameter(torch.ones(POSITIONS)),
+        first=torch.nn.Dropout(rate),
+        second=poptorch.BeginBlock(torch.nn.Dropout(rate), ipu_id=stages - 1),
+    )
 
 
 def run(
@@ -49,8 +49,8 @@ def run(
     model = dropping(poptorch, rate, stages)
     trainer = poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=lr))
     shape = (ITERATIONS, ACCUMULATION, REPLICAS, POSITIONS)
-    made = [trainer(torch.ones(ITERATIONS * ACCUMULATION * REPLICAS, POSITIONS)) for _ in range(calls)]
-    first, second = (np.stack([call[place].numpy().reshape(shape) for call in made]) for place in (0, 1))
+    returned = [trainer(torch.ones(ITERATIONS * ACCUMULATION * REPLICAS, POSITIONS)) for _ in range(calls)]
+    first, second = (np.stack([call[place].numpy().reshape(shape) for call in returned]) for place in (0, 1))
     weight = model.weight.detach().numpy().copy()
     trainer.destroy()
     return first, second, weight

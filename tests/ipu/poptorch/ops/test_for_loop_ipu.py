@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .on_device import as_model, gradient, infer
+from ..on_device import as_model, gradient, infer
 
 
 def _x() -> Any:
@@ -18,9 +18,9 @@ def _x() -> Any:
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_a_loop_runs_its_body_that_often(poptorch: Any, count: int) -> None:
     """Each iteration begins with what the one before returned."""
-    (made,) = infer(poptorch, lambda model, x: poptorch.for_loop(count, lambda a: a * 2, [x]), _x())
+    (out,) = infer(poptorch, lambda model, x: poptorch.for_loop(count, lambda a: a * 2, [x]), _x())
 
-    assert (made == _x() * 2**count).all()
+    assert (out == _x() * 2**count).all()
 
 
 def test_a_loop_carries_several_tensors(poptorch: Any, torch: Any) -> None:
@@ -56,16 +56,16 @@ def test_loops_nest(poptorch: Any) -> None:
     def outer(a: Any) -> Any:
         return poptorch.for_loop(2, lambda b: b + 1, [a * 2])
 
-    made = infer(poptorch, lambda model, x: poptorch.for_loop(3, outer, [x])[0], _x())
+    out = infer(poptorch, lambda model, x: poptorch.for_loop(3, outer, [x])[0], _x())
 
-    assert (made == ((_x() * 2 + 2) * 2 + 2) * 2 + 2).all()
+    assert (out == ((_x() * 2 + 2) * 2 + 2) * 2 + 2).all()
 
 
 def test_a_loop_runs_on_the_host_too(poptorch: Any) -> None:
     """Outside the device it is a plain loop."""
-    (made,) = poptorch.for_loop(3, lambda a: a + 1, [_x()])
+    (out,) = poptorch.for_loop(3, lambda a: a + 1, [_x()])
 
-    assert (made == _x() + 3).all()
+    assert (out == _x() + 3).all()
 
 
 def test_a_loop_does_not_train(poptorch: Any, torch: Any) -> None:
@@ -85,36 +85,29 @@ def test_the_count_is_an_integer_constant(poptorch: Any, count: Any) -> None:
         infer(poptorch, lambda model, x: poptorch.for_loop(count, lambda a: a, [x]), _x())
 
 
-@pytest.mark.parametrize("wrong", ["a tensor alone", "a tuple", "a number"])
-def test_the_inputs_are_a_list(poptorch: Any, wrong: str) -> None:
+@pytest.mark.parametrize(
+    "inputs", [lambda x: x, lambda x: (x,), lambda x: [x, 3]], ids=["a tensor alone", "a tuple", "a number"]
+)
+def test_the_inputs_are_a_list(poptorch: Any, inputs: Any) -> None:
     """Inputs that are not a list of tensors are refused."""
-    make = {"a tensor alone": lambda x: x, "a tuple": lambda x: (x,), "a number": lambda x: [x, 3]}[wrong]
-
     with pytest.raises((poptorch.Error, ValueError), match="inputs"):
-        infer(poptorch, lambda model, x: poptorch.for_loop(2, lambda *a: list(a), make(x)), _x())
+        infer(poptorch, lambda model, x: poptorch.for_loop(2, lambda *a: list(a), inputs(x)), _x())
 
 
-def _another_shape(a: Any) -> Any:
-    return a[:, :2]
+BODIES = {
+    "another shape": lambda a: a[:, :2],
+    "another type": lambda a: a.half(),
+    "more": lambda a: [a, a],
+    "nothing": lambda a: None,
+}
+"""What a body may not return."""
 
 
-def _another_type(a: Any) -> Any:
-    return a.half()
-
-
-def _more(a: Any) -> Any:
-    return [a, a]
-
-
-def _nothing(a: Any) -> Any:
-    return None
-
-
-@pytest.mark.parametrize("body", [_another_shape, _another_type, _more, _nothing])
-def test_a_body_returns_what_it_takes(poptorch: Any, body: Any) -> None:
+@pytest.mark.parametrize("body", BODIES)
+def test_a_body_returns_what_it_takes(poptorch: Any, body: str) -> None:
     """Results of other shapes, types or number than the inputs are refused."""
     with pytest.raises(poptorch.Error, match="for_loop"):
-        infer(poptorch, lambda model, x: poptorch.for_loop(2, body, [x]), _x())
+        infer(poptorch, lambda model, x: poptorch.for_loop(2, BODIES[body], [x]), _x())
 
 
 def _choose(poptorch: Any) -> Any:
@@ -123,12 +116,12 @@ def _choose(poptorch: Any) -> Any:
 
 @pytest.mark.parametrize("flag", [True, False])
 def test_a_condition_chooses_a_body(poptorch: Any, torch: Any, flag: bool) -> None:
-    """The results are those of one body on its own inputs."""
-    first, second = infer(poptorch, _choose(poptorch), torch.tensor([flag]), _x())
-    expected = (_x() * 2, _x() + 10) if flag else (_x(), (_x() + 1) ** 2)
+    """The results are those of one body on its own inputs, on the device and on the host."""
+    condition, expected = torch.tensor([flag]), ((_x() * 2, _x() + 10) if flag else (_x(), (_x() + 1) ** 2))
 
-    assert (first == expected[0]).all()
-    assert (second == expected[1]).all()
+    for results in (infer(poptorch, _choose(poptorch), condition, _x()), _choose(poptorch)(None, condition, _x())):
+        assert len(results) == 2
+        assert all((result == value).all() for result, value in zip(results, expected))
 
 
 def test_one_compiled_condition_serves_both_values(poptorch: Any, torch: Any) -> None:
@@ -142,16 +135,14 @@ def test_one_compiled_condition_serves_both_values(poptorch: Any, torch: Any) ->
 
 def test_micro_batches_choose_for_themselves(poptorch: Any, torch: Any) -> None:
     """Each device iteration takes its own branch."""
-    flags, x = torch.tensor([True, False, False]), torch.tensor([[4.0], [5.0], [6.0]])
-    made = infer(
-        poptorch,
-        lambda model, flag, x: poptorch.cond(flag, lambda a: a * 2, [x], lambda a: a + 1, [x])[0],
-        flags,
-        x,
-        options=poptorch.Options().deviceIterations(3),
-    )
 
-    assert made.flatten().tolist() == [8.0, 6.0, 7.0]
+    def forward(model: Any, flag: Any, x: Any) -> Any:
+        return poptorch.cond(flag, lambda a: a * 2, [x], lambda a: a + 1, [x])[0]
+
+    flags, x = torch.tensor([True, False, False]), torch.tensor([[4.0], [5.0], [6.0]])
+    out = infer(poptorch, forward, flags, x, options=poptorch.Options().deviceIterations(3))
+
+    assert out.flatten().tolist() == [8.0, 6.0, 7.0]
 
 
 @pytest.mark.parametrize("flag", [True, False])
@@ -173,21 +164,12 @@ def test_only_the_chosen_body_has_effects(poptorch: Any, torch: Any, capfd: Any,
     inference.compile(torch.tensor([flag]), _x())
     calls.clear()
     capfd.readouterr()
-    made = inference(torch.tensor([flag]), _x())
+    out = inference(torch.tensor([flag]), _x())
     captured = capfd.readouterr()
     printed = captured.out + captured.err
 
-    assert (made == (_x() if flag else _x() + 1)).all()
+    assert (out == (_x() if flag else _x() + 1)).all()
     assert ("yes-yes" in printed, "no:" in printed, len(calls)) == ((True, False, 0) if flag else (False, True, 1))
-
-
-@pytest.mark.parametrize("flag", [True, False])
-def test_a_condition_works_on_the_host(poptorch: Any, torch: Any, flag: bool) -> None:
-    """Outside the device one body is called."""
-    first, second = _choose(poptorch)(None, torch.tensor([flag]), _x())
-
-    assert (first == (_x() * 2 if flag else _x())).all()
-    assert (second == (_x() + 10 if flag else (_x() + 1) ** 2)).all()
 
 
 def test_a_condition_does_not_train(poptorch: Any, torch: Any) -> None:
@@ -201,16 +183,15 @@ def test_a_condition_does_not_train(poptorch: Any, torch: Any) -> None:
         gradient(poptorch, forward, torch.ones(3), torch.tensor([True]), _x())
 
 
-@pytest.mark.parametrize("body", [_another_shape, _another_type, _more])
-def test_both_bodies_return_the_same_kind(poptorch: Any, torch: Any, body: Any) -> None:
+@pytest.mark.parametrize("body", ["another shape", "another type", "more"])
+def test_both_bodies_return_the_same_kind(poptorch: Any, torch: Any, body: str) -> None:
     """Bodies with results of different shapes, types or number are refused."""
+
+    def forward(model: Any, flag: Any, x: Any) -> Any:
+        return poptorch.cond(flag, lambda a: a, [x], BODIES[body], [x])
+
     with pytest.raises(poptorch.Error, match="cond"):
-        infer(
-            poptorch,
-            lambda model, flag, x: poptorch.cond(flag, lambda a: a, [x], body, [x]),
-            torch.tensor([True]),
-            _x(),
-        )
+        infer(poptorch, forward, torch.tensor([True]), _x())
 
 
 def test_a_condition_is_one_element(poptorch: Any) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import pytest
 
 from .. import exact
 from ..exact import assert_same
+from ..on_device import as_model
 
 LOSSES: Dict[str, Callable[[Any, Any], Any]] = {
     "l1": lambda F, out: F.l1_loss(out, out.detach() * 0 + 1),
@@ -31,146 +32,103 @@ def model_of(loss: Callable[[Any], Any]) -> Any:
     """A model with one weight that returns what ``loss`` makes of its output."""
     import torch
 
-    class Model(torch.nn.Module):
-        """Scales and applies the loss."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
-
-        def forward(self, x: Any) -> Any:
-            return loss(x * self.weight)
-
-    return Model()
+    return as_model(lambda model, x: loss(x * model.weight), weight=torch.nn.Parameter(torch.tensor([1.0, -2.0])))
 
 
-def step_of(model: Any, x: Any, pick: Callable[[Any], Any] = lambda returned: returned) -> Any:
-    """The weight after one plain step of gradient descent on the host."""
-    loss = pick(model(x))
-    loss.backward()
-    weight = model.weight.detach() - exact.RATE * model.weight.grad
-    model.weight.grad = None
-    return weight
+def train_by(poptorch: Any, loss: Callable[[Any], Any], by: Callable[[Any], Any], samples: int = 2) -> Any:
+    """Take one step on the device, which is the host's step by the loss ``by``, and return what the device returns."""
+    __tracebackhide__ = True
+    host, x = model_of(by), exact.samples(samples)
+    host(x).backward()
+    trainer, model = exact.trainer(poptorch, model=model_of(loss))
+
+    returned = trainer(x)
+
+    assert_same(model.weight.detach(), host.weight.detach() - exact.RATE * host.weight.grad, "weight")
+    return returned
 
 
 @pytest.mark.parametrize("name", sorted(LOSSES))
 def test_every_loss_of_torch_is_a_loss(poptorch: Any, torch: Any, name: str) -> None:
     """A loss of torch needs no mark; the device takes the step that the host would take, by the same kernels."""
-    model, x = model_of(lambda out: LOSSES[name](torch.nn.functional, out)), exact.samples(4)
-    expected = step_of(model, x)
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
 
-    loss = trainer(x)
+    def loss(out: Any) -> Any:
+        return LOSSES[name](torch.nn.functional, out)
 
-    assert loss.dim() == 0
-    assert_same(model.weight.detach(), expected, "weight")
+    assert train_by(poptorch, loss, loss, samples=4).dim() == 0
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
-def test_identity_loss_marks_a_loss_of_ones_own(poptorch: Any, reduction: str) -> None:
-    """Any expression is a loss once it is marked, with the reduction of the mark."""
-    model = model_of(lambda out: poptorch.identity_loss((out - 1).abs(), reduction=reduction))
-    x = exact.samples(2)
-    expected = step_of(model, x)
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
-
-    trainer(x)
-
-    assert_same(model.weight.detach(), expected, "weight")
+MARKED: Dict[str, Callable[[Any, Any, Any], Any]] = {
+    "sum": lambda poptorch, F, out: poptorch.identity_loss((out - 1).abs(), reduction="sum"),
+    "mean": lambda poptorch, F, out: poptorch.identity_loss((out - 1).abs(), reduction="mean"),
+    "two-losses": lambda poptorch, F, out: poptorch.identity_loss(
+        F.l1_loss(out, out * 0) + F.mse_loss(out, out * 0 + 1), "none"
+    ),
+}
 
 
-def test_training_without_a_loss_is_refused(poptorch: Any) -> None:
-    """A model that computes no loss cannot be trained."""
-    model = model_of(lambda out: out.sum())
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+@pytest.mark.parametrize("name", MARKED)
+def test_identity_loss_marks_a_loss_of_ones_own(poptorch: Any, torch: Any, name: str) -> None:
+    """Any expression is a loss once it is marked, with the reduction of the mark; losses that feed it are its parts."""
 
-    with pytest.raises(poptorch.Error, match="Couldn't find a loss in graph!"):
-        trainer(exact.samples(1))
+    def loss(out: Any) -> Any:
+        return MARKED[name](poptorch, torch.nn.functional, out)
 
-
-def test_two_losses_are_refused(poptorch: Any) -> None:
-    """Of two losses that do not depend on one another neither is the one."""
-    import torch.nn.functional as F
-
-    model = model_of(lambda out: (F.l1_loss(out, out * 0), F.mse_loss(out, out * 0)))
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
-
-    with pytest.raises(poptorch.Error, match="Multiple independent losses found"):
-        trainer(exact.samples(1))
+    train_by(poptorch, loss, loss)
 
 
-def test_a_sum_of_losses_is_marked(poptorch: Any) -> None:
-    """Two losses that feed a marked one are parts of it."""
-    import torch.nn.functional as F
-
-    model = model_of(lambda out: poptorch.identity_loss(F.l1_loss(out, out * 0) + F.mse_loss(out, out * 0 + 1), "none"))
-    x = exact.samples(2)
-    expected = step_of(model, x)
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
-
-    trainer(x)
-
-    assert_same(model.weight.detach(), expected, "weight")
-
-
-def test_the_loss_need_not_be_returned(poptorch: Any) -> None:
-    """A model that returns only its output trains by the loss that it computes."""
-    import torch.nn.functional as F
-
-    def only_output(out: Any) -> Any:
-        F.l1_loss(out, out.detach() * 0 + 1)
-        return out
-
-    model, x = model_of(only_output), exact.samples(2)
-    expected = step_of(model_of(lambda out: F.l1_loss(out, out.detach() * 0 + 1)), x)
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
-
-    out = trainer(x)
-
-    assert out.shape == x.shape
-    assert_same(model.weight.detach(), expected, "weight")
-
-
-def test_what_follows_the_loss_is_not_trained_by(poptorch: Any) -> None:
+def test_what_follows_the_loss_is_not_trained_by(poptorch: Any, torch: Any) -> None:
     """Doubling a loss after it was computed changes what is returned, not the step."""
-    import torch.nn.functional as F
 
-    model, x = model_of(lambda out: F.l1_loss(out, out.detach() * 0) * 2), exact.samples(2)
-    expected = step_of(model_of(lambda out: F.l1_loss(out, out.detach() * 0)), x)
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+    def loss(out: Any) -> Any:
+        return torch.nn.functional.l1_loss(out, out.detach() * 0)
 
-    trainer(x)
-
-    assert_same(model.weight.detach(), expected, "weight")
-
-
-def test_inference_needs_no_loss(poptorch: Any) -> None:
-    """Any number of losses, or none, is fine for inference."""
-    import torch.nn.functional as F
-
-    x = exact.samples(2)
-    for loss in (lambda out: out, lambda out: (F.l1_loss(out, out * 0), F.mse_loss(out, out * 0))):
-        poptorch.inferenceModel(model_of(loss))(x)
+    train_by(poptorch, lambda out: loss(out) * 2, by=loss)
 
 
 def test_a_loss_module_is_a_loss(poptorch: Any, torch: Any) -> None:
     """A loss of torch.nn inside the model is found like its function."""
     criterion = torch.nn.CrossEntropyLoss(reduction="sum")
-    model, x = model_of(lambda out: criterion(out, torch.ones(3, dtype=torch.int64))), exact.samples(3)
-    expected = step_of(model, x)
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
 
-    trainer(x)
+    def loss(out: Any) -> Any:
+        return criterion(out, torch.ones(3, dtype=torch.int64))
 
-    assert_same(model.weight.detach(), expected, "weight")
+    train_by(poptorch, loss, loss, samples=3)
 
 
-def test_a_loss_for_every_sample_is_refused(poptorch: Any) -> None:
-    """The final loss is a single value."""
-    import torch.nn.functional as F
+REFUSED: Dict[str, Tuple[Callable[[Any, Any], Any], Optional[str]]] = {
+    "none": (lambda F, out: out.sum(), "Couldn't find a loss in graph!"),
+    "two": (lambda F, out: (F.l1_loss(out, out * 0), F.mse_loss(out, out * 0)), "Multiple independent losses found"),
+    "one-for-every-sample": (lambda F, out: F.l1_loss(out, out * 0, reduction="none"), None),
+}
 
-    model = model_of(lambda out: F.l1_loss(out, out * 0, reduction="none"))
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
 
-    with pytest.raises(poptorch.Error):
+@pytest.mark.parametrize("name", REFUSED)
+def test_training_needs_one_loss_of_one_value(poptorch: Any, torch: Any, name: str) -> None:
+    """No loss, two losses that do not depend on one another, and a loss for every sample are refused."""
+    loss, error = REFUSED[name]
+    trainer, _ = exact.trainer(poptorch, model=model_of(lambda out: loss(torch.nn.functional, out)))
+
+    with pytest.raises(poptorch.Error, match=error):
         trainer(exact.samples(2))
+
+
+def test_the_loss_need_not_be_returned(poptorch: Any, torch: Any) -> None:
+    """A model that returns only its output trains by the loss that it computes."""
+
+    def loss(out: Any) -> Any:
+        return torch.nn.functional.l1_loss(out, out.detach() * 0 + 1)
+
+    def only_output(out: Any) -> Any:
+        loss(out)
+        return out
+
+    assert train_by(poptorch, only_output, by=loss).shape == (2, 2)
+
+
+def test_inference_needs_no_loss(poptorch: Any, torch: Any) -> None:
+    """Any number of losses, or none, is fine for inference."""
+    two, _ = REFUSED["two"]
+
+    for model in (model_of(lambda out: out), model_of(lambda out: two(torch.nn.functional, out))):
+        poptorch.inferenceModel(model)(exact.samples(2))

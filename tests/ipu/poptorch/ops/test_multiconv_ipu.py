@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .on_device import infer
+from ..on_device import infer
 
 
 def _convolution(seed: int) -> Any:
@@ -27,8 +27,9 @@ def _x() -> Any:
     return (torch.arange(50, dtype=torch.float32) % 9 - 4).reshape(1, 2, 5, 5)
 
 
-def _run(poptorch: Any, group: Any) -> Any:
-    """The sum of two convolutions in a group, on the device, and on the host."""
+def _assert_convolves(poptorch: Any, group: Any) -> None:
+    """Two convolutions in a group have on the device the values that they have on the host."""
+    __tracebackhide__ = True
     first, second = _convolution(1), _convolution(2)
 
     def forward(model: Any, x: Any) -> Any:
@@ -36,15 +37,13 @@ def _run(poptorch: Any, group: Any) -> Any:
             a, b = model.first(x), model.second(x * 2)
         return a + b
 
-    made = infer(poptorch, forward, _x(), first=first, second=second)
-    return made, (first(_x()) + second(_x() * 2)).detach()
+    actual = infer(poptorch, forward, _x(), first=first, second=second)
+    assert (actual == first(_x()) + second(_x() * 2)).all()
 
 
 def test_a_group_computes_what_its_convolutions_do(poptorch: Any) -> None:
     """A group without settings changes no value."""
-    actual, expected = _run(poptorch, poptorch.MultiConv())
-
-    assert (actual == expected).all()
+    _assert_convolves(poptorch, poptorch.MultiConv())
 
 
 SETTINGS = (
@@ -66,11 +65,10 @@ SETTINGS = (
 def test_settings_chain_and_change_no_value(poptorch: Any, torch: Any, name: str, value: str) -> None:
     """Every setting returns the group; whole numbers this small are the same under all of them."""
     group = poptorch.MultiConv()
-    given = eval(value, {"torch": torch, "poptorch": poptorch})
+    setting = eval(value, {"torch": torch, "poptorch": poptorch})
 
-    assert getattr(group, name)(given) is group
-    actual, expected = _run(poptorch, group)
-    assert (actual == expected).all()
+    assert getattr(group, name)(setting) is group
+    _assert_convolves(poptorch, group)
 
 
 WRONG = (
@@ -101,7 +99,7 @@ def test_there_is_one_value_for_each_convolution(poptorch: Any, name: str, value
     getattr(group, name)(value)
 
     with pytest.raises(poptorch.Error, match=name):
-        _run(poptorch, group)
+        _assert_convolves(poptorch, group)
 
 
 def test_a_group_does_not_hold_a_group(poptorch: Any) -> None:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
-from typing import Any, List
+from typing import Any, Dict, List
 
 import pytest
 
-from .on_device import as_model
+from ..on_device import as_model, infer
 
 
-def _operations(poptorch: Any, forward: Any, **parts: Any) -> List[Any]:
-    """The operations of the compiled model that have these types, as the IR shows them."""
+def _operations(poptorch: Any, forward: Any, options: Any = None) -> List[Any]:
+    """The operations of the compiled model, as the IR shows them."""
     import torch
 
-    inference = poptorch.inferenceModel(as_model(forward, **parts))
+    inference = poptorch.inferenceModel(as_model(forward), options)
     inference.compile(torch.ones(1, 2))
     return list(json.loads(inference._debugGetPopartIR())["maingraph"])
+
+
+def _attributes(operations: List[Any], *wanted: str) -> Dict[str, Dict[str, Any]]:
+    """Those of the wanted attributes that the arithmetic carries, by type."""
+    return {
+        operation["type"]: {name: value for name, value in operation["attributes"].items() if name in wanted}
+        for operation in operations
+        if operation["type"] in ("Mul", "Sub", "Add")
+    }
 
 
 def _names(operations: List[Any], kind: str) -> List[str]:
@@ -24,39 +33,26 @@ def _names(operations: List[Any], kind: str) -> List[str]:
 
 
 def test_a_scope_comes_before_the_name(poptorch: Any) -> None:
-    """Operations inside carry the scope, those outside do not."""
-
-    def forward(model: Any, x: Any) -> Any:
-        with poptorch.NameScope("doubling"):
-            x = x * 2
-        return x + 1
-
-    operations = _operations(poptorch, forward)
-
-    assert all("doubling" in name for name in _names(operations, "Mul"))
-    assert _names(operations, "Mul")
-    assert not any("doubling" in name for name in _names(operations, "Add"))
-    assert _names(operations, "Add")
-
-
-def test_scopes_nest(poptorch: Any) -> None:
-    """An inner scope comes behind the outer one, joined by a slash; after it, the outer one goes on."""
+    """Operations inside carry the scope and the scopes around it, joined by slashes; those outside do not."""
 
     def forward(model: Any, x: Any) -> Any:
         with poptorch.NameScope("outer"):
             with poptorch.NameScope("inner"):
                 x = x * 2
-            return x + 1
+            x = x - 3
+        return x + 1
 
     operations = _operations(poptorch, forward)
 
-    assert all("outer/inner" in name for name in _names(operations, "Mul"))
-    assert all("outer" in name and "inner" not in name for name in _names(operations, "Add"))
-    assert _names(operations, "Mul")
-    assert _names(operations, "Add")
+    for kind, scopes in {"Mul": ("outer/inner",), "Sub": ("outer",), "Add": ()}.items():
+        names = _names(operations, kind)
+        assert names
+        assert all(scope in name for name in names for scope in scopes)
+    assert not any("inner" in name for name in _names(operations, "Sub"))
+    assert not any("outer" in name or "inner" in name for name in _names(operations, "Add"))
 
 
-def test_a_scope_does_not_end_a_block(poptorch: Any, torch: Any) -> None:
+def test_a_scope_does_not_end_a_block(poptorch: Any) -> None:
     """A block that begins inside a scope goes on after it."""
 
     def forward(model: Any, x: Any) -> Any:
@@ -66,17 +62,10 @@ def test_a_scope_does_not_end_a_block(poptorch: Any, torch: Any) -> None:
         return x + 1
 
     strategy = poptorch.ShardedExecution(poptorch.Stage("block").ipu(1))
-    made = poptorch.Options().setExecutionStrategy(strategy)
-    inference = poptorch.inferenceModel(as_model(forward), made)
-    inference.compile(torch.ones(1, 2))
-    operations = json.loads(inference._debugGetPopartIR())["maingraph"]
-    placed = {
-        operation["type"]: operation["attributes"]["__ipu_number"]
-        for operation in operations
-        if operation["type"] in ("Mul", "Add")
-    }
+    operations = _operations(poptorch, forward, poptorch.Options().setExecutionStrategy(strategy))
 
-    assert placed == {"Mul": "1", "Add": "1"}
+    on_one = {"__ipu_number": "1"}
+    assert _attributes(operations, "__ipu_number") == {"Mul": on_one, "Add": on_one}
 
 
 def test_a_scope_changes_no_value(poptorch: Any, torch: Any) -> None:
@@ -88,7 +77,7 @@ def test_a_scope_changes_no_value(poptorch: Any, torch: Any) -> None:
 
     x = torch.tensor([[1.0, -2.0]])
 
-    assert (poptorch.inferenceModel(as_model(forward))(x) == x * 2).all()
+    assert (infer(poptorch, forward, x) == x * 2).all()
     assert (forward(None, x) == x * 2).all()
 
 
@@ -109,13 +98,7 @@ def test_an_attribute_reaches_the_operation(poptorch: Any) -> None:
                 x = x - 1
         return x + 1
 
-    carried = {
-        operation["type"]: {
-            name: value for name, value in operation["attributes"].items() if name in ("flavour", "number")
-        }
-        for operation in _operations(poptorch, forward)
-        if operation["type"] in ("Mul", "Sub", "Add")
-    }
+    carried = _attributes(_operations(poptorch, forward), "flavour", "number")
 
     assert carried == {"Mul": {"flavour": "sweet"}, "Sub": {"flavour": "sour", "number": "5"}, "Add": {}}
 

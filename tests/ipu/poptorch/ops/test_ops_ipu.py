@@ -5,11 +5,11 @@ Numbers are small multiples of powers of two, so that every result is exact in f
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable, Dict
 
 import pytest
 
-from .on_device import as_model, gradient, infer
+from ..on_device import as_model, gradient, infer
 
 
 def _values(*shape: int) -> Any:
@@ -39,9 +39,9 @@ def test_identity_loss_sends_ones_back(poptorch: Any, reduction: str, share: flo
     """The gradient of a sum, or of a loss as it is, is one; that of a mean is one over the number of elements."""
     x, weight = _values(2, 4), _values(4)
 
-    made = gradient(poptorch, lambda model, x: _reduced(poptorch, x * model.weight, reduction), weight, x)
+    out = gradient(poptorch, lambda model, x: _reduced(poptorch, x * model.weight, reduction), weight, x)
 
-    _same(made, x.sum(0) * share)
+    _same(out, x.sum(0) * share)
 
 
 @pytest.mark.parametrize(("reduction", "share"), [("sum", 1.0), ("mean", 0.25), ("none", 1.0)])
@@ -107,8 +107,8 @@ def test_a_tensor_is_printed_when_it_is_computed(poptorch: Any, torch: Any, capf
 def test_every_micro_batch_is_printed(poptorch: Any, capfd: Any) -> None:
     """Two replicas of three device iterations print six times, once for each micro-batch."""
     x = _values(6, 1) + 10
-    made = poptorch.Options().deviceIterations(3).replicationFactor(2)
-    infer(poptorch, lambda model, x: poptorch.ipu_print_tensor(x, "micro") * 2, x, options=made)
+    out = poptorch.Options().deviceIterations(3).replicationFactor(2)
+    infer(poptorch, lambda model, x: poptorch.ipu_print_tensor(x, "micro") * 2, x, options=out)
     lines = [line for line in _printed(capfd).splitlines() if "micro" in line]
 
     assert len(lines) == 6
@@ -143,14 +143,14 @@ def test_the_gradient_is_printed_too(poptorch: Any, torch: Any, capfd: Any, want
     assert ("16" in printed) is wanted
 
 
+def _print(poptorch: Any, x: Any, **settings: Any) -> None:
+    """Print a tensor on the device."""
+    infer(poptorch, lambda model, x: poptorch.ipu_print_tensor(x, **settings) * 2, x)
+
+
 def test_long_tensors_are_summarised(poptorch: Any, torch: Any, capfd: Any) -> None:
     """Above the threshold only the items at the edges are printed."""
-    x = torch.arange(40.0).reshape(1, 40)
-    infer(
-        poptorch,
-        lambda model, x: poptorch.ipu_print_tensor(x, "long", summarise_threshold=10, edge_items=2) * 2,
-        x,
-    )
+    _print(poptorch, torch.arange(40.0).reshape(1, 40), title="long", summarise_threshold=10, edge_items=2)
     printed = _printed(capfd)
 
     assert "..." in printed
@@ -160,12 +160,8 @@ def test_long_tensors_are_summarised(poptorch: Any, torch: Any, capfd: Any) -> N
 
 def test_brackets_separators_and_digits_can_be_chosen(poptorch: Any, torch: Any, capfd: Any) -> None:
     """The text of a printed tensor follows the settings."""
-
-    def forward(model: Any, x: Any) -> Any:
-        settings = {"digits": 2, "float_format": "fixed", "separator": ",", "open_bracket": "(", "close_bracket": ")"}
-        return poptorch.ipu_print_tensor(x, "styled", **settings) * 2
-
-    infer(poptorch, forward, torch.tensor([[1.5, -2.25]]))
+    settings = {"digits": 2, "float_format": "fixed", "separator": ",", "open_bracket": "(", "close_bracket": ")"}
+    _print(poptorch, torch.tensor([[1.5, -2.25]]), title="styled", **settings)
 
     assert "((1.50,-2.25))" in _printed(capfd).replace(" ", "")
 
@@ -173,7 +169,7 @@ def test_brackets_separators_and_digits_can_be_chosen(poptorch: Any, torch: Any,
 def test_an_unknown_float_format_is_refused(poptorch: Any) -> None:
     """Only the four formats are accepted."""
     with pytest.raises(poptorch.Error, match="hexadecimal"):
-        infer(poptorch, lambda model, x: poptorch.ipu_print_tensor(x, float_format="hexadecimal"), _values(1, 2))
+        _print(poptorch, _values(1, 2), float_format="hexadecimal")
 
 
 def test_nothing_is_printed_on_the_host(poptorch: Any, capfd: Any) -> None:
@@ -187,40 +183,33 @@ def test_nothing_is_printed_on_the_host(poptorch: Any, capfd: Any) -> None:
 # Operations that change no value
 
 
-def _marks(poptorch: Any) -> Any:
-    return {
-        "nop": poptorch.nop,
-        "recomputationCheckpoint": poptorch.recomputationCheckpoint,
-        "set_available_memory": lambda x: poptorch.set_available_memory(x, 0.3),
-        "set_overlap_for_input": lambda x: poptorch.set_overlap_for_input(
-            x, poptorch.OverlapMode.OverlapAccumulationLoop
-        ),
-        "set_overlap_for_output": lambda x: poptorch.set_overlap_for_output(
-            x, poptorch.OverlapMode.OverlapDeviceIterationLoop
-        ),
-    }
-
-
-MARKS = ("nop", "recomputationCheckpoint", "set_available_memory", "set_overlap_for_input", "set_overlap_for_output")
+MARKS: Dict[str, Callable[[Any, Any], Any]] = {
+    "nop": lambda poptorch, x: poptorch.nop(x),
+    "recomputationCheckpoint": lambda poptorch, x: poptorch.recomputationCheckpoint(x),
+    "set_available_memory": lambda poptorch, x: poptorch.set_available_memory(x, 0.3),
+    "set_overlap_for_input": lambda poptorch, x: poptorch.set_overlap_for_input(
+        x, poptorch.OverlapMode.OverlapAccumulationLoop
+    ),
+    "set_overlap_for_output": lambda poptorch, x: poptorch.set_overlap_for_output(
+        x, poptorch.OverlapMode.OverlapDeviceIterationLoop
+    ),
+}
 
 
 @pytest.mark.parametrize("name", MARKS)
-def test_marks_change_no_value(poptorch: Any, name: str) -> None:
-    """What only tells the compiler something passes values on."""
-    x, mark = _values(3, 4), _marks(poptorch)[name]
+def test_marks_change_neither_values_nor_gradients(poptorch: Any, name: str) -> None:
+    """What only tells the compiler something passes values and gradients on."""
+    x = _values(3, 4)
+
+    def mark(x: Any) -> Any:
+        return MARKS[name](poptorch, x)
+
+    def loss(model: Any, x: Any) -> Any:
+        return poptorch.identity_loss(mark(x * model.weight) * 2, "sum")
 
     _same(infer(poptorch, lambda model, x: mark(x * 2) + 1, x), x * 2 + 1)
     _same(mark(x), x)
-
-
-@pytest.mark.parametrize("name", MARKS)
-def test_marks_change_no_gradient(poptorch: Any, name: str) -> None:
-    """What only tells the compiler something passes gradients on."""
-    x, mark = _values(3, 4), _marks(poptorch)[name]
-
-    made = gradient(poptorch, lambda model, x: poptorch.identity_loss(mark(x * model.weight) * 2, "sum"), _values(4), x)
-
-    _same(made, x.sum(0) * 2)
+    _same(gradient(poptorch, loss, _values(4), x), x.sum(0) * 2)
 
 
 def test_several_values_are_checkpointed_at_once(poptorch: Any) -> None:
@@ -271,6 +260,11 @@ def test_a_custom_operation_is_refused(poptorch: Any) -> None:
 # dynamic_slice and dynamic_update
 
 
+def _sliced(poptorch: Any, dim: int, size: int, step: int) -> Any:
+    """A forward that slices where its second input says."""
+    return lambda model, x, start: poptorch.dynamic_slice(x, dim, start, size, step)
+
+
 @pytest.mark.parametrize("start", [0, 1, 3])
 @pytest.mark.parametrize(("dim", "size", "step"), [(1, 2, 1), (1, 4, 2), (-1, 3, 1)])
 def test_a_slice_begins_where_the_device_says(
@@ -278,29 +272,22 @@ def test_a_slice_begins_where_the_device_says(
 ) -> None:
     """One compiled model slices at any start."""
     x = _values(1, 7)
-    made = infer(
-        poptorch,
-        lambda model, x, start: poptorch.dynamic_slice(x, dim, start, size, step),
-        x,
-        torch.tensor([start], dtype=torch.int32),
-    )
+    out = infer(poptorch, _sliced(poptorch, dim, size, step), x, torch.tensor([start], dtype=torch.int32))
 
-    _same(made, x[:, start : start + size : step])
+    _same(out, x[:, start : start + size : step])
 
 
 def test_a_slice_wraps_round(poptorch: Any, torch: Any) -> None:
     """A slice beyond the end goes on at the beginning."""
     x = _values(1, 5)
-    made = infer(poptorch, lambda model, x, start: poptorch.dynamic_slice(x, 1, start, 3, 1), x, torch.tensor([4]))
 
-    _same(made, x[:, [4, 0, 1]])
+    _same(infer(poptorch, _sliced(poptorch, 1, 3, 1), x, torch.tensor([4])), x[:, [4, 0, 1]])
 
 
 def test_one_compiled_slice_serves_every_start(poptorch: Any, torch: Any) -> None:
     """The start is a value, not a constant of the compiled model."""
     x = _values(1, 6)
-    model = as_model(lambda model, x, start: poptorch.dynamic_slice(x, 1, start, 2, 1))
-    inference = poptorch.inferenceModel(model)
+    inference = poptorch.inferenceModel(as_model(_sliced(poptorch, 1, 2, 1)))
 
     for start in (0, 4, 2):
         _same(inference(x, torch.tensor([start])), x[:, start : start + 2])
@@ -312,32 +299,22 @@ def test_the_gradient_of_a_slice_goes_where_it_came_from(poptorch: Any, torch: A
     def forward(model: Any, x: Any, start: Any) -> Any:
         return poptorch.identity_loss(poptorch.dynamic_slice(model.weight, 0, start, 2, 1) * x, "sum")
 
-    made = gradient(poptorch, forward, _values(5), torch.tensor([[4.0, 8.0]]), torch.tensor([3]))
+    out = gradient(poptorch, forward, _values(5), torch.tensor([[4.0, 8.0]]), torch.tensor([3]))
 
-    _same(made, torch.tensor([0.0, 0.0, 0.0, 4.0, 8.0]))
+    _same(out, torch.tensor([0.0, 0.0, 0.0, 4.0, 8.0]))
 
 
 @pytest.mark.parametrize(("size", "step", "dim"), [(0, 1, 1), (8, 1, 1), (3, 2, 1), (2, 0, 1), (2, 1, 2), (2, 1, -3)])
 def test_sizes_steps_and_dimensions_must_fit(poptorch: Any, torch: Any, size: int, step: int, dim: int) -> None:
     """A slice that does not fit its dimension or its step is refused."""
     with pytest.raises(poptorch.Error, match="dynamic_slice"):
-        infer(
-            poptorch,
-            lambda model, x, start: poptorch.dynamic_slice(x, dim, start, size, step),
-            _values(1, 7),
-            torch.tensor([0]),
-        )
+        infer(poptorch, _sliced(poptorch, dim, size, step), _values(1, 7), torch.tensor([0]))
 
 
 def test_the_start_of_a_slice_is_an_integer(poptorch: Any, torch: Any) -> None:
     """A start that is a fraction is refused."""
     with pytest.raises(poptorch.Error, match="integer"):
-        infer(
-            poptorch,
-            lambda model, x, start: poptorch.dynamic_slice(x, 1, start, 2, 1),
-            _values(1, 7),
-            torch.tensor([0.5]),
-        )
+        infer(poptorch, _sliced(poptorch, 1, 2, 1), _values(1, 7), torch.tensor([0.5]))
 
 
 @pytest.mark.parametrize("start", [0, 2, 4])
@@ -348,25 +325,23 @@ def test_an_update_replaces_a_slice(poptorch: Any, torch: Any, start: int) -> No
     def forward(model: Any, x: Any, source: Any, start: Any) -> Any:
         return poptorch.dynamic_update(x, source, 1, start, 2), x * 1
 
-    made, before = infer(poptorch, forward, x, source, torch.tensor([start]))
+    out, before = infer(poptorch, forward, x, source, torch.tensor([start]))
     expected = x.clone()
     expected[:, start : start + 2] = source
 
-    _same(made, expected)
+    _same(out, expected)
     _same(before, x)
 
 
 def test_an_update_needs_a_source_that_fits(poptorch: Any, torch: Any) -> None:
     """A source of another shape or type is refused."""
+
+    def forward(model: Any, x: Any, source: Any, start: Any) -> Any:
+        return poptorch.dynamic_update(x, source, 1, start, 2)
+
     for source in (torch.zeros(1, 3), torch.zeros(1, 2, dtype=torch.int32)):
         with pytest.raises(poptorch.Error, match="dynamic_update"):
-            infer(
-                poptorch,
-                lambda model, x, source, start: poptorch.dynamic_update(x, source, 1, start, 2),
-                _values(1, 6),
-                source,
-                torch.tensor([1]),
-            )
+            infer(poptorch, forward, _values(1, 6), source, torch.tensor([1]))
 
 
 # serializedMatMul
@@ -408,14 +383,14 @@ def test_parts_of_a_half_precision_sum_keep_their_precision(poptorch: Any, torch
     right = torch.ones(3, 1).half()
     mode = poptorch.MatMulSerializationMode.ReducingDim
 
-    made = infer(
+    out = infer(
         poptorch,
         lambda model, a: poptorch.serializedMatMul(a, model.right, mode, 3, keep_precision=True),
         left,
         right=torch.nn.Parameter(right),
     )
 
-    assert made.item() == 0.5
+    assert out.item() == 0.5
 
 
 # fps and nearest
@@ -424,9 +399,9 @@ def test_parts_of_a_half_precision_sum_keep_their_precision(poptorch: Any, torch
 def test_fps_takes_the_farthest_points(poptorch: Any, torch: Any) -> None:
     """On a line the ends come first, then what is farthest from both; each batch begins with its first point."""
     points = torch.tensor([[0.0], [1.0], [2.0], [16.0], [6.0], [100.0], [101.0], [90.0]])
-    made = infer(poptorch, lambda model, x: poptorch.fps(x, [0, 5, 8], 0.5), points)
+    out = infer(poptorch, lambda model, x: poptorch.fps(x, [0, 5, 8], 0.5), points)
 
-    assert made.tolist() == [0, 3, 4, 5, 7]
+    assert out.tolist() == [0, 3, 4, 5, 7]
 
 
 @pytest.mark.parametrize(("ptr", "ratio"), [([0, 3], 0.5), ([1, 8], 0.5), ([0, 8], 0.0), ([0, 8], 1.5), ([8], 0.5)])
@@ -438,9 +413,9 @@ def test_fps_needs_bounds_and_a_ratio(poptorch: Any, ptr: Any, ratio: float) -> 
 
 def test_a_random_start_is_one_of_the_points(poptorch: Any) -> None:
     """Sampling all points from a random start gives each of them once."""
-    made = infer(poptorch, lambda model, x: poptorch.fps(x, [0, 7], 1.0, random_start=True), _values(7, 3))
+    out = infer(poptorch, lambda model, x: poptorch.fps(x, [0, 7], 1.0, random_start=True), _values(7, 3))
 
-    assert sorted(made.tolist()) == list(range(7))
+    assert sorted(out.tolist()) == list(range(7))
 
 
 def test_nearest_finds_the_closest_point(poptorch: Any, torch: Any) -> None:
@@ -461,9 +436,9 @@ def test_nearest_stays_within_the_batch(poptorch: Any, torch: Any) -> None:
     points = torch.tensor([[0.0], [10.0], [0.0], [10.0]])
     queries = torch.tensor([[0.0], [10.0], [3.0], [11.0]])
 
-    made = infer(poptorch, poptorch_nearest(poptorch, [0, 0, 1, 1], [1, 0, 0, 1]), points, queries)
+    out = infer(poptorch, poptorch_nearest(poptorch, [0, 0, 1, 1], [1, 0, 0, 1]), points, queries)
 
-    assert made.tolist() == [2, 1, 0, 3]
+    assert out.tolist() == [2, 1, 0, 3]
 
 
 def test_nearest_needs_both_batches(poptorch: Any) -> None:

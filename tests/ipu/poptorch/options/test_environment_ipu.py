@@ -11,6 +11,8 @@ from typing import Any, Dict, List
 
 import pytest
 
+from ..on_device import as_model
+
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERR", "OFF")
 LOGGED = {"TRACE": 3, "DEBUG": 3, "INFO": 3, "WARN": 2, "ERR": 1, "OFF": 0}
 """How many of an info line, a warning and an error each level lets through."""
@@ -35,20 +37,12 @@ def lines_of(logger: Any) -> List[str]:
     return [name for name, number in (("info", 20), ("warning", 30), ("error", 40)) if logger.isEnabledFor(number)]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_a_level_by_its_name(level_restored: Any, level: str) -> None:
-    """setLogLevel takes the names of the levels and lets through what is at least as grave."""
+@pytest.mark.parametrize(("level", "name"), [*((name, name) for name in LEVELS), *zip((0, 1, 2, 3, 4, 6), LEVELS)])
+def test_a_level_has_a_name_and_a_number(level_restored: Any, level: Any, name: str) -> None:
+    """setLogLevel takes either and lets through what is at least as grave: 0 is everything, 6 is nothing."""
     level_restored.setLogLevel(level)
 
-    assert len(lines_of(level_restored.logger)) == LOGGED[level]
-
-
-@pytest.mark.parametrize(("number", "level"), list(zip((0, 1, 2, 3, 4, 6), LEVELS)))
-def test_a_level_by_its_number(level_restored: Any, number: int, level: str) -> None:
-    """setLogLevel takes numbers too: 0 is everything, 6 is nothing."""
-    level_restored.setLogLevel(number)
-
-    assert len(lines_of(level_restored.logger)) == LOGGED[level]
+    assert len(lines_of(level_restored.logger)) == LOGGED[name]
 
 
 @pytest.mark.parametrize("level", ["LOUD", 5, 7, -1])
@@ -77,44 +71,33 @@ def program(poptorch: Any, text: str, environment: Dict[str, str], tmp_path: Pat
 
 def test_the_environment_names_the_level_and_the_file(poptorch: Any, tmp_path: Path) -> None:
     """POPTORCH_LOG_LEVEL is the level, and with POPTORCH_LOG_DEST lines go to a file instead of the terminal."""
-    made = program(poptorch, THREE_LINES, {"POPTORCH_LOG_LEVEL": "INFO", "POPTORCH_LOG_DEST": "poptorch.log"}, tmp_path)
+    variables = {"POPTORCH_LOG_LEVEL": "INFO", "POPTORCH_LOG_DEST": "poptorch.log"}
+    run = program(poptorch, THREE_LINES, variables, tmp_path)
     written = (tmp_path / "poptorch.log").read_text(encoding="utf-8")
 
-    assert [line for line in ("line one", "line two", "line three") if line in written] == [
-        "line one", "line two", "line three",
-    ]  # fmt: skip
-    assert "line" not in made.stdout + made.stderr
+    assert all(line in written for line in ("line one", "line two", "line three"))
+    assert "line" not in run.stdout + run.stderr
 
 
 def test_lines_can_go_to_standard_output(poptorch: Any, tmp_path: Path) -> None:
     """POPTORCH_LOG_DEST=stdout sends lines there; a level in the environment keeps lesser lines out."""
-    made = program(poptorch, THREE_LINES, {"POPTORCH_LOG_LEVEL": "ERR", "POPTORCH_LOG_DEST": "stdout"}, tmp_path)
+    run = program(poptorch, THREE_LINES, {"POPTORCH_LOG_LEVEL": "ERR", "POPTORCH_LOG_DEST": "stdout"}, tmp_path)
 
-    assert "line three" in made.stdout
-    assert "line two" not in made.stdout
-    assert "line" not in made.stderr
+    assert "line three" in run.stdout
+    assert "line two" not in run.stdout
+    assert "line" not in run.stderr
 
 
 # The machine.
 
 
-def test_outside_a_model_nothing_runs_on_the_ipu(poptorch: Any) -> None:
-    """On the host isRunningOnIpu is False."""
-    assert poptorch.isRunningOnIpu() is False
-
-
 def test_inside_a_model_the_ipu_path_is_taken(poptorch: Any, torch: Any) -> None:
     """Code in forward sees True when the model is run by poptorch, and False when the host runs it."""
-
-    class Sign(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            return x + 1.0 if poptorch.isRunningOnIpu() else x - 1.0
-
-    model = Sign()
-    wrapped = poptorch.inferenceModel(model)
+    model = as_model(lambda model, x: x + 1.0 if poptorch.isRunningOnIpu() else x - 1.0)
     x = torch.tensor([2.0, 5.0])
+    assert poptorch.isRunningOnIpu() is False
 
-    assert torch.equal(wrapped(x), x + 1.0)
+    assert torch.equal(poptorch.inferenceModel(model)(x), x + 1.0)
     assert torch.equal(model(x), x - 1.0)
     assert poptorch.isRunningOnIpu() is False
 

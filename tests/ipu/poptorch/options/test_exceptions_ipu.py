@@ -7,6 +7,8 @@ from typing import Any, Iterator, List
 
 import pytest
 
+from ..on_device import infer
+
 
 def test_errors_form_one_family(poptorch: Any) -> None:
     """Recoverable and unrecoverable errors are Errors, and an Error is an Exception."""
@@ -59,10 +61,8 @@ def test_a_recoverable_error_says_what_cures_it(poptorch: Any) -> None:
 
 
 @pytest.fixture
-def identity(poptorch: Any) -> Any:
+def identity(poptorch: Any, torch: Any) -> Any:
     """A model that is not compiled yet."""
-    import torch
-
     return poptorch.inferenceModel(torch.nn.Identity())
 
 
@@ -110,7 +110,7 @@ class Pair:
 
 
 def test_a_container_of_ones_own_is_an_argument(poptorch: Any, torch: Any) -> None:
-    """With a parser registered, a model takes and returns instances of the user's class."""
+    """With a parser registered, a model takes and returns the user's class, and its tensors are dealt out."""
 
     class Parser(poptorch.ICustomArgParser):
         def yieldTensors(self, struct: Pair) -> Iterator[Any]:
@@ -120,13 +120,12 @@ def test_a_container_of_ones_own_is_an_argument(poptorch: Any, torch: Any) -> No
         def reconstruct(self, original_structure: Pair, tensor_iterator: Iterator[Any]) -> Pair:
             return Pair(next(tensor_iterator), next(tensor_iterator))
 
-    class Swap(torch.nn.Module):
-        def forward(self, pair: Pair) -> Pair:
-            return Pair(pair.second * 2.0, pair.first - 1.0)
+    def swap(model: Any, pair: Pair) -> Pair:
+        return Pair(pair.second * 2.0, pair.first - pair.first.shape[0])
 
     poptorch.registerCustomArgParser(Pair, Parser())
-    model = poptorch.inferenceModel(Swap())
-    out = model(Pair(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])))
+    pair = Pair(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
+    out = infer(poptorch, swap, pair, options=poptorch.Options().deviceIterations(2))
 
     assert isinstance(out, Pair)
     assert torch.equal(out.first, torch.tensor([6.0, 8.0]))

@@ -8,7 +8,7 @@ from typing import Any, List
 import pytest
 
 from ..ir.dumped import BY_NAME, compiled, options_of, read
-from ..ops.on_device import as_model, infer
+from ..on_device import as_model, infer
 
 SHARE = "availableMemoryProportion"
 PRODUCTS = ("MatMul", "Conv")
@@ -32,22 +32,15 @@ def _trained(poptorch: Any, options: Any, x: float) -> Any:
     return layer.weight.detach(), returned
 
 
-def test_products_carry_the_share_of_their_ipu(poptorch: Any) -> None:
-    """Matrix products and convolutions carry the memory share of their own IPU, in both passes."""
+@pytest.mark.parametrize("shares", [{0: 0.25, 1: 0.5}, {1: 0.5}], ids=["both", "one"])
+def test_products_carry_the_share_of_their_ipu(poptorch: Any, shares: Any) -> None:
+    """Matrix products and convolutions carry the memory share of their own IPU, if it has one, in both passes."""
     setup = BY_NAME["pipelined-2"]
-    options = options_of(poptorch, setup).setAvailableMemoryProportion({"IPU0": 0.25, "IPU1": 0.5})
+    proportions = {f"IPU{ipu}": share for ipu, share in shares.items()}
+    options = options_of(poptorch, setup).setAvailableMemoryProportion(proportions)
     products = [op for op in read(compiled(setup, options=options)).ops if op.type.startswith(PRODUCTS)]
 
-    assert {(op.ipu, op.attributes[SHARE]) for op in products} == {(0, 0.25), (1, 0.5)}
-
-
-def test_an_ipu_without_a_share_is_left_alone(poptorch: Any) -> None:
-    """A share of one IPU says nothing about the others."""
-    setup = BY_NAME["pipelined-2"]
-    options = options_of(poptorch, setup).setAvailableMemoryProportion({"IPU1": 0.5})
-    products = [op for op in read(compiled(setup, options=options)).ops if op.type.startswith(PRODUCTS)]
-
-    assert {(op.ipu, op.attributes.get(SHARE)) for op in products} == {(0, None), (1, 0.5)}
+    assert {(op.ipu, op.attributes.get(SHARE)) for op in products} == {(ipu, shares.get(ipu)) for ipu in (0, 1)}
 
 
 def test_the_share_of_an_operation_wins(poptorch: Any, torch: Any) -> None:
@@ -155,12 +148,12 @@ def test_a_stable_norm_is_exact_far_from_zero(poptorch: Any, torch: Any) -> None
     near = torch.tensor([[-1.0], [1.0], [1.0], [-1.0]])
     norm = torch.nn.BatchNorm1d(1, affine=False).train()
     options = poptorch.Options().enableStableNorm(True)
-    found: List[Any] = [
+    normed: List[Any] = [
         infer(poptorch, lambda model, x: model.norm(x), near + offset, options=options.clone(), norm=norm)
         for offset in (0.0, 1000.0)
     ]
 
-    assert float((found[1] - found[0]).abs().max()) <= 2 * 4 * torch.finfo(torch.float32).eps / 2 * 1001
+    assert float((normed[1] - normed[0]).abs().max()) <= 2 * 4 * torch.finfo(torch.float32).eps / 2 * 1001
 
 
 def test_values_do_not_depend_on_tensor_locations(poptorch: Any) -> None:

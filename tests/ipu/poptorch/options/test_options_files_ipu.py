@@ -35,9 +35,9 @@ def test_json_calls_the_method_that_it_names(poptorch: Any, row: Row) -> None:
 
 def test_json_sets_several_options(poptorch: Any) -> None:
     """Every pair of a JSON object is applied."""
-    given = {"deviceIterations": 3, "replicationFactor": 2, "Training.gradientAccumulation": 5}
+    counts = {"deviceIterations": 3, "replicationFactor": 2, "Training.gradientAccumulation": 5}
     options = poptorch.Options()
-    options.from_json(json.dumps(given))
+    options.from_json(json.dumps(counts))
 
     assert (options.device_iterations, options.replication_factor, options.Training.gradient_accumulation) == (3, 2, 5)
 

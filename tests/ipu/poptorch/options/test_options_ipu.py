@@ -11,10 +11,8 @@ from .options_table import DEFAULTS, OPTIONS, READ_BACK, REFUSED, Row, evaluate,
 
 
 @pytest.fixture
-def in_use(poptorch: Any) -> Any:
+def in_use(poptorch: Any, torch: Any) -> Any:
     """Options that a model has taken."""
-    import torch
-
     options = poptorch.Options()
     poptorch.inferenceModel(torch.nn.Linear(2, 2), options)
     return options
@@ -106,16 +104,6 @@ def test_a_clone_keeps_every_value(poptorch: Any) -> None:
     assert options.clone().toDict() == options.toDict()
 
 
-def test_a_data_loader_freezes_its_options(poptorch: Any, torch: Any) -> None:
-    """Options that a DataLoader has taken are frozen."""
-    options = poptorch.Options()
-    dataset = torch.utils.data.TensorDataset(torch.zeros(4, 1))
-    poptorch.DataLoader(options, dataset, batch_size=2)
-
-    with pytest.raises(AttributeError):
-        options.deviceIterations(2)
-
-
 def test_a_training_model_freezes_its_options(poptorch: Any, torch: Any) -> None:
     """Options that a training model has taken are frozen."""
     options = poptorch.Options()
@@ -184,21 +172,15 @@ def test_to_dict_has_the_values(poptorch: Any) -> None:
 # Output modes.
 
 
-@pytest.mark.parametrize("mode", ["Final", "All", "Sum"])
-def test_an_output_mode_without_period(poptorch: Any, mode: str) -> None:
-    """Modes other than EveryN have the period 1."""
-    options = poptorch.Options().outputMode(getattr(poptorch.OutputMode, mode))
+@pytest.mark.parametrize(
+    ("mode", "period"), [("Final", None), ("All", None), ("Sum", None), ("EveryN", 1), ("EveryN", 2), ("EveryN", 5)]
+)
+def test_an_output_mode_has_its_period(poptorch: Any, mode: str, period: Any) -> None:
+    """EveryN keeps the period that it was given; the other modes have the period 1."""
+    options = poptorch.Options().outputMode(getattr(poptorch.OutputMode, mode), period)
 
     assert plain(options.output_mode) == plain(getattr(poptorch.OutputMode, mode))
-    assert options.output_return_period == 1
-
-
-@pytest.mark.parametrize("period", [1, 2, 5])
-def test_every_n_takes_its_period(poptorch: Any, period: int) -> None:
-    """EveryN keeps the period that it was given."""
-    options = poptorch.Options().outputMode(poptorch.OutputMode.EveryN, period)
-
-    assert (plain(options.output_mode), options.output_return_period) == (plain(poptorch.OutputMode.EveryN), period)
+    assert options.output_return_period == (period or 1)
 
 
 @pytest.mark.parametrize("arguments", [(), (0,), (None,)], ids=["missing", "zero", "none"])
@@ -221,23 +203,6 @@ def test_the_output_mode_is_the_default_until_set(poptorch: Any) -> None:
 
     assert options.defaultOutputMode()
     assert not options.outputMode(poptorch.OutputMode.Final).defaultOutputMode()
-
-
-@pytest.mark.parametrize(("wrap", "returned"), [("trainingModel", [4.0]), ("inferenceModel", [2.0, 3.0, 4.0])])
-def test_the_default_output_mode_depends_on_the_model(poptorch: Any, torch: Any, wrap: str, returned: Any) -> None:
-    """A training model returns the final output by default, an inference model the output of every iteration."""
-
-    class Plus(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.ones(1))
-
-        def forward(self, x: Any) -> Any:
-            return x + 1.0, poptorch.identity_loss(x * self.weight, reduction="mean")
-
-    model = getattr(poptorch, wrap)(Plus(), poptorch.Options().deviceIterations(3))
-
-    assert model(torch.tensor([1.0, 2.0, 3.0]))[0].tolist() == returned
 
 
 @pytest.mark.parametrize("wrap", ["trainingModel", "inferenceModel"])
@@ -267,12 +232,6 @@ def test_an_anchored_tensor_with_every_n_needs_a_period(poptorch: Any) -> None:
 
 
 # Sub-sets.
-
-
-def test_gradients_are_reduced_by_sum_or_mean(poptorch: Any) -> None:
-    """NoReduction is no way of training."""
-    with pytest.raises(ValueError, match=r"[Rr]educ"):
-        poptorch.Options().Training.accumulationAndReplicationReductionType(poptorch.ReductionType.NoReduction)
 
 
 @pytest.mark.parametrize("tiles", [32, 34, 192])

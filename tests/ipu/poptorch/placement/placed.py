@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -112,12 +112,12 @@ def trained(x: Any, config: RunConfig, calls: int) -> Tuple[Dict[str, Any], List
     return weights, [torch.tensor(exact.float32(output)) for output in record.outputs or ()]
 
 
-def train(poptorch: Any, model: Any, made: Any, x: Any, calls: int) -> Tuple[Dict[str, Any], List[Any]]:
+def train(poptorch: Any, model: Any, options: Any, x: Any, calls: int) -> Tuple[Dict[str, Any], List[Any]]:
     """The same on the device: a trained model's weights and outputs."""
     import torch
 
     optimizer = torch.optim.SGD(model.parameters(), lr=STEP)
-    trainer = poptorch.trainingModel(model, made, optimizer)
+    trainer = poptorch.trainingModel(model, options, optimizer)
     outputs = [trainer(x)[0].clone() for _ in range(calls)]
     weights = {name: value.detach().clone() for name, value in model.named_parameters()}
     trainer.destroy()
@@ -133,6 +133,31 @@ def assert_same_run(actual: Tuple[Any, Any], expected: Tuple[Any, Any]) -> None:
         assert torch.equal(actual[0][name], value), f"{name} is {actual[0][name]}, expected {value}"
     for call, (output, wanted) in enumerate(zip(actual[1], expected[1])):
         assert torch.equal(output, wanted), f"output of call {call} is {output}, expected {wanted}"
+
+
+def assert_trains(
+    poptorch: Any, config: RunConfig, chosen: Optional[Any] = None, *, spelling: str = "begin", calls: int = 1
+) -> None:
+    """The chain, with the options of a configuration or those chosen, trains as a loop over the micro-batches does."""
+    __tracebackhide__ = True
+    chosen = options(poptorch, config) if chosen is None else chosen
+    model, x = chain(poptorch, config.devices, spelling), batch(config)
+    assert_same_run(train(poptorch, model, chosen, x, calls), trained(x, config, calls))
+
+
+def assert_infers(poptorch: Any, ipus: Sequence[int], chosen: Any, x: Any) -> None:
+    """The chain gives on the device what it gives on the host, in the order of the inputs."""
+    import torch
+
+    __tracebackhide__ = True
+    model = chain(poptorch, ipus, loss=False)
+    expected = model(x).detach()
+    assert torch.equal(poptorch.inferenceModel(model, chosen)(x), expected)
+
+
+def ipus_of(places: Sequence[str]) -> List[int]:
+    """The IPUs of ``placements``."""
+    return [int(place.split("ipu(")[1].split(")")[0]) for place in places]
 
 
 def placements(capfd: Any, poptorch: Any, run: Callable[[], Any]) -> List[str]:

@@ -8,46 +8,25 @@ from typing import Any, List
 
 import pytest
 
-from ..ops.on_device import gradient
-from .placed import SPELLINGS, chain, placements, samples
-
-
-def _where(lines: List[str]) -> List[int]:
-    """The IPUs of the operations in order."""
-    return [int(line.split("ipu(")[1].split(")")[0]) for line in lines]
+from ..on_device import as_model, gradient, infer
+from .placed import SPELLINGS, chain, ipus_of, placements, samples
 
 
 def _sharded(poptorch: Any) -> Any:
-    made = poptorch.Options().autoRoundNumIPUs(True)
-    return made.setExecutionStrategy(poptorch.ShardedExecution())
+    return poptorch.Options().autoRoundNumIPUs(True).setExecutionStrategy(poptorch.ShardedExecution())
 
 
-def _model(forward: Any) -> Any:
-    import torch
-
-    class Model(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(2, 3)
-
-        def forward(self, x: Any) -> Any:
-            return forward(self, x)
-
-    return Model()
-
-
-def _placed(poptorch: Any, capfd: Any, forward: Any) -> List[int]:
-    inference = poptorch.inferenceModel(_model(forward), _sharded(poptorch))
-    return _where(placements(capfd, poptorch, lambda: inference(samples(2))))
+def _ipus(poptorch: Any, capfd: Any, model: Any) -> List[int]:
+    """The IPUs of the operations of a model, in order."""
+    inference = poptorch.inferenceModel(model, _sharded(poptorch))
+    return ipus_of(placements(capfd, poptorch, lambda: inference(samples(2))))
 
 
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_every_spelling_places_the_layers(poptorch: Any, capfd: Any, spelling: str) -> None:
     """The operations of a layer are on the IPU of its block."""
-    inference = poptorch.inferenceModel(chain(poptorch, (1, 0, 3), spelling, loss=False), _sharded(poptorch))
-
-    assert _where(placements(capfd, poptorch, lambda: inference(samples(2)))) == [1, 0, 3]
+    assert _ipus(poptorch, capfd, chain(poptorch, (1, 0, 3), spelling, loss=False)) == [1, 0, 3]
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -58,146 +37,133 @@ def test_blocks_do_nothing_on_the_host(poptorch: Any, spelling: str) -> None:
     assert (with_blocks(samples(5)) == without(samples(5))).all()
 
 
-@pytest.mark.ipus(2)
-def test_operations_before_the_first_block_are_on_ipu_zero(poptorch: Any, capfd: Any) -> None:
-    """A model may compute before it begins a block."""
-
-    def forward(model: Any, x: Any) -> Any:
-        x = x * 2
-        poptorch.Block.start(ipu_id=1)
-        return x + 1
-
-    assert _placed(poptorch, capfd, forward) == [0, 1]
+def before_the_first_block(poptorch: Any, x: Any) -> Any:
+    """A model may compute before it begins a block: that is on IPU 0."""
+    x = x * 2
+    poptorch.Block.start(ipu_id=1)
+    return x + 1
 
 
-@pytest.mark.ipus(2)
-def test_a_started_block_has_no_end(poptorch: Any, capfd: Any) -> None:
+def started_in_a_function(poptorch: Any, x: Any) -> Any:
     """Block.start holds until another block begins, also after the function that called it."""
 
     def inside(x: Any) -> Any:
         poptorch.Block.start(ipu_id=1)
         return x * 2
 
-    assert _placed(poptorch, capfd, lambda model, x: inside(x + 3) - 1) == [0, 1]
+    return inside(x + 3) - 1
+
+
+def nested(poptorch: Any, x: Any) -> Any:
+    """After an inner block, operations are in the outer one again."""
+    with poptorch.Block("outer", ipu_id=0):
+        x = x * 2
+        with poptorch.Block("inner", ipu_id=1):
+            x = x + 1
+        return x - 3
+
+
+def entered_again(poptorch: Any, x: Any) -> Any:
+    """The same object opens the same block each time."""
+    block = poptorch.Block("again", ipu_id=1)
+    with block:
+        x = x * 2
+    with poptorch.Block("between", ipu_id=0):
+        x = x + 1
+    with block:
+        return x - 3
+
+
+def started_after_a_closed_one(poptorch: Any, x: Any) -> Any:
+    """A block without an end may follow one that has ended."""
+    with poptorch.Block(ipu_id=0):
+        x = x * 2
+    poptorch.Block.start(ipu_id=1)
+    return x + 1
+
+
+def left_by_an_exception(poptorch: Any, x: Any) -> Any:
+    """A block ends also when what is inside fails and the model goes on."""
+    poptorch.Block.start("outer", ipu_id=0)
+    try:
+        with poptorch.Block("inner", ipu_id=1):
+            x = x * 2
+            raise KeyError("inside")
+    except KeyError:
+        return x + 1
+
+
+def without_gradients(poptorch: Any, x: Any) -> Any:
+    """A region of torch.no_grad is no block: what is inside is placed by the blocks that it begins."""
+    import torch
+
+    with torch.no_grad():
+        x = x * 2
+        poptorch.Block.start(ipu_id=1)
+        x = x + 1
+    poptorch.Block.start(ipu_id=0)
+    return x - 3
+
+
+PLACED = {
+    before_the_first_block: [0, 1],
+    started_in_a_function: [0, 1],
+    nested: [0, 1, 0],
+    entered_again: [1, 0, 1],
+    started_after_a_closed_one: [0, 1],
+    left_by_an_exception: [1, 0],
+    without_gradients: [0, 1, 0],
+}
+"""The IPUs of the operations, in order."""
 
 
 @pytest.mark.ipus(2)
-def test_begin_block_has_no_end(poptorch: Any, capfd: Any) -> None:
-    """What follows a layer with BeginBlock stays in its block."""
-    model = _model(lambda model, x: model.layer(x * 2) + 1)
-    poptorch.BeginBlock(model.layer, ipu_id=1)
-    inference = poptorch.inferenceModel(model, _sharded(poptorch))
+@pytest.mark.parametrize("forward", PLACED)
+def test_an_operation_is_in_the_block_that_is_open(poptorch: Any, capfd: Any, forward: Any) -> None:
+    """Every operation is on the IPU of the block that is open where it is written."""
+    assert _ipus(poptorch, capfd, as_model(lambda model, x: forward(poptorch, x))) == PLACED[forward]
 
-    assert _where(placements(capfd, poptorch, lambda: inference(samples(2)))) == [0, 1]
+
+@pytest.mark.ipus(2)
+def test_begin_block_has_no_end(poptorch: Any, torch: Any, capfd: Any) -> None:
+    """What follows a layer with BeginBlock stays in its block."""
+    layer = poptorch.BeginBlock(torch.nn.Linear(2, 3), ipu_id=1)
+
+    assert _ipus(poptorch, capfd, as_model(lambda model, x: model.layer(x * 2) + 1, layer=layer)) == [0, 1]
 
 
 @pytest.mark.ipus(2)
 def test_begin_block_takes_a_function(poptorch: Any, capfd: Any) -> None:
     """For a function BeginBlock returns one that begins the block."""
+    begun = poptorch.BeginBlock(lambda x: x * 2, "double", ipu_id=1)
 
-    def double(x: Any) -> Any:
-        return x * 2
-
-    begun = poptorch.BeginBlock(double, "double", ipu_id=1)
-
-    assert _placed(poptorch, capfd, lambda model, x: begun(x - 1)) == [0, 1]
+    assert _ipus(poptorch, capfd, as_model(lambda model, x: begun(x - 1))) == [0, 1]
     assert begun(3) == 6
 
 
-@pytest.mark.ipus(2)
-def test_a_block_inside_a_block_ends_with_its_own(poptorch: Any, capfd: Any) -> None:
-    """After an inner block, operations are in the outer one again."""
-
-    def forward(model: Any, x: Any) -> Any:
-        with poptorch.Block("outer", ipu_id=0):
-            x = x * 2
-            with poptorch.Block("inner", ipu_id=1):
-                x = x + 1
-            return x - 3
-
-    assert _placed(poptorch, capfd, forward) == [0, 1, 0]
+def after_with(poptorch: Any, x: Any) -> Any:
+    with poptorch.Block(ipu_id=0):
+        x = x * 2
+    return x + 1
 
 
-@pytest.mark.ipus(2)
-def test_one_block_object_can_be_entered_again(poptorch: Any, capfd: Any) -> None:
-    """The same object opens the same block each time."""
-    block = poptorch.Block("again", ipu_id=1)
-
-    def forward(model: Any, x: Any) -> Any:
-        with block:
-            x = x * 2
-        with poptorch.Block("between", ipu_id=0):
-            x = x + 1
-        with block:
-            return x - 3
-
-    assert _placed(poptorch, capfd, forward) == [1, 0, 1]
+def after_function(poptorch: Any, x: Any) -> Any:
+    return poptorch.BlockFunction("inside", ipu_id=0)(lambda x: x * 2)(x) + 1
 
 
-def _after_with(poptorch: Any) -> Any:
-    def forward(model: Any, x: Any) -> Any:
-        with poptorch.Block(ipu_id=0):
-            x = x * 2
-        return x + 1
-
-    return forward
-
-
-def _after_function(poptorch: Any) -> Any:
-    @poptorch.BlockFunction("inside", ipu_id=0)
-    def inside(x: Any) -> Any:
-        return x * 2
-
-    return lambda model, x: inside(x) + 1
+def between(poptorch: Any, x: Any) -> Any:
+    with poptorch.Block("a"):
+        x = x * 2
+    x = x + 1
+    with poptorch.Block("b"):
+        return x - 3
 
 
-def _between(poptorch: Any) -> Any:
-    def forward(model: Any, x: Any) -> Any:
-        with poptorch.Block("a"):
-            x = x * 2
-        x = x + 1
-        with poptorch.Block("b"):
-            return x - 3
-
-    return forward
-
-
-@pytest.mark.parametrize("forward", [_after_with, _after_function, _between])
+@pytest.mark.parametrize("forward", [after_with, after_function, between])
 def test_operations_outside_a_closed_block_are_refused(poptorch: Any, forward: Any) -> None:
     """Once a block has ended, every operation must be in a block."""
-    inference = poptorch.inferenceModel(_model(forward(poptorch)), _sharded(poptorch))
-
     with pytest.raises(poptorch.Error, match="No active Block"):
-        inference(samples(2))
-
-
-@pytest.mark.ipus(2)
-def test_a_block_that_is_started_after_a_closed_one_is_active(poptorch: Any, capfd: Any) -> None:
-    """A block without an end may follow one that has ended."""
-
-    def forward(model: Any, x: Any) -> Any:
-        with poptorch.Block(ipu_id=0):
-            x = x * 2
-        poptorch.Block.start(ipu_id=1)
-        return x + 1
-
-    assert _placed(poptorch, capfd, forward) == [0, 1]
-
-
-@pytest.mark.ipus(2)
-def test_an_exception_inside_a_block_ends_it(poptorch: Any, capfd: Any) -> None:
-    """A block ends also when what is inside fails and the model goes on."""
-
-    def forward(model: Any, x: Any) -> Any:
-        poptorch.Block.start("outer", ipu_id=0)
-        try:
-            with poptorch.Block("inner", ipu_id=1):
-                x = x * 2
-                raise KeyError("inside")
-        except KeyError:
-            return x + 1
-
-    assert _placed(poptorch, capfd, forward) == [1, 0]
+        infer(poptorch, lambda model, x: forward(poptorch, x), samples(2), options=_sharded(poptorch))
 
 
 @pytest.mark.ipus(2)
@@ -211,22 +177,7 @@ def test_a_block_is_on_one_ipu(poptorch: Any) -> None:
         return x + 1
 
     with pytest.raises(poptorch.Error, match="same"):
-        poptorch.inferenceModel(_model(forward), _sharded(poptorch))(samples(2))
-
-
-@pytest.mark.ipus(2)
-def test_operations_without_gradients_are_in_their_blocks(poptorch: Any, torch: Any, capfd: Any) -> None:
-    """A region of torch.no_grad is no block: what is inside is placed by the blocks that it begins."""
-
-    def forward(model: Any, x: Any) -> Any:
-        with torch.no_grad():
-            x = x * 2
-            poptorch.Block.start(ipu_id=1)
-            x = x + 1
-        poptorch.Block.start(ipu_id=0)
-        return x - 3
-
-    assert _placed(poptorch, capfd, forward) == [0, 1, 0]
+        infer(poptorch, forward, samples(2), options=_sharded(poptorch))
 
 
 def test_a_region_without_gradients_stops_them(poptorch: Any, torch: Any) -> None:
@@ -237,9 +188,9 @@ def test_a_region_without_gradients_stops_them(poptorch: Any, torch: Any) -> Non
             scale = x * model.weight
         return poptorch.identity_loss(scale * model.weight, "sum")
 
-    made = gradient(poptorch, forward, torch.tensor([2.0, -1.0]), torch.tensor([[3.0, 5.0]]))
+    passed = gradient(poptorch, forward, torch.tensor([2.0, -1.0]), torch.tensor([[3.0, 5.0]]))
 
-    assert made.tolist() == [6.0, -5.0]
+    assert passed.tolist() == [6.0, -5.0]
 
 
 def test_begin_block_changes_the_layer_in_place(poptorch: Any, torch: Any) -> None:
@@ -264,15 +215,14 @@ def test_a_layer_is_in_one_block(poptorch: Any, torch: Any) -> None:
 
 @pytest.mark.ipus(2)
 def test_remove_blocks_takes_all_of_them_back(poptorch: Any, torch: Any, capfd: Any) -> None:
-    """Afterwards the layers have their own classes, everything is on IPU 0, and blocks can be given anew."""
+    """Afterwards the layers have their own classes, everything is on IPU 0, and blocks can be given again."""
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.Linear(3, 2)))
     poptorch.BeginBlock(model[0], "first", ipu_id=0)
     poptorch.BeginBlock(model[1][0], "second", ipu_id=1)
     poptorch.removeBlocks(model)
 
     assert type(model[0]) is type(model[1][0]) is torch.nn.Linear
-    inference = poptorch.inferenceModel(model, _sharded(poptorch))
-    assert set(_where(placements(capfd, poptorch, lambda: inference(samples(2))))) == {0}
+    assert set(_ipus(poptorch, capfd, model)) == {0}
     poptorch.BeginBlock(torch.nn.Sequential(*copy.deepcopy(model)), "again")
 
 
@@ -281,9 +231,7 @@ def test_remove_blocks_takes_all_of_them_back(poptorch: Any, torch: Any, capfd: 
 def test_a_copy_of_a_layer_keeps_its_block(poptorch: Any, torch: Any, capfd: Any, again: Any) -> None:
     """Copies and pickled layers begin the same block."""
     model = torch.nn.Sequential(torch.nn.ReLU(), again(poptorch.BeginBlock(torch.nn.Linear(2, 3), "b", ipu_id=1)))
-    inference = poptorch.inferenceModel(model, _sharded(poptorch))
-
-    assert _where(placements(capfd, poptorch, lambda: inference(samples(2)))) == [0, 1]
+    assert _ipus(poptorch, capfd, model) == [0, 1]
 
 
 def test_a_block_function_keeps_its_name_and_result(poptorch: Any) -> None:
@@ -309,7 +257,7 @@ def test_ids_are_strings_and_ipus_are_numbers(poptorch: Any, torch: Any, how: st
         "Block": poptorch.Block,
         "start": poptorch.Block.start,
         "BlockFunction": poptorch.BlockFunction,
-        "BeginBlock": lambda **given: poptorch.BeginBlock(torch.nn.ReLU(), **given),
+        "BeginBlock": lambda **arguments: poptorch.BeginBlock(torch.nn.ReLU(), **arguments),
     }[how]
 
     with pytest.raises(AssertionError):

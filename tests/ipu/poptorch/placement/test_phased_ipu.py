@@ -8,9 +8,7 @@ import pytest
 
 from ipu_conformance.run import RunConfig
 
-from .placed import assert_same_run, batch, cases, chain, options, placed, placements, samples, train, trained
-
-BLOCKS = ("layer0", "layer1", "layer2", "layer3")
+from .placed import assert_trains, cases, chain, ipus_of, options, placed, placements, samples
 
 
 def _pairs(poptorch: Any, kind: str) -> Any:
@@ -35,51 +33,45 @@ KINDS = ("SerialPhasedExecution", "ParallelPhasedExecution")
 @pytest.mark.parametrize("config", cases([placed((0,) * 4, 3, 1, 2), placed((0,) * 4, 1, 3, 2)]))
 def test_phases_train_as_a_plain_loop_does(poptorch: Any, kind: str, make: Any, config: RunConfig) -> None:
     """Weights and outputs of a phased model are those of a loop over the micro-batches."""
-    model, x = chain(poptorch, config.devices, "with"), batch(config)
-    expected = trained(x, config, calls=1)
-    made = options(poptorch, config).setExecutionStrategy(make(poptorch, kind))
+    phased = options(poptorch, config).setExecutionStrategy(make(poptorch, kind))
 
-    assert_same_run(train(poptorch, model, made, x, calls=1), expected)
+    assert_trains(poptorch, config, phased, spelling="with")
 
 
-def _ipus(poptorch: Any, capfd: Any, strategy: Any, ipus: Any = (0,) * 4) -> Any:
-    """The IPUs of the layers of the chain."""
-    made = poptorch.Options().autoRoundNumIPUs(True).setExecutionStrategy(strategy)
-    inference = poptorch.inferenceModel(chain(poptorch, ipus, "with", loss=False), made)
-    lines = placements(capfd, poptorch, lambda: inference(samples(3)))
-    return [int(line.split("ipu(")[1].split(")")[0]) for line in lines]
+def _inference(poptorch: Any, strategy: Any) -> Any:
+    """The chain as an inference model under a strategy."""
+    options = poptorch.Options().autoRoundNumIPUs(True).setExecutionStrategy(strategy)
+    return poptorch.inferenceModel(chain(poptorch, (0,) * 4, "with", loss=False), options)
 
 
-@pytest.mark.ipus(4)
-def test_serial_phases_use_the_same_ipus(poptorch: Any, capfd: Any) -> None:
-    """Stage i of every serial phase runs on IPU i."""
-    assert _ipus(poptorch, capfd, _pairs(poptorch, KINDS[0])) == [0, 1, 0, 1]
-
-
-@pytest.mark.ipus(4)
-def test_parallel_phases_alternate(poptorch: Any, capfd: Any) -> None:
-    """Even phases run on even IPUs and odd phases on odd ones."""
-    assert _ipus(poptorch, capfd, _pairs(poptorch, KINDS[1])) == [0, 2, 1, 3]
-
-
-@pytest.mark.ipus(4)
-def test_the_ipus_of_a_phase_can_be_chosen(poptorch: Any, capfd: Any) -> None:
-    """``ipus`` gives an IPU to each stage of a phase."""
-    strategy = _pairs(poptorch, KINDS[0])
+def _phase_ipus(strategy: Any) -> None:
     strategy.phase(0).ipus(1, 0)
     strategy.phase(1).ipus(2, 3)
 
-    assert _ipus(poptorch, capfd, strategy) == [1, 0, 2, 3]
 
-
-@pytest.mark.ipus(4)
-def test_the_ipu_of_a_stage_of_a_phase_can_be_chosen(poptorch: Any, capfd: Any) -> None:
-    """A stage is reached by its index in the phase or by its block."""
-    strategy = _pairs(poptorch, KINDS[0])
+def _stage_ipus(strategy: Any) -> None:
     strategy.phase(0).stage(1).ipu(3)
     strategy.stage("layer3").ipu(2)
 
-    assert _ipus(poptorch, capfd, strategy) == [0, 3, 0, 2]
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize(
+    ("kind", "choose", "ipus"),
+    [
+        pytest.param(KINDS[0], None, [0, 1, 0, 1], id="serial"),
+        pytest.param(KINDS[1], None, [0, 2, 1, 3], id="parallel"),
+        pytest.param(KINDS[0], _phase_ipus, [1, 0, 2, 3], id="chosen-for-a-phase"),
+        pytest.param(KINDS[0], _stage_ipus, [0, 3, 0, 2], id="chosen-for-a-stage"),
+    ],
+)
+def test_stages_of_phases_are_on_their_ipus(poptorch: Any, capfd: Any, kind: str, choose: Any, ipus: Any) -> None:
+    """Stage i of serial phases is on IPU i, parallel phases alternate even and odd IPUs, and both can be chosen."""
+    strategy = _pairs(poptorch, kind)
+    if choose is not None:
+        choose(strategy)
+    inference = _inference(poptorch, strategy)
+
+    assert ipus_of(placements(capfd, poptorch, lambda: inference(samples(3)))) == ipus
 
 
 @pytest.mark.ipus(4)
@@ -90,8 +82,7 @@ def test_the_parity_of_parallel_phases_is_checked(poptorch: Any, phase: int, ipu
 
     def run() -> None:
         strategy.phase(phase).ipus(*ipus)
-        made = poptorch.Options().autoRoundNumIPUs(True).setExecutionStrategy(strategy)
-        poptorch.inferenceModel(chain(poptorch, (0,) * 4, "with", loss=False), made)(samples(2))
+        _inference(poptorch, strategy)(samples(2))
 
     with pytest.raises((poptorch.Error, AssertionError)):
         run()
@@ -101,11 +92,9 @@ def test_the_parity_of_parallel_phases_is_checked(poptorch: Any, phase: int, ipu
 def test_phases_run_in_order(poptorch: Any) -> None:
     """A model that comes back to an earlier phase is refused."""
     strategy = poptorch.SerialPhasedExecution(poptorch.Phase("layer0", "layer2"), poptorch.Phase("layer1", "layer3"))
-    made = poptorch.Options().setExecutionStrategy(strategy)
-    inference = poptorch.inferenceModel(chain(poptorch, (0,) * 4, "with", loss=False), made)
 
     with pytest.raises(poptorch.Error, match="phase"):
-        inference(samples(2))
+        _inference(poptorch, strategy)(samples(2))
 
 
 @pytest.mark.ipus(2)
@@ -113,11 +102,9 @@ def test_phases_run_in_order(poptorch: Any) -> None:
 def test_an_unknown_block_is_refused(poptorch: Any, kind: str) -> None:
     """A block that is in no phase is an error that names it."""
     strategy = getattr(poptorch, kind)("layer0", "layer1", "layer2")
-    made = poptorch.Options().setExecutionStrategy(strategy)
-    inference = poptorch.inferenceModel(chain(poptorch, (0,) * 4, "with", loss=False), made)
 
     with pytest.raises(poptorch.Error, match="layer3"):
-        inference(samples(2))
+        _inference(poptorch, strategy)(samples(2))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -157,11 +144,9 @@ def test_liveness_changes_no_result(poptorch: Any, name: str) -> None:
     strategy = _singles(poptorch, KINDS[0])
     strategy.setTensorsLiveness(getattr(poptorch.Liveness, name))
     strategy.useSeparateBackwardPhase(True)
-    model = chain(poptorch, (0,) * 4, "with", loss=False)
-    expected = model(samples(3)).detach()
-    inference = poptorch.inferenceModel(model, poptorch.Options().setExecutionStrategy(strategy))
+    expected = chain(poptorch, (0,) * 4, "with", loss=False)(samples(3)).detach()
 
-    assert (inference(samples(3)) == expected).all()
+    assert (_inference(poptorch, strategy)(samples(3)) == expected).all()
 
 
 def test_liveness_is_one_of_the_enumeration(poptorch: Any) -> None:

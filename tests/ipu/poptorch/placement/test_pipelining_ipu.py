@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any, List, Tuple
 
 import pytest
 
 from ipu_conformance.run import RunConfig
 
+from ..on_device import as_model, infer
 from .placed import (
     SPELLINGS,
-    assert_same_run,
+    assert_infers,
+    assert_trains,
     batch,
     cases,
     chain,
@@ -19,7 +21,6 @@ from .placed import (
     placements,
     samples,
     train,
-    trained,
 )
 
 TRAINING = (
@@ -43,36 +44,22 @@ INFERENCE = (
 @pytest.mark.parametrize("config", cases(TRAINING))
 def test_a_pipeline_trains_as_a_plain_loop_does(poptorch: Any, config: RunConfig) -> None:
     """Weights and outputs of a pipelined model are those of a loop over the micro-batches."""
-    model, x = chain(poptorch, config.devices), batch(config)
-    expected = trained(x, config, calls=2)
-
-    actual = train(poptorch, model, options(poptorch, config), x, calls=2)
-
-    assert_same_run(actual, expected)
+    assert_trains(poptorch, config, calls=2)
 
 
 @pytest.mark.parametrize("config", cases(INFERENCE))
-def test_a_pipeline_infers_as_the_model_does(poptorch: Any, torch: Any, config: RunConfig) -> None:
+def test_a_pipeline_infers_as_the_model_does(poptorch: Any, config: RunConfig) -> None:
     """Outputs of a pipelined model come back in the order of its inputs."""
-    model, x = chain(poptorch, config.devices, loss=False), batch(config, micro=3)
-    expected = model(x).detach()
+    pipelined = options(poptorch, config, training=False)
 
-    inference = poptorch.inferenceModel(model, options(poptorch, config, training=False))
-
-    assert torch.equal(inference(x), expected)
+    assert_infers(poptorch, config.devices, pipelined, batch(config, micro=3))
 
 
 @pytest.mark.ipus(8)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_every_spelling_of_blocks_pipelines(poptorch: Any, spelling: str) -> None:
     """Where a block was written, and how, makes no difference to what is learned."""
-    config = placed((0, 1, 1), 1, 4, 3)
-    model, x = chain(poptorch, config.devices, spelling), batch(config)
-    expected = trained(x, config, calls=1)
-
-    actual = train(poptorch, model, options(poptorch, config), x, calls=1)
-
-    assert_same_run(actual, expected)
+    assert_trains(poptorch, placed((0, 1, 1), 1, 4, 3), spelling=spelling)
 
 
 TOO_FEW = (
@@ -103,11 +90,7 @@ def test_an_accumulation_of_twice_the_stages_less_one_trains(
     poptorch: Any, ipus: Tuple[int, ...], accumulation: int
 ) -> None:
     """The smallest accumulation that fills the pipeline trains as a plain loop does."""
-    config = placed(ipus, 1, accumulation, 1)
-    model, x = chain(poptorch, ipus), batch(config)
-    expected = trained(x, config, calls=1)
-
-    assert_same_run(train(poptorch, model, options(poptorch, config), x, calls=1), expected)
+    assert_trains(poptorch, placed(ipus, 1, accumulation, 1))
 
 
 @pytest.mark.ipus(4)
@@ -116,8 +99,8 @@ def test_inference_needs_as_many_device_iterations_as_stages(
     poptorch: Any, ipus: Tuple[int, ...], iterations: int
 ) -> None:
     """F stages need F device iterations."""
-    made = poptorch.Options().deviceIterations(iterations).autoRoundNumIPUs(True)
-    inference = poptorch.inferenceModel(chain(poptorch, ipus, loss=False), made)
+    options = poptorch.Options().deviceIterations(iterations).autoRoundNumIPUs(True)
+    inference = poptorch.inferenceModel(chain(poptorch, ipus, loss=False), options)
 
     with pytest.raises(poptorch.Error, match="deviceIterations"):
         inference(samples(iterations))
@@ -125,24 +108,39 @@ def test_inference_needs_as_many_device_iterations_as_stages(
 
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize(("ipus", "iterations"), [((0, 1), 2), ((0, 1, 0), 3), ((1, 1), 2), ((0, 0), 1)], ids=str)
-def test_as_many_device_iterations_as_stages_infer(
-    poptorch: Any, torch: Any, ipus: Tuple[int, ...], iterations: int
-) -> None:
+def test_as_many_device_iterations_as_stages_infer(poptorch: Any, ipus: Tuple[int, ...], iterations: int) -> None:
     """The smallest number of device iterations that fills the pipeline is enough."""
-    model = chain(poptorch, ipus, loss=False)
-    expected = model(samples(iterations)).detach()
-    inference = poptorch.inferenceModel(model, poptorch.Options().deviceIterations(iterations))
+    options = poptorch.Options().deviceIterations(iterations)
 
-    assert torch.equal(inference(samples(iterations)), expected)
+    assert_infers(poptorch, ipus, options, samples(iterations))
 
 
 def test_inference_does_not_accumulate(poptorch: Any) -> None:
     """A gradient accumulation other than 1 is refused when an inference model is made."""
-    made = poptorch.Options()
-    made.Training.gradientAccumulation(3)
+    options = poptorch.Options()
+    options.Training.gradientAccumulation(3)
 
     with pytest.raises(poptorch.Error, match="gradientAccumulation"):
-        poptorch.inferenceModel(chain(poptorch, (0,), loss=False), made)
+        poptorch.inferenceModel(chain(poptorch, (0,), loss=False), options)
+
+
+def _pipelined(poptorch: Any, strategy: Any, iterations: int) -> Any:
+    """Options of a pipeline under a strategy."""
+    options = poptorch.Options().deviceIterations(iterations).autoRoundNumIPUs(True)
+    return options.setExecutionStrategy(strategy)
+
+
+def _placements(capfd: Any, poptorch: Any, model: Any, options: Any, x: Any) -> Tuple[List[str], Any]:
+    """Where the operations of an inference model are placed, and its output."""
+    inference = poptorch.inferenceModel(model, options)
+    outputs: List[Any] = []
+    places = placements(capfd, poptorch, lambda: outputs.append(inference(x)))
+    return places, outputs[0]
+
+
+def _in_order(stages: int) -> List[str]:
+    """The places of a pipeline whose stage i is on IPU i."""
+    return [f"mode(Pipelined), ipu({number}), stage({number})" for number in range(stages)]
 
 
 def _by_stages(poptorch: Any) -> Any:
@@ -165,130 +163,101 @@ def _by_list(poptorch: Any) -> Any:
 @pytest.mark.parametrize("strategy", [_by_stages, _by_names, _by_list])
 def test_a_strategy_moves_blocks(poptorch: Any, capfd: Any, strategy: Any) -> None:
     """The IPU that a strategy gives to a stage wins over the IPU that its blocks name."""
-    model = chain(poptorch, (0, 1, 1), loss=False)
-    expected = model(samples(4)).detach()
-    made = poptorch.Options().deviceIterations(4).setExecutionStrategy(strategy(poptorch))
-    inference = poptorch.inferenceModel(model, made)
-    outputs = []
-    lines = placements(capfd, poptorch, lambda: outputs.append(inference(samples(4))))
+    model, x = chain(poptorch, (0, 1, 1), loss=False), samples(4)
+    expected = model(x).detach()
+    places, output = _placements(capfd, poptorch, model, _pipelined(poptorch, strategy(poptorch), 4), x)
 
-    assert lines == ["mode(Pipelined), ipu(1), stage(1)", "mode(Pipelined), ipu(0), stage(2)"]
-    assert (outputs[0] == expected).all()
+    assert places == ["mode(Pipelined), ipu(1), stage(1)", "mode(Pipelined), ipu(0), stage(2)"]
+    assert (output == expected).all()
 
 
 @pytest.mark.ipus(4)
-def test_stages_without_an_ipu_take_their_number(poptorch: Any, torch: Any, capfd: Any) -> None:
+def test_stages_without_an_ipu_take_their_number(poptorch: Any, capfd: Any) -> None:
     """Stage i of a strategy runs on IPU i when neither it nor its blocks name one."""
 
-    class Unplaced(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            for name in ("a", "b", "c"):
-                with poptorch.Block(name):
-                    x = x * 2
-            return x
+    def forward(model: Any, x: Any) -> Any:
+        for name in ("a", "b", "c"):
+            with poptorch.Block(name):
+                x = x * 2
+        return x
 
-    made = poptorch.Options().deviceIterations(3).autoRoundNumIPUs(True)
-    made.setExecutionStrategy(poptorch.PipelinedExecution("a", "b", "c"))
-    inference = poptorch.inferenceModel(Unplaced(), made)
-    lines = placements(capfd, poptorch, lambda: inference(samples(3)))
+    options = _pipelined(poptorch, poptorch.PipelinedExecution("a", "b", "c"), 3)
 
-    assert lines == [f"mode(Pipelined), ipu({number}), stage({number})" for number in range(3)]
+    assert _placements(capfd, poptorch, as_model(forward), options, samples(3))[0] == _in_order(3)
 
 
 @pytest.mark.ipus(4)
-def test_auto_increment_numbers_blocks_from_one(poptorch: Any, torch: Any, capfd: Any) -> None:
+def test_auto_increment_numbers_blocks_from_one(poptorch: Any, capfd: Any) -> None:
     """What comes before the first block is stage 0; each block without an IPU is the next stage."""
 
-    class Unplaced(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            x = x + 1
-            poptorch.Block.start("a")
-            x = x * 2
-            poptorch.Block.start("b")
-            return x - 3
+    def forward(model: Any, x: Any) -> Any:
+        x = x + 1
+        poptorch.Block.start("a")
+        x = x * 2
+        poptorch.Block.start("b")
+        return x - 3
 
-    made = poptorch.Options().deviceIterations(3).autoRoundNumIPUs(True)
-    made.setExecutionStrategy(poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement))
-    inference = poptorch.inferenceModel(Unplaced(), made)
-    outputs = []
-    lines = placements(capfd, poptorch, lambda: outputs.append(inference(samples(3))))
+    options = _pipelined(poptorch, poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement), 3)
+    places, output = _placements(capfd, poptorch, as_model(forward), options, samples(3))
 
-    assert lines == [f"mode(Pipelined), ipu({number}), stage({number})" for number in range(3)]
-    assert (outputs[0] == (samples(3) + 1) * 2 - 3).all()
+    assert places == _in_order(3)
+    assert (output == (samples(3) + 1) * 2 - 3).all()
 
 
 @pytest.mark.ipus(2)
 def test_an_unknown_block_is_refused(poptorch: Any) -> None:
     """A block that the strategy does not name is an error that names it."""
-    made = poptorch.Options().deviceIterations(3)
-    made.setExecutionStrategy(poptorch.PipelinedExecution("layer0", "other"))
-    inference = poptorch.inferenceModel(chain(poptorch, (0, 1), loss=False), made)
+    options = _pipelined(poptorch, poptorch.PipelinedExecution("layer0", "other"), 3)
+    inference = poptorch.inferenceModel(chain(poptorch, (0, 1), loss=False), options)
 
     with pytest.raises(poptorch.Error, match="layer1"):
         inference(samples(3))
 
 
 @pytest.mark.ipus(2)
-def test_a_block_without_an_id_needs_auto_ids(poptorch: Any, torch: Any) -> None:
+def test_a_block_without_an_id_needs_auto_ids(poptorch: Any) -> None:
     """Under stages that name their blocks, a block without an id has no place."""
 
-    class Unnamed(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            poptorch.Block.start(ipu_id=0)
-            return x * 2
-
-    made = poptorch.Options().setExecutionStrategy(poptorch.PipelinedExecution("0"))
+    def forward(model: Any, x: Any) -> Any:
+        poptorch.Block.start(ipu_id=0)
+        return x * 2
 
     with pytest.raises(poptorch.Error, match="useAutoId"):
-        poptorch.inferenceModel(Unnamed(), made)(samples(1))
+        infer(poptorch, forward, samples(1), options=_pipelined(poptorch, poptorch.PipelinedExecution("0"), 1))
 
 
 @pytest.mark.ipus(2)
-def test_auto_ids_count_blocks_without_an_id(poptorch: Any, torch: Any, capfd: Any) -> None:
+def test_auto_ids_count_blocks_without_an_id(poptorch: Any, capfd: Any) -> None:
     """Automatic ids are "0", "1" and so on, skip blocks that have an id, and start again with every forward."""
 
-    class Unnamed(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            poptorch.Block.useAutoId()
-            poptorch.Block.start()
-            x = x * 2
-            poptorch.Block.start("named")
-            x = x + 1
-            poptorch.Block.start()
-            return x - 3
+    def forward(model: Any, x: Any) -> Any:
+        poptorch.Block.useAutoId()
+        poptorch.Block.start()
+        x = x * 2
+        poptorch.Block.start("named")
+        x = x + 1
+        poptorch.Block.start()
+        return x - 3
 
     strategy = poptorch.PipelinedExecution(poptorch.Stage("0").ipu(0), poptorch.Stage("named", "1").ipu(1))
-    made = poptorch.Options().deviceIterations(2).setExecutionStrategy(strategy)
-    outputs = []
+    options = _pipelined(poptorch, strategy, 2)
     for _ in range(2):
-        inference = poptorch.inferenceModel(Unnamed(), made.clone())
-        call: Any = lambda model=inference: outputs.append(model(samples(2)))  # noqa: E731
-        lines = placements(capfd, poptorch, call)
+        places, output = _placements(capfd, poptorch, as_model(forward), options.clone(), samples(2))
 
-        assert lines == [f"mode(Pipelined), ipu({number}), stage({number})" for number in range(2)]
-    assert all((output == samples(2) * 2 - 2).all() for output in outputs)
+        assert places == _in_order(2)
+        assert (output == samples(2) * 2 - 2).all()
 
 
 @pytest.mark.ipus(2)
 def test_dropout_does_not_depend_on_the_cut(poptorch: Any, torch: Any) -> None:
     """With one seed, a pipelined and a sharded model draw the same masks."""
-
-    class Dropping(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = torch.nn.Dropout(0.5), torch.nn.Dropout(0.25)
-            poptorch.BeginBlock(self.second, ipu_id=1)
-
-        def forward(self, x: Any) -> Any:
-            return self.second(self.first(x))
-
     x = torch.ones(4, 300)
     outputs = []
     for strategy in (poptorch.PipelinedExecution(), poptorch.ShardedExecution()):
-        made = poptorch.Options().deviceIterations(4).randomSeed(11).setExecutionStrategy(strategy)
-        model = Dropping()
+        options = poptorch.Options().deviceIterations(4).randomSeed(11).setExecutionStrategy(strategy)
+        model = torch.nn.Sequential(torch.nn.Dropout(0.5), poptorch.BeginBlock(torch.nn.Dropout(0.25), ipu_id=1))
         model.train()
-        outputs.append(poptorch.inferenceModel(model, made)(x))
+        outputs.append(poptorch.inferenceModel(model, options)(x))
 
     assert torch.equal(*outputs)
     assert 0 < (outputs[0] == 0).sum() < x.numel()

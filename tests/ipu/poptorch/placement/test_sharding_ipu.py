@@ -8,7 +8,19 @@ import pytest
 
 from ipu_conformance.run import RunConfig
 
-from .placed import assert_same_run, batch, cases, chain, options, placed, placements, samples, train, trained
+from .placed import (
+    assert_infers,
+    assert_same_run,
+    assert_trains,
+    batch,
+    cases,
+    chain,
+    options,
+    placed,
+    placements,
+    samples,
+    train,
+)
 
 TRAINING = (
     placed((0, 1), 3, 1, 5),
@@ -27,49 +39,40 @@ def _sharded(poptorch: Any, config: RunConfig, *, training: bool = True) -> Any:
 @pytest.mark.parametrize("config", cases(TRAINING))
 def test_shards_train_as_a_plain_loop_does(poptorch: Any, config: RunConfig) -> None:
     """Weights and outputs of a sharded model are those of a loop over the micro-batches, whatever the accumulation."""
-    model, x = chain(poptorch, config.devices), batch(config)
-    expected = trained(x, config, calls=2)
-
-    actual = train(poptorch, model, _sharded(poptorch, config), x, calls=2)
-
-    assert_same_run(actual, expected)
+    assert_trains(poptorch, config, _sharded(poptorch, config), calls=2)
 
 
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize("ipus", [(0, 1), (0, 1, 2), (0, 1, 0), (2, 0), (0, 3)], ids=str)
-def test_one_device_iteration_is_enough(poptorch: Any, torch: Any, ipus: Any) -> None:
+def test_one_device_iteration_is_enough(poptorch: Any, ipus: Any) -> None:
     """Shards work one after the other, so that one micro-batch fills them."""
-    model, x = chain(poptorch, ipus, loss=False), samples(5)
-    expected = model(x).detach()
-    config = placed(ipus, 1, 1, 1)
+    options = _sharded(poptorch, placed(ipus, 1, 1, 1), training=False)
 
-    inference = poptorch.inferenceModel(model, _sharded(poptorch, config, training=False))
-
-    assert torch.equal(inference(x), expected)
+    assert_infers(poptorch, ipus, options, samples(5))
 
 
 @pytest.mark.parametrize("config", cases((placed((0, 1), 4, 3, 1), placed((0, 1, 0), 1, 5, 2))))
 def test_pipelined_sharded_and_single_agree(poptorch: Any, config: RunConfig) -> None:
     """The strategy decides when things happen, and nothing else."""
-    x = batch(config)
-    runs = []
-    for made, ipus in (
-        (options(poptorch, config), config.devices),
-        (_sharded(poptorch, config), config.devices),
-        (options(poptorch, config), (0,) * len(config.devices)),
-    ):
-        runs.append(train(poptorch, chain(poptorch, ipus), made, x, calls=2))
+    pipelined, sharded, single = (
+        train(poptorch, chain(poptorch, ipus), chosen, batch(config), calls=2)
+        for chosen, ipus in (
+            (options(poptorch, config), config.devices),
+            (_sharded(poptorch, config), config.devices),
+            (options(poptorch, config), (0,) * len(config.devices)),
+        )
+    )
 
-    assert_same_run(runs[0], runs[1])
-    assert_same_run(runs[1], runs[2])
+    assert_same_run(pipelined, sharded)
+    assert_same_run(sharded, single)
 
 
 @pytest.mark.ipus(2)
 def test_a_strategy_moves_blocks(poptorch: Any, capfd: Any) -> None:
     """The IPU of a shard wins over the IPU that its blocks name."""
     strategy = poptorch.ShardedExecution(poptorch.Stage("layer0").ipu(1), poptorch.Stage("layer1").ipu(0))
-    made = poptorch.Options().setExecutionStrategy(strategy)
-    inference = poptorch.inferenceModel(chain(poptorch, (0, 1), loss=False), made)
+    options = poptorch.Options().setExecutionStrategy(strategy)
+    inference = poptorch.inferenceModel(chain(poptorch, (0, 1), loss=False), options)
 
     lines = placements(capfd, poptorch, lambda: inference(samples(2)))
 
@@ -91,17 +94,17 @@ def test_a_strategy_takes_stages_and_names(poptorch: Any, strategy: str, wrong: 
         getattr(poptorch, strategy)("a", wrong)
 
 
-@pytest.mark.parametrize("strategy", ["PipelinedExecution", "ShardedExecution"])
-def test_a_stage_is_found_by_its_block(poptorch: Any, strategy: str) -> None:
-    """``stage`` gives the stage that holds a block, and refuses a block that there is not."""
+@pytest.mark.parametrize("kind", ["PipelinedExecution", "ShardedExecution"])
+def test_a_stage_is_found_by_its_block(poptorch: Any, kind: str) -> None:
+    """``stage`` gives the stage that holds a block, and refuses a block that no stage holds."""
     first, second = poptorch.Stage("a", "b"), poptorch.Stage("c")
-    made = getattr(poptorch, strategy)(first, second)
+    strategy = getattr(poptorch, kind)(first, second)
 
-    assert made.stage("b") is first
-    assert made.stage("c") is second
-    assert made.stage("c").ipu(3) is second
+    assert strategy.stage("b") is first
+    assert strategy.stage("c") is second
+    assert strategy.stage("c").ipu(3) is second
     with pytest.raises((poptorch.Error, AssertionError), match="d"):
-        made.stage("d")
+        strategy.stage("d")
 
 
 def test_a_stage_names_its_blocks(poptorch: Any) -> None:

@@ -6,56 +6,56 @@ from typing import Any
 
 import pytest
 
+from ..on_device import as_model, infer
+
 STEP = 2.0**-10
 """The distance of float16 values between 1 and 2."""
 
 
-def run(poptorch: Any, model: Any, options: Any, *inputs: Any) -> Any:
-    """The output of an inference model."""
-    wrapped = poptorch.inferenceModel(model, options)
-    out = wrapped(*inputs)
-    wrapped.destroy()
-    return out
+def precision(poptorch: Any, method: str, value: Any, seed: int = 11) -> Any:
+    """Options with one setting of Options.Precision."""
+    options = poptorch.Options().randomSeed(seed)
+    getattr(options.Precision, method)(value)
+    return options
 
 
-def module(function: Any) -> Any:
-    """A model that is one function of its inputs."""
-    import torch
+def quotient(model: Any, x: Any, y: Any) -> Any:
+    return x / y
 
-    class Model(torch.nn.Module):
-        def forward(self, *inputs: Any) -> Any:
-            return function(*inputs)
 
-    return Model()
+def total(model: Any, x: Any, y: Any) -> Any:
+    return x + y
+
+
+def product(model: Any, x: Any, y: Any) -> Any:
+    return x @ y
 
 
 @pytest.mark.parametrize("trap", ["division", "overflow", "invalid"])
 def test_a_floating_point_exception_stops_the_run(poptorch: Any, torch: Any, trap: str) -> None:
     """With exceptions enabled, a division by zero, an overflow or an invalid operation is an Error."""
     operands = {"division": (1.0, 0.0), "overflow": (3e38, 1e-5), "invalid": (0.0, 0.0)}[trap]
-    options = poptorch.Options()
-    options.Precision.enableFloatingPointExceptions(True)
     inputs = [torch.full((2,), value) for value in operands]
 
     with pytest.raises(poptorch.Error):
-        run(poptorch, module(lambda x, y: x / y), options, *inputs)
+        infer(poptorch, quotient, *inputs, options=precision(poptorch, "enableFloatingPointExceptions", True))
 
 
 def test_without_exceptions_the_run_goes_on(poptorch: Any, torch: Any) -> None:
     """Exceptions are off by default: a division by zero gives an infinity."""
-    out = run(poptorch, module(lambda x, y: x / y), poptorch.Options(), torch.ones(2), torch.zeros(2))
-
-    assert out.tolist() == [float("inf")] * 2
+    assert infer(poptorch, quotient, torch.ones(2), torch.zeros(2)).tolist() == [float("inf")] * 2
 
 
 def test_exceptions_leave_sound_runs_alone(poptorch: Any, torch: Any) -> None:
     """With exceptions enabled, a run without any gives what it gives without them."""
-    options = poptorch.Options()
-    options.Precision.enableFloatingPointExceptions(True)
-    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Softmax(dim=1))
+    layers = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Softmax(dim=1))
     x = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    trapped, plain = (
+        infer(poptorch, lambda model, x: model.layers(x), x, options=options, layers=layers)
+        for options in (precision(poptorch, "enableFloatingPointExceptions", True), None)
+    )
 
-    assert torch.equal(run(poptorch, model, options, x), run(poptorch, model, poptorch.Options(), x))
+    assert torch.equal(trapped, plain)
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -65,10 +65,8 @@ def test_stochastic_rounding_reaches_both_neighbours(poptorch: Any, torch: Any, 
     Of 4096 elements about a quarter go up; five standard deviations are missed less than once in a million seeds.
     """
     count = 4096
-    options = poptorch.Options().randomSeed(11)
-    options.Precision.enableStochasticRounding(enabled)
     inputs = torch.ones(count).half(), torch.full((count,), STEP / 4).half()
-    out = run(poptorch, module(lambda x, y: x + y), options, *inputs)
+    out = infer(poptorch, total, *inputs, options=precision(poptorch, "enableStochasticRounding", enabled))
     up = int((out == 1 + STEP).sum())
 
     assert out.dtype == torch.float16
@@ -81,15 +79,14 @@ def test_stochastic_rounding_reaches_both_neighbours(poptorch: Any, torch: Any, 
 
 def test_stochastic_rounding_follows_the_seed(poptorch: Any, torch: Any) -> None:
     """The same seed rounds alike, another seed does not."""
+    inputs = torch.ones(256).half(), torch.full((256,), STEP / 2).half()
+    first, again, other = (
+        infer(poptorch, total, *inputs, options=precision(poptorch, "enableStochasticRounding", True, seed))
+        for seed in (1, 1, 2)
+    )
 
-    def rounded(seed: int) -> Any:
-        options = poptorch.Options().randomSeed(seed)
-        options.Precision.enableStochasticRounding(True)
-        inputs = torch.ones(256).half(), torch.full((256,), STEP / 2).half()
-        return run(poptorch, module(lambda x, y: x + y), options, *inputs)
-
-    assert torch.equal(rounded(1), rounded(1))
-    assert not torch.equal(rounded(1), rounded(2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
 
 
 def test_partial_sums_in_float32_are_the_default(poptorch: Any, torch: Any) -> None:
@@ -97,7 +94,7 @@ def test_partial_sums_in_float32_are_the_default(poptorch: Any, torch: Any) -> N
     terms = 4096
     inputs = torch.ones(1, terms).half(), torch.full((terms, 1), 1.5).half()
 
-    assert run(poptorch, module(torch.matmul), poptorch.Options(), *inputs).item() == 1.5 * terms
+    assert infer(poptorch, product, *inputs).item() == 1.5 * terms
 
 
 def test_partial_sums_in_float16_lose_low_bits(poptorch: Any, torch: Any) -> None:
@@ -105,16 +102,14 @@ def test_partial_sums_in_float16_lose_low_bits(poptorch: Any, torch: Any) -> Non
 
     From 2048 on float16 values are 2 apart and more: a block of terms that sums to less than half the distance is lost.
     """
-    options = poptorch.Options()
-    options.Precision.setPartialsType(torch.half)
     terms = 4096
     left = torch.ones(1, terms).half()
     left[0, 0] = 32768.0
     right = torch.full((terms, 1), 0.5).half()
     right[0, 0] = 1.0
     exact = 32768.0 + 0.5 * (terms - 1)
-    wide = run(poptorch, module(torch.matmul), poptorch.Options(), left, right).item()
-    narrow = run(poptorch, module(torch.matmul), options, left, right).item()
+    wide = infer(poptorch, product, left, right).item()
+    narrow = infer(poptorch, product, left, right, options=precision(poptorch, "setPartialsType", torch.half)).item()
 
     assert abs(wide - exact) <= 16.0  # half the distance of float16 values from 32768 on
     assert abs(narrow - exact) > 16.0
@@ -123,29 +118,21 @@ def test_partial_sums_in_float16_lose_low_bits(poptorch: Any, torch: Any) -> Non
 def test_training_with_stochastic_rounding_follows_the_seed(poptorch: Any, torch: Any) -> None:
     """Training two replicas in float16 moves the weights, and the same seed moves them alike."""
 
+    def forward(model: Any, x: Any, y: Any) -> Any:
+        out = model.layer(x)
+        return out, torch.nn.functional.cross_entropy(out.float(), y)
+
     def trained() -> Any:
         torch.manual_seed(0)
-        layer = torch.nn.Linear(4, 3).half()
-        options = poptorch.Options().replicationFactor(2).randomSeed(5)
-        options.Precision.enableStochasticRounding(True)
-
-        class Model(torch.nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.layer = layer
-
-            def forward(self, x: Any, y: Any) -> Any:
-                out = self.layer(x)
-                return out, torch.nn.functional.cross_entropy(out.float(), y)
-
-        model = Model()
-        before = layer.weight.detach().clone()
+        model = as_model(forward, layer=torch.nn.Linear(4, 3).half())
+        options = precision(poptorch, "enableStochasticRounding", True, seed=5).replicationFactor(2)
+        before = model.layer.weight.detach().clone()
         trainer = poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=0.125))
         x = torch.arange(16, dtype=torch.float16).reshape(4, 4) / 16
         for _ in range(3):
             trainer(x, torch.tensor([0, 1, 2, 0]))
         trainer.destroy()
-        return before, layer.weight.detach().clone()
+        return before, model.layer.weight.detach().clone()
 
     before, first = trained()
     _, second = trained()

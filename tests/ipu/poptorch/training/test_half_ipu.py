@@ -11,6 +11,7 @@ from ipu_conformance.run import RunConfig
 from ...training import counts_id
 from .. import exact
 from ..exact import assert_same, counts
+from ..on_device import as_model
 
 
 def halved(poptorch: Any, *, loss: bool = True) -> Any:
@@ -40,9 +41,9 @@ def test_inference_in_half(poptorch: Any, config: RunConfig) -> None:
 @pytest.mark.parametrize("config", [counts(1, 4, 2), counts(1, 2, 4), counts(1, 8, 1)], ids=counts_id)
 def test_training_in_half(poptorch: Any, torch: Any, config: RunConfig) -> None:
     """A float16 weight is updated by the mean gradient and stays float16."""
-    model, x = halved(poptorch), exact.batch(config).half()
+    x = exact.batch(config).half()
+    trainer, model = exact.trainer(poptorch, config, model=halved(poptorch))
     expected = half_step(model.weight.detach(), x, config.micro_batches)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), exact.sgd(model))
 
     _, losses = trainer(x)
 
@@ -53,41 +54,25 @@ def test_training_in_half(poptorch: Any, torch: Any, config: RunConfig) -> None:
 @pytest.mark.parametrize(("scaling", "moved"), [(1.0, False), (1024.0, True)])
 def test_loss_scaling_saves_small_gradients(poptorch: Any, torch: Any, scaling: float, moved: bool) -> None:
     """A gradient of 2^-26 is zero in float16; scaled by 2^10 on the way back it arrives."""
-
-    class Tiny(torch.nn.Module):
-        """The loss passes through a float16 product of two small numbers."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float16))
-
-        def forward(self, x: Any) -> Any:
-            return poptorch.identity_loss(((self.weight * x) * 2.0**-13).sum(), reduction="none")
-
-    model = Tiny()
+    tiny = 2.0**-13
+    model = as_model(
+        lambda model, x: poptorch.identity_loss(((model.weight * x) * tiny).sum(), reduction="none"),
+        weight=torch.nn.Parameter(torch.zeros(1, dtype=torch.float16)),
+    )
     optimizer = poptorch.optim.SGD(model.parameters(), lr=1.0, loss_scaling=scaling, use_combined_accum=False)
     # The step is applied in float32 and stored in float16: a rate of 2^20 brings 2^-26 into its range.
     optimizer.param_groups[0]["lr"] = 2.0**20
 
-    poptorch.trainingModel(model, poptorch.Options(), optimizer)(torch.full((1, 1), 2.0**-13, dtype=torch.float16))
+    poptorch.trainingModel(model, poptorch.Options(), optimizer)(torch.full((1, 1), tiny, dtype=torch.float16))
 
     assert model.weight.item() == (-(2.0**-6) if moved else 0.0)
 
 
 def test_a_half_input_meets_float_weights(poptorch: Any, torch: Any) -> None:
     """Casting inside the model is the user's: float16 in, float32 computed, float16 out."""
-
-    class Mixed(torch.nn.Module):
-        """Computes in float32 between two casts."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
-
-        def forward(self, x: Any) -> Any:
-            return (x.float() * self.weight).half()
-
-    model, x = Mixed(), exact.samples(3).half()
+    weight = torch.tensor([1.0, -2.0])
+    model = as_model(lambda model, x: (x.float() * model.weight).half(), weight=torch.nn.Parameter(weight))
+    x = exact.samples(3).half()
 
     assert_same(poptorch.inferenceModel(model)(x), model(x).detach(), "output")
 
@@ -112,8 +97,7 @@ def test_layers_in_half(poptorch: Any, torch: Any, kind: str) -> None:
 
 def test_a_half_model_keeps_its_type_on_the_host(poptorch: Any, torch: Any) -> None:
     """After training and copying the user's weights are float16 still, and so is the state dict."""
-    model = halved(poptorch)
-    trainer = poptorch.trainingModel(model, optimizer=exact.sgd(model))
+    trainer, model = exact.trainer(poptorch, model=halved(poptorch))
     trainer(exact.samples(1).half())
     trainer.detachFromDevice()
 

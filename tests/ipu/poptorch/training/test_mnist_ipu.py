@@ -216,6 +216,6 @@ def test_dropout_is_for_training_only(torch: Any) -> None:
 )
 def test_the_workload_converges_like_its_baseline(reference: Reference, seeds: Tuple[int, ...]) -> None:
     """The values of runs with new seeds lie in the band of the native runs at each epoch, neither below nor above."""
-    found = verdict(reference, [train(replace(reference.settings, seed=seed)) for seed in seeds])
+    outcome = verdict(reference, [train(replace(reference.settings, seed=seed)) for seed in seeds])
 
-    assert found.passed, found.sentence
+    assert outcome.passed, outcome.sentence

@@ -12,6 +12,7 @@ from ipu_conformance.nets import distinct_micro_batches
 from ipu_conformance.run import optimizer
 
 from ...training import Runs, cut, ipus
+from ..on_device import infer
 from .config import FACTORS
 
 HALF = replace(FACTORS, dtype="float16", gradient_accumulation=5)
@@ -89,15 +90,8 @@ def test_half_is_coarser_than_single(runs: Runs) -> None:
 )
 def test_wide_types_are_narrowed_on_the_device(poptorch: Any, torch: Any, wide: str, narrow: str) -> None:
     """64-bit inputs and outputs become 32-bit ones; all others keep their type, and values that fit are unchanged."""
-
-    class Same(torch.nn.Module):
-        """Returns what it is given, and a sum."""
-
-        def forward(self, x: Any) -> Any:
-            return x, x + 1
-
     x = torch.arange(6).reshape(3, 2).to(getattr(torch, wide))
-    same, more = poptorch.inferenceModel(Same(), poptorch.Options().deviceIterations(3))(x)
+    same, more = infer(poptorch, lambda model, x: (x, x + 1), x, options=poptorch.Options().deviceIterations(3))
 
     assert (same.dtype, more.dtype) == (getattr(torch, narrow),) * 2
     assert torch.equal(same, x.to(same.dtype))
@@ -136,17 +130,10 @@ def test_stochastic_rounding_follows_the_seed(runs: Runs) -> None:
 
 def test_small_values_survive_stochastic_rounding(poptorch: Any, torch: Any) -> None:
     """What float16 holds exactly is not rounded, down to its smallest value: subnormals are values too."""
-
-    class Negated(torch.nn.Module):
-        """Computes something that needs no rounding."""
-
-        def forward(self, x: Any) -> Any:
-            return -x
-
     x = torch.arange(1, 9, dtype=torch.float32).mul(2.0**-24).half().reshape(4, 2)
     options = poptorch.Options().deviceIterations(4)
     options.Precision.enableStochasticRounding(True)
-    out = poptorch.inferenceModel(Negated(), options)(x)
+    out = infer(poptorch, lambda model, x: -x, x, options=options)
 
     assert out.dtype == torch.float16
     assert torch.equal(out, -x)

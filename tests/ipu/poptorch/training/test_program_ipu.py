@@ -6,9 +6,10 @@ The model is written out in torch here and as a net of the oracle's beside it; b
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import numpy as np
 import pytest
@@ -118,6 +119,11 @@ def events(outcome: Outcome) -> List[Dict[str, Any]]:
     return read
 
 
+def slots(outcome: Outcome, replica: Optional[int] = None) -> List[Dict[str, Any]]:
+    """The events that are slots, of one replica or of all."""
+    return [event for event in events(outcome) if event["ph"] == "X" and replica in (None, event["pid"])]
+
+
 class Executed(NamedTuple):
     """A slot as the file and the plan both know it."""
 
@@ -137,8 +143,7 @@ def test_the_trace_of_the_program_is_its_plan(outcome: Outcome, inspector: Inspe
     plan: Any = inspector.plan(replace(CONFIG, stages=nets.mlp().cut(STAGES)))
     trace = [
         Executed(replica=event["pid"], ipu=event["tid"], kind=event["cat"], **event["args"])
-        for event in events(outcome)
-        if event["ph"] == "X" and event["pid"] == replica
+        for event in slots(outcome, replica)
     ]
 
     check.trace_equals_plan(
@@ -158,37 +163,35 @@ def test_the_perfetto_file_has_a_process_per_replica_and_a_thread_per_ipu(outcom
 
 
 @pytest.mark.emulator
-def test_the_perfetto_file_shows_the_schedule(outcome: Outcome) -> None:
+@pytest.mark.parametrize("replica", range(REPLICAS))
+def test_the_perfetto_file_shows_the_schedule(outcome: Outcome, replica: int) -> None:
     """Stage s takes micro-batch m forward in cycle m + s and backward in cycle m + 2S - 2 - s; then all update."""
-    slots = [event for event in events(outcome) if event["ph"] == "X"]
-    expected = {"forward", "backward", "reduce", "update"}
-    assert {event["cat"] for event in slots} == expected
-    assert all(event["dur"] >= 0 and event["tid"] == event["args"]["stage"] for event in slots)
+    executed = slots(outcome, replica)
+    passes, updates = ITERATIONS * ACCUMULATION * STAGES, ITERATIONS * STAGES
+    assert Counter(slot["cat"] for slot in executed) == {
+        "forward": passes,
+        "backward": passes,
+        "reduce": updates,
+        "update": updates,
+    }
+    assert all(slot["dur"] >= 0 and slot["tid"] == slot["args"]["stage"] for slot in executed)
     # A cycle is two ticks, a forward and a backward; the last updates of an iteration take two more.
     length = 2 * (ACCUMULATION + 2 * STAGES - 2) + 2
-    for replica in range(REPLICAS):
-        for event in (event for event in slots if event["pid"] == replica):
-            where = event["args"]
-            iteration, number = divmod(where["micro_batch"], ACCUMULATION)
-            later = {"forward": where["stage"], "backward": 2 * STAGES - 2 - where["stage"]}.get(event["cat"])
-            if later is not None:
-                assert where["tick"] // 2 == iteration * length // 2 + number + later
-        for category in ("forward", "backward"):
-            assert sum(event["cat"] == category for event in slots if event["pid"] == replica) == (
-                ITERATIONS * ACCUMULATION * STAGES
-            )
-        for category in ("reduce", "update"):
-            assert sum(event["cat"] == category for event in slots if event["pid"] == replica) == ITERATIONS * STAGES
+    for slot in executed:
+        where = slot["args"]
+        iteration, number = divmod(where["micro_batch"], ACCUMULATION)
+        later = {"forward": where["stage"], "backward": 2 * STAGES - 2 - where["stage"]}.get(slot["cat"])
+        if later is not None:
+            assert where["tick"] // 2 == iteration * length // 2 + number + later
 
 
 @pytest.mark.emulator
 def test_the_perfetto_file_keeps_time_on_every_ipu(outcome: Outcome) -> None:
     """On one IPU no slot begins before the one of an earlier tick has ended."""
-    slots = [event for event in events(outcome) if event["ph"] == "X"]
-    for where in {(event["pid"], event["tid"]) for event in slots}:
-        own = sorted(
-            (event for event in slots if (event["pid"], event["tid"]) == where), key=lambda event: event["args"]["tick"]
-        )
-        for before, after in zip(own, own[1:]):
+    by_ipu: Dict[Any, List[Any]] = {}
+    for slot in sorted(slots(outcome), key=lambda slot: slot["args"]["tick"]):
+        by_ipu.setdefault((slot["pid"], slot["tid"]), []).append(slot)
+    for in_order in by_ipu.values():
+        for before, after in zip(in_order, in_order[1:]):
             # Times are microseconds with three decimals: half of the last one is lost twice.
             assert after["ts"] >= before["ts"] + before["dur"] - 0.001

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.run import learning_rate
 
-from ...training import Runs, cut, ipus
+from ...training import Runs, cut, ipus, reduced
 from .config import FACTORS, counts
 
 pytestmark = ipus(FACTORS)
@@ -64,10 +63,7 @@ def test_replicas_are_worth_accumulation(runs: Runs, name: str, config: Any) -> 
 @pytest.mark.parametrize("name", ["mlp", "tied_weights"])
 def test_gradients_are_reduced_as_asked(runs: Runs, name: str, reduction: str, stages: int) -> None:
     """Mean and sum over micro-batches and replicas are two different trainings, each as specified."""
-    gentle = learning_rate(base=0.03125)
-    config = replace(FACTORS, learning_rate=gentle, accumulation_reduction=reduction, replica_reduction=reduction)
-
-    runs.compare(name, cut(name, config, stages))
+    runs.compare(name, cut(name, reduced(FACTORS, reduction, 0.03125), stages))
 
 
 @pytest.mark.parametrize("stages", [1, pytest.param(2, marks=ipus(cut("mlp", FACTORS, 2)))])

@@ -41,6 +41,6 @@ def gradient(poptorch: Any, forward: Callable[..., Any], weight: Any, *inputs: A
     trainer = poptorch.trainingModel(model, None, torch.optim.SGD(model.parameters(), lr=1.0))
     trainer(*inputs)
     trainer.copyWeightsToHost()
-    made = weight - model.weight.detach()
+    change = weight - model.weight.detach()
     trainer.destroy()
-    return made
+    return change
