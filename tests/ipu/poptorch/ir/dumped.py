@@ -104,8 +104,8 @@ def options_of(poptorch: Any, setup: Setup) -> Any:
     return options
 
 
-def compiled(setup: Setup, optimizer: Optional[Callable[[Any], Any]] = None, options: Any = None) -> Any:
-    """The compiled network."""
+def executor(setup: Setup, optimizer: Optional[Callable[[Any], Any]] = None, options: Any = None) -> Tuple[Any, Any]:
+    """The wrapped network, and the inputs of one call."""
     import poptorch
     import torch
 
@@ -114,12 +114,15 @@ def compiled(setup: Setup, optimizer: Optional[Callable[[Any], Any]] = None, opt
     size = MICRO * setup.iterations * setup.accumulation * setup.replicas
     images, labels = torch.zeros(size, 1, 5, 5), torch.zeros(size, dtype=torch.int64)
     if not setup.training:
-        model = poptorch.inferenceModel(net.eval(), chosen)
-        model.compile(images)
-        return model
-    made = torch.optim.SGD(net.parameters(), lr=0.1) if optimizer is None else optimizer(net)
-    model = poptorch.trainingModel(net, chosen, made)
-    model.compile(images, labels)
+        return poptorch.inferenceModel(net.eval(), chosen), (images,)
+    sgd = torch.optim.SGD(net.parameters(), lr=0.1) if optimizer is None else optimizer(net)
+    return poptorch.trainingModel(net, chosen, sgd), (images, labels)
+
+
+def compiled(setup: Setup, optimizer: Optional[Callable[[Any], Any]] = None, options: Any = None) -> Any:
+    """The compiled network."""
+    model, inputs = executor(setup, optimizer, options)
+    model.compile(*inputs)
     return model
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import numpy as np
 
 from ipu_conformance import check
 from ipu_conformance.oracle import regression
-from ipu_conformance.oracle.regression import BATCH, INPUTS, OUTPUTS, START, Call, X, Y
+from ipu_conformance.oracle.regression import BATCH, BIAS, INPUTS, OUTPUTS, START, WEIGHT, Call, X, Y
 
 Array = np.ndarray
+
+
+Make = Callable[[Any], Any]
+"""What makes an optimizer for a model."""
+
+
+def both(*pairs: Any) -> List[Call]:
+    """One call per (rule, rate), the same for both weights."""
+    return [{WEIGHT: pair, BIAS: pair} for pair in pairs]
 
 
 def assert_weights(actual: Mapping[str, Array], calls: Sequence[Call], **settings: Any) -> None:
@@ -19,6 +28,24 @@ def assert_weights(actual: Mapping[str, Array], calls: Sequence[Call], **setting
     expected, tolerances = regression.train(calls, **settings)
     for name, value in expected.items():
         check.close(actual=actual[name], expected=value, tolerance=tolerances[name], what=name, dtype=np.float32)
+
+
+def assert_same_weights(
+    actual: Mapping[str, Array], expected: Mapping[str, Array], because: str = "bit-identical by specification"
+) -> None:
+    """Two sets of weights, or of optimizer state, have the same names and bits."""
+    __tracebackhide__ = True
+    assert set(actual) == set(expected)
+    for name, value in expected.items():
+        check.identical(actual=actual[name], expected=value, what=name, because=because)
+
+
+def make(poptorch: Any, name: str, package: str = "poptorch", **arguments: Any) -> Make:
+    """What makes an optimizer of torch.optim or poptorch.optim for all weights of a model, with a rate of 0.1."""
+    import torch
+
+    cls = getattr(torch.optim if package == "torch" else poptorch.optim, name)
+    return lambda model: cls(model.parameters(), **{"lr": 0.1, **arguments})
 
 
 class Problem:
@@ -30,7 +57,7 @@ class Problem:
     def __init__(
         self,
         poptorch: Any,
-        make: Callable[[Any], Any],
+        make: Make,
         *,
         accumulation: int = 1,
         replicas: int = 1,
@@ -76,12 +103,17 @@ class Problem:
             self.calls += 1
         return result
 
+    def set_optimizer(self, **values: Any) -> None:
+        """Change values of the optimizer's first group on the host and send the optimizer to the device."""
+        self.optimizer.param_groups[0].update(values)
+        self.executor.setOptimizer(self.optimizer)
+
     def weights(self) -> Dict[str, Array]:
         """Copies of the weights, brought to the host."""
         return {name: value.detach().numpy().copy() for name, value in self.model.state_dict().items()}
 
 
-def trained(poptorch: Any, make: Callable[[Any], Any], calls: int = 3, **problem: Any) -> Dict[str, Array]:
+def trained(poptorch: Any, make: Make, calls: int = 3, **problem: Any) -> Dict[str, Array]:
     """The weights after some calls with the optimizer that ``make`` gives for the model."""
     regressor = Problem(poptorch, make, **problem)
     regressor.call(calls)

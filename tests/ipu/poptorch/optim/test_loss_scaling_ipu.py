@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -11,7 +11,8 @@ from ipu_conformance import check
 from ipu_conformance.oracle.regression import BIAS, WEIGHT, same_rule
 from ipu_conformance.run import optimizer
 
-from .regression import Problem, assert_weights, trained
+from ..on_device import as_model
+from .regression import Make, Problem, assert_same_weights, assert_weights, make, trained
 
 OPTIMIZERS: Mapping[str, Dict[str, Any]] = {
     "SGD": {"momentum": 0.9},
@@ -27,23 +28,17 @@ OPTIMIZERS: Mapping[str, Dict[str, Any]] = {
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_powers_of_two_cancel_exactly(poptorch: Any, name: str, scale: float) -> None:
     """In float32 a scale that is a power of two leaves the bits of the weights as they are without it."""
-    cls = getattr(poptorch.optim, name)
+    plain = trained(poptorch, make(poptorch, name, **OPTIMIZERS[name]), accumulation=3)
+    scaled = trained(poptorch, make(poptorch, name, loss_scaling=scale, **OPTIMIZERS[name]), accumulation=3)
 
-    def make(**more: Any) -> Any:
-        return lambda model: cls(model.parameters(), lr=0.1, **OPTIMIZERS[name], **more)
-
-    plain = trained(poptorch, make(), accumulation=3)
-    scaled = trained(poptorch, make(loss_scaling=scale), accumulation=3)
-
-    for key, value in plain.items():
-        check.identical(actual=scaled[key], expected=value, what=key, because="a power of two only moves exponents")
+    assert_same_weights(scaled, plain, because="a power of two only moves exponents")
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
 def test_any_scale_cancels(poptorch: Any, name: str) -> None:
     """A scale of 1000 leaves the updates as the oracle makes them without one."""
-    cls, arguments = getattr(poptorch.optim, name), OPTIMIZERS[name]
-    weights = trained(poptorch, lambda model: cls(model.parameters(), lr=0.1, loss_scaling=1000.0, **arguments))
+    arguments = OPTIMIZERS[name]
+    weights = trained(poptorch, make(poptorch, name, loss_scaling=1000.0, **arguments))
 
     settings = {{"eps": "epsilon"}.get(key, key): value for key, value in arguments.items()}
     assert_weights(weights, same_rule(optimizer(name.lower(), **settings), 0.1))
@@ -52,13 +47,10 @@ def test_any_scale_cancels(poptorch: Any, name: str) -> None:
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_loss_comes_back_without_the_scale(poptorch: Any, name: str) -> None:
     """The scale is the device's own business: the loss that is returned has the bits of one without it."""
-    cls, arguments = getattr(poptorch.optim, name), OPTIMIZERS[name]
-
-    def loss(scale: float) -> Any:
-        made = Problem(poptorch, lambda model: cls(model.parameters(), lr=0.1, loss_scaling=scale, **arguments))
-        return made.call(2)[1]
-
-    plain, scaled = loss(1.0), loss(512.0)
+    plain, scaled = (
+        Problem(poptorch, make(poptorch, name, loss_scaling=scale, **OPTIMIZERS[name])).call(2)[1]
+        for scale in (1.0, 512.0)
+    )
 
     check.identical(actual=scaled, expected=plain, what="the loss")
 
@@ -66,87 +58,70 @@ def test_the_loss_comes_back_without_the_scale(poptorch: Any, name: str) -> None
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_scale_can_change_between_calls(poptorch: Any, name: str) -> None:
     """A scale that was passed is a variable: a new one reaches the device through setOptimizer and cancels too."""
-    cls = getattr(poptorch.optim, name)
-    problem = Problem(poptorch, lambda model: cls(model.parameters(), lr=0.1, loss_scaling=2.0, **OPTIMIZERS[name]))
+    problem = Problem(poptorch, make(poptorch, name, loss_scaling=2.0, **OPTIMIZERS[name]))
     problem.call()
     problem.optimizer.loss_scaling = 64.0
     problem.executor.setOptimizer(problem.optimizer)
     problem.call(2)
-    expected = trained(poptorch, lambda model: cls(model.parameters(), lr=0.1, **OPTIMIZERS[name]))
 
-    for key, value in problem.weights().items():
-        check.identical(actual=value, expected=expected[key], what=key)
+    assert_same_weights(problem.weights(), trained(poptorch, make(poptorch, name, **OPTIMIZERS[name])))
 
 
 def test_clipping_looks_at_gradients_without_the_scale(poptorch: Any) -> None:
     """max_grad_norm is about the gradient itself: a large scale does not make it clip."""
-    weights = trained(
-        poptorch,
-        lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1, loss_scaling=1024.0, max_grad_norm=0.5),
-    )
+    weights = trained(poptorch, make(poptorch, "SGD", loss_scaling=1024.0, max_grad_norm=0.5))
 
     assert_weights(weights, same_rule(optimizer("sgd"), 0.1), clip=0.5)
 
 
-def _weighted(poptorch: Any, make: Any, inputs: Any, *, accumulation: int = 1, half: bool = False) -> Any:
-    """The weight, first 0, after one call on a model whose gradient is the input itself."""
+def _weighted(poptorch: Any, make: Make, inputs: Sequence[float]) -> Any:
+    """The weight, first 0, after one update from the mean of the inputs, which are the gradients; and the optimizer."""
     import torch
 
-    class Weighted(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.zeros(1))
-
-        def forward(self, x: Any) -> Any:
-            return poptorch.identity_loss(self.weight * x, reduction="sum")
-
-    model = Weighted().half() if half else Weighted()
+    model = as_model(
+        lambda model, x: poptorch.identity_loss(model.weight * x, reduction="sum"),
+        weight=torch.nn.Parameter(torch.zeros(1)),
+    )
     optimizer = make(model)
     options = poptorch.Options()
-    options.Training.gradientAccumulation(accumulation)
-    executor = poptorch.trainingModel(model, options, optimizer)
-    executor(torch.tensor(inputs, dtype=model.weight.dtype).reshape(-1, 1))
-    return model.weight.detach().float().numpy().copy(), optimizer
+    options.Training.gradientAccumulation(len(inputs))
+    poptorch.trainingModel(model, options, optimizer)(torch.tensor(inputs).reshape(-1, 1))
+    return model.weight.detach().numpy().copy(), optimizer
 
 
 def test_half_accumulators_lose_what_they_cannot_hold(poptorch: Any, torch: Any) -> None:
     """The mean of 1024 and 0.25 is 512.125, which a float16 accumulator rounds to 512; a float32 one holds it."""
     for kind, expected in ((torch.float16, 512.0), (torch.float32, 512.125)):
-        weight, _ = _weighted(
-            poptorch,
-            lambda model, kind=kind: poptorch.optim.SGD(model.parameters(), lr=1.0, accum_type=kind),
-            [1024.0, 0.25],
-            accumulation=2,
-        )
+        weight, _ = _weighted(poptorch, make(poptorch, "SGD", lr=1.0, accum_type=kind), [1024.0, 0.25])
         check.identical(actual=weight, expected=np.array([-expected], np.float32), what=f"weight with {kind}")
+
+
+@pytest.mark.parametrize(
+    ("gradients", "settings", "expected"),
+    [
+        pytest.param([0.5] * 2, {"use_combined_accum": True}, -0.5, id="two"),
+        pytest.param([0.5] * 3, {"use_combined_accum": True}, -0.5, id="three"),
+        pytest.param([2.0**-26] * 2, {"loss_scaling": 1.0}, 0.0, id="tiny"),
+        pytest.param([2.0**-26] * 2, {"loss_scaling": 2.0**15}, -(2.0**-26), id="tiny-scaled"),
+    ],
+)
+def test_half_accumulators_keep_what_they_can_hold(
+    poptorch: Any, torch: Any, gradients: Any, settings: Any, expected: float
+) -> None:
+    """Equal powers of two have an exact mean in float16; 2^-26 is zero there, and survives a loss scale of 2^15."""
+    weight, _ = _weighted(poptorch, make(poptorch, "SGD", lr=1.0, accum_type=torch.float16, **settings), gradients)
+
+    check.identical(actual=weight, expected=np.array([expected], np.float32), what="weight")
 
 
 def test_a_running_mean_does_not_overflow(poptorch: Any, torch: Any) -> None:
     """Three gradients of 40000 sum beyond float16; their running mean does not, and is 40000."""
-    weight, _ = _weighted(
-        poptorch,
-        lambda model: poptorch.optim.SGD(model.parameters(), lr=1.0, accum_type=torch.float16),
-        [40000.0, 40000.0, 40000.0],
-        accumulation=3,
-    )
+    weight, _ = _weighted(poptorch, make(poptorch, "SGD", lr=1.0, accum_type=torch.float16), [40000.0] * 3)
     # Every step of the running mean multiplies, divides and adds in float16: three roundings of half a spacing (32 at
     # 40000) for each of the two steps after the first.
     most = 2 * 3 * 16.0
 
     assert abs(float(weight[0]) + 40000.0) <= most
-
-
-@pytest.mark.parametrize("count", [2, 3])
-def test_half_accumulators_keep_what_they_can_hold(poptorch: Any, torch: Any, count: int) -> None:
-    """Equal gradients of a power of two have an exact mean in float16."""
-    weight, _ = _weighted(
-        poptorch,
-        lambda model: poptorch.optim.SGD(model.parameters(), lr=1.0, accum_type=torch.float16, use_combined_accum=True),
-        [0.5] * count,
-        accumulation=count,
-    )
-
-    check.identical(actual=weight, expected=np.array([-0.5], np.float32), what="weight")
 
 
 @pytest.mark.parametrize(
@@ -163,16 +138,11 @@ def test_half_accumulators_keep_what_they_can_hold(poptorch: Any, torch: Any, co
 )
 def test_half_state_is_held_in_half(poptorch: Any, torch: Any, name: str, attribute: str) -> None:
     """A state of type float16 holds the float16 value nearest to what a float32 one holds."""
-    cls = getattr(poptorch.optim, name)
 
     def states(kind: Any) -> Any:
-        _, optimizer = _weighted(
-            poptorch,
-            lambda model: cls(model.parameters(), lr=1.0, **{attribute: kind}, **OPTIMIZERS[name]),
-            [1.0 + 2.0**-12],
-        )
-        found = optimizer.state_dict()["ipu_state"]
-        return {key: value.float().numpy() for key, value in found.items()}
+        settings = {"lr": 1.0, attribute: kind, **OPTIMIZERS[name]}
+        _, optimizer = _weighted(poptorch, make(poptorch, name, **settings), [1.0 + 2.0**-12])
+        return {key: value.float().numpy() for key, value in optimizer.state_dict()["ipu_state"].items()}
 
     half, single = states(torch.float16), states(torch.float32)
     changed = [key for key in single if (half[key] != single[key]).any()]
@@ -182,25 +152,12 @@ def test_half_state_is_held_in_half(poptorch: Any, torch: Any, name: str, attrib
     check.identical(actual=half[changed[0]], expected=expected, what=changed[0], because="the nearest float16 value")
 
 
-@pytest.mark.parametrize(("scale", "survives"), [(1.0, False), (2.0**15, True)])
-def test_scaling_saves_gradients_that_half_cannot_hold(poptorch: Any, torch: Any, scale: float, survives: bool) -> None:
-    """A gradient of 2^-26 is zero in a float16 accumulator, and arrives whole with a loss scale of 2^15."""
-    weight, _ = _weighted(
-        poptorch,
-        lambda model: poptorch.optim.SGD(model.parameters(), lr=1.0, loss_scaling=scale, accum_type=torch.float16),
-        [2.0**-26, 2.0**-26],
-        accumulation=2,
-    )
-
-    check.identical(actual=weight, expected=np.array([-(2.0**-26) if survives else 0.0], np.float32), what="weight")
-
-
 def test_each_group_is_unscaled(poptorch: Any) -> None:
     """The scale cancels in every group, whatever their learning rates."""
 
-    def make(model: Any) -> Any:
+    def grouped(model: Any) -> Any:
         groups = [{"params": [model.layer.weight]}, {"params": [model.layer.bias], "lr": 0.02}]
         return poptorch.optim.SGD(groups, lr=0.1, loss_scaling=100.0)
 
     rule = optimizer("sgd")
-    assert_weights(trained(poptorch, make), [{WEIGHT: (rule, 0.1), BIAS: (rule, 0.02)}] * 3)
+    assert_weights(trained(poptorch, grouped), [{WEIGHT: (rule, 0.1), BIAS: (rule, 0.02)}] * 3)

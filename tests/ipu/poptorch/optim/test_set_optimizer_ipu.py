@@ -9,20 +9,15 @@ import pytest
 from ipu_conformance.oracle.regression import BIAS, WEIGHT
 from ipu_conformance.run import optimizer
 
-from .regression import Problem, assert_weights
+from .regression import Make, Problem, assert_weights, both, make
 
 SGD = optimizer("sgd")
 MOMENTUM = optimizer("sgd", momentum=0.9)
 
 
-def both(*pairs: Any) -> Any:
-    """One call per (rule, rate), the same for both weights."""
-    return [{WEIGHT: pair, BIAS: pair} for pair in pairs]
-
-
-def test_changes_wait_for_set_optimizer(poptorch: Any, torch: Any) -> None:
+def test_changes_wait_for_set_optimizer(poptorch: Any) -> None:
     """A learning rate that is changed on the host has no effect until the optimizer is set again."""
-    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
+    problem = Problem(poptorch, make(poptorch, "SGD", "torch"))
     problem.call()
     problem.optimizer.param_groups[0]["lr"] = 0.01
     problem.call()
@@ -34,7 +29,7 @@ def test_changes_wait_for_set_optimizer(poptorch: Any, torch: Any) -> None:
 
 def test_a_new_optimizer_takes_over(poptorch: Any, torch: Any) -> None:
     """Another optimizer of the same kind is used from the next call on."""
-    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
+    problem = Problem(poptorch, make(poptorch, "SGD", "torch"))
     problem.call()
     problem.executor.setOptimizer(torch.optim.SGD(problem.model.parameters(), lr=0.02))
     problem.call(2)
@@ -43,38 +38,30 @@ def test_a_new_optimizer_takes_over(poptorch: Any, torch: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "rule"),
-    [
-        ("SGD", {"momentum": 0.9}, MOMENTUM),
-        ("Adam", {}, optimizer("adam")),
-        ("AdamW", {}, optimizer("adamw")),
-        ("RMSprop", {"momentum": 0.5}, optimizer("rmsprop", momentum=0.5)),
-    ],
+    ("name", "arguments"),
+    [("SGD", {"momentum": 0.9}), ("Adam", {}), ("AdamW", {}), ("RMSprop", {"momentum": 0.5})],
     ids=["SGD", "Adam", "AdamW", "RMSprop"],
 )
 @pytest.mark.parametrize("package", ["torch", "poptorch"])
-def test_the_state_outlives_set_optimizer(
-    poptorch: Any, torch: Any, package: str, name: str, arguments: Dict[str, Any], rule: Any
-) -> None:
+def test_the_state_outlives_set_optimizer(poptorch: Any, package: str, name: str, arguments: Dict[str, Any]) -> None:
     """Momentum and moments go on from where they were, with the new learning rate."""
-    cls = getattr(torch.optim if package == "torch" else poptorch.optim, name)
-    problem = Problem(poptorch, lambda model: cls(model.parameters(), lr=0.1, **arguments))
+    problem = Problem(poptorch, make(poptorch, name, package, **arguments))
     problem.call(2)
-    problem.optimizer.param_groups[0]["lr"] = 0.05
-    problem.executor.setOptimizer(problem.optimizer)
+    problem.set_optimizer(lr=0.05)
     problem.call(2)
 
+    rule = optimizer(name.lower(), **arguments)
     assert_weights(problem.weights(), both((rule, 0.1), (rule, 0.1), (rule, 0.05), (rule, 0.05)))
 
 
 SCHEDULERS: Dict[str, Callable[[Any, Any], Any]] = {
-    "StepLR": lambda scheduler, own: scheduler.StepLR(own, 2, gamma=0.5),
-    "MultiStepLR": lambda scheduler, own: scheduler.MultiStepLR(own, [1, 3], gamma=0.5),
-    "ExponentialLR": lambda scheduler, own: scheduler.ExponentialLR(own, 0.5),
-    "LambdaLR": lambda scheduler, own: scheduler.LambdaLR(own, lambda epoch: 1 / (1 + epoch)),
-    "LinearLR": lambda scheduler, own: scheduler.LinearLR(own, start_factor=0.25, total_iters=3),
-    "CosineAnnealingLR": lambda scheduler, own: scheduler.CosineAnnealingLR(own, 5),
-    "PolynomialLR": lambda scheduler, own: scheduler.PolynomialLR(own, 6, power=2.0),
+    "StepLR": lambda scheduler, optimizer: scheduler.StepLR(optimizer, 2, gamma=0.5),
+    "MultiStepLR": lambda scheduler, optimizer: scheduler.MultiStepLR(optimizer, [1, 3], gamma=0.5),
+    "ExponentialLR": lambda scheduler, optimizer: scheduler.ExponentialLR(optimizer, 0.5),
+    "LambdaLR": lambda scheduler, optimizer: scheduler.LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch)),
+    "LinearLR": lambda scheduler, optimizer: scheduler.LinearLR(optimizer, start_factor=0.25, total_iters=3),
+    "CosineAnnealingLR": lambda scheduler, optimizer: scheduler.CosineAnnealingLR(optimizer, 5),
+    "PolynomialLR": lambda scheduler, optimizer: scheduler.PolynomialLR(optimizer, 6, power=2.0),
 }
 
 
@@ -84,7 +71,7 @@ def test_schedulers_of_torch_set_the_learning_rate(
     poptorch: Any, torch: Any, name: str, said: Callable[[], str]
 ) -> None:
     """A scheduler steps on the host, and setOptimizer sends its learning rate to the device without a warning."""
-    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    problem = Problem(poptorch, make(poptorch, "SGD", "torch", momentum=0.9))
     scheduler = SCHEDULERS[name](torch.optim.lr_scheduler, problem.optimizer)
     problem.executor.setOptimizer(problem.optimizer)
     rates = []
@@ -100,26 +87,56 @@ def test_schedulers_of_torch_set_the_learning_rate(
 
 
 @pytest.mark.parametrize(
-    ("first", "change", "rule"),
+    ("first", "change"),
     [
-        ({"momentum": 0.5}, {"momentum": 0.9}, {"momentum": 0.9}),
-        ({"weight_decay": 0.5}, {"weight_decay": 0.1}, {"weight_decay": 0.1}),
-        ({"momentum": 0.5, "dampening": 0.5}, {"dampening": 0.1}, {"momentum": 0.5, "dampening": 0.1}),
+        ({"momentum": 0.5}, {"momentum": 0.9}),
+        ({"weight_decay": 0.5}, {"weight_decay": 0.1}),
+        ({"momentum": 0.5, "dampening": 0.5}, {"dampening": 0.1}),
     ],
     ids=["momentum", "weight_decay", "dampening"],
 )
 def test_what_differs_from_torchs_default_can_change(
-    poptorch: Any, torch: Any, first: Dict[str, Any], change: Dict[str, Any], rule: Dict[str, Any]
+    poptorch: Any, first: Dict[str, Any], change: Dict[str, Any]
 ) -> None:
     """A value of torch's optimizer that differs from its default is a variable of the compiled model."""
-    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1, **first))
+    problem = Problem(poptorch, make(poptorch, "SGD", "torch", **first))
     problem.call()
-    problem.optimizer.param_groups[0].update(change)
-    problem.executor.setOptimizer(problem.optimizer)
+    problem.set_optimizer(**change)
     problem.call(2)
 
-    before, after = (optimizer("sgd", **first), 0.1), (optimizer("sgd", **rule), 0.1)
+    before, after = (optimizer("sgd", **first), 0.1), (optimizer("sgd", **{**first, **change}), 0.1)
     assert_weights(problem.weights(), both(before, after, after))
+
+
+def marked(poptorch: Any, mark: str, attribute: str) -> Make:
+    """What makes PopTorch's SGD with one attribute marked as variable or as constant."""
+
+    def make(model: Any) -> Any:
+        sgd = poptorch.optim.SGD(model.parameters(), lr=0.1)
+        getattr(sgd.variable_attrs, mark)(attribute)
+        return sgd
+
+    return make
+
+
+def test_what_is_marked_as_variable_can_change(poptorch: Any) -> None:
+    """markAsVariable before compiling makes a constant changeable."""
+    problem = Problem(poptorch, marked(poptorch, "markAsVariable", "weight_decay"))
+    problem.call()
+    problem.set_optimizer(weight_decay=0.3)
+    problem.call(2)
+
+    decayed = (optimizer("sgd", weight_decay=0.3), 0.1)
+    assert_weights(problem.weights(), both((SGD, 0.1), decayed, decayed))
+
+
+def test_what_is_marked_as_constant_cannot_change(poptorch: Any) -> None:
+    """markAsConstant before compiling compiles in what was passed, the learning rate too."""
+    problem = Problem(poptorch, marked(poptorch, "markAsConstant", "lr"))
+    problem.call()
+
+    with pytest.raises(poptorch.Error, match="lr"):
+        problem.set_optimizer(lr=0.3)
 
 
 CONSTANTS: Dict[str, Any] = {
@@ -135,21 +152,20 @@ CONSTANTS: Dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", CONSTANTS)
-def test_constants_of_torchs_optimizers_cannot_change(poptorch: Any, torch: Any, name: str) -> None:
+def test_constants_of_torchs_optimizers_cannot_change(poptorch: Any, name: str) -> None:
     """Values at torch's defaults, and betas, alpha, nesterov and centered always, are compiled in: Error."""
     cls, arguments, change = CONSTANTS[name]
-    problem = Problem(poptorch, lambda model: getattr(torch.optim, cls)(model.parameters(), lr=0.1, **arguments))
+    problem = Problem(poptorch, make(poptorch, cls, "torch", **arguments))
     problem.call()
-    problem.optimizer.param_groups[0].update(change)
 
     with pytest.raises(poptorch.Error, match=next(iter(change))):
-        problem.executor.setOptimizer(problem.optimizer)
+        problem.set_optimizer(**change)
 
 
 @pytest.mark.parametrize("attribute", ["momentum", "loss_scaling"])
 def test_constants_of_poptorchs_optimizers_cannot_change(poptorch: Any, attribute: str) -> None:
     """An argument that was left out is compiled in: changing it later raises an Error that names it."""
-    problem = Problem(poptorch, lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1))
+    problem = Problem(poptorch, make(poptorch, "SGD"))
     problem.call()
     if attribute == "momentum":
         problem.optimizer.param_groups[0]["momentum"] = 0.9
@@ -162,7 +178,7 @@ def test_constants_of_poptorchs_optimizers_cannot_change(poptorch: Any, attribut
 
 def test_a_refused_optimizer_leaves_the_old_one(poptorch: Any, torch: Any) -> None:
     """After an Error of setOptimizer the model trains on with the optimizer that it had."""
-    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
+    problem = Problem(poptorch, make(poptorch, "SGD", "torch"))
     problem.call()
     with pytest.raises(poptorch.Error):
         problem.executor.setOptimizer(torch.optim.SGD(problem.model.parameters(), lr=0.5, momentum=0.9))
@@ -171,43 +187,9 @@ def test_a_refused_optimizer_leaves_the_old_one(poptorch: Any, torch: Any) -> No
     assert_weights(problem.weights(), both((SGD, 0.1), (SGD, 0.1), (SGD, 0.1)))
 
 
-def test_what_is_marked_as_variable_can_change(poptorch: Any) -> None:
-    """markAsVariable before compiling makes a constant changeable."""
-
-    def make(model: Any) -> Any:
-        own = poptorch.optim.SGD(model.parameters(), lr=0.1)
-        own.variable_attrs.markAsVariable("weight_decay")
-        return own
-
-    problem = Problem(poptorch, make)
-    problem.call()
-    problem.optimizer.param_groups[0]["weight_decay"] = 0.3
-    problem.executor.setOptimizer(problem.optimizer)
-    problem.call(2)
-
-    decayed = (optimizer("sgd", weight_decay=0.3), 0.1)
-    assert_weights(problem.weights(), both((SGD, 0.1), decayed, decayed))
-
-
-def test_what_is_marked_as_constant_cannot_change(poptorch: Any) -> None:
-    """markAsConstant before compiling compiles in what was passed, the learning rate too."""
-
-    def make(model: Any) -> Any:
-        own = poptorch.optim.SGD(model.parameters(), lr=0.1)
-        own.variable_attrs.markAsConstant("lr")
-        return own
-
-    problem = Problem(poptorch, make)
-    problem.call()
-    problem.optimizer.param_groups[0]["lr"] = 0.3
-
-    with pytest.raises(poptorch.Error, match="lr"):
-        problem.executor.setOptimizer(problem.optimizer)
-
-
 def test_before_compiling_anything_can_be_set(poptorch: Any, torch: Any) -> None:
     """A model that has not been compiled takes an optimizer of any kind."""
-    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.5))
+    problem = Problem(poptorch, make(poptorch, "SGD", "torch", lr=0.5))
     problem.executor.setOptimizer(torch.optim.AdamW(problem.model.parameters(), lr=0.1, weight_decay=0.3))
     problem.call(2)
 
@@ -217,7 +199,7 @@ def test_before_compiling_anything_can_be_set(poptorch: Any, torch: Any) -> None
 
 def test_the_kind_cannot_change(poptorch: Any, torch: Any) -> None:
     """A compiled model refuses an optimizer of another kind with an Error."""
-    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
+    problem = Problem(poptorch, make(poptorch, "SGD", "torch"))
     problem.call()
 
     with pytest.raises(poptorch.Error):
@@ -227,11 +209,11 @@ def test_the_kind_cannot_change(poptorch: Any, torch: Any) -> None:
 def test_each_group_can_change(poptorch: Any, torch: Any) -> None:
     """New learning rates reach the groups that they belong to."""
 
-    def make(model: Any) -> Any:
+    def grouped(model: Any) -> Any:
         groups = [{"params": [model.layer.weight], "lr": 0.1}, {"params": [model.layer.bias], "lr": 0.2}]
         return torch.optim.SGD(groups, lr=0.5)
 
-    problem = Problem(poptorch, make)
+    problem = Problem(poptorch, grouped)
     problem.call()
     for group, rate in zip(problem.optimizer.param_groups, (0.03, 0.04)):
         group["lr"] = rate
@@ -244,7 +226,7 @@ def test_each_group_can_change(poptorch: Any, torch: Any) -> None:
 
 def test_a_running_mean_cannot_come_after_compiling(poptorch: Any, torch: Any) -> None:
     """Float16 accumulators need the Running strategy: on a model compiled with Post they raise a ValueError."""
-    problem = Problem(poptorch, lambda model: poptorch.optim.SGD(model.parameters(), lr=0.1), accumulation=2)
+    problem = Problem(poptorch, make(poptorch, "SGD"), accumulation=2)
     problem.call()
 
     with pytest.raises(ValueError, match="already compiled"):
@@ -252,25 +234,21 @@ def test_a_running_mean_cannot_come_after_compiling(poptorch: Any, torch: Any) -
 
 
 @pytest.mark.parametrize("where", ["optimizer", "group"])
-def test_unexpected_attributes_are_reported(poptorch: Any, torch: Any, where: str, said: Callable[[], str]) -> None:
+def test_unexpected_attributes_are_reported(poptorch: Any, where: str, said: Callable[[], str]) -> None:
     """setOptimizer warns of an attribute that the device does not know, on the optimizer or in a group."""
-    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
+    problem = Problem(poptorch, make(poptorch, "SGD", "torch"))
     problem.call()
     said()
     if where == "optimizer":
         problem.optimizer.colour = "red"
-    else:
-        problem.optimizer.param_groups[0]["colour"] = "red"
-    problem.executor.setOptimizer(problem.optimizer)
+    problem.set_optimizer(**({"colour": "red"} if where == "group" else {}))
 
     assert "colour" in said()
 
 
-def test_unexpected_attributes_are_not_reported_twice(
-    poptorch: Any, torch: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_unexpected_attributes_are_not_reported_twice(poptorch: Any, capfd: pytest.CaptureFixture[str]) -> None:
     """A second setOptimizer with the same attribute is silent."""
-    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1))
+    problem = Problem(poptorch, make(poptorch, "SGD", "torch"))
     problem.optimizer.colour = "red"
     problem.call()
     first = "".join(capfd.readouterr())
@@ -280,10 +258,10 @@ def test_unexpected_attributes_are_not_reported_twice(
     assert ("colour" in first, "colour" in second) == (True, False)
 
 
-def test_relaxed_checks_report_nothing(poptorch: Any, torch: Any, said: Callable[[], str]) -> None:
+def test_relaxed_checks_report_nothing(poptorch: Any, said: Callable[[], str]) -> None:
     """relaxOptimizerAttributesChecks silences the warnings about attributes."""
     options = poptorch.Options().relaxOptimizerAttributesChecks()
-    problem = Problem(poptorch, lambda model: torch.optim.SGD(model.parameters(), lr=0.1), options=options)
+    problem = Problem(poptorch, make(poptorch, "SGD", "torch"), options=options)
     problem.optimizer.colour = "red"
     problem.call()
     problem.executor.setOptimizer(problem.optimizer)
@@ -307,12 +285,9 @@ def test_a_subclass_is_reported(poptorch: Any, torch: Any, said: Callable[[], st
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
 @pytest.mark.parametrize("package", ["torch", "poptorch"])
-def test_ordinary_optimizers_say_nothing(
-    poptorch: Any, torch: Any, package: str, name: str, said: Callable[[], str]
-) -> None:
+def test_ordinary_optimizers_say_nothing(poptorch: Any, package: str, name: str, said: Callable[[], str]) -> None:
     """Neither torch's optimizers nor PopTorch's own make the device warn."""
-    cls = getattr(torch.optim if package == "torch" else poptorch.optim, name)
-    problem = Problem(poptorch, lambda model: cls(model.parameters(), lr=0.1))
+    problem = Problem(poptorch, make(poptorch, name, package))
     problem.call()
     problem.executor.setOptimizer(problem.optimizer)
     text = said().lower()

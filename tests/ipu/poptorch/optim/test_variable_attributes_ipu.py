@@ -21,7 +21,7 @@ VARIABLE: Mapping[str, Any] = {
 PAIRS = [(name, attribute) for name, attributes in VARIABLE.items() for attribute in attributes]
 
 
-def made(poptorch: Any, name: str, **arguments: Any) -> Any:
+def optimizer(poptorch: Any, name: str, **arguments: Any) -> Any:
     """An optimizer for one weight."""
     import torch
 
@@ -33,10 +33,10 @@ def made(poptorch: Any, name: str, **arguments: Any) -> Any:
 @pytest.mark.parametrize(("name", "attribute"), PAIRS, ids=[f"{name}-{attribute}" for name, attribute in PAIRS])
 def test_what_is_passed_is_variable(poptorch: Any, name: str, attribute: str) -> None:
     """An argument that is passed is a variable until it is marked as constant; one that is left out is a constant."""
-    passed = made(poptorch, name, **{attribute: VALUES[attribute]})
+    passed = optimizer(poptorch, name, **{attribute: VALUES[attribute]})
     assert not passed.variable_attrs.isConstant(attribute)
     if (name, attribute) != ("SGD", "lr"):
-        assert made(poptorch, name).variable_attrs.isConstant(attribute)
+        assert optimizer(poptorch, name).variable_attrs.isConstant(attribute)
 
     passed.variable_attrs.markAsConstant(attribute)
 
@@ -46,13 +46,13 @@ def test_what_is_passed_is_variable(poptorch: Any, name: str, attribute: str) ->
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_default_that_is_passed_is_variable(poptorch: Any, name: str) -> None:
     """It counts that a value is passed, not that it differs from the default."""
-    assert not made(poptorch, name, loss_scaling=1.0).variable_attrs.isConstant("loss_scaling")
+    assert not optimizer(poptorch, name, loss_scaling=1.0).variable_attrs.isConstant("loss_scaling")
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_what_was_marked_stays_marked(poptorch: Any, name: str) -> None:
     """Marking as variable and as constant undo each other and touch no other attribute."""
-    marks = made(poptorch, name, lr=0.1).variable_attrs
+    marks = optimizer(poptorch, name, lr=0.1).variable_attrs
     marks.markAsVariable("weight_decay")
     assert (marks.isConstant("weight_decay"), marks.isConstant("lr")) == (False, False)
 
@@ -66,7 +66,7 @@ def test_what_was_marked_stays_marked(poptorch: Any, name: str) -> None:
 def test_unknown_attributes_cannot_be_marked(poptorch: Any, name: str, mark: str) -> None:
     """Marking an attribute that the optimizer does not have raises an AssertionError that names it."""
     with pytest.raises(AssertionError, match="colour"):
-        getattr(made(poptorch, name).variable_attrs, mark)("colour")
+        getattr(optimizer(poptorch, name).variable_attrs, mark)("colour")
 
 
 ACCUMULATORS: Mapping[str, Any] = {
@@ -84,9 +84,9 @@ ACCUMULATORS: Mapping[str, Any] = {
 )
 def test_accumulators_are_half_or_single(poptorch: Any, torch: Any, name: str, attribute: str, kind: str) -> None:
     """Accumulators are held in float16 or float32; any other type raises an AssertionError."""
-    assert getattr(made(poptorch, name, **{attribute: getattr(torch, kind)}), attribute) == getattr(torch, kind)
+    assert getattr(optimizer(poptorch, name, **{attribute: getattr(torch, kind)}), attribute) == getattr(torch, kind)
     with pytest.raises(AssertionError, match=r"float32.*float16|float16.*float32"):
-        made(poptorch, name, **{attribute: torch.float64})
+        optimizer(poptorch, name, **{attribute: torch.float64})
 
 
 @pytest.mark.parametrize(
@@ -106,21 +106,21 @@ def test_accumulators_are_half_or_single(poptorch: Any, torch: Any, name: str, a
 def test_impossible_values_are_refused(poptorch: Any, name: str, attribute: str, value: Any) -> None:
     """Values that make no sense raise a ValueError on construction, as torch's do."""
     with pytest.raises(ValueError, match=r".+"):
-        made(poptorch, name, **{attribute: value})
+        optimizer(poptorch, name, **{attribute: value})
 
 
 def test_nesterov_needs_momentum(poptorch: Any) -> None:
     """Nesterov's momentum without momentum raises a ValueError."""
     with pytest.raises(ValueError, match=r"[Nn]esterov"):
-        made(poptorch, "SGD", nesterov=True)
+        optimizer(poptorch, "SGD", nesterov=True)
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_extra_attributes_can_be_read_and_set(poptorch: Any, name: str) -> None:
     """What PopTorch adds to an optimizer is an attribute of it."""
-    own = made(poptorch, name, loss_scaling=4.0)
-    assert own.loss_scaling == 4.0
+    scaled = optimizer(poptorch, name, loss_scaling=4.0)
+    assert scaled.loss_scaling == 4.0
 
-    own.loss_scaling = 8.0
+    scaled.loss_scaling = 8.0
 
-    assert own.loss_scaling == 8.0
+    assert scaled.loss_scaling == 8.0
