@@ -6,6 +6,7 @@ import functools
 import importlib
 import operator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -13,10 +14,13 @@ import pytest
 
 from ipu_conformance import check, nets
 from ipu_conformance.nets import Data, distinct_micro_batches
+from ipu_conformance.oracle.convergence import baseline
+from ipu_conformance.oracle.convergence.band import band, judge
 from ipu_conformance.oracle.tolerance import runs as run_tolerance
 from ipu_conformance.oracle.tolerance.runs import RunTolerance, TwoRunTolerance
 from ipu_conformance.oracle.training import train as oracle
 from ipu_conformance.run import RunConfig, RunRecord, learning_rate
+from ipu_conformance.workloads.oracle_digits import WORKLOADS
 
 NETS = ("linear", "mlp", "convnet", "bn_convnet", "residual", "tied_weights")
 CUT = NETS[1:]
@@ -235,6 +239,22 @@ def outputs_as_specified(actual: Any, values: Mapping[int, Any], allowed: Mappin
 
 def _ravelled(each: run_tolerance.ArrayTolerance) -> run_tolerance.ArrayTolerance:
     return replace(each, allowed=np.ravel(each.allowed))
+
+
+DIGITS = WORKLOADS["oracle-mlp"]
+"""The digits that a small net learns on every front end."""
+DIGITS_SEED = 100
+"""A seed that none of the baseline's runs has: theirs are 0 to 19."""
+
+
+def learned_as_recorded(driver: Any, config: RunConfig) -> None:
+    """The accuracy after every epoch is neither lower nor higher than the spread of the reference runs allows."""
+    __tracebackhide__ = True
+    recorded = baseline.load(Path("oracle-mlp"))
+    seeded = replace(config, seed=DIGITS_SEED)
+    curve = DIGITS.accuracies(lambda net, data, config: driver.train(net, config, data), seeded)
+    verdict = judge(band(recorded.values), [curve], metric=recorded.metric)
+    assert verdict.passed, verdict.sentence
 
 
 def native_reference(

@@ -9,11 +9,10 @@ import pytest
 
 from ipu_conformance.run import RunConfig
 
-from ...digits import WORKLOAD, learned_as_recorded
-from ...training import Runs
+from ...training import DIGITS, Runs, learned_as_recorded
 
-UPDATE = WORKLOAD.config(output_layout="paddle", unbiased_statistics=False)
-SHARED = replace(UPDATE, micro_batch=WORKLOAD.batch // 4, replicas=4)
+UPDATE = DIGITS.config(output_layout="paddle", unbiased_statistics=False)
+SHARED = replace(UPDATE, micro_batch=DIGITS.batch // 4, replicas=4)
 WAYS: Dict[str, RunConfig] = {"single": UPDATE, "replicated": SHARED}
 """However an update's samples are shared out, they are those of one batch of the workload."""
 

@@ -9,19 +9,16 @@ import pytest
 
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
-from ...digits import WORKLOAD, learned_as_recorded
-from ...training import Runs
+from ...training import DIGITS, Runs, learned_as_recorded
 
-UPDATE = WORKLOAD.config(
-    optimizer=optimizer("sgd", momentum=WORKLOAD.momentum, rate_in_velocity=True),
+UPDATE = DIGITS.config(
+    optimizer=optimizer("sgd", momentum=DIGITS.momentum, rate_in_velocity=True),
     accumulation_reduction="mean",
     replica_reduction="sum",
     output_layout="tensorflow",
 )
 # Replicas are added up, which the rate makes a mean of.
-SHARED = replace(
-    UPDATE, micro_batch=WORKLOAD.batch // 4, replicas=4, learning_rate=learning_rate(base=WORKLOAD.rate / 4)
-)
+SHARED = replace(UPDATE, micro_batch=DIGITS.batch // 4, replicas=4, learning_rate=learning_rate(base=DIGITS.rate / 4))
 WAYS: Dict[str, RunConfig] = {"single": UPDATE, "replicated": SHARED}
 """However an update's samples are shared out, they are those of one batch of the workload."""
 
