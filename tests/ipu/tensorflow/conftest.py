@@ -10,6 +10,8 @@ from typing import Any, Callable, Iterator, List
 
 import pytest
 
+from .device_programs import MODES, Device
+
 # What the C++ part of TensorFlow says when it is imported is of no interest here; it is read once, at the import.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -60,6 +62,14 @@ def strategy(ipu: Any, configure: Callable[..., Any]) -> Any:
     """A strategy on one IPU."""
     configure(1)
     return ipu.ipu_strategy.IPUStrategy()
+
+
+@pytest.fixture(params=MODES)
+def device(request: Any, tf: Any, ipu: Any, configure: Any) -> Iterator[Device]:
+    """A device that runs programs in one of the two ways."""
+    one = Device(tf, ipu, configure, request.param)
+    yield one
+    one.close()
 
 
 class _Collecting(logging.Handler):

@@ -6,10 +6,9 @@ A program is a Python function on the vendor's API. Variables, feeds and results
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, List, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 import numpy as np
-import pytest
 
 MODES = ("function", "graph")
 
@@ -105,11 +104,3 @@ class Device:
             self.session.run(self._variables[name].assign(value))
         else:
             self._variables[name].assign(value)
-
-
-@pytest.fixture(name="device", params=MODES)
-def made_device(request: Any, tf: Any, ipu: Any, configure: Any) -> Iterator[Device]:
-    """A device that runs programs in one of the two ways."""
-    device = Device(tf, ipu, configure, request.param)
-    yield device
-    device.close()

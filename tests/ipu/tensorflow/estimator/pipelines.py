@@ -236,18 +236,6 @@ class Trainings:
         return self._known[key]
 
 
-@pytest.fixture(scope="session", name="trainings")
-def shared_trainings(tmp_path_factory: pytest.TempPathFactory) -> Trainings:
-    """The runs that the cases share."""
-    return Trainings(tmp_path_factory.mktemp("pipelines"))
-
-
-@pytest.fixture(name="programs")
-def made_programs(tf: Any, ipu: Any, tmp_path: Path) -> Programs:
-    """Estimators with folders of this case."""
-    return Programs(tf, ipu, tmp_path)
-
-
 def needing(chains: Mapping[str, Any]) -> List[Any]:
     """Chains as parameters, each alone or with a number, with its id and the IPUs that it needs."""
     rows = {name: row if isinstance(row, tuple) else (row,) for name, row in chains.items()}

@@ -5,13 +5,11 @@ The loss of an element x is x·w0, as in ``exact``: what an estimator leaves com
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import numpy as np
-import pytest
 
 from ..exact import RATE, START, samples
 
@@ -199,17 +197,3 @@ class Estimators:
 def means(losses: np.ndarray, loop: int) -> List[float]:
     """The mean loss of each loop, over its iterations and replicas: exact where both are powers of two."""
     return [float(each) for each in losses.astype(np.float64).reshape(len(losses) // loop, -1).mean(axis=1)]
-
-
-@pytest.fixture(name="estimators")
-def made_estimators(tf: Any, ipu: Any, tmp_path: Path) -> Estimators:
-    """Estimators in a folder of the case."""
-    return Estimators(tf, ipu, tmp_path / "models")
-
-
-@pytest.fixture(scope="module", name="shared")
-def shared_estimators(tmp_path_factory: Any) -> Estimators:
-    """Estimators whose folders outlive a case: for trainings at which several cases look."""
-    tf = importlib.import_module("tensorflow")
-    ipu = importlib.import_module("tensorflow.python.ipu")
-    return Estimators(tf, ipu, tmp_path_factory.mktemp("models"))

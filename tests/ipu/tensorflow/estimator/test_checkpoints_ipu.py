@@ -11,11 +11,9 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import START, counts, samples, trained
-from .programs import WEIGHT, Estimators, made_estimators
+from .programs import WEIGHT, Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
-
-__all__ = ["made_estimators"]
 
 
 def test_checkpoints_are_written_at_the_beginning_and_the_end(estimators: Estimators) -> None:

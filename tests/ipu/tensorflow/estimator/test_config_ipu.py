@@ -7,11 +7,9 @@ from typing import Any, Dict, List
 
 import pytest
 
-from .programs import Estimators, made_estimators
+from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
-
-__all__ = ["made_estimators"]
 
 DEFAULTS = {"iterations_per_loop": 1, "ipu_options": None, "num_replicas": 1, "num_shards": 1, "ordinal": 0}
 

@@ -15,11 +15,9 @@ from ipu_conformance.run import RunConfig, learning_rate, optimizer
 from ...training import Runs, TwoRunTolerance, configured, cut, expected, inferred, tolerance, uncut
 from ..training.config import counted
 from .nets import EstimatedNet, Record
-from .programs import Estimators, shared_estimators
+from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
-
-__all__ = ["shared_estimators"]
 
 RULES: Dict[str, Any] = {"optimizer": optimizer("sgd", momentum=0.5), "replica_reduction": "mean"}
 """The momentum of TensorFlow 1, and what CrossReplicaOptimizer does."""
@@ -52,8 +50,8 @@ class Trainings:
         return self._known[name, config]
 
 
-@pytest.fixture(scope="module", name="trainings")
-def made_trainings(shared: Estimators) -> Trainings:
+@pytest.fixture(scope="module")
+def trainings(shared: Estimators) -> Trainings:
     """Trainings of the suite's nets."""
     return Trainings(shared)
 

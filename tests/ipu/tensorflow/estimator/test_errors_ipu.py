@@ -7,11 +7,9 @@ from typing import Any, Callable, Dict
 import pytest
 
 from ..exact import samples
-from .programs import Estimators, made_estimators
+from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
-
-__all__ = ["made_estimators"]
 
 
 def test_a_model_function_is_needed(ipu: Any, estimators: Estimators) -> None:

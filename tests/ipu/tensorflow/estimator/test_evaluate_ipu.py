@@ -12,11 +12,9 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import START, counts, samples, trained
-from .programs import WEIGHT, Estimators, made_estimators
+from .programs import WEIGHT, Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
-
-__all__ = ["made_estimators"]
 
 LOSSES = START[0] * samples(8)
 """The losses of eight elements at the beginning."""

@@ -11,11 +11,9 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import RATE, START, counts, samples, trained
-from .programs import WEIGHT, Estimators, made_estimators, means
+from .programs import WEIGHT, Estimators, means
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
-
-__all__ = ["made_estimators"]
 
 
 @pytest.mark.parametrize(("steps", "loop"), [(4, 1), (8, 4)])
@@ -178,8 +176,8 @@ def test_a_host_call_is_a_function_and_tensors(estimators: Estimators, call: Any
         estimators.make(model_fn, loop=1).train(estimators.feed(1), steps=1)
 
 
-@pytest.fixture(name="informed")
-def made_informed(tf: Any, caplog: Any) -> Any:
+@pytest.fixture
+def informed(tf: Any, caplog: Any) -> Any:
     """All that TensorFlow's log has told since the case began."""
     logger = tf.get_logger()
     before = logger.level, logger.propagate

@@ -14,11 +14,9 @@ from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
 from ...training import configured, cut, data_of, expected, inferred, tolerance
 from ..training.config import FACTORS, counted
-from .pipelines import Chain, Programs, Trainings, made_programs, shared_trainings
+from .pipelines import Chain, Programs, Trainings
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
-
-__all__ = ["made_programs", "shared_trainings"]
 
 NET = nets.mlp()
 ADAM = {

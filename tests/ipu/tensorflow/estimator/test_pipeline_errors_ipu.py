@@ -7,9 +7,7 @@ from typing import Any, Callable, Dict
 import pytest
 
 from ..exact import samples
-from .pipelines import Chain, Programs, made_programs
-
-__all__ = ["made_programs"]
+from .pipelines import Chain, Programs
 
 pytestmark = [pytest.mark.ipus(2), pytest.mark.requires("tensorflow_estimator")]
 

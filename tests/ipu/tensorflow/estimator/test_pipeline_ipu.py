@@ -19,12 +19,8 @@ from .pipelines import (
     Programs,
     Trainings,
     flat,
-    made_programs,
     needing,
-    shared_trainings,
 )
-
-__all__ = ["made_programs", "shared_trainings"]
 
 pytestmark = [pytest.mark.ipus(2), pytest.mark.requires("tensorflow_estimator")]
 

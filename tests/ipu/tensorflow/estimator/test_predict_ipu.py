@@ -11,11 +11,9 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import START, counts, samples, trained
-from .programs import Estimators, made_estimators
+from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
-
-__all__ = ["made_estimators"]
 
 
 def products(found: List[Dict[str, Any]]) -> np.ndarray:

@@ -10,9 +10,7 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import START, counts, samples, trained
-from .programs import WEIGHT, Estimators, Trained, made_estimators, means, shared_estimators
-
-__all__ = ["made_estimators", "shared_estimators"]
+from .programs import WEIGHT, Estimators, Trained, means
 
 pytestmark = [pytest.mark.ipus(2), pytest.mark.requires("tensorflow_estimator")]
 
@@ -23,8 +21,8 @@ FACTORS = [
 ]
 
 
-@pytest.fixture(scope="module", name="trainings")
-def made_trainings(shared: Estimators) -> Trainings:
+@pytest.fixture(scope="module")
+def trainings(shared: Estimators) -> Trainings:
     """Trainings on replicas, each run once."""
     return Trainings(shared)
 

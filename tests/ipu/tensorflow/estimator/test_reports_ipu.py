@@ -8,15 +8,13 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from .programs import Estimators, made_estimators
+from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
-__all__ = ["made_estimators"]
 
-
-@pytest.fixture(name="reports")
-def made_reports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], List[Path]]:
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], List[Path]]:
     """Asks for reports; gives the folders that have been written, the oldest first."""
     where = tmp_path / "reports"
     options = {"autoReport.all": "true", "autoReport.directory": str(where)}

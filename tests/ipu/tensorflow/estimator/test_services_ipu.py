@@ -15,11 +15,9 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import START, counts, samples, trained
-from .programs import Estimators, made_estimators
+from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
-
-__all__ = ["made_estimators"]
 
 MODES = ("train", "evaluate", "predict")
 

@@ -10,18 +10,16 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import START, counts, samples, trained
-from .programs import WEIGHT, Estimators, Trained, made_estimators, means, shared_estimators
+from .programs import WEIGHT, Estimators, Trained, means
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
-
-__all__ = ["made_estimators", "shared_estimators"]
 
 STEPS = 4
 LOOPS = (1, 2, 4)
 
 
-@pytest.fixture(scope="module", name="trainings")
-def made_trainings(shared: Estimators) -> Dict[int, Trained]:
+@pytest.fixture(scope="module")
+def trainings(shared: Estimators) -> Dict[int, Trained]:
     """What four steps leave, by the number of steps in a loop."""
     return {loop: shared.train(STEPS, loop=loop) for loop in LOOPS}
 

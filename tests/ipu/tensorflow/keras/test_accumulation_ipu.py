@@ -12,7 +12,6 @@ from ipu_conformance import check
 from ipu_conformance.nets import distinct_micro_batches, mlp
 from ipu_conformance.run import RunConfig, learning_rate
 
-from .fixture import made_keras  # noqa: F401 (a fixture)
 from .nets import PLAIN, Keras, adam, assert_trained, kinds_of, momentum
 
 METHODS = ("sum", "mean", "running_mean")

@@ -15,7 +15,6 @@ from ipu_conformance.nets import mlp
 from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 
 from ...training import cut, expected, tolerance
-from .fixture import made_keras  # noqa: F401 (a fixture)
 from .nets import PLAIN, Keras
 
 SIX = replace(PLAIN, device_iterations=6)

@@ -10,7 +10,6 @@ import pytest
 from ipu_conformance.nets import mlp
 
 from ...training import cut
-from .fixture import made_keras  # noqa: F401 (a fixture)
 from .nets import PLAIN, Keras, Trained, assert_trained
 
 PHASES = ("fit", "evaluate", "predict")

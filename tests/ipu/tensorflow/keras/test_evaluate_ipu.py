@@ -14,7 +14,6 @@ from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 from ipu_conformance.run import RunConfig
 
 from ...training import cut, expected, tolerance
-from .fixture import made_keras  # noqa: F401 (a fixture)
 from .nets import PLAIN, Keras
 
 CONFIGS = {

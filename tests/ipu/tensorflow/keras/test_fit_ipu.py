@@ -11,7 +11,6 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.nets import distinct_micro_batches, mlp
 
-from .fixture import made_keras  # noqa: F401 (a fixture)
 from .nets import PLAIN, Keras, Trained, adam, assert_trained, kinds_of, mean_losses, momentum
 
 METHODS = (

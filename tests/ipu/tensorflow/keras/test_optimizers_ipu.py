@@ -11,9 +11,7 @@ from typing import Any, Callable, List, Optional, Sequence
 import numpy as np
 import pytest
 
-from ..device_programs import Device, made_device
-
-__all__ = ["made_device"]
+from ..device_programs import Device
 
 RATE, MOMENTUM, START = 0.125, 0.5, 1.0
 STEPS = 4

@@ -13,7 +13,6 @@ from ipu_conformance.nets import distinct_micro_batches, mlp
 from ipu_conformance.run import RunConfig, learning_rate
 
 from ...training import cut
-from .fixture import made_keras  # noqa: F401 (a fixture)
 from .nets import PLAIN, Keras, adam, assert_trained, inferred, kinds_of, momentum
 
 SCHEDULES = ("grouped", "interleaved", "sequential")

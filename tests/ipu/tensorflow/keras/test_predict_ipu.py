@@ -12,7 +12,6 @@ from ipu_conformance import check
 from ipu_conformance.nets import distinct_micro_batches, mlp
 
 from ...training import cut
-from .fixture import made_keras  # noqa: F401 (a fixture)
 from .nets import PLAIN, Keras, inferred, kinds_of
 
 CONFIGS = {

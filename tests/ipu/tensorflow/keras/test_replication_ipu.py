@@ -15,7 +15,6 @@ from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 from ipu_conformance.run import RunConfig
 from ipu_conformance.targets import Inspector
 
-from .fixture import made_keras  # noqa: F401 (a fixture)
 from .nets import PLAIN, Keras, Trained, adam, assert_trained, inferred, kinds_of, mean_losses, momentum
 
 COUNTS = {"D3-R2": (3, 2), "D2-R4": (2, 4), "D1-R3": (1, 3), "D5-R2": (5, 2)}

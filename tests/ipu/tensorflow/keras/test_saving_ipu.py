@@ -14,7 +14,6 @@ from ipu_conformance import check
 from ipu_conformance.nets import Data, distinct_micro_batches, mlp
 
 from ...training import cut
-from .fixture import made_keras  # noqa: F401 (a fixture)
 from .nets import PLAIN, Keras, Trained, adam, assert_trained, momentum
 
 CONFIGS = {

@@ -11,7 +11,6 @@ import pytest
 from ipu_conformance.nets import mlp
 
 from ...training import cut
-from .fixture import made_keras  # noqa: F401 (a fixture)
 from .nets import PLAIN, Keras, Trained, assert_trained
 
 CUT = cut("mlp", replace(PLAIN, device_iterations=1, gradient_accumulation=4), 2)

@@ -15,8 +15,8 @@ from ..device_programs import Device
 from ..exact import RATE, START, counts, samples, trained
 
 
-@pytest.fixture(name="graph")
-def made_graph(tf: Any, ipu: Any, configure: Any) -> Any:
+@pytest.fixture
+def graph(tf: Any, ipu: Any, configure: Any) -> Any:
     """A device that runs programs in a session."""
     device = Device(tf, ipu, configure, "graph")
     yield device

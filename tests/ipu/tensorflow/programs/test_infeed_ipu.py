@@ -9,10 +9,8 @@ import pytest
 
 from ipu_conformance import check
 
-from ..device_programs import Device, made_device
+from ..device_programs import Device
 from ..exact import samples
-
-__all__ = ["made_device"]
 
 
 def dataset(tf: Any, rows: int = 7) -> Any:

@@ -10,10 +10,8 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
-from ..device_programs import Device, made_device
+from ..device_programs import Device
 from ..exact import RATE, START, counts, samples, trained
-
-__all__ = ["made_device"]
 
 METHODS = ("SUM", "MEAN", "RUNNING_MEAN")
 

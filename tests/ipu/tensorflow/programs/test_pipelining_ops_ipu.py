@@ -9,10 +9,8 @@ import pytest
 
 from ipu_conformance import check
 
-from ..device_programs import Device, made_device
+from ..device_programs import Device
 from ..exact import RATE, START, Trained, counts, samples, trained
-
-__all__ = ["made_device"]
 
 SCHEDULES = ("Grouped", "Interleaved", "Sequential")
 

@@ -6,10 +6,8 @@ from typing import Any, Callable
 
 import pytest
 
-from ..device_programs import Device, made_device
+from ..device_programs import Device
 from ..exact import samples
-
-__all__ = ["made_device"]
 
 
 @pytest.mark.parametrize("number", [0, 1])
