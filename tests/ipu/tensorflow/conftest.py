@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import Any, Callable, Iterator, List
 
 import pytest
@@ -58,10 +60,20 @@ def configure(ipu: Any) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def strategy(ipu: Any, configure: Callable[..., Any]) -> Any:
+def strategy_on(ipu: Any, configure: Callable[..., Any]) -> Callable[..., Any]:
+    """Configures so many IPUs, and attributes by their full names, and gives a strategy on them."""
+
+    def opened(ipus: Any = 1, **attributes: Any) -> Any:
+        configure(ipus, **attributes)
+        return ipu.ipu_strategy.IPUStrategy()
+
+    return opened
+
+
+@pytest.fixture
+def strategy(strategy_on: Callable[..., Any]) -> Any:
     """A strategy on one IPU."""
-    configure(1)
-    return ipu.ipu_strategy.IPUStrategy()
+    return strategy_on()
 
 
 @pytest.fixture(params=MODES)
@@ -70,6 +82,15 @@ def device(request: Any, tf: Any, ipu: Any, configure: Any) -> Iterator[Device]:
     one = Device(tf, ipu, configure, request.param)
     yield one
     one.close()
+
+
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], List[Path]]:
+    """Asks for reports; gives the folders that have been written, the oldest first."""
+    folder = tmp_path / "reports"
+    options = {"autoReport.all": "true", "autoReport.directory": str(folder)}
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps(options))
+    return lambda: sorted(folder.glob("tf_report__*"))
 
 
 class _Collecting(logging.Handler):

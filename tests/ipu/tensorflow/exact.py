@@ -9,12 +9,13 @@ from typing import Any, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from ipu_conformance import check
 from ipu_conformance.oracle import exact
 from ipu_conformance.oracle.exact import SCALARS as START
 from ipu_conformance.oracle.exact import scalars as samples
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
-__all__ = ["RATE", "START", "Trained", "counts", "samples", "trained"]
+__all__ = ["RATE", "START", "Trained", "check_weight", "counts", "samples", "trained"]
 
 RATE = 2.0**-7
 """The learning rate."""
@@ -47,3 +48,9 @@ def trained(
     record = exact.train(exact.scalar_products(links, start), inputs, config)
     weights = [(record.weights or {})[f"w{link}"] for link in range(links)]
     return Trained(exact.float32(weights), exact.float32(record.losses[0]))
+
+
+def check_weight(actual: Any, config: RunConfig, start: float = START[0]) -> None:
+    """The weight of a chain of one is what the oracle's training leaves, bit by bit."""
+    __tracebackhide__ = True
+    check.identical(actual=actual, expected=trained(1, config, (start,)).weights[0], what="the weight")

@@ -8,9 +8,10 @@ import numpy as np
 
 from ipu_conformance import nets
 from ipu_conformance.nets import INPUT, Layer
-from ipu_conformance.run import RunConfig
+from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
 from ...training import data_of
+from ..training.config import counted
 from .programs import Estimators
 
 
@@ -19,6 +20,41 @@ class Record(NamedTuple):
 
     weights: Dict[str, np.ndarray]
     losses: np.ndarray
+
+
+class Trainings:
+    """What estimators have trained so far: cases that ask for the same training share it."""
+
+    def __init__(self, estimators: Estimators) -> None:
+        self.estimators = estimators
+        self._known: Dict[Any, Record] = {}
+
+    def __call__(self, name: str, config: RunConfig) -> Record:
+        """The training of a net by an estimator, one loop for each update."""
+        return self._once((name, config), lambda: EstimatedNet(self.estimators, name, config).train())
+
+    def pipelined(self, name: str, config: RunConfig) -> Record:
+        """The training of a net by a pipelined estimator, all updates in one loop."""
+        net = EstimatedNet(self.estimators, name, config)
+        return self._once(("pipelined", name, config), lambda: net.train_pipeline(net.steps))
+
+    def _once(self, key: Any, train: Callable[[], Record]) -> Record:
+        if key not in self._known:
+            self._known[key] = train()
+        return self._known[key]
+
+
+ADAM = {
+    "optimizer": optimizer("adam", beta1=0.5, beta2=0.75, epsilon=1e-7, epsilon_at="uncorrected"),
+    "learning_rate": learning_rate(base=0.0078125),
+}
+"""The Adam of TensorFlow 1; the decays, and one less them, are exact in float32."""
+
+
+def estimated(iterations: int, accumulation: int, replicas: int, **changes: Any) -> RunConfig:
+    """A configuration as an estimator trains it: TensorFlow 1's momentum, and the mean over replicas."""
+    rules = {"optimizer": optimizer("sgd", momentum=0.5), "replica_reduction": "mean"}
+    return counted(iterations, accumulation, replicas, **{**rules, **changes})
 
 
 class EstimatedNet:
@@ -42,7 +78,10 @@ class EstimatedNet:
 
     def predict(self) -> np.ndarray:
         """The logits of all samples, by an IPUEstimator."""
-        estimator = self.estimators.make(self.model_fn, loop=2, replicas=self.config.replicas)
+        return self.predictions(self.estimators.make(self.model_fn, loop=2, replicas=self.config.replicas))
+
+    def predictions(self, estimator: Any) -> np.ndarray:
+        """What an estimator predicts of all samples."""
         number = self.steps * self.config.replicas * self.config.micro_batch
         return np.stack(list(estimator.predict(self.input_fn(self.config.micro_batch), num_predictions=number)))
 
@@ -55,23 +94,24 @@ class EstimatedNet:
         estimator.train(self.input_fn(together * self.config.micro_batch), steps=self.config.device_iterations)
         return self.record(estimator)
 
-    def train_pipeline(self) -> Record:
-        """The record of an IPUPipelineEstimator that cuts the net into the stages of the configuration."""
-        run_config = self.ipu.ipu_run_config
-        stages = self.config.number_of_stages
-        chosen = run_config.IPURunConfig(
-            iterations_per_loop=self.config.gradient_accumulation,
-            ipu_options=self.estimators.options(stages * self.config.replicas),
-            num_replicas=self.config.replicas,
-            num_shards=stages,
-        )
-        estimator = self.ipu.ipu_pipeline_estimator.IPUPipelineEstimator(
+    def pipeline(self, loop: int) -> Any:
+        """An IPUPipelineEstimator that cuts the net into the stages of the configuration."""
+        shards = 1 << (self.config.number_of_stages - 1).bit_length()
+        return self.ipu.ipu_pipeline_estimator.IPUPipelineEstimator(
             model_fn=self.pipeline_fn,
             model_dir=self.estimators.folder(),
-            config=run_config.RunConfig(ipu_run_config=chosen, save_summary_steps=1, log_step_count_steps=None),
+            config=self.estimators.config(loop, self.config.replicas, shards),
         )
+
+    def train_pipeline(self, loop: Optional[int] = None) -> Record:
+        """The record of an IPUPipelineEstimator; a loop is one update unless its steps are given."""
+        estimator = self.pipeline(loop or self.config.gradient_accumulation)
         estimator.train(self.input_fn(self.config.micro_batch), steps=self.steps)
         return self.record(estimator)
+
+    def predict_pipeline(self) -> np.ndarray:
+        """The logits of all samples, by an IPUPipelineEstimator."""
+        return self.predictions(self.pipeline(self.steps))
 
     def record(self, estimator: Any) -> Record:
         """What an estimator has left in its folder."""
@@ -108,22 +148,22 @@ class EstimatedNet:
         ops = self.ipu.pipelining_ops
         return self.ipu.ipu_pipeline_estimator.IPUPipelineEstimatorSpec(
             mode,
-            computational_stages=[self.stage(number) for number in range(self.config.number_of_stages)],
+            computational_stages=[self.stage(number, mode) for number in range(self.config.number_of_stages)],
             gradient_accumulation_count=self.config.gradient_accumulation,
             optimizer_function=lambda loss: ops.OptimizerFunctionOutput(self.optimizer(accumulating=False), loss),
             pipeline_schedule=ops.PipelineSchedule[self.config.schedule.capitalize()],
             reduction_method=self.config.accumulation_reduction,
         )
 
-    def stage(self, number: int) -> Callable[..., Any]:
-        """One stage of a net whose layers are a chain."""
-        own = [layer for layer, place in zip(self.net.layers, self.config.stages) if place == number]
+    def stage(self, number: int, mode: str) -> Callable[..., Any]:
+        """One stage of a net whose layers are a chain; the last returns the loss, or predicts the logits."""
+        layers = [layer for layer, place in zip(self.net.layers, self.config.stages) if place == number]
 
         def function(features: Any, labels: Any) -> Any:
-            values = self.applied(own, {own[0].inputs[0]: features})
+            value = self.applied(layers, {layers[0].inputs[0]: features})[layers[-1].name]
             if number < self.config.number_of_stages - 1:
-                return values[own[-1].name], labels
-            return self.loss(values[own[-1].name], labels)
+                return value, labels
+            return value if mode == self.estimators.modes.PREDICT else self.loss(value, labels)
 
         return function
 
@@ -145,14 +185,14 @@ class EstimatedNet:
 
     def optimizer(self, accumulating: bool) -> Any:
         """The same, across replicas and micro-batches as the configuration says."""
-        optimizers, made = self.ipu.optimizers, self.plain()
+        optimizers, optimizer = self.ipu.optimizers, self.plain()
         if self.config.replicas > 1:
-            made = optimizers.CrossReplicaOptimizer(made)
+            optimizer = optimizers.CrossReplicaOptimizer(optimizer)
         if accumulating and self.config.gradient_accumulation > 1:
-            made = optimizers.GradientAccumulationOptimizerV2(
-                made, self.config.gradient_accumulation, reduction_method=self.config.accumulation_reduction
+            optimizer = optimizers.GradientAccumulationOptimizerV2(
+                optimizer, self.config.gradient_accumulation, reduction_method=self.config.accumulation_reduction
             )
-        return made
+        return optimizer
 
     def applied(self, layers: Sequence[Layer], values: Dict[str, Any]) -> Dict[str, Any]:
         """The values of layers, by name, and of what they read."""

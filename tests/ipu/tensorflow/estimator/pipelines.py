@@ -10,6 +10,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 import pytest
 
+from ipu_conformance import check
+
 from ..exact import RATE, START, Trained, counts, samples, trained
 
 SCHEDULES = ("Grouped", "Interleaved", "Sequential")
@@ -19,17 +21,17 @@ SCHEDULES = ("Grouped", "Interleaved", "Sequential")
 class Chain:
     """A training: each stage multiplies by one weight, and the loss of a sample is the product."""
 
-    links: int = 2
+    number_of_stages: int = 2
     gradient_accumulation: int = 4
     device_iterations: int = 2
     """How often the pipeline runs in one loop on the device; each run ends with an update."""
     replicas: int = 1
     schedule: str = "Grouped"
-    mapping: Tuple[int, ...] = ()
+    devices: Tuple[int, ...] = ()
     """The IPU of each stage; empty means one after the other."""
-    method: str = "SUM"
+    accumulation_reduction: str = "sum"
     momentum: float = 0.0
-    batch: int = 1
+    micro_batch: int = 1
     """The samples of a micro-batch, in evaluation and prediction."""
 
     @property
@@ -40,21 +42,18 @@ class Chain:
     @property
     def shards(self) -> int:
         """The IPUs of a replica, which come in powers of two."""
-        return 1 << max(self.mapping or (self.links - 1,)).bit_length()
+        return 1 << max(self.devices or (self.number_of_stages - 1,)).bit_length()
 
     def expected(self, loops: int = 1) -> Trained:
         """What so many loops leave."""
-        method = "sum" if self.method == "SUM" else "mean"
-        return trained(
-            self.links,
-            counts(
-                loops * self.device_iterations,
-                self.gradient_accumulation,
-                self.replicas,
-                momentum=self.momentum,
-                accumulation_reduction=method,
-            ),
+        config = counts(
+            loops * self.device_iterations,
+            self.gradient_accumulation,
+            self.replicas,
+            momentum=self.momentum,
+            accumulation_reduction="sum" if self.accumulation_reduction == "sum" else "mean",
         )
+        return trained(self.number_of_stages, config)
 
     def expected_losses(self, loops: int = 1) -> np.ndarray:
         """The loss that the host sees after each loop: the mean over all its micro-batches on all replicas."""
@@ -115,23 +114,23 @@ class Programs:
             **options,
         )
 
-    def weight(self, link: int) -> Any:
+    def weight(self, stage: int) -> Any:
         """The weight of one stage."""
-        initial = self.v1.constant_initializer(START[link])
-        return self.v1.get_variable(f"w{link}", [], self.tf.float32, initial, use_resource=True)
+        initial = self.v1.constant_initializer(START[stage])
+        return self.v1.get_variable(f"w{stage}", [], self.tf.float32, initial, use_resource=True)
 
     def stages(self, chain: Chain, mode: str) -> List[Callable[..., Any]]:
-        """One function for each link; in training the last returns the loss."""
+        """One function for each stage; in training the last returns the loss."""
 
-        def stage(link: int) -> Callable[..., Any]:
+        def stage(number: int) -> Callable[..., Any]:
             def function(x: Any) -> Any:
-                product = x * self.weight(link)
-                last = link == chain.links - 1
+                product = x * self.weight(number)
+                last = number == chain.number_of_stages - 1
                 return self.tf.reduce_sum(product) if last and mode == "train" else product
 
             return function
 
-        return [stage(link) for link in range(chain.links)]
+        return [stage(number) for number in range(chain.number_of_stages)]
 
     def optimizer(self, chain: Chain) -> Any:
         """The optimizer of a chain; replicas train with the mean of their gradients."""
@@ -162,8 +161,8 @@ class Programs:
             "gradient_accumulation_count": chain.gradient_accumulation,
             "optimizer_function": self.optimizer_function(chain) if mode == "train" else None,
             "eval_metrics_fn": self.metrics if mode == "eval" else None,
-            "device_mapping": list(chain.mapping) or None,
-            "reduction_method": methods[chain.method],
+            "device_mapping": list(chain.devices) or None,
+            "reduction_method": methods[chain.accumulation_reduction.upper()],
             "pipeline_schedule": self.ipu.pipelining_ops.PipelineSchedule[chain.schedule],
         }
 
@@ -214,7 +213,9 @@ class Programs:
 
     def weights(self, estimator: Any, chain: Chain) -> np.ndarray:
         """The weights of the newest checkpoint."""
-        return np.asarray([estimator.get_variable_value(f"w{link}") for link in range(chain.links)], np.float32)
+        return np.asarray(
+            [estimator.get_variable_value(f"w{stage}") for stage in range(chain.number_of_stages)], np.float32
+        )
 
 
 class Trainings:
@@ -226,7 +227,7 @@ class Trainings:
 
     def __call__(self, programs: Programs, chain: Chain, loops: int = 1) -> Seen:
         """The training of a chain."""
-        seen: Seen = self.shared(programs, (chain, loops), lambda own: own.train(chain, loops))
+        seen: Seen = self.shared(programs, (chain, loops), lambda programs: programs.train(chain, loops))
         return seen
 
     def shared(self, programs: Programs, key: Any, run: Callable[[Programs], Any]) -> Any:
@@ -243,6 +244,12 @@ def needing(chains: Mapping[str, Any]) -> List[Any]:
         pytest.param(*row, id=name, marks=pytest.mark.ipus(row[0].shards * row[0].replicas))
         for name, row in rows.items()
     ]
+
+
+def check_chain(actual: Any, chain: Chain, loops: int = 1) -> None:
+    """The weights of a chain are those of so many loops, bit by bit."""
+    __tracebackhide__ = True
+    check.identical(actual=actual, expected=chain.expected(loops).weights, what="the weights")
 
 
 def flat(values: Sequence[Any]) -> np.ndarray:

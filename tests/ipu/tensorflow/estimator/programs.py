@@ -45,20 +45,26 @@ class Estimators:
         options.auto_select_ipus = ipus
         return options
 
-    def config(self, loop: int = 2, replicas: int = 1, shards: int = 1, **changes: Any) -> Any:
-        """A run configuration on as many IPUs as it needs; ``changes`` are of the stock configuration."""
-        chosen = self.ipu.ipu_run_config.IPURunConfig(
-            iterations_per_loop=loop,
-            ipu_options=self.options(replicas * shards),
-            num_replicas=replicas,
-            num_shards=shards,
-        )
+    def config(self, loop: int = 2, replicas: int = 1, shards: int = 1, run: Any = None, **changes: Any) -> Any:
+        """A run configuration on as many IPUs as it needs.
+
+        ``run`` holds other fields of the IPU's part, ``changes`` those of the stock configuration.
+        """
+        fields = {
+            "iterations_per_loop": loop,
+            "ipu_options": self.options(replicas * shards),
+            "num_replicas": replicas,
+            "num_shards": shards,
+            **(run or {}),
+        }
         session = self.v1.ConfigProto(allow_soft_placement=True)
         # Programs this small take longer to optimize than to run.
         session.graph_options.rewrite_options.disable_meta_optimizer = True
         session.graph_options.optimizer_options.opt_level = -1
         settings = {"save_summary_steps": 1, "log_step_count_steps": None, "session_config": session, **changes}
-        return self.ipu.ipu_run_config.RunConfig(ipu_run_config=chosen, **settings)
+        return self.ipu.ipu_run_config.RunConfig(
+            ipu_run_config=self.ipu.ipu_run_config.IPURunConfig(**fields), **settings
+        )
 
     def make(
         self,
@@ -70,7 +76,7 @@ class Estimators:
         warm_start_from: Any = None,
         **settings: Any,
     ) -> Any:
-        """An estimator; without a folder it begins anew, ``settings`` are those of ``config``."""
+        """An estimator; without a folder it begins from scratch, ``settings`` are those of ``config``."""
         return self.ipu.ipu_estimator.IPUEstimator(
             model_fn=model_fn or self.product(replicas=settings.get("replicas", 1)),
             model_dir=str(folder or self.folder()),
@@ -106,7 +112,7 @@ class Estimators:
         also: Callable[..., Dict[str, Any]] = lambda mode, features, products: {},
     ) -> Callable[..., Any]:
         """A model function of the weight; ``also`` gives more fields of what it returns."""
-        chosen = wrap or (self.ipu.optimizers.CrossReplicaOptimizer if replicas > 1 else unwrapped)
+        wrap = wrap or (self.ipu.optimizers.CrossReplicaOptimizer if replicas > 1 else unwrapped)
 
         def model_fn(features: Any, mode: str) -> Any:
             products = self.weight(start) * features
@@ -116,10 +122,27 @@ class Estimators:
             else:
                 fields["loss"] = self.tf.reduce_sum(products)
             if mode == self.modes.TRAIN:
-                fields["train_op"] = chosen(self.optimizer(momentum)).minimize(fields["loss"])
+                fields["train_op"] = wrap(self.optimizer(momentum)).minimize(fields["loss"])
             return self.spec(mode, **{**fields, **also(mode, features, products)})
 
         return model_fn
+
+    def trains(self, loss: Callable[..., Any]) -> Callable[..., Any]:
+        """A model function that minimizes a loss of the features."""
+
+        def model_fn(features: Any, mode: str) -> Any:
+            value = loss(features)
+            return self.spec(mode, loss=value, train_op=self.optimizer().minimize(value))
+
+        return model_fn
+
+    def predicts(self, predictions: Callable[..., Any]) -> Callable[..., Any]:
+        """A model function that makes predictions of the features."""
+        return lambda features, mode: self.spec(mode, predictions=predictions(features))
+
+    def slices(self, *rows: Any) -> Callable[[], Any]:
+        """An input function of the rows of some arrays, one at a time."""
+        return lambda: self.tf.data.Dataset.from_tensor_slices(rows if len(rows) > 1 else rows[0])
 
     def feed(self, number: int, batch: int = 1, skip: int = 0, repeat: bool = False) -> Callable[[], Any]:
         """An input function of so many batches of ``samples``, after those that are skipped."""
@@ -130,6 +153,12 @@ class Estimators:
             return fed.repeat() if repeat else fed
 
         return input_fn
+
+    def call(self, estimator: Any, mode: str, input_fn: Callable[..., Any], steps: int, **settings: Any) -> Any:
+        """What an estimator returns when it trains or evaluates so many steps, or the list of so many predictions."""
+        if mode == "predict":
+            return list(estimator.predict(input_fn, num_predictions=steps, **settings))
+        return getattr(estimator, mode)(input_fn, steps=steps, **settings)
 
     def train(self, steps: int, *, replicas: int = 1, **settings: Any) -> Trained:
         """What an estimator leaves that trains so many steps from the beginning."""
@@ -151,13 +180,13 @@ class Estimators:
 
     def summaries(self, folder: Path) -> Dict[str, Dict[int, float]]:
         """Every value of the event files in a folder, by tag and step."""
-        found: Dict[str, Dict[int, float]] = {}
+        values: Dict[str, Dict[int, float]] = {}
         for file in sorted(folder.glob("events.out.tfevents.*")):
             for record in self.tf.data.TFRecordDataset(str(file)):
                 event = self.v1.Event.FromString(record.numpy())
                 for value in event.summary.value:
-                    found.setdefault(value.tag, {})[event.step] = value.simple_value
-        return found
+                    values.setdefault(value.tag, {})[event.step] = value.simple_value
+        return values
 
     def checkpoints(self, estimator: Any) -> List[int]:
         """The global steps of the checkpoints in an estimator's folder."""

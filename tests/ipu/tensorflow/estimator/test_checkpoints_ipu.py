@@ -8,9 +8,7 @@ from typing import Any, Dict
 import numpy as np
 import pytest
 
-from ipu_conformance import check
-
-from ..exact import START, counts, samples, trained
+from ..exact import START, check_weight, counts, samples, trained
 from .programs import WEIGHT, Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
@@ -35,9 +33,7 @@ def test_checkpoints_are_written_after_loops(estimators: Estimators, every: int,
     read = estimators.tf.train.load_checkpoint(str(Path(estimator.model_dir) / "model.ckpt-4"))
 
     assert estimators.checkpoints(estimator) == written
-    check.identical(
-        actual=np.float32(read.get_tensor(WEIGHT)), expected=trained(1, counts(4)).weights[0], what="the weight"
-    )
+    check_weight(np.float32(read.get_tensor(WEIGHT)), counts(4))
 
 
 def test_old_checkpoints_are_removed(estimators: Estimators) -> None:
@@ -63,8 +59,7 @@ def test_a_new_estimator_goes_on(estimators: Estimators, tmp_path: Path) -> None
         estimator = estimators.make(estimators.product(momentum=0.5), folder=tmp_path / "model")
         estimator.train(estimators.feed(4, skip=4 * turn), steps=4)
 
-    expected = trained(1, counts(8, momentum=0.5)).weights[0]
-    check.identical(actual=estimator.get_variable_value(WEIGHT), expected=expected, what="the weight")
+    check_weight(estimator.get_variable_value(WEIGHT), counts(8, momentum=0.5))
     assert int(estimator.get_variable_value("global_step")) == 8
 
 
@@ -75,9 +70,7 @@ def test_loops_of_another_length_go_on(estimators: Estimators, tmp_path: Path) -
     estimator = estimators.make(folder=tmp_path / "model", loop=4)
     estimator.train(estimators.feed(4, skip=2), steps=4)
 
-    check.identical(
-        actual=estimator.get_variable_value(WEIGHT), expected=trained(1, counts(6)).weights[0], what="the weight"
-    )
+    check_weight(estimator.get_variable_value(WEIGHT), counts(6))
     assert int(estimator.get_variable_value("global_step")) == 6
 
 
@@ -111,8 +104,7 @@ def test_training_of_a_stock_estimator_goes_on(estimators: Estimators, tmp_path:
     estimator = estimators.make(estimators.product(momentum=0.5), folder=tmp_path / "model")
     estimator.train(estimators.feed(4, skip=4), steps=4)
 
-    expected = trained(1, counts(8, momentum=0.5)).weights[0]
-    check.identical(actual=estimator.get_variable_value(WEIGHT), expected=expected, what="the weight")
+    check_weight(estimator.get_variable_value(WEIGHT), counts(8, momentum=0.5))
     assert int(estimator.get_variable_value("global_step")) == 8
 
 
@@ -140,10 +132,9 @@ def test_a_warm_start_takes_weights_from_another_model(estimators: Estimators, k
     estimator = estimators.make(warm(estimators, 8.0), warm_start_from=settings)
     estimator.train(estimators.feed(2), steps=2)
     starts = {name: float(trained(1, counts(4)).weights[0]) if name in chosen else 8.0 for name in ("w0", "w1")}
-    expected = {name: trained(1, counts(2), start=(starts[name],)).weights[0] for name in starts}
 
-    for name, value in expected.items():
-        check.identical(actual=estimator.get_variable_value(name), expected=value, what=name)
+    for name, start in starts.items():
+        check_weight(estimator.get_variable_value(name), counts(2), start)
     assert int(estimator.get_variable_value("global_step")) == 2
 
 
@@ -156,8 +147,7 @@ def test_a_warm_start_happens_once(estimators: Estimators) -> None:
     for turn in range(2):
         estimator.train(estimators.feed(2, skip=2 * turn), steps=2)
 
-    expected = trained(1, counts(4), start=(float(trained(1, counts(4)).weights[0]),)).weights[0]
-    check.identical(actual=estimator.get_variable_value(WEIGHT), expected=expected, what="the weight")
+    check_weight(estimator.get_variable_value(WEIGHT), counts(4), float(trained(1, counts(4)).weights[0]))
 
 
 @pytest.mark.ipus(2)
@@ -166,11 +156,10 @@ def test_a_warm_start_reaches_all_replicas(estimators: Estimators) -> None:
     source = estimators.make()
     source.train(estimators.feed(4), steps=4)
     start = float(trained(1, counts(4)).weights[0])
-    found = estimators.make(estimators.product(start=8.0), warm_start_from=source.model_dir, replicas=2).evaluate(
-        estimators.feed(4), steps=2
-    )
+    estimator = estimators.make(estimators.product(start=8.0), warm_start_from=source.model_dir, replicas=2)
+    metrics = estimator.evaluate(estimators.feed(4), steps=2)
 
-    assert found["loss"] == np.float32(start * samples(4).mean())
+    assert metrics["loss"] == np.float32(start * samples(4).mean())
 
 
 def both(estimators: Estimators, estimator: Any, max_steps: int, steps: int = 2) -> Any:
@@ -186,10 +175,10 @@ def both(estimators: Estimators, estimator: Any, max_steps: int, steps: int = 2)
 def test_training_and_evaluation_go_together(estimators: Estimators) -> None:
     """train_and_evaluate trains to max_steps and evaluates the last checkpoint."""
     estimator = estimators.make()
-    found, exported = both(estimators, estimator, 4)
+    metrics, exported = both(estimators, estimator, 4)
 
     expected = (trained(1, counts(4)).weights[0] * samples(2)).astype(np.float64).mean()
-    assert found == {"loss": np.float32(expected), "global_step": 4}
+    assert metrics == {"loss": np.float32(expected), "global_step": 4}
     assert exported == []
 
 
@@ -198,10 +187,10 @@ def test_every_checkpoint_is_evaluated(estimators: Estimators) -> None:
     """train_and_evaluate evaluates whenever there is a checkpoint, and training goes on after it."""
     estimator = estimators.make(save_checkpoints_steps=2)
     both(estimators, estimator, 6)
-    found = estimators.summaries(Path(estimator.model_dir) / "eval")["loss"]
+    evaluations = estimators.summaries(Path(estimator.model_dir) / "eval")["loss"]
 
     # Each part of the training reads its data from the beginning.
-    assert sorted(found) == [2, 4, 6]
+    assert sorted(evaluations) == [2, 4, 6]
     assert int(estimator.get_variable_value("global_step")) == 6
 
 

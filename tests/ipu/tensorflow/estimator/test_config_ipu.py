@@ -23,20 +23,20 @@ def test_a_run_configuration_has_defaults(ipu: Any, name: str) -> None:
 def test_a_run_configuration_holds_what_it_is_given(estimators: Estimators) -> None:
     """Every argument is an attribute."""
     options = estimators.options(4)
-    made = estimators.ipu.ipu_run_config.IPURunConfig(
+    config = estimators.ipu.ipu_run_config.IPURunConfig(
         iterations_per_loop=8, ipu_options=options, num_replicas=2, num_shards=2, ordinal=0
     )
 
-    assert (made.iterations_per_loop, made.num_replicas, made.num_shards, made.ordinal) == (8, 2, 2, 0)
-    assert made.ipu_options is options
+    assert (config.iterations_per_loop, config.num_replicas, config.num_shards, config.ordinal) == (8, 2, 2, 0)
+    assert config.ipu_options is options
 
 
 def test_a_run_configuration_does_not_change(ipu: Any) -> None:
     """A run configuration is made once."""
-    made = ipu.ipu_run_config.IPURunConfig()
+    config = ipu.ipu_run_config.IPURunConfig()
 
     with pytest.raises(AttributeError):
-        made.iterations_per_loop = 2
+        config.iterations_per_loop = 2
 
 
 @pytest.mark.parametrize("name", ["iterations_per_loop", "num_replicas", "num_shards"])
@@ -50,11 +50,11 @@ def test_numbers_are_positive(ipu: Any, name: str, number: int) -> None:
 @pytest.mark.parametrize(("replicas", "shards", "ipus"), [(1, 1, 1), (2, 1, 2), (1, 2, 2), (2, 2, 4), (4, 2, 8)])
 def test_replicas_and_shards_fill_the_ipus(estimators: Estimators, replicas: int, shards: int, ipus: int) -> None:
     """Replicas times shards is the number of configured IPUs."""
-    made = estimators.ipu.ipu_run_config.IPURunConfig(
+    config = estimators.ipu.ipu_run_config.IPURunConfig(
         ipu_options=estimators.options(ipus), num_replicas=replicas, num_shards=shards
     )
 
-    assert made.num_replicas * made.num_shards == ipus
+    assert config.num_replicas * config.num_shards == ipus
 
 
 @pytest.mark.parametrize(("replicas", "shards", "ipus"), [(1, 1, 2), (2, 1, 1), (1, 2, 4), (2, 2, 2), (4, 1, 2)])
@@ -83,15 +83,15 @@ def test_several_ipus_need_options(estimators: Estimators, changes: Dict[str, in
 
 def test_the_stock_configuration_is_extended(tf: Any, ipu: Any, tmp_path: Path) -> None:
     """A RunConfig holds the IPU's part besides all that the stock one has."""
-    chosen = ipu.ipu_run_config.IPURunConfig(iterations_per_loop=4)
-    made = ipu.ipu_run_config.RunConfig(
-        ipu_run_config=chosen, model_dir=str(tmp_path), save_summary_steps=3, tf_random_seed=5, keep_checkpoint_max=2
+    ipu_part = ipu.ipu_run_config.IPURunConfig(iterations_per_loop=4)
+    config = ipu.ipu_run_config.RunConfig(
+        ipu_run_config=ipu_part, model_dir=str(tmp_path), save_summary_steps=3, tf_random_seed=5, keep_checkpoint_max=2
     )
 
-    assert isinstance(made, tf.estimator.RunConfig)
-    assert made.ipu_run_config == chosen
-    assert (made.model_dir, made.save_summary_steps) == (str(tmp_path), 3)
-    assert (made.tf_random_seed, made.keep_checkpoint_max) == (5, 2)
+    assert isinstance(config, tf.estimator.RunConfig)
+    assert config.ipu_run_config == ipu_part
+    assert (config.model_dir, config.save_summary_steps) == (str(tmp_path), 3)
+    assert (config.tf_random_seed, config.keep_checkpoint_max) == (5, 2)
 
 
 def test_the_part_for_the_ipu_has_a_default(ipu: Any) -> None:
@@ -101,11 +101,11 @@ def test_the_part_for_the_ipu_has_a_default(ipu: Any) -> None:
 
 def test_a_changed_copy_keeps_the_part_for_the_ipu(ipu: Any) -> None:
     """What ``replace`` does not name stays as it is."""
-    chosen = ipu.ipu_run_config.IPURunConfig(iterations_per_loop=4)
-    made = ipu.ipu_run_config.RunConfig(ipu_run_config=chosen).replace(save_summary_steps=3)
+    ipu_part = ipu.ipu_run_config.IPURunConfig(iterations_per_loop=4)
+    changed = ipu.ipu_run_config.RunConfig(ipu_run_config=ipu_part).replace(save_summary_steps=3)
 
-    assert isinstance(made, ipu.ipu_run_config.RunConfig)
-    assert (made.ipu_run_config.iterations_per_loop, made.save_summary_steps) == (4, 3)
+    assert isinstance(changed, ipu.ipu_run_config.RunConfig)
+    assert (changed.ipu_run_config.iterations_per_loop, changed.save_summary_steps) == (4, 3)
 
 
 def test_an_estimator_shows_its_configuration(estimators: Estimators, tmp_path: Path) -> None:
@@ -127,29 +127,24 @@ def test_the_folder_may_come_from_the_configuration(estimators: Estimators, tmp_
 @pytest.mark.parametrize("ordinal", [0, 1])
 def test_the_ordinal_names_the_device(estimators: Estimators, ordinal: int) -> None:
     """The program is placed on the device of that number."""
-    found: List[str] = []
+    devices: List[str] = []
 
-    def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.tf.reduce_sum(estimators.weight() * features)
-        found.append(loss.op.device)
-        return estimators.spec(mode, loss=loss, train_op=estimators.optimizer().minimize(loss))
+    def loss(features: Any) -> Any:
+        value = estimators.tf.reduce_sum(estimators.weight() * features)
+        devices.append(value.op.device)
+        return value
 
-    chosen = estimators.ipu.ipu_run_config.IPURunConfig(
-        iterations_per_loop=2, ipu_options=estimators.options([1, 1]), ordinal=ordinal
-    )
-    config = estimators.ipu.ipu_run_config.RunConfig(ipu_run_config=chosen)
-    estimators.make(model_fn, config=config).train(estimators.feed(2), steps=2)
+    run = {"ipu_options": estimators.options([1, 1]), "ordinal": ordinal}
+    estimators.make(estimators.trains(loss), run=run).train(estimators.feed(2), steps=2)
 
-    assert found
-    assert all(device.endswith(f"device:IPU:{ordinal}") for device in found)
+    assert devices
+    assert all(device.endswith(f"device:IPU:{ordinal}") for device in devices)
 
 
 def test_the_depth_of_prefetching_changes_no_result(estimators: Estimators) -> None:
     """How many elements wait for the device has no influence on what it computes."""
-    chosen = estimators.ipu.ipu_run_config.IPURunConfig(
-        iterations_per_loop=2, ipu_options=estimators.options(1), prefetch_depth=3
+    deep, plain = (
+        estimators.make(run=run).evaluate(estimators.feed(2), steps=2) for run in ({"prefetch_depth": 3}, {})
     )
-    config = estimators.ipu.ipu_run_config.RunConfig(ipu_run_config=chosen)
-    found = estimators.make(config=config).evaluate(estimators.feed(2), steps=2)
 
-    assert found["loss"] == estimators.make().evaluate(estimators.feed(2), steps=2)["loss"]
+    assert deep["loss"] == plain["loss"]

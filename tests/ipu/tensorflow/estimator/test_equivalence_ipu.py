@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict
 
 import numpy as np
 import pytest
@@ -14,40 +13,13 @@ from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
 from ...training import Runs, TwoRunTolerance, configured, cut, expected, inferred, tolerance, uncut
 from ..training.config import counted
-from .nets import EstimatedNet, Record
+from .nets import ADAM, EstimatedNet, Record, Trainings, estimated
 from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
-RULES: Dict[str, Any] = {"optimizer": optimizer("sgd", momentum=0.5), "replica_reduction": "mean"}
-"""The momentum of TensorFlow 1, and what CrossReplicaOptimizer does."""
-ADAM = {
-    "optimizer": optimizer("adam", beta1=0.5, beta2=0.75, epsilon=1e-7, epsilon_at="uncorrected"),
-    "learning_rate": learning_rate(base=0.0078125),
-}
-"""The Adam of TensorFlow 1; the decays, and one less them, are exact in float32."""
-
-
-def estimated(iterations: int, accumulation: int, replicas: int, **changes: Any) -> RunConfig:
-    """A configuration as an estimator trains it."""
-    return counted(iterations, accumulation, replicas, **{**RULES, **changes})
-
-
 LONG = pytest.mark.level("qualify")
 SINGLE, MIXED = estimated(3, 2, 1), estimated(4, 3, 2)
-
-
-class Trainings:
-    """What estimators have trained so far: cases that ask for the same training share it."""
-
-    def __init__(self, estimators: Estimators) -> None:
-        self.estimators = estimators
-        self._known: Dict[Any, Record] = {}
-
-    def __call__(self, name: str, config: RunConfig) -> Record:
-        if (name, config) not in self._known:
-            self._known[name, config] = EstimatedNet(self.estimators, name, config).train()
-        return self._known[name, config]
 
 
 @pytest.fixture(scope="module")

@@ -42,35 +42,21 @@ def test_an_input_function_returns_a_data_set(estimators: Estimators, mode: str)
         getattr(estimator, mode)(lambda: estimators.tf.constant([1.0]), steps=2)
 
 
-@pytest.mark.parametrize("mode", ["train", "evaluate"])
+@pytest.mark.parametrize("mode", ["train", "evaluate", "predict"])
 def test_the_last_batch_must_be_full(estimators: Estimators, mode: str) -> None:
     """A batch that may be smaller has no shape that could be compiled."""
 
     def input_fn() -> Any:
-        return estimators.tf.data.Dataset.from_tensor_slices(samples(4)).batch(2)
+        return estimators.slices(samples(4))().batch(2)
 
     with pytest.raises(ValueError, match=r"is not fully defined. If using tf.Dataset.batch, set `drop_remainder=True`"):
-        getattr(estimators.make(), mode)(input_fn, steps=2)
-
-
-def test_a_batch_for_predictions_must_be_full(estimators: Estimators) -> None:
-    """What predictions are made for has a shape that is known, too."""
-
-    def input_fn() -> Any:
-        return estimators.tf.data.Dataset.from_tensor_slices(samples(4)).batch(2)
-
-    with pytest.raises(ValueError, match=r"is not fully defined. If using tf.Dataset.batch, set `drop_remainder=True`"):
-        next(estimators.make().predict(input_fn, num_predictions=2))
+        estimators.call(estimators.make(), mode, input_fn, 2)
 
 
 def test_labels_need_an_argument(estimators: Estimators) -> None:
     """A model function without labels cannot be fed with some."""
-
-    def input_fn() -> Any:
-        return estimators.tf.data.Dataset.from_tensor_slices((samples(2), samples(2)))
-
     with pytest.raises(ValueError, match="labels"):
-        estimators.make().train(input_fn, steps=2)
+        estimators.make().train(estimators.slices(samples(2), samples(2)), steps=2)
 
 
 Stepping = Callable[[Any, Any], Any]
@@ -137,10 +123,7 @@ def test_predicting_needs_predictions(estimators: Estimators) -> None:
 
 def test_a_loss_is_a_scalar(estimators: Estimators) -> None:
     """A loss with several elements is refused."""
-
-    def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.weight() * features
-        return estimators.spec(mode, loss=loss, train_op=estimators.optimizer().minimize(loss))
+    model_fn = estimators.trains(lambda features: estimators.weight() * features)
 
     with pytest.raises(ValueError, match="Loss must be scalar"):
         estimators.make(model_fn).train(estimators.feed(2, 3), steps=2)
@@ -149,12 +132,10 @@ def test_a_loss_is_a_scalar(estimators: Estimators) -> None:
 @pytest.mark.parametrize("metrics", [[1.0, 2.0], "mean", {"mean": 1.0}], ids=repr)
 def test_metrics_on_the_host_are_a_function_and_tensors(estimators: Estimators, metrics: Any) -> None:
     """eval_metrics is a pair of a function and its tensors."""
-
-    def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
-        return {"eval_metrics": metrics}
+    model_fn = estimators.product(also=lambda mode, features, products: {"eval_metrics": metrics})
 
     with pytest.raises((TypeError, ValueError), match="eval_metrics"):
-        estimators.make(estimators.product(also=also)).evaluate(estimators.feed(2), steps=2)
+        estimators.make(model_fn).evaluate(estimators.feed(2), steps=2)
 
 
 def test_an_estimator_that_raised_can_be_used_again(estimators: Estimators) -> None:

@@ -43,19 +43,19 @@ def test_steps_are_positive(estimators: Estimators, steps: int) -> None:
 @pytest.mark.parametrize(("steps", "loop"), [(2, 2), (4, 1), (8, 4)])
 def test_the_loss_is_the_mean_over_all_steps(estimators: Estimators, steps: int, loop: int) -> None:
     """The loss of an evaluation is the mean over the steps of all its loops."""
-    found = estimators.make(loop=loop).evaluate(estimators.feed(steps), steps=steps)
+    metrics = estimators.make(loop=loop).evaluate(estimators.feed(steps), steps=steps)
 
-    assert found == {"loss": float(LOSSES[:steps].mean()), "global_step": 0}
+    assert metrics == {"loss": float(LOSSES[:steps].mean()), "global_step": 0}
 
 
 def test_the_trained_weights_are_evaluated(estimators: Estimators) -> None:
     """Evaluation reads the last checkpoint, and says of which global step it is."""
     estimator = estimators.make()
     estimator.train(estimators.feed(4), steps=4)
-    found = estimator.evaluate(estimators.feed(4), steps=4)
+    metrics = estimator.evaluate(estimators.feed(4), steps=4)
 
     expected = (trained(1, counts(4)).weights[0] * samples(4)).astype(np.float64).mean()
-    assert found == {"loss": np.float32(expected), "global_step": 4}
+    assert metrics == {"loss": np.float32(expected), "global_step": 4}
 
 
 def test_evaluation_changes_nothing(estimators: Estimators) -> None:
@@ -77,19 +77,19 @@ def test_an_older_checkpoint_can_be_evaluated(estimators: Estimators) -> None:
     estimator.train(estimators.feed(2), steps=2)
     older = estimator.latest_checkpoint()
     estimator.train(estimators.feed(2, skip=2), steps=2)
-    found = estimator.evaluate(estimators.feed(2), steps=2, checkpoint_path=older)
+    metrics = estimator.evaluate(estimators.feed(2), steps=2, checkpoint_path=older)
 
     expected = (trained(1, counts(2)).weights[0] * samples(2)).astype(np.float64).mean()
-    assert found == {"loss": np.float32(expected), "global_step": 2}
+    assert metrics == {"loss": np.float32(expected), "global_step": 2}
 
 
 @pytest.mark.parametrize(("name", "folder"), [(None, "eval"), ("held_out", "eval_held_out")])
 def test_what_is_found_is_summarised(estimators: Estimators, name: Any, folder: str) -> None:
     """The loss and the metrics are written for TensorBoard, to a folder named after the evaluation."""
     estimator = estimators.make()
-    found = estimator.evaluate(estimators.feed(2), steps=2, name=name)
+    metrics = estimator.evaluate(estimators.feed(2), steps=2, name=name)
 
-    assert estimators.summaries(Path(estimator.model_dir) / folder) == {"loss": {0: found["loss"]}}
+    assert estimators.summaries(Path(estimator.model_dir) / folder) == {"loss": {0: metrics["loss"]}}
 
 
 Metrics = Callable[..., Dict[str, Any]]
@@ -98,8 +98,8 @@ Metrics = Callable[..., Dict[str, Any]]
 def evaluated(estimators: Estimators, also: Metrics, steps: int = 4, batch: int = 2, **settings: Any) -> Dict[str, Any]:
     """What an evaluation of a new model finds, whose model function gives more fields."""
     estimator = estimators.make(estimators.product(also=also), **settings)
-    found: Dict[str, Any] = estimator.evaluate(estimators.feed(steps, batch), steps=steps)
-    return found
+    metrics: Dict[str, Any] = estimator.evaluate(estimators.feed(steps, batch), steps=steps)
+    return metrics
 
 
 def on_host(estimators: Estimators) -> Metrics:
@@ -116,6 +116,11 @@ def on_host(estimators: Estimators) -> Metrics:
     return metrics_fn
 
 
+def host_metrics(estimators: Estimators) -> Metrics:
+    """The field of a specification whose metrics are computed on the host."""
+    return lambda mode, features, products: {"eval_metrics": (on_host(estimators), [products, features])}
+
+
 EXPECTED = {
     "mean": float(LOSSES.mean()),
     "accuracy": float(((samples(8) > 2) == (LOSSES > 3)).mean()),
@@ -125,25 +130,21 @@ EXPECTED = {
 @pytest.mark.parametrize("loop", [1, 2])
 def test_metrics_on_the_host_see_every_element(estimators: Estimators, loop: int) -> None:
     """The function of eval_metrics gets the tensors of all elements of all steps."""
-    found = evaluated(
-        estimators,
-        lambda mode, features, products: {"eval_metrics": (on_host(estimators), [products, features])},
-        loop=loop,
-    )
+    metrics = evaluated(estimators, host_metrics(estimators), loop=loop)
 
-    assert {name: found[name] for name in EXPECTED} == EXPECTED
+    assert {name: metrics[name] for name in EXPECTED} == EXPECTED
 
 
 def test_tensors_for_the_host_may_have_names(estimators: Estimators) -> None:
     """A dictionary of tensors is given by name."""
-    found = evaluated(
+    metrics = evaluated(
         estimators,
         lambda mode, features, products: {
             "eval_metrics": (on_host(estimators), {"features": features, "products": products})
         },
     )
 
-    assert {name: found[name] for name in EXPECTED} == EXPECTED
+    assert {name: metrics[name] for name in EXPECTED} == EXPECTED
 
 
 def test_metrics_of_eval_metrics_run_on_the_host(estimators: Estimators) -> None:
@@ -152,9 +153,9 @@ def test_metrics_of_eval_metrics_run_on_the_host(estimators: Estimators) -> None
 
     def metrics_fn(products: Any) -> Dict[str, Any]:
         graph = estimators.v1.get_default_graph()
-        made = estimators.tf.identity(products)
-        where.append((graph.building_function, "IPU" in made.device))
-        return {"mean": estimators.v1.metrics.mean(made)}
+        copied = estimators.tf.identity(products)
+        where.append((graph.building_function, "IPU" in copied.device))
+        return {"mean": estimators.v1.metrics.mean(copied)}
 
     evaluated(estimators, lambda mode, features, products: {"eval_metrics": (metrics_fn, [products])})
 
@@ -185,9 +186,9 @@ def test_metrics_on_the_device_see_every_element(estimators: Estimators, loop: i
     def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
         return {"eval_metric_ops": on_host(estimators)(products, features)}
 
-    found = evaluated(estimators, also, loop=loop)
+    metrics = evaluated(estimators, also, loop=loop)
 
-    assert {name: found[name] for name in EXPECTED} == EXPECTED
+    assert {name: metrics[name] for name in EXPECTED} == EXPECTED
 
 
 def test_a_stock_spec_may_have_metrics(estimators: Estimators) -> None:
@@ -199,22 +200,18 @@ def test_a_stock_spec_may_have_metrics(estimators: Estimators) -> None:
             mode, loss=estimators.tf.reduce_sum(products), eval_metric_ops=on_host(estimators)(products, features)
         )
 
-    found = estimators.make(model_fn).evaluate(estimators.feed(4, 2), steps=4)
+    metrics = estimators.make(model_fn).evaluate(estimators.feed(4, 2), steps=4)
 
-    assert {name: found[name] for name in EXPECTED} == EXPECTED
+    assert {name: metrics[name] for name in EXPECTED} == EXPECTED
 
 
 def test_metrics_begin_anew(estimators: Estimators) -> None:
     """An evaluation does not remember the metrics of the last one."""
-
-    def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
-        return {"eval_metrics": (on_host(estimators), [products, features])}
-
-    estimator = estimators.make(estimators.product(also=also))
+    estimator = estimators.make(estimators.product(also=host_metrics(estimators)))
     estimator.evaluate(estimators.feed(2, skip=2), steps=2)
-    found = estimator.evaluate(estimators.feed(2), steps=2)
+    metrics = estimator.evaluate(estimators.feed(2), steps=2)
 
-    assert found["mean"] == LOSSES[:2].mean()
+    assert metrics["mean"] == LOSSES[:2].mean()
 
 
 def test_metrics_are_on_the_host_or_on_the_device(estimators: Estimators) -> None:
@@ -230,10 +227,10 @@ def test_metrics_are_on_the_host_or_on_the_device(estimators: Estimators) -> Non
 
 def test_the_mode_is_that_of_evaluation(estimators: Estimators) -> None:
     """The model function learns that nothing is trained, and gets the labels."""
-    found: List[Any] = []
+    modes: List[Any] = []
 
     def model_fn(features: Any, labels: Any, mode: Any) -> Any:
-        found.append(mode)
+        modes.append(mode)
         return estimators.spec(mode, loss=estimators.weight() * features * labels)
 
     def input_fn() -> Any:
@@ -241,16 +238,16 @@ def test_the_mode_is_that_of_evaluation(estimators: Estimators) -> None:
 
     loss = estimators.make(model_fn).evaluate(input_fn, steps=2)["loss"]
 
-    assert found == ["eval"]
+    assert modes == ["eval"]
     assert loss == (samples(2) * [2, 4]).mean()
 
 
 def test_evaluation_without_training_begins_with_initial_weights(estimators: Estimators) -> None:
     """Where there is no checkpoint, the variables are initialised; none is left behind."""
     estimator = estimators.make(estimators.product(start=3.0))
-    found = estimator.evaluate(estimators.feed(2), steps=2)
+    metrics = estimator.evaluate(estimators.feed(2), steps=2)
 
-    assert found["loss"] == 3 * samples(2).mean()
+    assert metrics["loss"] == 3 * samples(2).mean()
     assert [name for name in os.listdir(estimator.model_dir) if name.startswith("model.ckpt")] == []
 
 
@@ -258,11 +255,11 @@ def test_evaluation_without_training_begins_with_initial_weights(estimators: Est
 def test_evaluation_may_follow_every_training(estimators: Estimators) -> None:
     """Training and evaluating in turns sees the weights as they are then."""
     estimator = estimators.make()
-    found = []
+    losses = []
     for turn in range(2):
         estimator.train(estimators.feed(2, skip=2 * turn), steps=2)
-        found.append(estimator.evaluate(estimators.feed(2), steps=2)["loss"])
+        losses.append(estimator.evaluate(estimators.feed(2), steps=2)["loss"])
 
     weights = [trained(1, counts(updates)).weights[0] for updates in (2, 4)]
-    assert found == [np.float32((weight * samples(2)).mean()) for weight in weights]
+    assert losses == [np.float32((weight * samples(2)).mean()) for weight in weights]
     check.identical(actual=estimator.get_variable_value(WEIGHT), expected=weights[-1], what="the weight")

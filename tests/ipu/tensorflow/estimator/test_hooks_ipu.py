@@ -8,9 +8,7 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from ipu_conformance import check
-
-from ..exact import RATE, START, counts, samples, trained
+from ..exact import RATE, START, check_weight, counts, samples, trained
 from .programs import WEIGHT, Estimators, means
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
@@ -43,33 +41,28 @@ def test_hooks_of_prediction_are_called_around_loops(estimators: Estimators) -> 
     assert seeing.calls[:8] == ["begin", "created", *["before", "after"] * 3]
 
 
-@pytest.mark.parametrize("mode", ["training", "evaluation", "prediction"])
+HOOKS = {"train": "training_hooks", "evaluate": "evaluation_hooks", "predict": "prediction_hooks"}
+
+
+def bringing(estimators: Estimators, mode: str, hook: Any) -> Any:
+    """An estimator whose model function brings a hook for one mode."""
+    return estimators.make(estimators.product(also=lambda key, features, products: {HOOKS[mode]: [hook]}))
+
+
+@pytest.mark.parametrize("mode", HOOKS)
 def test_a_model_function_brings_hooks(estimators: Estimators, mode: str) -> None:
     """The hooks of a spec are called in their mode."""
     seeing = estimators.seeing()
-    estimator = estimators.make(
-        estimators.product(also=lambda mode_key, features, products: {f"{mode}_hooks": [seeing]})
-    )
-    {
-        "training": lambda: estimator.train(estimators.feed(4), steps=4),
-        "evaluation": lambda: estimator.evaluate(estimators.feed(4), steps=4),
-        "prediction": lambda: list(estimator.predict(estimators.feed(4), num_predictions=4)),
-    }[mode]()
+    estimators.call(bringing(estimators, mode, seeing), mode, estimators.feed(4), 4)
 
     assert seeing.calls[:6] == ["begin", "created", *["before", "after"] * 2]
 
 
-@pytest.mark.parametrize("mode", ["training", "evaluation"])
-def test_hooks_of_other_modes_are_left_alone(estimators: Estimators, mode: str) -> None:
+@pytest.mark.parametrize(("mode", "other"), [("train", "evaluate"), ("evaluate", "train")])
+def test_hooks_of_other_modes_are_left_alone(estimators: Estimators, mode: str, other: str) -> None:
     """A model function may return all its hooks in every mode."""
     seeing = estimators.seeing()
-    estimator = estimators.make(
-        estimators.product(also=lambda mode_key, features, products: {f"{mode}_hooks": [seeing]})
-    )
-    if mode == "training":
-        estimator.evaluate(estimators.feed(2), steps=2)
-    else:
-        estimator.train(estimators.feed(2), steps=2)
+    estimators.call(bringing(estimators, mode, seeing), other, estimators.feed(2), 2)
 
     assert seeing.calls == []
 
@@ -100,40 +93,40 @@ def test_what_is_no_hook_is_refused(estimators: Estimators) -> None:
 
 def test_listeners_are_told_of_checkpoints(estimators: Estimators) -> None:
     """A saving listener sees the global step of every checkpoint, which is that of a whole loop."""
-    found: List[Tuple[str, int]] = []
+    saves: List[Tuple[str, int]] = []
 
     class Listening(estimators.v1.train.CheckpointSaverListener):  # type: ignore[name-defined]
         def before_save(self, session: Any, global_step_value: Any) -> None:
-            found.append(("before", int(global_step_value)))
+            saves.append(("before", int(global_step_value)))
 
         def after_save(self, session: Any, global_step_value: Any) -> None:
-            found.append(("after", int(global_step_value)))
+            saves.append(("after", int(global_step_value)))
 
     estimator = estimators.make(save_checkpoints_steps=2)
     estimator.train(estimators.feed(4), steps=4, saving_listeners=[Listening()])
 
-    assert found == [(when, step) for step in (0, 2, 4) for when in ("before", "after")]
+    assert saves == [(when, step) for step in (0, 2, 4) for when in ("before", "after")]
 
 
 def test_summaries_hold_the_loss_of_loops(estimators: Estimators) -> None:
     """With save_summary_steps=4 not every loop of two is summarised; what is has the loss of its loop."""
     estimator = estimators.make(save_summary_steps=4)
     estimator.train(estimators.feed(16), steps=16)
-    found = estimators.left(estimator).losses
+    summarised = estimators.left(estimator).losses
     losses = dict(zip(range(2, 17, 2), means(trained(1, counts(16)).losses, 2)))
 
-    assert len(found) > 1
-    assert min(np.diff(list(found))) >= 4
-    assert found == {step: losses[step] for step in found}
+    assert len(summarised) > 1
+    assert min(np.diff(list(summarised))) >= 4
+    assert summarised == {step: losses[step] for step in summarised}
 
 
 def test_the_speed_is_summarised(estimators: Estimators) -> None:
     """With log_step_count_steps the steps a second are counted: those of the loop, not its runs."""
     estimator = estimators.make(log_step_count_steps=2)
     estimator.train(estimators.feed(6), steps=6)
-    found = estimators.summaries(Path(estimator.model_dir))
+    summaries = estimators.summaries(Path(estimator.model_dir))
 
-    assert min(found["global_step/sec"].values()) > 0
+    assert min(summaries["global_step/sec"].values()) > 0
 
 
 @pytest.mark.parametrize("steps", [1, 3])
@@ -156,7 +149,7 @@ def test_a_host_call_gets_the_tensors(estimators: Estimators, steps: int) -> Non
     left = estimators.train(steps, model_fn=model_fn, loop=1)
 
     assert where == [(False, False)]
-    check.identical(actual=left.weight, expected=trained(1, counts(steps)).weights[0], what="the weight")
+    check_weight(left.weight, counts(steps))
 
 
 def test_a_host_call_needs_loops_of_one_step(estimators: Estimators) -> None:

@@ -145,7 +145,7 @@ def test_no_pipeline_is_built(programs: Programs, error: Any, text: str, changes
 def test_interleaved_stages_have_devices_of_their_own(programs: Programs) -> None:
     """Two stages on one IPU cannot be interleaved."""
     with pytest.raises(NotImplementedError, match="two stages on one device"):
-        used(programs, "train", Chain(gradient_accumulation=2, schedule="Interleaved", mapping=(0, 0)))
+        used(programs, "train", Chain(gradient_accumulation=2, schedule="Interleaved", devices=(0, 0)))
 
 
 def stock(programs: Programs) -> Any:
@@ -229,7 +229,7 @@ def test_a_model_function_asks_for_what_is_known(programs: Programs) -> None:
 def test_params_are_for_those_who_take_them(programs: Programs) -> None:
     """Params that the model function does not take are refused."""
     with pytest.raises(ValueError, match="params"):
-        programs.estimator(Chain(), model_fn=lambda mode: None, params={"links": 2})
+        programs.estimator(Chain(), model_fn=lambda mode: None, params={"stages": 2})
 
 
 def test_unknown_shapes_are_refused(programs: Programs) -> None:

@@ -16,107 +16,102 @@ from .programs import Estimators
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
 
-def products(found: List[Dict[str, Any]]) -> np.ndarray:
-    """The products of predictions."""
-    return np.array([each["product"] for each in found])
+def predicted(estimators: Estimators, number: int, batches: int, size: int = 1, **settings: Any) -> List[Any]:
+    """So many predictions of a new estimator, which is fed batches of a size."""
+    estimator = estimators.make(settings.pop("model_fn", None), loop=settings.pop("loop", 2))
+    return list(estimator.predict(estimators.feed(batches, size), num_predictions=number, **settings))
+
+
+def check_products(predictions: List[Dict[str, Any]], expected: np.ndarray) -> None:
+    """The products of predictions are those expected, bit by bit."""
+    __tracebackhide__ = True
+    check.identical(actual=np.array([each["product"] for each in predictions]), expected=expected, what="the products")
 
 
 @pytest.mark.parametrize("loop", [1, 4])
 def test_predictions_come_in_the_order_of_the_input(estimators: Estimators, loop: int) -> None:
     """The predictions of a loop come one by one, in the order of the elements."""
-    found = list(estimators.make(loop=loop).predict(estimators.feed(8), num_predictions=8))
+    predictions = predicted(estimators, 8, 8, loop=loop)
 
-    check.identical(actual=products(found), expected=START[0] * samples(8), what="the products")
-    assert [each["input"] for each in found] == samples(8).tolist()
+    check_products(predictions, START[0] * samples(8))
+    assert [each["input"] for each in predictions] == samples(8).tolist()
 
 
 def test_a_batch_comes_as_single_predictions(estimators: Estimators) -> None:
     """Each sample of a batch is a prediction."""
-    found = list(estimators.make().predict(estimators.feed(4, 3), num_predictions=12))
-
-    check.identical(actual=products(found), expected=START[0] * samples(12), what="the products")
+    check_products(predicted(estimators, 12, 4, 3), START[0] * samples(12))
 
 
 def test_a_batch_may_stay_whole(estimators: Estimators) -> None:
     """With yield_single_examples=False each prediction is that of a batch."""
-    found = list(estimators.make().predict(estimators.feed(4, 3), yield_single_examples=False, num_predictions=4))
+    whole = predicted(estimators, 4, 4, 3, yield_single_examples=False)
 
-    check.identical(actual=products(found), expected=START[0] * samples(12).reshape(4, 3), what="the products")
+    check_products(whole, START[0] * samples(12).reshape(4, 3))
 
 
 @pytest.mark.parametrize("number", [1, 3, 5])
 def test_as_many_predictions_come_as_are_asked_for(estimators: Estimators, number: int) -> None:
     """num_predictions ends the predictions, also within a loop or a batch."""
-    found = list(estimators.make().predict(estimators.feed(4, 2), num_predictions=number))
-
-    check.identical(actual=products(found), expected=START[0] * samples(number), what="the products")
+    check_products(predicted(estimators, number, 4, 2), START[0] * samples(number))
 
 
 def test_predictions_are_endless(estimators: Estimators) -> None:
     """Without num_predictions there is always one more, as long as there is data."""
     endless = estimators.make().predict(estimators.feed(3, repeat=True))
-    found = list(itertools.islice(endless, 20))
+    first = list(itertools.islice(endless, 20))
     endless.close()
 
-    check.identical(actual=products(found), expected=START[0] * np.resize(samples(3), 20), what="the products")
+    check_products(first, START[0] * np.resize(samples(3), 20))
 
 
 @pytest.mark.parametrize("keys", [["input"], ["input", "product"]], ids=str)
 def test_predictions_are_chosen_by_their_keys(estimators: Estimators, keys: List[str]) -> None:
     """Only what predict_keys names comes back."""
-    found = list(estimators.make().predict(estimators.feed(2), predict_keys=keys, num_predictions=2))
+    predictions = predicted(estimators, 2, 2, predict_keys=keys)
 
-    assert [sorted(each) for each in found] == [keys] * 2
+    assert [sorted(each) for each in predictions] == [keys] * 2
     for key in keys:
         expected = {"product": START[0] * samples(2), "input": samples(2)}[key]
-        check.identical(actual=np.array([each[key] for each in found]), expected=expected, what=key)
+        check.identical(actual=np.array([each[key] for each in predictions]), expected=expected, what=key)
 
 
 def test_unknown_keys_are_refused(estimators: Estimators) -> None:
     """predict_keys must leave something to predict."""
     with pytest.raises(ValueError, match="Expected to run at least one output"):
-        next(estimators.make().predict(estimators.feed(2), predict_keys=["quotient"], num_predictions=2))
+        predicted(estimators, 2, 2, predict_keys=["quotient"])
 
 
 def test_predictions_may_be_a_tensor(estimators: Estimators) -> None:
     """A model function may predict one tensor: it comes without a name."""
+    model_fn = estimators.predicts(lambda features: estimators.weight() * features)
+    predictions = predicted(estimators, 8, 4, 2, model_fn=model_fn)
 
-    def model_fn(features: Any, mode: Any) -> Any:
-        return estimators.spec(mode, predictions=estimators.weight() * features)
-
-    found = list(estimators.make(model_fn).predict(estimators.feed(4, 2), num_predictions=8))
-
-    check.identical(actual=np.array(found), expected=START[0] * samples(8), what="the products")
+    check.identical(actual=np.array(predictions), expected=START[0] * samples(8), what="the products")
 
 
 def test_keys_are_for_dictionaries(estimators: Estimators) -> None:
     """A tensor has no keys to choose from."""
-
-    def model_fn(features: Any, mode: Any) -> Any:
-        return estimators.spec(mode, predictions=estimators.weight() * features)
+    model_fn = estimators.predicts(lambda features: estimators.weight() * features)
 
     with pytest.raises(ValueError, match="predict_keys"):
-        next(estimators.make(model_fn).predict(estimators.feed(2), predict_keys=["product"], num_predictions=2))
+        predicted(estimators, 2, 2, model_fn=model_fn, predict_keys=["product"])
 
 
 def test_predictions_have_their_own_shapes(estimators: Estimators) -> None:
     """Predictions of any rank and type come back as they are."""
 
-    def model_fn(features: Any, mode: Any) -> Any:
+    def shapes(features: Any) -> Any:
         tf = estimators.tf
         grid = features[:, None, None] * tf.reshape(tf.range(1.0, 7.0), [2, 3])
-        return estimators.spec(
-            mode, predictions={"grid": grid, "large": features > 2, "whole": tf.cast(features, "int32")}
-        )
+        return {"grid": grid, "large": features > 2, "whole": tf.cast(features, "int32")}
 
-    found = list(estimators.make(model_fn).predict(estimators.feed(2, 2), num_predictions=4))
+    predictions = predicted(estimators, 4, 2, 2, model_fn=estimators.predicts(shapes))
 
     grids = samples(4)[:, None, None] * np.arange(1, 7, dtype=np.float32).reshape(2, 3)
-    check.identical(actual=np.array([each["grid"] for each in found]), expected=grids, what="the grids")
-    assert [bool(each["large"]) for each in found] == (samples(4) > 2).tolist()
-    check.identical(
-        actual=np.array([each["whole"] for each in found]), expected=samples(4).astype(np.int32), what="whole numbers"
-    )
+    grid, large, whole = (np.array([each[key] for each in predictions]) for key in ("grid", "large", "whole"))
+    check.identical(actual=grid, expected=grids, what="the grids")
+    assert large.tolist() == (samples(4) > 2).tolist()
+    check.identical(actual=whole, expected=samples(4).astype(np.int32), what="whole numbers")
 
 
 def test_the_trained_weights_predict(estimators: Estimators) -> None:
@@ -128,20 +123,16 @@ def test_the_trained_weights_predict(estimators: Estimators) -> None:
     last = list(estimator.predict(estimators.feed(2), num_predictions=2))
     first = list(estimator.predict(estimators.feed(2), num_predictions=2, checkpoint_path=older))
 
-    check.identical(
-        actual=products(last), expected=trained(1, counts(4)).weights[0] * samples(2), what="the last products"
-    )
-    check.identical(
-        actual=products(first), expected=trained(1, counts(2)).weights[0] * samples(2), what="the first products"
-    )
+    check_products(last, trained(1, counts(4)).weights[0] * samples(2))
+    check_products(first, trained(1, counts(2)).weights[0] * samples(2))
 
 
 def test_the_mode_is_that_of_prediction(estimators: Estimators) -> None:
     """The model function learns that it predicts, and gets no labels even if there are some."""
-    found: List[Any] = []
+    arguments: List[Any] = []
 
     def model_fn(features: Any, labels: Any, mode: Any) -> Any:
-        found.append((mode, labels))
+        arguments.append((mode, labels))
         return estimators.spec(mode, predictions=estimators.weight() * features)
 
     def input_fn() -> Any:
@@ -149,7 +140,7 @@ def test_the_mode_is_that_of_prediction(estimators: Estimators) -> None:
 
     list(estimators.make(model_fn).predict(input_fn, num_predictions=2))
 
-    assert found == [("infer", None)]
+    assert arguments == [("infer", None)]
 
 
 def test_a_stock_spec_predicts(estimators: Estimators) -> None:
@@ -158,6 +149,4 @@ def test_a_stock_spec_predicts(estimators: Estimators) -> None:
     def model_fn(features: Any, mode: Any) -> Any:
         return estimators.tf.estimator.EstimatorSpec(mode, predictions={"product": estimators.weight() * features})
 
-    found = list(estimators.make(model_fn).predict(estimators.feed(4), num_predictions=4))
-
-    check.identical(actual=products(found), expected=START[0] * samples(4), what="the products")
+    check_products(predicted(estimators, 4, 4, model_fn=model_fn), START[0] * samples(4))

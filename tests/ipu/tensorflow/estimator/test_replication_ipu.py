@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Tuple
 
 import numpy as np
 import pytest
 
 from ipu_conformance import check
 
-from ..exact import START, counts, samples, trained
+from ..exact import START, check_weight, counts, samples, trained
 from .programs import WEIGHT, Estimators, Trained, means
 
 pytestmark = [pytest.mark.ipus(2), pytest.mark.requires("tensorflow_estimator")]
@@ -43,9 +43,7 @@ class Trainings:
 @pytest.mark.parametrize(("replicas", "loop"), FACTORS)
 def test_replicas_take_neighbours_and_the_mean(trainings: Trainings, replicas: int, loop: int) -> None:
     """In step i replica r trains with element i·R + r, and all apply the mean of their gradients."""
-    expected = trained(1, counts(STEPS, replicas=replicas)).weights[0]
-
-    check.identical(actual=trainings(replicas, loop).weight, expected=expected, what="the weight")
+    check_weight(trainings(replicas, loop).weight, counts(STEPS, replicas=replicas))
 
 
 @pytest.mark.parametrize(("replicas", "loop"), FACTORS)
@@ -86,22 +84,21 @@ def test_any_operation_across_replicas_will_do(estimators: Estimators) -> None:
 
     left = estimators.train(STEPS, model_fn=model_fn, replicas=2)
 
-    check.identical(actual=left.weight, expected=trained(1, counts(STEPS, replicas=2)).weights[0], what="the weight")
+    check_weight(left.weight, counts(STEPS, replicas=2))
 
 
 def test_one_replica_need_not_meet(estimators: Estimators) -> None:
     """One replica trains with any optimizer, also with one that takes means over replicas."""
     left = estimators.train(STEPS, model_fn=estimators.product(estimators.ipu.optimizers.CrossReplicaOptimizer))
 
-    check.identical(actual=left.weight, expected=trained(1, counts(STEPS)).weights[0], what="the weight")
+    check_weight(left.weight, counts(STEPS))
 
 
 def test_replicas_keep_the_state_of_the_optimizer(estimators: Estimators) -> None:
     """Momentum works on the means, from loop to loop."""
     left = estimators.train(STEPS, model_fn=estimators.product(replicas=2, momentum=0.5), replicas=2)
 
-    expected = trained(1, counts(STEPS, replicas=2, momentum=0.5)).weights[0]
-    check.identical(actual=left.weight, expected=expected, what="the weight")
+    check_weight(left.weight, counts(STEPS, replicas=2, momentum=0.5))
 
 
 @pytest.mark.parametrize("replicas", [2, pytest.param(4, marks=FOUR)])
@@ -112,11 +109,11 @@ def test_evaluation_sees_the_elements_of_all_replicas(estimators: Estimators, re
         return {"eval_metrics": (lambda values: {"mean": estimators.v1.metrics.mean(values)}, [products])}
 
     estimator = estimators.make(estimators.product(replicas=replicas, also=also), replicas=replicas)
-    found = estimator.evaluate(estimators.feed(4 * replicas, 2), steps=4)
+    metrics = estimator.evaluate(estimators.feed(4 * replicas, 2), steps=4)
 
     fed = START[0] * samples(4 * replicas * 2)
-    assert found["mean"] == fed.astype(np.float64).mean()
-    assert found["loss"] == fed.reshape(-1, 2).sum(axis=1).astype(np.float64).mean()
+    assert metrics["mean"] == fed.astype(np.float64).mean()
+    assert metrics["loss"] == fed.reshape(-1, 2).sum(axis=1).astype(np.float64).mean()
 
 
 def test_metrics_of_the_device_are_means_over_replicas(estimators: Estimators) -> None:
@@ -126,18 +123,18 @@ def test_metrics_of_the_device_are_means_over_replicas(estimators: Estimators) -
         return {"eval_metric_ops": {"mean": estimators.v1.metrics.mean(products)}}
 
     estimator = estimators.make(estimators.product(replicas=2, also=also), replicas=2)
-    found = estimator.evaluate(estimators.feed(8), steps=4)
+    metrics = estimator.evaluate(estimators.feed(8), steps=4)
 
-    assert found["mean"] == START[0] * samples(8).astype(np.float64).mean()
+    assert metrics["mean"] == START[0] * samples(8).astype(np.float64).mean()
 
 
 @pytest.mark.parametrize("replicas", [2, pytest.param(4, marks=FOUR)])
 def test_predictions_of_replicas_come_in_the_order_of_the_input(estimators: Estimators, replicas: int) -> None:
     """Predictions follow the elements, whichever replica made them."""
     estimator = estimators.make(replicas=replicas)
-    found = list(estimator.predict(estimators.feed(4 * replicas, 2), num_predictions=8 * replicas))
+    predictions = list(estimator.predict(estimators.feed(4 * replicas, 2), num_predictions=8 * replicas))
 
-    actual = np.array([each["product"] for each in found])
+    actual = np.array([each["product"] for each in predictions])
     check.identical(actual=actual, expected=START[0] * samples(8 * replicas), what="the products")
 
 
@@ -155,8 +152,7 @@ def test_replicas_go_on_from_a_checkpoint(estimators: Estimators) -> None:
     estimator.train(estimators.feed(4), steps=2)
     estimator.train(estimators.feed(4, skip=4), steps=2)
 
-    expected = trained(1, counts(4, replicas=2, momentum=0.5)).weights[0]
-    check.identical(actual=estimator.get_variable_value(WEIGHT), expected=expected, what="the weight")
+    check_weight(estimator.get_variable_value(WEIGHT), counts(4, replicas=2, momentum=0.5))
 
 
 @pytest.mark.ipus(1)
@@ -181,7 +177,7 @@ def test_the_older_optimizer_accumulates_too(estimators: Estimators) -> None:
     wrapped = estimators.ipu.optimizers.GradientAccumulationOptimizer
     left = estimators.train(8, model_fn=estimators.product(lambda opt: wrapped(opt, 2), momentum=0.5), loop=4)
 
-    check.identical(actual=left.weight, expected=trained(1, counts(4, 2, momentum=0.5)).weights[0], what="the weight")
+    check_weight(left.weight, counts(4, 2, momentum=0.5))
 
 
 @pytest.mark.parametrize(
@@ -246,31 +242,29 @@ def test_shards_train_as_one_ipu_does(estimators: Estimators, replicas: int) -> 
     """A model on two IPUs learns what it learns on one."""
     estimator = estimators.make(sharded(estimators, replicas), replicas=replicas, shards=2)
     estimator.train(estimators.feed(2 * replicas), steps=2)
-    found = [estimator.get_variable_value(name) for name in ("w0", "w1")]
+    weights = [estimator.get_variable_value(name) for name in ("w0", "w1")]
     expected = trained(2, counts(2, replicas=replicas))
 
-    check.identical(actual=np.asarray(found, np.float32), expected=expected.weights, what="the weights")
+    check.identical(actual=np.asarray(weights, np.float32), expected=expected.weights, what="the weights")
     assert list(estimators.left(estimator).losses.values()) == means(expected.losses, 2)
 
 
 def test_shards_take_no_elements(estimators: Estimators) -> None:
     """A sharded model takes one element a step, however many IPUs it has."""
     estimator = estimators.make(sharded(estimators, 1), shards=2)
-    found = estimator.evaluate(estimators.feed(2), steps=2)
+    metrics = estimator.evaluate(estimators.feed(2), steps=2)
 
-    assert found["loss"] == START[0] * START[1] * samples(2).mean()
+    assert metrics["loss"] == START[0] * START[1] * samples(2).mean()
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_replicas_know_their_number(estimators: Estimators, replicas: int) -> None:
     """The model is built so that each replica has its index; there are as many as were asked for."""
 
-    def model_fn(features: Any, mode: Any) -> Any:
-        index = estimators.tf.cast(estimators.ipu.replication_ops.replication_index(), "float32")
-        return estimators.spec(mode, predictions={"index": index + 0 * features})
+    def index(features: Any) -> Any:
+        return estimators.tf.cast(estimators.ipu.replication_ops.replication_index(), "float32") + 0 * features
 
-    found: List[Any] = list(
-        estimators.make(model_fn, replicas=replicas).predict(estimators.feed(4 * replicas), num_predictions=4)
-    )
+    estimator = estimators.make(estimators.predicts(index), replicas=replicas)
+    predictions = list(estimator.predict(estimators.feed(4 * replicas), num_predictions=4))
 
-    assert [float(each["index"]) for each in found] == [float(number % replicas) for number in range(4)]
+    assert [float(each) for each in predictions] == [float(number % replicas) for number in range(4)]

@@ -13,15 +13,6 @@ from .programs import Estimators
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
 
-@pytest.fixture
-def reports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], List[Path]]:
-    """Asks for reports; gives the folders that have been written, the oldest first."""
-    where = tmp_path / "reports"
-    options = {"autoReport.all": "true", "autoReport.directory": str(where)}
-    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps(options))
-    return lambda: sorted(where.glob("tf_report__*"))
-
-
 def profiles(folders: List[Path]) -> List[Dict[str, Any]]:
     """What the reports tell of their programs."""
     return [json.loads((folder / "profile.json").read_text()) for folder in folders]
@@ -57,10 +48,10 @@ def test_the_older_report_is_that_of_training(
 ) -> None:
     """The profiles say which program trains, and on how many replicas."""
     both(estimators, replicas)
-    found = [profile["program"] for profile in profiles(reports())]
+    programs = [profile["program"] for profile in profiles(reports())]
 
-    assert [program["training"] for program in found] == [True, False]
-    assert [program["replicas"] for program in found] == [replicas] * 2
+    assert [program["training"] for program in programs] == [True, False]
+    assert [program["replicas"] for program in programs] == [replicas] * 2
 
 
 @pytest.mark.emulator
@@ -81,12 +72,10 @@ def test_the_report_knows_the_options(estimators: Estimators, reports: Callable[
     """The configuration in a report is that of ipu_options."""
     options = estimators.options(1)
     options.allow_recompute = True
-    chosen = estimators.ipu.ipu_run_config.IPURunConfig(iterations_per_loop=2, ipu_options=options)
-    config = estimators.ipu.ipu_run_config.RunConfig(ipu_run_config=chosen)
-    estimators.make(config=config).train(estimators.feed(2), steps=2)
-    (found,) = profiles(reports())
+    estimators.make(run={"ipu_options": options}).train(estimators.feed(2), steps=2)
+    (profile,) = profiles(reports())
 
-    assert found["configuration"]["allow_recompute"] is True
+    assert profile["configuration"]["allow_recompute"] is True
 
 
 def test_prediction_leaves_a_report(estimators: Estimators, reports: Callable[[], List[Path]]) -> None:
@@ -97,7 +86,7 @@ def test_prediction_leaves_a_report(estimators: Estimators, reports: Callable[[]
 
 
 def test_every_call_compiles(estimators: Estimators, reports: Callable[[], List[Path]]) -> None:
-    """Each call builds its program anew, and leaves a report of it."""
+    """Each call builds its own program, and leaves a report of it."""
     estimator = both(estimators)
     estimator.train(estimators.feed(2), steps=2)
 

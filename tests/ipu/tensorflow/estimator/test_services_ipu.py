@@ -6,15 +6,11 @@ without a word of the user's about it. Cases of one service have its name at the
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 
-from ipu_conformance import check
-
-from ..exact import START, counts, samples, trained
+from ..exact import START, check_weight, counts, samples
 from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
@@ -23,12 +19,9 @@ MODES = ("train", "evaluate", "predict")
 
 
 def call(estimators: Estimators, mode: str, model_fn: Any, steps: int = 4, **settings: Any) -> Any:
-    """Let an estimator train, evaluate or predict for so many steps."""
+    """What a new estimator returns when it trains, evaluates or predicts for so many steps."""
     estimator = estimators.make(model_fn, **settings)
-    feed = estimators.feed(steps * settings.get("replicas", 1))
-    if mode == "predict":
-        return list(estimator.predict(feed, num_predictions=steps * settings.get("replicas", 1)))
-    return getattr(estimator, mode)(feed, steps=steps)
+    return estimators.call(estimator, mode, estimators.feed(steps * settings.get("replicas", 1)), steps)
 
 
 def looking(estimators: Estimators, look: Any, replicas: int = 1) -> Any:
@@ -44,56 +37,52 @@ def looking(estimators: Estimators, look: Any, replicas: int = 1) -> Any:
 @pytest.mark.parametrize("mode", MODES)
 def test_scoping_places_the_model_on_the_device(estimators: Estimators, mode: str) -> None:
     """What a model function makes belongs to the IPU, though it opens no scope."""
-    found: List[str] = []
-    call(estimators, mode, looking(estimators, lambda features, products: found.append(products.op.device)))
+    devices: List[str] = []
+    call(estimators, mode, looking(estimators, lambda features, products: devices.append(products.op.device)))
 
-    assert found
-    assert all(device.endswith("device:IPU:0") for device in found)
+    assert devices
+    assert all(device.endswith("device:IPU:0") for device in devices)
 
 
 def test_scoping_leaves_the_input_on_the_host(estimators: Estimators) -> None:
     """What an input function makes does not belong to the IPU."""
-    found: List[str] = []
+    devices: List[str] = []
 
     def input_fn() -> Any:
-        found.append(estimators.tf.constant(1.0).op.device)
+        devices.append(estimators.tf.constant(1.0).op.device)
         return estimators.feed(2)()
 
     estimators.make().train(input_fn, steps=2)
 
-    assert len(found) == 1
-    assert "IPU" not in found[0]
+    assert len(devices) == 1
+    assert "IPU" not in devices[0]
 
 
 def test_scoping_makes_resources_of_variables(estimators: Estimators) -> None:
     """Variables of a model function can live on the device, though it does not ask for it."""
-    found: List[str] = []
+    types: List[str] = []
 
-    def model_fn(features: Any, mode: Any) -> Any:
+    def loss(features: Any) -> Any:
         weight = estimators.v1.get_variable("w0", [], initializer=estimators.v1.ones_initializer())
-        found.append(weight.op.type)
-        loss = estimators.tf.reduce_sum(weight * features)
-        return estimators.spec(mode, loss=loss, train_op=estimators.optimizer().minimize(loss))
+        types.append(weight.op.type)
+        return estimators.tf.reduce_sum(weight * features)
 
-    estimators.make(model_fn).train(estimators.feed(2), steps=2)
+    estimators.make(estimators.trains(loss)).train(estimators.feed(2), steps=2)
 
-    assert set(found) == {"VarHandleOp"}
+    assert set(types) == {"VarHandleOp"}
 
 
 @pytest.mark.parametrize("mode", ["train", "predict"])
 def test_compiling_puts_the_model_into_a_program(estimators: Estimators, mode: str) -> None:
     """The model is built once for a call, inside of a function, and not in the graph of the session."""
-    found: List[bool] = []
-    call(
-        estimators,
-        mode,
-        looking(
-            estimators,
-            lambda features, products: found.append(estimators.v1.get_default_graph().building_function),
-        ),
-    )
+    inside: List[bool] = []
 
-    assert found == [True]
+    def look(features: Any, products: Any) -> None:
+        inside.append(estimators.v1.get_default_graph().building_function)
+
+    call(estimators, mode, looking(estimators, look))
+
+    assert inside == [True]
 
 
 @pytest.mark.parametrize("loop", [1, 4])
@@ -108,17 +97,17 @@ def test_compiling_repeats_the_model_on_the_device(estimators: Estimators, loop:
 @pytest.mark.parametrize("loop", [1, 4])
 def test_feeding_brings_every_element_once(estimators: Estimators, loop: int) -> None:
     """Elements come to the device in the order of the data set, none twice and none left out."""
-    found = call(estimators, "predict", None, steps=8, loop=loop)
+    predictions = call(estimators, "predict", None, steps=8, loop=loop)
 
-    assert [float(each["input"]) for each in found] == samples(8).tolist()
+    assert [float(each["input"]) for each in predictions] == samples(8).tolist()
 
 
-def test_feeding_begins_anew_with_every_call(estimators: Estimators) -> None:
+def test_feeding_restarts_with_every_call(estimators: Estimators) -> None:
     """Each call reads its own data set from the beginning."""
     estimator = estimators.make()
-    found = [estimator.evaluate(estimators.feed(2), steps=2)["loss"] for _ in range(2)]
+    losses = [estimator.evaluate(estimators.feed(2), steps=2)["loss"] for _ in range(2)]
 
-    assert found == [START[0] * samples(2).mean()] * 2
+    assert losses == [START[0] * samples(2).mean()] * 2
 
 
 def test_feeding_brings_losses_and_metrics_back(estimators: Estimators) -> None:
@@ -128,42 +117,36 @@ def test_feeding_brings_losses_and_metrics_back(estimators: Estimators) -> None:
         return {"eval_metrics": (lambda values: {"mean": estimators.v1.metrics.mean(values)}, [2 * products])}
 
     estimator = estimators.make(estimators.product(also=also))
-    found = estimator.evaluate(estimators.feed(4), steps=4)
+    metrics = estimator.evaluate(estimators.feed(4), steps=4)
 
     mean = START[0] * samples(4).mean()
-    assert found == {"loss": mean, "mean": 2 * mean, "global_step": 0}
+    assert metrics == {"loss": mean, "mean": 2 * mean, "global_step": 0}
 
 
 @pytest.mark.parametrize("mode", ["train", "evaluate"])
 def test_configuring_puts_the_options_in_force(estimators: Estimators, mode: str) -> None:
     """The system is configured with ipu_options before the model is built."""
-    utils, found = estimators.ipu.utils, []
+    utils, ipus = estimators.ipu.utils, []
     options = estimators.options(1)
     options.compilation_poplar_options = {"debug.instrument": "true"}
-    chosen = estimators.ipu.ipu_run_config.IPURunConfig(iterations_per_loop=2, ipu_options=options)
-    config = estimators.ipu.ipu_run_config.RunConfig(ipu_run_config=chosen)
     with pytest.raises(RuntimeError, match="No IPU devices configured"):
         utils.get_ipu_config()
-    call(
-        estimators,
-        mode,
-        looking(estimators, lambda features, products: found.append(utils.get_num_of_ipus_in_device("/device:IPU:0"))),
-        config=config,
-    )
+    count = lambda features, products: ipus.append(utils.get_num_of_ipus_in_device("/device:IPU:0"))  # noqa: E731
+    call(estimators, mode, looking(estimators, count), run={"ipu_options": options})
 
-    assert found == [1]
+    assert ipus == [1]
     assert len(utils.get_ipu_config()) == 1
 
 
 @pytest.mark.ipus(2)
 def test_configuring_follows_each_estimator(estimators: Estimators) -> None:
     """Estimators with different options can take turns."""
-    utils, found = estimators.ipu.utils, []
+    ipus = []
     for replicas in (1, 2, 1):
         call(estimators, "evaluate", None, replicas=replicas)
-        found.append(utils.get_num_of_ipus_in_device("/device:IPU:0"))
+        ipus.append(estimators.ipu.utils.get_num_of_ipus_in_device("/device:IPU:0"))
 
-    assert found == [1, 2, 1]
+    assert ipus == [1, 2, 1]
 
 
 @pytest.mark.parametrize("loop", [1, 4])
@@ -182,10 +165,7 @@ def test_counting_steps_is_for_training(estimators: Estimators, mode: str) -> No
     """Evaluation and prediction are no steps of a training."""
     estimator = estimators.make()
     estimator.train(estimators.feed(2), steps=2)
-    if mode == "evaluate":
-        estimator.evaluate(estimators.feed(4), steps=4)
-    else:
-        list(estimator.predict(estimators.feed(4), num_predictions=4))
+    estimators.call(estimator, mode, estimators.feed(4), 4)
 
     assert int(estimator.get_variable_value("global_step")) == 2
 
@@ -195,38 +175,31 @@ def test_replicating_needs_a_number_only(estimators: Estimators) -> None:
     """With num_replicas and an optimizer across replicas the same model function trains on all of them."""
     estimator = call(estimators, "train", estimators.product(replicas=2), replicas=2)
 
-    expected = trained(1, counts(4, replicas=2)).weights[0]
-    check.identical(actual=estimator.get_variable_value("w0"), expected=expected, what="the weight")
+    check_weight(estimator.get_variable_value("w0"), counts(4, replicas=2))
 
 
 @pytest.mark.ipus(2)
 def test_sharding_needs_a_number_only(estimators: Estimators) -> None:
     """With num_shards a model uses several IPUs: its operations are where ipu_shard puts them."""
-    found: List[Any] = []
+    shards: List[Any] = []
 
     def model_fn(features: Any, mode: Any) -> Any:
         products = estimators.weight() * features
         with estimators.ipu.scopes.ipu_shard(1):
             loss = estimators.tf.reduce_sum(products)
-        found.append(estimators.ipu.sharding.get_shard_from_colocation(loss.op))
+        shards.append(estimators.ipu.sharding.get_shard_from_colocation(loss.op))
         optimizer = estimators.ipu.optimizers.ShardedOptimizer(estimators.optimizer())
         return estimators.spec(mode, loss=loss, train_op=optimizer.minimize(loss))
 
     estimator = call(estimators, "train", model_fn, shards=2)
 
-    assert set(found) == {1}
-    check.identical(
-        actual=estimator.get_variable_value("w0"), expected=trained(1, counts(4)).weights[0], what="the weight"
-    )
+    assert set(shards) == {1}
+    check_weight(estimator.get_variable_value("w0"), counts(4))
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_reporting_needs_the_environment_only(
-    estimators: Estimators, mode: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_reporting_needs_the_environment_only(estimators: Estimators, mode: str, reports: Any) -> None:
     """With POPLAR_ENGINE_OPTIONS each call leaves a report of what was compiled and executed."""
-    options = {"autoReport.all": "true", "autoReport.directory": str(tmp_path / "reports")}
-    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps(options))
     call(estimators, mode, None)
 
-    assert len(list((tmp_path / "reports").glob("tf_report__*"))) == 1
+    assert len(reports()) == 1

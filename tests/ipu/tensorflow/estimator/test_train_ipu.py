@@ -9,7 +9,7 @@ import pytest
 
 from ipu_conformance import check
 
-from ..exact import START, counts, samples, trained
+from ..exact import START, check_weight, counts, samples, trained
 from .programs import WEIGHT, Estimators, Trained, means
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
@@ -27,7 +27,7 @@ def trainings(shared: Estimators) -> Dict[int, Trained]:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_step_takes_an_element_and_updates(trainings: Dict[int, Trained], loop: int) -> None:
     """So many steps are so many updates, with one element each, however many of them a loop has."""
-    check.identical(actual=trainings[loop].weight, expected=trained(1, counts(STEPS)).weights[0], what="the weight")
+    check_weight(trainings[loop].weight, counts(STEPS))
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -54,7 +54,7 @@ def test_the_optimizer_keeps_its_state_in_a_loop_and_between_loops(estimators: E
     """The velocity after two loops of two steps is that of four steps."""
     left = estimators.train(STEPS, model_fn=estimators.product(momentum=0.5))
 
-    check.identical(actual=left.weight, expected=trained(1, counts(STEPS, momentum=0.5)).weights[0], what="the weight")
+    check_weight(left.weight, counts(STEPS, momentum=0.5))
 
 
 @pytest.mark.parametrize(("steps", "loop"), [(1, 2), (3, 2), (6, 4)])
@@ -75,7 +75,7 @@ def test_max_steps_is_rounded_up(estimators: Estimators, max_steps: int, loop: i
     left = estimators.left(estimator)
 
     assert left.step == done
-    check.identical(actual=left.weight, expected=trained(1, counts(done)).weights[0], what="the weight")
+    check_weight(left.weight, counts(done))
 
 
 @pytest.mark.parametrize("max_steps", [3, 4])
@@ -96,7 +96,7 @@ def test_max_steps_goes_on_from_the_last_step(estimators: Estimators) -> None:
     left = estimators.left(estimator)
 
     assert left.step == 6
-    check.identical(actual=left.weight, expected=trained(1, counts(6)).weights[0], what="the weight")
+    check_weight(left.weight, counts(6))
 
 
 def test_steps_count_from_the_last_step(estimators: Estimators) -> None:
@@ -107,7 +107,7 @@ def test_steps_count_from_the_last_step(estimators: Estimators) -> None:
     left = estimators.left(estimator)
 
     assert left.step == 6
-    check.identical(actual=left.weight, expected=trained(1, counts(6)).weights[0], what="the weight")
+    check_weight(left.weight, counts(6))
 
 
 @pytest.mark.parametrize(
@@ -128,50 +128,36 @@ def test_numbers_of_steps_are_sensible(estimators: Estimators, numbers: Dict[str
 
 def test_the_model_function_gets_what_it_asks_for(estimators: Estimators) -> None:
     """Features, labels, mode, params and config are given by name; params are a copy."""
-    found: Dict[str, Any] = {}
-    given = {"rate": 0.5, "layers": [1, 2]}
+    arguments: Dict[str, Any] = {}
+    own_params = {"rate": 0.5, "layers": [1, 2]}
 
     def model_fn(features: Any, labels: Any, mode: Any, params: Any, config: Any) -> Any:
-        found.update(mode=mode, params=dict(params), loop=config.ipu_run_config.iterations_per_loop)
+        arguments.update(mode=mode, params=dict(params), loop=config.ipu_run_config.iterations_per_loop)
         loss = estimators.weight() * (features - labels)
         return estimators.spec(mode, loss=loss, train_op=estimators.optimizer().minimize(loss))
 
-    def input_fn() -> Any:
-        return estimators.tf.data.Dataset.from_tensor_slices((samples(2) + 2, np.asarray([2, 2], np.float32)))
+    estimator = estimators.make(model_fn, params=own_params)
+    estimator.train(estimators.slices(samples(2) + 2, np.asarray([2, 2], np.float32)), steps=2)
 
-    estimator = estimators.make(model_fn, params=given)
-    estimator.train(input_fn, steps=2)
-
-    assert found == {"mode": "train", "params": given, "loop": 2}
-    check.identical(
-        actual=estimator.get_variable_value(WEIGHT), expected=trained(1, counts(2)).weights[0], what="the weight"
-    )
+    assert arguments == {"mode": "train", "params": own_params, "loop": 2}
+    check_weight(estimator.get_variable_value(WEIGHT), counts(2))
 
 
 def test_features_may_have_names(estimators: Estimators) -> None:
     """A dictionary of features comes to the model function as it is."""
+    less = np.array([1, 2], np.float32)
+    model_fn = estimators.trains(lambda features: estimators.weight() * (features["more"] - features["less"]))
+    left = estimators.make(model_fn).train(estimators.slices({"less": less, "more": samples(2) + less}), steps=2)
 
-    def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.weight() * (features["more"] - features["less"])
-        return estimators.spec(mode, loss=loss, train_op=estimators.optimizer().minimize(loss))
-
-    def input_fn() -> Any:
-        less = np.array([1, 2], np.float32)
-        return estimators.tf.data.Dataset.from_tensor_slices({"less": less, "more": samples(2) + less})
-
-    left = estimators.make(model_fn).train(input_fn, steps=2)
-
-    check.identical(
-        actual=left.get_variable_value(WEIGHT), expected=trained(1, counts(2)).weights[0], what="the weight"
-    )
+    check_weight(left.get_variable_value(WEIGHT), counts(2))
 
 
 def test_the_input_function_gets_what_it_asks_for(estimators: Estimators) -> None:
     """Mode, params and config are given to an input function that names them."""
-    found: List[Any] = []
+    arguments: List[Any] = []
 
     def input_fn(mode: Any, params: Any, config: Any) -> Any:
-        found.append((mode, params["elements"], config.ipu_run_config.iterations_per_loop))
+        arguments.append((mode, params["elements"], config.ipu_run_config.iterations_per_loop))
         return estimators.feed(params["elements"])()
 
     model_fn = estimators.product()
@@ -179,7 +165,7 @@ def test_the_input_function_gets_what_it_asks_for(estimators: Estimators) -> Non
         input_fn, steps=2
     )
 
-    assert found == [("train", 2, 2)]
+    assert arguments == [("train", 2, 2)]
 
 
 def test_a_stock_spec_will_do(estimators: Estimators) -> None:
@@ -192,7 +178,7 @@ def test_a_stock_spec_will_do(estimators: Estimators) -> None:
     left = estimators.train(STEPS, model_fn=model_fn)
 
     assert list(left.losses.values()) == means(trained(1, counts(STEPS)).losses, 2)
-    check.identical(actual=left.weight, expected=trained(1, counts(STEPS)).weights[0], what="the weight")
+    check_weight(left.weight, counts(STEPS))
 
 
 def test_an_operation_may_train(estimators: Estimators) -> None:
@@ -210,11 +196,6 @@ def test_an_operation_may_train(estimators: Estimators) -> None:
 
 def test_the_loss_may_have_one_element(estimators: Estimators) -> None:
     """A loss of shape [1] counts as a scalar."""
-
-    def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.weight() * features
-        return estimators.spec(mode, loss=loss, train_op=estimators.optimizer().minimize(loss))
-
-    left = estimators.train(STEPS, model_fn=model_fn)
+    left = estimators.train(STEPS, model_fn=estimators.trains(lambda features: estimators.weight() * features))
 
     assert list(left.losses.values()) == means(trained(1, counts(STEPS)).losses, 2)

@@ -30,6 +30,9 @@ PLAIN = RunConfig(
 )
 """Three updates in one execution of one replica; the rest is what each case changes."""
 
+MLP = nets.mlp()
+"""The net of most cases."""
+
 KINDS = ("sequential", "functional", "subclassed")
 
 
@@ -84,38 +87,37 @@ class Keras:
         assert layer.op == "add"
         return [keras.Add(name=layer.name)]
 
-    def build(self, net: Net, kind: str, stages: Sequence[int] = (), seed: int = 2021, scoped: bool = True) -> Any:
+    def build(self, kind: str = "functional", stages: Sequence[int] = (), seed: int = 2021, net: Net = MLP) -> Any:
         """The net as a model of one kind, cut into stages, with its initial weights."""
-        made = self.layers(net)
-        stages = tuple(stages)
+        layers = self.layers(net)
         if kind == "sequential":
-            flat = [(layer, number) for number, own in enumerate(made.values()) for layer in own]
+            flat = [(layer, number) for number, parts in enumerate(layers.values()) for layer in parts]
             model = self.tf.keras.Sequential([layer for layer, _ in flat])
             model.build((None, *_axes(net)))
             if stages:
                 model.set_pipeline_stage_assignment([stages[number] for _, number in flat])
         elif kind == "functional":
             inputs = self.tf.keras.Input(_axes(net))
-            model = self.tf.keras.Model(inputs, self.called(net, made, inputs, stages))
+            model = self.tf.keras.Model(inputs, self.called(net, layers, inputs, stages))
         else:
-            model = self._subclassed(net, made, stages)
+            model = self._subclassed(net, layers, stages)
             model.build((PLAIN.micro_batch, *_axes(net)))
-        self.load(model, net, net.initial_weights(seed))
+        self.load(model, net.initial_weights(seed), net)
         return model
 
-    def called(self, net: Net, made: Mapping[str, List[Any]], inputs: Any, stages: Sequence[int]) -> Any:
+    def called(self, net: Net, layers: Mapping[str, List[Any]], inputs: Any, stages: Sequence[int]) -> Any:
         """The net's value, computed layer by layer, each in the scope of its stage."""
         values = {nets.INPUT: inputs}
         for number, layer in enumerate(net.layers):
             read = [values[name] for name in layer.inputs]
             value = read if len(read) > 1 else read[0]
             with self.stage(stages[number]) if stages else contextlib.nullcontext():
-                for each in made[layer.name]:
-                    value = each(value)
+                for part in layers[layer.name]:
+                    value = part(value)
             values[layer.name] = value
         return values[net.layers[-1].name]
 
-    def _subclassed(self, net: Net, made: Mapping[str, List[Any]], stages: Sequence[int]) -> Any:
+    def _subclassed(self, net: Net, layers: Mapping[str, List[Any]], stages: Sequence[int]) -> Any:
         called = self.called
 
         class Subclassed(self.tf.keras.Model):  # type: ignore[name-defined]
@@ -123,21 +125,20 @@ class Keras:
 
             def __init__(self) -> None:
                 super().__init__()
-                self.parts = [layer for own in made.values() for layer in own]
+                self.parts = [part for parts in layers.values() for part in parts]
 
             def call(self, inputs: Any) -> Any:
-                return called(net, made, inputs, stages)
+                return called(net, layers, inputs, stages)
 
         return Subclassed()
 
-    def load(self, model: Any, net: Net, weights: Mapping[str, np.ndarray]) -> None:
-        """Give a model a net's weights."""
-        own = {layer.name: layer for layer in model.layers}
+    def load(self, model: Any, weights: Mapping[str, np.ndarray], net: Net = MLP) -> None:
+        """Give a model a net's weights; statistics stay as they are."""
         for layer in net.layers:
             if layer.weights:
-                given = [_turned(layer, weights[name]) for name in layer.weights]
-                held = own[layer.name].get_weights()
-                own[layer.name].set_weights([*given, *held[len(given) :]])
+                arrays = [_turned(layer, weights[name]) for name in layer.weights]
+                keras_layer = _layer_of(model, layer)
+                keras_layer.set_weights([*arrays, *keras_layer.get_weights()[len(arrays) :]])
 
     def optimizer(self, config: RunConfig) -> Any:
         """The optimizer of a configuration."""
@@ -147,13 +148,13 @@ class Keras:
         assert rule.name == "adam"
         return self.tf.keras.optimizers.Adam(rate, rule["beta1"], rule["beta2"], rule["epsilon"])
 
-    def dataset(self, net: Net, config: RunConfig, data: Optional[Data] = None) -> Any:
+    def dataset(self, config: RunConfig, data: Optional[Data] = None, net: Net = MLP) -> Any:
         """All steps' micro-batches, one after the other."""
         data = data or distinct_micro_batches(net, config)
         inputs = _images(net, data.inputs.reshape((-1, *net.input_shape))).astype(np.float32)
         labels = data.labels.reshape(-1).astype(np.int32)
-        made = self.tf.data.Dataset.from_tensor_slices((inputs, labels))
-        return made.batch(config.micro_batch, drop_remainder=True)
+        samples = self.tf.data.Dataset.from_tensor_slices((inputs, labels))
+        return samples.batch(config.micro_batch, drop_remainder=True)
 
     def compile(self, model: Any, config: RunConfig, **settings: Any) -> None:
         """Compile for the net's loss, with all steps of a replica in one execution."""
@@ -190,43 +191,65 @@ class Keras:
         with strategy.scope():
             yield strategy
 
-    def fit(self, name: str, config: RunConfig, kind: str = "functional", **settings: Any) -> Trained:
+    @contextlib.contextmanager
+    def ready(
+        self,
+        config: RunConfig,
+        kind: str = "functional",
+        net: Net = MLP,
+        stages: Optional[Sequence[int]] = None,
+        options: bool = True,
+        **settings: Any,
+    ) -> Iterator[Any]:
+        """A model in its scope, built and compiled, with the options of the configuration unless a case sets them."""
+        with self.scope(config):
+            model = self.build(kind, config.stages if stages is None else stages, net=net)
+            self.compile(model, config, **settings)
+            if options:
+                self.options(model, config)
+            yield model
+
+    def fit(self, config: RunConfig, kind: str = "functional", name: str = "mlp", **settings: Any) -> Trained:
         """Train a net in one fit."""
         net = nets.NETS[name]()
-        with self.scope(config):
-            model = self.build(net, kind, config.stages)
-            self.compile(model, config, **settings)
-            self.options(model, config)
-            history = model.fit(self.dataset(net, config), verbose=0)
-        return Trained(model, history.history, self.weights(model, net), self.statistics(model, net))
+        with self.ready(config, kind, net, **settings) as model:
+            history = model.fit(self.dataset(config, net=net), verbose=0)
+        return self.trained(model, history.history, net)
 
-    def weights(self, model: Any, net: Net) -> Dict[str, np.ndarray]:
+    def check_fit(self, config: RunConfig, kind: str = "functional", name: str = "mlp", **settings: Any) -> None:
+        """A net that is trained in one fit has the oracle's weights."""
+        __tracebackhide__ = True
+        assert_trained(self.fit(config, kind, name, **settings), config, name)
+
+    def trained(self, model: Any, history: Any = None, net: Net = MLP) -> Trained:
+        """What a fit has left in a model."""
+        return Trained(model, history, self.weights(model, net), self.statistics(model, net))
+
+    def weights(self, model: Any, net: Net = MLP) -> Dict[str, np.ndarray]:
         """The trained weights under the net's names, in its order of axes."""
-        own = {layer.name: layer for layer in model.layers}
         return {
             name: _turned(layer, value, back=True)
             for layer in net.layers
-            for name, value in zip(layer.weights, own[layer.name].get_weights() if layer.weights else [])
+            for name, value in zip(layer.weights, _layer_of(model, layer).get_weights() if layer.weights else [])
         }
 
-    def statistics(self, model: Any, net: Net) -> Dict[str, np.ndarray]:
+    def statistics(self, model: Any, net: Net = MLP) -> Dict[str, np.ndarray]:
         """The running statistics under the net's names."""
-        own = {layer.name: layer for layer in model.layers}
         return {
             f"{layer.name}.{name}": value
             for layer in net.layers
             if layer.op == "batch_norm"
-            for name, value in zip(("running_mean", "running_var"), own[layer.name].get_weights()[2:])
+            for name, value in zip(("running_mean", "running_var"), _layer_of(model, layer).get_weights()[2:])
         }
 
 
 def ipus(config: RunConfig) -> int:
     """The IPUs that a configuration needs: those of a replica come in powers of two."""
-    own = max(config.devices) + 1 if config.devices else config.number_of_stages
-    return (1 << (own - 1).bit_length()) * config.replicas
+    used = max(config.devices) + 1 if config.devices else config.number_of_stages
+    return (1 << (used - 1).bit_length()) * config.replicas
 
 
-def assert_trained(trained: Trained, name: str, config: RunConfig) -> None:
+def assert_trained(trained: Trained, config: RunConfig, name: str = "mlp") -> None:
     """The weights, and the statistics if there are any, are the oracle's."""
     __tracebackhide__ = True
     fields = ["weights"] + (["statistics"] if nets.NETS[name]().statistics else [])
@@ -244,6 +267,11 @@ def adam(config: RunConfig) -> RunConfig:
     """A configuration with Keras' Adam; the decays, and one less them, are exact in float32."""
     rule = optimizer("adam", beta1=0.5, beta2=0.75, epsilon=1e-7, epsilon_at="uncorrected")
     return replace(config, optimizer=rule, learning_rate=learning_rate(base=0.0078125))
+
+
+def _layer_of(model: Any, layer: Layer) -> Any:
+    """The Keras layer of a net's layer: the last one of that name."""
+    return {part.name: part for part in model.layers}[layer.name]
 
 
 def _axes(net: Net) -> Tuple[int, ...]:
@@ -288,3 +316,16 @@ def inferred(
 
     values, allowed = run_tolerance.for_inference(net, flat, config, weights=weights)
     return values[0], allowed[0]
+
+
+def check_predictions(
+    keras: Keras, config: RunConfig, kind: str = "functional", data: Optional[Data] = None, **settings: Any
+) -> None:
+    """A model predicts the oracle's outputs for all samples, in the order of the data."""
+    __tracebackhide__ = True
+    data = data or distinct_micro_batches(MLP, config)
+    with keras.ready(config, kind, **settings) as model:
+        predicted = model.predict(keras.dataset(config, data), verbose=0)
+
+    want, allowed = inferred("mlp", data)
+    check.close(actual=predicted, expected=want, tolerance=allowed, what="the predictions")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.nets import distinct_micro_batches, mlp
+from ipu_conformance.nets import distinct_micro_batches
 from ipu_conformance.run import RunConfig, learning_rate
 
-from .nets import PLAIN, Keras, adam, assert_trained, kinds_of, momentum
+from .nets import MLP, PLAIN, Keras, adam, assert_trained, kinds_of, momentum
 
 METHODS = ("sum", "mean", "running_mean")
 
@@ -32,9 +32,7 @@ def accumulating(iterations: int, count: int, replicas: int = 1, method: str = "
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_accumulation_trains_as_specified(keras: Keras, count: int, method: str) -> None:
     """Weights move once after so many micro-batches, by their sum, their mean or their running mean."""
-    config = accumulating(2, count, method=method)
-
-    assert_trained(keras.fit("mlp", config), "mlp", config)
+    keras.check_fit(accumulating(2, count, method=method))
 
 
 @pytest.mark.ipus(4)
@@ -43,9 +41,7 @@ def test_accumulation_trains_as_specified(keras: Keras, count: int, method: str)
 @pytest.mark.level("qualify")
 def test_replicas_accumulate_before_they_meet(keras: Keras, count: int, replicas: int, method: str) -> None:
     """Each replica accumulates its own micro-batches; the results are then added up over replicas."""
-    config = accumulating(2, count, replicas, method)
-
-    assert_trained(keras.fit("mlp", config), "mlp", config)
+    keras.check_fit(accumulating(2, count, replicas, method))
 
 
 @pytest.mark.ipus(2)
@@ -54,49 +50,41 @@ def test_replicas_accumulate_before_they_meet(keras: Keras, count: int, replicas
 @pytest.mark.level("qualify")
 def test_many_micro_batches_accumulate(keras: Keras, replicas: int, method: str) -> None:
     """The number of accumulated micro-batches may be large."""
-    config = replace(accumulating(1, 40, replicas, method), learning_rate=learning_rate(base=2.0**-8))
-
-    assert_trained(keras.fit("mlp", config), "mlp", config)
+    keras.check_fit(replace(accumulating(1, 40, replicas, method), learning_rate=learning_rate(base=2.0**-8)))
 
 
 @pytest.mark.parametrize("kind", kinds_of("mlp"))
 def test_every_kind_of_model_accumulates(keras: Keras, kind: str) -> None:
     """Sequential, Functional and subclassed models all accumulate."""
-    config = accumulating(2, 3)
-
-    assert_trained(keras.fit("mlp", config, kind), "mlp", config)
+    keras.check_fit(accumulating(2, 3), kind)
 
 
 @pytest.mark.parametrize("name", ["bn_convnet", "residual"])
 def test_other_nets_accumulate(keras: Keras, name: str) -> None:
     """Statistics are those of every micro-batch, and skips change nothing."""
-    config = accumulating(2, 3)
-
-    assert_trained(keras.fit(name, config), name, config)
+    keras.check_fit(accumulating(2, 3), name=name)
 
 
 @pytest.mark.parametrize("change", [momentum, adam], ids=["momentum", "adam"])
 def test_optimizers_take_one_step_per_accumulation(keras: Keras, change: Any) -> None:
     """The optimizer's state and its count of steps move with updates, not with micro-batches."""
     config = change(accumulating(2, 3))
-    trained = keras.fit("mlp", config)
+    trained = keras.fit(config)
 
-    assert_trained(trained, "mlp", config)
+    assert_trained(trained, config)
     assert int(trained.model.optimizer.iterations) == 2
 
 
 @pytest.mark.parametrize("flag", [False, True], ids=["v1", "v2"])
 def test_both_versions_of_the_optimizer_accumulate_alike(keras: Keras, flag: bool) -> None:
     """use_v2_gradient_accumulation_optimizer changes nothing in the result."""
-    config, net = accumulating(2, 3), mlp()
-    with keras.scope(config):
-        model = keras.build(net, "functional")
-        keras.compile(model, config)
+    config = accumulating(2, 3)
+    with keras.ready(config, options=False) as model:
         model.set_gradient_accumulation_options(3, use_v2_gradient_accumulation_optimizer=flag)
-        model.fit(keras.dataset(net, config), verbose=0)
-    result = keras.fit("mlp", config)
+        model.fit(keras.dataset(config), verbose=0)
+    result = keras.fit(config)
 
-    for name, weight in keras.weights(model, net).items():
+    for name, weight in keras.weights(model).items():
         check.identical(actual=weight, expected=result.weights[name], what=name)
 
 
@@ -105,12 +93,10 @@ def test_the_reduction_method_is_a_name_or_a_member(keras: Keras, ipu: Any, form
     """The method is accepted as a name in any case and as a member of the vendor's enumeration."""
     enumeration = ipu.gradient_accumulation.GradientAccumulationReductionMethod
     method = {"lower": "mean", "upper": "MEAN", "member": enumeration.MEAN}[form]
-    config, net = accumulating(1, 3, method="mean"), mlp()
-    with keras.scope(config):
-        model = keras.build(net, "functional")
-        keras.compile(model, config)
+    config = accumulating(1, 3, method="mean")
+    with keras.ready(config, options=False) as model:
         model.set_gradient_accumulation_options(3, gradient_accumulation_reduction_method=method)
-        history = model.fit(keras.dataset(net, config), verbose=0)
+        history = model.fit(keras.dataset(config), verbose=0)
 
     assert len(history.history["loss"]) == 1
 
@@ -119,7 +105,7 @@ def test_the_reduction_method_is_a_name_or_a_member(keras: Keras, ipu: Any, form
 def test_an_unknown_reduction_method_is_refused(keras: Keras, method: Any) -> None:
     """What is no reduction method is an error when it is set."""
     with keras.scope(PLAIN):
-        model = keras.build(mlp(), "sequential")
+        model = keras.build("sequential")
 
         with pytest.raises(ValueError, match=r"Cannot parse .* as one of GradientAccumulationReductionMethod"):
             model.set_gradient_accumulation_options(2, gradient_accumulation_reduction_method=method)
@@ -129,7 +115,7 @@ def test_an_unknown_reduction_method_is_refused(keras: Keras, method: Any) -> No
 def test_a_count_that_is_no_count_is_refused(keras: Keras, count: Any) -> None:
     """The number of accumulated micro-batches is an integer of at least 1."""
     with keras.scope(PLAIN):
-        model = keras.build(mlp(), "sequential")
+        model = keras.build("sequential")
 
         with pytest.raises(ValueError, match="gradient_accumulation_steps_per_replica"):
             model.set_gradient_accumulation_options(count)
@@ -139,20 +125,18 @@ def test_a_count_that_is_no_count_is_refused(keras: Keras, count: Any) -> None:
 def test_an_execution_holds_whole_accumulations(keras: Keras, execution: int, count: int) -> None:
     """steps_per_execution that is not divisible by the accumulation count is an error of fit."""
     config = accumulating(12 // count, count)
-    with keras.scope(config):
-        model = keras.build(mlp(), "functional")
-        keras.compile(model, config, steps_per_execution=execution)
+    with keras.ready(config, steps_per_execution=execution, options=False) as model:
         model.set_gradient_accumulation_options(count)
 
         with pytest.raises(RuntimeError, match="not divisible by `gradient_accumulation_steps_per_replica`"):
-            model.fit(keras.dataset(mlp(), config), verbose=0)
+            model.fit(keras.dataset(config), verbose=0)
 
 
 @pytest.mark.parametrize("key", ["opt", "num_mini_batches", "reduction_method"])
 def test_reserved_options_are_refused(keras: Keras, key: str) -> None:
     """What Keras sets itself cannot be passed on to the optimizer."""
     with keras.scope(PLAIN):
-        model = keras.build(mlp(), "sequential")
+        model = keras.build("sequential")
 
         with pytest.raises(ValueError, match=f"Found `{key}` key in"):
             model.set_gradient_accumulation_options(2, **{key: 1})
@@ -160,31 +144,27 @@ def test_reserved_options_are_refused(keras: Keras, key: str) -> None:
 
 def test_evaluation_does_not_accumulate(keras: Keras) -> None:
     """An accumulation count concerns training alone: evaluation takes any number of steps."""
-    config, net = accumulating(1, 4), mlp()
+    config = accumulating(1, 4)
     odd = replace(PLAIN, device_iterations=3)
-    with keras.scope(config):
-        model = keras.build(net, "functional")
-        keras.compile(model, config, steps_per_execution=3)
+    with keras.ready(config, steps_per_execution=3, options=False) as model:
         model.set_gradient_accumulation_options(4)
 
-        assert np.isfinite(model.evaluate(keras.dataset(net, odd), verbose=0))
-        assert model.predict(keras.dataset(net, odd), verbose=0).shape == (6, net.classes)
+        assert np.isfinite(model.evaluate(keras.dataset(odd), verbose=0))
+        assert model.predict(keras.dataset(odd), verbose=0).shape == (6, MLP.classes)
 
 
 def test_accumulation_can_be_changed_between_fits(keras: Keras) -> None:
     """New options take effect in the next fit of the same model."""
-    first, second, net = accumulating(2, 3), accumulating(3, 2), mlp()
-    with keras.scope(first):
-        model = keras.build(net, "functional")
-        keras.compile(model, first)
+    first, second = accumulating(2, 3), accumulating(3, 2)
+    with keras.ready(first, options=False) as model:
         model.set_gradient_accumulation_options(3)
-        model.fit(keras.dataset(net, first), verbose=0)
-        keras.load(model, net, net.initial_weights(2021))
+        model.fit(keras.dataset(first), verbose=0)
+        keras.load(model, MLP.initial_weights(2021))
         model.set_gradient_accumulation_options(2)
-        model.fit(keras.dataset(net, second, distinct_micro_batches(net, second)), verbose=0)
-    result = keras.fit("mlp", second)
+        model.fit(keras.dataset(second, distinct_micro_batches(MLP, second)), verbose=0)
+    result = keras.fit(second)
 
-    for name, weight in keras.weights(model, net).items():
+    for name, weight in keras.weights(model).items():
         check.identical(actual=weight, expected=result.weights[name], what=name)
 
 

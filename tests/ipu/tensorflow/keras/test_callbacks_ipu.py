@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.nets import mlp
 from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 
 from ...training import cut, expected, tolerance
@@ -59,13 +58,9 @@ def fitted(
     """The callback and its events after a fit."""
     events: List[Tuple[str, Any]] = []
     callback = noting(keras, events, pause)
-    net = mlp()
-    with keras.scope(config):
-        model = keras.build(net, "functional", config.stages)
-        keras.compile(model, config, steps_per_execution=execution)
-        keras.options(model, config)
+    with keras.ready(config, steps_per_execution=execution) as model:
         model.set_asynchronous_callbacks(asynchronous)
-        model.fit(keras.dataset(net, config), callbacks=[callback], verbose=0, **settings)
+        model.fit(keras.dataset(config), callbacks=[callback], verbose=0, **settings)
     return callback, events
 
 
@@ -144,25 +139,21 @@ def test_an_error_in_an_asynchronous_callback_reaches_fit(keras: Keras) -> None:
     def fail(batch: int, logs: Any) -> None:
         raise KeyError("callback")
 
-    with keras.scope(SIX):
-        model = keras.build(mlp(), "functional")
-        keras.compile(model, SIX)
+    with keras.ready(SIX) as model:
         model.set_asynchronous_callbacks(True)
 
         callback = keras.tf.keras.callbacks.LambdaCallback(on_train_batch_end=fail)
 
         with pytest.raises(KeyError, match="callback"):
-            model.fit(keras.dataset(mlp(), SIX), callbacks=[callback], verbose=0)
+            model.fit(keras.dataset(SIX), callbacks=[callback], verbose=0)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["synchronous", "asynchronous"])
 def test_the_history_has_the_last_step_of_every_epoch(keras: Keras, asynchronous: bool) -> None:
     """History holds one number per epoch, the same in both modes."""
-    with keras.scope(SIX):
-        model = keras.build(mlp(), "functional")
-        keras.compile(model, SIX, steps_per_execution=3)
+    with keras.ready(SIX, steps_per_execution=3) as model:
         model.set_asynchronous_callbacks(asynchronous)
-        history = model.fit(keras.dataset(mlp(), SIX), epochs=2, verbose=0).history
+        history = model.fit(keras.dataset(SIX), epochs=2, verbose=0).history
     want, _ = fitted(keras, SIX, 3, asynchronous=False, epochs=2)
 
     assert [float(value) for value in history["loss"]] == want.losses[1::2]
@@ -174,11 +165,9 @@ def test_evaluation_calls_back_alike(keras: Keras, asynchronous: bool) -> None:
     seen: List[int] = []
     callback = keras.tf.keras.callbacks.LambdaCallback()
     callback.on_test_batch_end = lambda batch, logs=None: seen.append(batch)
-    with keras.scope(SIX):
-        model = keras.build(mlp(), "functional")
-        keras.compile(model, SIX, steps_per_execution=3)
+    with keras.ready(SIX, steps_per_execution=3) as model:
         model.set_asynchronous_callbacks(asynchronous)
-        model.evaluate(keras.dataset(mlp(), SIX), callbacks=[callback], verbose=0)
+        model.evaluate(keras.dataset(SIX), callbacks=[callback], verbose=0)
 
     assert seen == ([0, 1, 2, 3, 4, 5] if asynchronous else [2, 5])
 
@@ -186,14 +175,12 @@ def test_evaluation_calls_back_alike(keras: Keras, asynchronous: bool) -> None:
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["synchronous", "asynchronous"])
 def test_training_can_be_stopped(keras: Keras, asynchronous: bool) -> None:
     """A callback that sets stop_training ends the fit."""
-    with keras.scope(SIX):
-        model = keras.build(mlp(), "functional")
-        keras.compile(model, SIX, steps_per_execution=3)
+    with keras.ready(SIX, steps_per_execution=3) as model:
         model.set_asynchronous_callbacks(asynchronous)
         stop = keras.tf.keras.callbacks.LambdaCallback(
             on_epoch_end=lambda epoch, logs: setattr(model, "stop_training", True)
         )
-        history = model.fit(keras.dataset(mlp(), SIX), epochs=5, callbacks=[stop], verbose=0)
+        history = model.fit(keras.dataset(SIX), epochs=5, callbacks=[stop], verbose=0)
 
     assert len(history.history["loss"]) == 1
 
@@ -215,11 +202,9 @@ def test_prediction_calls_back_alike(keras: Keras, asynchronous: bool, replicas:
     seen: List[Tuple[int, Any]] = []
     callback = keras.tf.keras.callbacks.LambdaCallback()
     callback.on_predict_batch_end = lambda batch, logs=None: seen.append((batch, np.asarray(logs["outputs"])))
-    with keras.scope(config):
-        model = keras.build(mlp(), "functional")
-        keras.compile(model, config, steps_per_execution=3)
+    with keras.ready(config, steps_per_execution=3) as model:
         model.set_asynchronous_callbacks(asynchronous)
-        whole = model.predict(keras.dataset(mlp(), config), callbacks=[callback], verbose=0)
+        whole = model.predict(keras.dataset(config), callbacks=[callback], verbose=0)
 
     assert [batch for batch, _ in seen] == ([0, 1, 2, 3, 4, 5] if asynchronous else [2, 5])
     check.identical(actual=np.concatenate([part for _, part in seen]), expected=whole, what="the outputs")
@@ -231,10 +216,8 @@ def test_callbacks_know_the_number_of_steps(keras: Keras, asynchronous: bool) ->
     noted: List[Any] = []
     callback = keras.tf.keras.callbacks.LambdaCallback()
     callback.on_train_begin = lambda logs=None: noted.append(callback.params["steps"])
-    with keras.scope(SIX):
-        model = keras.build(mlp(), "functional")
-        keras.compile(model, SIX, steps_per_execution=3)
+    with keras.ready(SIX, steps_per_execution=3) as model:
         model.set_asynchronous_callbacks(asynchronous)
-        model.fit(keras.dataset(mlp(), SIX), callbacks=[callback], verbose=0)
+        model.fit(keras.dataset(SIX), callbacks=[callback], verbose=0)
 
     assert noted == [6]

@@ -7,10 +7,8 @@ from typing import Any, Iterator
 import numpy as np
 import pytest
 
-from ipu_conformance.nets import mlp
-
 from ...training import cut
-from .nets import PLAIN, Keras, Trained, assert_trained
+from .nets import MLP, PLAIN, Keras, assert_trained
 
 PHASES = ("fit", "evaluate", "predict")
 X, Y = np.ones((6, 6), np.float32), np.zeros(6, np.int32)
@@ -18,7 +16,7 @@ X, Y = np.ones((6, 6), np.float32), np.zeros(6, np.int32)
 
 def compiled(keras: Keras, **settings: Any) -> Any:
     """A model that is ready to run."""
-    model = keras.build(mlp(), "functional")
+    model = keras.build()
     keras.compile(model, PLAIN, **{"steps_per_execution": 1, **settings})
     return model
 
@@ -108,7 +106,7 @@ def test_an_endless_data_set_needs_steps(keras: Keras, tf: Any, phase: str) -> N
 def test_eager_execution_is_refused(keras: Keras, phase: str) -> None:
     """A model that was compiled with run_eagerly=True cannot be run."""
     with keras.scope(PLAIN), pytest.raises(RuntimeError, match="cannot be run eagerly"):
-        run(compiled(keras, run_eagerly=True), phase, keras.dataset(mlp(), PLAIN))
+        run(compiled(keras, run_eagerly=True), phase, keras.dataset(PLAIN))
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -119,7 +117,7 @@ def test_functions_that_run_eagerly_are_refused(keras: Keras, tf: Any, phase: st
         tf.config.run_functions_eagerly(True)
         try:
             with pytest.raises(RuntimeError, match="cannot be run eagerly"):
-                run(model, phase, keras.dataset(mlp(), PLAIN))
+                run(model, phase, keras.dataset(PLAIN))
         finally:
             tf.config.run_functions_eagerly(False)
 
@@ -127,7 +125,7 @@ def test_functions_that_run_eagerly_are_refused(keras: Keras, tf: Any, phase: st
 def test_a_model_is_compiled_first(keras: Keras) -> None:
     """fit of a model that was never compiled is Keras' own error."""
     with keras.scope(PLAIN), pytest.raises(RuntimeError, match="must compile"):
-        keras.build(mlp(), "functional").fit(keras.dataset(mlp(), PLAIN), verbose=0)
+        keras.build().fit(keras.dataset(PLAIN), verbose=0)
 
 
 @pytest.mark.parametrize(("method", "key"), [
@@ -144,14 +142,13 @@ def test_reserved_options_of_queues_are_refused(keras: Keras, method: str, key: 
 ], ids=["infeed", "outfeed"])  # fmt: skip
 def test_the_depth_of_queues_changes_nothing(keras: Keras, options: Any) -> None:
     """Queues may be deeper: the training is the same."""
-    net = mlp()
     with keras.scope(PLAIN):
         model = compiled(keras, steps_per_execution=3)
         for method, given in options.items():
             getattr(model, method)(**given)
-        model.fit(keras.dataset(net, PLAIN), verbose=0)
+        model.fit(keras.dataset(PLAIN), verbose=0)
 
-    assert_trained(Trained(model, None, keras.weights(model, net)), "mlp", PLAIN)
+    assert_trained(keras.trained(model), PLAIN)
 
 
 def test_an_unknown_option_of_a_pipeline_is_refused(keras: Keras) -> None:
@@ -178,7 +175,7 @@ def test_a_pipeline_has_no_step_of_its_own(keras: Keras, tf: Any) -> None:
 
     with keras.scope(config):
         inputs = tf.keras.Input((6,))
-        model = Own(inputs, keras.called(mlp(), keras.layers(mlp()), inputs, config.stages))
+        model = Own(inputs, keras.called(MLP, keras.layers(MLP), inputs, config.stages))
         keras.compile(model, config, steps_per_execution=4)
         model.set_pipelining_options(4)
 
@@ -190,12 +187,12 @@ def test_a_pipeline_has_no_step_of_its_own(keras: Keras, tf: Any) -> None:
 def test_one_stage_is_no_pipeline(keras: Keras) -> None:
     """A pipeline has at least two stages."""
     with keras.scope(PLAIN):
-        model = keras.build(mlp(), "sequential", [0] * 7)
+        model = keras.build("sequential", [0] * 7)
         keras.compile(model, PLAIN, steps_per_execution=1)
         model.set_pipelining_options(1, pipeline_schedule=keras.schedule("sequential"))
 
         with pytest.raises(Exception, match="at least two computational stages"):
-            model.fit(keras.dataset(mlp(), PLAIN), verbose=0)
+            model.fit(keras.dataset(PLAIN), verbose=0)
 
 
 @pytest.mark.emulator

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.nets import Data, distinct_micro_batches, mlp
+from ipu_conformance.nets import Data, distinct_micro_batches
 from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 from ipu_conformance.run import RunConfig
 
 from ...training import cut, expected, tolerance
-from .nets import PLAIN, Keras
+from .nets import MLP, PLAIN, Keras
 
 CONFIGS = {
     "plain": replace(PLAIN, device_iterations=4),
@@ -26,12 +26,8 @@ CONFIGS = {
 
 def evaluated(keras: Keras, config: RunConfig, data: Any = None, **settings: Any) -> Any:
     """The model and what evaluate returns for it."""
-    net = mlp()
-    with keras.scope(config):
-        model = keras.build(net, "functional", config.stages)
-        keras.compile(model, config, **settings)
-        keras.options(model, config)
-        return model, model.evaluate(keras.dataset(net, config, data), verbose=0, return_dict=True)
+    with keras.ready(config, **settings) as model:
+        return model, model.evaluate(keras.dataset(config, data), verbose=0, return_dict=True)
 
 
 def losses(config: RunConfig) -> Any:
@@ -62,20 +58,20 @@ def test_a_loss_is_the_mean_over_the_steps(keras: Keras, name: str) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_evaluation_changes_no_weight(keras: Keras, name: str) -> None:
     """Weights have the same bits after evaluate."""
-    net, (model, _) = mlp(), evaluated(keras, CONFIGS[name])
+    model, _ = evaluated(keras, CONFIGS[name])
 
-    for key, weight in keras.weights(model, net).items():
-        check.identical(actual=weight, expected=net.initial_weights(2021)[key].astype(np.float32), what=key)
+    for key, weight in keras.weights(model).items():
+        check.identical(actual=weight, expected=MLP.initial_weights(2021)[key].astype(np.float32), what=key)
 
 
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_metrics_count_the_samples(keras: Keras, name: str) -> None:
     """An accuracy is that of the samples which the last replica saw."""
-    config, net = CONFIGS[name], mlp()
-    data = distinct_micro_batches(net, config)
+    config = CONFIGS[name]
+    data = distinct_micro_batches(MLP, config)
     still = replace(config, learning_rate=type(config.learning_rate)("constant", (("base", 0.0),)), stages=())
-    logits = np.reshape(expected("mlp", still).outputs[0], (-1, config.replicas, config.micro_batch, net.classes))
+    logits = np.reshape(expected("mlp", still).outputs[0], (-1, config.replicas, config.micro_batch, MLP.classes))
     labels = data.labels.reshape(-1, config.replicas, config.micro_batch)
     right = (logits.argmax(-1) == labels)[:, -1]
     _, result = evaluated(keras, config, metrics=["accuracy"])
@@ -104,8 +100,8 @@ def test_an_execution_divides_the_steps(keras: Keras) -> None:
 def test_batches_that_fill_no_step_are_dropped(keras: Keras, said: Any) -> None:
     """The steps of a replica are the batches over the replicas, with a warning for the rest."""
     config = CONFIGS["replicated"]
-    whole = distinct_micro_batches(mlp(), config)
-    rest = distinct_micro_batches(mlp(), replace(PLAIN, device_iterations=1), seed=3)
+    whole = distinct_micro_batches(MLP, config)
+    rest = distinct_micro_batches(MLP, replace(PLAIN, device_iterations=1), seed=3)
     data = Data(np.concatenate([whole.inputs, rest.inputs], 1), np.concatenate([whole.labels, rest.labels], 1))
     _, longer = evaluated(keras, config, data)
     warned = said()
@@ -117,13 +113,11 @@ def test_batches_that_fill_no_step_are_dropped(keras: Keras, said: Any) -> None:
 
 def test_steps_bound_an_evaluation(keras: Keras) -> None:
     """steps is the number of batches that are used."""
-    config, net = CONFIGS["plain"], mlp()
+    config = CONFIGS["plain"]
     found, _ = losses(config)
-    with keras.scope(config):
-        model = keras.build(net, "functional")
-        keras.compile(model, config, steps_per_execution=2)
-        half = model.evaluate(keras.dataset(net, config).repeat(), steps=2, verbose=0)
-        whole = model.evaluate(keras.dataset(net, config), verbose=0)
+    with keras.ready(config, steps_per_execution=2) as model:
+        half = model.evaluate(keras.dataset(config).repeat(), steps=2, verbose=0)
+        whole = model.evaluate(keras.dataset(config), verbose=0)
 
     assert abs(half - found[:2].mean()) < abs(whole - found[:2].mean())
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.nets import distinct_micro_batches, mlp
+from ipu_conformance.nets import distinct_micro_batches
 
-from .nets import PLAIN, Keras, Trained, adam, assert_trained, kinds_of, mean_losses, momentum
+from .nets import MLP, PLAIN, Keras, adam, assert_trained, kinds_of, mean_losses, momentum
 
 METHODS = (
     "set_pipelining_options",
@@ -32,9 +32,9 @@ METHODS = (
 @pytest.mark.parametrize("kind", ["sequential", "functional", "subclassed"])
 def test_models_of_a_scope_have_the_methods(keras: Keras, kind: str, method: str) -> None:
     """A method of the IPU exists on a model that is built in a strategy's scope, and on no other."""
-    outside = keras.build(mlp(), kind)
+    outside = keras.build(kind)
     with keras.scope(PLAIN):
-        inside = keras.build(mlp(), kind)
+        inside = keras.build(kind)
 
     assert callable(getattr(inside, method))
     assert not hasattr(outside, method)
@@ -43,9 +43,9 @@ def test_models_of_a_scope_have_the_methods(keras: Keras, kind: str, method: str
 @pytest.mark.parametrize("kind", ["sequential", "functional", "subclassed"])
 def test_a_model_keeps_the_name_of_its_class(keras: Keras, kind: str) -> None:
     """Type tests and the names of types see the class that the user knows."""
-    outside = keras.build(mlp(), kind)
+    outside = keras.build(kind)
     with keras.scope(PLAIN):
-        inside = keras.build(mlp(), kind)
+        inside = keras.build(kind)
 
     assert type(inside).__name__ == type(outside).__name__
     assert isinstance(inside, keras.tf.keras.Model)
@@ -56,7 +56,7 @@ def test_extensions_can_be_left_out(keras: Keras, ipu: Any, configure: Any) -> N
     """A strategy with enable_keras_extensions=False leaves models as they are."""
     configure(1)
     with ipu.ipu_strategy.IPUStrategy(enable_keras_extensions=False).scope():
-        model = keras.build(mlp(), "sequential")
+        model = keras.build("sequential")
 
     assert not hasattr(model, "set_pipelining_options")
 
@@ -64,35 +64,31 @@ def test_extensions_can_be_left_out(keras: Keras, ipu: Any, configure: Any) -> N
 @pytest.mark.parametrize("name", ["linear", "mlp", "convnet", "bn_convnet", "residual"])
 def test_a_net_trains_as_specified(keras: Keras, name: str) -> None:
     """On one IPU the weights after a fit are the oracle's."""
-    assert_trained(keras.fit(name, PLAIN), name, PLAIN)
+    keras.check_fit(PLAIN, name=name)
 
 
 @pytest.mark.parametrize("kind", kinds_of("mlp"))
 def test_every_kind_of_model_trains_as_specified(keras: Keras, kind: str) -> None:
     """Sequential, Functional and subclassed models train alike."""
-    assert_trained(keras.fit("mlp", PLAIN, kind), "mlp", PLAIN)
+    keras.check_fit(PLAIN, kind)
 
 
 @pytest.mark.parametrize("change", [momentum, adam], ids=["momentum", "adam"])
 def test_optimizers_train_as_specified(keras: Keras, change: Any) -> None:
     """Keras' momentum and Adam are the oracle's."""
-    config = change(PLAIN)
-
-    assert_trained(keras.fit("mlp", config), "mlp", config)
+    keras.check_fit(change(PLAIN))
 
 
 @pytest.mark.parametrize("execution", [1, 2, 3, 6])
 def test_the_length_of_an_execution_changes_nothing(keras: Keras, execution: int) -> None:
     """Any steps_per_execution that divides the steps gives the same training."""
-    config = replace(PLAIN, device_iterations=6)
-
-    assert_trained(keras.fit("mlp", config, steps_per_execution=execution), "mlp", config)
+    keras.check_fit(replace(PLAIN, device_iterations=6), steps_per_execution=execution)
 
 
 def test_the_history_holds_the_mean_loss(keras: Keras) -> None:
     """The loss of an epoch is the mean over its steps."""
     want, allowed = mean_losses("mlp", PLAIN)
-    history = keras.fit("mlp", PLAIN).history
+    history = keras.fit(PLAIN).history
 
     check.close(actual=np.asarray(history["loss"]), expected=want, tolerance=allowed, what="the loss of the epoch")
 
@@ -100,10 +96,10 @@ def test_the_history_holds_the_mean_loss(keras: Keras) -> None:
 @pytest.mark.parametrize("execution", [4, 100])
 def test_a_longer_execution_is_cut_with_a_warning(keras: Keras, said: Any, execution: int) -> None:
     """steps_per_execution larger than the number of steps is cut to it."""
-    trained = keras.fit("mlp", PLAIN, steps_per_execution=execution)
+    trained = keras.fit(PLAIN, steps_per_execution=execution)
 
     assert "steps_per_execution" in said()
-    assert_trained(trained, "mlp", PLAIN)
+    assert_trained(trained, PLAIN)
 
 
 @pytest.mark.parametrize("execution", [2, 4, 5])
@@ -113,36 +109,32 @@ def test_an_execution_divides_the_steps(keras: Keras, execution: int) -> None:
     message = rf"`steps_per_execution` \({execution}\) must be a divisor of the number of batches \(7\)"
 
     with pytest.raises(ValueError, match=message):
-        keras.fit("mlp", config, steps_per_execution=execution)
+        keras.fit(config, steps_per_execution=execution)
 
 
 @pytest.mark.parametrize("form", ["arrays", "tensors", "dataset"])
 def test_arrays_and_data_sets_train_alike(keras: Keras, tf: Any, form: str) -> None:
     """NumPy arrays, tensors and data sets feed the same batches."""
-    net, data = mlp(), distinct_micro_batches(mlp(), PLAIN)
+    data = distinct_micro_batches(MLP, PLAIN)
     inputs, labels = data.inputs[0].astype(np.float32), data.labels[0].astype(np.int32)
-    with keras.scope(PLAIN):
-        model = keras.build(net, "functional")
-        keras.compile(model, PLAIN)
+    with keras.ready(PLAIN) as model:
         if form == "dataset":
-            model.fit(keras.dataset(net, PLAIN), verbose=0)
+            model.fit(keras.dataset(PLAIN), verbose=0)
         else:
             given = (inputs, labels) if form == "arrays" else (tf.constant(inputs), tf.constant(labels))
             model.fit(*given, batch_size=PLAIN.micro_batch, shuffle=False, verbose=0)
 
-    assert_trained(Trained(model, None, keras.weights(model, net)), "mlp", PLAIN)
+    assert_trained(keras.trained(model), PLAIN)
 
 
 @pytest.mark.parametrize("steps", [1, 3])
 def test_an_endless_data_set_is_used_for_so_many_steps(keras: Keras, steps: int) -> None:
     """steps_per_epoch bounds an epoch of a repeated data set."""
-    config, net = replace(PLAIN, device_iterations=steps), mlp()
-    with keras.scope(config):
-        model = keras.build(net, "functional")
-        keras.compile(model, config)
-        model.fit(keras.dataset(net, config).repeat(), steps_per_epoch=steps, verbose=0)
+    config = replace(PLAIN, device_iterations=steps)
+    with keras.ready(config) as model:
+        model.fit(keras.dataset(config).repeat(), steps_per_epoch=steps, verbose=0)
 
-    assert_trained(Trained(model, None, keras.weights(model, net)), "mlp", config)
+    assert_trained(keras.trained(model), config)
 
 
 @pytest.mark.parametrize("phase", ["fit", "evaluate", "predict"])
@@ -170,14 +162,9 @@ def test_float64_becomes_float32(keras: Keras, tf: Any, phase: str) -> None:
 
 def test_validation_follows_every_epoch(keras: Keras) -> None:
     """fit evaluates its validation data after each epoch, under the same rules."""
-    net = mlp()
-    with keras.scope(PLAIN):
-        model = keras.build(net, "functional")
-        keras.compile(model, PLAIN)
-        history = model.fit(
-            keras.dataset(net, PLAIN), validation_data=keras.dataset(net, PLAIN), epochs=2, verbose=0
-        ).history
-        last = model.evaluate(keras.dataset(net, PLAIN), verbose=0)
+    with keras.ready(PLAIN) as model:
+        history = model.fit(keras.dataset(PLAIN), validation_data=keras.dataset(PLAIN), epochs=2, verbose=0).history
+        last = model.evaluate(keras.dataset(PLAIN), verbose=0)
 
     assert len(history["val_loss"]) == 2
     assert history["val_loss"][-1] == last
@@ -188,13 +175,10 @@ def test_validation_follows_every_epoch(keras: Keras) -> None:
 @pytest.mark.parametrize("method", ["train_on_batch", "test_on_batch", "predict_on_batch"])
 def test_single_batches_run_on_one_replica(keras: Keras, method: str, replicas: int) -> None:
     """The methods of a single batch work on one replica and are refused on several."""
-    config, net = replace(PLAIN, replicas=replicas), mlp()
+    config = replace(PLAIN, replicas=replicas)
     inputs, labels = np.ones((2, 6), np.float32), np.zeros(2, np.int32)
     arguments = (inputs,) if method == "predict_on_batch" else (inputs, labels)
-    with keras.scope(config):
-        model = keras.build(net, "functional")
-        keras.compile(model, config, steps_per_execution=1)
-
+    with keras.ready(config, steps_per_execution=1) as model:
         if replicas == 1:
             assert np.all(np.isfinite(getattr(model, method)(*arguments)))
         else:

@@ -95,10 +95,9 @@ def test_a_fit_on_replicas_stays_a_sum(fit: Any, optimizers: Any) -> None:
     assert weight_of(fit(optimizers.CrossReplicaOptimizer, replicas=2)) == descent(over_replicas(2))
 
 
-def test_a_function_takes_the_mean(tf: Any, ipu: Any, configure: Callable[..., Any], optimizers: Any) -> None:
+def test_a_function_takes_the_mean(tf: Any, ipu: Any, strategy_on: Any, optimizers: Any) -> None:
     """In a function of a strategy CrossReplicaOptimizer applies the mean of the replicas' gradients."""
-    configure(2)
-    strategy = ipu.ipu_strategy.IPUStrategy()
+    strategy = strategy_on(2)
     with strategy.scope():
         weight = tf.Variable(START)
         optimizer = optimizers.CrossReplicaOptimizer(tf.keras.optimizers.SGD(RATE))

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ipu_conformance import check
-from ipu_conformance.nets import distinct_micro_batches, mlp
 from ipu_conformance.run import RunConfig, learning_rate
 
 from ...training import cut
-from .nets import PLAIN, Keras, adam, assert_trained, inferred, kinds_of, momentum
+from .nets import MLP, PLAIN, Keras, adam, assert_trained, check_predictions, kinds_of, momentum
 
 SCHEDULES = ("grouped", "interleaved", "sequential")
 
@@ -32,18 +30,14 @@ def piped(
 @pytest.mark.level("qualify")
 def test_two_stages_train_as_specified(keras: Keras, kind: str, schedule: str) -> None:
     """Every kind of model trains as specified under every schedule."""
-    config = piped(2, 4, schedule=schedule)
-
-    assert_trained(keras.fit("mlp", config, kind), "mlp", config)
+    keras.check_fit(piped(2, 4, schedule=schedule), kind)
 
 
 @pytest.mark.ipus(8)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_four_stages_on_two_replicas_train_as_specified(keras: Keras, schedule: str) -> None:
     """Four stages, two replicas and eight accumulated micro-batches give the oracle's weights."""
-    config = piped(4, 8, schedule=schedule, replicas=2)
-
-    assert_trained(keras.fit("mlp", config), "mlp", config)
+    keras.check_fit(piped(4, 8, schedule=schedule, replicas=2))
 
 
 @pytest.mark.ipus(4)
@@ -51,9 +45,7 @@ def test_four_stages_on_two_replicas_train_as_specified(keras: Keras, schedule: 
 @pytest.mark.level("qualify")
 def test_other_nets_train_as_specified(keras: Keras, name: str) -> None:
     """Convolutions, statistics of micro-batches, and skips that pass a stage which does not use them."""
-    config = piped(3, 6, name=name, device_iterations=1)
-
-    assert_trained(keras.fit(name, config), name, config)
+    keras.check_fit(piped(3, 6, name=name, device_iterations=1), name=name)
 
 
 @pytest.mark.ipus(4)
@@ -63,18 +55,14 @@ def test_other_nets_train_as_specified(keras: Keras, name: str) -> None:
 def test_many_micro_batches_pass_a_pipeline(keras: Keras, name: str, replicas: int) -> None:
     """The number of micro-batches in a run may be large."""
     small = learning_rate(base=2.0**-8)
-    config = piped(2, 20, name=name, replicas=replicas, device_iterations=1, learning_rate=small)
-
-    assert_trained(keras.fit(name, config), name, config)
+    keras.check_fit(piped(2, 20, name=name, replicas=replicas, device_iterations=1, learning_rate=small), name=name)
 
 
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("method", ["sum", "mean", "running_mean"])
 def test_micro_batches_are_reduced_as_asked(keras: Keras, method: str) -> None:
     """The three reductions of accumulated gradients work in a pipeline too."""
-    config = piped(2, 4, accumulation_reduction=method)
-
-    assert_trained(keras.fit("mlp", config), "mlp", config)
+    keras.check_fit(piped(2, 4, accumulation_reduction=method))
 
 
 @pytest.mark.ipus(2)
@@ -82,9 +70,9 @@ def test_micro_batches_are_reduced_as_asked(keras: Keras, method: str) -> None:
 def test_optimizers_take_one_step_per_run(keras: Keras, change: Any) -> None:
     """Weights and the optimizer's state move once per run of the pipeline, after all micro-batches."""
     config = change(piped(2, 4))
-    trained = keras.fit("mlp", config)
+    trained = keras.fit(config)
 
-    assert_trained(trained, "mlp", config)
+    assert_trained(trained, config)
     assert int(trained.model.optimizer.iterations) == 2
 
 
@@ -92,18 +80,14 @@ def test_optimizers_take_one_step_per_run(keras: Keras, change: Any) -> None:
 @pytest.mark.parametrize("devices", [(0, 1, 0), (0, 1, 1), (1, 0, 1)], ids=str)
 def test_stages_may_share_an_ipu(keras: Keras, devices: Any) -> None:
     """device_mapping places stages; two of them on one IPU train as specified under the grouped schedule."""
-    config = replace(piped(3, 6, device_iterations=1), devices=devices)
-
-    assert_trained(keras.fit("mlp", config), "mlp", config)
+    keras.check_fit(replace(piped(3, 6, device_iterations=1), devices=devices))
 
 
 @pytest.mark.ipus(3)
 @pytest.mark.parametrize("devices", [(1, 0), (2, 0, 1)], ids=str)
 def test_stages_may_be_placed_in_any_order(keras: Keras, devices: Any) -> None:
     """device_mapping may place a later stage on an earlier IPU: all stages are updated at the end of a run."""
-    config = replace(piped(len(devices), 2 * len(devices), device_iterations=1), devices=devices)
-
-    assert_trained(keras.fit("mlp", config), "mlp", config)
+    keras.check_fit(replace(piped(len(devices), 2 * len(devices), device_iterations=1), devices=devices))
 
 
 @pytest.mark.ipus(2)
@@ -112,7 +96,7 @@ def test_the_interleaved_schedule_needs_an_ipu_for_each_stage(keras: Keras) -> N
     config = replace(piped(3, 6, schedule="interleaved", device_iterations=1), devices=(0, 1, 0))
 
     with pytest.raises(NotImplementedError, match="nterleaved"):
-        keras.fit("mlp", config)
+        keras.fit(config)
 
 
 REFUSED = {
@@ -133,7 +117,7 @@ def test_a_count_that_the_schedule_cannot_repeat_is_refused(
     message = f"must be a multiple of {multiple}, but it is {count}"
 
     with pytest.raises(tf.errors.FailedPreconditionError, match=message):
-        keras.fit("mlp", piped(stages, count, schedule=schedule))
+        keras.fit(piped(stages, count, schedule=schedule))
 
 
 @pytest.mark.ipus(4)
@@ -143,25 +127,14 @@ def test_a_count_that_the_schedule_cannot_repeat_is_refused(
 )
 def test_a_count_that_the_schedule_repeats_is_accepted(keras: Keras, schedule: str, stages: int, count: int) -> None:
     """The sequential schedule takes any count, the others their multiples."""
-    config = piped(stages, count, schedule=schedule, device_iterations=1)
-
-    assert_trained(keras.fit("mlp", config), "mlp", config)
+    keras.check_fit(piped(stages, count, schedule=schedule, device_iterations=1))
 
 
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_pipeline_predicts_as_specified(keras: Keras, schedule: str) -> None:
     """Predictions of a pipelined model are the oracle's, in the order of the data."""
-    config, net = piped(2, 4, schedule=schedule), mlp()
-    data = distinct_micro_batches(net, config)
-    with keras.scope(config):
-        model = keras.build(net, "functional", config.stages)
-        keras.compile(model, config)
-        keras.options(model, config)
-        predicted = model.predict(keras.dataset(net, config, data), verbose=0)
-
-    want, allowed = inferred("mlp", data)
-    check.close(actual=predicted, expected=want, tolerance=allowed, what="the predictions")
+    check_predictions(keras, piped(2, 4, schedule=schedule))
 
 
 @pytest.mark.ipus(2)
@@ -172,30 +145,23 @@ def test_an_inference_run_fills_the_pipeline(
     keras: Keras, tf: Any, schedule: str, execution: int, accepted: bool
 ) -> None:
     """In inference steps_per_execution is a multiple of the stages, or anything in the sequential schedule."""
-    config, net = piped(2, 4, schedule=schedule), mlp()
+    config = piped(2, 4, schedule=schedule)
     feed = replace(config, device_iterations=execution, gradient_accumulation=1)
-    with keras.scope(config):
-        model = keras.build(net, "functional", config.stages)
-        keras.compile(model, config, steps_per_execution=execution)
-        keras.options(model, config)
-
+    with keras.ready(config, steps_per_execution=execution) as model:
         if accepted:
-            assert model.predict(keras.dataset(net, feed), verbose=0).shape == (2 * execution, net.classes)
+            assert model.predict(keras.dataset(feed), verbose=0).shape == (2 * execution, MLP.classes)
         else:
             with pytest.raises(tf.errors.FailedPreconditionError, match="must be a multiple of 2, but it is 3"):
-                model.predict(keras.dataset(net, feed), verbose=0)
+                model.predict(keras.dataset(feed), verbose=0)
 
 
 @pytest.mark.ipus(2)
 def test_a_pipeline_needs_a_count_to_train(keras: Keras) -> None:
     """A pipelined model without gradient_accumulation_steps_per_replica cannot be trained."""
     config = piped(2, 4)
-    with keras.scope(config):
-        model = keras.build(mlp(), "functional", config.stages)
-        keras.compile(model, config)
-
-        with pytest.raises(RuntimeError, match="gradient_accumulation_steps_per_replica"):
-            model.fit(keras.dataset(mlp(), config), verbose=0)
+    refused = pytest.raises(RuntimeError, match="gradient_accumulation_steps_per_replica")
+    with keras.ready(config, options=False) as model, refused:
+        model.fit(keras.dataset(config), verbose=0)
 
 
 @pytest.mark.ipus(2)
@@ -206,20 +172,12 @@ def test_a_pipeline_needs_a_count_to_train(keras: Keras) -> None:
 @pytest.mark.level("qualify")
 def test_offloading_changes_no_bit(keras: Keras, option: str) -> None:
     """Where tensors are kept has no influence on what is computed."""
-    config, net = piped(2, 4, device_iterations=1), mlp()
-    with keras.scope(config):
-        model = keras.build(net, "functional", config.stages)
-        keras.compile(model, config)
+    config = piped(2, 4, device_iterations=1)
+    with keras.ready(config, options=False) as model:
         model.set_pipelining_options(4, **{option: True})
-        model.fit(keras.dataset(net, config), verbose=0)
+        model.fit(keras.dataset(config), verbose=0)
 
-    assert_trained(_result(keras, model), "mlp", config)
-
-
-def _result(keras: Keras, model: Any) -> Any:
-    from .nets import Trained
-
-    return Trained(model, None, keras.weights(model, mlp()))
+    assert_trained(keras.trained(model), config)
 
 
 @pytest.mark.ipus(2)
@@ -230,7 +188,7 @@ def _result(keras: Keras, model: Any) -> Any:
 def test_reserved_options_are_refused(keras: Keras, key: str) -> None:
     """What Keras sets itself cannot be passed on to the pipeline."""
     with keras.scope(PLAIN):
-        model = keras.build(mlp(), "sequential")
+        model = keras.build("sequential")
 
         with pytest.raises(ValueError, match=f"Found `{key}` key in"):
             model.set_pipelining_options(4, **{key: 1})
@@ -240,19 +198,17 @@ def test_reserved_options_are_refused(keras: Keras, key: str) -> None:
 @pytest.mark.parametrize("accumulate", [False, True], ids=["each", "accumulated"])
 def test_an_accumulated_outfeed_returns_the_mean_of_a_run(keras: Keras, accumulate: bool) -> None:
     """With accumulate_outfeed all steps of a run report the mean of what they would have reported."""
-    config, net = piped(2, 4, device_iterations=1), mlp()
+    config = piped(2, 4, device_iterations=1)
     seen = []
     for asked in (False, accumulate):
-        with keras.scope(config):
-            model = keras.build(net, "functional", config.stages)
-            keras.compile(model, config)
+        with keras.ready(config, options=False) as model:
             model.set_pipelining_options(4, accumulate_outfeed=asked)
             model.set_asynchronous_callbacks(True)
             steps: list = []
             callback = keras.tf.keras.callbacks.LambdaCallback(
                 on_train_batch_end=lambda batch, logs, steps=steps: steps.append(float(logs["loss"]))
             )
-            model.fit(keras.dataset(net, config), callbacks=[callback], verbose=0)
+            model.fit(keras.dataset(config), callbacks=[callback], verbose=0)
         seen.append(np.asarray(steps))
     each, asked_for = seen
     # A mean of four float32 is rounded at most once for each of them.
@@ -268,13 +224,12 @@ def test_an_accumulated_outfeed_returns_the_mean_of_a_run(keras: Keras, accumula
 
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize(("ipus", "stages"), [(3, 2), (1, 2), (2, 3), (6, 4)])
-def test_a_device_holds_whole_replicas(keras: Keras, configure: Any, ipu: Any, ipus: int, stages: int) -> None:
+def test_a_device_holds_whole_replicas(keras: Keras, strategy_on: Any, ipus: int, stages: int) -> None:
     """A number of IPUs that is no multiple of what the pipeline needs is an error."""
     needed = 1 << (stages - 1).bit_length()
     config = piped(stages, 2 * stages)
-    configure(ipus)
-    with ipu.ipu_strategy.IPUStrategy().scope():
-        model = keras.build(mlp(), "functional", config.stages)
+    with strategy_on(ipus).scope():
+        model = keras.build("functional", config.stages)
         keras.compile(model, config)
         keras.options(model, config)
 
@@ -282,7 +237,7 @@ def test_a_device_holds_whole_replicas(keras: Keras, configure: Any, ipu: Any, i
             ValueError,
             match=f"device has {ipus} IPUs attached, however the current model requires a multiple of {needed}",
         ):
-            model.fit(keras.dataset(mlp(), config), verbose=0)
+            model.fit(keras.dataset(config), verbose=0)
 
 
 @pytest.mark.ipus(2)
@@ -319,13 +274,10 @@ def test_a_subclassed_model_may_be_built_by_its_data(keras: Keras, tf: Any, buil
 @pytest.mark.ipus(2)
 def test_a_pipeline_accumulates_by_its_own_options(keras: Keras, said: Any) -> None:
     """The options of gradient accumulation are not used by a pipelined model, which says so."""
-    config, net = piped(2, 4, device_iterations=1), mlp()
-    with keras.scope(config):
-        model = keras.build(net, "functional", config.stages)
-        keras.compile(model, config)
-        keras.options(model, config)
+    config = piped(2, 4, device_iterations=1)
+    with keras.ready(config) as model:
         model.set_gradient_accumulation_options(2)
-        model.fit(keras.dataset(net, config), verbose=0)
+        model.fit(keras.dataset(config), verbose=0)
 
     assert "`set_gradient_accumulation_options` are not used" in said()
-    assert_trained(_result(keras, model), "mlp", config)
+    assert_trained(keras.trained(model), config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,9 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.nets import distinct_micro_batches, mlp
 
 from ...training import cut
-from .nets import PLAIN, Keras, inferred, kinds_of
+from .nets import PLAIN, Keras, check_predictions, kinds_of
 
 CONFIGS = {
     "plain": replace(PLAIN, device_iterations=4),
@@ -27,30 +27,13 @@ CONFIGS = {
 @pytest.mark.parametrize("name", CONFIGS)
 def test_predictions_are_those_specified(keras: Keras, name: str) -> None:
     """predict returns the net's values for all samples, in the order of the data."""
-    config, net = CONFIGS[name], mlp()
-    data = distinct_micro_batches(net, config)
-    with keras.scope(config):
-        model = keras.build(net, "functional", config.stages)
-        keras.compile(model, config)
-        keras.options(model, config)
-        predicted = model.predict(keras.dataset(net, config, data), verbose=0)
-
-    want, allowed = inferred("mlp", data)
-    check.close(actual=predicted, expected=want, tolerance=allowed, what="the predictions")
+    check_predictions(keras, CONFIGS[name])
 
 
 @pytest.mark.parametrize("kind", kinds_of("mlp"))
 def test_every_kind_of_model_predicts(keras: Keras, kind: str) -> None:
     """Sequential, Functional and subclassed models predict alike."""
-    config, net = CONFIGS["plain"], mlp()
-    data = distinct_micro_batches(net, config)
-    with keras.scope(config):
-        model = keras.build(net, kind)
-        keras.compile(model, config)
-        predicted = model.predict(keras.dataset(net, config, data), verbose=0)
-
-    want, allowed = inferred("mlp", data)
-    check.close(actual=predicted, expected=want, tolerance=allowed, what="the predictions")
+    check_predictions(keras, CONFIGS["plain"], kind)
 
 
 @pytest.mark.ipus(4)
@@ -61,9 +44,9 @@ def test_a_model_may_have_several_outputs(keras: Keras, tf: Any, name: str) -> N
     x = np.arange(8 * config.replicas, dtype=np.float32)[: 4 * config.replicas if config.stages else 4][:, None]
     with keras.scope(config):
         inputs = tf.keras.Input((1,))
-        with keras.stage(0) if config.stages else _nothing():
+        with keras.stage(0) if config.stages else contextlib.nullcontext():
             one = tf.keras.layers.Lambda(lambda value: value + 1)(inputs)
-        with keras.stage(1) if config.stages else _nothing():
+        with keras.stage(1) if config.stages else contextlib.nullcontext():
             two = tf.keras.layers.Lambda(lambda value: value * 2)(one)
         model = tf.keras.Model(inputs, {"one": one, "two": two})
         model.compile(steps_per_execution=len(x) // config.replicas)
@@ -75,23 +58,15 @@ def test_a_model_may_have_several_outputs(keras: Keras, tf: Any, name: str) -> N
     assert predicted["two"].tolist() == (2 * x + 2).tolist()
 
 
-def _nothing() -> Any:
-    import contextlib
-
-    return contextlib.nullcontext()
-
-
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("execution", [1, 2, 4])
 def test_the_length_of_an_execution_changes_nothing(keras: Keras, execution: int) -> None:
     """Any steps_per_execution that divides the steps gives the same predictions."""
-    config, net = replace(PLAIN, device_iterations=4, replicas=2), mlp()
+    config = replace(PLAIN, device_iterations=4, replicas=2)
     results = []
     for steps in (execution, 4):
-        with keras.scope(config):
-            model = keras.build(net, "functional")
-            keras.compile(model, config, steps_per_execution=steps)
-            results.append(model.predict(keras.dataset(net, config), verbose=0))
+        with keras.ready(config, steps_per_execution=steps) as model:
+            results.append(model.predict(keras.dataset(config), verbose=0))
 
     check.identical(actual=results[0], expected=results[1], what="the predictions")
 
@@ -114,9 +89,6 @@ def test_inputs_may_come_alone(keras: Keras, tf: Any, form: str) -> None:
 
 def test_a_partial_batch_is_refused(keras: Keras) -> None:
     """Samples that do not fill the last batch are an error."""
-    with keras.scope(PLAIN):
-        model = keras.build(mlp(), "functional")
-        keras.compile(model, PLAIN, steps_per_execution=1)
-
-        with pytest.raises(ValueError, match="not a multiple of the batch size"):
-            model.predict(np.ones((5, 6), np.float32), batch_size=2, verbose=0)
+    refused = pytest.raises(ValueError, match="not a multiple of the batch size")
+    with keras.ready(PLAIN, steps_per_execution=1) as model, refused:
+        model.predict(np.ones((5, 6), np.float32), batch_size=2, verbose=0)

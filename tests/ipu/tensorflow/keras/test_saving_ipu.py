@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.nets import Data, distinct_micro_batches, mlp
+from ipu_conformance.nets import Data, distinct_micro_batches
 
 from ...training import cut
-from .nets import PLAIN, Keras, Trained, adam, assert_trained, momentum
+from .nets import MLP, PLAIN, Keras, adam, assert_trained, momentum
 
 CONFIGS = {
     "plain": PLAIN,
@@ -43,11 +43,11 @@ def assert_same_weights(actual: Any, expected: Any) -> None:
 @pytest.mark.parametrize("form", ["tf", "h5"])
 def test_weights_are_saved_and_restored(keras: Keras, tmp_path: Path, name: str, form: str) -> None:
     """A model restored from saved weights holds the bits that the device had after training."""
-    trained = keras.fit("mlp", CONFIGS[name]).model
+    trained = keras.fit(CONFIGS[name]).model
     path = str(tmp_path / ("weights.h5" if form == "h5" else "weights"))
     trained.save_weights(path)
     with keras.scope(CONFIGS[name]):
-        restored = keras.build(mlp(), "functional", seed=5)
+        restored = keras.build(seed=5)
         restored.load_weights(path)
 
     assert_same_weights(restored, trained)
@@ -59,7 +59,7 @@ def test_weights_are_saved_and_restored(keras: Keras, tmp_path: Path, name: str,
 @pytest.mark.level("qualify")
 def test_a_whole_model_is_saved_and_restored(keras: Keras, tf: Any, tmp_path: Path, name: str, form: str) -> None:
     """A saved model can be loaded, outside of any scope too, with the device's weights."""
-    trained = keras.fit("mlp", CONFIGS[name]).model
+    trained = keras.fit(CONFIGS[name]).model
     path = str(tmp_path / FORMATS[form])
     trained.save(path)
     restored = tf.keras.models.load_model(path)
@@ -71,23 +71,21 @@ def test_a_whole_model_is_saved_and_restored(keras: Keras, tf: Any, tmp_path: Pa
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_loaded_model_belongs_to_the_scope(keras: Keras, tf: Any, tmp_path: Path, form: str) -> None:
     """A model that is loaded in a strategy's scope trains on the IPU from where it was."""
-    path, net = str(tmp_path / FORMATS[form]), mlp()
+    path = str(tmp_path / FORMATS[form])
     config = replace(PLAIN, device_iterations=2, replicas=2, steps=2)
     if form != "saved-model":  # Keras does not restore the state of an optimizer from one
         config = momentum(config)
-    data = distinct_micro_batches(net, config)
+    data = distinct_micro_batches(MLP, config)
     one = replace(config, steps=1)
     parts = [Data(data.inputs[step : step + 1], data.labels[step : step + 1]) for step in range(2)]
-    with keras.scope(config):
-        model = keras.build(net, "functional")
-        keras.compile(model, config)
-        model.fit(keras.dataset(net, one, parts[0]), verbose=0)
+    with keras.ready(config) as model:
+        model.fit(keras.dataset(one, parts[0]), verbose=0)
         model.save(path)
         restored = tf.keras.models.load_model(path)
         keras.compile(restored, config, optimizer=restored.optimizer)
-        restored.fit(keras.dataset(net, one, parts[1]), verbose=0)
+        restored.fit(keras.dataset(one, parts[1]), verbose=0)
 
-    assert_trained(Trained(restored, None, keras.weights(restored, net)), "mlp", config)
+    assert_trained(keras.trained(restored), config)
 
 
 @pytest.mark.ipus(2)
@@ -96,57 +94,52 @@ def test_a_loaded_model_belongs_to_the_scope(keras: Keras, tf: Any, tmp_path: Pa
 @pytest.mark.level("qualify")
 def test_training_goes_on_from_a_checkpoint(keras: Keras, tf: Any, tmp_path: Path, change: Any, replicas: int) -> None:
     """A checkpoint holds the optimizer's state too: restored on another model, training goes on as if uncut."""
-    net = mlp()
     config = change(replace(PLAIN, device_iterations=2, replicas=replicas, steps=2))
-    data = distinct_micro_batches(net, config)
+    data = distinct_micro_batches(MLP, config)
     one = replace(config, steps=1)
     parts = [Data(data.inputs[step : step + 1], data.labels[step : step + 1]) for step in range(2)]
     with keras.scope(config):
-        first = keras.build(net, "functional")
+        first = keras.build()
         keras.compile(first, config)
-        first.fit(keras.dataset(net, one, parts[0]), verbose=0)
+        first.fit(keras.dataset(one, parts[0]), verbose=0)
         path = tf.train.Checkpoint(model=first, optimizer=first.optimizer).save(str(tmp_path / "checkpoint"))
 
-        second = keras.build(net, "functional", seed=5)
+        second = keras.build(seed=5)
         keras.compile(second, config)
-        second.fit(keras.dataset(net, one, parts[1]), verbose=0)
+        second.fit(keras.dataset(one, parts[1]), verbose=0)
         tf.train.Checkpoint(model=second, optimizer=second.optimizer).restore(path).assert_existing_objects_matched()
-        second.fit(keras.dataset(net, one, parts[1]), verbose=0)
+        second.fit(keras.dataset(one, parts[1]), verbose=0)
 
-    assert_trained(Trained(second, None, keras.weights(second, net)), "mlp", config)
+    assert_trained(keras.trained(second), config)
 
 
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_callback_saves_checkpoints(keras: Keras, tf: Any, tmp_path: Path, replicas: int) -> None:
     """ModelCheckpoint saves the weights of every epoch."""
-    config, net = replace(PLAIN, replicas=replicas), mlp()
+    config = replace(PLAIN, replicas=replicas)
     path = str(tmp_path / "epoch-{epoch}")
-    with keras.scope(config):
-        model = keras.build(net, "functional")
-        keras.compile(model, config)
+    with keras.ready(config) as model:
         callback = tf.keras.callbacks.ModelCheckpoint(path, save_weights_only=True)
-        model.fit(keras.dataset(net, config), epochs=2, callbacks=[callback], verbose=0)
-        first = keras.build(net, "functional", seed=5)
+        model.fit(keras.dataset(config), epochs=2, callbacks=[callback], verbose=0)
+        first = keras.build(seed=5)
         first.load_weights(path.format(epoch=1))
-        second = keras.build(net, "functional", seed=5)
+        second = keras.build(seed=5)
         second.load_weights(path.format(epoch=2))
 
     assert_same_weights(second, model)
-    assert_trained(Trained(first, None, keras.weights(first, net)), "mlp", config)
+    assert_trained(keras.trained(first), config)
 
 
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("how", ["set_weights", "assign", "load_weights", "set_layer_weights"])
 def test_what_the_host_writes_reaches_every_replica(keras: Keras, tmp_path: Path, how: str) -> None:
     """Weights that are set between two fits are those that every replica goes on with."""
-    config, net = replace(PLAIN, replicas=2), mlp()
-    with keras.scope(config):
-        model = keras.build(net, "functional")
-        keras.compile(model, config)
+    config = replace(PLAIN, replicas=2)
+    with keras.ready(config) as model:
         start = model.get_weights()
         model.save_weights(str(tmp_path / "start"))
-        model.fit(keras.dataset(net, config), verbose=0)
+        model.fit(keras.dataset(config), verbose=0)
         if how == "set_weights":
             model.set_weights(start)
         elif how == "assign":
@@ -155,17 +148,17 @@ def test_what_the_host_writes_reaches_every_replica(keras: Keras, tmp_path: Path
         elif how == "load_weights":
             model.load_weights(str(tmp_path / "start"))
         else:
-            keras.load(model, net, net.initial_weights(2021))
-        model.fit(keras.dataset(net, config), verbose=0)
+            keras.load(model, MLP.initial_weights(2021))
+        model.fit(keras.dataset(config), verbose=0)
 
-    assert_trained(Trained(model, None, keras.weights(model, net)), "mlp", config)
+    assert_trained(keras.trained(model), config)
 
 
 @pytest.mark.parametrize("kind", ["sequential", "functional"])
 def test_a_model_can_be_cloned_and_described(keras: Keras, tf: Any, kind: str) -> None:
     """clone_model and from_config give models of the same kind with the IPU's methods inside a scope."""
     with keras.scope(PLAIN):
-        model = keras.build(mlp(), kind)
+        model = keras.build(kind)
         clone = tf.keras.models.clone_model(model)
         again = type(model).from_config(model.get_config())
 
@@ -175,21 +168,20 @@ def test_a_model_can_be_cloned_and_described(keras: Keras, tf: Any, kind: str) -
 
 def test_json_names_the_class_that_the_user_knows(keras: Keras) -> None:
     """to_json of a model is the same inside and outside of a scope, but for the names of layers."""
-    outside = keras.build(mlp(), "sequential")
+    outside = keras.build("sequential")
     with keras.scope(PLAIN):
-        inside = keras.build(mlp(), "sequential")
+        inside = keras.build("sequential")
 
     assert inside.to_json().replace(inside.name, outside.name) == outside.to_json()
 
 
 def test_predictions_of_a_restored_model_are_the_same(keras: Keras, tf: Any, tmp_path: Path) -> None:
     """A restored model predicts the same bits in the same scope."""
-    net = mlp()
-    model = keras.fit("mlp", PLAIN).model
+    model = keras.fit(PLAIN).model
     with model.distribute_strategy.scope():
         model.save(str(tmp_path / "model"))
         restored = tf.keras.models.load_model(str(tmp_path / "model"))
         keras.compile(restored, PLAIN)
-        results = [each.predict(keras.dataset(net, PLAIN), verbose=0) for each in (model, restored)]
+        results = [each.predict(keras.dataset(PLAIN), verbose=0) for each in (model, restored)]
 
     check.identical(actual=np.asarray(results[1]), expected=np.asarray(results[0]), what="the predictions")

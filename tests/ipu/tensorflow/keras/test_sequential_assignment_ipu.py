@@ -61,10 +61,9 @@ def test_assignments_are_changed_and_set_again(keras_ipu: Any, model: Any) -> No
 
 
 @pytest.mark.parametrize("given", ["integers", "assignments"])
-def test_both_train_alike(tf: Any, ipu: Any, keras_ipu: Any, configure: Any, given: str) -> None:
+def test_both_train_alike(tf: Any, keras_ipu: Any, strategy_on: Any, given: str) -> None:
     """A model is cut in the same places whichever way its stages are given."""
-    configure(2)
-    with ipu.ipu_strategy.IPUStrategy().scope():
+    with strategy_on(2).scope():
         model = tf.keras.Sequential(
             [tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones") for _ in range(2)]
         )

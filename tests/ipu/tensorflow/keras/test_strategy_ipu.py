@@ -238,12 +238,9 @@ def test_a_function_takes_from_an_iterator(tf: Any, strategy: Any) -> None:
 
 @pytest.mark.parametrize("ipus", [2, 4])
 @pytest.mark.parametrize("steps", [1, 3])
-def test_replicas_take_neighbouring_elements(
-    tf: Any, ipu: Any, configure: Callable[..., Any], ipus: int, steps: int
-) -> None:
+def test_replicas_take_neighbouring_elements(tf: Any, strategy_on: Any, ipus: int, steps: int) -> None:
     """In step i replica r takes element i·R + r: the first replica's are R apart."""
-    configure(ipus)
-    strategy = ipu.ipu_strategy.IPUStrategy()
+    strategy = strategy_on(ipus)
     iterator = iter(tf.data.Dataset.range(100))
     with strategy.scope():
         seen = tf.Variable(tf.zeros([steps], tf.int64))
@@ -262,10 +259,9 @@ def test_replicas_take_neighbouring_elements(
 
 
 @pytest.mark.parametrize("ipus", [1, 2, 4])
-def test_the_result_is_that_of_the_first_replica(tf: Any, ipu: Any, configure: Callable[..., Any], ipus: int) -> None:
+def test_the_result_is_that_of_the_first_replica(tf: Any, strategy_on: Any, ipus: int) -> None:
     """Of what the replicas return the host gets the first one's."""
-    configure(ipus)
-    strategy = ipu.ipu_strategy.IPUStrategy()
+    strategy = strategy_on(ipus)
     iterator = iter(tf.data.Dataset.range(7, 100))
 
     result = strategy.run(tf.function(lambda elements: next(elements)), args=(iterator,))
@@ -273,10 +269,9 @@ def test_the_result_is_that_of_the_first_replica(tf: Any, ipu: Any, configure: C
     assert int(result) == 7
 
 
-def test_replicas_have_variables_of_their_own(tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:
+def test_replicas_have_variables_of_their_own(tf: Any, strategy_on: Any) -> None:
     """What one replica assigns is not seen by another: the first keeps what it has counted itself."""
-    configure(2)
-    strategy = ipu.ipu_strategy.IPUStrategy()
+    strategy = strategy_on(2)
     iterator = iter(tf.data.Dataset.range(100))
     with strategy.scope():
         total = tf.Variable(0, dtype=tf.int64)
@@ -291,10 +286,9 @@ def test_replicas_have_variables_of_their_own(tf: Any, ipu: Any, configure: Call
     assert int(total) == 0 + 2 + 4
 
 
-def test_functions_called_by_replicas_see_their_variables(tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:
+def test_functions_called_by_replicas_see_their_variables(tf: Any, strategy_on: Any) -> None:
     """A tf.function that a function of the strategy calls works on the replica's variables, not on the first one's."""
-    configure(2)
-    strategy = ipu.ipu_strategy.IPUStrategy()
+    strategy = strategy_on(2)
     iterator = iter(tf.data.Dataset.range(100))
     with strategy.scope():
         total = tf.Variable(0, dtype=tf.int64)
@@ -314,10 +308,9 @@ def test_functions_called_by_replicas_see_their_variables(tf: Any, ipu: Any, con
 
 
 @pytest.mark.parametrize("ipus", [1, 2])
-def test_a_training_step_of_ones_own_trains(tf: Any, ipu: Any, configure: Callable[..., Any], ipus: int) -> None:
+def test_a_training_step_of_ones_own_trains(tf: Any, strategy_on: Any, ipus: int) -> None:
     """Gradients and updates inside of run are those of the element that the replica takes."""
-    configure(ipus)
-    strategy = ipu.ipu_strategy.IPUStrategy()
+    strategy = strategy_on(ipus)
     iterator = iter(tf.data.Dataset.from_tensor_slices(np.asarray([1, 2, 3, 4, 5, 6], np.float32)))
     with strategy.scope():
         weight = tf.Variable(1.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Callable, List, Sequence, Tuple
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from ipu_conformance import check
 
 from ..device_programs import Device
-from ..exact import RATE, START, counts, samples, trained
+from ..exact import RATE, START, check_weight, counts, samples, trained
 
 
 @pytest.fixture
@@ -50,8 +49,7 @@ def test_runs_go_on_from_one_another(graph: Device, replicas: int, momentum: flo
     go()
     go()
 
-    expected = trained(1, counts(4, replicas=replicas, momentum=momentum)).weights
-    check.identical(actual=np.asarray(graph.read(["w0"]), np.float32), expected=expected, what="the weight")
+    check_weight(graph.read(["w0"])[0], counts(4, replicas=replicas, momentum=momentum))
 
 
 @pytest.mark.parametrize("replicas", [2, 4])
@@ -145,11 +143,7 @@ def test_variables_around_a_program_are_its_weights(graph: Device, replicas: int
     go = graph.compile(lambda: graph.ipu.loops.repeat(3, body, [], queue))
     go()
 
-    check.identical(
-        actual=graph.session.run(weight),
-        expected=trained(1, counts(3, replicas=replicas)).weights[0],
-        what="the weight",
-    )
+    check_weight(graph.session.run(weight), counts(3, replicas=replicas))
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -217,10 +211,8 @@ def test_an_infeed_is_initialised_first(graph: Device) -> None:
         go()
 
 
-def test_every_program_leaves_a_report(graph: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_program_leaves_a_report(graph: Device, reports: Any) -> None:
     """Two programs of a graph leave two reports, the older one from the program that was compiled first."""
-    options = {"autoReport.all": "true", "autoReport.directory": str(tmp_path)}
-    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps(options))
     graph.open(2)
 
     def first() -> Any:
@@ -231,7 +223,7 @@ def test_every_program_leaves_a_report(graph: Device, monkeypatch: pytest.Monkey
 
     for program in (first, second):
         graph.run(program)
-    profiles = [json.loads((folder / "profile.json").read_text()) for folder in sorted(tmp_path.glob("tf_report__*"))]
+    profiles = [json.loads((folder / "profile.json").read_text()) for folder in reports()]
 
     assert [profile["program"]["name"] for profile in profiles] == ["first", "second"]
     assert [profile["program"]["replicas"] for profile in profiles] == [2, 2]

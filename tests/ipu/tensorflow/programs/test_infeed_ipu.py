@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,10 +115,9 @@ def test_the_end_of_the_data_ends_the_run(device: Device) -> None:
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_an_iterator_feeds_functions(tf: Any, ipu: Any, configure: Callable[..., Any], replicas: int) -> None:
+def test_an_iterator_feeds_functions(tf: Any, ipu: Any, strategy_on: Any, replicas: int) -> None:
     """IPUIterator gives a function of a strategy one element after the other, R of them for R replicas."""
-    configure(replicas)
-    strategy = ipu.ipu_strategy.IPUStrategy()
+    strategy = strategy_on(replicas)
     iterator = ipu.ipu_infeed_queue.IPUIterator(dataset=dataset(tf, 8))
     taken = tf.function(lambda elements: next(elements))
 

@@ -11,7 +11,7 @@ from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
 from ..device_programs import Device
-from ..exact import RATE, START, counts, samples, trained
+from ..exact import RATE, START, check_weight, counts, samples, trained
 
 METHODS = ("SUM", "MEAN", "RUNNING_MEAN")
 
@@ -38,7 +38,7 @@ def test_cross_replica_takes_the_mean(device: Device, replicas: int) -> None:
     """Every replica applies the mean over replicas of the gradients of one iteration."""
     got = train(device, device.ipu.optimizers.CrossReplicaOptimizer, 3, replicas)
 
-    check.identical(actual=got, expected=trained(1, counts(3, replicas=replicas)).weights[0], what="the weight")
+    check_weight(got, counts(3, replicas=replicas))
 
 
 def test_without_it_replicas_go_apart(device: Device) -> None:
@@ -56,7 +56,7 @@ def test_the_wrapped_optimizer_keeps_its_state(device: Device) -> None:
     got = train(device, device.ipu.optimizers.CrossReplicaOptimizer, 3, replicas=2, momentum=0.5)
     device.close()
 
-    check.identical(actual=got, expected=trained(1, counts(3, replicas=2, momentum=0.5)).weights[0], what="the weight")
+    check_weight(got, counts(3, replicas=2, momentum=0.5))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -67,11 +67,7 @@ def test_gradients_are_accumulated(device: Device, method: str, count: int) -> N
     wrapped = device.ipu.optimizers.GradientAccumulationOptimizerV2
     got = train(device, lambda opt: wrapped(opt, count, reduction_method=methods[method]), 3 * count)
 
-    check.identical(
-        actual=got,
-        expected=trained(1, counts(3, count, accumulation_reduction=method.lower())).weights[0],
-        what="the weight",
-    )
+    check_weight(got, counts(3, count, accumulation_reduction=method.lower()))
 
 
 def test_a_running_mean_is_kept_up(device: Device) -> None:
@@ -98,7 +94,7 @@ def test_accumulation_comes_before_the_mean_over_replicas(device: Device, replic
     wrapped = getattr(device.ipu.optimizers, name)
     got = train(device, lambda opt: wrapped(opt, 2), 4, replicas)
 
-    check.identical(actual=got, expected=trained(1, counts(2, 2, replicas)).weights[0], what="the weight")
+    check_weight(got, counts(2, 2, replicas))
 
 
 @pytest.mark.parametrize("steps", [4, 5, 7])
@@ -200,7 +196,7 @@ def test_the_plain_wrapper_changes_nothing(device: Device) -> None:
     optimizers = device.ipu.optimizers
     got = train(device, lambda opt: optimizers.ShardedOptimizer(optimizers.IpuOptimizer(opt)), 3)
 
-    check.identical(actual=got, expected=trained(1, counts(3)).weights[0], what="the weight")
+    check_weight(got, counts(3))
 
 
 def test_what_is_wrapped_is_an_optimizer(ipu: Any) -> None:
@@ -226,9 +222,7 @@ def test_keras_optimizers_can_be_wrapped(tf: Any, ipu: Any, configure: Any, repl
 
     device.run(lambda: ipu.loops.repeat(4, body, [], queue))
 
-    check.identical(
-        actual=weight.numpy(), expected=trained(1, counts(2, 2, replicas, momentum=0.5)).weights[0], what="the weight"
-    )
+    check_weight(weight.numpy(), counts(2, 2, replicas, momentum=0.5))
 
 
 @pytest.mark.parametrize("factor", [1.0, 8.0])

@@ -150,11 +150,10 @@ def test_the_ipu_model_has_a_version(
 @pytest.mark.parametrize("ipus", [1, 2])
 @pytest.mark.parametrize("text", ["--use_synthetic_data", "--synthetic_data_categories=infeed"])
 def test_synthetic_data_are_not_taken_from_the_host(
-    tf: Any, ipu: Any, flags: Callable[[str], None], configure: Callable[..., Any], text: str, ipus: int
+    tf: Any, flags: Callable[[str], None], strategy_on: Any, text: str, ipus: int
 ) -> None:
     """With synthetic infeeds a function computes with zeros of the right shape, and takes nothing from its iterator."""
-    configure(ipus)
-    strategy = ipu.ipu_strategy.IPUStrategy()
+    strategy = strategy_on(ipus)
     iterator = iter(tf.data.Dataset.range(1, 100).batch(3, drop_remainder=True))
     taken = tf.function(lambda elements: next(elements))
     flags(text)

@@ -12,10 +12,11 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 ALL = {"autoReport.all": "true"}
+Ask = Callable[..., Path]
 
 
 @pytest.fixture
-def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Path]:
+def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
     """Asks for reports by POPLAR_ENGINE_OPTIONS, and gives the folder that they go to."""
 
     def put(options: Dict[str, Any], directory: bool = True) -> Path:
@@ -31,6 +32,18 @@ def folders(directory: Path) -> List[Path]:
     return sorted(directory.glob("tf_report__*"))
 
 
+def profiles(directory: Path) -> List[Dict[str, Any]]:
+    """The profiles of all reports, the oldest first."""
+    return [json.loads((folder / "profile.json").read_text()) for folder in folders(directory)]
+
+
+def slots(directory: Path) -> List[Dict[str, Any]]:
+    """The slots in the trace of the only report."""
+    (folder,) = folders(directory)
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    return [event for event in events if event["ph"] == "X"]
+
+
 def run(tf: Any, strategy: Any, name: str = "double") -> Any:
     """Run a function that was never compiled before."""
 
@@ -44,7 +57,7 @@ def run(tf: Any, strategy: Any, name: str = "double") -> Any:
 
 
 @pytest.mark.parametrize("value", ["true", "1", True, "TRUE"], ids=repr)
-def test_a_compiled_program_leaves_a_report(tf: Any, strategy: Any, ask: Callable[..., Path], value: Any) -> None:
+def test_a_compiled_program_leaves_a_report(tf: Any, strategy: Any, ask: Ask, value: Any) -> None:
     """With autoReport.all one folder appears, named by the time and the process."""
     where = ask({"autoReport.all": value})
     run(tf, strategy)
@@ -56,9 +69,7 @@ def test_a_compiled_program_leaves_a_report(tf: Any, strategy: Any, ask: Callabl
 @pytest.mark.parametrize(
     "options", [{}, {"autoReport.all": "false"}, {"debug.retainDebugInformation": "true"}], ids=str
 )
-def test_no_report_is_written_unasked(
-    tf: Any, strategy: Any, ask: Callable[..., Path], options: Dict[str, str]
-) -> None:
+def test_no_report_is_written_unasked(tf: Any, strategy: Any, ask: Ask, options: Dict[str, str]) -> None:
     """Without autoReport options there is no folder."""
     where = ask(options)
     run(tf, strategy)
@@ -75,9 +86,7 @@ def test_no_variable_means_no_report(tf: Any, strategy: Any, tmp_path: Path, mon
     assert list(tmp_path.iterdir()) == []
 
 
-def test_reports_go_to_the_current_folder(
-    tf: Any, strategy: Any, ask: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_go_to_the_current_folder(tf: Any, strategy: Any, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without autoReport.directory reports go to the current folder."""
     where = ask(ALL, directory=False)
     monkeypatch.chdir(where)
@@ -95,7 +104,7 @@ def test_the_directory_is_made(tf: Any, strategy: Any, tmp_path: Path, monkeypat
     assert len(folders(where)) == 1
 
 
-def test_a_program_that_is_compiled_once_leaves_one_report(tf: Any, strategy: Any, ask: Callable[..., Path]) -> None:
+def test_a_program_that_is_compiled_once_leaves_one_report(tf: Any, strategy: Any, ask: Ask) -> None:
     """Running a compiled program again writes nothing more; another shape is another program."""
     where = ask(ALL)
     compiled = run(tf, strategy)
@@ -107,49 +116,43 @@ def test_a_program_that_is_compiled_once_leaves_one_report(tf: Any, strategy: An
 
 
 @pytest.mark.emulator
-def test_each_program_leaves_a_report_of_its_own(tf: Any, strategy: Any, ask: Callable[..., Path]) -> None:
+def test_each_program_leaves_a_report_of_its_own(tf: Any, strategy: Any, ask: Ask) -> None:
     """Folders sort as their programs were compiled."""
     where = ask(ALL)
     names = ["zeroth", "first", "second"]
     for name in names:
         run(tf, strategy, name)
-    profiles = [json.loads((folder / "profile.json").read_text()) for folder in folders(where)]
 
-    assert [profile["program"]["name"] for profile in profiles] == names
+    assert [profile["program"]["name"] for profile in profiles(where)] == names
 
 
 @pytest.mark.emulator
 @pytest.mark.parametrize("ipus", [1, 2])
-def test_a_model_leaves_a_report_for_each_phase(
-    tf: Any, ipu: Any, configure: Callable[..., Any], ask: Callable[..., Path], ipus: int
-) -> None:
+def test_a_model_leaves_a_report_for_each_phase(tf: Any, strategy_on: Any, ask: Ask, ipus: int) -> None:
     """Training and evaluation leave a report each, the older for training; doing it again leaves no more."""
     where = ask(ALL)
-    configure(ipus)
     data = tf.data.Dataset.from_tensor_slices((tf.ones([8, 3]), tf.ones([8, 2]))).batch(2, drop_remainder=True)
-    with ipu.ipu_strategy.IPUStrategy().scope():
+    with strategy_on(ipus).scope():
         model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))])
         model.compile("sgd", "mse", steps_per_execution=2)
         for _ in range(2):
             model.fit(data, verbose=0)
             model.evaluate(data, verbose=0)
-    profiles = [json.loads((folder / "profile.json").read_text()) for folder in folders(where)]
+    programs = [profile["program"] for profile in profiles(where)]
+    memories = [profile["memory"]["ipus"][0] for profile in profiles(where)]
 
-    assert [profile["program"]["name"] for profile in profiles] == ["train_function", "test_function"]
-    assert [profile["program"]["training"] for profile in profiles] == [True, False]
-    assert [profile["program"]["replicas"] for profile in profiles] == [ipus, ipus]
-    assert [profile["memory"]["ipus"][0]["weights"] for profile in profiles] == [4 * (3 * 2 + 2)] * 2
+    assert [program["name"] for program in programs] == ["train_function", "test_function"]
+    assert [program["training"] for program in programs] == [True, False]
+    assert [program["replicas"] for program in programs] == [ipus, ipus]
+    assert [memory["weights"] for memory in memories] == [4 * (3 * 2 + 2)] * 2
 
 
 @pytest.mark.emulator
-def test_a_pipeline_is_reported_by_ipu(
-    tf: Any, ipu: Any, configure: Callable[..., Any], ask: Callable[..., Path]
-) -> None:
+def test_a_pipeline_is_reported_by_ipu(tf: Any, ipu: Any, strategy_on: Any, ask: Ask) -> None:
     """The report of a pipeline deals memory out to its IPUs, and its trace shows every slot."""
     where = ask(ALL)
-    configure(2)
     data = tf.data.Dataset.from_tensor_slices((tf.ones([8, 3]), tf.ones([8, 2]))).batch(2, drop_remainder=True)
-    with ipu.ipu_strategy.IPUStrategy().scope():
+    with strategy_on(2).scope():
         inputs = tf.keras.Input((3,))
         with tf.keras.ipu.PipelineStage(0):
             values = tf.keras.layers.Dense(5)(inputs)
@@ -159,14 +162,11 @@ def test_a_pipeline_is_reported_by_ipu(
         model.compile("sgd", "mse", steps_per_execution=4)
         model.set_pipelining_options(gradient_accumulation_steps_per_replica=4)
         model.fit(data, verbose=0)
-    (folder,) = folders(where)
-    profile = json.loads((folder / "profile.json").read_text())
-    trace = json.loads((folder / "trace.json").read_text())
-    slots = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    (profile,) = profiles(where)
 
     assert [memory["weights"] for memory in profile["memory"]["ipus"]] == [4 * (3 * 5 + 5), 4 * (5 * 2 + 2)]
     assert profile["program"]["slots"] == {"forward": 8, "recompute": 0, "backward": 8, "reduce": 0, "update": 2}
-    assert [sum(event["tid"] == stage for event in slots) for stage in (0, 1)] == [9, 9]
+    assert [sum(event["tid"] == stage for event in slots(where)) for stage in (0, 1)] == [9, 9]
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"text"', '{"autoReport.all": "perhaps"}'])
@@ -199,14 +199,11 @@ class Page(HTMLParser):
 
 @pytest.mark.emulator
 @pytest.mark.parametrize("ipus", [1, 2])
-def test_the_profile_tells_of_the_program(
-    tf: Any, ipu: Any, configure: Callable[..., Any], ask: Callable[..., Path], ipus: int
-) -> None:
+def test_the_profile_tells_of_the_program(tf: Any, strategy_on: Any, ask: Ask, ipus: int) -> None:
     """profile.json says what was compiled: its name, its replicas, the device and the configuration in force."""
     where = ask(ALL)
-    configure(ipus, allow_recompute=True)
-    run(tf, ipu.ipu_strategy.IPUStrategy(), "double_all")
-    profile = json.loads((folders(where)[0] / "profile.json").read_text())
+    run(tf, strategy_on(ipus, allow_recompute=True), "double_all")
+    (profile,) = profiles(where)
 
     assert profile["program"]["name"] == "double_all"
     assert profile["program"]["replicas"] == ipus
@@ -219,17 +216,14 @@ def test_the_profile_tells_of_the_program(
 
 @pytest.mark.emulator
 @pytest.mark.parametrize("ipus", [1, 2])
-def test_the_profile_tells_of_memory_and_time(
-    tf: Any, ipu: Any, configure: Callable[..., Any], ask: Callable[..., Path], ipus: int
-) -> None:
+def test_the_profile_tells_of_memory_and_time(tf: Any, strategy_on: Any, ask: Ask, ipus: int) -> None:
     """profile.json holds the memory of each IPU and the products of one replica, read from the program itself."""
     where = ask(ALL)
-    configure(ipus)
-    strategy = ipu.ipu_strategy.IPUStrategy()
+    strategy = strategy_on(ipus)
     with strategy.scope():
         weight = tf.Variable(tf.ones([32, 16]), name="weight")
     strategy.run(tf.function(lambda value: tf.matmul(value, weight)), args=(tf.ones([8, 32]),))
-    profile = json.loads((folders(where)[0] / "profile.json").read_text())
+    (profile,) = profiles(where)
     (memory,) = profile["memory"]["ipus"]
 
     assert profile["cost"]["macs"] == 8 * 32 * 16
@@ -239,22 +233,17 @@ def test_the_profile_tells_of_memory_and_time(
 
 
 @pytest.mark.emulator
-def test_the_trace_opens_in_perfetto(
-    tf: Any, ipu: Any, configure: Callable[..., Any], ask: Callable[..., Path]
-) -> None:
+def test_the_trace_opens_in_perfetto(tf: Any, strategy_on: Any, ask: Ask) -> None:
     """trace.json holds an event for every slot of every replica, in the Trace Event Format."""
     where = ask(ALL)
-    configure(2)
-    run(tf, ipu.ipu_strategy.IPUStrategy())
-    trace = json.loads((folders(where)[0] / "trace.json").read_text())
-    slots = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    run(tf, strategy_on(2))
 
-    assert {event["pid"] for event in slots} == {0, 1}
-    assert all(event["dur"] > 0 and event["ts"] >= 0 for event in slots)
+    assert {event["pid"] for event in slots(where)} == {0, 1}
+    assert all(event["dur"] > 0 and event["ts"] >= 0 for event in slots(where))
 
 
 @pytest.mark.emulator
-def test_the_page_stands_alone(tf: Any, strategy: Any, ask: Callable[..., Path]) -> None:
+def test_the_page_stands_alone(tf: Any, strategy: Any, ask: Ask) -> None:
     """report.html shows the program and a timeline, and fetches nothing."""
     where = ask(ALL)
     run(tf, strategy, "a<b")
@@ -279,7 +268,7 @@ def test_the_page_stands_alone(tf: Any, strategy: Any, ask: Callable[..., Path])
     ids=["all", "graph", "execution", "no-execution"],
 )
 def test_parts_of_a_report_can_be_asked_for(
-    tf: Any, strategy: Any, ask: Callable[..., Path], options: Dict[str, str], files: Any
+    tf: Any, strategy: Any, ask: Ask, options: Dict[str, str], files: Any
 ) -> None:
     """A part that is named counts more than autoReport.all."""
     where = ask(options)
