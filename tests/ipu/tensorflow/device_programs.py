@@ -25,7 +25,7 @@ class Device:
         self._opened = False
 
     def open(self, ipus: int = 1) -> Device:
-        """Configure so many IPUs and make ready to build programs."""
+        """Configure so many IPUs and get ready to build programs."""
         self._configure(ipus)
         if self.mode == "graph":
             self._stack.enter_context(self.tf.Graph().as_default())
@@ -51,13 +51,12 @@ class Device:
         return self.ipu.ipu_outfeed_queue.IPUOutfeedQueue(modes.LAST if last else modes.ALL)
 
     def variable(self, name: str, value: Any) -> Any:
-        """The variable of that name: made when it is first asked for, on the device in a graph."""
+        """The variable of that name, created on first use; in a graph it is on the device."""
         v1 = self.tf.compat.v1
         if self.mode == "graph":
             value = np.float32(value)
             with v1.variable_scope("", reuse=v1.AUTO_REUSE, use_resource=True):
-                made = v1.get_variable(name, value.shape, initializer=v1.constant_initializer(value))
-            self._variables[name] = made
+                self._variables[name] = v1.get_variable(name, value.shape, initializer=v1.constant_initializer(value))
         elif name not in self._variables:
             with self.tf.init_scope(), self.strategy.scope():
                 self._variables[name] = self.tf.Variable(np.float32(value), name=name)
@@ -85,6 +84,10 @@ class Device:
         """Compile a program and run it once."""
         return self.compile(program)()
 
+    def repeat(self, steps: int, body: Callable[..., Any], queue: Any = None, values: Sequence[Any] = ()) -> Any:
+        """Run a body so many times in a loop on the device, with values and what an infeed gives."""
+        return self.run(lambda: self.ipu.loops.repeat(steps, body, list(values), queue))
+
     def dequeue(self, queue: Any) -> Any:
         """What the host gets from an outfeed."""
         taken = queue.dequeue()
@@ -99,7 +102,7 @@ class Device:
         return [self._variables[name].numpy() for name in names]
 
     def assign(self, name: str, value: Any) -> None:
-        """Let the host write a variable."""
+        """Write a variable from the host."""
         if self.mode == "graph":
             self.session.run(self._variables[name].assign(value))
         else:

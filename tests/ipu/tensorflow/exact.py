@@ -15,7 +15,7 @@ from ipu_conformance.oracle.exact import SCALARS as START
 from ipu_conformance.oracle.exact import scalars as samples
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
-__all__ = ["RATE", "START", "Trained", "check_weight", "counts", "samples", "trained"]
+__all__ = ["RATE", "START", "Trained", "check_trained", "check_weight", "counts", "samples", "trained"]
 
 RATE = 2.0**-7
 """The learning rate."""
@@ -41,13 +41,21 @@ def counts(updates: int, accumulation: int = 1, replicas: int = 1, momentum: flo
 
 
 def trained(
-    links: int, config: RunConfig, start: Tuple[float, ...] = START, fed: Optional[np.ndarray] = None
+    number_of_weights: int, config: RunConfig, start: Tuple[float, ...] = START, fed: Optional[np.ndarray] = None
 ) -> Trained:
-    """What a chain of ``links`` learns from the first samples, or what it is fed; element i * R + r is replica r's."""
+    """What a chain learns from the first samples, or what it is fed; element i * R + r is replica r's."""
     inputs = samples(config.micro_batches) if fed is None else fed
-    record = exact.train(exact.scalar_products(links, start), inputs, config)
-    weights = [(record.weights or {})[f"w{link}"] for link in range(links)]
+    record = exact.train(exact.scalar_products(number_of_weights, start), inputs, config)
+    weights = [(record.weights or {})[f"w{place}"] for place in range(number_of_weights)]
     return Trained(exact.float32(weights), exact.float32(record.losses[0]))
+
+
+def check_trained(actual: Trained, number_of_weights: int, config: RunConfig) -> None:
+    """Weights and losses are what the oracle's training leaves, bit by bit."""
+    __tracebackhide__ = True
+    expected = trained(number_of_weights, config)
+    check.identical(actual=actual.weights, expected=expected.weights, what="the weights")
+    check.identical(actual=actual.losses, expected=expected.losses, what="the losses")
 
 
 def check_weight(actual: Any, config: RunConfig, start: float = START[0]) -> None:

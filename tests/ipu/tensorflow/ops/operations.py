@@ -27,7 +27,7 @@ def distinct(shape: Sequence[int], seed: int = 1, dtype: str = "float32") -> Any
 
 
 @dataclass(frozen=True)
-class Made:
+class OpResult:
     """What a function gave on the device: its outputs, and the gradient of each input (None where there is none)."""
 
     outputs: Tuple[np.ndarray, ...]
@@ -42,58 +42,60 @@ def run(
     cotangents: Sequence[Any] = (),
     dtype: str = "float32",
     variables: Callable[[], Sequence[Any]] = tuple,
-) -> Made:
+) -> OpResult:
     """Call ``function`` on the device; with ``cotangents``, one for each output, also compute the gradients.
 
     Floating-point inputs are given as ``dtype``, integers as int32. The gradients are those of the inputs and then of
     ``variables()``.
     """
-    given = [tf.constant(_held(value, dtype)) for value in inputs]
-    asked = [tf.constant(_held(value, dtype)) for value in cotangents]
+    operands = [tf.constant(_held(value, dtype)) for value in inputs]
+    slopes = [tf.constant(_held(value, dtype)) for value in cotangents]
 
     @tf.function
-    def program(given: Any, asked: Any) -> Any:
+    def program(operands: Any, slopes: Any) -> Any:
         with tf.GradientTape() as tape:
-            for value in given:
+            for value in operands:
                 if value.dtype.is_floating:
                     tape.watch(value)
-            made = tf.nest.flatten(function(*given))
-        if not asked:
-            return made, []
-        wanted = [*given, *variables()]
+            outputs = tf.nest.flatten(function(*operands))
+        if not slopes:
+            return outputs, []
+        wanted = [*operands, *variables()]
         trained = [value for value in wanted if value.dtype.is_floating]
-        found = tape.gradient(made, trained, output_gradients=asked)
-        places = iter(None if slope is None else tf.convert_to_tensor(slope) for slope in found)
-        return made, [next(places) if value.dtype.is_floating else None for value in wanted]
+        computed = tape.gradient(outputs, trained, output_gradients=slopes)
+        gradients = iter(None if slope is None else tf.convert_to_tensor(slope) for slope in computed)
+        return outputs, [next(gradients) if value.dtype.is_floating else None for value in wanted]
 
     with strategy.scope():
-        made, gradients = strategy.run(program, args=(given, asked))
-    return Made(tuple(value.numpy() for value in made), tuple(None if g is None else np.asarray(g) for g in gradients))
+        outputs, gradients = strategy.run(program, args=(operands, slopes))
+    return OpResult(
+        tuple(value.numpy() for value in outputs), tuple(None if g is None else np.asarray(g) for g in gradients)
+    )
 
 
 def run_graph(
     tf: Any, ipu: Any, function: Callable[..., Any], inputs: Sequence[Any], cotangent: Any, dtype: str
-) -> Tuple[Made, List[Any]]:
+) -> Tuple[OpResult, List[Any]]:
     """As ``run``, of a function that makes variables, in a compiled graph of TensorFlow 1; and those variables.
 
     The gradients are those of the inputs and then of the trainable variables, by their names.
     """
     v1 = tf.compat.v1
     with tf.Graph().as_default():
-        given = [v1.placeholder(_held(value, dtype).dtype, np.shape(value)) for value in inputs]
+        operands = [v1.placeholder(_held(value, dtype).dtype, np.shape(value)) for value in inputs]
 
-        def program(*given: Any) -> Any:
-            made = function(*given)
+        def program(*operands: Any) -> Any:
+            output = function(*operands)
             trained = sorted(v1.trainable_variables(), key=lambda variable: variable.name)
-            return made, tf.gradients(made, [*given, *trained], grad_ys=[tf.constant(_held(cotangent, dtype))])
+            return output, tf.gradients(output, [*operands, *trained], grad_ys=[tf.constant(_held(cotangent, dtype))])
 
         with ipu.scopes.ipu_scope("/device:IPU:0"):
-            compiled = ipu.ipu_compiler.compile(program, given)
+            compiled = ipu.ipu_compiler.compile(program, operands)
         with v1.Session() as session:
             session.run(v1.global_variables_initializer())
-            fed = {place: _held(value, dtype) for place, value in zip(given, inputs)}
-            made, gradients = session.run(compiled, fed)
-        return Made((made,), tuple(gradients)), v1.global_variables()
+            fed = {place: _held(value, dtype) for place, value in zip(operands, inputs)}
+            output, gradients = session.run(compiled, fed)
+        return OpResult((output,), tuple(gradients)), v1.global_variables()
 
 
 def _held(value: Any, dtype: str) -> np.ndarray:
@@ -102,7 +104,7 @@ def _held(value: Any, dtype: str) -> np.ndarray:
 
 
 def as_specified(
-    made: Made,
+    result: OpResult,
     op: str,
     inputs: Sequence[np.ndarray],
     cotangent: Any = None,
@@ -112,7 +114,7 @@ def as_specified(
 ) -> None:
     """The outputs, and with a cotangent the gradients, are the oracle's, within the tolerance of the oracle's op.
 
-    ``turned(what, value)`` brings what the device made to the oracle's order of axes; ``what`` is "output" or the
+    ``turned(what, value)`` brings what the device gave to the oracle's order of axes; ``what`` is "output" or the
     number of an input.
     """
     __tracebackhide__ = True
@@ -120,7 +122,7 @@ def as_specified(
     specified = as_tuple(row.forward(*sample.inputs, **attributes))
     for place, (expected, tolerance) in enumerate(zip(specified, for_outputs(row, sample, dtype=dtype))):
         check.close(
-            actual=turned("output", made.outputs[place]), expected=expected, tolerance=tolerance,
+            actual=turned("output", result.outputs[place]), expected=expected, tolerance=tolerance,
             what=f"output {place} of {op}", dtype=dtype,
         )  # fmt: skip
     if cotangent is None:
@@ -128,11 +130,11 @@ def as_specified(
     assert row.vjp is not None
     slopes = row.vjp(round_to(dtype, cotangent), *sample.inputs, **attributes)
     bounds = for_gradients(row, sample, cotangent, dtype=dtype)
-    assert len(made.gradients) >= len(slopes), f"{len(made.gradients)} gradients, {len(slopes)} expected"
+    assert len(result.gradients) >= len(slopes), f"{len(result.gradients)} gradients, {len(slopes)} expected"
     for place, (slope, bound) in enumerate(zip(slopes, bounds)):
         if slope is not None and bound is not None:
             check.close(
-                actual=turned(str(place), made.gradients[place]), expected=slope, tolerance=bound,
+                actual=turned(str(place), result.gradients[place]), expected=slope, tolerance=bound,
                 what=f"the gradient of input {place} of {op}", dtype=dtype,
             )  # fmt: skip
 

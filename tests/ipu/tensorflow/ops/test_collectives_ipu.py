@@ -20,7 +20,7 @@ def by_replica(device: Device, replicas: int, function: Callable[[Any], Any], wi
     device.open(replicas)
     rows = samples(replicas * width).reshape(replicas, width)
     queue, out = device.infeed(rows), device.outfeed(last=True)
-    device.run(lambda: device.ipu.loops.repeat(1, lambda x: out.enqueue(function(x)), [], queue))
+    device.repeat(1, lambda x: out.enqueue(function(x)), queue)
     got = device.dequeue(out)
     return got if replicas > 1 else got[None]
 

@@ -12,7 +12,7 @@ from ipu_conformance.oracle.op import OPS
 from ipu_conformance.oracle.sample import Sample
 from ipu_conformance.oracle.tolerance.ops import Tolerance, for_op
 
-from .operations import DTYPES, Made, as_specified, run, values
+from .operations import DTYPES, OpResult, as_specified, run, values
 
 POSITIONS = 1200
 """Enough for the exact tests of independence to fail when they should."""
@@ -40,8 +40,8 @@ def _kept(actual: np.ndarray, x: np.ndarray, rate: float, dtype: str = "float32"
 def test_dropout_drops_at_its_rate(tf: Any, ipu: Any, strategy: Any, rate: float, dtype: str) -> None:
     """A share of ``rate`` is 0, the others are divided by 1 - rate, and no two draws know of each other."""
     x = _inputs(POSITIONS, dtype=dtype)
-    made = run(tf, strategy, lambda x: [ipu.rand_ops.dropout(x, rate) for _ in range(3)], [x], dtype=dtype)
-    masks = np.stack([_kept(actual, x, rate, dtype) for actual in made.outputs])
+    result = run(tf, strategy, lambda x: [ipu.rand_ops.dropout(x, rate) for _ in range(3)], [x], dtype=dtype)
+    masks = np.stack([_kept(actual, x, rate, dtype) for actual in result.outputs])
 
     check.dropout_masks(masks=masks, rate=rate, axes=("draw",), what="the mask")
 
@@ -49,11 +49,11 @@ def test_dropout_drops_at_its_rate(tf: Any, ipu: Any, strategy: Any, rate: float
 def test_the_gradient_has_the_same_mask(tf: Any, ipu: Any, strategy: Any) -> None:
     """What was dropped gets no gradient, what was kept gets it scaled by the same factor."""
     x, cotangent = _inputs(8, 30), values((8, 30), 72)
-    made = run(tf, strategy, lambda x: ipu.rand_ops.dropout(x, 0.25), [x], [cotangent])
-    mask = _kept(made.outputs[0], x, 0.25)
+    result = run(tf, strategy, lambda x: ipu.rand_ops.dropout(x, 0.25), [x], [cotangent])
+    mask = _kept(result.outputs[0], x, 0.25)
 
     # The oracle's dropout takes its mask as a second input, which has no gradient.
-    as_specified(Made(made.outputs, (*made.gradients, None)), "dropout", [x, mask], cotangent, rate=0.25)
+    as_specified(OpResult(result.outputs, (*result.gradients, None)), "dropout", [x, mask], cotangent, rate=0.25)
 
 
 def test_a_seed_decides_what_is_dropped(tf: Any, ipu: Any, strategy: Any) -> None:
@@ -99,8 +99,8 @@ def test_the_seed_of_the_device_decides_what_is_dropped(tf: Any, ipu: Any, strat
 def test_noise_of_size_one_drops_a_whole_axis(tf: Any, ipu: Any, strategy: Any, noise: Tuple[int, int]) -> None:
     """Along an axis where the noise has one value, all elements share their fate, and only there."""
     x = _inputs(40, 1200)
-    made = run(tf, strategy, lambda x: ipu.rand_ops.dropout(x, 0.5, noise_shape=noise), [x])
-    mask = _kept(made.outputs[0], x, 0.5)
+    result = run(tf, strategy, lambda x: ipu.rand_ops.dropout(x, 0.5, noise_shape=noise), [x])
+    mask = _kept(result.outputs[0], x, 0.5)
     axis = noise.index(1)
 
     check.identical(
@@ -112,9 +112,9 @@ def test_noise_of_size_one_drops_a_whole_axis(tf: Any, ipu: Any, strategy: Any, 
 def test_a_rate_of_zero_drops_nothing(tf: Any, ipu: Any, strategy: Any) -> None:
     """Every value passes as it is."""
     x = _inputs(5, 3)
-    made = run(tf, strategy, lambda x: ipu.rand_ops.dropout(x, 0.0), [x])
+    result = run(tf, strategy, lambda x: ipu.rand_ops.dropout(x, 0.0), [x])
 
-    check.identical(actual=made.outputs[0], expected=x.astype(np.float32), what="the tensor")
+    check.identical(actual=result.outputs[0], expected=x.astype(np.float32), what="the tensor")
 
 
 @pytest.mark.parametrize("rate", [1.0, -0.5, "half"])

@@ -24,26 +24,26 @@ def _pixels(*shape: int) -> np.ndarray:
 def test_an_image_is_normalised_and_padded(tf: Any, ipu: Any, strategy: Any, dtype: str, shape: Any) -> None:
     """Pixels are scaled, moved and scaled by channel, and get a fourth channel of zeros; powers of two are exact."""
     pixels, made_as = _pixels(*shape), "float32" if dtype == "uint8" else dtype
-    made = run(
+    result = run(
         tf, strategy,
         lambda image, offsets, scales: ipu.image_ops.normalise_image(image, offsets, scales, scale=1 / 64),
         [pixels.astype(dtype), OFFSETS, SCALES], dtype=made_as,
     )  # fmt: skip
 
     expected = np.pad((pixels / 64 - OFFSETS) * SCALES, [(0, 0)] * len(shape) + [(0, 1)]).astype(made_as)
-    check.identical(actual=made.outputs[0], expected=expected, what="the image")
+    check.identical(actual=result.outputs[0], expected=expected, what="the image")
 
 
 def test_the_gradient_of_an_image_is_scaled(tf: Any, ipu: Any, strategy: Any) -> None:
     """A pixel's gradient is both scales times that of its result; the fourth channel has no pixel."""
     cotangent = np.arange(24.0).reshape(2, 3, 4)
-    made = run(
+    result = run(
         tf, strategy, lambda image: ipu.image_ops.normalise_image(image, OFFSETS, SCALES, scale=1 / 64),
         [_pixels(2, 3).astype(float)], [cotangent],
     )  # fmt: skip
 
     expected = (cotangent[..., :3] * SCALES / 64).astype(np.float32)
-    check.identical(actual=made.gradients[0], expected=expected, what="the gradient of the image")
+    check.identical(actual=result.gradients[0], expected=expected, what="the gradient of the image")
 
 
 @pytest.mark.parametrize(
@@ -72,35 +72,35 @@ def test_values_are_counted_between_levels(
     tf: Any, ipu: Any, strategy: Any, absolute: bool, expected: List[int]
 ) -> None:
     """A value on a level counts above it; the sizes of values can be counted instead."""
-    made = run(tf, strategy, lambda x, levels: ipu.statistics_ops.histogram(x, levels, absolute), [VALUES, LEVELS])
+    result = run(tf, strategy, lambda x, levels: ipu.statistics_ops.histogram(x, levels, absolute), [VALUES, LEVELS])
 
-    check.identical(actual=made.outputs[0], expected=np.array(expected, np.float32), what="the histogram")
+    check.identical(actual=result.outputs[0], expected=np.array(expected, np.float32), what="the histogram")
 
 
 def test_a_histogram_is_added_to(tf: Any, ipu: Any, strategy: Any) -> None:
     """New counts come on top of the old."""
-    made = run(
+    result = run(
         tf, strategy, lambda old, x, levels: ipu.statistics_ops.histogram_update(old, x, levels),
         [np.array([5.0, 0.0, 1.0, 7.0]), VALUES, LEVELS],
     )  # fmt: skip
 
-    check.identical(actual=made.outputs[0], expected=np.array([7, 2, 4, 9], np.float32), what="the histogram")
+    check.identical(actual=result.outputs[0], expected=np.array([7, 2, 4, 9], np.float32), what="the histogram")
 
 
 def test_a_histogram_becomes_shares(tf: Any, ipu: Any, strategy: Any) -> None:
     """Counts over their sum, which is a power of two here."""
-    made = run(tf, strategy, ipu.statistics_ops.histogram_normalize, [np.array([3.0, 0.0, 1.0, 4.0])])
+    result = run(tf, strategy, ipu.statistics_ops.histogram_normalize, [np.array([3.0, 0.0, 1.0, 4.0])])
 
-    check.identical(actual=made.outputs[0], expected=np.array([0.375, 0, 0.125, 0.5], np.float32), what="the shares")
+    check.identical(actual=result.outputs[0], expected=np.array([0.375, 0, 0.125, 0.5], np.float32), what="the shares")
 
 
 def test_levels_cut_a_range_evenly(tf: Any, ipu: Any, strategy: Any) -> None:
     """Five bins of the range from -4 to 3.5 have four levels between them."""
-    made = run(tf, strategy, lambda x: ipu.statistics_ops.fixed_width_bins(x, 5), [VALUES])
+    result = run(tf, strategy, lambda x: ipu.statistics_ops.fixed_width_bins(x, 5), [VALUES])
 
     expected = np.linspace(-4.0, 3.5, 6)[1:-1]
     # A level is an end of the range and a multiple of the width: two products and a sum of sizes up to the range.
-    within(made.outputs[0], expected, [Term(np.full(4, 7.5), length=3)], "the levels")
+    within(result.outputs[0], expected, [Term(np.full(4, 7.5), length=3)], "the levels")
 
 
 # Sequences
@@ -112,7 +112,7 @@ SOURCE, TARGET = np.arange(16.0).reshape(8, 2), -np.ones((6, 2))
 @pytest.mark.parametrize("zero", [False, True], ids=["kept", "zeroed"])
 def test_sequences_are_copied(tf: Any, ipu: Any, strategy: Any, zero: bool) -> None:
     """Rows are copied from where each sequence begins to where it is wanted; others stay, or become 0."""
-    made = run(
+    result = run(
         tf, strategy,
         lambda dst, src, n, a, b: ipu.slicing_ops.sequence_slice(dst, src, n, a, b, zero),
         [TARGET, SOURCE, np.array([2, 3]), np.array([5, 0]), np.array([0, 3])],
@@ -120,7 +120,7 @@ def test_sequences_are_copied(tf: Any, ipu: Any, strategy: Any, zero: bool) -> N
     expected = np.full((6, 2), 0.0 if zero else -1.0, np.float32)
     expected[0:2], expected[3:6] = SOURCE[5:7], SOURCE[0:3]
 
-    check.identical(actual=made.outputs[0], expected=expected, what="the copied sequences")
+    check.identical(actual=result.outputs[0], expected=expected, what="the copied sequences")
 
 
 def test_sequences_are_packed_and_unpacked(tf: Any, ipu: Any, strategy: Any) -> None:
@@ -133,11 +133,11 @@ def test_sequences_are_packed_and_unpacked(tf: Any, ipu: Any, strategy: Any) -> 
         dense = ipu.slicing_ops.sequence_slice_pack(tf.zeros((5, 2)), src, n, offsets, True)
         return dense, ipu.slicing_ops.sequence_slice_unpack(tf.zeros((2, 3, 2)), dense, n, offsets, True, 5)
 
-    made = run(tf, strategy, there_and_back, [padded, lengths, offsets])
+    result = run(tf, strategy, there_and_back, [padded, lengths, offsets])
     dense = np.concatenate([padded[0], padded[1, :2]]).astype(np.float32)
 
-    check.identical(actual=made.outputs[0], expected=dense, what="the packed sequences")
-    check.identical(actual=made.outputs[1], expected=padded.astype(np.float32), what="the unpacked sequences")
+    check.identical(actual=result.outputs[0], expected=dense, what="the packed sequences")
+    check.identical(actual=result.outputs[1], expected=padded.astype(np.float32), what="the unpacked sequences")
 
 
 # Summaries

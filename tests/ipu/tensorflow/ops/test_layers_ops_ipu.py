@@ -66,14 +66,14 @@ def test_norms_are_as_specified(
     gamma, beta = values([6], 5, 0.5, 2.0, dtype), values([6], 6, dtype=dtype)
     settings = {} if groups == 6 else {"groups": groups, "strided_channel_grouping": strided}
     layer = _built(strategy, getattr(layers, name), x.shape, [beta, gamma], epsilon=EPSILON, dtype=dtype, **settings)
-    made = run(tf, strategy, layer, [x], [cotangent], dtype, lambda: [layer.gamma, layer.beta])
+    result = run(tf, strategy, layer, [x], [cotangent], dtype, lambda: [layer.gamma, layer.beta])
     order = np.arange(6).reshape(-1, groups).T.ravel() if strided else np.arange(6)
 
     def turned(what: str, value: np.ndarray) -> np.ndarray:
         return value[order] if value.ndim == 1 else np.moveaxis(value, -1, 1)[:, order]
 
     as_specified(
-        made, "group_norm", [turned("", x), gamma[order], beta[order]], turned("", cotangent), dtype, turned,
+        result, "group_norm", [turned("", x), gamma[order], beta[order]], turned("", cotangent), dtype, turned,
         groups=groups, epsilon=EPSILON,
     )  # fmt: skip
 
@@ -83,9 +83,9 @@ def test_layer_normalization_is_over_the_last_axis(tf: Any, layers: Any, strateg
     x, cotangent = distinct((2, 3, 6), 3), values((2, 3, 6), 4)
     gamma, beta = values([6], 5, 0.5, 2.0), values([6], 6)
     layer = _built(strategy, layers.LayerNormalization, x.shape, [gamma, beta], epsilon=EPSILON)
-    made = run(tf, strategy, layer, [x], [cotangent], variables=lambda: [layer.gamma, layer.beta])
+    result = run(tf, strategy, layer, [x], [cotangent], variables=lambda: [layer.gamma, layer.beta])
 
-    as_specified(made, "layer_norm", [x, gamma, beta], cotangent, axes=1, epsilon=EPSILON)
+    as_specified(result, "layer_norm", [x, gamma, beta], cotangent, axes=1, epsilon=EPSILON)
 
 
 @pytest.mark.parametrize("dimension", ["input_columns", "input_rows_kernel_columns", "kernel_rows"])
@@ -99,10 +99,10 @@ def test_a_dense_layer_in_pieces_is_as_specified(
         strategy, layers.SerialDense, shape, [kernel, bias],
         units=12, serialization_factor=3, serialization_dimension=dimension,
     )  # fmt: skip
-    made = run(tf, strategy, layer, [x], [cotangent], variables=lambda: [layer.kernel, layer.bias])
+    result = run(tf, strategy, layer, [x], [cotangent], variables=lambda: [layer.kernel, layer.bias])
 
     as_specified(
-        made, "linear", [x, kernel.T, bias], cotangent, turned=lambda what, value: value.T if what == "1" else value
+        result, "linear", [x, kernel.T, bias], cotangent, turned=lambda what, value: value.T if what == "1" else value
     )
 
 
@@ -113,9 +113,9 @@ def test_an_embedding_is_as_specified(tf: Any, layers: Any, strategy: Any, facto
     layer = _built(
         strategy, layers.Embedding, ids.shape, [table], input_dim=6, output_dim=4, serialization_factor=factor
     )
-    made = run(tf, strategy, layer, [ids], [cotangent], variables=lambda: [layer.embeddings])
+    result = run(tf, strategy, layer, [ids], [cotangent], variables=lambda: [layer.embeddings])
 
-    as_specified(made, "embedding", [ids, table], cotangent)
+    as_specified(result, "embedding", [ids, table], cotangent)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -123,11 +123,11 @@ def test_dropout_is_for_training(tf: Any, layers: Any, strategy: Any, training: 
     """In training some values are 0, out of it all pass as they are."""
     x = values((30, 40), 1, 0.5, 2.0)
     layer = layers.Dropout(0.5, seed=(1, 2))
-    made = run(tf, strategy, lambda x: layer(x, training=training), [x]).outputs[0]
+    result = run(tf, strategy, lambda x: layer(x, training=training), [x]).outputs[0]
 
-    assert (made == 0).any() == training
+    assert (result == 0).any() == training
     if not training:
-        check.identical(actual=made, expected=x.astype(np.float32), what="the values out of training")
+        check.identical(actual=result, expected=x.astype(np.float32), what="the values out of training")
 
 
 @pytest.mark.parametrize("name", ["RecomputationCheckpoint", "AssumeEqualAcrossReplicas"])
@@ -135,10 +135,10 @@ def test_marks_change_no_value(tf: Any, layers: Any, strategy: Any, name: str) -
     """What only tells the compiler something passes values and gradients on."""
     x, cotangent = values((2, 3), 1), values((2, 3), 2)
     layer = getattr(layers, name)()
-    made = run(tf, strategy, layer, [x], [cotangent])
+    result = run(tf, strategy, layer, [x], [cotangent])
 
-    check.identical(actual=made.outputs[0], expected=x.astype(np.float32), what="the value")
-    check.identical(actual=made.gradients[0], expected=cotangent.astype(np.float32), what="the gradient")
+    check.identical(actual=result.outputs[0], expected=x.astype(np.float32), what="the value")
+    check.identical(actual=result.gradients[0], expected=cotangent.astype(np.float32), what="the gradient")
 
 
 def _gates(array: np.ndarray, order: Tuple[int, ...]) -> np.ndarray:
@@ -153,25 +153,25 @@ def test_recurrent_layers_are_as_specified(tf: Any, layers: Any, strategy: Any, 
     lstm = name == "PopnnLSTM"
     order, states = ((1, 0, 2, 3), 2) if lstm else ((1, 0, 2), 1)  # Keras has its first two gates the other way round
     kernel, biases = weights(len(order))
-    own = [_gates(part, order) for part in (kernel[:SIZE], kernel[SIZE:], biases.ravel())]
+    arrays = [_gates(part, order) for part in (kernel[:SIZE], kernel[SIZE:], biases.ravel())]
     layer = _built(
-        strategy, getattr(layers, name), (BATCH, STEPS, SIZE), own,
+        strategy, getattr(layers, name), (BATCH, STEPS, SIZE), arrays,
         units=UNITS, return_sequences=True, return_state=True,
     )  # fmt: skip
     fed = sequences(states)
 
     def call(x: Any, *begin: Any) -> Any:
-        made, *end = layer(tf.transpose(x, (1, 0, 2)), initial_state=list(begin)[::-1])  # Keras: h before c
-        return [tf.transpose(made, (1, 0, 2)), *end[::-1]]
+        result, *end = layer(tf.transpose(x, (1, 0, 2)), initial_state=list(begin)[::-1])  # Keras: h before c
+        return [tf.transpose(result, (1, 0, 2)), *end[::-1]]
 
-    made = run(
+    result = run(
         tf, strategy, call, [fed.inputs, *fed.states], [fed.of_outputs, *fed.of_states],
         variables=lambda: list(layer.trainable_weights),
     )  # fmt: skip
     words = ["the cell state", "the state"] if lstm else ["the state"]
-    record = dict(zip(["the outputs", *words], made.outputs))
-    record.update(zip([f"the gradient of {word}" for word in ("the inputs", *words)], made.gradients))
-    of_inputs, of_state, of_biases = (_gates(np.asarray(part), order) for part in made.gradients[-3:])
+    record = dict(zip(["the outputs", *words], result.outputs))
+    record.update(zip([f"the gradient of {word}" for word in ("the inputs", *words)], result.gradients))
+    of_inputs, of_state, of_biases = (_gates(np.asarray(part), order) for part in result.gradients[-3:])
     record["the gradient of the kernel"] = np.concatenate([of_inputs, of_state])
     record["the gradient of the biases"] = of_biases.reshape(biases.shape)
 
@@ -202,9 +202,9 @@ def test_the_best_path_is_predicted(tf: Any, layers: Any, strategy: Any) -> None
     x = np.full((5, 1, 3), -8.0)
     x[np.arange(5), 0, alignment] = 8.0
     layer = layers.CTCPredictionsLayer(from_logits=True, top_paths=2)
-    made = run(tf, strategy, layer, [x, np.array([5])])
+    result = run(tf, strategy, layer, [x, np.array([5])])
 
-    assert made.outputs[0].tolist() == [[1, 1, 2, 0, 0]]
+    assert result.outputs[0].tolist() == [[1, 1, 2, 0, 0]]
 
 
 @pytest.mark.parametrize("from_logits", [True, False])
@@ -212,7 +212,7 @@ def test_the_loss_layer_takes_logits_or_logarithms(tf: Any, ipu: Any, strategy: 
     """With one step and one label there is one alignment, so that the loss is minus the logarithm of its label."""
     x, labels = values((1, 2, 3), 1, -3.0, -1.0), np.array([[1], [2]])
     layer = importlib.import_module("keras.ipu.losses").CTCLoss(from_logits=from_logits)
-    made = run(
+    result = run(
         tf, strategy, lambda x, labels, ones: layer(labels, x, ones, ones), [x, labels, np.array([1, 1])]
     )  # fmt: skip
     logs = np.asarray(OPS["log_softmax"].forward(x, axis=-1)) if from_logits else x
@@ -221,7 +221,7 @@ def test_the_loss_layer_takes_logits_or_logarithms(tf: Any, ipu: Any, strategy: 
     # Logarithms of sums of exponentials come in, and may come and go, each relative to the largest number there is.
     size = np.full(2, 1.0 + np.abs(x).max() + np.abs(logs).max())
     ulps = 2 * (ULPS["exp"] + ULPS["log"]) + ULPS["divide"] + 0.5
-    within(made.outputs[0], expected, [Term(size, length=2, ulps=ulps)], "the loss of the layer")
+    within(result.outputs[0], expected, [Term(size, length=2, ulps=ulps)], "the loss of the layer")
 
 
 @pytest.mark.parametrize(

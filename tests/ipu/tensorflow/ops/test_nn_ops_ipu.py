@@ -12,7 +12,7 @@ from ipu_conformance import check
 from ipu_conformance.oracle.op import OPS, Term
 from ipu_conformance.oracle.tolerance.ops import ULPS
 
-from .operations import DTYPES, Made, as_specified, run, values, within
+from .operations import DTYPES, OpResult, as_specified, run, values, within
 
 STEPS, BATCH, CLASSES = 4, 3, 3
 LABELS, LABEL_LENGTHS, LENGTHS = np.array([[1, 2], [2, 2], [0, 1]]), np.array([2, 2, 1]), np.array([4, 4, 2])
@@ -32,26 +32,26 @@ def test_activations_are_as_specified(tf: Any, ipu: Any, strategy: Any, name: st
     """gelu is the one with tanh, the hard sigmoid rises by 0.2, and softmax is taken along the last axis."""
     op, attributes = ACTIVATIONS[name]
     x, cotangent = values((3, 7), 11, -4.0, 4.0, dtype), values((3, 7), 12, dtype=dtype)
-    made = run(tf, strategy, getattr(ipu.nn_ops, name), [x], [cotangent], dtype)
+    result = run(tf, strategy, getattr(ipu.nn_ops, name), [x], [cotangent], dtype)
 
-    as_specified(made, op, [x], cotangent, dtype, **attributes)
+    as_specified(result, op, [x], cotangent, dtype, **attributes)
 
 
 def test_gelu_can_be_exact(tf: Any, ipu: Any, strategy: Any) -> None:
     """Without the approximation it is the one with the error function."""
     x, cotangent = values((3, 7), 11, -4.0, 4.0), values((3, 7), 12)
-    made = run(tf, strategy, lambda x: ipu.nn_ops.gelu(x, approximate=False), [x], [cotangent])
+    result = run(tf, strategy, lambda x: ipu.nn_ops.gelu(x, approximate=False), [x], [cotangent])
 
-    as_specified(made, "gelu", [x], cotangent)
+    as_specified(result, "gelu", [x], cotangent)
 
 
 @pytest.mark.parametrize(("stable", "largest"), [(True, 0.5), (False, np.nan)], ids=["stable", "plain"])
 def test_a_stable_softmax_does_not_overflow(tf: Any, ipu: Any, strategy: Any, stable: bool, largest: float) -> None:
     """Two values whose exponentials no float32 holds have equal shares, if differences are taken first."""
     x = np.array([[128.0, 128.0]])
-    made = run(tf, strategy, lambda x: ipu.nn_ops.softmax(x, stable=stable), [x])
+    result = run(tf, strategy, lambda x: ipu.nn_ops.softmax(x, stable=stable), [x])
 
-    check.identical(actual=made.outputs[0], expected=np.full((1, 2), largest, np.float32), what="the softmax")
+    check.identical(actual=result.outputs[0], expected=np.full((1, 2), largest, np.float32), what="the softmax")
 
 
 # Products
@@ -67,13 +67,13 @@ def test_a_product_in_pieces_is_the_product(tf: Any, ipu: Any, strategy: Any, di
     turned = side == "transposed"
     a, b = values((9, 6) if turned else (6, 9), 21), values((12, 9) if turned else (9, 12), 22)
     cotangent = values((6, 12), 23)
-    made = run(
+    result = run(
         tf, strategy,
         lambda a, b: ipu.math_ops.serialized_matmul(a, b, 3, dimension, transpose_a=turned, transpose_b=turned),
         [a, b], [cotangent],
     )  # fmt: skip
 
-    as_specified(made, "matmul", [a, b], cotangent, transpose_a=turned, transpose_b=turned)
+    as_specified(result, "matmul", [a, b], cotangent, transpose_a=turned, transpose_b=turned)
 
 
 @pytest.mark.parametrize(("factor", "dimension"), [(4, "a_columns"), (0, "b_rows"), (2, "a_rows_b_columns")])
@@ -92,12 +92,12 @@ def test_the_dimension_of_pieces_is_known(tf: Any, ipu: Any) -> None:
 def test_segments_are_summed(tf: Any, ipu: Any, strategy: Any) -> None:
     """Rows of one number are added, and a number that no row has gives zeros; small whole numbers are exact."""
     data = np.arange(10.0).reshape(5, 2)
-    made = run(
+    result = run(
         tf, strategy, lambda data, ids: ipu.math_ops.segment_sum(data, ids, 4), [data, np.array([0, 0, 1, 3, 3])]
     )
 
     expected = np.array([[2, 4], [4, 5], [0, 0], [14, 16]], np.float32)
-    check.identical(actual=made.outputs[0], expected=expected, what="the sums of segments")
+    check.identical(actual=result.outputs[0], expected=expected, what="the sums of segments")
 
 
 # Convolutions
@@ -119,10 +119,10 @@ def test_convolutions_side_by_side_are_the_convolutions(tf: Any, ipu: Any, strat
     def convolve(*both: Any) -> Any:
         return [tf.nn.conv2d(image, kernel, 1, "VALID") for image, kernel in zip(both[:2], both[2:])]
 
-    made = run(tf, strategy, _decorated(ipu, how, convolve), [*images, *kernels], cotangents)
+    result = run(tf, strategy, _decorated(ipu, how, convolve), [*images, *kernels], cotangents)
     orders = {"output": (0, 3, 1, 2), "0": (0, 3, 1, 2), "1": (3, 2, 0, 1)}  # to the oracle's channels second
     for place in (0, 1):
-        one = Made((made.outputs[place],), (made.gradients[place], made.gradients[2 + place]))
+        one = OpResult((result.outputs[place],), (result.gradients[place], result.gradients[2 + place]))
         as_specified(
             one, "conv", [images[place].transpose(orders["0"]), kernels[place].transpose(orders["1"])],
             cotangents[place].transpose(orders["output"]),
@@ -149,12 +149,12 @@ def _labels(blank: int) -> np.ndarray:
 
 def _alignments(logs: np.ndarray, blank: int) -> Dict[Tuple[int, ...], List[Tuple[Tuple[int, ...], float]]]:
     """Every label sequence with its alignments and their probabilities."""
-    found: Dict[Tuple[int, ...], List[Tuple[Tuple[int, ...], float]]] = {}
+    alignments: Dict[Tuple[int, ...], List[Tuple[Tuple[int, ...], float]]] = {}
     for alignment in itertools.product(range(CLASSES), repeat=len(logs)):
         merged = tuple(label for label, _ in itertools.groupby(alignment) if label != blank)
         chance = float(np.exp(sum(step[label] for step, label in zip(logs, alignment))))
-        found.setdefault(merged, []).append((alignment, chance))
-    return found
+        alignments.setdefault(merged, []).append((alignment, chance))
+    return alignments
 
 
 def _specified(logs: np.ndarray, blank: int) -> Tuple[np.ndarray, np.ndarray]:
@@ -189,9 +189,9 @@ def _logs(x: np.ndarray) -> np.ndarray:
 def test_the_loss_of_logits_is_as_specified(tf: Any, ipu: Any, strategy: Any, blank: int) -> None:
     """The loss is minus the logarithm of the sum over alignments; its gradient takes the softmax into account."""
     x, cotangent = values((STEPS, BATCH, CLASSES), 41), values([BATCH], 42)
-    made = run(
+    result = run(
         tf, strategy,
-        lambda x, labels, own, all_: ipu.nn_ops.ctc_loss_v2(labels, x, own, all_, blank_index=blank),
+        lambda x, labels, *lengths: ipu.nn_ops.ctc_loss_v2(labels, x, *lengths, blank_index=blank),
         [x, _labels(blank), LABEL_LENGTHS, LENGTHS], [cotangent],
     )  # fmt: skip
     logs = _logs(x)
@@ -199,42 +199,42 @@ def test_the_loss_of_logits_is_as_specified(tf: Any, ipu: Any, strategy: Any, bl
     counted = (np.arange(STEPS)[:, None] < LENGTHS)[:, :, None]
     weight = cotangent[None, :, None]
 
-    within(made.outputs[0], losses, _sources(logs, np.ones(BATCH)), "the loss")
+    within(result.outputs[0], losses, _sources(logs, np.ones(BATCH)), "the loss")
     # A class's share is the exponential of the difference of three logarithms of paths.
     size = np.abs(weight) * (np.exp(logs) + 3 * shares) * counted
     slope = weight * (np.exp(logs) * counted - shares)
-    within(made.gradients[0], slope, _sources(logs, size), "the gradient of the loss")
+    within(result.gradients[0], slope, _sources(logs, size), "the gradient of the loss")
 
 
 @pytest.mark.parametrize("blank", [1])
 def test_the_loss_of_log_probabilities_is_as_specified(tf: Any, ipu: Any, strategy: Any, blank: int) -> None:
     """Logarithms of probabilities are taken as they are, so that the gradient is minus the share of a class."""
     logs, cotangent = _logs(values((STEPS, BATCH, CLASSES), 41)).astype(np.float32).astype(float), values([BATCH], 42)
-    made = run(
+    result = run(
         tf, strategy,
-        lambda x, labels, own, all_: ipu.nn_ops.ctc_loss_with_log_probs(labels, x, own, all_, blank_index=blank),
+        lambda x, labels, *lengths: ipu.nn_ops.ctc_loss_with_log_probs(labels, x, *lengths, blank_index=blank),
         [logs, _labels(blank), LABEL_LENGTHS, LENGTHS], [cotangent],
     )  # fmt: skip
     losses, shares = _specified(logs, blank)
     weight = cotangent[None, :, None]
 
-    within(made.outputs[0], losses, _sources(logs, 2 * np.ones(BATCH)), "the loss")
+    within(result.outputs[0], losses, _sources(logs, 2 * np.ones(BATCH)), "the loss")
     size = np.abs(weight) * (2 * np.exp(logs) + 3 * shares)  # probabilities may come and go on the way
-    within(made.gradients[0], -weight * shares, _sources(logs, size), "the gradient of the loss")
+    within(result.gradients[0], -weight * shares, _sources(logs, size), "the gradient of the loss")
 
 
 @pytest.mark.parametrize("blank", [0, 1, -1])
 def test_a_wide_beam_finds_the_best_paths(tf: Any, ipu: Any, strategy: Any, blank: int) -> None:
     """The paths are those of the sum over all alignments, best first, with minus the logarithms of their chances."""
     x, top = values((STEPS, BATCH, CLASSES), 43), 3
-    made = run(
+    result = run(
         tf, strategy,
         lambda x, lengths: ipu.nn_ops.ctc_beam_search_decoder(
             x, lengths, beam_width=100, top_paths=top, blank_index=blank
         ),
         [x, LENGTHS],
     )  # fmt: skip
-    scores, lengths, labels = made.outputs
+    scores, lengths, labels = result.outputs
     logs, empty = _logs(x), blank % CLASSES
     best = [_best(logs[: LENGTHS[row], row], empty, top) for row in range(BATCH)]
 

@@ -9,7 +9,7 @@ import pytest
 
 from ipu_conformance import check
 
-from .operations import DTYPES, Made, as_specified, distinct, run_graph, values
+from .operations import DTYPES, OpResult, as_specified, distinct, run_graph, values
 
 LAYOUTS = {
     "rows": ((5, 12), -1),
@@ -34,25 +34,25 @@ def _order(groups: int, strided: bool, channels: int = 12) -> np.ndarray:
 
 def _norm(
     tf: Any, ipu: Any, name: str, layout: str, dtype: str, order: np.ndarray, **settings: Any
-) -> Tuple[Made, List[Any], List[np.ndarray], np.ndarray, Callable[[str, np.ndarray], np.ndarray]]:
+) -> Tuple[OpResult, List[Any], List[np.ndarray], np.ndarray, Callable[[str, np.ndarray], np.ndarray]]:
     """A norm on the device, and the oracle's inputs: channels second and in order, scale and offset likewise."""
     shape, axis = LAYOUTS[layout]
     x, cotangent = distinct(shape, 3, dtype), values(shape, 4, dtype=dtype)
     gamma, beta = values([12], 5, 0.5, 2.0, dtype), values([12], 6, dtype=dtype)
     starts = {"gamma": tf.constant_initializer(gamma), "beta": tf.constant_initializer(beta)}
     norm = getattr(ipu.normalization_ops, name)
-    made, variables = run_graph(
+    result, variables = run_graph(
         tf, ipu, lambda x: norm(x, channels_axis=axis, epsilon=EPSILON, param_initializers=starts, **settings),
         [x], cotangent, dtype,
     )  # fmt: skip
     # The variables come by their names: beta before gamma, the oracle's scale before its offset.
-    made = Made(made.outputs, (made.gradients[0], *made.gradients[:0:-1]))
+    result = OpResult(result.outputs, (result.gradients[0], *result.gradients[:0:-1]))
 
     def turned(what: str, value: np.ndarray) -> np.ndarray:
         return value[order] if value.ndim == 1 else np.moveaxis(value, axis, 1)[:, order]
 
     inputs = [turned("", x), gamma[order], beta[order]]
-    return made, variables, inputs, turned("", cotangent), turned
+    return result, variables, inputs, turned("", cotangent), turned
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -61,60 +61,60 @@ def _norm(
 def test_group_norm_is_as_specified(tf: Any, ipu: Any, layout: str, strided: bool, dtype: str) -> None:
     """A group is every third channel, or neighbouring ones; gradients flow to input, scale and offset."""
     order = _order(3, strided)
-    made, _, inputs, cotangent, turned = _norm(
+    result, _, inputs, cotangent, turned = _norm(
         tf, ipu, "group_norm", layout, dtype, order, groups=3, strided_channel_grouping=strided
     )
 
-    as_specified(made, "group_norm", inputs, cotangent, dtype, turned, groups=3, epsilon=EPSILON)
+    as_specified(result, "group_norm", inputs, cotangent, dtype, turned, groups=3, epsilon=EPSILON)
 
 
 def test_groups_are_two_and_strided_by_default(tf: Any, ipu: Any) -> None:
     """Without words a group holds every second channel."""
-    made, _, inputs, cotangent, turned = _norm(tf, ipu, "group_norm", "NHWC", "float32", _order(2, strided=True))
+    result, _, inputs, cotangent, turned = _norm(tf, ipu, "group_norm", "NHWC", "float32", _order(2, strided=True))
 
-    as_specified(made, "group_norm", inputs, cotangent, "float32", turned, groups=2, epsilon=EPSILON)
+    as_specified(result, "group_norm", inputs, cotangent, "float32", turned, groups=2, epsilon=EPSILON)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 def test_instance_norm_is_as_specified(tf: Any, ipu: Any, layout: str, dtype: str) -> None:
     """Every channel of a sample is normalised on its own."""
-    made, _, inputs, cotangent, turned = _norm(tf, ipu, "instance_norm", layout, dtype, np.arange(12))
+    result, _, inputs, cotangent, turned = _norm(tf, ipu, "instance_norm", layout, dtype, np.arange(12))
 
-    as_specified(made, "instance_norm", inputs, cotangent, dtype, turned, epsilon=EPSILON)
+    as_specified(result, "instance_norm", inputs, cotangent, dtype, turned, epsilon=EPSILON)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["rows", "NHWC", "NCHW"])
 def test_layer_norm_is_as_specified(tf: Any, ipu: Any, layout: str, dtype: str) -> None:
     """All elements of a sample are normalised together."""
-    made, _, inputs, cotangent, turned = _norm(tf, ipu, "layer_norm", layout, dtype, np.arange(12))
+    result, _, inputs, cotangent, turned = _norm(tf, ipu, "layer_norm", layout, dtype, np.arange(12))
 
-    as_specified(made, "group_norm", inputs, cotangent, dtype, turned, groups=1, epsilon=EPSILON)
+    as_specified(result, "group_norm", inputs, cotangent, dtype, turned, groups=1, epsilon=EPSILON)
 
 
 @pytest.mark.parametrize("name", ["group_norm", "instance_norm", "layer_norm"])
 @pytest.mark.parametrize(("center", "scale"), [(True, False), (False, True), (False, False)])
 def test_parameters_are_made_when_asked_for(tf: Any, ipu: Any, name: str, center: bool, scale: bool) -> None:
     """Without ``center`` there is no beta, without ``scale`` no gamma."""
-    made, variables = run_graph(
+    result, variables = run_graph(
         tf, ipu, lambda x: getattr(ipu.normalization_ops, name)(x, center=center, scale=scale, scope="own"),
         [distinct((2, 4, 4))], values((2, 4, 4)), "float32",
     )  # fmt: skip
 
     names = [name for name, wanted in (("own/beta:0", center), ("own/gamma:0", scale)) if wanted]
     assert sorted(variable.name for variable in variables) == names
-    assert len(made.gradients) == 1 + len(names)
+    assert len(result.gradients) == 1 + len(names)
 
 
 def test_parameters_need_not_be_trained(tf: Any, ipu: Any) -> None:
     """With ``trainable`` off they are variables that no optimizer sees."""
-    made, variables = run_graph(
+    result, variables = run_graph(
         tf, ipu, lambda x: ipu.normalization_ops.group_norm(x, trainable=False),
         [distinct((2, 4, 4))], values((2, 4, 4)), "float32",
     )  # fmt: skip
 
-    assert len(made.gradients) == 1
+    assert len(result.gradients) == 1
     assert [variable.name for variable in variables] == ["GroupNorm/beta:0", "GroupNorm/gamma:0"]
 
 

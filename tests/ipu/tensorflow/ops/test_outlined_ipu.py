@@ -68,7 +68,7 @@ def test_outlined_functions_train_in_loops(device: Device, replicas: int) -> Non
         opt = device.ipu.optimizers.CrossReplicaOptimizer(v1.train.GradientDescentOptimizer(RATE))
         return opt.minimize(loss, var_list=[weight])
 
-    device.run(lambda: device.ipu.loops.repeat(2, body, [], queue))
+    device.repeat(2, body, queue)
 
     assert float(device.read(["w0"])[0]) == START[0] - RATE * float(samples(2 * replicas).sum()) / replicas
 

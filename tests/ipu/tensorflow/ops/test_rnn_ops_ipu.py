@@ -11,19 +11,19 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.oracle.recurrence import gru, lstm
 
-from .operations import DTYPES, Made, run, values
+from .operations import DTYPES, OpResult, run, values
 from .recurrent_layers import BATCH, LENGTHS, SIZE, STEPS, UNITS, compare, sequences, weights
 
 
-def _record(made: Made, states: List[str], extra: int = 0) -> Dict[str, Any]:
+def _record(result: OpResult, states: List[str], extra: int = 0) -> Dict[str, Any]:
     """Outputs and gradients by name; inputs are x and states, then whatever has no name, then kernel and biases."""
     gradients = [f"the gradient of {name}" for name in ("the inputs", *states)]
-    found = dict(zip(["the outputs", *states], made.outputs))
-    found.update(zip(gradients, made.gradients))
-    found.update(
-        zip(("the gradient of the kernel", "the gradient of the biases"), made.gradients[1 + len(states) + extra :])
+    record = dict(zip(["the outputs", *states], result.outputs))
+    record.update(zip(gradients, result.gradients))
+    record.update(
+        zip(("the gradient of the kernel", "the gradient of the biases"), result.gradients[1 + len(states) + extra :])
     )
-    return found
+    return record
 
 
 def _layer(strategy: Any, kind: Any, arrays: Tuple[np.ndarray, np.ndarray], dtype: str, **settings: Any) -> Any:
@@ -46,12 +46,12 @@ def test_lstm_is_as_specified(tf: Any, ipu: Any, strategy: Any, dynamic: bool, d
         outputs, state = layer(x, lengths, (c, h)) if dynamic else layer(x, initial_state=(c, h))
         return outputs, state.c, state.h
 
-    made = run(
+    result = run(
         tf, strategy, call, [fed.inputs, *fed.states, LENGTHS], [fed.of_outputs, *fed.of_states], dtype,
         lambda: [layer.kernel, layer.biases],
     )  # fmt: skip
 
-    record = _record(made, ["the cell state", "the state"], extra=1)
+    record = _record(result, ["the cell state", "the state"], extra=1)
     compare(record, functools.partial(lstm, *held, fed), dtype)
 
 
@@ -61,12 +61,12 @@ def test_gru_is_as_specified(tf: Any, ipu: Any, strategy: Any, after: bool, dtyp
     """The reset gate acts before the product with the state, or after it with a bias of its own."""
     held, fed = weights(3, dtype, 2 if after else 1), sequences(1, dtype)
     layer = _layer(strategy, ipu.rnn_ops.PopnnGRU, held, dtype, reset_after=after)
-    made = run(
+    result = run(
         tf, strategy, lambda x, h: layer(x, initial_state=h), [fed.inputs, *fed.states],
         [fed.of_outputs, *fed.of_states], dtype, lambda: [layer.kernel, layer.biases],
     )  # fmt: skip
 
-    compare(_record(made, ["the state"]), functools.partial(gru, *held, fed), dtype)
+    compare(_record(result, ["the state"]), functools.partial(gru, *held, fed), dtype)
 
 
 @pytest.mark.parametrize("major", ["time", "batch"])
@@ -81,12 +81,12 @@ def test_a_dynamic_gru_ends_at_its_lengths(tf: Any, ipu: Any, strategy: Any, maj
         outputs, state = layer(tf.transpose(x, (1, 0, 2)), lengths, h, time_major=False)
         return tf.transpose(outputs, (1, 0, 2)), state
 
-    made = run(
+    result = run(
         tf, strategy, call, [fed.inputs, *fed.states, LENGTHS], [fed.of_outputs, *fed.of_states],
         variables=lambda: [layer.kernel, layer.biases],
     )  # fmt: skip
 
-    compare(_record(made, ["the state"], extra=1), functools.partial(gru, *held, fed))
+    compare(_record(result, ["the state"], extra=1), functools.partial(gru, *held, fed))
 
 
 def test_attention_weakens_the_update_gate(tf: Any, ipu: Any, strategy: Any) -> None:
@@ -94,14 +94,14 @@ def test_attention_weakens_the_update_gate(tf: Any, ipu: Any, strategy: Any) -> 
     held, fed = weights(3), sequences(1, lengths=LENGTHS)
     layer = _layer(strategy, ipu.rnn_ops.PopnnAUGRU, held, "float32")
     attention = values((BATCH, STEPS), 61, 0.125, 0.875)
-    made = run(
+    result = run(
         tf, strategy, lambda x, h, score, lengths: layer(x, lengths, score, initial_state=h),
         [fed.inputs, *fed.states, attention, LENGTHS], [fed.of_outputs, *fed.of_states],
         variables=lambda: [layer.kernel, layer.biases],
     )  # fmt: skip
 
-    record = _record(made, ["the state"], extra=2)
-    record["the gradient of the attention"] = made.gradients[2]
+    record = _record(result, ["the state"], extra=2)
+    record["the gradient of the attention"] = result.gradients[2]
     compare(record, functools.partial(gru, *held, fed, attention=attention))
 
 
@@ -112,11 +112,11 @@ def test_a_state_begins_with_zeros(tf: Any, ipu: Any, strategy: Any, name: str) 
     layer = _layer(strategy, getattr(ipu.rnn_ops, name), weights(gates), "float32")
     x, zeros = sequences(1).inputs, [np.zeros((BATCH, UNITS))] * states
     without = run(tf, strategy, lambda x: layer(x)[0], [x]).outputs[0]
-    given = run(
+    explicit = run(
         tf, strategy, lambda x, *zeros: layer(x, initial_state=zeros if states == 2 else zeros[0])[0], [x, *zeros]
     )
 
-    check.identical(actual=without, expected=given.outputs[0], what="the outputs without a state")
+    check.identical(actual=without, expected=explicit.outputs[0], what="the outputs without a state")
 
 
 @pytest.mark.parametrize(

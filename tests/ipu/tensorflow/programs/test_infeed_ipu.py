@@ -62,7 +62,7 @@ def test_a_queue_knows_whether_it_is_used(device: Device) -> None:
     """A queue is dequeued as soon as a program takes from it."""
     queue = device.open().infeed(samples(4))
     before = queue.dequeued
-    device.run(lambda: device.ipu.loops.repeat(2, lambda total, x: total + x, [0.0], queue))
+    device.repeat(2, lambda total, x: total + x, queue, [0.0])
 
     assert (before, queue.dequeued) == (False, True)
 
@@ -84,24 +84,18 @@ def test_replicas_take_neighbouring_elements(device: Device, replicas: int, step
     check.identical(actual=second, expected=expected[1], what="what the second run took")
 
 
-def test_elements_with_names_are_passed_by_name(device: Device) -> None:
-    """A dictionary becomes keyword arguments of the body."""
+FIRST, SECOND = np.split(samples(6), 2)
+
+
+@pytest.mark.parametrize("rows", [{"b": SECOND, "a": FIRST}, (FIRST, SECOND)], ids=["names", "tuple"])
+def test_elements_of_several_tensors_are_arguments(device: Device, rows: Any) -> None:
+    """A dictionary becomes keyword arguments of the body, a tuple positional ones after the values of the loop."""
     device.open()
-    queue = device.infeed({"b": samples(6)[3:], "a": samples(6)[:3]})
+    queue = device.infeed(rows)
 
-    (result,) = device.run(lambda: device.ipu.loops.repeat(3, lambda total, a, b: total + a - 2 * b, [0.0], queue))
+    (result,) = device.repeat(3, lambda total, a, b: total + a - 2 * b, queue, [0.0])
 
-    check.identical(actual=result, expected=np.float32(samples(6)[:3].sum() - 2 * samples(6)[3:].sum()), what="the sum")
-
-
-def test_elements_of_several_tensors_come_in_order(device: Device) -> None:
-    """A tuple becomes positional arguments after the values of the loop."""
-    device.open()
-    queue = device.infeed((samples(6)[:3], samples(6)[3:]))
-
-    (result,) = device.run(lambda: device.ipu.loops.repeat(3, lambda total, a, b: total + a - 2 * b, [0.0], queue))
-
-    check.identical(actual=result, expected=np.float32(samples(6)[:3].sum() - 2 * samples(6)[3:].sum()), what="the sum")
+    check.identical(actual=result, expected=np.float32(FIRST.sum() - 2 * SECOND.sum()), what="the sum")
 
 
 def test_the_end_of_the_data_ends_the_run(device: Device) -> None:

@@ -18,7 +18,7 @@ def test_repeat_runs_so_many_times(device: Device, times: int) -> None:
     """``repeat`` applies its body n times; none leaves the values as they are."""
     device.open()
 
-    (result,) = device.run(lambda: device.ipu.loops.repeat(times, lambda x: 2 * x + 1, [3.0]))
+    (result,) = device.repeat(times, lambda x: 2 * x + 1, values=[3.0])
 
     check.identical(actual=result, expected=np.float32(4 * 2**times - 1), what="the value")
 
@@ -39,7 +39,7 @@ def test_values_of_a_loop_stay_apart(device: Device) -> None:
     """Several values are passed, changed and returned in order."""
     device.open()
 
-    first, second = device.run(lambda: device.ipu.loops.repeat(4, lambda a, b: (b, a + b), [1.0, 1.0]))
+    first, second = device.repeat(4, lambda a, b: (b, a + b), values=[1.0, 1.0])
 
     assert (float(first), float(second)) == (5.0, 8.0)
 
@@ -135,7 +135,7 @@ def test_a_body_returns_a_value_for_each_input(device: Device, returned: int) ->
     device.open()
 
     with pytest.raises(ValueError, match=f"returned {returned} tensors for 1 inputs"):
-        device.run(lambda: device.ipu.loops.repeat(2, lambda x: [x] * returned, [1.0]))
+        device.repeat(2, lambda x: [x] * returned, values=[1.0])
 
 
 def test_operations_come_after_tensors(device: Device) -> None:
@@ -143,7 +143,7 @@ def test_operations_come_after_tensors(device: Device) -> None:
     device.open()
 
     with pytest.raises(ValueError, match="followed by"):
-        device.run(lambda: device.ipu.loops.repeat(2, lambda x: [device.tf.no_op(), x], [1.0]))
+        device.repeat(2, lambda x: [device.tf.no_op(), x], values=[1.0])
 
 
 def test_loops_can_be_nested(device: Device) -> None:
@@ -165,7 +165,7 @@ def test_replicas_meet_in_every_iteration(device: Device, replicas: int) -> None
     def body(x: Any) -> Any:
         return out.enqueue(device.ipu.cross_replica_ops.cross_replica_sum(x))
 
-    device.run(lambda: device.ipu.loops.repeat(3, body, [], queue))
+    device.repeat(3, body, queue)
     sums = samples(3 * replicas).reshape(3, replicas).sum(axis=1)
     got = device.dequeue(out)
 

@@ -29,7 +29,7 @@ def train(device: Device, wrap: Callable[[Any], Any], steps: int, replicas: int 
         return wrap(inner).minimize(weight * x, var_list=[weight])
 
     with device.tf.device("/device:CPU:0"):
-        device.run(lambda: device.ipu.loops.repeat(steps, body, [], queue))
+        device.repeat(steps, body, queue)
     return device.read(["w0"])[0]
 
 
@@ -135,7 +135,7 @@ def test_accumulation_may_use_another_type(device: Device) -> None:
         opt = wrapped(v1.train.GradientDescentOptimizer(1.0), 2, dtype=device.tf.float16)
         return opt.minimize(weight * x, var_list=[weight])
 
-    device.run(lambda: device.ipu.loops.repeat(2, body, [], queue))
+    device.repeat(2, body, queue)
 
     assert device.read(["w0"]) == [START[0] - float(np.float16(2048.0) + np.float16(1.0))]
 

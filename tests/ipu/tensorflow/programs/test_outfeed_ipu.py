@@ -102,7 +102,7 @@ def test_an_outfeed_is_enqueued_once(device: Device) -> None:
     queue, out = device.infeed(samples(4)), device.outfeed()
 
     with pytest.raises(ValueError, match=r"An outfeed can only be enqueued once\."):
-        device.run(lambda: device.ipu.loops.repeat(2, lambda x: (out.enqueue(x), out.enqueue(x)), [], queue))
+        device.repeat(2, lambda x: (out.enqueue(x), out.enqueue(x)), queue)
 
 
 def test_a_queue_knows_whether_it_is_used(device: Device) -> None:
@@ -127,7 +127,7 @@ def test_structures_come_out_as_they_went_in(device: Device, kind: str, last: bo
         "dict": lambda x: {"second": tf.cast(4 * x, tf.int32), "first": x},
         "tensor": lambda x: tf.stack([x, 4 * x]),
     }
-    device.run(lambda: device.ipu.loops.repeat(2, lambda x: out.enqueue(kinds[kind](x)), [], queue))
+    device.repeat(2, lambda x: out.enqueue(kinds[kind](x)), queue)
     taken = device.dequeue(out)
 
     wanted = samples(2)[-1:].reshape(()) if last else samples(2)

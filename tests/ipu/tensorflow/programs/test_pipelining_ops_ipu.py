@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Optional, Sequence
 
 import numpy as np
@@ -10,25 +11,26 @@ import pytest
 from ipu_conformance import check
 
 from ..device_programs import Device
-from ..exact import RATE, START, Trained, counts, samples, trained
+from ..exact import RATE, START, Trained, check_trained, counts, samples, trained
 
 SCHEDULES = ("Grouped", "Interleaved", "Sequential")
 
 
 class Chain:
-    """The chain of products as a pipeline of one link a stage."""
+    """The chain of products as a pipeline of one weight a stage."""
 
-    def __init__(self, device: Device, links: int, replicas: int = 1, **options: Any) -> None:
-        ipus = 1
-        while ipus < links:
-            ipus *= 2
-        device.open(ipus * replicas)
-        self.device, self.links, self.options = device, links, options
-        self.names = [f"w{link}" for link in range(links)]
+    def __init__(self, device: Device, number_of_stages: int, replicas: int = 1, **options: Any) -> None:
+        device.open((1 << (number_of_stages - 1).bit_length()) * replicas)
+        self.device, self.options = device, options
+        self.names = [f"w{stage}" for stage in range(number_of_stages)]
 
-    def stage(self, link: int) -> Any:
+    def weight(self, stage: int) -> Any:
+        """The weight of one stage."""
+        return self.device.variable(self.names[stage], START[stage])
+
+    def stage(self, number: int) -> Any:
         """The function of one stage."""
-        return lambda x: x * self.device.variable(self.names[link], START[link])
+        return lambda x: x * self.weight(number)
 
     def optimizer(self) -> Any:
         """The plain optimizer of TensorFlow 1, with means over replicas."""
@@ -42,17 +44,18 @@ class Chain:
         def optimizer_function(loss: Any) -> Any:
             return ops.OptimizerFunctionOutput(self.optimizer(), loss)
 
-        for link in range(self.links):
-            if self.device.mode == "function":
-                self.device.variable(self.names[link], START[link])
+        stages = range(len(self.names))
+        if self.device.mode == "function":
+            for stage in stages:
+                self.weight(stage)
         return lambda: ops.pipeline(
-            [self.stage(link) for link in range(self.links)],
+            [self.stage(stage) for stage in stages],
             gradient_accumulation_count=count,
             repeat_count=runs,
             infeed_queue=queue,
             outfeed_queue=out,
             optimizer_function=optimizer_function if training else None,
-            **{"device_mapping": list(range(self.links)), **self.options, **more},
+            **{"device_mapping": list(stages), **self.options, **more},
         )
 
     def train(self, count: int, runs: int, replicas: int = 1, last: bool = False, **more: Any) -> Trained:
@@ -75,9 +78,7 @@ def test_a_run_updates_once(device: Device, name: str, replicas: int) -> None:
     chain = Chain(device, 2, replicas, pipeline_schedule=schedule(device, name))
     got = chain.train(4, 2, replicas)
 
-    expected = trained(2, counts(2, 4, replicas))
-    check.identical(actual=got.weights, expected=expected.weights, what="the weights")
-    check.identical(actual=got.losses, expected=expected.losses, what="the losses")
+    check_trained(got, 2, counts(2, 4, replicas))
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -86,9 +87,7 @@ def test_four_stages_compute_what_one_would(device: Device, name: str) -> None:
     chain = Chain(device, 4, pipeline_schedule=schedule(device, name))
     got = chain.train(8, 1)
 
-    expected = trained(4, counts(1, 8))
-    check.identical(actual=got.weights, expected=expected.weights, what="the weights")
-    check.identical(actual=got.losses, expected=expected.losses, what="the losses")
+    check_trained(got, 4, counts(1, 8))
 
 
 def test_grouped_is_the_default(device: Device) -> None:
@@ -112,8 +111,8 @@ def test_a_count_that_does_not_fit_fails_when_it_runs(
     """Building the pipeline is no error; running it is, and the weights stay."""
     chain = Chain(device, 2, pipeline_schedule=schedule(device, name))
     queue, out = device.infeed(samples(8)), device.outfeed()
-    for link in range(2):
-        device.variable(chain.names[link], START[link])
+    for stage in range(2):
+        chain.weight(stage)
     go = device.compile(chain.program(count, 1, queue, out, training))
 
     with pytest.raises(
@@ -251,9 +250,7 @@ def test_stages_may_share_a_device(device: Device) -> None:
     chain = Chain(device, 3, pipeline_schedule=schedule(device, "Sequential"), device_mapping=[0, 1, 0])
     got = chain.train(2, 1, replicas=2)
 
-    expected = trained(3, counts(1, 2, 2))
-    check.identical(actual=got.weights, expected=expected.weights, what="the weights")
-    check.identical(actual=got.losses, expected=expected.losses, what="the losses of two replicas")
+    check_trained(got, 3, counts(1, 2, 2))
 
 
 @pytest.mark.parametrize("name", ["Grouped", "Interleaved", "Sequential"])
@@ -262,9 +259,7 @@ def test_stages_stand_on_any_devices(device: Device, name: str) -> None:
     chain = Chain(device, 2, pipeline_schedule=schedule(device, name), device_mapping=[1, 0])
     got = chain.train(4, 1)
 
-    expected = trained(2, counts(1, 4))
-    check.identical(actual=got.weights, expected=expected.weights, what="the weights")
-    check.identical(actual=got.losses, expected=expected.losses, what="the losses")
+    check_trained(got, 2, counts(1, 4))
 
 
 def test_a_variable_of_two_stages_gets_both_gradients(device: Device) -> None:
@@ -311,13 +306,11 @@ def test_gradients_can_be_mapped(device: Device) -> None:
 def test_keras_optimizers_train(device: Device) -> None:
     """An optimizer of Keras can be the optimizer of a pipeline."""
     chain = Chain(device, 2)
-    made = []
 
+    @functools.lru_cache(maxsize=None)
     def optimizer() -> Any:
-        if not made:
-            with device.tf.init_scope():
-                made.append(device.tf.keras.optimizers.legacy.SGD(RATE, momentum=0.5))
-        return made[0]
+        with device.tf.init_scope():
+            return device.tf.keras.optimizers.legacy.SGD(RATE, momentum=0.5)
 
     chain.optimizer = optimizer  # type: ignore[method-assign]
     got = chain.train(4, 2)

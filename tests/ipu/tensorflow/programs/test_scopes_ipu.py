@@ -60,7 +60,7 @@ def test_shards_take_ipus_from_replicas(device: Device, ipus: int, shards: Any, 
                 x = x + 1
         return out.enqueue(x)
 
-    device.run(lambda: device.ipu.loops.repeat(2, body, [], queue))
+    device.repeat(2, body, queue)
 
     assert device.dequeue(out).shape == ((2, replicas) if replicas > 1 else (2,))
 
