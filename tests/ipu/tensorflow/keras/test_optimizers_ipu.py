@@ -207,7 +207,7 @@ def test_scaled_gradients_are_accumulated_in_a_loop(device: Device, optimizers: 
         weight = device.variable("w", START)
         return optimizer.minimize(weight * x, var_list=[weight])
 
-    device.run(lambda: device.ipu.loops.repeat(STEPS, body, [], queue))
+    device.repeat(STEPS, body, queue)
 
     pairs = np.reshape(inputs(STEPS), (STEPS // 2, 2)).sum(1)
     assert device.read(["w"])[0] == descent(pairs.tolist())
