@@ -69,11 +69,11 @@ def test_a_mode_needs_its_settings(programs: Programs, mode: str, name: str) -> 
 def test_settings_of_other_modes_may_stay(programs: Programs, mode: str) -> None:
     """A specification may hold the functions of all modes."""
     functions = {"optimizer_function": lambda loss: None, "eval_metrics_fn": lambda products: {}}
-    made = changed(programs, mode, **functions)
+    spec = changed(programs, mode, **functions)
 
-    assert made.mode == mode
-    assert made.optimizer_function is functions["optimizer_function"]
-    assert made.eval_metrics_fn is functions["eval_metrics_fn"]
+    assert spec.mode == mode
+    assert spec.optimizer_function is functions["optimizer_function"]
+    assert spec.eval_metrics_fn is functions["eval_metrics_fn"]
 
 
 @pytest.mark.parametrize("count", [0, -4])

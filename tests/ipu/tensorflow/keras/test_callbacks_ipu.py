@@ -47,9 +47,9 @@ def noting(keras: Keras, events: List[Tuple[str, Any]], pause: float = 0.0) -> A
 
     losses: List[float] = []
     threads: List[Any] = []
-    made = Noting()
-    made.losses, made.threads = losses, threads
-    return made
+    callback = Noting()
+    callback.losses, callback.threads = losses, threads
+    return callback
 
 
 def fitted(

@@ -144,8 +144,8 @@ def test_the_depth_of_queues_changes_nothing(keras: Keras, options: Any) -> None
     """Queues may be deeper: the training is the same."""
     with keras.scope(PLAIN):
         model = compiled(keras, steps_per_execution=3)
-        for method, given in options.items():
-            getattr(model, method)(**given)
+        for method, settings in options.items():
+            getattr(model, method)(**settings)
         model.fit(keras.dataset(PLAIN), verbose=0)
 
     assert_trained(keras.trained(model), PLAIN)

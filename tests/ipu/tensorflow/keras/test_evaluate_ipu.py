@@ -33,8 +33,8 @@ def evaluated(keras: Keras, config: RunConfig, data: Any = None, **settings: Any
 def losses(config: RunConfig) -> Any:
     """Every micro-batch's loss from the initial weights, in the order of the feed, with the tolerances."""
     still = replace(config, learning_rate=type(config.learning_rate)("constant", (("base", 0.0),)), stages=())
-    found, allowed = expected("mlp", still).losses[0], tolerance("mlp", still).losses[0].allowed
-    return np.reshape(found, (-1, config.replicas)), np.reshape(allowed, (-1, config.replicas))
+    expected_losses, allowed = expected("mlp", still).losses[0], tolerance("mlp", still).losses[0].allowed
+    return np.reshape(expected_losses, (-1, config.replicas)), np.reshape(allowed, (-1, config.replicas))
 
 
 @pytest.mark.ipus(4)
@@ -42,13 +42,15 @@ def losses(config: RunConfig) -> Any:
 def test_a_loss_is_the_mean_over_the_steps(keras: Keras, name: str) -> None:
     """evaluate returns the mean loss of the last replica's steps."""
     config = CONFIGS[name]
-    found, allowed = losses(config)
-    bound = allowed[:, -1].mean() + (len(found) + 1) * np.finfo(np.float32).eps * np.abs(found).max()
+    expected_losses, allowed = losses(config)
+    bound = (
+        allowed[:, -1].mean() + (len(expected_losses) + 1) * np.finfo(np.float32).eps * np.abs(expected_losses).max()
+    )
     _, result = evaluated(keras, config)
 
     check.close(
         actual=np.float64(result["loss"]),
-        expected=found[:, -1].mean(),
+        expected=expected_losses[:, -1].mean(),
         tolerance=ArrayTolerance(np.asarray(bound), float(bound), "the mean of the losses' tolerances"),
         what="the loss",
     )
@@ -114,12 +116,12 @@ def test_batches_that_fill_no_step_are_dropped(keras: Keras, said: Any) -> None:
 def test_steps_bound_an_evaluation(keras: Keras) -> None:
     """steps is the number of batches that are used."""
     config = CONFIGS["plain"]
-    found, _ = losses(config)
+    expected_losses, _ = losses(config)
     with keras.ready(config, steps_per_execution=2) as model:
         half = model.evaluate(keras.dataset(config).repeat(), steps=2, verbose=0)
         whole = model.evaluate(keras.dataset(config), verbose=0)
 
-    assert abs(half - found[:2].mean()) < abs(whole - found[:2].mean())
+    assert abs(half - expected_losses[:2].mean()) < abs(whole - expected_losses[:2].mean())
 
 
 @pytest.mark.ipus(2)

@@ -121,8 +121,8 @@ def test_arrays_and_data_sets_train_alike(keras: Keras, tf: Any, form: str) -> N
         if form == "dataset":
             model.fit(keras.dataset(PLAIN), verbose=0)
         else:
-            given = (inputs, labels) if form == "arrays" else (tf.constant(inputs), tf.constant(labels))
-            model.fit(*given, batch_size=PLAIN.micro_batch, shuffle=False, verbose=0)
+            arguments = (inputs, labels) if form == "arrays" else (tf.constant(inputs), tf.constant(labels))
+            model.fit(*arguments, batch_size=PLAIN.micro_batch, shuffle=False, verbose=0)
 
     assert_trained(keras.trained(model), PLAIN)
 

@@ -80,14 +80,14 @@ def assigned(stages: Sequence[Any]) -> Callable[[Any], None]:
     """Sets one stage for each call, and a list of stages for each call of a model."""
 
     def assign(model: Any) -> None:
-        found = model.get_pipeline_stage_assignment()
-        for one, stage in zip(found, stages):
+        assignments = model.get_pipeline_stage_assignment()
+        for one, stage in zip(assignments, stages):
             if isinstance(stage, list):
-                for inside, own in zip(one.pipeline_stage_assignments, stage):
-                    inside.pipeline_stage = own
+                for inside, number in zip(one.pipeline_stage_assignments, stage):
+                    inside.pipeline_stage = number
             else:
                 one.pipeline_stage = stage
-        model.set_pipeline_stage_assignment(found)
+        model.set_pipeline_stage_assignment(assignments)
 
     return assign
 
@@ -99,11 +99,11 @@ def test_a_nested_model_has_stages_inside(nested: Nested, strategy: Any, kind: s
         model = nested.outer(kind)
     assigned([0, [0, 1], 1])(model)
 
-    found = model.get_pipeline_stage_assignment()
-    assert [isinstance(one, nested.kind) for one in found] == [False, True, False]
-    assert [one.is_nested_model for one in found] == [False, True, False]
-    assert [one.pipeline_stage for one in found[1].pipeline_stage_assignments] == [0, 1]
-    assert found[1].nested_model is model.layers[2]
+    assignments = model.get_pipeline_stage_assignment()
+    assert [isinstance(one, nested.kind) for one in assignments] == [False, True, False]
+    assert [one.is_nested_model for one in assignments] == [False, True, False]
+    assert [one.pipeline_stage for one in assignments[1].pipeline_stage_assignments] == [0, 1]
+    assert assignments[1].nested_model is model.layers[2]
 
 
 @pytest.mark.parametrize("kind", ["functional", "sequential"])
@@ -114,18 +114,18 @@ def test_a_nested_model_has_stages_inside(nested: Nested, strategy: Any, kind: s
 )
 def test_a_nested_model_is_cut_inside(nested: Nested, kind: str, stages: List[Any], flat: List[int]) -> None:
     """A pipeline that cuts a nested model trains as one of the same layers in one model."""
-    found = nested.trained(lambda: nested.outer(kind), assigned(stages), (0, 1))
+    weights = nested.trained(lambda: nested.outer(kind), assigned(stages), (0, 1))
 
-    assert found == nested.trained(nested.flat, assigned(flat), (0, 1))
+    assert weights == nested.trained(nested.flat, assigned(flat), (0, 1))
 
 
 def test_each_call_has_stages_of_its_own(nested: Nested) -> None:
     """A model that is called twice is cut differently in each call; its weights are shared."""
     stages = [0, [0, 0], [0, 1], 1]
 
-    found = nested.trained(lambda: nested.outer("functional", 2), assigned(stages), (0, 0))
+    weights = nested.trained(lambda: nested.outer("functional", 2), assigned(stages), (0, 0))
 
-    assert found == nested.trained(lambda: nested.flat(2), assigned([0, 0, 0, 0, 1, 1]), (0, 0))
+    assert weights == nested.trained(lambda: nested.flat(2), assigned([0, 0, 0, 0, 1, 1]), (0, 0))
 
 
 def test_stages_of_the_nested_model_are_the_beginning(nested: Nested, strategy: Any) -> None:
@@ -135,8 +135,8 @@ def test_stages_of_the_nested_model_are_the_beginning(nested: Nested, strategy: 
         inner = model.layers[2]
         assigned([0, 1])(inner)
 
-    (found,) = [one for one in model.get_pipeline_stage_assignment() if one.is_nested_model]
-    assert [one.pipeline_stage for one in found.pipeline_stage_assignments] == [0, 1]
+    (nested_assignment,) = [one for one in model.get_pipeline_stage_assignment() if one.is_nested_model]
+    assert [one.pipeline_stage for one in nested_assignment.pipeline_stage_assignments] == [0, 1]
     model.reset_pipeline_stage_assignment()
     assert [one.pipeline_stage for one in inner.get_pipeline_stage_assignment()] == [0, 1]
 

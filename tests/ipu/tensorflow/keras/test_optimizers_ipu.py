@@ -47,9 +47,9 @@ def fit(tf: Any, ipu: Any, configure: Callable[..., Any]) -> Callable[..., Any]:
         stages: Sequence[int] = (),
         dtype: Optional[str] = None,
         legacy: bool = False,
-        given: Optional[Sequence[float]] = None,
+        feed: Optional[Sequence[float]] = None,
     ) -> Any:
-        values = given or inputs(STEPS * replicas)
+        values = feed or inputs(STEPS * replicas)
         configure(replicas * (len(stages) or 1))
         with ipu.ipu_strategy.IPUStrategy().scope():
             layer = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", dtype=dtype)
@@ -77,7 +77,7 @@ def weight_of(model: Any) -> float:
 
 def over_replicas(replicas: int) -> List[float]:
     """The gradient of every step: fit adds up those of replicas."""
-    return [float(sum(own)) for own in np.reshape(inputs(STEPS * replicas), (STEPS, replicas))]
+    return [float(sum(step)) for step in np.reshape(inputs(STEPS * replicas), (STEPS, replicas))]
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["new", "legacy"])
@@ -178,7 +178,7 @@ def test_the_factor_follows_gradients_in_float16(
     """
     updates = STEPS if factor != 4 else STEPS // 2
     model = fit(
-        lambda inner: optimizers.ALSOptimizer(inner, 8, update_frequency=2), dtype=dtype, given=inputs_[:updates]
+        lambda inner: optimizers.ALSOptimizer(inner, 8, update_frequency=2), dtype=dtype, feed=inputs_[:updates]
     )
 
     assert float(model.optimizer.loss_scaling_factor) == factor
@@ -228,12 +228,12 @@ def test_a_wrapper_is_made_again_from_its_configuration(tf: Any, optimizers: Any
     """A configuration holds the wrappers and the optimizer inside with its settings."""
     owner = tf.keras.optimizers.legacy if legacy else tf.keras.optimizers
     inner = optimizers.CrossReplicaOptimizer(owner.Adam(RATE))
-    made = optimizers.GradientAccumulationOptimizer(inner, 3, reduction_method="MEAN")
+    outer = optimizers.GradientAccumulationOptimizer(inner, 3, reduction_method="MEAN")
 
-    again = type(made).from_config(made.get_config())
+    again = type(outer).from_config(outer.get_config())
 
-    assert again.get_config() == made.get_config()
-    assert [type(again), type(again.opt), type(again.opt.opt)] == [type(made), type(inner), owner.Adam]
+    assert again.get_config() == outer.get_config()
+    assert [type(again), type(again.opt), type(again.opt.opt)] == [type(outer), type(inner), owner.Adam]
     assert float(again.learning_rate) == RATE
 
 

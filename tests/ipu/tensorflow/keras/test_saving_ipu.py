@@ -163,7 +163,7 @@ def test_a_model_can_be_cloned_and_described(keras: Keras, tf: Any, kind: str) -
         again = type(model).from_config(model.get_config())
 
     assert type(clone).__name__ == type(model).__name__ == type(again).__name__
-    assert all(hasattr(made, "set_pipelining_options") for made in (clone, again))
+    assert all(hasattr(copied, "set_pipelining_options") for copied in (clone, again))
 
 
 def test_json_names_the_class_that_the_user_knows(keras: Keras) -> None:

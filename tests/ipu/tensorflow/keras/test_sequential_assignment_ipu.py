@@ -18,9 +18,9 @@ def keras_ipu(tf: Any, ipu: Any) -> Any:
 def model(tf: Any, strategy: Any) -> Any:
     """A chain of three layers."""
     with strategy.scope():
-        made = tf.keras.Sequential([tf.keras.layers.Dense(1, use_bias=False) for _ in range(3)])
-        made.build((None, 1))
-    return made
+        chain = tf.keras.Sequential([tf.keras.layers.Dense(1, use_bias=False) for _ in range(3)])
+        chain.build((None, 1))
+    return chain
 
 
 def assignments(keras_ipu: Any, model: Any, stages: List[Any]) -> List[Any]:
@@ -31,10 +31,10 @@ def assignments(keras_ipu: Any, model: Any, stages: List[Any]) -> List[Any]:
 
 def test_stages_are_integers(model: Any) -> None:
     """Integers are given back as they were set, and cannot be changed from outside."""
-    given = [0, 0, 1]
-    model.set_pipeline_stage_assignment(given)
+    stages = [0, 0, 1]
+    model.set_pipeline_stage_assignment(stages)
     model.get_pipeline_stage_assignment().append(7)
-    given[0] = 9
+    stages[0] = 9
 
     assert model.get_pipeline_stage_assignment() == [0, 0, 1]
 
@@ -43,25 +43,25 @@ def test_stages_are_assignments(keras_ipu: Any, model: Any) -> None:
     """Assignments are given back with their layers and stages."""
     model.set_pipeline_stage_assignment(assignments(keras_ipu, model, [0, 1, 1]))
 
-    found = model.get_pipeline_stage_assignment()
-    assert [one.pipeline_stage for one in found] == [0, 1, 1]
-    assert all(one.layer is layer for one, layer in zip(found, model.layers))
-    assert not any(one.is_nested_model for one in found)
+    assigned = model.get_pipeline_stage_assignment()
+    assert [one.pipeline_stage for one in assigned] == [0, 1, 1]
+    assert all(one.layer is layer for one, layer in zip(assigned, model.layers))
+    assert not any(one.is_nested_model for one in assigned)
 
 
 def test_assignments_are_changed_and_set_again(keras_ipu: Any, model: Any) -> None:
     """What was given back counts once it is set again, and not before."""
     model.set_pipeline_stage_assignment(assignments(keras_ipu, model, [0, 1, 1]))
-    found = model.get_pipeline_stage_assignment()
-    found[1].pipeline_stage = 0
+    assigned = model.get_pipeline_stage_assignment()
+    assigned[1].pipeline_stage = 0
 
     assert [one.pipeline_stage for one in model.get_pipeline_stage_assignment()] == [0, 1, 1]
-    model.set_pipeline_stage_assignment(found)
+    model.set_pipeline_stage_assignment(assigned)
     assert [one.pipeline_stage for one in model.get_pipeline_stage_assignment()] == [0, 0, 1]
 
 
-@pytest.mark.parametrize("given", ["integers", "assignments"])
-def test_both_train_alike(tf: Any, keras_ipu: Any, strategy_on: Any, given: str) -> None:
+@pytest.mark.parametrize("form", ["integers", "assignments"])
+def test_both_train_alike(tf: Any, keras_ipu: Any, strategy_on: Any, form: str) -> None:
     """A model is cut in the same places whichever way its stages are given."""
     with strategy_on(2).scope():
         model = tf.keras.Sequential(
@@ -69,7 +69,7 @@ def test_both_train_alike(tf: Any, keras_ipu: Any, strategy_on: Any, given: str)
         )
         model.build((None, 1))
         stages = [0, 1]
-        model.set_pipeline_stage_assignment(stages if given == "integers" else assignments(keras_ipu, model, stages))
+        model.set_pipeline_stage_assignment(stages if form == "integers" else assignments(keras_ipu, model, stages))
         model.set_pipelining_options(gradient_accumulation_steps_per_replica=4)
         model.compile(tf.keras.optimizers.SGD(0.125), loss=lambda labels, outputs: outputs, steps_per_execution=4)
         column = [[0.25]] * 4
@@ -82,7 +82,7 @@ def test_both_train_alike(tf: Any, keras_ipu: Any, strategy_on: Any, given: str)
 def test_wrong_assignments_are_refused(keras_ipu: Any, model: Any, wrong: str) -> None:
     """Integers beside assignments, layers in another order, without a stage or left out, and fractions are refused."""
     whole = assignments(keras_ipu, model, [0, 1, 1])
-    given = {
+    refused = {
         "mixed": [*whole[:2], 1],
         "order": [whole[0], whole[2], whole[1]],
         "missing": assignments(keras_ipu, model, [0, None, 1]),
@@ -91,7 +91,7 @@ def test_wrong_assignments_are_refused(keras_ipu: Any, model: Any, wrong: str) -
     }[wrong]
 
     with pytest.raises(ValueError, match="pipeline"):
-        model.set_pipeline_stage_assignment(given)
+        model.set_pipeline_stage_assignment(refused)
     assert model.get_pipeline_stage_assignment() == []
 
 

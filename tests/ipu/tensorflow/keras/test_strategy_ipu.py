@@ -35,10 +35,10 @@ def test_the_scope_makes_the_strategy_current(tf: Any, ipu: Any, name: str) -> N
 def test_the_scope_gives_the_strategy(ipu: Any) -> None:
     """What stands behind ``as`` of the scope is the strategy."""
     strategy = ipu.ipu_strategy.IPUStrategy()
-    with strategy.scope() as given:
+    with strategy.scope() as entered:
         pass
 
-    assert given is strategy
+    assert entered is strategy
 
 
 def test_a_scope_can_be_entered_again(tf: Any, ipu: Any) -> None:

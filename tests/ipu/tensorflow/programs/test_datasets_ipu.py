@@ -64,11 +64,11 @@ def test_a_slow_data_set_takes_its_time(tf: Any, ipu: Any) -> None:
     """The time of an epoch is not less than what the elements need."""
 
     def slow(value: Any) -> Any:
-        def wait(own: Any) -> Any:
+        def wait(element: Any) -> Any:
             import time
 
             time.sleep(0.02)
-            return own
+            return element
 
         return tf.ensure_shape(tf.numpy_function(wait, [value], tf.int32), [])
 

@@ -48,16 +48,16 @@ def test_a_loop_without_values_returns_an_operation(device: Device) -> None:
     """A loop for its effects is an operation."""
     device.open()
     device.variable("total", 0.0)
-    found = []
+    operations = []
 
     def program() -> Any:
         total = device.variable("total", 0.0)
-        found.append(device.ipu.loops.repeat(3, lambda: total.assign_add(2.0).op, []))
-        return found[-1]
+        operations.append(device.ipu.loops.repeat(3, lambda: total.assign_add(2.0).op, []))
+        return operations[-1]
 
     device.run(program)
 
-    assert isinstance(found[-1], device.tf.Operation)
+    assert isinstance(operations[-1], device.tf.Operation)
     assert float(device.read(["total"])[0]) == 6.0
 
 

@@ -14,17 +14,17 @@ from ..exact import samples
 def test_the_scope_places_on_a_device(tf: Any, ipu: Any, number: int) -> None:
     """What is made inside belongs to the named IPU device."""
     with tf.Graph().as_default(), ipu.scopes.ipu_scope(f"/device:IPU:{number}"):
-        made = tf.constant(1.0) + 1
+        total = tf.constant(1.0) + 1
 
-    assert made.op.device.endswith(f"device:IPU:{number}")
+    assert total.op.device.endswith(f"device:IPU:{number}")
 
 
 def test_variables_of_the_scope_are_resources(tf: Any, ipu: Any) -> None:
     """A variable that is made in the scope can live on the device."""
     with tf.Graph().as_default(), ipu.scopes.ipu_scope("/device:IPU:0"):
-        made = tf.compat.v1.get_variable("made", [2])
+        variable = tf.compat.v1.get_variable("made", [2])
 
-    assert made.op.type == "VarHandleOp"
+    assert variable.op.type == "VarHandleOp"
 
 
 @pytest.mark.parametrize("index", [0, 1, 3])
@@ -124,9 +124,9 @@ def test_attributes_add_up(tf: Any, ipu: Any) -> None:
     scopes = ipu.scopes
     outer, inner = scopes.stochastic_rounding(True), scopes.stochastic_rounding(False)
     with tf.Graph().as_default(), outer, scopes.partials_type("half"), inner:
-        made = tf.constant(1.0)
+        constant = tf.constant(1.0)
 
-    assert made.op.get_attr("_XlaFrontendAttributes") == b"PARTIALS_TYPE=half;STOCHASTIC_ROUNDING=THREESTATE_OFF"
+    assert constant.op.get_attr("_XlaFrontendAttributes") == b"PARTIALS_TYPE=half;STOCHASTIC_ROUNDING=THREESTATE_OFF"
 
 
 def test_a_type_of_partials_is_known(ipu: Any) -> None:

@@ -12,22 +12,22 @@ def test_a_step_that_makes_its_variables_enqueues(tf: Any, ipu: Any, configure: 
     configure(1)
     strategy = ipu.ipu_strategy.IPUStrategyV1()
     with strategy.scope():
-        made: Any = []
+        variables: Any = []
         outfeed = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
 
         @tf.function
         def step(x: Any) -> None:
-            if not made:
-                made.append(tf.Variable([1.0, 2.0]))
-            made[0].assign_add(x)
-            outfeed.enqueue(made[0].read_value())
+            if not variables:
+                variables.append(tf.Variable([1.0, 2.0]))
+            variables[0].assign_add(x)
+            outfeed.enqueue(variables[0].read_value())
 
         @tf.function
         def loop(count: Any, iterator: Any) -> None:
             for _ in tf.range(count):
                 step(next(iterator))
 
-        given = np.arange(6, dtype=np.float32).reshape(3, 2)
-        strategy.run(loop, args=(3, iter(tf.data.Dataset.from_tensor_slices(given))))
+        rows = np.arange(6, dtype=np.float32).reshape(3, 2)
+        strategy.run(loop, args=(3, iter(tf.data.Dataset.from_tensor_slices(rows))))
 
-    assert outfeed.dequeue().numpy().tolist() == np.add(np.cumsum(given, axis=0), [1, 2]).tolist()
+    assert outfeed.dequeue().numpy().tolist() == np.add(np.cumsum(rows, axis=0), [1, 2]).tolist()

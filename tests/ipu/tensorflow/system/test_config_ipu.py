@@ -164,10 +164,10 @@ def test_an_enumeration_has_its_default(ipu: Any, config: Any, name: str) -> Non
 )
 def test_enumerations_have_their_members(ipu: Any, enumeration: str, members: Any) -> None:
     """Every documented member of an enumeration exists."""
-    found = getattr(ipu.config, enumeration)
+    kind = getattr(ipu.config, enumeration)
 
-    assert issubclass(found, enum.Enum)
-    assert set(found.__members__) == members
+    assert issubclass(kind, enum.Enum)
+    assert set(kind.__members__) == members
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
@@ -269,9 +269,9 @@ def test_configurations_share_nothing(ipu: Any) -> None:
 @pytest.mark.parametrize("name", [*SELECTIONS, "compilation_poplar_options", "matmuls.poplar_options"])
 def test_a_value_is_kept_as_it_was_given(config: Any, name: str) -> None:
     """What happens to a list or a dictionary after it was set does not change the configuration."""
-    given = another(DEFAULTS[name])
-    write(config, name, given)
-    given.clear()
+    value = another(DEFAULTS[name])
+    write(config, name, value)
+    value.clear()
 
     assert read(config, name) == another(DEFAULTS[name])
 
@@ -443,11 +443,11 @@ def test_nothing_is_left_out(config: Any) -> None:
     """The attributes of a configuration are those that are documented."""
 
     def leaves(part: Dict[str, Any], prefix: str) -> List[str]:
-        found = []
+        names = []
         for name, value in part.items():
             full = f"{prefix}{name}"
-            found += leaves(value, f"{full}.") if full in CATEGORIES else [full]
-        return found
+            names += leaves(value, f"{full}.") if full in CATEGORIES else [full]
+        return names
 
     documented = {*DEFAULTS, *CHOICES} - {"optimizations.enable_fast_math"}
 

@@ -16,7 +16,7 @@ STRATEGIES = (
 RATE = 0.5
 
 
-def made(ipu: Any, module: str, name: str, *arguments: Any, **settings: Any) -> Any:
+def strategy_of(ipu: Any, module: str, name: str, *arguments: Any, **settings: Any) -> Any:
     """A strategy by the name of its module."""
     return getattr(importlib.import_module(f"tensorflow.python.ipu.{module}"), name)(*arguments, **settings)
 
@@ -27,7 +27,7 @@ def popdist(ipu: Any, configure: Callable[..., Any]) -> Callable[..., Any]:
 
     def on(ipus: int, **settings: Any) -> Any:
         configure(ipus)
-        return made(ipu, *STRATEGIES[0], **settings)
+        return strategy_of(ipu, *STRATEGIES[0], **settings)
 
     return on
 
@@ -54,7 +54,7 @@ def test_a_strategy_of_one_process_is_an_ipu_strategy(
 ) -> None:
     """A function runs in the scope of a strategy of one process as in that of an IPUStrategy."""
     configure(1)
-    strategy = made(ipu, module, name)
+    strategy = strategy_of(ipu, module, name)
 
     with strategy.scope():
         assert strategy.run(tf.function(lambda x: x + 1), args=(tf.constant(2),)).numpy() == 3
@@ -138,7 +138,7 @@ def test_several_processes_are_refused(ipu: Any, monkeypatch: Any, variable: str
     monkeypatch.setenv(variable, "2")
 
     with pytest.raises(NotImplementedError, match="one of 2 processes"):
-        made(ipu, *STRATEGIES[0])
+        strategy_of(ipu, *STRATEGIES[0])
     with pytest.raises(NotImplementedError, match="one of 2 processes"):
         ipu.horovod.init()
 

@@ -116,10 +116,10 @@ KERAS_NAMES = {
 @pytest.mark.parametrize("module", NAMES)
 def test_a_module_has_its_names(ipu: Any, module: str) -> None:
     """Every documented name of a module exists and is found by dir, and the module can be reached from the package."""
-    found = importlib.import_module(f"tensorflow.python.ipu.{module}")
+    imported = importlib.import_module(f"tensorflow.python.ipu.{module}")
 
-    assert missing(found, NAMES[module]) == []
-    assert operator.attrgetter(module)(ipu) is found
+    assert missing(imported, NAMES[module]) == []
+    assert operator.attrgetter(module)(ipu) is imported
 
 
 @pytest.mark.parametrize("module", KERAS_NAMES)

@@ -225,12 +225,12 @@ def test_tensorflow_lists_ipu_devices(tf: Any, ipu: Any, configure: Callable[...
     """The IPU devices of the configuration stand in TensorFlow's lists, beside the CPU, until a reset."""
     if devices:
         configure([1] * devices)
-    found = getattr(tf.config, ask)("IPU")
+    listed = getattr(tf.config, ask)("IPU")
     everything = getattr(tf.config, ask)()
 
-    assert [device.device_type for device in found] == ["IPU"] * devices
-    assert [device.name.rpartition(":")[2] for device in found] == [str(index) for index in range(devices)]
-    assert [device for device in everything if device.device_type == "IPU"] == found
+    assert [device.device_type for device in listed] == ["IPU"] * devices
+    assert [device.name.rpartition(":")[2] for device in listed] == [str(index) for index in range(devices)]
+    assert [device for device in everything if device.device_type == "IPU"] == listed
     assert [device.device_type for device in everything].count("CPU") == 1
     ipu.utils.reset_ipu_configuration()
     assert getattr(tf.config, ask)("IPU") == []
@@ -299,9 +299,9 @@ def test_a_session_lists_ipu_devices(tf: Any, configure: Callable[..., Any]) -> 
     """A session knows the IPU devices of the configuration."""
     configure([1, 2])
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        found = [device.name for device in session.list_devices() if device.device_type == "IPU"]
+        names = [device.name for device in session.list_devices() if device.device_type == "IPU"]
 
-    assert [name.rpartition("/")[2] for name in found] == ["device:IPU:0", "device:IPU:1"]
+    assert [name.rpartition("/")[2] for name in names] == ["device:IPU:0", "device:IPU:1"]
 
 
 def test_a_session_keeps_its_own_settings(tf: Any, ipu: Any) -> None:

@@ -109,13 +109,13 @@ def noise() -> List[Tuple[np.ndarray, ArrayTolerance]]:
                     variable.assign_sub(SHORT.learning_rate * gradient)
                 return loss
 
-            found = []
+            results = []
             for start in starts:
                 model.set_weights(start)
                 losses = [float(step(tf.cast(images, dtype), labels)) for images, labels in taken]
                 means = np.array(losses).reshape(SHORT.epochs, -1).mean(axis=1)
-                found.append((means, np.array(model(tf.cast(tests, dtype)), np.float64)))
-            return found
+                results.append((means, np.array(model(tf.cast(tests, dtype)), np.float64)))
+            return results
         finally:
             tf.keras.backend.set_floatx(before)
 
@@ -143,12 +143,12 @@ def test_the_device_trains_as_its_native_twin(trained: Trained, way: str) -> Non
 def test_the_device_classifies_as_its_native_twin(trained: Trained, way: str) -> None:
     """The probabilities of all test samples are those that plain TensorFlow's weights give after as many updates."""
     expected, tolerance = noise()[1]
-    found = trained(WAYS[way])
+    run = trained(WAYS[way])
 
     check.close(
-        actual=found.probabilities, expected=expected, tolerance=tolerance, what="the probabilities of the test set"
+        actual=run.probabilities, expected=expected, tolerance=tolerance, what="the probabilities of the test set"
     )
-    assert found.accuracy * SHORT.test_size == round(found.accuracy * SHORT.test_size)
+    assert run.accuracy * SHORT.test_size == round(run.accuracy * SHORT.test_size)
 
 
 @pytest.mark.parametrize(

@@ -114,11 +114,11 @@ STEPS = counted(2, 3, 1, steps=3)
 @pytest.mark.parametrize("steps", range(1, STEPS.steps + 1))
 def test_each_fit_goes_on_where_the_last_one_ended(runs: Runs, steps: int) -> None:
     """Weights and the optimizer's state are kept from one fit to the next."""
-    found = (runs.train("mlp", STEPS).weights_by_step or ())[steps - 1]
+    weights = (runs.train("mlp", STEPS).weights_by_step or ())[steps - 1]
 
     for name, value in (expected("mlp", STEPS, steps).weights or {}).items():
         allowed = tolerance("mlp", STEPS, steps).weights[name]
-        check.close(actual=found[name], expected=value, tolerance=allowed, what=f"{name} after fit {steps}")
+        check.close(actual=weights[name], expected=value, tolerance=allowed, what=f"{name} after fit {steps}")
 
 
 @pytest.mark.ipus(1)

@@ -106,11 +106,11 @@ def specified(dtype: str, order: int = -1) -> Dict[str, np.ndarray]:
         bias = bias - rate * inner.sum(axis=0)
     _, probabilities = forward(tests.astype(dtype)[:, pixels])
     back, straight = np.argsort(pixels), np.argsort(units)
-    found = (kernel[back][:, straight], bias[straight], out_kernel[straight], out_bias)
+    arrays = (kernel[back][:, straight], bias[straight], out_kernel[straight], out_bias)
     return {
         "losses": np.array(losses).reshape(SHORT.epochs, -1).mean(axis=1).astype(np.float64),
         "probabilities": probabilities.astype(np.float64),
-        **{name: value.astype(np.float64) for name, value in zip(WEIGHTS, found)},
+        **{name: value.astype(np.float64) for name, value in zip(WEIGHTS, arrays)},
     }
 
 
@@ -190,8 +190,8 @@ def test_the_workload_converges_like_its_baseline() -> None:
     from ipu_conformance.data import load
 
     runs = [train(replace(RECORDED.settings, seed=seed)) for seed in (1000, 1001, 1002)]
-    found = verdict(RECORDED, runs)
+    band = verdict(RECORDED, runs)
 
-    assert found.passed, found.sentence
+    assert band.passed, band.sentence
     labels = load(RECORDED.settings.data, train=RECORDED.settings.train_size, test=0).train.labels
     assert max(run.losses[-1] for run in runs) < blind_loss(labels)

@@ -29,8 +29,8 @@ def adam(name: str = "adam", **settings: Any) -> Rule:
 
 def rmsprop(**settings: Any) -> Rule:
     """RMSprop with its epsilon under the root and the rate in the velocity."""
-    given = {"alpha": 0.75, "epsilon": 0.0625, "epsilon_inside": True, "rate_in_velocity": True, **settings}
-    return optimizer("rmsprop", **given)
+    rule = {"alpha": 0.75, "epsilon": 0.0625, "epsilon_inside": True, "rate_in_velocity": True, **settings}
+    return optimizer("rmsprop", **rule)
 
 
 # Epsilon is large so that no gradient is too small for its root: rounding errors stay in proportion to the step.

@@ -93,8 +93,8 @@ def test_types_come_back_as_they_were(runs: Runs, dtype: str) -> None:
     driver, net = runs.driver, nets.linear()
     config = counted(1, 1, 2, training=False, dtype=dtype)
     data = nets.distinct_micro_batches(net, config)
-    with driver.build(net, config) as made:
-        predicted = made.model.predict(driver.dataset(made, data, 0, config.micro_batch), verbose=0)
+    with driver.build(net, config) as built:
+        predicted = built.model.predict(driver.dataset(built, data, 0, config.micro_batch), verbose=0)
 
-    assert {variable.dtype.name for variable in made.model.trainable_variables} == {dtype}
+    assert {variable.dtype.name for variable in built.model.trainable_variables} == {dtype}
     assert predicted.dtype == np.dtype(dtype)
