@@ -210,14 +210,12 @@ def test_tensors_of_the_device_are_logged(estimators: Estimators, mode: str, exp
     assert told == samples(8)[list(expected)].tolist()
 
 
-def test_not_every_loop_is_logged(estimators: Estimators) -> None:
-    """With every_n_iter=2 the first loop and every other after it are told of."""
-    assert logging(estimators, every_n_iter=2) == samples(8)[[1, 5]].tolist()
-
-
-def test_the_end_may_be_logged_alone(estimators: Estimators) -> None:
-    """With at_end alone the last loop is told of."""
-    assert logging(estimators, at_end=True) == samples(8)[[7]].tolist()
+@pytest.mark.parametrize(
+    ("settings", "steps"), [({"every_n_iter": 2}, [1, 5]), ({"at_end": True}, [7])], ids=["every_n_iter", "at_end"]
+)
+def test_not_every_loop_is_logged(estimators: Estimators, settings: Dict[str, Any], steps: List[int]) -> None:
+    """With every_n_iter=2 the first loop and every other after it are logged, with at_end alone the last one."""
+    assert logging(estimators, **settings) == samples(8)[steps].tolist()
 
 
 def test_a_hook_logs_once_in_a_program(estimators: Estimators) -> None:

@@ -88,22 +88,12 @@ def test_max_steps_counts_all_trainings(estimators: Estimators, max_steps: int) 
     assert estimators.left(estimator).step == 4
 
 
-def test_max_steps_goes_on_from_the_last_step(estimators: Estimators) -> None:
-    """A training goes on until all trainings together have made max_steps."""
+@pytest.mark.parametrize("numbers", [{"max_steps": 6}, {"steps": 4}], ids=["max_steps", "steps"])
+def test_a_second_training_goes_on_from_the_last_step(estimators: Estimators, numbers: Dict[str, int]) -> None:
+    """max_steps counts the steps of all trainings together, steps those of the second one alone."""
     estimator = estimators.make()
     estimator.train(estimators.feed(2), steps=2)
-    estimator.train(estimators.feed(8, skip=2), max_steps=6)
-    left = estimators.left(estimator)
-
-    assert left.step == 6
-    check_weight(left.weight, counts(6))
-
-
-def test_steps_count_from_the_last_step(estimators: Estimators) -> None:
-    """Trainings with steps add up: each makes its own steps, on its own data."""
-    estimator = estimators.make()
-    estimator.train(estimators.feed(2), steps=2)
-    estimator.train(estimators.feed(4, skip=2), steps=4)
+    estimator.train(estimators.feed(8, skip=2), **numbers)
     left = estimators.left(estimator)
 
     assert left.step == 6
