@@ -128,8 +128,8 @@ KERAS: Dict[str, str] = {
     "layers.SerialDense": "units, serialization_factor, serialization_dimension",
     "losses.CTCLoss": "blank_index=0, from_logits=False",
     "optimizers.ALSOptimizer": SCALING,
-    "optimizers.ALSOptimizerGradientAccumulationWrapper": "als_optimizer, "
-    "{ACCUMULATION}, name='ALSOptimizerGradientAccumulationWrapper'",
+    "optimizers.ALSOptimizerGradientAccumulationWrapper": f"als_optimizer, {ACCUMULATION}, "
+    "name='ALSOptimizerGradientAccumulationWrapper'",
     "optimizers.CrossReplicaOptimizer": "opt, name='CrossReplicaOptimizer'",
     "optimizers.GradientAccumulationOptimizer": f"opt, {ACCUMULATION}",
     "extensions.ModelExtension.set_pipelining_options": "gradient_accumulation_steps_per_replica=None, "
