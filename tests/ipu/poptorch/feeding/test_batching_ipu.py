@@ -71,7 +71,7 @@ def test_the_model_sees_one_micro_batch(poptorch: Any, torch: Any, config: RunCo
 
 @pytest.mark.parametrize("size", [1, 5, 11, 13, 23])
 def test_a_batch_that_does_not_divide_is_refused(poptorch: Any, size: int) -> None:
-    """2 x 3 x 2 micro-batches cannot be made of a batch that is no multiple of 12, and nothing is compiled."""
+    """2 x 3 x 2 micro-batches need a batch that is a multiple of 12; any other is refused, and nothing is compiled."""
     trainer, _ = exact.trainer(poptorch, counts(2, 3, 2))
 
     with pytest.raises(AssertionError, match="Invalid batch dimension"):

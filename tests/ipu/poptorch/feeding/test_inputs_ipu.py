@@ -99,7 +99,7 @@ def test_a_compiled_model_takes_only_what_it_was_compiled_for(poptorch: Any, nam
 
 
 def test_a_number_is_a_constant_of_the_program(poptorch: Any) -> None:
-    """What is no tensor is compiled in, and another value is refused rather than ignored."""
+    """An argument that is not a tensor is compiled in, and another value is refused rather than ignored."""
     x = exact.samples(2)
     model = poptorch.inferenceModel(flexible())
 

@@ -193,7 +193,7 @@ def test_backward_of_an_output_is_an_error(poptorch: Any, training: bool) -> Non
 
 
 def test_an_output_can_be_saved(poptorch: Any, torch: Any) -> None:
-    """What came back can be written to a file and read where there is no PopTorch."""
+    """What came back can be written to a file and read without PopTorch."""
     import io
 
     out = poptorch.inferenceModel(exact.scale(poptorch, loss=False))(exact.samples(2))

@@ -388,7 +388,7 @@ def test_a_file_without_its_model_cannot_be_loaded_alone(poptorch: Any, path: st
         poptorch.load(path)
 
 
-def test_a_file_that_is_none_is_refused(poptorch: Any, torch: Any, tmp_path: Path) -> None:
+def test_a_file_of_something_else_is_refused(poptorch: Any, torch: Any, tmp_path: Path) -> None:
     """A file of something else is an error of its own, not a crash."""
     path = tmp_path / "model.popef"
     path.write_bytes(b"not an executable")

@@ -74,10 +74,8 @@ def test_running_alone_copies_nothing(trainer: Any, monkeypatch: pytest.MonkeyPa
     assert calls == []
 
 
-def test_attributes_of_the_model_that_are_no_weights_copy_nothing(
-    trainer: Any, counted: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Asking a model for what is not a weight is no touch."""
+def test_reading_other_attributes_copies_nothing(trainer: Any, counted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading an attribute that is not a weight copies nothing."""
     trainer(exact.samples(2))
     calls = spied(trainer, monkeypatch)
 

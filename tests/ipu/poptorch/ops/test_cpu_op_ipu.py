@@ -123,7 +123,7 @@ def test_the_host_does_not_train(poptorch: Any, torch: Any) -> None:
         )
 
 
-def test_what_is_no_function_is_refused(poptorch: Any) -> None:
+def test_a_host_call_needs_a_function_and_a_name(poptorch: Any) -> None:
     """The first argument is called, the second is a name."""
     for wrong in ((3, "name"), (abs, 5), (abs, "")):
         with pytest.raises((poptorch.Error, AssertionError)):

@@ -111,7 +111,7 @@ def test_the_shapes_are_those_of_batch_paths_and_steps(poptorch: Any, torch: Any
     ids=str,
 )
 def test_settings_must_fit(poptorch: Any, wrong: Any) -> None:
-    """A blank that is no class, an empty beam, and more paths than the beam holds are refused."""
+    """A blank outside the classes, an empty beam, and more paths than the beam holds are refused."""
     with pytest.raises(poptorch.Error):
         _decode(poptorch, _logs(4, 1, 3, seed=1), [4], **wrong)
 

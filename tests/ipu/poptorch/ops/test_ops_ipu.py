@@ -67,7 +67,7 @@ def _parameter(*shape: int) -> Any:
 
 
 @pytest.mark.parametrize("wrong", ["Sum", "median", 3, None], ids=repr)
-def test_identity_loss_knows_three_reductions(poptorch: Any, wrong: Any) -> None:
+def test_identity_loss_has_three_reductions(poptorch: Any, wrong: Any) -> None:
     """Any other reduction is refused."""
     with pytest.raises(poptorch.Error, match="reduction"):
         poptorch.identity_loss(_values(2), wrong)

@@ -103,7 +103,7 @@ def test_inside_a_model_the_ipu_path_is_taken(poptorch: Any, torch: Any) -> None
 
 
 def test_hardware_is_there_or_not(poptorch: Any) -> None:
-    """ipuHardwareIsAvailable is a bool; where it is False there is no version either."""
+    """ipuHardwareIsAvailable is a bool; where it is False, asking for the version is an error."""
     available = poptorch.ipuHardwareIsAvailable()
 
     assert isinstance(available, bool)

@@ -109,7 +109,7 @@ class Pair:
         self.second = second
 
 
-def test_a_container_of_ones_own_is_an_argument(poptorch: Any, torch: Any) -> None:
+def test_a_container_of_the_users_is_an_argument(poptorch: Any, torch: Any) -> None:
     """With a parser registered, a model takes and returns the user's class, and its tensors are dealt out."""
 
     class Parser(poptorch.ICustomArgParser):

@@ -63,7 +63,7 @@ def test_json_of_a_wrong_type_is_refused(poptorch: Any) -> None:
     ids=["method", "sub-set", "broken", "list"],
 )  # fmt: skip
 def test_json_that_cannot_be_applied_is_an_error(poptorch: Any, text: str) -> None:
-    """A method that does not exist, or text that is no JSON object, is an error, and nothing is set."""
+    """A method that does not exist, or text that is not a JSON object, is an error, and nothing is set."""
     options = poptorch.Options()
     before = options.toDict()
     with pytest.raises(Exception):  # noqa: B017, PT011 - which class it is, no document says

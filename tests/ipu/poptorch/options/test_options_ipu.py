@@ -129,7 +129,7 @@ def test_calls_chain_across_sub_sets(poptorch: Any) -> None:
 
 
 def test_an_option_that_does_not_exist_is_an_error(poptorch: Any) -> None:
-    """A name that is no option can be neither called nor read."""
+    """An unknown name can be neither called nor read."""
     with pytest.raises(AttributeError):
         poptorch.Options().deviceIteration(2)
     with pytest.raises(AttributeError):
@@ -137,7 +137,7 @@ def test_an_option_that_does_not_exist_is_an_error(poptorch: Any) -> None:
 
 
 def test_setting_an_unknown_value_is_an_error(poptorch: Any) -> None:
-    """A value that is no option cannot be set by name."""
+    """An unknown value cannot be set by name."""
     with pytest.raises(AssertionError):
         poptorch.Options().set(device_iteration=2)
 
@@ -303,7 +303,7 @@ def test_a_rank_beyond_the_processes_is_refused(poptorch: Any) -> None:
         poptorch.Options().Distributed.configureProcessId(3, 3)
 
 
-def test_the_rank_comes_from_variables_of_ones_own(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rank_comes_from_variables_of_the_users(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """setEnvVarNames reads the number of processes and the rank from the variables it names."""
     monkeypatch.setenv("MY_SIZE", "4")
     monkeypatch.setenv("MY_RANK", "3")

@@ -94,7 +94,7 @@ def left_by_an_exception(poptorch: Any, x: Any) -> Any:
 
 
 def without_gradients(poptorch: Any, x: Any) -> Any:
-    """A region of torch.no_grad is no block: what is inside is placed by the blocks that it begins."""
+    """torch.no_grad does not open a block: what is inside is placed by the blocks that it begins."""
     import torch
 
     with torch.no_grad():

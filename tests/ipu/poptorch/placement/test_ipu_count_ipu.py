@@ -72,6 +72,6 @@ def test_more_than_64_ipus_are_refused(poptorch: Any, ipus: Tuple[int, ...], rep
 
 @pytest.mark.ipus(4)
 def test_rounding_is_off_by_default(poptorch: Any) -> None:
-    """The option reads back, and its default is no rounding."""
+    """The option reads back, and IPUs are not rounded up by default."""
     assert poptorch.Options().auto_round_num_ipus is False
     assert poptorch.Options().autoRoundNumIPUs().auto_round_num_ipus is True
