@@ -1,11 +1,13 @@
-"""A tolerance with a reason, for tests of the checks."""
+"""A tolerance with a reason and the sentence of a failure, for tests of the checks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import pytest
+
+from ipu_conformance import check
 
 
 @dataclass(frozen=True)
@@ -30,3 +32,10 @@ def half() -> Reasoned:
 def reasoned() -> type:
     """Makes tolerances that give their reason."""
     return Reasoned
+
+
+def sentence(call: Callable[..., Any], *values: Any, **arguments: Any) -> str:
+    """The message with which a check fails."""
+    with pytest.raises(check.CheckFailure) as caught:
+        call(*values, **arguments)
+    return str(caught.value)

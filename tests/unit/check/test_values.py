@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
 from ipu_conformance import check
-
-
-def sentence(call, **arguments) -> str:
-    """The message with which a check fails."""
-    with pytest.raises(check.CheckFailure) as caught:
-        call(**arguments)
-    return str(caught.value)
+from tests.unit.check.conftest import Reasoned, sentence
 
 
 class TestIdentical:
@@ -25,48 +19,54 @@ class TestIdentical:
 
         check.identical(actual=values, expected=values.copy(), what="x")
 
-    def test_shape_comes_first(self):
-        """A wrong shape is reported even though dtype and values are wrong too."""
-        message = sentence(check.identical, actual=np.ones((2, 3), np.float16), expected=np.zeros((3, 2)), what="x")
-
-        assert message == "x has shape [2, 3] where [3, 2] is expected."
-
-    def test_dtype_comes_second(self):
-        """A wrong dtype is reported before values."""
-        message = sentence(check.identical, actual=np.ones(2, np.float16), expected=np.zeros(2, np.float32), what="x")
-
-        assert message == "x has dtype float16 where float32 is expected."
-
-    def test_a_different_value_is_placed_and_counted(self):
-        """The sentence has the first place, both values, the count and the largest difference."""
-        actual = np.array([[1.0, 2.0], [3.0, 4.5]])
-        expected = np.array([[1.0, 2.25], [3.0, 4.0]])
-
-        assert sentence(check.identical, actual=actual, expected=expected, what="fc1.weight") == (
-            "fc1.weight differs at [0, 1]: actual 2.0, expected 2.25; 2 of 4 values, largest difference 0.5, "
-            "allowed 0 (bit-identical by specification)."
-        )
-
-    def test_zeros_of_different_sign_differ(self):
-        """-0.0 and 0.0 are different bits."""
-        assert sentence(check.identical, actual=np.array([-0.0]), expected=np.array([0.0]), what="x") == (
-            "x differs at [0]: actual -0.0, expected 0.0; 1 of 1 value, only in the sign of zero, "
-            "allowed 0 (bit-identical by specification)."
-        )
-
-    def test_nan_against_a_number_differs(self):
-        """A NaN has no largest difference, and says so."""
-        assert sentence(check.identical, actual=np.array([np.nan]), expected=np.array([1.0]), what="x") == (
-            "x differs at [0]: actual nan, expected 1.0; 1 of 1 value, no finite difference, "
-            "allowed 0 (bit-identical by specification)."
-        )
-
-    def test_a_scalar_has_no_index(self):
-        """The only value of a 0-d array is called so."""
-        assert sentence(check.identical, actual=np.int32(3), expected=np.int32(4), what="x") == (
-            "x differs at its only value: actual 3, expected 4; 1 of 1 value, largest difference 1, "
-            "allowed 0 (bit-identical by specification)."
-        )
+    @pytest.mark.parametrize(
+        ("actual", "expected", "words"),
+        [
+            pytest.param(
+                np.ones((2, 3), np.float16),
+                np.zeros((3, 2)),
+                "has shape [2, 3] where [3, 2] is expected.",
+                id="the shape, before dtype and values",
+            ),
+            pytest.param(
+                np.ones(2, np.float16),
+                np.zeros(2, np.float32),
+                "has dtype float16 where float32 is expected.",
+                id="the dtype, before values",
+            ),
+            pytest.param(
+                np.array([[1.0, 2.0], [3.0, 4.5]]),
+                np.array([[1.0, 2.25], [3.0, 4.0]]),
+                "differs at [0, 1]: actual 2.0, expected 2.25; 2 of 4 values, largest difference 0.5, "
+                "allowed 0 (bit-identical by specification).",
+                id="the first place, both values, the count and the largest difference",
+            ),
+            pytest.param(
+                np.array([-0.0]),
+                np.array([0.0]),
+                "differs at [0]: actual -0.0, expected 0.0; 1 of 1 value, only in the sign of zero, "
+                "allowed 0 (bit-identical by specification).",
+                id="the sign of zero",
+            ),
+            pytest.param(
+                np.array([np.nan]),
+                np.array([1.0]),
+                "differs at [0]: actual nan, expected 1.0; 1 of 1 value, no finite difference, "
+                "allowed 0 (bit-identical by specification).",
+                id="NaN against a number",
+            ),
+            pytest.param(
+                np.int32(3),
+                np.int32(4),
+                "differs at its only value: actual 3, expected 4; 1 of 1 value, largest difference 1, "
+                "allowed 0 (bit-identical by specification).",
+                id="a scalar without an index",
+            ),
+        ],
+    )
+    def test_a_difference_is_one_sentence(self, actual, expected, words):
+        """The sentence tells what differs, where and by how much; a wrong shape or dtype comes first."""
+        assert sentence(check.identical, actual=actual, expected=expected, what="fc1.weight") == f"fc1.weight {words}"
 
     def test_text_is_refused(self):
         """Only numbers can be compared."""
@@ -95,63 +95,72 @@ class TestClose:
         """Anything that np.asarray takes is compared; precisions of one kind may differ."""
         check.close(actual=np.ones(2, np.float32), expected=[1.0, 1.0], tolerance=half, what="x")
 
-    def test_the_worst_value_is_named_with_the_reason(self, reasoned):
-        """The sentence names the largest multiple of what is allowed, which need not be the largest difference."""
-        tolerance = reasoned(np.array([0.1, 10.0, 10.0]), "float16 in, float32 partials, K=9")
+    @pytest.mark.parametrize(
+        ("actual", "expected", "tolerance", "words"),
+        [
+            pytest.param(
+                [2.0, 15.0, 0.0],
+                [1.0, 0.0, 0.0],
+                Reasoned(np.array([0.1, 10.0, 10.0]), "float16 in, float32 partials, K=9"),
+                "differs at [0]: actual 2.0, expected 1.0, difference 1, allowed 0.1 "
+                "(float16 in, float32 partials, K=9); 2 of 3 values outside.",
+                id="the largest multiple of what is allowed, not the largest difference",
+            ),
+            pytest.param(
+                [1.0, 2.5],
+                [1.0, 2.0],
+                Reasoned(0.0, "bit-exact"),
+                "differs at [1]: actual 2.5, expected 2.0, difference 0.5, allowed 0 (bit-exact); "
+                "1 of 2 values outside.",
+                id="nothing allowed, without dividing by it",
+            ),
+            pytest.param(
+                [[1.0], [1.0]],
+                [1.0, 1.0],
+                Reasoned(0.5),
+                "has shape [2, 1] where [2] is expected.",
+                id="a shape that would broadcast",
+            ),
+            pytest.param(
+                [1, 2],
+                [1.0, 9.0],
+                Reasoned(0.5),
+                "has dtype int64 where a floating one is expected.",
+                id="the kind of dtype, before values",
+            ),
+            pytest.param(
+                [1, 3],
+                [1, 2],
+                Reasoned(0.5),
+                "differs at [1]: actual 3, expected 2; 1 of 2 values, allowed 0 (an integer result is exact).",
+                id="integers are exact",
+            ),
+            pytest.param(
+                [True],
+                [False],
+                Reasoned(0.5),
+                "differs at [0]: actual True, expected False; 1 of 1 value, allowed 0 (a boolean result is exact).",
+                id="booleans are exact",
+            ),
+        ],
+    )
+    def test_a_difference_is_one_sentence(self, actual, expected, tolerance, words):
+        """The sentence names the worst value, what is allowed and why."""
+        message = sentence(check.close, actual=actual, expected=expected, tolerance=tolerance, what="output")
 
-        assert sentence(
-            check.close, actual=[2.0, 15.0, 0.0], expected=[1.0, 0.0, 0.0], tolerance=tolerance, what="output"
-        ) == (
-            "output differs at [0]: actual 2.0, expected 1.0, difference 1, allowed 0.1 "
-            "(float16 in, float32 partials, K=9); 2 of 3 values outside."
-        )
+        assert message == f"output {words}"
 
-    def test_zero_allowed_is_exact(self, reasoned):
-        """A tolerance of 0 lets nothing through, and the worst value is found without dividing by it."""
-        assert (
-            sentence(
-                check.close, actual=[1.0, 2.5], expected=[1.0, 2.0], tolerance=reasoned(0.0, "bit-exact"), what="x"
-            )
-            == "x differs at [1]: actual 2.5, expected 2.0, difference 0.5, allowed 0 (bit-exact); "
-            "1 of 2 values outside."
-        )
+    def test_an_exact_dtype_is_checked_when_given(self, half):
+        """A specified dtype is compared exactly."""
+        message = sentence(check.close, actual=[1.0], expected=[1.0], tolerance=half, what="x", dtype=np.float32)
+
+        assert message == "x has dtype float64 where float32 is expected."
 
     @pytest.mark.parametrize("bare", [1e-5, 1, np.float32(0.1), None, np.ones(3)])
     def test_a_bare_number_is_refused(self, bare):
         """A tolerance that does not explain itself is a TypeError."""
         with pytest.raises(TypeError, match="never a bare number"):
             check.close(actual=[1.0], expected=[1.0], tolerance=bare, what="x")
-
-    def test_shape_comes_first(self, half):
-        """Values that would broadcast are still of a wrong shape."""
-        assert sentence(check.close, actual=[[1.0], [1.0]], expected=[1.0, 1.0], tolerance=half, what="x") == (
-            "x has shape [2, 1] where [2] is expected."
-        )
-
-    def test_the_kind_of_dtype_comes_second(self, half):
-        """Integers are not floats."""
-        assert sentence(check.close, actual=[1, 2], expected=[1.0, 9.0], tolerance=half, what="x") == (
-            "x has dtype int64 where a floating one is expected."
-        )
-
-    def test_an_exact_dtype_is_checked_when_given(self, half):
-        """A specified dtype is compared exactly."""
-        assert (
-            sentence(check.close, actual=[1.0], expected=[1.0], tolerance=half, what="x", dtype=np.float32)
-            == "x has dtype float64 where float32 is expected."
-        )
-
-    def test_integers_are_exact(self, half):
-        """A tolerance does not loosen an integer result."""
-        assert sentence(check.close, actual=[1, 3], expected=[1, 2], tolerance=half, what="argmax") == (
-            "argmax differs at [1]: actual 3, expected 2; 1 of 2 values, allowed 0 (an integer result is exact)."
-        )
-
-    def test_booleans_are_exact(self, half):
-        """A boolean is right or wrong."""
-        assert sentence(check.close, actual=[True], expected=[False], tolerance=half, what="less") == (
-            "less differs at [0]: actual True, expected False; 1 of 1 value, allowed 0 (a boolean result is exact)."
-        )
 
     def test_nan_and_infinity_in_the_same_places_pass(self, half):
         """Where the specification has NaN or an infinity, the device has the same."""
@@ -209,8 +218,6 @@ class TestClose:
     @settings(max_examples=50, deadline=None)
     def test_any_value_outside_fails_at_its_place(self, expected, place, excess, sign):
         """Whatever the values, one beyond its tolerance fails and is the one that is named."""
-        from tests.unit.check.conftest import Reasoned
-
         actual = expected.copy()
         actual[place] += sign * (0.5 + excess)
 

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 
 import pytest
 
 from ipu_conformance.ir import IRError, dumps, files, format_of, read, write
+from tests.unit.refusals import refused
 
 from . import hlo_files, networks, paddle_files, tf_files
 
@@ -24,16 +23,6 @@ def test_the_content_of_a_frameworks_file_tells_the_format(tmp_path, format):
     (tmp_path / "model").write_bytes(FRAMEWORK_FILES[format])
 
     assert read(tmp_path / "model") == read(FRAMEWORK_FILES[format], format)
-
-
-@pytest.mark.parametrize("format", sorted(FRAMEWORK_FILES))
-def test_a_frameworks_file_is_read_without_the_framework(format):
-    """Reading a file imports no framework, nor onnx."""
-    code = (
-        "import sys; from ipu_conformance.ir import read; read(bytes.fromhex(sys.argv[1]));"
-        "assert not {'tensorflow', 'onnx', 'torch', 'paddle'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code, FRAMEWORK_FILES[format].hex()], check=True)
 
 
 @pytest.mark.parametrize("format", ["json", "popart", "onnx"])
@@ -83,11 +72,8 @@ def test_the_extension_tells_the_format_to_write(name, format):
 )
 def test_what_cannot_be_read_or_written_is_one_sentence(tmp_path, act, said):
     """The error names the file and what is wrong with it."""
-    with pytest.raises(IRError) as caught:
+    with refused(IRError, said):
         act(tmp_path)
-
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_more_than_the_limit_is_refused_before_it_is_parsed(tmp_path, monkeypatch):

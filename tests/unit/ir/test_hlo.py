@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ipu_conformance.ir import IRError, checks, read
 from ipu_conformance.ir.readers.hlo import ops
+from tests.unit.refusals import refused
 
 from .hlo_files import LAYER, SHORT
 from .networks import survives
@@ -114,11 +115,8 @@ def test_an_instruction_becomes_what_onnx_has_for_it(line, parameters, types):
 )
 def test_what_is_no_module_is_refused_in_a_sentence(data, said):
     """The error says what is wrong."""
-    with pytest.raises(IRError) as caught:
+    with refused(IRError, said):
         read(data)
-
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_what_grows_without_end_is_refused_at_once():

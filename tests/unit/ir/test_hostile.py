@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ipu_conformance.ir import IRError, dumps, read
 from ipu_conformance.ir.formats.json_text import MAX_DEPTH, parse
 from ipu_conformance.ir.readers import onnx
+from tests.unit.refusals import refused
 
 from . import hlo_files, networks, paddle_files, tf_files
 from .networks import survives
@@ -160,10 +161,8 @@ def test_nesting_up_to_the_limit_is_parsed():
 )
 def test_json_that_python_would_accept_or_choke_on_is_refused(data, said):
     """Duplicate keys, NaN and integers of a million digits are errors, found at once."""
-    with pytest.raises(IRError) as caught:
+    with refused(IRError, said):
         read(data)
-
-    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("format", ["json", "popart", "onnx"])

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 
 from ipu_conformance.ir import Graph, IRError, Literal, Op, Tensor, dumps, read
 from ipu_conformance.ir.formats import canonical, popart
+from tests.unit.refusals import refused
 
 from . import networks
 from .strategies import graphs
@@ -77,10 +78,8 @@ def test_canonical_json_with_a_fault_is_refused(change, said):
     """The sentence names the place that is wrong."""
     document = {**json.loads(dumps(networks.convnet(), "json")), **change}
 
-    with pytest.raises(IRError) as caught:
+    with refused(IRError, said):
         canonical.load(document)
-
-    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -100,10 +99,8 @@ def test_an_attribute_with_a_fault_is_refused(value, said):
     document = json.loads(dumps(networks.convnet(), "json"))
     document["ops"][0]["attributes"] = {"a": value}
 
-    with pytest.raises(IRError) as caught:
+    with refused(IRError, said):
         canonical.load(document)
-
-    assert said in str(caught.value)
 
 
 def test_the_specified_dump_is_read():
@@ -224,10 +221,8 @@ def op_with(**changes):
 )
 def test_a_popart_dump_with_a_fault_is_refused(data, said):
     """The sentence names the place that is wrong."""
-    with pytest.raises(IRError) as caught:
+    with refused(IRError, said):
         read(data)
-
-    assert said in str(caught.value)
 
 
 def test_omitted_inputs_keep_their_positions():

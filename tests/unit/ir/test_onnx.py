@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from onnx import TensorProto, checker, helper, numpy_helper
 
 from ipu_conformance.ir import Graph, IRError, Literal, Op, Tensor, dumps, read
+from tests.unit.refusals import refused
 
 from . import networks
 from .strategies import FOREIGN_TYPES, float32s, graphs
@@ -110,10 +111,8 @@ def test_weights_without_values_are_inputs_that_the_metadata_names():
 )
 def test_a_graph_that_is_not_valid_onnx_is_not_written(graph, said):
     """The writer refuses what the checker would refuse."""
-    with pytest.raises(IRError) as caught:
+    with refused(IRError, said):
         dumps(graph, "onnx")
-
-    assert said in str(caught.value)
 
 
 VALUES = np.array([[0, 1, 2], [3, 100, 1]])
@@ -241,7 +240,5 @@ def refused_models():
 @pytest.mark.parametrize(("said", "model"), refused_models().items(), ids=lambda value: str(value)[:30])
 def test_what_a_graph_cannot_hold_is_refused(said, model):
     """The sentence names what is in the way."""
-    with pytest.raises(IRError) as caught:
+    with refused(IRError, said):
         read(model.SerializeToString())
-
-    assert said in str(caught.value)

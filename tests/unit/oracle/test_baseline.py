@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -311,17 +309,6 @@ class TestCommand:
 
         with pytest.raises(BaselineError, match="the plot cannot be written to"):
             call("show", str(saved(tmp_path)), "--plot", str(tmp_path / "run.nothing"))
-
-    def test_the_command_imports_nothing_heavy(self):
-        """Showing a baseline needs no framework, no SciPy and no matplotlib."""
-        program = (
-            "import sys, ipu_conformance.cli.baseline\n"
-            "print([m for m in ('torch', 'tensorflow', 'paddle', 'scipy', 'matplotlib', 'onnx') if m in sys.modules])"
-        )
-
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-        assert done.stdout.strip() == "[]"
 
     def test_it_is_in_the_table_of_commands(self, capsys):
         """``ipu-conformance baseline`` reaches it."""

@@ -19,8 +19,7 @@ from ipu_conformance.workloads.keras_mnist import reference as keras_mnist
 from ipu_conformance.workloads.oracle_digits import find
 from ipu_conformance.workloads.paddle_mnist import reference as paddle_mnist
 from ipu_conformance.workloads.poptorch_mnist import reference as poptorch_mnist
-
-from .commands import printed, write_picture
+from tests.unit.commands import printed, write_picture
 
 
 def needs(name):

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from ipu_conformance.data.places import DATA_VARIABLE
 from ipu_conformance.workloads import WorkloadError, estimator_cnn
 from ipu_conformance.workloads.estimator_cnn import Settings
-
-from .commands import trained
+from tests.unit.commands import trained
 
 needs_estimators = pytest.mark.skipif(
     importlib.util.find_spec("tensorflow_estimator") is None, reason="needs a TensorFlow with estimators"

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from ipu_conformance.data import load
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.workloads.keras_cifar10 import APPROACHES, MOST_STEPS, Settings
-
-from .commands import trained
+from tests.unit.commands import trained
 
 needs_tensorflow = pytest.mark.skipif(not FRAMEWORKS["tensorflow"].installed, reason="needs tensorflow")
 

@@ -6,8 +6,7 @@ import pytest
 from ipu_conformance.data import load
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.workloads import plots
-
-from .commands import trained
+from tests.unit.commands import trained
 
 pytestmark = pytest.mark.skipif(not FRAMEWORKS["tensorflow"].installed, reason="needs tensorflow")
 

@@ -13,8 +13,8 @@ from ipu_conformance.workloads import WorkloadError
 from ipu_conformance.workloads.paddle_mnist import MODEL_FILES, PIPELINED_ACCUMULATION, Settings, digits, model_folder
 from ipu_conformance.workloads.paddle_mnist.digits import SIDE, Samples, datasets, filled, in_order, scaled
 from ipu_conformance.workloads.paddle_mnist.infer import check_model
+from tests.unit.commands import trained, write_picture
 
-from .commands import trained, write_picture
 from .test_every_workload import parsed
 
 TINY = Settings(epochs=2, train_size=40, test_size=11, batch_size=6)

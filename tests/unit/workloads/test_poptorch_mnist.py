@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.workloads.poptorch_mnist import Settings
-
-from .commands import trained
+from tests.unit.commands import trained
 
 needs_torch = pytest.mark.skipif(not FRAMEWORKS["poptorch"].installed, reason="needs torch")
 
