@@ -25,9 +25,14 @@ from ipu_conformance.emulator.core.topology import pipeline
 from ipu_conformance.emulator.core.trace import Recorder
 from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.tensor import Tensor
+from ipu_conformance.text_table import text_table
 
 SIZES: List[Tuple[int, int, int]] = [(8, 128, 2), (16, 256, 4), (32, 512, 8), (64, 1024, 16), (64, 4096, 16)]
 """Stages, micro-batches and replicas."""
+PLANNING = [
+    *("stages", "micro", "repl.", "all slots", "plan s", "depths s", "memory s", "cost s", "ns/row", "ratio"),
+    *("peak of an IPU", "estimated s"),
+]
 
 
 class Idle:
@@ -91,9 +96,7 @@ def schedule_figures(planned: Plan) -> None:
 def planning(repeats: int, schedules: Sequence[str]) -> None:
     """Print one table a schedule."""
     for name in schedules:
-        print(f"\n{name}, training with recomputation")
-        print(f"{'stages':>7}{'micro':>7}{'repl.':>7}{'all slots':>12}{'plan s':>9}{'depths s':>9}", end="")
-        print(f"{'memory s':>9}{'cost s':>9}{'ns/row':>8}{'ratio':>7}{'peak of an IPU':>16}{'estimated s':>13}")
+        table = [PLANNING]
         before = 0.0
         for stages, micro_batches, replicas in SIZES:
             topology = pipeline(stages, replicas)
@@ -107,24 +110,26 @@ def planning(repeats: int, schedules: Sequence[str]) -> None:
             )
             times = [best(action, repeats) for action in actions]
             each = sum(times) / len(planned.columns) * 1e9
-            ratio = f"{each / before:7.2f}" if before else f"{'-':>7}"
+            ratio = f"{each / before:.2f}" if before else "-"
             peak = memory.size_text(memory.estimate(planned, graph, optimizer="adam").peak)
             seconds = cost.estimate(planned, graph, optimizer="adam").seconds
-            size = f"{stages:7}{micro_batches:7}{replicas:7}{len(planned):12,}"
-            print(f"{size}{''.join(f'{t:9.3f}' for t in times)}{each:8.0f}{ratio}{peak:>16}{seconds:13.4f}")
+            size = [str(stages), str(micro_batches), str(replicas), f"{len(planned):,}"]
+            table.append([*size, *(f"{t:.3f}" for t in times), f"{each:.0f}", ratio, peak, f"{seconds:.4f}"])
             before = each
+        print("", f"{name}, training with recomputation", *text_table(table, align=str.rjust), sep="\n", flush=True)
 
 
 def executing(repeats: int) -> None:
     """Print the engine's own cost of a slot."""
-    print(f"\n{'engine':<12}{'slots':>9}{'us/slot':>9}{'traced':>9}")
+    table = [["engine", "slots", "us/slot", "traced"]]
     for name in SCHEDULES:
         planned = plan(pipeline(8, 2), name, 64, recompute=True)
         engine = Engine(planned, Idle())
         inputs = [[None] * planned.total_micro_batches for _ in range(planned.replicas)]
         plain = best(partial(engine.run, inputs), repeats) / len(planned) * 1e6
         traced = best(partial(engine.run, inputs, Recorder(2)), repeats) / len(planned) * 1e6
-        print(f"{name:<12}{len(planned):9,}{plain:9.2f}{traced:9.2f}")
+        table.append([name, f"{len(planned):,}", f"{plain:.2f}", f"{traced:.2f}"])
+    print("", *text_table(table), sep="\n")
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python import ipu
 
+from benchmarks.overhead import turns
 from ipu_conformance.workloads.keras import pictures as cifar10
 from ipu_conformance.workloads.keras.estimators import quietly
 
@@ -152,11 +153,11 @@ def side(make: Callable[..., Any], network: str, batch: int, steps: int) -> Iter
             thread.join()
 
 
-def rows(row: Callable[..., None], title: Callable[..., None], repeats: int) -> None:
+def rows(repeats: int) -> None:
     """Print the ratios of one IPU."""
     with quietly():
         for name, plain, limit in (("a loop", looping, "at most 1.10"), ("single runs", stepping, "for comparison")):
-            title(f"ms per step of an estimator, over {name}", "emulated", "stock")
+            turns.title(f"ms per step of an estimator, over {name}", "emulated", "stock")
             for network, batch, steps in ((DENSE, 2, 400), (DENSE, 32, 400), (PICTURES, 16, 20)):
                 with side(emulated, network, batch, steps) as one, side(plain, network, batch, steps) as other:
-                    row(f"one IPU, {network}, batch {batch}", one, other, steps, repeats, limit)
+                    turns.row(f"one IPU, {network}, batch {batch}", one, other, steps, repeats, limit)

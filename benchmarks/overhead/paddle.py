@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any, List
 
 import numpy as np
@@ -42,16 +43,14 @@ def single(batch: int, count: int, repeats: int) -> float:
     host = Host(settings)
     start = time.perf_counter()
     ipu = IpuTrainer(settings, host)
-    made = time.perf_counter() - start
+    compile_time = time.perf_counter() - start
 
     def run(side: Any) -> None:
         for each in data:
             side.train(each)
 
-    emulated, plain, ratio = turns.in_turns(lambda: run(ipu), lambda: run(native), repeats)
-    name = f"one IPU, batch {batch}"
-    print(f"{name:<34}{emulated / count * 1e3:10.2f}{plain / count * 1e3:10.2f}{ratio:8.3f}   at most 1.10")
-    return made
+    turns.row(f"one IPU, batch {batch}", partial(run, ipu), partial(run, native), count, repeats, "at most 1.10")
+    return compile_time
 
 
 def replicas(batch: int, count: int, repeats: int) -> None:
@@ -67,10 +66,9 @@ def replicas(batch: int, count: int, repeats: int) -> None:
         for each in data:
             ipu.train(each)
 
-    one, other, ratio = turns.in_turns(lambda: run(apart), lambda: run(together), repeats)
+    in_turn, in_parallel = partial(run, apart), partial(run, together)
+    turns.row(f"two replicas, batch {batch}", in_turn, in_parallel, count, repeats, "at least 1.6")
     executable.engine = together
-    name = f"two replicas, batch {batch}"
-    print(f"{name:<34}{one / count * 1e3:10.2f}{other / count * 1e3:10.2f}{ratio:8.3f}   at least 1.6")
 
 
 def wide_network(batch: int) -> model.Network:
@@ -115,14 +113,14 @@ def memory_of(side: str, batch: int, wide: bool) -> int:
 
 def main(repeats: int, threads: int) -> None:
     """Print every ratio with the limit that it is held to."""
-    print(f"{'ms per batch':<34}{'emulated':>10}{'plain':>10}{'ratio':>8}")
+    turns.title("ms per batch", "emulated", "plain")
     compile_time = single(SMALL, 40, repeats)
     single(LARGE, 8, repeats)
-    print(f"\n{'ms per batch':<34}{'in turn':>10}{'together':>10}{'ratio':>8}")
+    turns.title("ms per batch", "in turn", "together")
     turns.two_threads(repeats)
     replicas(SMALL, 20, repeats)
     replicas(LARGE, 4, repeats)
-    print(f"\n{'compiling LeNet-5, s':<34}{compile_time:10.2f}{'':>18}   under 2")
+    turns.line("compiling LeNet-5, s", f"{compile_time:.2f}", limit="under 2")
     rows = ((f"LeNet-5, batch {LARGE}", LARGE, False), (f"wide layer, batch {SMALL}", SMALL, True))
     turns.memory("benchmarks.overhead.paddle", threads, rows)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Tuple
 
 import torch
@@ -33,18 +34,17 @@ def wide_network() -> torch.nn.Module:
     return network
 
 
-def single(batch: int, iterations: int, repeats: int) -> Tuple[float, float]:
-    """Print the overhead on one IPU; return the ratio and the time that compiling took."""
+def single(batch: int, iterations: int, repeats: int) -> float:
+    """Print the overhead on one IPU; return the time that compiling took."""
     settings = Settings(batch_size=batch, device_iterations=iterations, train_size=10**6)
     data = samples(settings.combined_batch)
     torch.manual_seed(0)
     ipu, native = IpuTrainer(Network(), settings), NativeTrainer(Network(), settings)
     ipu.train(*data)
     native.train(*data)
-    emulated, plain, ratio = turns.in_turns(lambda: ipu.train(*data), lambda: native.train(*data), repeats)
-    name = f"one IPU, batch {batch}"
-    print(f"{name:<34}{emulated / iterations * 1e3:10.2f}{plain / iterations * 1e3:10.2f}{ratio:8.3f}   at most 1.10")
-    return ratio, ipu.training_model.compilationTime.total_seconds()
+    emulated, plain = partial(ipu.train, *data), partial(native.train, *data)
+    turns.row(f"one IPU, batch {batch}", emulated, plain, iterations, repeats, "at most 1.10")
+    return ipu.training_model.compilationTime.total_seconds()
 
 
 def replicas(batch: int, iterations: int, repeats: int) -> None:
@@ -65,9 +65,8 @@ def replicas(batch: int, iterations: int, repeats: int) -> None:
         compiled.engine = engine
         model(*data)
 
-    one, other, ratio = turns.in_turns(lambda: run(apart), lambda: run(together), repeats)
-    name = f"two replicas, batch {batch}"
-    print(f"{name:<34}{one / iterations * 1e3:10.2f}{other / iterations * 1e3:10.2f}{ratio:8.3f}   at least 1.6")
+    in_turn, in_parallel = partial(run, apart), partial(run, together)
+    turns.row(f"two replicas, batch {batch}", in_turn, in_parallel, iterations, repeats, "at least 1.6")
 
 
 def memory_of(side: str, batch: int, wide: bool) -> int:
@@ -102,14 +101,14 @@ def memory_of(side: str, batch: int, wide: bool) -> int:
 
 def main(repeats: int, threads: int) -> None:
     """Print every ratio with the limit that it is held to."""
-    print(f"{'ms per batch':<34}{'emulated':>10}{'plain':>10}{'ratio':>8}")
-    compile_time = single(SMALL, 50, repeats)[1]
+    turns.title("ms per batch", "emulated", "plain")
+    compile_time = single(SMALL, 50, repeats)
     single(LARGE, 4, repeats)
-    print(f"\n{'ms per batch':<34}{'in turn':>10}{'together':>10}{'ratio':>8}")
+    turns.title("ms per batch", "in turn", "together")
     turns.two_threads(repeats)
     replicas(SMALL, 25, repeats)
     replicas(LARGE, 3, repeats)
-    print(f"\n{'compiling the workload, s':<34}{compile_time:10.2f}{'':>18}   under 3")
+    turns.line("compiling the workload, s", f"{compile_time:.2f}", limit="under 3")
     rows = (("workload, batch 128", LARGE, False), ("wide layer, batch 8", SMALL, True))
     turns.memory("benchmarks.overhead.poptorch", threads, rows)
 

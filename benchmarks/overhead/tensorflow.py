@@ -107,28 +107,17 @@ def fit(
     return lambda: model.fit(data, verbose=0)
 
 
-def row(name: str, one: Callable[[], Any], other: Callable[[], Any], steps: int, repeats: int, limit: str) -> None:
-    """Print the times of a step of both sides, the ratio and the limit that it is held to."""
-    first, second, ratio = turns.in_turns(one, other, repeats)
-    print(f"{name:<42}{first / steps * 1e3:10.3f}{second / steps * 1e3:10.3f}{ratio:8.3f}   {limit}", flush=True)
-
-
-def title(what: str, one: str, other: str) -> None:
-    """Print the head of a table."""
-    print(f"\n{what:<42}{one:>10}{other:>10}{'ratio':>8}")
-
-
 def single(network: str, batch: int, steps: int, repeats: int) -> None:
     """Print the overhead on one IPU."""
     emulated, plain = fit(network, batch, steps, ipus=1), fit(network, batch, steps, ipus=0)
-    row(f"one IPU, {network}, batch {batch}", emulated, plain, steps, repeats, "at most 1.05")
+    turns.row(f"one IPU, {network}, batch {batch}", emulated, plain, steps, repeats, "at most 1.05")
 
 
 def replicated(network: str, batch: int, replicas: int, steps: int, repeats: int) -> None:
     """Print the time of a step of all replicas over that of as many steps of one."""
     together = fit(network, batch, steps, ipus=replicas, replicas=replicas)
     alone = fit(network, batch, steps * replicas, ipus=1)
-    row(f"{replicas} replicas, {network}, batch {batch}", together, alone, steps, repeats, "at most 1.3")
+    turns.row(f"{replicas} replicas, {network}, batch {batch}", together, alone, steps, repeats, "at most 1.3")
 
 
 def pipelined(network: str, batch: int, accumulation: int, steps: int, repeats: int) -> None:
@@ -137,7 +126,7 @@ def pipelined(network: str, batch: int, accumulation: int, steps: int, repeats: 
     number = max(stages) + 1
     cut = fit(network, batch, steps, ipus=number, accumulation=accumulation, stages=stages)
     whole = fit(network, batch, steps, ipus=1, accumulation=accumulation)
-    row(f"{number} stages, {network}, {accumulation} x batch {batch}", cut, whole, steps, repeats, "at most 1.5")
+    turns.row(f"{number} stages, {network}, {accumulation} x batch {batch}", cut, whole, steps, repeats, "at most 1.5")
 
 
 def compiling(network: str, batch: int) -> None:
@@ -173,16 +162,16 @@ def memory_of(side: str, batch: int, wide: bool) -> int:
 
 def main(repeats: int, threads: int) -> None:
     """Print every ratio with the limit that it is held to."""
-    title("ms per step of fit", "emulated", "plain")
+    turns.title("ms per step of fit", "emulated", "plain")
     single(DENSE, SMALL, 400, repeats)
     single(DENSE, 32, 400, repeats)
     single(PICTURES, 16, 10, repeats)
-    title("ms per step of all replicas", "together", "R steps")
+    turns.title("ms per step of all replicas", "together", "R steps")
     for replicas in (2, 4):
         replicated(DENSE, SMALL, replicas, 200, repeats)
         replicated(DENSE, 32, replicas, 200, repeats)
     replicated(PICTURES, 16, 2, 5, repeats)
-    title("ms per micro-batch", "pipeline", "one IPU")
+    turns.title("ms per micro-batch", "pipeline", "one IPU")
     for accumulation in (8, MANY):
         pipelined(DENSE, SMALL, accumulation, 400, repeats)
         pipelined(DENSE, 32, accumulation, 400, repeats)
@@ -190,7 +179,7 @@ def main(repeats: int, threads: int) -> None:
     if hasattr(tf, "estimator"):
         from benchmarks.overhead import estimators
 
-        estimators.rows(row, title, repeats)
+        estimators.rows(repeats)
     compiling(DENSE, 32)
     rows = (("pictures, batch 16", 16, False), ("wide layer, batch 8", 8, True))
     turns.memory("benchmarks.overhead.tensorflow", threads, rows)

@@ -14,6 +14,8 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
+from ipu_conformance.text_table import text_table
+
 CLOCKS: Mapping[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
 chosen = "wall"
 """The clock that ``start`` was told to use."""
@@ -45,6 +47,28 @@ def in_turns(one: Callable[[], Any], other: Callable[[], Any], repeats: int) -> 
     return statistics.median(firsts), statistics.median(seconds_), ratio
 
 
+WIDTHS = (42, 10, 10, 8)
+"""Of the columns: what is measured, both sides and their ratio. Rows are printed as they come, so widths are fixed."""
+
+
+def line(*cells: str, limit: str = "") -> None:
+    """Print the cells in their columns, the first to the left, and the limit behind them."""
+    columns = [cells[0].ljust(WIDTHS[0]), *map(str.rjust, cells[1:], WIDTHS[1:])]
+    print("".join(columns) + (f"   {limit}" if limit else ""), flush=True)
+
+
+def title(what: str, one: str, other: str) -> None:
+    """Print the head of a table."""
+    print()
+    line(what, one, other, "ratio")
+
+
+def row(name: str, one: Callable[[], Any], other: Callable[[], Any], steps: int, repeats: int, limit: str) -> None:
+    """Print the milliseconds of a step of both sides, the ratio and the limit that it is held to."""
+    first, second, ratio = in_turns(one, other, repeats)
+    line(name, f"{first / steps * 1e3:.3f}", f"{second / steps * 1e3:.3f}", f"{ratio:.3f}", limit=limit)
+
+
 def two_threads(repeats: int) -> None:
     """Print what two threads gain that share nothing and hardly touch Python."""
     matrix = np.random.default_rng(0).standard_normal((600, 600), np.float32)
@@ -60,9 +84,7 @@ def two_threads(repeats: int) -> None:
         for thread in threads:
             thread.join()
 
-    one, other, ratio = in_turns(lambda: (work(), work()), together, repeats)
-    name = "two threads of matrix products"
-    print(f"{name:<34}{one / 20 * 1e3:10.2f}{other / 20 * 1e3:10.2f}{ratio:8.3f}   the ceiling")
+    row("two threads of matrix products", lambda: (work(), work()), together, 20, repeats, "the ceiling")
 
 
 def forget_peak() -> None:
@@ -78,16 +100,16 @@ def status(field: str) -> int:
 
 def memory(module: str, threads: int, rows: Sequence[Tuple[str, int, bool]]) -> None:
     """Print the growth of memory of all sides, each in a process of its own: ``module --memory-of [side, ...]``."""
-    print(f"\n{'memory, MB':<34}{'plain':>10}{'one IPU':>10}{'2 repl.':>10}{'per replica':>15}")
+    table = [["memory, MB", "plain", "one IPU", "two replicas", "per replica", "limit"]]
     for name, batch, wide in rows:
-        found: Dict[str, int] = {}
+        sizes: Dict[str, int] = {}
         for side in ("plain", "one IPU", "two replicas"):
-            asked = json.dumps([side, batch, wide])
-            command = [sys.executable, "-m", module, "--threads", str(threads), "--memory-of", asked]
-            found[side] = int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        ratios = f"{found['one IPU'] / found['plain']:.2f}, {found['two replicas'] / 2 / found['plain']:.2f}"
-        row = "".join(f"{found[side] / 1e6:10.1f}" for side in found)
-        print(f"{name:<34}{row}{ratios:>15}   at most 1.2")
+            arguments = json.dumps([side, batch, wide])
+            command = [sys.executable, "-m", module, "--threads", str(threads), "--memory-of", arguments]
+            sizes[side] = int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        ratios = f"{sizes['one IPU'] / sizes['plain']:.2f}, {sizes['two replicas'] / 2 / sizes['plain']:.2f}"
+        table.append([name, *(f"{size / 1e6:.1f}" for size in sizes.values()), ratios, "at most 1.2"])
+    print("", *text_table(table), sep="\n")
 
 
 def start(main: Callable[[int, int], None], memory_of: Callable[..., int], set_threads: Callable[[int], None]) -> None:
