@@ -7,7 +7,7 @@ tiny messages is counted, and refused, before it takes memory.
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterable, Iterator, Mapping
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional
 
 from google.protobuf import (  # type: ignore[import-untyped]
     descriptor_pb2,
@@ -31,14 +31,17 @@ Table = Mapping[str, Mapping[int, str]]
 A field declared ``oneof`` is an alternative in the message's oneof ``value``. What a table leaves out is skipped.
 """
 
+MAX_UNKNOWN = 150_000
+"""The most values of fields that the table leaves out: the text parser takes longest to skip them."""
+
 _LONG_LINE = 1024
 """Where a line gets too long: the text parser copies the line of each value in an unknown field."""
 
 _QUOTED = rb"""(?:"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?|\#[^\n]*)"""
-_BREAKS = re.compile(_QUOTED + rb"|[\s,;\]}>]")
+_BREAKS = re.compile(_QUOTED + rb"|\s+|[,;\]}>]")
 _TOKENS = re.compile(
     rb"""(?P<skipped>%s)
-      | (?P<opening>[{<]) | (?P<closing>[}>]) | (?P<digits>[0-9]{%d,})"""
+      | (?P<opening>[{<]) | (?P<closing>[}>]) | (?P<digits>[0-9]{%d,}) | (?P<word>\w+) | (?P<value>[:,])"""
     % (_QUOTED, MAX_DIGITS + 1),
     re.VERBOSE,
 )
@@ -51,6 +54,9 @@ class Schema:
         self.document, self._table, self._enums = document, table, enums
         self._shallow = _classes(table, enums)
         self._deep: Mapping[str, Any] = {}
+        self._fields = {
+            kind: {d.split()[-1].encode(): d.split()[-2] for d in rows.values()} for kind, rows in table.items()
+        }
 
     def parse(self, kind: str, data: bytes) -> Any:
         """The message of a kind that bytes hold; the messages inside it are still bytes."""
@@ -66,7 +72,7 @@ class Schema:
     def encode(self, kind: str, text: bytes, max_messages: int) -> bytes:
         """The bytes of a message that is written as text."""
         refusal = f"the data is not {self.document} as text"
-        _require_bounded(text, refusal, max_messages)
+        self._require_bounded(kind, text, refusal, max_messages)
         self._deep = self._deep or _classes(self._table, self._enums, deep=True)
         message = self._deep[kind]()
         if len(max(text.split(b"\n"), key=len)) > _LONG_LINE:
@@ -79,6 +85,36 @@ class Schema:
         except (text_format.ParseError, ValueError) as error:
             raise IRError(f"{refusal}: {' '.join(str(error).split())[:200]}") from None
         return encoded
+
+    def _require_bounded(self, kind: str, text: bytes, refusal: str, max_messages: int) -> None:
+        """Refuse text that the parser would recurse deeply into, or spend too much memory or time on."""
+        messages = unknown = 0
+        kinds: List[Optional[str]] = [kind]
+        """The kinds of the messages that are open; None is one that the table leaves out."""
+        word: Optional[bytes] = None
+        field: Optional[str] = None
+        for token in _TOKENS.finditer(text):
+            group = token.lastgroup
+            if group == "word":
+                word = token[0]
+                continue
+            if group == "digits":
+                raise IRError(f"{refusal}: a number has more than {MAX_DIGITS} digits")
+            if group in ("value", "opening"):
+                if word is not None and token[0] != b",":
+                    field, word = self._fields.get(kinds[-1] or "", {}).get(word), None
+                unknown += field is None
+                if unknown > MAX_UNKNOWN:
+                    raise IRError(f"{refusal}: more than {MAX_UNKNOWN} values are of unknown fields")
+            if group == "opening":
+                kinds.append(field)
+                messages += 1
+                if messages > max_messages:
+                    raise IRError(f"the data holds more than {max_messages} messages; that many are not read")
+                if len(kinds) > MAX_DEPTH + 1:
+                    raise IRError(f"{refusal}: its messages nest more than {MAX_DEPTH} deep; that deep is not read")
+            elif group == "closing" and len(kinds) > 1:
+                field = kinds.pop()
 
 
 class Budget:
@@ -97,20 +133,6 @@ class Budget:
     def each(self, kind: str, entries: Iterable[bytes]) -> Iterator[Any]:
         """The messages that a field lists."""
         return (self.parse(kind, entry) for entry in entries)
-
-
-def _require_bounded(text: bytes, refusal: str, max_messages: int) -> None:
-    """Refuse text that the parser would recurse deeply into, or spend too much memory or time on."""
-    depth = messages = 0
-    for token in _TOKENS.finditer(text):
-        if token.lastgroup == "digits":
-            raise IRError(f"{refusal}: a number has more than {MAX_DIGITS} digits")
-        depth += {"opening": 1, "closing": -1}.get(token.lastgroup or "", 0)
-        messages += token.lastgroup == "opening"
-        if messages > max_messages:
-            raise IRError(f"the data holds more than {max_messages} messages; that many are not read")
-        if depth > MAX_DEPTH:
-            raise IRError(f"{refusal}: its messages nest more than {MAX_DEPTH} deep; that deep is not read")
 
 
 def _classes(table: Table, enums: Mapping[str, Mapping[str, int]], *, deep: bool = False) -> Dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 import tracemalloc
 
 import pytest
@@ -208,3 +209,38 @@ def test_names_that_are_not_text_are_refused(name):
 
     with pytest.raises(IRError, match="not an ONNX model"):
         read(bad, format="onnx")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "unknown: [" + "1, " * 333_000 + "1]",
+        "unknown { name: [" + "1," * 500_000 + "1] }",
+        "size: [" + "1," * 500_000 + "1]",
+        "unknown:1;" * 100_000,
+        "unknown {} " * 90_000,
+        'device: "' + "\\001" * 250_000 + '"',
+        'device: "' + "\\n" * 500_000 + '"',
+        " " * 1_000_000,
+        "\t\n" * 500_000,
+        "#\n" * 500_000,
+        'device: "" ' + '"" ' * 333_000,
+    ],
+    ids=[
+        "unknown list", "list in an unknown message", "field of another message", "unknown numbers",
+        "unknown messages", "octal escapes", "escapes", "spaces", "lines", "comments", "strings",
+    ],
+)  # fmt: skip
+def test_a_megabyte_of_text_is_read_or_refused_quickly(content):
+    """A text graph costs microseconds per byte at most, whatever fills it: the test allows a busy machine."""
+    start = time.process_time()
+    survives(f'node {{ name: "a" op: "B" {content} }}'.encode(), "tensorflow")
+
+    assert time.process_time() - start < 4
+
+
+def test_a_constant_whose_value_is_a_list_is_kept_as_an_op():
+    """A Const node holds a tensor; one that holds anything else is an op that nobody knows."""
+    graph = read(b'node { name: "a" op: "Const" attr { key: "value" value { list { i: [1, 2] } } } }', "tensorflow")
+
+    assert [op.type for op in graph.ops] == ["tensorflow::Const"]

@@ -30,7 +30,7 @@ from ipu_conformance.ir.readers.tensorflow.messages import (
 from ipu_conformance.ir.readers.tensorflow.ops import ROWS, Call, Writer, plain
 from ipu_conformance.ir.readers.tensorflow.placement import Placement, placement
 from ipu_conformance.ir.readers.tensorflow.references import references
-from ipu_conformance.ir.tensor import BITS, UNDEFINED, IRError, Shape, Tensor, shown
+from ipu_conformance.ir.tensor import BITS, UNDEFINED, IRError, Literal, Shape, Tensor, shown
 
 TABLES = (ops, layers)
 """The modules whose rows are known once they are imported."""
@@ -208,7 +208,7 @@ class _Reader:
 
     def _constant(self, frame: _Frame, node: Node) -> None:
         held = node.attributes.get("value")
-        if held is None:
+        if not isinstance(held, (Literal, FilledConstant)):
             self._keep(frame, node, ())
             return
         name = self._unique(frame.prefix + node.name)
