@@ -116,7 +116,7 @@ def _float16_exact(values: Array) -> Array:
 
 
 class _Chain:
-    """Builds a net layer by layer; a layer reads the value before it unless told otherwise."""
+    """Builds a net layer by layer; by default a layer reads the value before it."""
 
     def __init__(self) -> None:
         self.layers: Tuple[Layer, ...] = ()

@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers and decide what runs where; a worker is told by the process that started it."""
+    """Register the markers and decide what runs where; a worker learns it from the process that started it."""
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     handed_down = getattr(config, "workerinput", {}).get("ipu_selection")

@@ -191,7 +191,7 @@ MODEL_SWITCHES: Mapping[str, Tuple[str, str]] = {
     "tensorflow": ("TF_POPLAR_FLAGS", "--use_ipu_model"),
     "paddle": ("POPLAR_IPUMODEL", "1"),
 }
-"""The environment variable by which each vendor's SDK is told to use its IPU model."""
+"""The environment variable that makes each vendor's SDK use its IPU model."""
 
 
 class IpuModel(Target):

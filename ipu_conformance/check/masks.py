@@ -37,10 +37,10 @@ def dropout_values(*, actual: Any, inputs: Any, rate: float, tolerance: Toleranc
     """
     __tracebackhide__ = True
     require(tolerance)
-    got, given = precise(as_array(actual, what=what)), precise(as_array(inputs, what=what))
-    if got.shape != given.shape:
-        raise failure(f"{what} has shape {list(got.shape)} where {list(given.shape)} is expected.")
-    scaled = given / (1.0 - _checked_rate(rate))
+    got, original = precise(as_array(actual, what=what)), precise(as_array(inputs, what=what))
+    if got.shape != original.shape:
+        raise failure(f"{what} has shape {list(got.shape)} where {list(original.shape)} is expected.")
+    scaled = original / (1.0 - _checked_rate(rate))
     allowed = allowed_for(tolerance, scaled.shape, what)
     if (np.abs(scaled) <= allowed).any():
         raise CheckMisuseError(f"an input of {what} is 0 within the tolerance, so that its mask cannot be seen")

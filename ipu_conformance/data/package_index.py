@@ -104,7 +104,7 @@ def _bytes_again(part: Any, wheel: Path) -> List[np.ndarray]:
         raise DataError(f"{wheel} holds something else than float32 pixels and int64 labels; nothing was kept")
     pixels, labels = part
     levels = pixels * np.float32(256)
-    with np.errstate(invalid="ignore"):  # what is no byte differs from its byte below
+    with np.errstate(invalid="ignore"):  # a value outside a byte's range differs from its byte below
         exact = levels.astype(np.uint8)
     if not (exact == levels).all() or ((labels < 0) | (labels > 9)).any():
         raise DataError(f"{wheel} holds pixels that are not k/256 or labels that are not digits; nothing was kept")

@@ -71,7 +71,7 @@ class Chooser(ABC):
         return values
 
     def distinct(self, shape: Sequence[int], low: float = -3.0, high: float = 3.0) -> np.ndarray:
-        """Float64 values no two of which are nearer than half a step of an even grid, in random order."""
+        """Float64 values in random order, each at least half a step of an even grid from the next."""
         generator, size = self.generator(), int(np.prod(shape))
         grid = (generator.permutation(size) + generator.uniform(0.25, 0.75, size)) / max(size, 1)
         return (low + (high - low) * grid).reshape(tuple(shape))

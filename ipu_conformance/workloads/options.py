@@ -20,7 +20,7 @@ MOST_TEST_SAMPLES = 100
 
 
 class Budget(NamedTuple):
-    """How much of a data set a run uses unless it is told otherwise."""
+    """How much of a data set a run uses by default."""
 
     epochs: int
     train_size: int

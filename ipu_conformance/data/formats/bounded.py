@@ -51,7 +51,7 @@ class Bounded:
 
 @contextmanager
 def open_maybe_gzip(path: Path, limit: int) -> Iterator[Bounded]:
-    """A bounded stream of the contents of a plain or gzip file, told apart by their first two bytes."""
+    """A bounded stream of the contents of a plain or gzip file; the first two bytes show which."""
     with path.open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
@@ -63,7 +63,7 @@ def open_maybe_gzip(path: Path, limit: int) -> Iterator[Bounded]:
 
 
 def read_all(stream: Bounded, length: int) -> bytes:
-    """All of the stream, in blocks, of which there should be ``length`` bytes and no more."""
+    """All of the stream, in blocks; it should hold exactly ``length`` bytes."""
     blocks = []
     total = 0
     while True:

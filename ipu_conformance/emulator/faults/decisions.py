@@ -1,4 +1,4 @@
-"""The decisions of the front ends, each of which a fault can turn round.
+"""The decisions of the front ends; a fault can reverse each of them.
 
 A site asks its point: ``decide("weights follow the host", True)`` gives True unless a fault of that rule is on.
 """

@@ -60,6 +60,7 @@ def _change_programs(base: Any) -> None:
     from ipu_conformance.emulator.paddle.compile import custom_ops, precision, sessions
     from ipu_conformance.emulator.paddle.compile.passes.popart import EXECUTABLE
     from ipu_conformance.emulator.paddle.run import executor
+    from ipu_conformance.emulator.paddle.run.device import DEVICE
 
     compiled_program = base.compiler.IpuCompiledProgram
     stock_compile, stock_run = compiled_program.compile, base.executor.Executor._run_impl
@@ -69,7 +70,7 @@ def _change_programs(base: Any) -> None:
         custom_ops.bind(self._program, self._ipu_strategy._ipu_strategy)
         precision.follow_the_scope(self._program, self._scope)
         program = stock_compile(self, sessions.names_of(feed_list), sessions.names_of(fetch_list))
-        setattr(program, EXECUTABLE, self._backend.executable)
+        setattr(program, EXECUTABLE, DEVICE.executable)
         return program
 
     @functools.wraps(stock_run)

@@ -17,7 +17,7 @@ def _moments(rule: Rule) -> Dict[str, Any]:
 
 
 def _decay(rule: Rule) -> Dict[str, Any]:
-    """Decay that joins the gradient; none is no op at all."""
+    """Decay that joins the gradient; a decay of zero adds no op."""
     return {"weight_decay": rule["weight_decay"] or None}
 
 

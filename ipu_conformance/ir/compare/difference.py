@@ -32,16 +32,16 @@ class Difference:
         return self.sentence
 
 
-def diff(expected: Graph, found: Graph, *, structural: bool = False) -> List[Difference]:
-    """How ``found`` differs from ``expected``; nothing when they are the same but for the order of ops.
+def diff(expected: Graph, actual: Graph, *, structural: bool = False) -> List[Difference]:
+    """How ``actual`` differs from ``expected``; nothing when they are the same but for the order of ops.
 
     With ``structural``, names of all kinds, the order of inputs and outputs, the opset and values of weights are not
     compared: nothing is found when the graphs are isomorphic.
     """
-    comparison = _Comparison(expected, found, structural)
+    comparison = _Comparison(expected, actual, structural)
     if not structural:
         return _ordered(comparison)
-    outcome = isomorphic(expected, found)
+    outcome = isomorphic(expected, actual)
     if outcome.verdict == ISOMORPHIC:
         return []
     found_out = _ordered(comparison)
@@ -57,24 +57,24 @@ def _ordered(comparison: _Comparison) -> List[Difference]:
 class _Comparison:
     """The walk over two aligned graphs; tensors are paired as the ops that make or read them are."""
 
-    def __init__(self, expected: Graph, found: Graph, structural: bool) -> None:
-        self.expected, self.found, self.structural = expected, found, structural
-        self.alignment = alignment = align(expected, found, structural=structural)
+    def __init__(self, expected: Graph, actual: Graph, structural: bool) -> None:
+        self.expected, self.actual, self.structural = expected, actual, structural
+        self.alignment = alignment = align(expected, actual, structural=structural)
         self.tensors: Dict[str, str] = {}
         self.taken: Set[str] = set()
         self.missing = {id(expected.ops[index]) for index in alignment.left_over()[0]}
-        self.extra = {id(found.ops[index]) for index in alignment.left_over()[1]}
+        self.extra = {id(actual.ops[index]) for index in alignment.left_over()[1]}
 
     def differences(self) -> Iterator[Difference]:
         """Every difference, in no order."""
         if not self.structural:
             for what in ("name", "opset"):
-                one, other = getattr(self.expected, what), getattr(self.found, what)
+                one, other = getattr(self.expected, what), getattr(self.actual, what)
                 if one != other:
                     yield Difference(-1, "graph", f"the graph's {what}: {one!r} expected, {other!r} found")
             yield from self._given_by_name()
         pairs = [
-            (left, self.expected.ops[left], self.found.ops[right])
+            (left, self.expected.ops[left], self.actual.ops[right])
             for left, right in sorted(self.alignment.forward.items())
         ]
         for pair in pairs:
@@ -84,7 +84,7 @@ class _Comparison:
         for index, op in enumerate(self.expected.ops):
             if id(op) in self.missing:
                 yield Difference(index, "missing", self._missing(op))
-        for index, op in enumerate(self.found.ops):
+        for index, op in enumerate(self.actual.ops):
             if id(op) in self.extra:
                 yield Difference(self._position(index), "extra", self._extra(op))
         yield from self._given_left_over()
@@ -93,7 +93,7 @@ class _Comparison:
 
     def _given_by_name(self) -> Iterator[Difference]:
         """Pair graph inputs and weights of the same name, then what is left of each in order."""
-        roles = [_roles(self.expected), _roles(self.found)]
+        roles = [_roles(self.expected), _roles(self.actual)]
         for name, role in roles[0].items():
             if name in roles[1]:
                 self._pair(name, name)
@@ -105,7 +105,7 @@ class _Comparison:
             for one, other in zip(lefts, rights) if len(lefts) == len(rights) else ():
                 self._pair(one, other)
                 yield Difference(-0.5, "name", f"{role} {one!r} expected, {other!r} found")
-        one_order, other_order = self.expected.inputs, self.found.inputs
+        one_order, other_order = self.expected.inputs, self.actual.inputs
         if set(one_order) == set(other_order) and one_order != other_order:
             said = f"the graph's inputs: the order {', '.join(one_order)} expected, {', '.join(other_order)} found"
             yield Difference(-0.5, "graph", said)
@@ -113,7 +113,7 @@ class _Comparison:
     def _given_left_over(self) -> Iterator[Difference]:
         """Graph inputs and weights without a partner, unless only ops without a partner read them."""
         lefts = [(name, role) for name, role in _roles(self.expected).items() if name not in self.tensors]
-        rights = [(name, role) for name, role in _roles(self.found).items() if name not in self.taken]
+        rights = [(name, role) for name, role in _roles(self.actual).items() if name not in self.taken]
         if self.structural:
             for given in list(lefts):
                 partner = next((other for other in rights if self._unread_alike(given, other)), None)
@@ -125,13 +125,13 @@ class _Comparison:
             if not _read_by(self.expected, name, self.missing):
                 yield Difference(-0.5, "graph", f"{role} {name!r} is missing")
         for name, role in rights:
-            if not _read_by(self.found, name, self.extra):
+            if not _read_by(self.actual, name, self.extra):
                 yield Difference(-0.5, "graph", f"{role} {name!r} is found and not expected")
 
     def _unread_alike(self, given: Tuple[str, str], other: Tuple[str, str]) -> bool:
         """Whether two inputs or two weights are alike, and no op on one side reads them: its wiring is reported."""
-        one, two = self.expected.tensors[given[0]], self.found.tensors[other[0]]
-        unread = not self.expected.consumers(one.name) or not self.found.consumers(two.name)
+        one, two = self.expected.tensors[given[0]], self.actual.tensors[other[0]]
+        unread = not self.expected.consumers(one.name) or not self.actual.consumers(two.name)
         return unread and (given[1], one.dtype, one.shape) == (other[1], two.dtype, two.shape)
 
     def _pair(self, one: str, other: str) -> None:
@@ -174,10 +174,10 @@ class _Comparison:
         for slot, (wanted, got) in enumerate(zip(one.inputs, got_names)):
             if not self._same(wanted, got):
                 said = f"{one}: input {slot} {self._from(wanted, self.expected)} expected, "
-                yield Difference(index, "wiring", said + f"{self._from(got, self.found)} found")
+                yield Difference(index, "wiring", said + f"{self._from(got, self.actual)} found")
 
     def _exchanged(self, wanted: Tuple[str, ...], got: List[str]) -> List[str]:
-        """The found inputs of a commutative op, each at the place where it is expected if there is one."""
+        """The actual inputs of a commutative op, each at the place where it is expected if there is one."""
         left = list(got)
         placed: List[Optional[str]] = []
         for name in wanted:
@@ -191,21 +191,21 @@ class _Comparison:
         """Whether two tensors are paired, looking through ops that are missing or extra: those are reported once."""
         if not wanted or not got:
             return wanted == got
-        wants, gots = self._through(wanted, self.expected, self.missing), self._through(got, self.found, self.extra)
+        wants, gots = self._through(wanted, self.expected, self.missing), self._through(got, self.actual, self.extra)
         for one in wants:
             if one in self.tensors:
                 if self.tensors[one] in gots:
                     return True
             elif self.structural and one not in self.expected.producers:
                 role = one in self.expected.initializers
-                free = next((n for n in gots if self._free(n) and (n in self.found.initializers) == role), None)
+                free = next((n for n in gots if self._free(n) and (n in self.actual.initializers) == role), None)
                 if free is not None:
                     self._pair(one, free)
                     return True
         return False
 
-    def _free(self, found: str) -> bool:
-        return found not in self.taken and found not in self.found.producers
+    def _free(self, name: str) -> bool:
+        return name not in self.taken and name not in self.actual.producers
 
     def _through(self, name: str, graph: Graph, passed: Set[int]) -> List[str]:
         """The tensor and, where its maker has no partner, what that op reads, and so on."""
@@ -227,7 +227,7 @@ class _Comparison:
         return f"{_stage(op)}{before} has no {op.type} after it"
 
     def _extra(self, op: Op) -> str:
-        before = self._paired_maker(op, self.found, self.extra)
+        before = self._paired_maker(op, self.actual, self.extra)
         if before is None:
             return f"{_stage(op)}{op} is found and not expected"
         return f"{_stage(op)}{before} has {op} after it, which is not expected"
@@ -246,10 +246,10 @@ class _Comparison:
     def _outputs(self) -> Iterator[Difference]:
         """Differences in what comes out of the graph, looking through ops without a partner."""
         last = len(self.expected.ops)
-        left = dict.fromkeys(self.found.outputs)
+        left = dict.fromkeys(self.actual.outputs)
         for name in self.expected.outputs:
             reached = {self.tensors.get(one) for one in self._through(name, self.expected, self.missing)}
-            partner = next((n for n in left if reached.intersection(self._through(n, self.found, self.extra))), None)
+            partner = next((n for n in left if reached.intersection(self._through(n, self.actual, self.extra))), None)
             if partner is None:
                 yield Difference(last, "graph", f"graph output {name!r} is missing")
             else:
@@ -257,8 +257,8 @@ class _Comparison:
         for name in left:
             yield Difference(last, "graph", f"graph output {name!r} is found and not expected")
         order = tuple(self.tensors.get(name, name) for name in self.expected.outputs)
-        if not self.structural and order != self.found.outputs and set(order) == set(self.found.outputs):
-            said = f"the graph's outputs: the order {', '.join(order)} expected, {', '.join(self.found.outputs)} found"
+        if not self.structural and order != self.actual.outputs and set(order) == set(self.actual.outputs):
+            said = f"the graph's outputs: the order {', '.join(order)} expected, {', '.join(self.actual.outputs)} found"
             yield Difference(last, "graph", said)
 
     def _tensors(self) -> Iterator[Difference]:
@@ -266,14 +266,14 @@ class _Comparison:
         makers = {name: index for index, op in enumerate(self.expected.ops) for name in op.outputs}
         for one, other in self.tensors.items():
             where = makers.get(one, -0.5)
-            wanted, got = self.expected.tensors[one], self.found.tensors[other]
+            wanted, got = self.expected.tensors[one], self.actual.tensors[other]
             if wanted.dtype != got.dtype:
                 said = f"tensor {one!r}: dtype {wanted.dtype} expected, {got.dtype} found"
                 yield Difference(where, "tensor", said)
             if wanted.shape != got.shape:
                 said = f"tensor {one!r}: shape {shape_text(wanted.shape)} expected, {shape_text(got.shape)} found"
                 yield Difference(where, "tensor", said)
-            values = self.expected.initializers.get(one), self.found.initializers.get(other)
+            values = self.expected.initializers.get(one), self.actual.initializers.get(other)
             if not self.structural and values[0] != values[1]:
                 said = f"weight {one!r}: {_values(values[0])} expected, {_values(values[1])} found"
                 yield Difference(where, "values", said)

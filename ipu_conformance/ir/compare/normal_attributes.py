@@ -35,28 +35,28 @@ def attributes(op: Op, graph: Graph) -> Dict[str, Any]:
     return attributes_in_full
 
 
-def _window(op: Op, graph: Graph, shape: Sequence[Any], found: Dict[str, Any]) -> None:
+def _window(op: Op, graph: Graph, shape: Sequence[Any], attributes: Dict[str, Any]) -> None:
     rank = len(shape) - 2
     kernel = graph.tensors[op.inputs[1]].shape if op.type == "Conv" and len(op.inputs) > 1 and op.inputs[1] else None
     if kernel is not None and None not in kernel:
-        found.setdefault("kernel_shape", tuple(kernel[2:]))
-    found.setdefault("strides", (1,) * rank)
+        attributes.setdefault("kernel_shape", tuple(kernel[2:]))
+    attributes.setdefault("strides", (1,) * rank)
     if op.type != "AveragePool":  # whose windows have no gaps before opset 19
-        found.setdefault("dilations", (1,) * rank)
-    kind = found.get("auto_pad", "NOTSET")
+        attributes.setdefault("dilations", (1,) * rank)
+    kind = attributes.get("auto_pad", "NOTSET")
     if kind in ("NOTSET", "VALID"):
-        found.pop("auto_pad", None)
-        found.setdefault("pads", (0,) * (2 * rank))
+        attributes.pop("auto_pad", None)
+        attributes.setdefault("pads", (0,) * (2 * rank))
     elif kind == "SAME_UPPER" and None not in shape[2:]:
-        pads = _same(shape[2:], found, rank)
+        pads = _same(shape[2:], attributes, rank)
         if pads:
-            found.pop("auto_pad")
-            found["pads"] = pads
+            attributes.pop("auto_pad")
+            attributes["pads"] = pads
 
 
-def _same(space: Sequence[int], found: Dict[str, Any], rank: int) -> Tuple[int, ...]:
+def _same(space: Sequence[int], attributes: Dict[str, Any], rank: int) -> Tuple[int, ...]:
     """The paddings that keep the length, or its part by the stride, with the larger half behind."""
-    lists = [found.get(key, (1,) * rank) for key in ("kernel_shape", "strides", "dilations")]
+    lists = [attributes.get(key, (1,) * rank) for key in ("kernel_shape", "strides", "dilations")]
     if any(not isinstance(values, tuple) or len(values) != rank for values in lists):
         return ()
     total: List[int] = []

@@ -109,8 +109,8 @@ def load(path: Path) -> Baseline:
         if not isinstance(content[key], types):
             raise BaselineError(f"{path} has a {key!r} of type {type(content[key]).__name__}; record it again")
     if (content["schema"], content["version"]) != (SCHEMA, VERSION):
-        found = f"{content['schema']} version {content['version']}"
-        raise BaselineError(f"{path} is {found}, and this program reads {SCHEMA} version {VERSION}; record it again")
+        version = f"{content['schema']} version {content['version']}"
+        raise BaselineError(f"{path} is {version}, and this program reads {SCHEMA} version {VERSION}; record it again")
     expected = digest(content)
     if content["digest"] != expected:
         raise BaselineError(
@@ -185,7 +185,7 @@ def _content(path: Path) -> Dict[str, Any]:
         names = ", ".join(shipped_names()) or "none"
         raise BaselineError(f"{path} cannot be read: {error.strerror}; shipped baselines: {names}") from error
     except (ValueError, RecursionError) as error:
-        raise BaselineError(f"{path} is no JSON baseline: {error}; record it again") from error
+        raise BaselineError(f"{path} is not a JSON baseline: {error}; record it again") from error
     if not isinstance(content, dict):
         raise BaselineError(f"{path} holds a {type(content).__name__} and no baseline; record it again")
     return content

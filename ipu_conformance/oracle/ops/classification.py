@@ -29,7 +29,7 @@ def _targets(
 ) -> Tuple[Array, float]:
     """The coefficient of every class and what a mean divides by.
 
-    Targets are class numbers (batch, *space), of which ``ignore_index`` costs nothing, or probabilities shaped like x.
+    Targets are class numbers (batch, *space), where ``ignore_index`` costs nothing, or probabilities shaped like x.
     A mean divides by the total weight of the classes that are the targets; with probabilities by their number.
     """
     classes = x.shape[1]
@@ -197,16 +197,16 @@ def _cosine_pull_terms(
 ) -> Sequence[Sequence[Term]]:
     _, a, b = _cosine(x, other, epsilon)
     inner = np.abs(g[:, None] * _cosine_slope(x, other, target, margin, epsilon))
-    found: List[Sequence[Term]] = []
-    for mine, theirs, own in ((x, other, a), (other, x, b)):
-        size = inner * (np.abs(theirs) / (a * b) + np.abs(mine) / own**2)
-        found.append(
+    terms: List[Sequence[Term]] = []
+    for mine, theirs, length in ((x, other, a), (other, x, b)):
+        size = inner * (np.abs(theirs) / (a * b) + np.abs(mine) / length**2)
+        terms.append(
             [
                 Term(size, ulps=ULPS["sqrt"] + 2 * ULPS["divide"] + 2),
                 Term(2 * size, length=x.shape[1] + 2, where="accumulate"),
             ]
         )
-    return [*found, []]
+    return [*terms, []]
 
 
 def _draw_cosine(chooser: Chooser) -> Sample:

@@ -22,13 +22,13 @@ def einsum_vjp(g: Array, *operands: Array, equation: str) -> Sequence[Array]:
     left, right = equation.split("->")
     parts = left.split(",")
     gradients: List[Array] = []
-    for place, (own, operand) in enumerate(zip(parts, operands)):
+    for place, (names, operand) in enumerate(zip(parts, operands)):
         others = [(part, value) for other, (part, value) in enumerate(zip(parts, operands)) if other != place]
         known = set(right).union(*(part for part, _ in others))
-        kept = "".join(name for name in own if name in known)
-        found = np.einsum(",".join([right, *(part for part, _ in others)]) + "->" + kept, g, *(v for _, v in others))
-        shape = [size if name in known else 1 for name, size in zip(own, operand.shape)]
-        gradients.append(np.broadcast_to(np.reshape(found, shape), operand.shape).copy())
+        kept = "".join(name for name in names if name in known)
+        summed = np.einsum(",".join([right, *(part for part, _ in others)]) + "->" + kept, g, *(v for _, v in others))
+        shape = [size if name in known else 1 for name, size in zip(names, operand.shape)]
+        gradients.append(np.broadcast_to(np.reshape(summed, shape), operand.shape).copy())
     return gradients
 
 

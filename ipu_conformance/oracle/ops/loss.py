@@ -98,8 +98,8 @@ def _pointwise(
     ``slope_ulps`` of 0 says that the slopes are 1, 0 and -1, which select and do not round.
     """
 
-    def slopes(found: Slopes) -> Tuple[Array, ...]:
-        return found if isinstance(found, tuple) else (found,)
+    def slopes(value: Slopes) -> Tuple[Array, ...]:
+        return value if isinstance(value, tuple) else (value,)
 
     def pull(g: Array, *inputs: Array, **values: Any) -> Sequence[Optional[Array]]:
         gradients = [g * each for each in slopes(slope(*inputs, **values))]
@@ -110,8 +110,8 @@ def _pointwise(
 
     def pull_terms(g: Array, *inputs: Array, **values: Any) -> Sequence[Sequence[Term]]:
         sizes = slopes((slope_size or slope)(*inputs, **values))
-        found = [[Term(np.abs(g * each), ulps=slope_ulps + 0.5 if slope_ulps else 0.0)] for each in sizes]
-        return [*found, *([[]] * (len(inputs) - len(found)))]
+        of_inputs = [[Term(np.abs(g * each), ulps=slope_ulps + 0.5 if slope_ulps else 0.0)] for each in sizes]
+        return [*of_inputs, *([[]] * (len(inputs) - len(of_inputs)))]
 
     def drawn(chooser: Chooser) -> Sample:
         values = {key: chooser.choice(options) for key, options in (attributes or {}).items()}

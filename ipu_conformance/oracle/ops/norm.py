@@ -236,7 +236,7 @@ EPSILONS = (2.0**-17, 2.0**-10)
 
 
 def _draw_x(chooser: Chooser) -> Array:
-    """An image batch whose groups hold at least 4 distinct values, so that deviations are no smaller than values."""
+    """An image batch whose groups hold at least 4 distinct values, so that deviations are as large as values."""
     rank = chooser.choice((4, 3, 2))
     batch, channels = chooser.integer(4, 5), chooser.integer(1, 6)
     return chooser.distinct((batch, channels, *(chooser.integer(2, 4) for _ in range(rank - 2))))

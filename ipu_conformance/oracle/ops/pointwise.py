@@ -14,7 +14,7 @@ Draw = Callable[[Chooser], Sample]
 
 
 def summed(magnitude: Array, length: int, ulps: float = 0.0) -> List[Term]:
-    """The terms of a sum of ``length`` values, each of which was first computed to ``ulps``."""
+    """The terms of a sum of ``length`` values that were each computed to ``ulps``."""
     partial = [Term(magnitude, length, where="accumulate")] if length > 1 else []
     return [*partial, Term(magnitude, ulps=ulps)] if ulps else partial
 

@@ -132,7 +132,7 @@ reduction(
 
 
 def _others(x: Array, axis: Axis) -> Array:
-    """The product of all others in its group, for each element, without dividing: a zero is no special case."""
+    """For each element the product of all others in its group, without dividing, so that zeros are not special."""
     rows = folded(x, axis)
     ones = np.ones_like(rows[..., :1])
     before = np.cumprod(np.concatenate([ones, rows[..., :-1]], axis=-1), axis=-1)

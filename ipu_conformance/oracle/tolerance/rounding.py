@@ -92,10 +92,10 @@ class RandomRounding:
 
 
 def _reduction_lengths(net: Net, micro_batch: int) -> Dict[Tuple[str, Tuple[int, ...]], int]:
-    """How many products are summed up, by layer and by the shape of the gradient, () for all that is no weight's.
+    """How many products are summed up, by layer and by the shape of the gradient, () for everything but weights.
 
     A value is a sum over the columns of the weight; a weight's gradient is one over samples and, in a convolution,
-    places, of which there are no more than in the net's input.
+    places, at most as many as the net's input has.
     """
     shapes = {weight.name: weight.shape for weight in net.weights}
     lengths: Dict[Tuple[str, Tuple[int, ...]], int] = {}

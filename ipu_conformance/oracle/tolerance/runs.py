@@ -71,7 +71,7 @@ class RunTolerance:
 
 
 class TwoRunTolerance:
-    """The tolerance between two runs, each of which may be as far from the exact one as ``each`` allows."""
+    """The tolerance between two runs that may each be as far from the exact one as ``each`` allows."""
 
     def __init__(self, each: RunTolerance) -> None:
         self._each = each

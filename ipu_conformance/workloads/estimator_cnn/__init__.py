@@ -137,5 +137,5 @@ def engine_options(profile: Optional[Path], *, native: bool) -> Dict[str, str]:
     try:
         engine: Dict[str, Any] = dict(json.loads(now))
     except (TypeError, ValueError):
-        raise WorkloadError(f"{ENGINE_OPTIONS} is {now!r}, which is no JSON object; correct it") from None
+        raise WorkloadError(f"{ENGINE_OPTIONS} is {now!r}, which is not a JSON object; correct it") from None
     return {ENGINE_OPTIONS: json.dumps({**engine, "autoReport.all": "true", "autoReport.directory": str(profile)})}

@@ -44,7 +44,7 @@ def build(seed: int, *, dropout: bool = True) -> Any:
 
 
 def through(chain: Sequence[Any], values: Any, *, training: bool) -> Any:
-    """What a chain of layers makes of values, where it is no model of its own: in a graph, or in a part of it."""
+    """Applies a chain of layers that is not a model of its own: in a graph, or in a part of one."""
     for layer in chain:
         values = layer(values, training=training) if isinstance(layer, tf.keras.layers.Dropout) else layer(values)
     return values

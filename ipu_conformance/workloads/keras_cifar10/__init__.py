@@ -26,7 +26,7 @@ LAYERS, LAYERS_OF_BLOCK, DROPOUTS = 12, 4, 3
 
 
 class Approach(NamedTuple):
-    """What a way to train the network on IPUs takes unless it is told otherwise."""
+    """The defaults of one way to train the network on IPUs."""
 
     ipus: int = 1
     gradient_accumulation_count: int = 1

@@ -13,7 +13,7 @@ from ipu_conformance.workloads.paddle_mnist import Settings
 
 SIDE = 28
 MOST_PIXELS = 50_000_000
-"""A larger picture is no picture of one digit."""
+"""The largest picture that is accepted for one digit."""
 
 
 class Samples(NamedTuple):
@@ -76,7 +76,7 @@ def read_picture(path: Path) -> np.ndarray:
     except FileNotFoundError:
         raise WorkloadError(f"--img {path} does not exist; name a picture of one digit") from None
     except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError):
-        raise WorkloadError(f"--img {path} is no picture that can be read; give a PNG or JPEG of one digit") from None
+        raise WorkloadError(f"--img {path} is not a readable picture; give a PNG or JPEG of one digit") from None
     except (OSError, ValueError) as error:
         raise WorkloadError(f"--img {path} cannot be read ({error}); give a PNG or JPEG of one digit") from error
     if pixels.mean() > 127.5:

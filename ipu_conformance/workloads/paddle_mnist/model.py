@@ -67,7 +67,7 @@ def build(
 
 @contextlib.contextmanager
 def new_programs(seed: int) -> Iterator[Tuple[Any, Any]]:
-    """A main and a startup Program that are built inside, with names that begin anew."""
+    """A new main and startup Program to build in, with fresh unique names."""
     main, startup = static.Program(), static.Program()
     # Paddle takes 0 for "any seed".
     main.random_seed = startup.random_seed = seed + 1

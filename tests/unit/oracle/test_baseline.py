@@ -117,12 +117,12 @@ class TestFile:
     @pytest.mark.parametrize(
         ("text", "words"),
         [
-            ("", "is no JSON baseline"),
+            ("", "is not a JSON baseline"),
             ("[1, 2]", "holds a list and no baseline"),
-            ('{"values": [NaN]}', "is no JSON baseline: it has the value NaN"),
-            ('{"values": [Infinity]}', "is no JSON baseline: it has the value Infinity"),
-            ("[" * 100_000, "is no JSON baseline"),
-            ("\udcff", "is no JSON baseline"),
+            ('{"values": [NaN]}', "is not a JSON baseline: it has the value NaN"),
+            ('{"values": [Infinity]}', "is not a JSON baseline: it has the value Infinity"),
+            ("[" * 100_000, "is not a JSON baseline"),
+            ("\udcff", "is not a JSON baseline"),
         ],
     )
     def test_what_is_no_baseline_is_refused(self, tmp_path, text, words):
@@ -188,7 +188,7 @@ class TestRecording:
             recording.record(Toy(budget=4), range(20), tmp_path / "journal", regenerate="x")
 
     def test_a_damaged_journal_is_refused(self, tmp_path):
-        """A whole line that is no JSON was not written by a recording."""
+        """A whole line that is not JSON was not written by a recording."""
         (tmp_path / "journal").write_text("nonsense\n")
 
         with pytest.raises(BaselineError, match="has a damaged line; delete it to begin again"):
@@ -286,7 +286,7 @@ class TestCommand:
         with pytest.raises(ConformanceError, match=sentence):
             call("check", str(saved(tmp_path)), *words)
 
-    @pytest.mark.parametrize(("text", "sentence"), [("{}", "has no values"), ("{", "is no JSON"), ("3", "no values")])
+    @pytest.mark.parametrize(("text", "sentence"), [("{}", "has no values"), ("{", "is not JSON"), ("3", "no values")])
     def test_a_run_file_without_values_is_refused(self, tmp_path, text, sentence):
         """Bad input is one sentence."""
         (tmp_path / "run.json").write_text(text)

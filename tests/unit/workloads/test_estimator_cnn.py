@@ -73,7 +73,7 @@ def test_the_command_refuses_before_it_writes(tmp_path, monkeypatch):
     )
     assert said("--model-dir", "file").startswith("--model-dir file cannot be made (")
     monkeypatch.setenv(estimator_cnn.ENGINE_OPTIONS, "[1]")
-    assert said("--profile", "reports") == ("POPLAR_ENGINE_OPTIONS is '[1]', which is no JSON object; correct it")
+    assert said("--profile", "reports") == ("POPLAR_ENGINE_OPTIONS is '[1]', which is not a JSON object; correct it")
 
 
 def test_a_profile_keeps_the_options_of_the_environment(monkeypatch):

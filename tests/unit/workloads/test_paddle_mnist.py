@@ -131,8 +131,8 @@ def test_a_picture_of_any_size_is_made_to_fit(tmp_path):
 
 WRONG_PICTURES = {
     "missing": (None, "does not exist; name a picture of one digit"),
-    "no picture": (b"seven", "is no picture that can be read; give a PNG or JPEG of one digit"),
-    "empty": (b"", "is no picture that can be read; give a PNG or JPEG of one digit"),
+    "no picture": (b"seven", "is not a readable picture; give a PNG or JPEG of one digit"),
+    "empty": (b"", "is not a readable picture; give a PNG or JPEG of one digit"),
 }
 
 

@@ -40,7 +40,7 @@ for _name, _what, _wrong in (
     ("paddle-loss-is-the-first-op", "the first output of the program is taken for its loss",
      where("loss", _first_loss)),
     ("paddle-optimizer-unfolded", "the optimizer's own ops stay in the graph", where("unfolded", _all_ops)),
-    ("paddle-trains-without-optimizer", "a program without an optimizer is no error",
+    ("paddle-trains-without-optimizer", "a program without an optimizer is accepted",
      at("need an optimizer", never)),
     ("paddle-any-optimizer", "every optimizer is taken for one that is known",
      at("unknown optimizers", lambda value: [])),

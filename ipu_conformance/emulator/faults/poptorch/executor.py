@@ -48,7 +48,7 @@ for _fault in (
           at("refuse to detach", never)),
     Fault("attached-can-be-attached", "weights", POINT, "attaching what is attached passes",
           at("refuse to attach", never)),
-    Fault("detach-forgets-chance", "weights", POINT, "random numbers begin anew after detaching",
+    Fault("detach-forgets-chance", "weights", POINT, "random numbers restart after detaching",
           at("runs when detaching", lambda runs: 0)),
     Fault("state-of-chance-ignored", "weights", POINT, "a random state that is set has no effect",
           at("set random state", never)),

@@ -36,7 +36,7 @@ for _fault in (
           at("stages", lambda stages: stages + 1 if stages > 1 else stages)),
     Fault("skipped-ipus-not-counted", "plan", POINT, "only IPUs that run a block are reserved",
           at("ipus", _distinct)),
-    Fault("any-number-of-ipus-reserved", "plan", POINT, "a number of IPUs that is no power of two is accepted",
+    Fault("any-number-of-ipus-reserved", "plan", POINT, "a number of IPUs that is not a power of two is accepted",
           at("power of two", never)),
     Fault("model-needs-a-power-of-two", "plan", POINT, "the model of an IPU is as picky as hardware",
           at("power of two", always(True))),

@@ -63,7 +63,7 @@ def _doubled_tensors(value: Any, **context: Any) -> Any:
 
 for _name, _rule, _area, _what, _wrong in (
     # Steps and loops
-    ("estimator-steps-cut", "steps-multiple", "plan", "steps that are no whole loops are accepted", never),
+    ("estimator-steps-cut", "steps-multiple", "plan", "steps that are not a multiple of the loop are accepted", never),
     ("estimator-max-steps-down", "loops-rounded", "plan", "max_steps is rounded down to whole loops", _rounded_down),
     ("estimator-one-loop-more", "loops-rounded", "plan", "a training has one loop more than it should", _one_more),
     ("estimator-steps-are-loops", "step-count", "plan", "the global step counts loops", always(1)),

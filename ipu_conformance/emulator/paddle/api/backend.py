@@ -1,26 +1,23 @@
-"""``core.IpuBackend``: the one device of a process, which holds the program that was compiled last."""
+"""``core.IpuBackend``: the vendor's names for the device of a process."""
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional
+from typing import Optional
 
-from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
-from ipu_conformance.emulator.paddle.compile import sessions
-from ipu_conformance.emulator.paddle.errors import PreconditionNotMet
-from ipu_conformance.emulator.paddle.run.executable import Executable
+from ipu_conformance.emulator.paddle.run.device import DEVICE
 
 
 class IpuBackend:
-    """What the vendor's Python classes call; whatever replaces what is on the device brings its weights home first."""
+    """What Paddle's own Python classes call."""
 
     _instance: Optional[IpuBackend] = None
 
-    def __init__(self) -> None:
-        self.scope: Any = None
-        self.strategy: Any = None
-        self.executable: Optional[Executable] = None
-        """What is on the device; None before the first compilation and after a reset."""
-        self.attached = False
+    set_scope = staticmethod(DEVICE.set_scope)
+    set_ipu_strategy = staticmethod(DEVICE.set_ipu_strategy)
+    weights_to_host = staticmethod(DEVICE.weights_to_host)
+    detach = staticmethod(DEVICE.detach)
+    reset = staticmethod(DEVICE.reset)
+    save_model_proto = staticmethod(DEVICE.save_model_proto)
 
     @classmethod
     def get_instance(cls) -> IpuBackend:
@@ -28,74 +25,3 @@ class IpuBackend:
         if cls._instance is None:
             cls._instance = cls()
         return cls._instance
-
-    def set_scope(self, scope: Any) -> None:
-        """Programs compiled from now on take their weights from ``scope``."""
-        self._sync("set_scope")
-        self.scope = scope
-
-    def set_ipu_strategy(self, strategy: Any) -> None:
-        """Programs are compiled by ``strategy`` from now on."""
-        self._sync("set_ipu_strategy")
-        self.strategy = strategy
-
-    def compile(self, record: Any) -> None:
-        """Put the program of a compilation's record on the device."""
-        sessions.begin(record.strategy)
-        self._close()
-        self.executable = Executable(record)
-        self.attached = True
-        sessions.finish(record)
-
-    def run(self, executable: Executable, feed: Mapping[str, Any]) -> Any:
-        """One step of the program that is on the device."""
-        if decide("only the last one runs", self.executable is None):
-            raise PreconditionNotMet(
-                "The device holds no program, because it was reset or the last compilation failed: compile this "
-                "program again before running it"
-            )
-        if decide("only the last one runs", executable is not self.executable):
-            raise PreconditionNotMet(
-                "Another program was compiled since this one, and the device holds the last one only: compile this "
-                "program again before running it"
-            )
-        if decide("detached does not run", not self.attached):
-            raise PreconditionNotMet("The device is detached: compile the program again before running it")
-        outputs = executable.run(feed)
-        if not decide("host stays stale", True):
-            executable.weights_to_host()
-        return outputs
-
-    def weights_to_host(self) -> None:
-        """Copy the weights on the device to the scope."""
-        self._sync("weights_to_host")
-
-    def detach(self) -> None:
-        """Bring the weights home and release the device."""
-        self._sync("detach")
-        self.attached = False
-
-    def reset(self) -> None:
-        """Bring the weights home and forget program, scope and strategy."""
-        self._sync("reset")
-        self._close()
-        self.attached = False
-        self.scope = self.strategy = None
-
-    def save_model_proto(self, path: str) -> None:
-        """Bring the weights home and write the compiled model as ONNX."""
-        if self.executable is None:
-            raise PreconditionNotMet("No program is compiled: compile one before saving it")
-        self._sync("save_model_proto")
-        from ipu_conformance.emulator.paddle.ir import dumps
-
-        dumps.save_model_proto(self.executable.record, path)
-
-    def _close(self) -> None:
-        if self.executable is not None:
-            self.executable.engine.close()
-        self.executable = None
-
-    def _sync(self, why: str) -> None:
-        if self.executable is not None and self.attached and decide("sync", True, why=why):
-            self.executable.weights_to_host()

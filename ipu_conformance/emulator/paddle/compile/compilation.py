@@ -106,8 +106,9 @@ def of(graph: Any) -> Compilation:
     record = _RECORDS.get(graph)
     if record is not None:
         return record
-    backend = core.IpuBackend.get_instance()
-    return begin(graph, backend.strategy, backend.scope)
+    from ipu_conformance.emulator.paddle.run.device import DEVICE
+
+    return begin(graph, DEVICE.strategy, DEVICE.scope)
 
 
 def begin(graph: Any, strategy: Any, scope: Any) -> Compilation:

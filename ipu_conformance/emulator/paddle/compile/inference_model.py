@@ -12,6 +12,7 @@ from ipu_conformance.emulator.faults.decisions import paddle_host as decide
 from ipu_conformance.emulator.paddle.compile import custom_ops, subprograms
 from ipu_conformance.emulator.paddle.compile.passes.popart import EXECUTABLE
 from ipu_conformance.emulator.paddle.errors import NotFound, Unimplemented
+from ipu_conformance.emulator.paddle.run.device import DEVICE
 
 PASSES = (
     "inference_process_pass",
@@ -71,9 +72,8 @@ def compile(program: Any, feeds: List[str], fetches: List[str], strategy: Any, s
         if block.ops[index].type in ("feed", "fetch"):
             block._remove_op(index)
     program.desc.flush()
-    backend = core.IpuBackend.get_instance()
-    backend.set_scope(scope)
-    backend.set_ipu_strategy(strategy)
+    DEVICE.set_scope(scope)
+    DEVICE.set_ipu_strategy(strategy)
     graph = core.Graph(program.desc)
     for name in decide("predictor's passes", PASSES):
         one = core.get_pass(name)
@@ -90,5 +90,5 @@ def compile(program: Any, feeds: List[str], fetches: List[str], strategy: Any, s
     for name in feeds:
         compiled.global_block().var(name).desc.set_need_check_feed(False)
     compiled.org_program = program
-    setattr(compiled, EXECUTABLE, backend.executable)
+    setattr(compiled, EXECUTABLE, DEVICE.executable)
     return compiled

@@ -14,6 +14,7 @@ from ipu_conformance.emulator.paddle.compile import environment, subprograms
 from ipu_conformance.emulator.paddle.compile.passes.popart import EXECUTABLE, RUNTIME
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, PreconditionNotMet
 from ipu_conformance.emulator.paddle.run import model_runtime
+from ipu_conformance.emulator.paddle.run.device import DEVICE
 
 
 def is_compiled(program: Any) -> bool:
@@ -33,8 +34,7 @@ def run(
     """One run of a compiled program."""
     if executor._closed:
         raise RuntimeError("Attempted to use a closed Executor")
-    backend = core.IpuBackend.get_instance()
-    executable = getattr(program, EXECUTABLE, None) or backend.executable
+    executable = getattr(program, EXECUTABLE, None) or DEVICE.executable
     if executable is None:
         raise PreconditionNotMet("No program is on the device: compile this program before running it")
     names = [name if isinstance(name, str) else name.name for name in executor._check_fetch_list(fetch_list)]
@@ -51,7 +51,7 @@ def run(
         warnings.warn("IPU_COMPILE_ONLY is set: the program was compiled and is not run", stacklevel=4)
         results = [executable.fetcher.nothing(executable.fetches[name]) for name in names]
     else:
-        outputs = backend.run(executable, feeds if request is None else request.feeds)
+        outputs = DEVICE.run(executable, feeds if request is None else request.feeds)
         results = [executable.fetch(name, outputs) for name in decide("order of fetches", names)]
     if request is not None:
         results = request.answer(results)

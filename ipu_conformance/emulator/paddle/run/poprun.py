@@ -153,7 +153,7 @@ def _instances(options: Any, replicas: int) -> Iterable[Instance]:
 
 
 def _variables(arguments: str) -> Dict[str, str]:
-    """The variables that MPI is told to export with a value; where it puts processes has no effect here."""
+    """The variables that MPI exports with a value; where it puts processes has no effect here."""
     # The launch controller quotes an instance's arguments as one word, and the shell keeps them together or not.
     words = [word for part in shlex.split(arguments) for word in part.split()]
     exported = [words[place + 1] for place, word in enumerate(words[:-1]) if word == "-x"]

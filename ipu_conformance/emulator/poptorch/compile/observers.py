@@ -51,7 +51,7 @@ STEPS = ("capture", "placement", "stages", "plan", "memory")
 
 @contextlib.contextmanager
 def progress_bar(options: Any) -> Iterator[Callable[[str], None]]:
-    """Give a function that is told each step when it is done; it draws on stderr if that is a terminal."""
+    """A function to call after each step; it draws on stderr if that is a terminal."""
     if not (options.show_compilation_progress_bar and sys.stderr.isatty()):
         yield lambda step: None
         return

@@ -53,7 +53,7 @@ def decode(logs: np.ndarray, blank: int, beam_width: int) -> List[Tuple[Prefix, 
     """Prefix beam search over [step, class] log probabilities: label sequences and their scores, best first.
 
     A prefix collects the probability of every alignment that collapses to it, apart by whether the alignment ends in
-    a blank: only then does a repeated label begin anew.
+    a blank: only then does a repeated label count as a new one.
     """
     merges = True
     if faults.active:

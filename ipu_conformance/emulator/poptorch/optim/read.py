@@ -1,4 +1,4 @@
-"""Reads an optimizer of torch or of PopTorch into plain data: what the device is told of it."""
+"""Reads an optimizer of torch or of PopTorch into plain data for the device."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Settings:
-    """All that the device is told of an optimizer; ``constant`` names what of ``whole`` is compiled in."""
+    """Everything the device knows about an optimizer; ``constant`` names what of ``whole`` is compiled in."""
 
     kind: str
     groups: Tuple[Group, ...]
@@ -101,7 +101,7 @@ def read(optimizer: Any, parameters: Mapping[str, torch.Tensor]) -> Settings:
         groups.append(Group(held, values, constants_of(optimizer, kind, values)))
     whole = {name: _attribute(optimizer, name, default) for name, default in WHOLE[kind].items()}
     if kind in ("adam", "adamw"):
-        whole["bias_correction"] = True  # the vendor's AdamW corrects the bias even when told not to
+        whole["bias_correction"] = True  # the vendor's AdamW corrects the bias whatever the option says
     return Settings(kind, tuple(groups), whole, constants_of(optimizer, kind, whole))
 
 
@@ -140,7 +140,7 @@ _seen: weakref.WeakKeyDictionary[Any, Set[str]] = weakref.WeakKeyDictionary()
 
 
 def warn(optimizer: Any, options: Any) -> None:
-    """Log, once for a model, attributes that the device is not told of and subclasses that it takes for their base."""
+    """Log, once for a model, attributes that the device ignores and subclasses that it treats as their base."""
     lines = [
         f"Ignoring unexpected {what} in {type(optimizer).__name__} optimizer: {names}"
         for what, names in (("group attributes", unexpected_in_groups(optimizer)),

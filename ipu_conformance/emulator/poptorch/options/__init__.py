@@ -1,4 +1,4 @@
-"""What a program sets and is told: options, enumerations, execution strategies, errors and the log.
+"""What a program sets and sees: options, enumerations, execution strategies, errors and the log.
 
 This is the lowest room of the front end: it imports none of the others.
 """

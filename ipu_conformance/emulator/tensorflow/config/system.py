@@ -48,7 +48,7 @@ def configure(options: Any) -> None:
 
 
 def reset() -> None:
-    """Forget the configuration, and call all that asked to be told."""
+    """Forget the configuration, and call all subscribers."""
     if not decide("reset", True):
         return
     with _STATE.lock:

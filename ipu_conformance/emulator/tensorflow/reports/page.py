@@ -27,7 +27,7 @@ PARTS = {part: _COLOURS[part] for part in (*PERSISTENT, *VARYING)}
 """A colour for every part of an IPU's memory; the colour-blind can tell them apart."""
 KINDS = {"forward": "#4477aa", "recompute": "#66ccee", "backward": "#ee6677", "reduce": "#aa3377", "update": "#228833"}
 MOST_SLOTS = 150
-"""So many slots of one IPU can be told apart in a picture; the trace holds all of them."""
+"""How many slots of one IPU a picture can show; the trace holds all of them."""
 WIDTH, ROW = 1000, 22
 
 
@@ -75,7 +75,7 @@ def _slots(events: np.ndarray, places: List[Tuple[int, int]]) -> Iterator[Dict[s
 
 
 def _first(events: np.ndarray) -> np.ndarray:
-    """The slots that begin before one of the IPUs has more of them than can be told apart."""
+    """The slots that begin before one of the IPUs has more of them than a picture can show."""
     rows = [events["start"][(events["replica"] == r) & (events["ipu"] == i)] for r, i in _places(events)]
     ends = [np.sort(starts)[MOST_SLOTS] for starts in rows if len(starts) > MOST_SLOTS]
     return events[events["start"] < min(ends)] if ends else events

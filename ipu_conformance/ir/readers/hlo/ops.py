@@ -259,7 +259,7 @@ def _window(call: Call) -> Dict[str, List[Tuple[int, ...]]]:
 
 
 def _windowed(call: Call, rank: int) -> Tuple[List[int], List[int], List[int], List[Tuple[int, ...]]]:
-    """Sizes, strides, dilations and paddings of a window; what ONNX has not makes it untold."""
+    """Sizes, strides, dilations and paddings of a window; what ONNX lacks is unsupported."""
     window = _window(call)
     ones = [(1,)] * rank
     sizes, strides, dilations = (window.get(key, ones) for key in ("size", "stride", "rhs_dilate"))

@@ -10,6 +10,7 @@ import paddle
 from paddle.base import core, framework
 
 from ipu_conformance.emulator import hook
+from ipu_conformance.emulator.paddle.run.device import DEVICE
 
 Build = Callable[[], Any]
 """Makes the ops of a network from the feeds that it declares, and gives its loss."""
@@ -46,7 +47,7 @@ def record_of(build: Build, feeds: Sequence[str], optimizer: Any = None, **optio
         strategy = paddle.static.IpuStrategy()
         strategy.set_options({"is_training": optimizer is not None, "micro_batch_size": 2, **options})
         paddle.static.IpuCompiledProgram(program, scope=scope, ipu_strategy=strategy).compile(list(feeds), [loss.name])
-        return core.IpuBackend.get_instance().executable.record
+        return DEVICE.executable.record
 
 
 def layers(*places: Any, skip: bool = False, shared: bool = False) -> Build:

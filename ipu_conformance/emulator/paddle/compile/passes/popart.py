@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Mapping, Set
 
-from paddle.base import core
-
 from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
 from ipu_conformance.emulator.paddle.compile import canonical
 from ipu_conformance.emulator.paddle.compile.compilation import Compilation, keep, name_of
 from ipu_conformance.emulator.paddle.ir import dumps
+from ipu_conformance.emulator.paddle.run.device import DEVICE
 from ipu_conformance.ir.readers.paddle.ops import renamed
 
 RUNTIME = "ipu_runtime"
@@ -55,7 +54,7 @@ def build(record: Compilation, values: Mapping[str, Any]) -> None:
     """Compile the program on the backend."""
     record.feeds = tuple(name_of(feed) for feed in values.get("feed_list", record.feeds))
     record.fetches = tuple(name_of(fetch) for fetch in values.get("fetch_list", record.fetches))
-    core.IpuBackend.get_instance().compile(record)
+    DEVICE.compile(record)
     dumps.compiled(record)
 
 

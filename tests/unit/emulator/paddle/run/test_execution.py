@@ -12,6 +12,7 @@ import pytest
 
 from ipu_conformance.emulator.core import trace
 from ipu_conformance.emulator.paddle.api.backend import IpuBackend
+from ipu_conformance.emulator.paddle.run.device import DEVICE
 
 from ..programs import static
 
@@ -38,7 +39,7 @@ def compiled(build: Callable[[Any], List[Any]], *, shards: int = 1, **options: A
             fetched: List[np.ndarray] = executor.run(ready, feed={"x": x}, fetch_list=fetches, scope=scope)
             return fetched
 
-        run.device = made._backend.executable  # type: ignore[attr-defined]
+        run.device = DEVICE.executable  # type: ignore[attr-defined]
         yield run
 
 

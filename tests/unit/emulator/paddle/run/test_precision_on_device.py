@@ -9,6 +9,8 @@ import numpy as np
 import paddle
 import pytest
 
+from ipu_conformance.emulator.paddle.run.device import DEVICE
+
 from ..programs import static
 
 pytestmark = pytest.mark.usefixtures("ipu_build")
@@ -37,7 +39,7 @@ def trained(runs: int, **options: Any) -> List[Dict[str, np.ndarray]]:
     batch = np.stack([np.full(64, 0.5, np.float32), np.full(64, 0.75, np.float32)])
     for _ in range(runs):
         executor.run(program, feed={"x": batch}, fetch_list=[loss])
-    machine = paddle.base.core.IpuBackend.get_instance().executable.machine
+    machine = DEVICE.executable.machine
     return [machine.read(["w"], replica) for replica in range(2)]
 
 
@@ -60,6 +62,6 @@ def test_replicas_that_call_python_run_in_turn() -> None:
     """Rounding is a Python function, which threads must not call at once."""
     with static():
         trained(1)
-        engine = paddle.base.core.IpuBackend.get_instance().executable.engine
+        engine = DEVICE.executable.engine
 
     assert engine._pool is None
