@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, Optional, Set, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 from ipu_conformance.ir import shapes as shape_rules
-from ipu_conformance.ir.compare import pattern as patterns
 from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.tensor import UNDEFINED, Tensor, shape_text
 
@@ -136,15 +135,6 @@ def all_reduce(graph: Graph, replicas: int) -> List[str]:
             origin = str(op) if op.type.endswith("Grad") else origin
             if origin is not None:
                 raw.update(dict.fromkeys(filter(None, op.outputs), origin))
-    return sentences
-
-
-def fusions(graph: Graph, expected: Mapping[str, str]) -> List[str]:
-    """No chain of ops stands where a fused op is expected; ``expected`` maps patterns to fused types."""
-    sentences = []
-    for text, fused in expected.items():
-        for chain in patterns.match(graph, text):
-            sentences.append(f"{' -> '.join(map(str, chain))} is not fused into {fused}")
     return sentences
 
 

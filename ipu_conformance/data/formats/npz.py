@@ -18,9 +18,6 @@ _HEADER_ROOM = 4096
 _JPEG_ROOM = 16_384
 """The most bytes that the JPEG file of one 32 x 32 image may take; a few hundred to two thousand are usual."""
 
-KERAS_MEMBERS = ("x_train", "y_train", "x_test", "y_test")
-JPEG_MEMBERS = ("jpeg", "offset", "label")
-
 
 def read_keras_split(kind: Kind, split: str, path: Path, count: Optional[int]) -> Split:
     """The split ``x_train, y_train`` or ``x_test, y_test`` of Keras' archive."""

@@ -100,10 +100,6 @@ class Schedule:
     """``stash(stages, stage)``: the micro-batches that wait for their backward when there are enough of them."""
     shares_devices: bool = True
 
-    def stash_depth(self, shape: Shape, stage: int) -> int:
-        """The largest number of micro-batches between their forward and their backward at that stage."""
-        return min(shape.micro_batches, self.stash(shape.topology.stages, stage)) if shape.training else 0
-
     def bubble(self, shape: Shape) -> Fraction:
         """The idle share of the IPUs in use while micro-batches are in flight."""
         busy = shape.slots_per_micro_batch * shape.micro_batches

@@ -50,10 +50,6 @@ class Folded:
     states: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """For each parameter, the variable of every slot: Moment1, Beta1Pow, Velocity, …"""
 
-    def state_variables(self) -> Tuple[str, ...]:
-        """The names of all state variables, each once."""
-        return tuple(dict.fromkeys(name for slots in self.states.values() for name in slots.values()))
-
 
 class Compilation:
     """The record of one compilation."""

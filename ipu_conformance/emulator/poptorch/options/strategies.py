@@ -157,8 +157,6 @@ class _PhasedExecution:
             raise AssertionError(f"{type(self).__name__}() was given no phase: use at least one")
         self._phases = [_as_phase(item, type(self).__name__) for item in items]
         _check_disjoint([stage for phase in self._phases for stage in phase.stages])
-        self._liveness = Liveness.AlwaysLive
-        self._separate_backward = False
 
     @property
     def phases(self) -> Tuple[Phase, ...]:
@@ -179,7 +177,6 @@ class _PhasedExecution:
         """Whether the backward of the last phase is a phase of its own."""
         if not isinstance(use, bool):
             raise AssertionError(f"{use!r} was given to useSeparateBackwardPhase: use True or False")
-        self._separate_backward = use
         return self
 
     def locate(self, block_id: str) -> Tuple[int, int]:
@@ -211,7 +208,6 @@ class SerialPhasedExecution(_PhasedExecution):
         """When the tensors of a phase leave the device."""
         if not isinstance(liveness, Liveness):
             raise AssertionError(f"{liveness!r} was given to setTensorsLiveness: use a poptorch.Liveness")
-        self._liveness = liveness
         return self
 
     def default_ipu(self, phase: int, place: int) -> int:

@@ -30,7 +30,6 @@ class State:
     def __init__(self) -> None:
         self.accumulation = options.Accumulation()
         self.pipelining = options.Pipelining()
-        self.pipelining_set = False
         self.metric_reduction = options.ReplicatedMetricReductionMethod.NONE
         self.asynchronous = False
         self.infeed: Dict[str, Any] = {}
@@ -67,7 +66,6 @@ class ModelExtension:
             gradient_accumulation_reduction_method,
             pipelining_kwargs,
         )
-        state.pipelining_set = True
 
     def set_gradient_accumulation_options(
         self,

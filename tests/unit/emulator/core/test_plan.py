@@ -164,7 +164,6 @@ def test_the_stash_depth_is_its_bound(planned: Plan) -> None:
 
     assert [counted_stash(planned, stage) for stage in range(planned.stages)] == expected
     assert planned.stash_depths() == expected
-    assert [planned.schedule.stash_depth(planned.shape, stage) for stage in range(planned.stages)] == expected
 
 
 def test_inference_stashes_nothing() -> None:
