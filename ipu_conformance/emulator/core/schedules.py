@@ -90,14 +90,12 @@ class Timing:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A row of the table of schedules: when the slots are, how long a run takes, how deep a stage must stash."""
+    """A row of the table of schedules: when the slots are, and how long a run takes."""
 
     name: str
     timing: Callable[[Shape], Timing]
     length: Callable[[Shape], int]
     """The ticks of one run of the pipeline."""
-    stash: Callable[[int, int], int]
-    """``stash(stages, stage)``: the micro-batches that wait for their backward when there are enough of them."""
     shares_devices: bool = True
 
     def bubble(self, shape: Shape) -> Fraction:
@@ -127,7 +125,7 @@ def _fill_length(shape: Shape) -> int:
     return topology.sharing * (shape.micro_batches + topology.stages - 2) + topology.ranks[-1] + 1
 
 
-def _cyclic(name: str, merged: int, stash: Callable[[int, int], int]) -> Schedule:
+def _cyclic(name: str, merged: int) -> Schedule:
     """Cycles of all forwards, then all backwards; ``merged`` of the 2S stages share a cycle with their neighbour."""
 
     def timing(shape: Shape) -> Timing:
@@ -148,7 +146,7 @@ def _cyclic(name: str, merged: int, stash: Callable[[int, int], int]) -> Schedul
         cycles = shape.micro_batches + 2 * shape.topology.stages - 1 - merged
         return cycles * shape.topology.sharing * (1 + shape.backward_ticks)
 
-    return Schedule(name, timing, length, stash)
+    return Schedule(name, timing, length)
 
 
 def _interleaved(shape: Shape) -> Timing:
@@ -178,21 +176,10 @@ def _sequential(shape: Shape) -> Timing:
 SCHEDULES: Dict[str, Schedule] = {
     row.name: row
     for row in (
-        Schedule(
-            "sequential",
-            _sequential,
-            lambda shape: shape.micro_batches * shape.slots_per_micro_batch,
-            lambda stages, stage: 1,
-        ),
-        _cyclic("grouped", 0, lambda stages, stage: 2 * (stages - stage)),
-        Schedule(
-            "interleaved",
-            _interleaved,
-            _interleaved_length,
-            lambda stages, stage: stages - stage,
-            shares_devices=False,
-        ),
-        _cyclic("popart", 1, lambda stages, stage: 2 * (stages - stage) - 1),
+        Schedule("sequential", _sequential, lambda shape: shape.micro_batches * shape.slots_per_micro_batch),
+        _cyclic("grouped", merged=0),
+        Schedule("interleaved", _interleaved, _interleaved_length, shares_devices=False),
+        _cyclic("popart", merged=1),
     )
 }
 
