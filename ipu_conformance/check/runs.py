@@ -87,11 +87,11 @@ def _pairs(actual: Any, expected: Any, fields: Sequence[str], tolerance: Any) ->
         if len(got) != len(want):
             raise failure(f"the actual run has {field} of {len(got)} {unit}s where {len(want)} are expected.")
         for number in range(len(want)):
-            place, tolerance = f"{field} of {unit} {number}", None if allowed is None else allowed[number]
+            place, limit = f"{field} of {unit} {number}", None if allowed is None else allowed[number]
             if isinstance(want[number], Mapping):
-                yield from _by_name(got[number], want[number], tolerance, f"the actual run's {place}", f" in {place}")
+                yield from _by_name(got[number], want[number], limit, f"the actual run's {place}", f" in {place}")
             else:
-                yield place, got[number], want[number], tolerance
+                yield place, got[number], want[number], limit
 
 
 def _by_name(got: Any, want: Mapping[str, Any], allowed: Any, holder: str, place: str) -> Iterator[_Pair]:

@@ -123,5 +123,11 @@ for _name, _rule, _area, _what, _wrong in (
     ("pipeline-runs-once-less", "repeat-count", "plan", "a pipeline runs once less than it should", _one_less),
     ("pipeline-outfeed-not-summed", "outfeed-accumulated", "streams", "an accumulated outfeed is not accumulated",
      never),
+    # Wrappers of Keras optimizers, strategies for several processes, buffered data sets
+    ("loss-not-scaled", "loss-scaled", "update", "a loss is not multiplied by its factor", always(1.0)),
+    ("gradients-stay-scaled", "unscaled", "update", "scaled gradients are applied", always(1.0)),
+    ("buffers-not-whole", "whole-buffers", "streams", "a group that is not full is kept", never),
+    ("strategy-never-reduces", "strategy-reduces", "reduce",
+     "replicas of several processes keep their own gradients", never),
 ):  # fmt: skip
     faults.register(Fault(_name, _area, POINT, _what, where(_rule, _wrong)), __name__)

@@ -14,6 +14,7 @@ from paddle.base import core, framework
 
 from ipu_conformance.emulator.paddle.compile.subprograms import program_of
 from ipu_conformance.emulator.paddle.errors import PaddleError
+from ipu_conformance.emulator.paddle.run.device import DEVICE
 
 ROLE = core.op_proto_and_checker_maker.kOpRoleAttrName()
 _ROLES = core.op_proto_and_checker_maker.OpRole
@@ -102,8 +103,6 @@ def of(graph: Any) -> Compilation:
     record = _RECORDS.get(graph)
     if record is not None:
         return record
-    from ipu_conformance.emulator.paddle.run.device import DEVICE
-
     return begin(graph, DEVICE.strategy, DEVICE.scope)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Mapping, Optional
 
 from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
 from ipu_conformance.emulator.paddle.compile import sessions
 from ipu_conformance.emulator.paddle.errors import PreconditionNotMet
-from ipu_conformance.emulator.paddle.run.executable import Executable
+
+if TYPE_CHECKING:
+    from ipu_conformance.emulator.paddle.run.executable import Executable
 
 
 class Device:
@@ -32,6 +34,8 @@ class Device:
 
     def compile(self, record: Any) -> None:
         """Put the program of a compilation's record on the device."""
+        from ipu_conformance.emulator.paddle.run.executable import Executable  # whose parts import this module
+
         sessions.begin(record.strategy)
         self._close()
         self.executable = Executable(record)
