@@ -1,4 +1,4 @@
-"""What a training run is asked to do and what it leaves behind, in words that every framework shares."""
+"""The configuration and the record of a training run, in words that every framework shares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ``ipu-conformance`` command: a table of subcommands, each imported only when it is asked for."""
+"""The ``ipu-conformance`` command: a table of subcommands, each imported only when it runs."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked; the exit code is 0, or 1 when a checked run is outside the band."""
+    """Run the action; the exit code is 0, or 1 when a checked run is outside the band."""
     action = {"record": _record, "show": _show, "check": _check}[args.action]
     return action(args)
 

@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the action that was asked for."""
+    """Run the chosen action."""
     code: int = args.action(args)
     return code
 

@@ -61,7 +61,7 @@ def _synthetic(name: str, split: str, count: int, seed: int) -> Split:
 
 @lru_cache(maxsize=8)
 def _read(location: Location, stamp: Tuple[Tuple[int, int], ...], split: str, count: Optional[int]) -> Split:
-    """A split read by the reader of its format, with as many samples as were asked for."""
+    """A split read by the reader of its format, with the requested number of samples."""
     del stamp  # part of the key only
     # An empty split is a wish, and not something that a file may hold.
     read = first(read_split(location, split, None if count is None else max(count, 1)), count)

@@ -67,7 +67,7 @@ def load(name: str) -> Driver:
 
 
 def refusal(who: str, unable: Mapping[str, bool]) -> Optional[str]:
-    """The sentence for the first thing that is asked for and cannot be done, None if there is none."""
+    """A sentence about the first request that cannot be met, None if all can."""
     for what, asked in unable.items():
         if asked:
             return f"{who} does not do {what}: choose another configuration for it."

@@ -25,7 +25,7 @@ def change_tensorflow(tensorflow: ModuleType) -> None:
 
 
 def change_keras(keras: ModuleType) -> None:
-    """Make ``keras.ipu`` lead to the emulated module, which is imported when it is first asked for."""
+    """Make ``keras.ipu`` lead to the emulated module, which is imported on first use."""
     own = getattr(keras, "__getattr__", None)
     if getattr(own, DONE, False):
         return

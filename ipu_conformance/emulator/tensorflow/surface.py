@@ -30,7 +30,7 @@ def inner_modules() -> Dict[str, str]:
 def lazy(
     package: str, modules: Optional[Mapping[str, str]] = None, members: Optional[Mapping[str, str]] = None
 ) -> Tuple[Callable[[str], Any], Callable[[], List[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package that imports what it holds when it is first asked for it.
+    """``__getattr__`` and ``__dir__`` of a package that imports what it holds on first use.
 
     It holds its own modules, ``modules`` of packages inside it, and ``members`` of its modules, each by where it is.
     """

@@ -89,7 +89,7 @@ def rate(config: RunConfig) -> Union[float, Any]:
 
 
 def optimizer(config: RunConfig, rate: Union[float, Any]) -> Any:
-    """Paddle's optimizer for a configuration, which clips by the global norm where that is asked for."""
+    """Paddle's optimizer for a configuration, which clips by the global norm where the configuration says so."""
     clip = None if config.clip_norm is None else paddle.nn.ClipGradByGlobalNorm(config.clip_norm)
     common = {"learning_rate": rate, "grad_clip": clip}
     return _OPTIMIZERS[config.optimizer.name](config.optimizer, common)

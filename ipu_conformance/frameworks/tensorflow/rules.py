@@ -109,7 +109,7 @@ def _schedule(config: RunConfig) -> Rate:
 
 
 def optimizer(config: RunConfig, *, legacy: bool = False) -> Any:
-    """Keras' optimizer for a configuration; it clips by the global norm where that is asked for."""
+    """Keras' optimizer for a configuration; it clips by the global norm where the configuration says so."""
     rule, common = config.optimizer, {}
     if config.clip_norm is not None:
         common["global_clipnorm"] = config.clip_norm

@@ -23,7 +23,7 @@ _STEP = re.compile(r"\s*(?P<types>[^\s{}]+)\s*(?:\{(?P<asked>[^{}]*)\})?\s*")
 
 @dataclass(frozen=True)
 class Step:
-    """One op of a chain and what is asked of it; no types means any."""
+    """One op of a chain and its conditions; no types means any."""
 
     types: Tuple[str, ...] = ()
     name: Optional[str] = None

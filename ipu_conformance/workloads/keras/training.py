@@ -59,7 +59,7 @@ class Result:
 
 
 def job_for(settings: Any, build: Callable[[int], Any], *, steps: int, accumulation: int = 1) -> Job:
-    """The settings of a workload as what Keras is asked to do; ``build(seed)`` makes the model."""
+    """The settings of a workload in Keras' terms; ``build(seed)`` makes the model."""
     return Job(
         build=functools.partial(build, settings.seed),
         data=load(settings.data, train=settings.train_size, test=settings.test_size),

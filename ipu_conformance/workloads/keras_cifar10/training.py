@@ -55,7 +55,7 @@ def on_host(settings: Settings) -> Settings:
 
 
 def job_of(settings: Settings) -> Job:
-    """The settings as what Keras is asked to do."""
+    """The settings in Keras' terms."""
     network = functools.partial(build, dropout=settings.dropout)
     return job_for(settings, network, steps=settings.steps, accumulation=settings.gradient_accumulation_count)
 

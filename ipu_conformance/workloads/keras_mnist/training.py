@@ -28,7 +28,7 @@ def build(seed: int) -> Any:
 
 
 def job_of(settings: Settings) -> Job:
-    """The settings as what Keras is asked to do."""
+    """The settings in Keras' terms."""
     return job_for(settings, build, steps=settings.steps_per_epoch)
 
 

@@ -1,4 +1,4 @@
-"""Runs of compiled programs, as ``paddle.static.Executor`` is asked for them."""
+"""Runs of compiled programs by ``paddle.static.Executor``."""
 
 from __future__ import annotations
 

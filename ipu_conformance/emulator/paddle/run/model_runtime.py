@@ -17,7 +17,7 @@ from ipu_conformance.emulator.paddle.errors import InvalidArgument
 
 @dataclass(frozen=True)
 class Request:
-    """Feeds that fill the batch, and how many of their samples were asked for."""
+    """Feeds that fill the batch, and how many of their samples are the caller's."""
 
     feeds: Dict[str, np.ndarray]
     samples: int

@@ -1,4 +1,4 @@
-"""The configuration of the IPU system: set, put in force, asked for, forgotten."""
+"""The configuration of the IPU system: set, applied, read, forgotten."""
 
 from ipu_conformance.emulator.tensorflow.config.attributes import (
     DeviceConnectionType,

@@ -1,4 +1,4 @@
-"""IPUConfig: the configuration of the IPU system, as a tree of typed attributes; put in force, asked for, forgotten."""
+"""IPUConfig: the configuration of the IPU system, as a tree of typed attributes; applied, read, forgotten."""
 
 from __future__ import annotations
 

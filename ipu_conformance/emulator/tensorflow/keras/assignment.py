@@ -1,4 +1,4 @@
-"""Which layer belongs to which pipeline stage: asked for, set, reset and printed."""
+"""Which layer belongs to which pipeline stage: read, set, reset and printed."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class ModelExtension:
 
     @property
     def _ipu(self) -> State:
-        """The options, made when they are first asked for; Keras does not track them."""
+        """The options, made on first use; Keras does not track them."""
         state: Optional[State] = self.__dict__.get("_ipu_state")
         if state is None:
             state = self.__dict__["_ipu_state"] = State()

@@ -1,4 +1,4 @@
-"""The vendor's operations, in modules that are imported when they are first asked for."""
+"""The vendor's operations, in modules that are imported on first use."""
 
 from ipu_conformance.emulator.tensorflow.surface import lazy as _lazy
 
