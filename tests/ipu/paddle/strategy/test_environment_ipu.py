@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 import pytest
@@ -30,19 +30,21 @@ class Net:
         self.executor = static.Executor(paddle.IPUPlace())
         self.executor.run(static.default_startup_program())
 
-    def strategy(self, options: Dict[str, Any]) -> Any:
-        """A strategy of one IPU with those options."""
+    def compile(self, **options: Any) -> Any:
+        """The program compiled for one IPU under those options."""
         strategy = self.static.IpuStrategy()
         strategy.set_graph_config(num_ipus=1, is_training=True, micro_batch_size=len(BATCH))
         strategy.set_options(options)
-        return strategy
-
-    def compile(self, **options: Any) -> Any:
-        """The program compiled under those options."""
         program = self.static.default_main_program().clone()
-        compiled = self.static.IpuCompiledProgram(program, ipu_strategy=self.strategy(options))
+        compiled = self.static.IpuCompiledProgram(program, ipu_strategy=strategy)
         self.backend = compiled._backend
         return compiled.compile([self.x.name], [self.loss.name])
+
+    def trains(self, program: Any) -> bool:
+        """Whether a run of the compiled program changes a weight."""
+        before = self.weights()
+        self.run(program)
+        return any(not np.array_equal(old, new) for old, new in zip(before, self.weights()))
 
     def run(self, program: Any) -> np.ndarray:
         """The loss of one step."""
@@ -75,11 +77,7 @@ def test_a_proportion_of_memory_is_between_0_and_1(net: Net, proportion: float) 
 @pytest.mark.parametrize("proportion", [0.0, 0.25, 1.0])
 def test_a_proportion_of_memory_up_to_all_is_accepted(net: Net, proportion: float) -> None:
     """0, which leaves it to the device, 1 and what lies between are accepted, and the program trains."""
-    program = net.compile(available_memory_proportion=proportion)
-    before = net.weights()
-    net.run(program)
-
-    assert any(not np.array_equal(old, new) for old, new in zip(before, net.weights()))
+    assert net.trains(net.compile(available_memory_proportion=proportion))
 
 
 @pytest.mark.parametrize("name", ["batches_per_step", "micro_batch_size"])
@@ -138,11 +136,7 @@ def test_the_ipu_model_is_used_only_when_it_is_asked_for(
 def test_the_ipu_model_computes_the_same(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program compiled for the model trains: the weights change."""
     monkeypatch.setenv("POPLAR_IPUMODEL", "1")
-    program = net.compile()
-    before = net.weights()
-    net.run(program)
-
-    assert any(not np.array_equal(old, new) for old, new in zip(before, net.weights()))
+    assert net.trains(net.compile())
 
 
 # IPU_COMPILE_ONLY
@@ -152,25 +146,18 @@ def test_compiling_only_runs_nothing(net: Net, monkeypatch: pytest.MonkeyPatch) 
     """With IPU_COMPILE_ONLY a program is compiled, and running it leaves the weights as they are."""
     monkeypatch.setenv("IPU_COMPILE_ONLY", "1")
     program = net.compile()
-    before = net.weights()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a target may say that it runs nothing
-        net.run(program)
 
     assert [op.type for op in program.global_block().ops] == ["ipu_runtime"]
-    for old, new in zip(before, net.weights()):
-        assert np.array_equal(old, new)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a target may say that it runs nothing
+        assert not net.trains(program)
 
 
 @pytest.mark.parametrize("value", ["0", "", "false"])
 def test_programs_run_unless_only_compiling_is_asked_for(net: Net, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     """Another value is as none: the program trains."""
     monkeypatch.setenv("IPU_COMPILE_ONLY", value)
-    program = net.compile()
-    before = net.weights()
-    net.run(program)
-
-    assert any(not np.array_equal(old, new) for old, new in zip(before, net.weights()))
+    assert net.trains(net.compile())
 
 
 # IPU_CACHE_PATH
@@ -181,37 +168,29 @@ def written(folder: Path) -> List[str]:
     return sorted(file.name for file in folder.rglob("*") if file.is_file() and file.stat().st_size)
 
 
-def test_the_cache_is_written_where_the_variable_says(
-    net: Net, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+CACHES: Dict[str, Tuple[Optional[str], Dict[str, Any], Dict[str, int]]] = {
+    "variable": ("deep/cache", {}, {"deep/cache": 1}),
+    "option": (None, {"enable_engine_caching": True, "cache_path": "cache"}, {"cache": 1}),
+    "both": ("variable", {"enable_engine_caching": True, "cache_path": "option"}, {"variable": 1, "option": 0}),
+    "path-alone": (None, {"cache_path": "cache"}, {".": 0}),
+}
+"""IPU_CACHE_PATH, the options, and how many files each folder holds afterwards; all paths are below one folder."""
+
+
+@pytest.mark.parametrize("what", CACHES)
+def test_the_cache_is_written_where_it_is_asked_for(
+    net: Net, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
 ) -> None:
-    """IPU_CACHE_PATH turns the cache on; its folder is made when it is not there."""
-    monkeypatch.setenv("IPU_CACHE_PATH", str(tmp_path / "deep" / "cache"))
-    net.compile()
-
-    assert len(written(tmp_path / "deep" / "cache")) == 1
-
-
-def test_the_cache_is_written_where_the_options_say(net: Net, tmp_path: Path) -> None:
-    """With engine caching on, cache_path is the folder."""
-    net.compile(enable_engine_caching=True, cache_path=str(tmp_path / "cache"))
-
-    assert len(written(tmp_path / "cache")) == 1
-
-
-def test_the_variable_beats_the_option(net: Net, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With both, the variable's folder is the cache."""
-    monkeypatch.setenv("IPU_CACHE_PATH", str(tmp_path / "variable"))
-    net.compile(enable_engine_caching=True, cache_path=str(tmp_path / "option"))
-
-    assert (len(written(tmp_path / "variable")), written(tmp_path / "option")) == (1, [])
-
-
-def test_without_caching_nothing_is_written(net: Net, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A path alone is no cache, and none is made in the current folder."""
+    """The variable turns the cache on and beats the option, which needs its switch; missing folders are made."""
+    variable, options, files = CACHES[what]
     monkeypatch.chdir(tmp_path)
-    net.compile(cache_path=str(tmp_path / "cache"))
+    if variable:
+        monkeypatch.setenv("IPU_CACHE_PATH", str(tmp_path / variable))
+    if "cache_path" in options:
+        options = {**options, "cache_path": str(tmp_path / options["cache_path"])}
+    net.compile(**options)
 
-    assert written(tmp_path) == []
+    assert {folder: len(written(tmp_path / folder)) for folder in files} == files
 
 
 def test_the_same_program_is_found_again(net: Net, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -237,28 +216,17 @@ def test_another_program_has_another_executable(net: Net, monkeypatch: pytest.Mo
 # IPU_ONNX_DUMP_PATH
 
 
-def test_the_model_is_dumped_where_the_variable_says(net: Net, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """IPU_ONNX_DUMP_PATH names the file of the compiled model."""
-    monkeypatch.setenv("IPU_ONNX_DUMP_PATH", str(tmp_path / "model.onnx"))
-    net.compile()
-
-    assert written(tmp_path) == ["model.onnx"]
-
-
-def test_the_dump_of_the_variable_beats_that_of_the_option(
-    net: Net, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("variable", "option", "files"),
+    [("model.onnx", "", ["model.onnx"]), ("variable.onnx", "option.onnx", ["variable.onnx"]), ("", "", [])],
+    ids=["variable", "both", "none"],
+)
+def test_the_model_is_dumped_where_it_is_asked_for(
+    net: Net, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, option: str, files: List[str]
 ) -> None:
-    """With both, the variable's file is written and the option's is not."""
-    monkeypatch.setenv("IPU_ONNX_DUMP_PATH", str(tmp_path / "variable.onnx"))
-    net.compile(onnx_dump_path=str(tmp_path / "option.onnx"))
-
-    assert written(tmp_path) == ["variable.onnx"]
-
-
-def test_without_a_path_no_model_is_dumped(net: Net, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An empty variable and an empty option leave no file in the current folder."""
-    monkeypatch.setenv("IPU_ONNX_DUMP_PATH", "")
+    """IPU_ONNX_DUMP_PATH names the file and beats the option; where both are empty no file is left anywhere."""
     monkeypatch.chdir(tmp_path)
-    net.compile()
+    monkeypatch.setenv("IPU_ONNX_DUMP_PATH", str(tmp_path / variable) if variable else "")
+    net.compile(**({"onnx_dump_path": str(tmp_path / option)} if option else {}))
 
-    assert written(tmp_path) == []
+    assert written(tmp_path) == files

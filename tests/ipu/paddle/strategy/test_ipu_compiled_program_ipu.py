@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ def ipu_build(paddle: Any) -> None:
     assert paddle.is_compiled_with_ipu(), "Paddle is not compiled with IPU"
 
 
-class Made:
+class Net:
     """A program of one layer, and its variables."""
 
     def __init__(self, static: Any, paddle: Any, rate: Any = 0.5) -> None:
@@ -32,9 +33,10 @@ class Made:
         self.strategy = static.IpuStrategy()
         self.strategy.set_graph_config(num_ipus=1, is_training=True, micro_batch_size=len(BATCH))
 
-    def compile(self, feeds: List[Any], fetches: List[Any]) -> Any:
-        """The compiled program."""
-        return self.static.IpuCompiledProgram(self.program, ipu_strategy=self.strategy).compile(feeds, fetches)
+    def compile(self, feeds: Sequence[Any] = ("x",), fetches: Sequence[Any] = ()) -> Any:
+        """The compiled program, which fetches the loss unless it is told otherwise."""
+        compiled = self.static.IpuCompiledProgram(self.program, ipu_strategy=self.strategy)
+        return compiled.compile(list(feeds), list(fetches or [self.loss.name]))
 
     def run(self, program: Any, fetches: List[Any]) -> List[np.ndarray]:
         """What one step fetches."""
@@ -42,9 +44,9 @@ class Made:
 
 
 @pytest.fixture
-def made(static: Any, paddle: Any) -> Made:
+def net(static: Any, paddle: Any) -> Net:
     """A program with its weights initialised."""
-    return Made(static, paddle)
+    return Net(static, paddle)
 
 
 def types(program: Any) -> List[str]:
@@ -52,73 +54,73 @@ def types(program: Any) -> List[str]:
     return [op.type for op in program.global_block().ops]
 
 
-def test_a_compiled_program_is_one_op(made: Made) -> None:
+def test_a_compiled_program_is_one_op(net: Net) -> None:
     """All that is left is ipu_runtime, which reads the feeds and writes the fetches."""
-    program = made.compile([made.x.name], [made.loss.name, made.hidden.name])
+    program = net.compile(fetches=[net.loss.name, net.hidden.name])
     (op,) = program.global_block().ops
 
-    assert isinstance(program, made.static.Program)
+    assert isinstance(program, net.static.Program)
     assert op.type == "ipu_runtime"
-    assert op.input("FeedList") == [made.x.name]
-    assert op.output("FetchList") == [made.loss.name, made.hidden.name]
+    assert op.input("FeedList") == [net.x.name]
+    assert op.output("FetchList") == [net.loss.name, net.hidden.name]
 
 
-def test_a_compiled_program_knows_what_it_was_made_of(made: Made) -> None:
+def test_a_compiled_program_knows_what_it_was_made_of(net: Net) -> None:
     """org_program is the program that was given."""
-    assert made.compile([made.x.name], [made.loss.name]).org_program is made.program
+    assert net.compile().org_program is net.program
 
 
-def test_the_given_program_keeps_its_ops(made: Made) -> None:
+def test_the_given_program_keeps_its_ops(net: Net) -> None:
     """Forward, backward and optimizer ops are still there, and the program still runs on the host."""
-    before = types(made.program)
-    made.compile([made.x.name], [made.loss.name])
-    (loss,) = made.run(made.program, [made.loss])
+    before = types(net.program)
+    net.compile()
+    (loss,) = net.run(net.program, [net.loss])
 
-    assert types(made.program) == before
+    assert types(net.program) == before
     assert np.isfinite(loss).all()
 
 
-def test_feeds_and_fetches_of_the_given_program_are_stripped(made: Made) -> None:
+def test_feeds_and_fetches_of_the_given_program_are_stripped(net: Net) -> None:
     """Ops of the kinds feed and fetch have no place on the device, and are removed from the given program."""
-    block = made.program.global_block()
+    block = net.program.global_block()
     for name, kind in (("feed", "FEED_MINIBATCH"), ("fetch", "FETCH_LIST")):
-        block.create_var(name=name, type=getattr(made.paddle.base.core.VarDesc.VarType, kind), persistable=True)
-    block._prepend_op(type="feed", inputs={"X": ["feed"]}, outputs={"Out": [made.x]}, attrs={"col": 0})
-    block.append_op(type="fetch", inputs={"X": [made.loss]}, outputs={"Out": ["fetch"]}, attrs={"col": 0})
-    program = made.compile([made.x.name], [made.loss.name])
+        block.create_var(name=name, type=getattr(net.paddle.base.core.VarDesc.VarType, kind), persistable=True)
+    block._prepend_op(type="feed", inputs={"X": ["feed"]}, outputs={"Out": [net.x]}, attrs={"col": 0})
+    block.append_op(type="fetch", inputs={"X": [net.loss]}, outputs={"Out": ["fetch"]}, attrs={"col": 0})
+    program = net.compile()
 
-    assert not {"feed", "fetch"} & set(types(made.program))
+    assert not {"feed", "fetch"} & set(types(net.program))
     assert not block.has_var("feed")
     assert not block.has_var("fetch")
     assert types(program) == ["ipu_runtime"]
 
 
-def test_compiling_settles_the_strategy(made: Made) -> None:
+def test_compiling_settles_the_strategy(net: Net) -> None:
     """After compiling nothing asks for another compile, until an option is set."""
-    made.compile([made.x.name], [made.loss.name])
-    settled = made.strategy.need_compile
-    made.strategy.set_options({"loss_scaling": 2.0})
+    net.compile()
+    settled = net.strategy.need_compile
+    net.strategy.set_options({"loss_scaling": 2.0})
 
-    assert (settled, made.strategy.need_compile) == (False, True)
+    assert (settled, net.strategy.need_compile) == (False, True)
 
 
 @pytest.mark.parametrize("which", ["feeds", "fetches", "both"])
-def test_feeds_and_fetches_are_compiled_by_name_or_as_variables(made: Made, which: str) -> None:
+def test_feeds_and_fetches_are_compiled_by_name_or_as_variables(net: Net, which: str) -> None:
     """The compiled op has their names either way."""
-    feeds = [made.x.name if which == "fetches" else made.x]
-    fetches = [made.loss.name if which == "feeds" else made.loss, made.hidden.name]
-    (op,) = made.compile(feeds, fetches).global_block().ops
+    feeds = [net.x.name if which == "fetches" else net.x]
+    fetches = [net.loss.name if which == "feeds" else net.loss, net.hidden.name]
+    (op,) = net.compile(feeds, fetches).global_block().ops
 
-    assert op.input("FeedList") == [made.x.name]
-    assert op.output("FetchList") == [made.loss.name, made.hidden.name]
+    assert op.input("FeedList") == [net.x.name]
+    assert op.output("FetchList") == [net.loss.name, net.hidden.name]
 
 
 @pytest.mark.parametrize("how", ["names", "variables"])
-def test_fetches_are_names_or_variables(made: Made, how: str) -> None:
+def test_fetches_are_names_or_variables(net: Net, how: str) -> None:
     """Running takes either, in any order, and gives each its own value."""
-    program = made.compile([made.x.name], [made.loss.name, made.hidden.name])
-    asked = [made.hidden, made.loss]
-    hidden, loss = made.run(program, asked if how == "variables" else [variable.name for variable in asked])
+    program = net.compile(fetches=[net.loss.name, net.hidden.name])
+    asked = [net.hidden, net.loss]
+    hidden, loss = net.run(program, asked if how == "variables" else [variable.name for variable in asked])
 
     assert (hidden.shape, loss.shape) == ((2, 2), (1,))
     # The mean of four tangents: each is rounded once, and so is every addition and the quotient.
@@ -126,10 +128,10 @@ def test_fetches_are_names_or_variables(made: Made, how: str) -> None:
     assert abs(loss[0] - exact) <= 8 * np.finfo(np.float32).eps * np.abs(np.tanh(hidden)).mean()
 
 
-def test_variables_are_fetched_alone(made: Made) -> None:
+def test_variables_are_fetched_alone(net: Net) -> None:
     """A part of what was compiled may be fetched, and nothing else."""
-    program = made.compile([made.x.name], [made.loss.name, made.hidden.name])
-    (hidden,) = made.run(program, [made.hidden])
+    program = net.compile(fetches=[net.loss.name, net.hidden.name])
+    (hidden,) = net.run(program, [net.hidden])
 
     assert hidden.shape == (2, 2)
 
@@ -137,23 +139,22 @@ def test_variables_are_fetched_alone(made: Made) -> None:
 def test_a_scheduler_stays_with_the_compiled_program(static: Any, paddle: Any) -> None:
     """The scheduler of the given program is that of the compiled one."""
     scheduler = paddle.optimizer.lr.ExponentialDecay(learning_rate=0.5, gamma=0.5)
-    made = Made(static, paddle, rate=scheduler)
-    program = made.compile([made.x.name], [made.loss.name])
+    net = Net(static, paddle, rate=scheduler)
+    program = net.compile()
 
     assert program.lr_scheduler is scheduler
 
 
-def test_a_program_without_a_scheduler_has_none(made: Made) -> None:
+def test_a_program_without_a_scheduler_has_none(net: Net) -> None:
     """A constant learning rate is no scheduler."""
-    assert not hasattr(made.compile([made.x.name], [made.loss.name]), "lr_scheduler")
+    assert not hasattr(net.compile(), "lr_scheduler")
 
 
-@pytest.mark.parametrize("given", [{"feeds": ["y"]}, {"fetches": ["no_such_variable"]}], ids=["feed", "fetch"])
-def test_what_the_program_does_not_have_is_refused(made: Made, given: Dict[str, List[str]]) -> None:
+@pytest.mark.parametrize("unknown", [{"feeds": ["y"]}, {"fetches": ["no_such_variable"]}], ids=["feed", "fetch"])
+def test_what_the_program_does_not_have_is_refused(net: Net, unknown: Dict[str, List[str]]) -> None:
     """A feed or a fetch of no variable of the program cannot be compiled."""
-    arguments = {"feeds": [made.x.name], "fetches": [made.loss.name], **given}
-    with pytest.raises(Exception, match=next(iter(given.values()))[0]):
-        made.compile(**arguments)
+    with pytest.raises(Exception, match=next(iter(unknown.values()))[0]):
+        net.compile(**unknown)
 
 
 def test_without_an_optimizer_nothing_is_trained(static: Any, paddle: Any) -> None:
@@ -185,13 +186,15 @@ SIGNATURES = {
 }  # fmt: skip
 
 
+def named(paddle: Any, name: str) -> Any:
+    """What a dotted name leads to in Paddle."""
+    return functools.reduce(getattr, name.split("."), paddle)
+
+
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_optional_arguments_have_the_specified_defaults(paddle: Any, name: str) -> None:
     """What may be left out, and what it is then."""
-    found = paddle
-    for part in name.split("."):
-        found = getattr(found, part)
-    parameters = inspect.signature(found).parameters.values()
+    parameters = inspect.signature(named(paddle, name)).parameters.values()
     defaults = {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
 
     assert defaults == SIGNATURES[name]
@@ -212,11 +215,9 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 def test_an_ipu_build_has_the_name(paddle: Any, name: str) -> None:
     """Each name of the IPU's part leads somewhere."""
-    found = paddle
-    for part in name.split("."):
-        found = getattr(found, part)
+    attribute = named(paddle, name)
 
-    assert callable(found) or isinstance(found, property)
+    assert callable(attribute) or isinstance(attribute, property)
 
 
 @pytest.mark.parametrize(

@@ -40,19 +40,22 @@ def test_a_new_strategy_averages_after_the_steps(strategy: Any) -> None:
     assert (strategy.has_custom_ops, strategy.custom_op_names, strategy.need_compile) == (False, [], True)
 
 
-def test_graph_config_sets_four_options(strategy: Any) -> None:
-    """Each argument is the option of its name."""
-    strategy.set_graph_config(**GRAPH)
+@pytest.mark.parametrize(
+    ("configure", "values", "defaults"),
+    [("set_graph_config", GRAPH, GRAPH_DEFAULTS), ("set_pipelining_config", PIPELINE, PIPELINE_DEFAULTS)],
+    ids=["graph", "pipelining"],
+)
+def test_a_config_sets_four_options(
+    strategy: Any, configure: str, values: Dict[str, Any], defaults: Dict[str, Any]
+) -> None:
+    """Each argument is the option of its name, and one that is left out is the default again."""
+    strategy.set_graph_config(num_ipus=2, enable_manual_shard=True)
+    getattr(strategy, configure)(**values)
+    configured = options(strategy, values)
+    getattr(strategy, configure)()
 
-    assert options(strategy, GRAPH) == GRAPH
-
-
-def test_graph_config_without_arguments_goes_back_to_the_defaults(strategy: Any) -> None:
-    """What is not given is not kept: it is the default again."""
-    strategy.set_graph_config(**GRAPH)
-    strategy.set_graph_config()
-
-    assert options(strategy, GRAPH) == GRAPH_DEFAULTS
+    assert configured == values
+    assert options(strategy, values) == defaults
 
 
 @pytest.mark.parametrize("name", GRAPH)
@@ -80,23 +83,6 @@ def test_several_ipus_can_be_sharded_by_hand(strategy: Any, ipus: int) -> None:
     strategy.set_graph_config(num_ipus=ipus, enable_manual_shard=True)
 
     assert (strategy.num_ipus, strategy.get_option("enable_manual_shard")) == (ipus, True)
-
-
-def test_pipelining_config_sets_four_options(strategy: Any) -> None:
-    """Each argument is the option of its name."""
-    strategy.set_graph_config(num_ipus=2, enable_manual_shard=True)
-    strategy.set_pipelining_config(**PIPELINE)
-
-    assert options(strategy, PIPELINE) == PIPELINE
-
-
-def test_pipelining_config_without_arguments_goes_back_to_the_defaults(strategy: Any) -> None:
-    """What is not given is not kept: it is the default again."""
-    strategy.set_graph_config(num_ipus=2, enable_manual_shard=True)
-    strategy.set_pipelining_config(**PIPELINE)
-    strategy.set_pipelining_config()
-
-    assert options(strategy, PIPELINE) == PIPELINE_DEFAULTS
 
 
 @pytest.mark.parametrize("ipus", [1, 2])
