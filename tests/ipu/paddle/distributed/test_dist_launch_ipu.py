@@ -18,10 +18,7 @@ import pytest
 SIGNALS = (signal.SIGTERM, signal.SIGABRT, signal.SIGINT)
 
 
-@pytest.fixture(autouse=True)
-def ipu_build(paddle: Any) -> None:
-    """The cases are about an IPU build: on another, where much of this would pass as well, they fail."""
-    assert paddle.is_compiled_with_ipu(), "Paddle is not compiled with IPU"
+pytestmark = pytest.mark.usefixtures("ipu_build")
 
 
 def arguments(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional
+import contextlib
+from typing import Any, Callable, Dict, List
 
 import numpy as np
 import pytest
 
 from ..compiling import Compiling
+from ..device import compiled
 
 SHAPES, SCALE = "infer_shape_pass", "delete_scale_op_pass"
 CANONICAL, INPLACE, RUNTIME = "popart_canonicalization_pass", "ipu_inplace_pass", "ipu_runtime_replacer_pass"
@@ -53,21 +55,18 @@ def test_feeds_have_at_most_32_bits(static: Any, paddle: Any, declared: str, nar
 def test_indices_are_compared_with_labels_that_were_fed(static: Any, paddle: Any, wide: str) -> None:
     """What Paddle makes in 64 bits has 32 on the device, as have labels: both meet in one op."""
     scores, labels = static.data("scores", [None, 3], "float32"), static.data("labels", [None, 1], "int64")
-    found = {
+    indices = {
         "topk": lambda: paddle.topk(scores, 1)[1],
         "argsort": lambda: paddle.argsort(scores, descending=True)[:, :1],
         "argmax": lambda: paddle.argmax(scores, axis=1, keepdim=True),
         "assign": lambda: paddle.assign(np.array([[1], [0]], np.int64)),
     }[wide]()
-    hits = paddle.equal(found, labels)
-    strategy = static.IpuStrategy()
-    strategy.set_graph_config(num_ipus=1, is_training=False, micro_batch_size=2)
-    feed = {"scores": np.array([[0, 3, 1], [5, 4, 1]], np.float32), "labels": np.array([[1], [2]])}
+    hits = paddle.equal(indices, labels)
+    device = compiled(paddle, [hits], feeds=["scores", "labels"], size=2)
 
-    program = static.IpuCompiledProgram(ipu_strategy=strategy).compile(list(feed), [hits.name])
-    made = static.Executor(paddle.CPUPlace()).run(program, feed=feed, fetch_list=[hits])[0]
+    (got,) = device.run(np.array([[0, 3, 1], [5, 4, 1]], np.float32), np.array([[1], [2]]))
 
-    np.testing.assert_array_equal(made, [[True], [False]])
+    np.testing.assert_array_equal(got, [[True], [False]])
 
 
 @pytest.mark.parametrize(
@@ -104,16 +103,13 @@ def test_what_a_deleted_scale_made_can_be_fetched(static: Any, paddle: Any, fetc
     before = paddle.exp(static.data("x", [None, 3], "float32"))
     after = paddle.scale(before, 1.0)
     fetches = {"before": [before], "after": [after], "both": [before, after]}[fetch]
-    strategy = static.IpuStrategy()
-    strategy.set_graph_config(num_ipus=1, is_training=False, micro_batch_size=4)
     batch = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
 
-    program = static.IpuCompiledProgram(ipu_strategy=strategy).compile(["x"], [each.name for each in fetches])
-    made = static.Executor(paddle.CPUPlace()).run(program, feed={"x": batch}, fetch_list=fetches)
+    fetched = compiled(paddle, fetches).run(batch)
 
     expected = static.Executor(paddle.CPUPlace()).run(feed={"x": batch}, fetch_list=fetches)
-    assert [each.shape for each in made] == [(4, 3)] * len(fetches)
-    for one, other in zip(made, expected):
+    assert [each.shape for each in fetched] == [(4, 3)] * len(fetches)
+    for one, other in zip(fetched, expected):
         np.testing.assert_array_equal(one, other)
 
 
@@ -251,15 +247,12 @@ def test_statistics_are_renamed_where_they_are_written(static: Any, paddle: Any)
 def test_one_runtime_op_is_left(static: Any, paddle: Any, feeds: List[str], fetches: int) -> None:
     """A compiled program is one ``ipu_runtime`` from the feeds to the fetches, in the order they were given in."""
     x, y = static.data("x", [None, 3], "float32"), static.data("y", [None, 3], "float32")
-    made = [paddle.tanh(paddle.add(x, y)) if len(feeds) > 1 else paddle.tanh(x), paddle.exp(x)][:fetches]
-    strategy = static.IpuStrategy()
-    strategy.set_graph_config(num_ipus=1, is_training=False, micro_batch_size=4)
+    outputs = [paddle.tanh(paddle.add(x, y)) if len(feeds) > 1 else paddle.tanh(x), paddle.exp(x)][:fetches]
 
-    program = static.IpuCompiledProgram(ipu_strategy=strategy).compile(feeds, [each.name for each in made])
+    (op,) = compiled(paddle, outputs, feeds=feeds).program.global_block().ops
 
-    ops = program.global_block().ops
-    assert [op.type for op in ops] == ["ipu_runtime"]
-    assert (ops[0].input("FeedList"), ops[0].output("FetchList")) == (feeds, [each.name for each in made])
+    assert op.type == "ipu_runtime"
+    assert (op.input("FeedList"), op.output("FetchList")) == (feeds, [each.name for each in outputs])
 
 
 @pytest.mark.parametrize("batches", [1, 3, 4])
@@ -269,14 +262,8 @@ def test_a_predictors_pipeline_has_a_batch_for_each_ipu(static: Any, paddle: Any
     options = {"num_ipus": 4, "enable_manual_shard": True, "enable_pipelining": True, "batches_per_step": batches}
     compiling = Compiling(paddle, ["x"], [made.name], is_training=False, **options)
 
-    error: Optional[Exception] = None
-    try:
+    with pytest.raises(ValueError, match="number of IPUs") if batches < 4 else contextlib.nullcontext():
         compiling.apply("inference_process_pass")
-    except ValueError as caught:
-        error = caught
-
-    assert (error is not None) == (batches < 4)
-    assert error is None or "number of IPUs" in str(error)
 
 
 def test_a_predictor_does_not_train(static: Any, paddle: Any) -> None:

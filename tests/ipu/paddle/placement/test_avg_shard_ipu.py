@@ -7,6 +7,7 @@ from typing import Any, List
 import numpy as np
 import pytest
 
+from .. import device
 from ..compiling import Compiling
 
 LAST = "avg_shard_pass"
@@ -52,16 +53,10 @@ def test_stages_are_the_indices(static: Any, paddle: Any, ipus: int) -> None:
 @pytest.mark.parametrize(("ipus", "replicas"), [(2, 2), (4, 2), (6, 3), (6, 2)])
 def test_replicas_share_the_ipus(static: Any, paddle: Any, ipus: int, replicas: int) -> None:
     """A replica's ops are cut for its own IPUs, not for those of all replicas."""
-    found = compiled(
-        paddle,
-        11,
-        num_ipus=ipus,
-        need_avg_shard=True,
-        enable_replicated_graphs=True,
-        replicated_graph_count=replicas,
-    ).shards
+    options = {"num_ipus": ipus, "enable_replicated_graphs": True, "replicated_graph_count": replicas}
+    shards = compiled(paddle, 11, need_avg_shard=True, **options).shards
 
-    assert [index for index, _ in found] == cut(11, ipus // replicas)
+    assert [index for index, _ in shards] == cut(11, ipus // replicas)
 
 
 @pytest.mark.parametrize("ipus", [1, 4])
@@ -106,13 +101,10 @@ def test_a_cut_program_computes_what_the_whole_one_does(static: Any, paddle: Any
     """The values of a pipeline that was cut by the pass are bit for bit those of one IPU."""
     last = chain(paddle, 6)
     batch = np.linspace(-1, 1, 4 * ipus * 3, dtype=np.float32).reshape(4 * ipus, 3)
-    made = []
-    for options in ({"num_ipus": 1}, {"num_ipus": ipus, "need_avg_shard": True, "enable_manual_shard": True,
-                                      "enable_pipelining": True}):  # fmt: skip
-        strategy = static.IpuStrategy()
-        strategy.set_options({"is_training": False, "micro_batch_size": 4, "batches_per_step": ipus, **options})
-        program = static.IpuCompiledProgram(ipu_strategy=strategy).compile(["x"], [last.name])
-        made.append(static.Executor(paddle.CPUPlace()).run(program, feed={"x": batch}, fetch_list=[last])[0])
+    pipeline: Any = {"num_ipus": ipus, "need_avg_shard": True, "enable_manual_shard": True, "enable_pipelining": True}
+    whole, cut_up = (
+        device.compiled(paddle, [last], batches_per_step=ipus, **options).run(batch)[0] for options in ({}, pipeline)
+    )
 
-    assert made[0].shape == made[1].shape
-    np.testing.assert_array_equal(made[0], made[1])
+    assert whole.shape == cut_up.shape
+    np.testing.assert_array_equal(whole, cut_up)

@@ -11,10 +11,7 @@ import pytest
 VALUES = np.array([[1.5, -2.0, 0.25], [4.0, 8.0, -0.5]], dtype=np.float32)
 
 
-@pytest.fixture(autouse=True)
-def ipu_build(paddle: Any) -> None:
-    """The cases are about an IPU build: on another, where much of this would pass as well, they fail."""
-    assert paddle.is_compiled_with_ipu(), "Paddle is not compiled with IPU"
+pytestmark = pytest.mark.usefixtures("ipu_build")
 
 
 def test_an_ipu_build_says_so(paddle: Any) -> None:

@@ -12,10 +12,7 @@ import pytest
 BATCH = np.array([[1.0, -2.0, 0.5], [0.25, 4.0, -1.0]], np.float32)
 
 
-@pytest.fixture(autouse=True)
-def ipu_build(paddle: Any) -> None:
-    """The cases are about an IPU build: on another, where much of this would pass as well, they fail."""
-    assert paddle.is_compiled_with_ipu(), "Paddle is not compiled with IPU"
+pytestmark = pytest.mark.usefixtures("ipu_build")
 
 
 class Net:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ipu_conformance import check
 
+from ..device import compiled, started
+
 RATE = 0.125
 
 
-def trained(paddle: Any, decay: Any, batches: int = 3) -> Dict[str, np.ndarray]:
-    """The weights of a small net after one run of a few batches."""
+def trained(paddle: Any, decay: Any, batches: int = 3) -> np.ndarray:
+    """The weight of a small net after one run of a few batches."""
     static = paddle.static
-    main, startup, scope = static.Program(), static.Program(), static.Scope()
-    with static.scope_guard(scope), static.program_guard(main, startup), paddle.utils.unique_name.guard():
+    main, startup = static.Program(), static.Program()
+    with static.scope_guard(static.Scope()), static.program_guard(main, startup), paddle.utils.unique_name.guard():
         x = static.data("x", [2, 3], "float32")
         start = np.linspace(-1.0, 1.0, 12, dtype=np.float32).reshape(3, 4)
         weight = paddle.create_parameter(
@@ -24,17 +26,11 @@ def trained(paddle: Any, decay: Any, batches: int = 3) -> Dict[str, np.ndarray]:
         )
         loss = paddle.mean(paddle.square(paddle.tanh(paddle.matmul(x, weight))))
         paddle.optimizer.Momentum(RATE, 0.5, weight_decay=decay(paddle)).minimize(loss)
-        executor = static.Executor(paddle.IPUPlace())
-        static.Executor(paddle.CPUPlace()).run(startup)
-        strategy = static.IpuStrategy()
-        strategy.set_graph_config(num_ipus=1, is_training=True, micro_batch_size=2)
-        strategy.set_pipelining_config(batches_per_step=batches)
-        compiled = static.IpuCompiledProgram(main, scope=scope, ipu_strategy=strategy)
-        program = compiled.compile([x.name], [loss.name])
-        samples = np.sin(np.arange(batches * 2 * 3, dtype=np.float32)).reshape(batches * 2, 3)
-        executor.run(program, feed={"x": samples}, fetch_list=[loss])
-        compiled._backend.weights_to_host()
-        return {"w": np.array(scope.find_var("w").get_tensor())}
+        started(paddle)
+        device = compiled(paddle, [loss], size=2, training=True, batches_per_step=batches)
+        device.run(np.sin(np.arange(batches * 2 * 3, dtype=np.float32)).reshape(batches * 2, 3))
+        device.sync()
+        return device.value("w")
 
 
 def test_l2_decay_is_decay_by_a_number(paddle: Any) -> None:
@@ -44,8 +40,8 @@ def test_l2_decay_is_decay_by_a_number(paddle: Any) -> None:
     regularizer = trained(paddle, lambda paddle: paddle.regularizer.L2Decay(0.25))
     none = trained(paddle, lambda paddle: None)
 
-    check.identical(actual=regularizer["w"], expected=number["w"], what="the weight")
-    assert not np.array_equal(none["w"], number["w"])
+    check.identical(actual=regularizer, expected=number, what="the weight")
+    assert not np.array_equal(none, number)
 
 
 def test_l1_decay_is_refused(paddle: Any) -> None:
