@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ipu_conformance.oracle.ops import OPS
 from tests.unit.oracle.installed import installed
-from tests.unit.oracle.strategies import samples
+from tests.unit.oracle.ops.strategies import samples
 from tests.unit.oracle.witnesses import WITNESSES
 from tests.unit.oracle.witnesses.agreement import agreement
 

@@ -16,8 +16,8 @@ from ipu_conformance.nets import NETS, Data, Net, distinct_micro_batches
 from ipu_conformance.oracle.training.execution import slots
 from ipu_conformance.oracle.training.train import dropout_masks, infer, train
 from ipu_conformance.run import RunConfig, RunError, RunRecord, learning_rate, optimizer
-from tests.unit.oracle import torch_loop
-from tests.unit.oracle.amplification import tolerance
+from tests.unit.oracle.training import torch_loop
+from tests.unit.oracle.training.amplification import tolerance
 
 RATE = learning_rate("constant", base=0.125)
 CONFIGS = [

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from ipu_conformance.oracle.training import optimizers
 from ipu_conformance.run import OPTIMIZERS, Rule, optimizer
-from tests.unit.oracle.amplification import tolerance
 from tests.unit.oracle.installed import installed
+from tests.unit.oracle.training.amplification import tolerance
 
 # Keras and Paddle hold rates and some powers of beta in float32: these numbers and their first powers are exact there.
 RATE, UPDATES = 0.0625, 4

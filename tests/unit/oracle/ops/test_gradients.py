@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ipu_conformance.oracle.op import Op
 from ipu_conformance.oracle.ops import OPS
 from ipu_conformance.oracle.sample import SeededChooser
-from tests.unit.oracle.differences import gradient_ratio
-from tests.unit.oracle.strategies import samples
+from tests.unit.oracle.ops.differences import gradient_ratio
+from tests.unit.oracle.ops.strategies import samples
 
 DIFFERENTIABLE = [name for name, op in OPS.items() if op.vjp is not None]
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipu_conformance.run import OPTIMIZERS, SCHEDULES, RunConfig, RunError, learning_rate, optimizer
-from tests.unit.oracle.run_strategies import configs
+from tests.unit.oracle.training.strategies import configs
 
 IDS = {
     "D1-G1-R1-S1-sgd": RunConfig(),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ipu_conformance.oracle.op import OracleError
-from tests.unit.oracle.kinks import forward
+from tests.unit.oracle.ops.kinks import forward
 
 X = np.array([1.0, -2.0, 4.0])
 MASK = np.array([True, False, True])

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ipu_conformance.oracle.op import Op, as_tuple, exact
 from ipu_conformance.oracle.ops import OPS
-from tests.unit.oracle.kinks import ask, forward, gradients
-from tests.unit.oracle.strategies import samples
+from tests.unit.oracle.ops.kinks import ask, forward, gradients
+from tests.unit.oracle.ops.strategies import samples
 
 MOVEMENTS = [op for op in OPS.values() if op.error is exact and op.vjp is not None and op.name not in ("sort", "topk")]
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ipu_conformance.oracle.op import Op
 from ipu_conformance.oracle.ops import OPS
-from tests.unit.oracle.kinks import ask, forward, gradients
-from tests.unit.oracle.strategies import samples
+from tests.unit.oracle.ops.kinks import ask, forward, gradients
+from tests.unit.oracle.ops.strategies import samples
 
 REDUCTIONS = [op for op in OPS.values() if op.family == "reduction"]
 TIED = np.array([[3.0, 1.0, 3.0], [1.0, 1.0, 1.0]])

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from ipu_conformance.oracle.ops import OPS
 from ipu_conformance.oracle.ops.pointwise import broadcastable
 from ipu_conformance.oracle.sample import Chooser
-from tests.unit.oracle.kinks import ask, forward, gradients
-from tests.unit.oracle.strategies import choosers
+from tests.unit.oracle.ops.kinks import ask, forward, gradients
+from tests.unit.oracle.ops.strategies import choosers
 
 EQUAL = np.array([1.5, -2.0, 0.25])
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ipu_conformance.oracle.op import OracleError
 from ipu_conformance.oracle.sample import Sample
 from tests.unit.oracle.installed import installed
-from tests.unit.oracle.kinks import forward, gradients
+from tests.unit.oracle.ops.kinks import forward, gradients
 from tests.unit.oracle.witnesses import WITNESSES
 
 
