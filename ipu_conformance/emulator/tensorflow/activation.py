@@ -55,6 +55,7 @@ def change_context(context: ModuleType) -> None:
     placement = context.Context.soft_device_placement
     if not getattr(placement.fset, DONE, False):
         context.Context.soft_device_placement = property(_asked_placement(placement.fget), _placed(placement.fset))
+        context.Context.config = property(_soft_by_default(context.Context.config.fget))
 
 
 def change_functions(functions: ModuleType) -> None:
@@ -148,6 +149,18 @@ def _placed(own: Callable[..., None]) -> Callable[..., None]:
 
     setattr(change, DONE, True)
     return change
+
+
+def _soft_by_default(own: Callable[..., Any]) -> Callable[..., Any]:
+    """The runtime's configuration; stock places softly only if the runtime starts in eager mode."""
+
+    def config(self: Any) -> Any:
+        settings = own(self)
+        if self._soft_device_placement is None:
+            settings.allow_soft_placement = decide("soft-placement", True) or settings.allow_soft_placement
+        return settings
+
+    return config
 
 
 def _asked_placement(own: Callable[..., bool]) -> Callable[..., bool]:

@@ -69,6 +69,28 @@ def test_tensorflow_may_be_imported_before(tmp_path: Path) -> None:
     assert said(str(script)) == SAID
 
 
+GRAPH_FIRST = """
+import tensorflow as tf
+from tensorflow.python import ipu
+
+with tf.Graph().as_default():
+    tf.config.list_logical_devices()
+config = ipu.config.IPUConfig()
+config.auto_select_ipus = 1
+config.configure_ipu_system()
+with tf.device("/device:IPU:0"):
+    print("PRODUCT", float(tf.constant(2.0) * 3.0))
+"""
+
+
+def test_a_program_may_begin_in_graph_mode(tmp_path: Path) -> None:
+    """TensorFlow's runtime starts inside a graph, and operations that follow still run on an IPU device."""
+    script = tmp_path / "program.py"
+    script.write_text(GRAPH_FIRST)
+
+    assert said("-m", "ipu_conformance", "emulate", str(script)) == ["PRODUCT 6.0"]
+
+
 def test_changing_twice_changes_once() -> None:
     """Every change may be made again on the same module."""
 
