@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import numpy as np
 
-from ipu_conformance.oracle.op import OPS, Array, Op, exact, multilinear, multilinear_vjp
+from ipu_conformance.oracle.op import OPS, Array, Op, Term, exact, multilinear, multilinear_vjp
 from ipu_conformance.oracle.sample import Chooser, Sample
 
 EQUATIONS = ("ij,jk->ik", "bij,bjk->kbi", "bi,bi->b", "i,j->ij", "ijk->ki", "ij,jk,kl->li", "ij,j->", "bij,kj->bk")
@@ -30,6 +30,21 @@ def einsum_vjp(g: Array, *operands: Array, equation: str) -> Sequence[Array]:
         shape = [size if name in known else 1 for name, size in zip(names, operand.shape)]
         gradients.append(np.broadcast_to(np.reshape(summed, shape), operand.shape).copy())
     return gradients
+
+
+def _further_products(operands: Sequence[Array]) -> int:
+    """The roundings of a product of several factors beyond the first: each further factor adds one."""
+    return max(0, len(operands) - 2)
+
+
+def einsum_error(outputs: Array, *operands: Array, equation: str) -> Sequence[Sequence[Term]]:
+    """The error of a sum of products, each of as many factors as there are operands."""
+    return multilinear(einsum, _further_products(operands))(outputs, *operands, equation=equation)
+
+
+def einsum_vjp_error(gradients: Any, g: Array, *operands: Array, equation: str) -> Sequence[Sequence[Term]]:
+    """The same for the gradients, in whose products the cotangent takes the place of an operand."""
+    return multilinear_vjp(einsum_vjp, _further_products(operands))(gradients, g, *operands, equation=equation)
 
 
 def _draw_einsum(chooser: Chooser) -> Sample:
@@ -84,6 +99,6 @@ def _draw_trace(chooser: Chooser) -> Sample:
     return Sample((chooser.array(shape),), attributes)
 
 
-OPS.add(Op("einsum", "matmul", einsum, multilinear(einsum), _draw_einsum, einsum_vjp, multilinear_vjp(einsum_vjp)))
+OPS.add(Op("einsum", "matmul", einsum, einsum_error, _draw_einsum, einsum_vjp, einsum_vjp_error))
 OPS.add(Op("kron", "matmul", kron, multilinear(kron), _draw_kron, kron_vjp, multilinear_vjp(kron_vjp)))
 OPS.add(Op("trace", "matmul", trace, multilinear(trace), _draw_trace, trace_vjp, exact))
