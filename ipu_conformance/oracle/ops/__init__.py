@@ -1,4 +1,4 @@
-"""The operations, a file per family; importing this package fills ``OPS``.
+"""The operations, a file per family in four folders; importing this package fills ``OPS``.
 
 Layout is that of PopTorch and Paddle: images are (batch, channel, *space), kernels (out, in / groups, *space).
 """
@@ -6,11 +6,11 @@ Layout is that of PopTorch and Paddle: images are (batch, channel, *space), kern
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 from ipu_conformance.oracle.op import OPS
 
-for _family in iter_modules(__path__):
-    import_module(f"{__name__}.{_family.name}")
+for _module in walk_packages(__path__, f"{__name__}."):
+    import_module(_module.name)
 
 __all__ = ["OPS"]

@@ -13,7 +13,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from ipu_conformance.oracle.op import OPS, Array, Op, Outputs, Term, as_tuple
-from ipu_conformance.oracle.ops.pointwise import Draw
+from ipu_conformance.oracle.ops.arithmetic.pointwise import Draw
 from ipu_conformance.oracle.tolerance.ops import ULPS
 
 _UNITS = 2.0

@@ -6,7 +6,7 @@ from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
 
-from ipu_conformance.oracle.ops.sampling import between_pixels
+from ipu_conformance.oracle.ops.layers.sampling import between_pixels
 from ipu_conformance.oracle.sample import Chooser
 
 from .op_test_ipu import Draw, case, forward_and_gradient, values

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from ipu_conformance.oracle.ops import OPS
-from ipu_conformance.oracle.ops.pointwise import broadcastable
+from ipu_conformance.oracle.ops.arithmetic.pointwise import broadcastable
 from ipu_conformance.oracle.sample import Chooser
 from tests.unit.oracle.ops.kinks import ask, forward, gradients
 from tests.unit.oracle.ops.strategies import choosers

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.oracle.op import OracleError
-from ipu_conformance.oracle.ops.interpolation import COORDINATES, linear_matrix, nearest_indices, points
+from ipu_conformance.oracle.ops.layers.interpolation import COORDINATES, linear_matrix, nearest_indices, points
 from tests.unit.oracle.installed import installed
 
 sizes = st.integers(1, 12)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ipu_conformance.oracle.op import OracleError
 from ipu_conformance.oracle.ops import OPS
-from ipu_conformance.oracle.ops.window import window
+from ipu_conformance.oracle.ops.layers.window import window
 from tests.unit.oracle.ops.strategies import samples
 
 

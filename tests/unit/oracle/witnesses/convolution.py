@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ipu_conformance.oracle.ops.window import space, window
+from ipu_conformance.oracle.ops.layers.window import space, window
 from tests.unit.oracle.witnesses.witness import (
     PADDLE,
     SCIPY,

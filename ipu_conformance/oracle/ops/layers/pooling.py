@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance.oracle.op import OPS, Array, Op, Term, exact
-from ipu_conformance.oracle.ops.window import Padding, PerAxis, Window, per_axis, space, window
+from ipu_conformance.oracle.ops.layers.window import Padding, PerAxis, Window, per_axis, space, window
 from ipu_conformance.oracle.sample import Chooser, Sample
 
 

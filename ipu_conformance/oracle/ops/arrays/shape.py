@@ -8,7 +8,7 @@ from typing import Any, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance.oracle.op import OPS, Array, Op, exact
-from ipu_conformance.oracle.ops.movement import movement
+from ipu_conformance.oracle.ops.arrays.movement import movement
 from ipu_conformance.oracle.sample import Chooser, Sample
 
 

@@ -7,8 +7,8 @@ from typing import Callable, Sequence
 import numpy as np
 
 from ipu_conformance.oracle.op import Array
-from ipu_conformance.oracle.ops.movement import movement
-from ipu_conformance.oracle.ops.pointwise import Draw, broadcastable, pointwise
+from ipu_conformance.oracle.ops.arithmetic.pointwise import Draw, broadcastable, pointwise
+from ipu_conformance.oracle.ops.arrays.movement import movement
 from ipu_conformance.oracle.sample import Chooser, Sample
 
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, np.inf, -np.inf, np.nan])

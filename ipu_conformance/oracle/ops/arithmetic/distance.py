@@ -7,7 +7,7 @@ from typing import Optional, Sequence, Tuple
 
 import numpy as np
 
-from ipu_conformance.oracle.ops.pointwise import broadcastable
+from ipu_conformance.oracle.ops.arithmetic.pointwise import broadcastable
 from ipu_conformance.oracle.ops.tracked import Tracked, tracked, tracked_op
 from ipu_conformance.oracle.sample import Chooser, Sample
 from ipu_conformance.oracle.tolerance.ops import ULPS

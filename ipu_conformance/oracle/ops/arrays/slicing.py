@@ -7,8 +7,8 @@ from typing import Callable, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance.oracle.op import Array
-from ipu_conformance.oracle.ops.movement import movement
-from ipu_conformance.oracle.ops.pointwise import Draw
+from ipu_conformance.oracle.ops.arithmetic.pointwise import Draw
+from ipu_conformance.oracle.ops.arrays.movement import movement
 from ipu_conformance.oracle.sample import Chooser, Sample
 
 PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}

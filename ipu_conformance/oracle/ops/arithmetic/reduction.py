@@ -14,7 +14,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from ipu_conformance.oracle.op import OPS, Array, Op, Term, exact
-from ipu_conformance.oracle.ops.pointwise import Draw, summed
+from ipu_conformance.oracle.ops.arithmetic.pointwise import Draw, summed
 from ipu_conformance.oracle.sample import Chooser, Sample
 from ipu_conformance.oracle.tolerance.ops import ULPS
 

@@ -12,9 +12,9 @@ from typing import Any, List, Optional, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance.oracle.op import Array, Term
-from ipu_conformance.oracle.ops.activation import sigmoid, softplus
-from ipu_conformance.oracle.ops.loss import REDUCTIONS, add_loss
-from ipu_conformance.oracle.ops.softmax import log_softmax, log_softmax_error, softmax
+from ipu_conformance.oracle.ops.arithmetic.activation import sigmoid, softplus
+from ipu_conformance.oracle.ops.arithmetic.softmax import log_softmax, log_softmax_error, softmax
+from ipu_conformance.oracle.ops.losses.loss import REDUCTIONS, add_loss
 from ipu_conformance.oracle.sample import Chooser, Sample
 from ipu_conformance.oracle.tolerance.ops import ULPS
 

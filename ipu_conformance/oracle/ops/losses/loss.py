@@ -12,7 +12,7 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Unio
 import numpy as np
 
 from ipu_conformance.oracle.op import OPS, Array, Op, OracleError, Term
-from ipu_conformance.oracle.ops.activation import sigmoid, softplus
+from ipu_conformance.oracle.ops.arithmetic.activation import sigmoid, softplus
 from ipu_conformance.oracle.sample import Chooser, Sample
 from ipu_conformance.oracle.tolerance.ops import ULPS
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, List, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance.oracle.op import OPS, Array, Op, Outputs, Term, exact
-from ipu_conformance.oracle.ops.pointwise import Draw, summed
+from ipu_conformance.oracle.ops.arithmetic.pointwise import Draw, summed
 from ipu_conformance.oracle.sample import Chooser, Sample
 
 

@@ -14,7 +14,7 @@ from typing import Any, List, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance.oracle.op import OPS, Array, Op, OracleError, Term
-from ipu_conformance.oracle.ops.movement import movement
+from ipu_conformance.oracle.ops.arrays.movement import movement
 from ipu_conformance.oracle.sample import Chooser, Sample
 
 COORDINATES = ("half_pixel", "align_corners", "asymmetric")

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict
 import numpy as np
 
 from ipu_conformance.oracle.op import Array
-from ipu_conformance.oracle.ops.pointwise import broadcastable, operands, pointwise
+from ipu_conformance.oracle.ops.arithmetic.pointwise import broadcastable, operands, pointwise
 from ipu_conformance.oracle.sample import Chooser, Sample
 from ipu_conformance.oracle.tolerance.ops import ULPS
 

@@ -12,7 +12,7 @@ from typing import Any, Callable, List, Mapping, Sequence
 import numpy as np
 
 from ipu_conformance.oracle.op import OPS, Array, Op, Outputs, Term, as_tuple, exact
-from ipu_conformance.oracle.ops.pointwise import Draw, summed
+from ipu_conformance.oracle.ops.arithmetic.pointwise import Draw, summed
 
 
 def _is_moved(x: Array) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Optional, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance.oracle.op import OPS, Array, Op, OracleError, multilinear, multilinear_vjp
-from ipu_conformance.oracle.ops.window import Padding, PerAxis, Window, per_axis, window
+from ipu_conformance.oracle.ops.layers.window import Padding, PerAxis, Window, per_axis, window
 from ipu_conformance.oracle.sample import Chooser, Sample
 
 

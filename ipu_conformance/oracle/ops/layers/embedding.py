@@ -11,7 +11,7 @@ from typing import Any, List, Optional, Sequence
 import numpy as np
 
 from ipu_conformance.oracle.op import OPS, Array, Op, Term, exact
-from ipu_conformance.oracle.ops.movement import pull, pull_terms
+from ipu_conformance.oracle.ops.arrays.movement import pull, pull_terms
 from ipu_conformance.oracle.sample import Chooser, Sample
 
 

@@ -11,8 +11,8 @@ from typing import Any, List, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance.oracle.op import OPS, Array, Op, Term, exact
-from ipu_conformance.oracle.ops.movement import movement
-from ipu_conformance.oracle.ops.pointwise import summed
+from ipu_conformance.oracle.ops.arithmetic.pointwise import summed
+from ipu_conformance.oracle.ops.arrays.movement import movement
 from ipu_conformance.oracle.sample import Chooser, Sample
 
 

@@ -1,0 +1,1 @@
+"""Element-wise ops, reductions and products."""

@@ -1,0 +1,1 @@
+"""Ops of layers: convolutions, pools, norms, embeddings, recurrence, images."""
