@@ -42,19 +42,24 @@ class PopTorch:
 
 
 class Paddle:
-    """Looks into a ``paddle.static.IpuCompiledProgram``; values have the names of the program's variables."""
+    """Looks into the compiled program on the device of the process; values have the names of its variables."""
+
+    def _executable(self) -> Any:
+        from ipu_conformance.emulator.paddle.run.device import DEVICE
+
+        return DEVICE.executable
 
     def observe(self, program: Any) -> None:
-        program._backend.executable.tracing = True
+        self._executable().tracing = True
 
     def values_by_replica(self, program: Any, values: Mapping[str, Any], replicas: int) -> ByReplica:
-        machine = program._backend.executable.machine
+        machine = self._executable().machine
         names = list(values.values())
         held = [machine.read(names, replica) for replica in range(replicas)]
         return tuple({name: own[value] for name, value in values.items()} for own in held)
 
     def trace(self, program: Any, replicas: int) -> Optional[Tuple[Slot, ...]]:
-        return _by_tick(program._backend.executable.last_trace, replicas)
+        return _by_tick(self._executable().last_trace, replicas)
 
     def plan(self, config: RunConfig) -> Plan:
         batches, accumulation = config.device_iterations, config.gradient_accumulation
