@@ -7,6 +7,7 @@ the one with the most work left for each worker that has it.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
@@ -104,7 +105,9 @@ class FrameworkScheduling(LoadScopeScheduling):
         chunk = next_chunk(self.workqueue, mine, workers_with)
         mine.add(chunk.split(":", 1)[0])
         self.workqueue.move_to_end(chunk, last=False)
-        super()._assign_work_unit(node)
+        # A worker may be gone before its end is noticed; the chunk is its own by then, and is handed out again.
+        with contextlib.suppress(OSError):
+            super()._assign_work_unit(node)
 
     def _reschedule(self, node: Any) -> None:
         """Hand out more: a worker starts a test only once it has the next one too, or knows that there is none."""

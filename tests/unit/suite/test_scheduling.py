@@ -3,13 +3,23 @@
 import os
 import subprocess
 import sys
+from collections import OrderedDict
 from itertools import chain
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipu_conformance.scheduling import CHUNK, NEUTRAL, THREADS, chunks, framework_of, next_chunk, threads
+from ipu_conformance.scheduling import (
+    CHUNK,
+    NEUTRAL,
+    THREADS,
+    FrameworkScheduling,
+    chunks,
+    framework_of,
+    next_chunk,
+    threads,
+)
 
 
 @pytest.mark.parametrize(
@@ -113,6 +123,39 @@ def test_workers_share_the_cores(workers, cores, share):
 def test_a_number_of_threads_that_is_set_stays():
     """Who sets a variable decides."""
     assert threads(4, 8, {"OMP_NUM_THREADS": "3"}) == {"TF_NUM_INTRAOP_THREADS": "2"}
+
+
+class Worker:
+    """A worker of xdist that takes work, or is gone already and cannot be reached."""
+
+    shutting_down = False
+
+    def __init__(self, gone):
+        self.gone = gone
+        self.received = []
+
+    def send_runtest_some(self, indices):
+        if self.gone:
+            raise OSError("cannot send (already closed?)")
+        self.received.extend(indices)
+
+
+def test_work_for_a_worker_that_is_gone_goes_to_another():
+    """Work that is sent to a worker which has died unnoticed runs elsewhere, but for the test that it died in."""
+    dead, alive = Worker(gone=True), Worker(gone=False)
+    names = [f"test_it[{number}]" for number in range(5)]
+    scheduling = FrameworkScheduling.__new__(FrameworkScheduling)
+    scheduling._imported = {}
+    scheduling.log = lambda *words: None
+    scheduling.registered_collections = {dead: names, alive: names}
+    scheduling.assigned_work = OrderedDict({dead: {}, alive: {}})
+    scheduling.workqueue = OrderedDict({"none:0": dict.fromkeys(names, False)})
+
+    scheduling._assign_work_unit(dead)
+    died_in = scheduling.remove_node(dead)
+
+    assert died_in == names[0]
+    assert alive.received == [1, 2, 3, 4]
 
 
 CRASHING = """
