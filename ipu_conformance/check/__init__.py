@@ -6,6 +6,7 @@ that are derived and explain themselves; a bare number is refused.
 
 from __future__ import annotations
 
+from ipu_conformance.check.facts import contains, differs, equal, holds, instance, lacks
 from ipu_conformance.check.failure import CaseReference, CheckFailure, CheckMisuseError, current_case
 from ipu_conformance.check.masks import dropout_masks, dropout_values
 from ipu_conformance.check.order import micro_batches_once, outputs_in_order
@@ -19,12 +20,18 @@ __all__ = [
     "CheckMisuseError",
     "ToleranceLike",
     "close",
+    "contains",
     "current_case",
+    "differs",
     "dropout_masks",
     "dropout_values",
     "dtype",
+    "equal",
+    "holds",
     "identical",
+    "instance",
     "ir_equal",
+    "lacks",
     "micro_batches_once",
     "outputs_in_order",
     "raises",
