@@ -8,3 +8,7 @@ class ConformanceError(Exception):
 
     Each area derives its own narrow class from this one. The command line prints the message and exits with 2.
     """
+
+
+class Inexpressible(Exception):  # noqa: N818 - it is an answer, not an error
+    """A framework's public API cannot express a call of an op; the message is the reason."""

@@ -97,6 +97,32 @@ def close(*, actual: Any, expected: Any, tolerance: ToleranceLike, what: str, dt
     _close_on_average(difference[finite], tolerance, what)
 
 
+def between(
+    *, actual: Any, low: Any, high: Any, tolerance: ToleranceLike, what: str, nan: Any = False, dtype: Optional[Any] = None
+) -> None:
+    """Every value lies between two bounds, which may be infinite, or misses them by its tolerance at most.
+
+    ``nan`` is true where NaN is allowed besides; where a bound is NaN, NaN alone is.
+    """
+    __tracebackhide__ = True
+    require(tolerance)
+    got, least, most = as_array(actual, what=what), precise(as_array(low, what=what)), precise(as_array(high, what=what))
+    shape(actual=got, expected=least.shape, what=what)
+    _same_kind(got, least, dtype, what)
+    values, allowed = precise(got), allowed_for(tolerance, least.shape, what)
+    with np.errstate(invalid="ignore"):
+        inside = (values >= least - allowed) & (values <= most + allowed)
+    undefined = np.isnan(least) | np.isnan(most)
+    inside = np.where(np.isnan(values), np.asarray(nan) | undefined, inside & ~undefined)
+    if not inside.all():
+        index = first(~inside)
+        wanted = f"{number(least[index])}" if least[index] == most[index] else f"{least[index]} to {most[index]}"
+        raise failure(
+            f"{what} is {number(got[index])} at {place(index)} where {wanted} is expected, allowed "
+            f"{allowed[index]:.2g} ({tolerance.explain()}); {count(~inside)} outside."
+        )
+
+
 def as_array(value: Any, *, what: str) -> np.ndarray:
     """``value`` as a NumPy array of numbers."""
     array = np.asarray(value)

@@ -7,6 +7,7 @@ it for a RunConfig, and returns a RunRecord whose weights have the net's names a
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
 from typing import (
     Any,
     Callable,
@@ -16,6 +17,7 @@ from typing import (
     Mapping,
     Optional,
     Protocol,
+    Sequence,
     Tuple,
     cast,
     runtime_checkable,
@@ -36,6 +38,28 @@ class Model(Protocol):
 
     def statistics(self) -> Optional[Weights]:
         """Batch norm's running statistics, None for a net that has none."""
+
+
+@dataclass(frozen=True)
+class OpCall:
+    """One call of an op: its inputs and the factors of its outputs in the loss, by micro-batch."""
+
+    ask: Callable[..., Any]
+    """``ask(module, *tensors, **attributes)`` calls the op in the framework."""
+    inputs: Tuple[Tuple[Array, ...], ...]
+    attributes: Mapping[str, Any]
+    factors: Tuple[Tuple[Array, ...], ...] = ()
+    """What each output is multiplied by in the loss, which is the sum of all floating-point ones; none for no gradient."""
+    wanted: Tuple[int, ...] = ()
+    """The inputs whose gradients are wanted."""
+
+
+@dataclass(frozen=True)
+class OpResult:
+    """What a device made of a call: the outputs by micro-batch, and the gradients' sums over the micro-batches."""
+
+    outputs: Tuple[Tuple[Array, ...], ...]
+    gradients: Mapping[int, Array]
 
 
 @runtime_checkable
@@ -59,6 +83,12 @@ class Driver(Protocol):
 
     def inspect(self) -> Optional[targets.Inspector]:
         """The target's door to what the vendor's API does not show; None where the target has none."""
+
+    def run_ops(self, calls: Sequence[OpCall], dtype: str) -> Sequence[OpResult]:
+        """Run calls of ops, all in one program, with floating-point numbers of ``dtype``."""
+
+    def why_inexpressible(self, call: OpCall, dtype: str) -> Optional[str]:
+        """Why the framework's public API cannot express a call; None if it can."""
 
 
 def load(name: str) -> Driver:

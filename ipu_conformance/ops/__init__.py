@@ -6,8 +6,9 @@ from importlib import import_module
 from pkgutil import walk_packages
 
 import ipu_conformance.oracle.ops
+from ipu_conformance.errors import Inexpressible
 from ipu_conformance.ops import rows
-from ipu_conformance.ops.row import TABLE, Inexpressible, Missing, Row, TableError
+from ipu_conformance.ops.row import TABLE, Missing, Row, TableError
 
 for _module in walk_packages(rows.__path__, f"{rows.__name__}."):
     import_module(_module.name)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Union
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Union
 
-from ipu_conformance.errors import ConformanceError
+from ipu_conformance.errors import ConformanceError, Inexpressible
 from ipu_conformance.oracle.op import OPS, Op
 
 Call = Callable[..., Any]
 """``call(module, *inputs, **attributes)``: the framework's module, its tensors and the oracle's attributes."""
 
+LIBRARIES: Mapping[str, str] = {"poptorch": "torch", "tensorflow": "tensorflow", "paddle": "paddle"}
+"""The library whose calls a framework takes."""
+
 
 class TableError(ConformanceError):
     """The op table was asked for a row that it does not have, or was given one that it cannot hold."""
-
-
-class Inexpressible(Exception):  # noqa: N818 - it is an answer, not an error
-    """A framework's call cannot express these attributes; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Missing:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
     """One op: what the oracle calls it, and its call in each framework or the reason why there is none."""
 
@@ -38,13 +37,24 @@ class Row:
     paddle: Union[Call, Missing]
     power: int = 1
     """The largest power of an input that a device forms on the way: squares overflow at the root of the range."""
+    outside: Tuple[str, ...] = ()
+    """Edges outside the op's domain: nobody asks for them."""
     open: Mapping[str, str] = field(default_factory=dict)
-    """Edges whose result the vendors leave open, each with the reason."""
+    """What the vendors leave open, each with the reason: "nan", "gradient zeros", or of one framework "paddle: nan"."""
 
     @property
     def op(self) -> Op:
         """The oracle's function, its gradient, its error model and its samples."""
         return OPS[self.name]
+
+    def why_open(self, framework: str, direction: str, edge: str) -> Optional[str]:
+        """Why the result of an edge is open on a framework, None if it is specified; an open output opens gradients."""
+        words = (edge,) if direction == "forward" else (edge, f"gradient {edge}")
+        for word in words:
+            for key in (word, f"{framework}: {word}"):
+                if key in self.open:
+                    return self.open[key]
+        return None
 
     def call(self, library: str) -> Call:
         """The call in ``library``: torch, tensorflow or paddle."""

@@ -12,6 +12,7 @@ import paddle
 
 from ipu_conformance import frameworks
 from ipu_conformance.frameworks.paddle import rules
+from ipu_conformance.frameworks.paddle.ops import run_ops, why_inexpressible
 from ipu_conformance.frameworks.paddle.programs import AXES, FEEDS, Program, build
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
@@ -25,9 +26,11 @@ __all__ = [
     "infer",
     "inspect",
     "native",
+    "run_ops",
     "strategy",
     "supports",
     "train",
+    "why_inexpressible",
 ]
 
 

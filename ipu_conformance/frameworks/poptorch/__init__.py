@@ -15,12 +15,13 @@ import torch
 
 from ipu_conformance import frameworks
 from ipu_conformance.frameworks.poptorch.module import NetModule, array, dtype
+from ipu_conformance.frameworks.poptorch.ops import run_ops, why_inexpressible
 from ipu_conformance.frameworks.poptorch.rules import Schedule, inexpressible, optimizer
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
 from ipu_conformance.targets import Inspector, inspector
 
-__all__ = ["NetModule", "array", "build", "infer", "inspect", "native", "optimizer", "options", "supports", "train"]
+__all__ = ["NetModule", "array", "build", "infer", "inspect", "native", "optimizer", "options", "run_ops", "supports", "train", "why_inexpressible"]
 
 
 @contextmanager

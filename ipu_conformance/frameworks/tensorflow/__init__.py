@@ -18,13 +18,14 @@ import tensorflow as tf
 from ipu_conformance import frameworks
 from ipu_conformance.frameworks.tensorflow import models, rules
 from ipu_conformance.frameworks.tensorflow.models import LOGITS, LOSSES, Dtypes, KerasNet
+from ipu_conformance.frameworks.tensorflow.ops import run_ops, why_inexpressible
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
 from ipu_conformance.targets import Inspector, inspector
 
 WEIGHTS = "weights"
 
-__all__ = ["build", "dataset", "infer", "inspect", "ipus", "native", "supports", "train"]
+__all__ = ["build", "dataset", "infer", "inspect", "ipus", "native", "run_ops", "supports", "train", "why_inexpressible"]
 
 
 def ipus(config: RunConfig) -> int:

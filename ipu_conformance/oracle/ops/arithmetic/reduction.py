@@ -186,6 +186,7 @@ for _name, _extreme in (("min", np.min), ("max", np.max)):
 
 def _logsumexp(x: Array, *, axis: Axis, keepdims: bool) -> Array:
     top = np.max(x, axis=axis, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
     y = np.log(_total(np.exp(x - top), axis)) + top
     return y if keepdims else np.squeeze(y, axis=axis)
 

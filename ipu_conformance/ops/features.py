@@ -1,0 +1,82 @@
+"""What is special about a call of an op: the geometry, the broadcasting and the indices that an edge is made of."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Mapping, Sequence, Set
+
+import numpy as np
+
+from ipu_conformance.oracle.op import Op
+from ipu_conformance.oracle.sample import Sample
+
+AXES = ("axis", "axes", "axis1", "axis2")
+WINDOWS = ("convolution", "pooling")
+
+
+def features(op: Op, sample: Sample) -> Set[str]:
+    """The words for what a sample of ``op`` exercises; a table of cases covers all that an op can have."""
+    words = {f"{len(sample.inputs)} inputs", f"rank {max((x.ndim for x in sample.inputs), default=0)}"}
+    words.update(_attributes(sample.attributes))
+    words.update(_shapes(op, sample.inputs))
+    words.update(_indices(sample.inputs))
+    if op.family in WINDOWS:
+        words.update(_windows(sample))
+    return words
+
+
+def _attributes(attributes: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in attributes.items():
+        if key in AXES:
+            numbers = value if isinstance(value, tuple) else (value,)
+            if any(isinstance(number, int) and number < 0 for number in numbers):
+                yield f"negative {key}"
+            yield f"{key} of {len(value)}" if isinstance(value, tuple) else f"one {key}" if value is not None else key
+        elif isinstance(value, (bool, str)) or value is None:
+            yield f"{key}={value}"
+        elif isinstance(value, (int, float)):
+            yield f"{key}={np.sign(value):+.0f}"
+
+
+def _shapes(op: Op, inputs: Sequence[np.ndarray]) -> Iterator[str]:
+    if any(1 in x.shape for x in inputs):
+        yield "an axis of one"
+    if op.family in ("elementwise", "compare") and len(inputs) > 1:
+        whole = np.broadcast_shapes(*(x.shape for x in inputs))
+        for place, x in enumerate(inputs):
+            if x.shape != whole:
+                yield f"input {place} broadcast over {'new axes' if x.ndim < len(whole) else 'its axes'}"
+
+
+def _indices(inputs: Sequence[np.ndarray]) -> Iterator[str]:
+    for x in inputs:
+        if x.dtype.kind == "i" and x.size:
+            if len(np.unique(x)) < x.size:
+                yield "repeated indices"
+            if x.min() < 0:
+                yield "negative indices"
+
+
+def _windows(sample: Sample) -> Iterator[str]:
+    attributes = sample.attributes
+    kernel = attributes.get("kernel") or (sample.inputs[1].shape[2:] if len(sample.inputs) > 1 else ())
+    stride = attributes.get("stride", ())
+    if any(size % 2 == 0 for size in kernel):
+        yield "an even kernel"
+    if any(size % 2 for size in kernel):
+        yield "an odd kernel"
+    if any(step > size for step, size in zip(stride, kernel)):
+        yield "a stride above the kernel"
+    if len(set(stride)) > 1:
+        yield "unequal strides"
+    if any(step > 1 for step in attributes.get("dilation", ()) or ()):
+        yield "dilation"
+    if attributes.get("groups", 1) > 1:
+        yield "groups"
+    if any(attributes.get("output_padding", ())):
+        yield "output padding"
+    pairs = attributes.get("padding", ())
+    if not isinstance(pairs, str):
+        if any(low != high for low, high in pairs):
+            yield "asymmetric padding"
+        if any(low == high > 0 for low, high in pairs):
+            yield "symmetric padding"

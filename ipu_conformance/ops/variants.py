@@ -1,0 +1,290 @@
+"""What is asked of an op: samples that cover its geometry, and the edges of its domain, by rule.
+
+An *edge* is a word such as "large" or "size-one". Every edge of an op is one or more calls, each with one sample for
+every micro-batch; micro-batches share shapes and attributes and differ in their values.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import zlib
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+
+import numpy as np
+
+from ipu_conformance.ops.features import features
+from ipu_conformance.ops.row import Row
+from ipu_conformance.oracle.op import Op
+from ipu_conformance.oracle.sample import Chooser, Sample, SeededChooser
+
+MICRO_BATCHES = 2
+SEEDS = 48
+"""Samples among which those of an op are chosen."""
+
+FORMATS: Mapping[str, Any] = {"float32": np.finfo(np.float32), "float16": np.finfo(np.float16)}
+WHOLE = ("int32", "bool")
+"""The types of whole numbers and truth values."""
+
+POINTWISE = ("elementwise", "activation", "compare")
+MOVEMENT = ("shape", "indexing", "embedding", "cast")
+NOT_POINTWISE = ("prelu", "glu")
+INDEXED = ("sort", "topk", "argsort", "argmax", "argmin")
+SUMMED = ("cumsum", "scatter_add", "scatter_nd_add")
+
+DRAWN: Mapping[str, int] = {
+    "activation": 1,
+    "elementwise": 3,
+    "compare": 3,
+    "cast": 1,
+    "convolution": 6,
+    "pooling": 6,
+    "reduction": 5,
+    "matmul": 4,
+    "loss": 4,
+    "indexing": 4,
+}
+"""How many samples of an op of a family are drawn; three unless it stands here."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an op: a sample for every micro-batch, all of the same shapes and attributes."""
+
+    edge: str
+    samples: Tuple[Sample, ...]
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        return self.samples[0].attributes
+
+    def describe(self) -> str:
+        """The shapes and attributes in words."""
+        shapes = " and ".join(str(list(x.shape)) for x in self.samples[0].inputs) or "no inputs"
+        named = ", ".join(f"{key}={value}" for key, value in self.attributes.items())
+        return f"{shapes}{', ' if named else ''}{named}"
+
+
+class _MicroBatch(SeededChooser):
+    """The structure of one seed with the values of a micro-batch of its own."""
+
+    def __init__(self, seed: int, number: int) -> None:
+        super().__init__(seed)
+        self._number = number
+
+    def generator(self) -> np.random.Generator:
+        return np.random.default_rng([self.integer(0, 2**32 - 1), self._number])
+
+
+class _Least(Chooser):
+    """Every choice is its first, every size its least; values still differ from one micro-batch to the next."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def integer(self, low: int, high: int) -> int:
+        return low
+
+    def generator(self) -> np.random.Generator:
+        return np.random.default_rng([17, self._number])
+
+
+def seed_of(row: Row, number: int) -> int:
+    """The seed of an op's sample: a function of its name and a number alone."""
+    return zlib.crc32(f"{row.name} {number}".encode())
+
+
+def drawn(row: Row, seed: int, edge: str = "drawn") -> Call:
+    """The call that follows from a seed."""
+    return _call(row.op, lambda number: _MicroBatch(seed, number), edge)
+
+
+def _call(op: Op, chooser: Callable[[int], Chooser], edge: str) -> Call:
+    samples = [op.draw(chooser(number)) for number in range(MICRO_BATCHES)]
+    attributes = samples[0].attributes
+    return Call(edge, tuple(Sample(sample.inputs, attributes) for sample in samples))
+
+
+def covering(row: Row, expressible: Callable[[Call], bool] = lambda call: True) -> List[Call]:
+    """The fewest drawn calls that exercise all that the op's samples can, of those that a framework can express."""
+    wanted = DRAWN.get(row.op.family, 3)
+    calls = [drawn(row, seed_of(row, number)) for number in range(SEEDS)]
+    known = [(call, features(row.op, call.samples[0])) for call in calls if expressible(call)]
+    chosen: List[Call] = []
+    seen: Set[str] = set()
+    while known and len(chosen) < wanted:
+        # A call without elements exercises nothing; of two that add as much the larger one shows more.
+        best = max(range(len(known)), key=lambda i: (len(known[i][1] - seen), known[i][0].samples[0].inputs[0].size))
+        call, words = known.pop(best)
+        if chosen and not words - seen:
+            break
+        chosen.append(call)
+        seen |= words
+    return chosen
+
+
+ARITHMETIC = "add sub mul neg abs sign maximum minimum square floor_div floor_mod sum prod max min cumsum".split()
+COMPARED = "equal not_equal less less_equal greater greater_equal where".split()
+LOGICAL = "logical_and logical_or logical_xor logical_not any all where".split()
+MOVED = (
+    "reshape transpose squeeze unsqueeze flatten tile expand flip roll gather index_select take_along_axis gather_nd "
+    "scatter slice strided_slice split concat stack unstack pad triu tril".split()
+)
+
+
+def dtypes(row: Row) -> Tuple[str, ...]:
+    """The types of number that an op is asked in: floating point, and whole numbers and truth values where they apply."""
+    sampled = row.op.draw(_Least(0))
+    floating = tuple(FORMATS) if any(x.dtype.kind == "f" for x in sampled.inputs) else ("float32",)
+    integer = ("int32",) if row.name in (*ARITHMETIC, *COMPARED, *MOVED) else ()
+    boolean = ("bool",) if row.name in (*LOGICAL, *MOVED) and floating == tuple(FORMATS) else ()
+    return (*floating, *integer, *boolean)
+
+
+def held(sample: Sample, dtype: str) -> Sample:
+    """A sample as a device holds it: floating-point inputs rounded, or made whole numbers or truth values."""
+    if dtype in FORMATS:
+        return sample.rounded_to(dtype)
+    whole = [_whole(x, dtype) if x.dtype.kind == "f" else x for x in sample.inputs]
+    return Sample(tuple(whole), sample.attributes)
+
+
+def _whole(x: np.ndarray, dtype: str) -> np.ndarray:
+    """Whole numbers in the order of the values and none of them 0, which no one divides by; truth is a positive value."""
+    if dtype == "bool":
+        return x > 0
+    rounded = np.round(x * 3).astype(np.int64)
+    return np.where(rounded == 0, 1, rounded)
+
+
+def is_pointwise(op: Op) -> bool:
+    """Whether every element of the result follows from one element of each floating-point input."""
+    return op.family in POINTWISE and op.name not in NOT_POINTWISE
+
+
+def edges(row: Row, dtype: str) -> Tuple[str, ...]:
+    """The edges of an op in a type of number, besides what is drawn."""
+    op = row.op
+    sampled = op.draw(_Least(0))
+    if dtype not in FORMATS or not any(x.dtype.kind == "f" for x in sampled.inputs):
+        return ("size-one",)
+    names = ["size-one"]
+    if row.name in LONG:
+        names.append("long")
+    if op.family in MOVEMENT and op.name not in (*INDEXED, *SUMMED):
+        names.append("bits")
+    elif op.name not in INDEXED:
+        names.extend(SPECIAL)
+    return tuple(name for name in names if name not in row.outside)
+
+
+def calls(row: Row, edge: str, dtype: str, expressible: Callable[[Call], bool] = lambda call: True) -> List[Call]:
+    """The calls of an edge that a framework can express."""
+    if edge == "drawn":
+        return covering(row, expressible)
+    if edge == "size-one":
+        return [call for call in [_call(row.op, _Least, edge)] if expressible(call)]
+    if edge == "long":
+        return [Call(edge, tuple(LONG[row.name](number) for number in range(MICRO_BATCHES)))]
+    bases = (drawn(row, seed_of(row, number), edge) for number in range(SEEDS))
+    base = next((call for call in bases if expressible(call)), None)
+    if base is None:
+        return []
+    place = _grid if is_pointwise(row.op) else _spliced
+    numbers = [_numbers(edge, dtype, row, base.attributes, number) for number in range(MICRO_BATCHES)]
+    return [Call(edge, tuple(place(edge, sample, each) for sample, each in zip(base.samples, numbers)))]
+
+
+def joined(parts: Sequence[Call]) -> Tuple[Call, Mapping[str, slice]]:
+    """Calls of a pointwise op one behind the other in one call, and the elements of each."""
+    lengths = [len(part.samples[0].inputs[0]) for part in parts]
+    ends = list(itertools.accumulate(lengths))
+    samples = [
+        Sample(tuple(map(np.concatenate, zip(*(sample.inputs for sample in of_micro_batch)))), parts[0].attributes)
+        for of_micro_batch in zip(*(part.samples for part in parts))
+    ]
+    regions = {part.edge: slice(end - length, end) for part, length, end in zip(parts, lengths, ends)}
+    return Call(JOINED, tuple(samples)), regions
+
+
+JOINED = "special numbers"
+SPECIAL = ("zeros", "ties", "denormals", "large", "infinities", "nan")
+"""Edges that are made of special numbers."""
+
+
+def _numbers(edge: str, dtype: str, row: Row, attributes: Mapping[str, Any], micro_batch: int) -> List[float]:
+    """The numbers that an edge is made of, beside ordinary ones; each micro-batch has ordinary ones of its own."""
+    limits = FORMATS[dtype]
+    largest = float(limits.max) ** (1.0 / row.power) / 4
+    common = 1.5 if micro_batch == 0 else 1.25
+    given = [float(x) for value in attributes.values() for x in np.ravel(value) if _is_number(x)]
+    near = sorted({-3.0, -1.0, -0.5, 0.5, 1.0, 3.0, 6.0, *(x for x in given if abs(x) < 100)})
+    table: Dict[str, List[float]] = {
+        "zeros": [0.0, -0.0, common, -common],
+        "ties": near,
+        "denormals": [float(limits.tiny) / 2, -float(limits.tiny) / 4, float(limits.smallest_subnormal), common],
+        "large": [largest, -largest, 100.0, -100.0, common],
+        "infinities": [math.inf, -math.inf, common, -common],
+        "nan": [math.nan, common, -common],
+        "bits": [0.0, -0.0, float(limits.tiny) / 2, float(limits.max), -math.inf, math.nan, common],
+    }
+    return table[edge]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _grid(edge: str, sample: Sample, numbers: Sequence[float]) -> Sample:
+    """Every combination of the numbers, one operand each; other inputs are repeated to the same length."""
+    places = [place for place, x in enumerate(sample.inputs) if x.dtype.kind == "f"]
+    combined = np.array(list(itertools.product(numbers, repeat=len(places))), np.float64)
+    inputs = [np.resize(x, len(combined)) for x in sample.inputs]
+    for column, place in enumerate(places):
+        inputs[place] = combined[:, column]
+    return Sample(tuple(inputs), sample.attributes)
+
+
+def _spliced(edge: str, sample: Sample, numbers: Sequence[float]) -> Sample:
+    """The first floating-point input with special numbers at some of its places; ties are everywhere."""
+    place = next(place for place, x in enumerate(sample.inputs) if x.dtype.kind == "f")
+    x = sample.inputs[place].copy()
+    flat = x.reshape(-1)
+    if edge == "ties":
+        flat[:] = np.round(flat)
+    else:
+        stride = max(2, len(flat) // len(numbers))
+        for number, start in zip(numbers, range(0, len(flat), stride)):
+            flat[start] = number
+    return Sample((*sample.inputs[:place], x, *sample.inputs[place + 1 :]), sample.attributes)
+
+
+TERMS = 10_000
+"""The terms of a long reduction: with float16 partials it errs by far more than with float32 ones."""
+
+
+def _long(shape: Sequence[int], *others: Sequence[int], **attributes: Any) -> Callable[[int], Sample]:
+    """Positive numbers, so that the partial sums grow; a mean of about 0.6 keeps the sum inside float16."""
+
+    def sample(micro_batch: int) -> Sample:
+        generator = np.random.default_rng([29, micro_batch])
+        return Sample(tuple(generator.uniform(0.25, 1.0, each) for each in (shape, *others)), attributes)
+
+    return sample
+
+
+LONG: Mapping[str, Callable[[int], Sample]] = {
+    "sum": _long((3, TERMS), axis=1, keepdims=False),
+    "mean": _long((3, TERMS), axis=1, keepdims=False),
+    "logsumexp": _long((3, TERMS), axis=1, keepdims=False),
+    "matmul": _long((2, TERMS), (TERMS, 3), transpose_a=False, transpose_b=False),
+    "linear": _long((2, TERMS), (3, TERMS)),
+    "softmax": _long((2, TERMS), axis=-1),
+    "layer_norm": _long((2, TERMS), (TERMS,), (TERMS,), axes=1, epsilon=2.0**-10),
+    "mse_loss": _long((TERMS,), (TERMS,), reduction="mean"),
+    "conv": _long((1, 100, 10, 10), (3, 100, 10, 10), stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1),
+    "global_avg_pool": _long((1, 2, 100, 100)),
+}
+"""The reductions that are also asked for 10,000 terms, and their samples by micro-batch."""

@@ -1,0 +1,89 @@
+"""Compares what a device made of a call with what the oracle expects."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Optional
+
+import numpy as np
+
+from ipu_conformance import check
+from ipu_conformance.ops.expectation import SELECTING, WITHOUT_GRADIENT, Expected, gradients, outputs
+from ipu_conformance.ops.row import Row
+from ipu_conformance.ops.variants import FORMATS
+from ipu_conformance.oracle.tolerance.ops import Tolerance
+
+from .bench import Trial
+
+
+NARROW = {"int64": "int32", "float64": "float32"}
+
+
+def forward(row: Row, trial: Trial, dtype: str, framework: str) -> None:
+    """Every output of every micro-batch is the oracle's."""
+    __tracebackhide__ = True
+    result = _result(trial)
+    for micro_batch, sample in enumerate(trial.call.samples):
+        expected = outputs(row, sample, dtype, trial.call.edge)
+        actual = result.outputs[micro_batch]
+        check.equal(actual=len(actual), expected=len(expected), what=f"the number of outputs of {row.name}")
+        for place, (value, each) in enumerate(zip(actual, expected)):
+            what = f"output {place} of {row.name}({trial.call.describe()}) in micro-batch {micro_batch}"
+            kind = _device_type(each.low, dtype, trial.call.attributes, framework)
+            if row.why_open(framework, "forward", trial.call.edge) is not None:
+                check.shape(actual=value, expected=each.low.shape, what=what)
+            else:
+                _compare(value, each, what, kind)
+
+
+def gradient(row: Row, trial: Trial, dtype: str, framework: str) -> None:
+    """The gradient of every input, summed over the micro-batches, is the oracle's."""
+    __tracebackhide__ = True
+    result = _result(trial)
+    if not trial.cotangents:
+        return
+    edge = trial.call.edge
+    expected = gradients(row, trial.call.samples, trial.cotangents, dtype, edge)
+    for place in trial.asked.wanted:
+        each = expected[place]
+        assert each is not None
+        what = f"the gradient of input {place} of {row.name}({trial.call.describe()})"
+        if row.why_open(framework, "gradient", edge) is not None:
+            check.shape(actual=result.gradients[place], expected=each.low.shape, what=what)
+        elif row.name in SELECTING and edge in ("ties", "zeros"):
+            _compare(np.sum(result.gradients[place], dtype=np.float64), _total(each), f"the sum of {what}", None)
+        else:
+            _compare(result.gradients[place], each, what, dtype)
+
+
+def _result(trial: Trial):
+    if isinstance(trial.result, Exception):
+        raise trial.result
+    return trial.result
+
+
+def _compare(actual, expected: Expected, what: str, dtype) -> None:
+    __tracebackhide__ = True
+    if expected.single:
+        check.close(actual=actual, expected=expected.low, tolerance=expected.tolerance, what=what, dtype=dtype)
+    else:
+        check.between(
+            actual=actual, low=expected.low, high=expected.high, nan=expected.nan, tolerance=expected.tolerance,
+            what=what, dtype=dtype,
+        )  # fmt: skip
+
+
+def _total(each: Expected) -> Expected:
+    allowed = np.sum(each.tolerance.allowed)
+    tolerance = Tolerance(allowed, f"{each.tolerance.origin}, summed", each.tolerance.false_alarm_rate)
+    return Expected(np.sum(each.low), np.sum(each.high), np.any(each.nan), tolerance)
+
+
+def _device_type(expected: np.ndarray, dtype: str, attributes: Mapping[str, Any], framework: str) -> Optional[str]:
+    """The type in which the host gets a result, None where it is not specified: how wide TensorFlow's indices are."""
+    if "dtype" in attributes:
+        kind = str(attributes["dtype"])
+    elif expected.dtype == np.float64:
+        return dtype if dtype in FORMATS else "float32"
+    else:
+        kind = str(expected.dtype)
+    return None if framework == "tensorflow" and kind == "int64" else NARROW.get(kind, kind)
