@@ -116,13 +116,18 @@ def _paddle_max(paddle, x, *, kernel, stride, padding, ceil_mode, dilation=(1,))
     if max(dilation) > 1:
         raise Inexpressible("Paddle's pooling has no dilation")
     pad = _symmetric(x, kernel, stride, padding)
+    last = (-(-(n + 2 * p - k) // s) * s - p for n, k, s, p in zip(x.shape[2:], kernel, stride, pad))
+    if ceil_mode and any(start >= n for start, n in zip(last, x.shape[2:])):
+        raise Inexpressible("Paddle keeps windows that start beyond the input")
     return _pool(paddle, "max", x)(x, list(kernel), list(stride), pad, ceil_mode=ceil_mode)
 
 
 def _paddle_avg(paddle, x, *, kernel, stride, padding, ceil_mode, count_include_pad):
     pad = _symmetric(x, kernel, stride, padding)
+    if ceil_mode:
+        raise Inexpressible("Paddle's mean keeps windows that start beyond the input, and divides by what is left")
     exclusive = not count_include_pad
-    return _pool(paddle, "avg", x)(x, list(kernel), list(stride), pad, exclusive=exclusive, ceil_mode=ceil_mode)
+    return _pool(paddle, "avg", x)(x, list(kernel), list(stride), pad, exclusive=exclusive)
 
 
 def _tf_pool(kind):

@@ -61,7 +61,7 @@ def _extreme(name, prefix, rule):
 
 TABLE.add(
     *(Row(name, call(name), call(f"math.{name}"), call(name)) for name in _SAME_NAME.split()),
-    *(Row(name, *map(call, names)) for name, names in _OWN_NAMES.items()),
+    *(Row(name, call(torch), call(tf), call(paddle)) for name, (torch, tf, paddle) in _OWN_NAMES.items()),
     *(
         Row(name, _extreme(name, "", "half"), _extreme(name, "math.", "first"), _extreme(name, "", "second"))
         for name in ("maximum", "minimum")

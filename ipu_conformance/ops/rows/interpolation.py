@@ -38,6 +38,8 @@ def _tf_linear(tf, x, size, coordinates):
 
 
 def _paddle_linear(paddle, x, size, coordinates):
+    if 1 in size and coordinates != "align_corners":
+        raise Inexpressible("Paddle takes the first element when it resizes to one")
     mode, layout = _BY_RANK[len(size)]
     corners, from_first = coordinates == "align_corners", 1 if coordinates == "asymmetric" else 0
     return paddle.nn.functional.interpolate(

@@ -36,35 +36,7 @@ PADDLE.except_for(
 )
 PADDLE.except_for("interpolate_linear", BOTH, "float64", "it holds the ratio of sizes in float32")
 PADDLE.except_for(
-    "interpolate_linear",
-    BOTH,
-    "float32",
-    "it takes the first element when it resizes to one",
-    lambda *_, size, coordinates: 1 in size and coordinates != "align_corners",
-)
-PADDLE.except_for(
     "avg_pool adaptive_avg_pool global_avg_pool", "gradients", "float64", "it takes a window's share in float32"
-)
-PADDLE.except_for(
-    "max_pool",
-    BOTH,
-    TYPES,
-    "it keeps windows that start beyond the input",
-    lambda *_, kernel, ceil_mode, **__: ceil_mode and len(kernel) == 1,
-)
-PADDLE.except_for(
-    "avg_pool",
-    "outputs",
-    TYPES,
-    "it keeps windows that start beyond the input, and divides by what is left",
-    lambda *_, ceil_mode, **__: ceil_mode,
-)
-PADDLE.except_for(
-    "avg_pool",
-    "gradients",
-    "float32",
-    "it keeps windows that start beyond the input, and divides by what is left",
-    lambda *_, ceil_mode, **__: ceil_mode,
 )
 # paddle.gather spreads the first slice of the gradient over all when its axis is not 0; index_select does not.
 PADDLE.except_for("gather", "gradients", TYPES, "it is wrong along every axis but the first")
