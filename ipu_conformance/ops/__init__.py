@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import walk_packages
 
-import ipu_conformance.oracle.ops
+import ipu_conformance.oracle.ops  # noqa: F401  rows name its ops
 from ipu_conformance.errors import Inexpressible
 from ipu_conformance.ops import rows
 from ipu_conformance.ops.row import TABLE, Missing, Row, TableError

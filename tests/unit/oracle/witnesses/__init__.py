@@ -1,22 +1,16 @@
-"""Implementations of the ops that are not ours: SciPy, PyTorch, TensorFlow and Paddle, each as a table of rows.
+"""Implementations of the ops that are not ours: SciPy, PyTorch, TensorFlow and Paddle.
 
-A row is ``row(module, *inputs, **attributes) -> output(s)`` on the witness's own tensors; ``module`` is scipy, torch,
-tensorflow or paddle, so that no file of rows imports a framework. A row raises ``Unsupported`` for attributes that the
-witness cannot express. The files of this package hold the rows, one file per family.
+The calls of the three frameworks are those of the suite's op table; SciPy's are in ``scipy_rows``. ``defects`` holds
+what is known to be wrong with a library. No module here imports a framework before it is asked.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Dict
 
-from tests.unit.oracle.witnesses.witness import PADDLE, SCIPY, TENSORFLOW, TORCH, Row, Unsupported, Witness
+from tests.unit.oracle.witnesses import defects, scipy_rows  # noqa: F401  they fill the witnesses
+from tests.unit.oracle.witnesses.witness import PADDLE, SCIPY, TENSORFLOW, TORCH, Row, Witness
 
 WITNESSES: Dict[str, Witness] = {witness.name: witness for witness in (SCIPY, TORCH, TENSORFLOW, PADDLE)}
 
-for _family in iter_modules(__path__):
-    if _family.name != "__main__":
-        import_module(f"{__name__}.{_family.name}")
-
-__all__ = ["PADDLE", "SCIPY", "TENSORFLOW", "TORCH", "WITNESSES", "Row", "Unsupported", "Witness"]
+__all__ = ["PADDLE", "SCIPY", "TENSORFLOW", "TORCH", "WITNESSES", "Row", "Witness"]

@@ -77,7 +77,7 @@ def _print_notes(ops: Sequence[Op], missing: Sequence[str]) -> None:
         print(f"not installed, and so not asked: {', '.join(missing)}")
     names = {op.name for op in ops}
     for witness in WITNESSES.values():
-        for (name, part, dtype), reason in witness.exceptions.items():
+        for (name, part, dtype), (_, reason) in witness.exceptions.items():
             if name in names:
                 print(f"not asked: {witness.name} for {name} {part} in {dtype}: {reason}")
 

@@ -7,10 +7,11 @@ from typing import Any, Callable, Optional, TypeVar
 
 import numpy as np
 
+from ipu_conformance.ops import Inexpressible
 from ipu_conformance.oracle.op import Op, OracleError, Outputs, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
 from ipu_conformance.oracle.tolerance import ops
-from tests.unit.oracle.witnesses.witness import Unsupported, Witness
+from tests.unit.oracle.witnesses.witness import Witness
 
 T = TypeVar("T")
 
@@ -76,7 +77,7 @@ def _ask(witness: Witness, call: Callable[..., T], name: str, sample: Sample, *r
     """What the witness answers, None if it cannot, or one sentence of where it broke down."""
     try:
         return call(name, sample, *rest)
-    except Unsupported:
+    except Inexpressible:
         return None
     except Exception as error:  # whatever a framework raises for a call that its row should not have made
         shapes = [np.shape(value) for value in sample.inputs]

@@ -1,4 +1,4 @@
-"""How a witness is asked: its table of rows, conversion to its tensors, and its own automatic differentiation."""
+"""How a witness is asked: its rows, conversion to its tensors, and its own automatic differentiation."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import importlib
 import importlib.util
 import os
 from contextlib import contextmanager
-from functools import partial, reduce
+from functools import partial
 from itertools import product
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
+from ipu_conformance.ops import TABLE, Inexpressible
 from ipu_conformance.oracle.op import Array, OracleError
 from ipu_conformance.oracle.sample import Sample
 
 Row = Callable[..., Any]
-
-
-class Unsupported(Exception):  # noqa: N818 - it is an answer, not an error
-    """The witness cannot express these attributes."""
+Condition = Callable[..., bool]
+"""``when(*inputs, **attributes)``, on NumPy arrays."""
 
 
 class Witness:
@@ -28,8 +27,8 @@ class Witness:
     def __init__(self, name: str, module: str) -> None:
         self.name = name
         self.rows: Dict[str, Row] = {}
-        self.exceptions: Dict[Tuple[str, str, str], str] = {}
-        """Why something is not asked for, by op, "outputs" or "gradients", and dtype: known defects of the witness."""
+        self.exceptions: Dict[Tuple[str, str, str], Tuple[Condition, str]] = {}
+        """When and why something is not asked for, by op, "outputs" or "gradients", and dtype: known defects."""
         self._module = module
 
     def row(self, *names: str) -> Callable[[Row], Row]:
@@ -48,10 +47,12 @@ class Witness:
                 raise OracleError(f"{self.name} has two rows for op {name!r}; keep one")
             self.rows[name] = function
 
-    def except_for(self, names: str, parts: str, dtypes: str, reason: str) -> None:
+    def except_for(
+        self, names: str, parts: str, dtypes: str, reason: str, when: Condition = lambda *_, **__: True
+    ) -> None:
         """Do not ask for ``parts`` ("outputs gradients") of these ops in these types: the witness is wrong there."""
         for key in product(names.split(), parts.split(), dtypes.split()):
-            self.exceptions[key] = reason
+            self.exceptions[key] = when, reason
 
     def installed(self) -> bool:
         """Whether the library is there; it is not imported to find out."""
@@ -59,7 +60,7 @@ class Witness:
 
     def outputs(self, name: str, sample: Sample, dtype: str = "float64") -> Tuple[Array, ...]:
         """The outputs of op ``name`` computed by this library in ``dtype``."""
-        self._refuse(name, "outputs", dtype)
+        self._refuse(name, sample, "outputs", dtype)
         library = self._library()
         tensors = [self._tensor(library, value, dtype) for value in sample.inputs]
         return tuple(self._numpy(value) for value in _sequence(self._call(library, name, tensors, sample)))
@@ -76,7 +77,7 @@ class Witness:
 
         Every floating-point input is wanted unless ``wanted`` tells.
         """
-        self._refuse(name, "gradients", dtype)
+        self._refuse(name, sample, "gradients", dtype)
         wanted = [value.dtype.kind == "f" for value in sample.inputs] if wanted is None else wanted
         library = self._library()
         tensors = [self._tensor(library, value, dtype) for value in sample.inputs]
@@ -85,22 +86,25 @@ class Witness:
             outputs = _sequence(self._call(library, name, tensors, sample))
         seeds = [self._tensor(library, value, dtype) for value in cotangents]
         pairs = [pair for pair in zip(outputs, seeds) if self._has_gradient(pair[0])]
-        answers = iter(differentiate([output for output, _ in pairs], leaves, [seed for _, seed in pairs]))
+        answers = iter([None] * len(leaves))  # what depends on no leaf has no gradient
+        if pairs:
+            answers = iter(differentiate([output for output, _ in pairs], leaves, [seed for _, seed in pairs]))
         gradients = [next(answers) if asked else None for asked in wanted]
         return tuple(None if value is None else self._numpy(value) for value in gradients)
 
     @contextmanager
     def _recording(self, library: Any, leaves: Sequence[Any]) -> Iterator[Callable[..., Any]]:
         """Record what is computed from ``leaves``; yields a function of outputs, leaves and cotangents."""
-        raise Unsupported(f"{self.name} does not differentiate")
+        raise Inexpressible(f"{self.name} does not differentiate")
         yield
 
     def _has_gradient(self, output: Any) -> bool:
         raise NotImplementedError
 
-    def _refuse(self, name: str, part: str, dtype: str) -> None:
-        if (name, part, dtype) in self.exceptions:
-            raise Unsupported(self.exceptions[name, part, dtype])
+    def _refuse(self, name: str, sample: Sample, part: str, dtype: str) -> None:
+        when, reason = self.exceptions.get((name, part, dtype), (None, ""))
+        if when is not None and when(*sample.inputs, **sample.attributes):
+            raise Inexpressible(reason)
 
     def _library(self) -> Any:
         return importlib.import_module(self._module)
@@ -122,7 +126,15 @@ class _Scipy(Witness):
         return importlib.import_module("scipy")
 
 
-class _Torch(Witness):
+class _Framework(Witness):
+    """A framework: its rows are those of the suite's op table."""
+
+    def __init__(self, name: str, module: str) -> None:
+        super().__init__(name, module)
+        self.add({row.name: row.call(name) for row in TABLE.values() if row.missing(name) is None})
+
+
+class _Torch(_Framework):
     @contextmanager
     def _recording(self, library: Any, leaves: Sequence[Any]) -> Iterator[Callable[..., Any]]:
         for leaf in leaves:
@@ -140,7 +152,7 @@ class _Torch(Witness):
         return value.detach().numpy()
 
 
-class _TensorFlow(Witness):
+class _TensorFlow(_Framework):
     def _library(self) -> Any:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its start-up lines would break into our table
         return importlib.import_module("tensorflow")
@@ -161,7 +173,7 @@ class _TensorFlow(Witness):
         return self._library().convert_to_tensor(value).numpy()  # the gradient of a lookup is a tensor in slices
 
 
-class _Paddle(Witness):
+class _Paddle(_Framework):
     @contextmanager
     def _recording(self, library: Any, leaves: Sequence[Any]) -> Iterator[Callable[..., Any]]:
         for leaf in leaves:
@@ -180,45 +192,6 @@ class _Paddle(Witness):
 
 def _sequence(outputs: Any) -> Sequence[Any]:
     return outputs if isinstance(outputs, (tuple, list)) else (outputs,)
-
-
-def call(path: str, *positional: str, **fixed: Any) -> Row:
-    """A row that calls the library's function of a dotted name.
-
-    It gets the inputs, the attributes named ``positional`` in this order, and the others and ``fixed`` by keyword.
-    """
-
-    def row(module: Any, *inputs: Any, **attributes: Any) -> Any:
-        values = [attributes.pop(name) for name in positional]
-        return reduce(getattr, path.split("."), module)(*inputs, *values, **attributes, **fixed)
-
-    return row
-
-
-def functional(name: str, *positional: str, **fixed: Any) -> Row:
-    """A row that calls ``nn.functional.<name>``, which PyTorch and Paddle both have."""
-    return call(f"nn.functional.{name}", *positional, **fixed)
-
-
-def refusing(row: Row, when: Callable[..., bool], reason: str) -> Row:
-    """The row of a library that cannot express what ``when(*inputs, **attributes)`` is true for."""
-
-    def guarded(module: Any, *inputs: Any, **attributes: Any) -> Any:
-        if when(*inputs, **attributes):
-            raise Unsupported(reason)
-        return row(module, *inputs, **attributes)
-
-    return guarded
-
-
-def channels_last(tf: Any, x: Any) -> Any:
-    """``x`` in the layout that TensorFlow computes in."""
-    return tf.transpose(x, (0, *range(2, x.ndim), 1))
-
-
-def channels_first(tf: Any, x: Any) -> Any:
-    """``x`` back in the layout of the oracle."""
-    return tf.transpose(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
 
 
 SCIPY = _Scipy("scipy", "scipy")
