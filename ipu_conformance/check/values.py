@@ -98,7 +98,14 @@ def close(*, actual: Any, expected: Any, tolerance: ToleranceLike, what: str, dt
 
 
 def between(
-    *, actual: Any, low: Any, high: Any, tolerance: ToleranceLike, what: str, nan: Any = False, dtype: Optional[Any] = None
+    *,
+    actual: Any,
+    low: Any,
+    high: Any,
+    tolerance: ToleranceLike,
+    what: str,
+    nan: Any = False,
+    dtype: Optional[Any] = None,
 ) -> None:
     """Every value lies between two bounds, which may be infinite, or misses them by its tolerance at most.
 
@@ -106,7 +113,11 @@ def between(
     """
     __tracebackhide__ = True
     require(tolerance)
-    got, least, most = as_array(actual, what=what), precise(as_array(low, what=what)), precise(as_array(high, what=what))
+    got, least, most = (
+        as_array(actual, what=what),
+        precise(as_array(low, what=what)),
+        precise(as_array(high, what=what)),
+    )
     shape(actual=got, expected=least.shape, what=what)
     _same_kind(got, least, dtype, what)
     values, allowed = precise(got), allowed_for(tolerance, least.shape, what)

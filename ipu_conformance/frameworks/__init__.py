@@ -49,7 +49,7 @@ class OpCall:
     inputs: Tuple[Tuple[Array, ...], ...]
     attributes: Mapping[str, Any]
     factors: Tuple[Tuple[Array, ...], ...] = ()
-    """What each output is multiplied by in the loss, which is the sum of all floating-point ones; none for no gradient."""
+    """What each output is multiplied by in the loss, the sum of all floating-point ones; none for no gradient."""
     wanted: Tuple[int, ...] = ()
     """The inputs whose gradients are wanted."""
 

@@ -20,7 +20,7 @@ from typing import List, Optional, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance.ops.row import Row
-from ipu_conformance.ops.variants import FORMATS, is_pointwise
+from ipu_conformance.ops.variants import FORMATS, SPECIAL, is_pointwise
 from ipu_conformance.oracle.op import Array, Outputs, Term, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
 from ipu_conformance.oracle.tolerance.ops import ACCUMULATE, Precision, Tolerance, for_gradients, for_outputs
@@ -61,9 +61,7 @@ def outputs(row: Row, sample: Sample, dtype: str, edge: str) -> Tuple[Expected, 
             _widened(limit, dtype, edge)
             for limit in for_outputs(op, sample, dtype=dtype if dtype in FORMATS else "float32")
         ]
-    return tuple(
-        _expected([each[place] for each in candidates], limit, dtype) for place, limit in enumerate(limits)
-    )
+    return tuple(_expected([each[place] for each in candidates], limit, dtype) for place, limit in enumerate(limits))
 
 
 def gradients(
@@ -80,9 +78,13 @@ def _gradients_of(row: Row, sample: Sample, cotangents: Outputs, dtype: str, edg
     assert op.vjp is not None
     with np.errstate(all="ignore"):
         candidates = [op.vjp(cotangents, *each.inputs, **each.attributes) for each in _sides(row, sample, dtype, edge)]
-        limits = [limit and _widened(limit, dtype, edge) for limit in for_gradients(op, sample, cotangents, dtype=dtype)]
+        limits = [
+            limit and _widened(limit, dtype, edge) for limit in for_gradients(op, sample, cotangents, dtype=dtype)
+        ]
     return [
-        None if limit is None else _opened(_expected([np.asarray(each[place]) for each in candidates], limit, dtype), dtype)
+        None
+        if limit is None
+        else _opened(_expected([np.asarray(each[place]) for each in candidates], limit, dtype), dtype)
         for place, limit in enumerate(limits)
     ]
 
@@ -97,7 +99,9 @@ def _opened(expected: Expected, dtype: str) -> Expected:
     low, high = np.where(ordinary, expected.low, -np.inf), np.where(ordinary, expected.high, np.inf)
     tolerance = expected.tolerance
     allowed = np.where(ordinary, tolerance.allowed, 0.0)
-    return Expected(low, high, ~ordinary | expected.nan, Tolerance(allowed, tolerance.origin, tolerance.false_alarm_rate))
+    return Expected(
+        low, high, ~ordinary | expected.nan, Tolerance(allowed, tolerance.origin, tolerance.false_alarm_rate)
+    )
 
 
 def _sides(row: Row, sample: Sample, dtype: str, edge: str) -> List[Sample]:
@@ -125,11 +129,13 @@ def _flushed(sample: Sample, dtype: str) -> Sample:
 
 
 def _widened(tolerance: Tolerance, dtype: str, edge: str) -> Tolerance:
-    """The tolerance with room for a denormal number that comes out as another or as zero."""
-    if edge != "denormals":
+    """The tolerance with room for what vanishes: a denormal number, or a share far below the last place of 1."""
+    if edge not in SPECIAL:
         return tolerance
-    allowed = tolerance.allowed + float(FORMATS[dtype].tiny)
-    return Tolerance(allowed, f"{tolerance.origin}, denormal numbers", tolerance.false_alarm_rate)
+    vanishing = float(FORMATS[dtype].tiny) + float(FORMATS[dtype].eps) ** 2
+    exact = edge != "denormals" and not np.any(tolerance.allowed)
+    allowed = tolerance.allowed if exact else tolerance.allowed + vanishing
+    return Tolerance(allowed, tolerance.origin, tolerance.false_alarm_rate)
 
 
 def _expected(candidates: Sequence[Array], tolerance: Tolerance, dtype: str) -> Expected:
@@ -176,7 +182,7 @@ def _sum(terms: Sequence[Optional[Expected]], dtype: str) -> Optional[Expected]:
     if len(known) < len(terms):
         return None
     with np.errstate(invalid="ignore"):
-        low, high = sum(term.low for term in known), sum(term.high for term in known)
+        low, high = np.sum([term.low for term in known], axis=0), np.sum([term.high for term in known], axis=0)
         size = sum(np.maximum(np.abs(term.low), np.abs(term.high)) for term in known)
     size = np.where(np.isfinite(size), size, 0.0)
     added = Precision(dtype, ACCUMULATE[dtype]).tolerance(size, [Term(size, length=len(known) - 1)])

@@ -6,12 +6,11 @@ every micro-batch; micro-batches share shapes and attributes and differ in their
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import zlib
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -125,17 +124,55 @@ def covering(row: Row, expressible: Callable[[Call], bool] = lambda call: True) 
     return chosen
 
 
-ARITHMETIC = "add sub mul neg abs sign maximum minimum square floor_div floor_mod sum prod max min cumsum".split()
-COMPARED = "equal not_equal less less_equal greater greater_equal where".split()
-LOGICAL = "logical_and logical_or logical_xor logical_not any all where".split()
-MOVED = (
-    "reshape transpose squeeze unsqueeze flatten tile expand flip roll gather index_select take_along_axis gather_nd "
-    "scatter slice strided_slice split concat stack unstack pad triu tril".split()
-)
+ARITHMETIC = [
+    "add",
+    "sub",
+    "mul",
+    "neg",
+    "abs",
+    "sign",
+    "maximum",
+    "minimum",
+    "square",
+    "floor_div",
+    "floor_mod",
+    "sum",
+    "prod",
+    "max",
+    "min",
+    "cumsum",
+]
+COMPARED = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "where"]
+LOGICAL = ["logical_and", "logical_or", "logical_xor", "logical_not", "any", "all", "where"]
+MOVED = [
+    "reshape",
+    "transpose",
+    "squeeze",
+    "unsqueeze",
+    "flatten",
+    "tile",
+    "expand",
+    "flip",
+    "roll",
+    "gather",
+    "index_select",
+    "take_along_axis",
+    "gather_nd",
+    "scatter",
+    "slice",
+    "strided_slice",
+    "split",
+    "concat",
+    "stack",
+    "unstack",
+    "pad",
+    "triu",
+    "tril",
+]
 
 
 def dtypes(row: Row) -> Tuple[str, ...]:
-    """The types of number that an op is asked in: floating point, and whole numbers and truth values where they apply."""
+    """The types of number that an op is asked in; whole numbers and truth values where they apply."""
     sampled = row.op.draw(_Least(0))
     floating = tuple(FORMATS) if any(x.dtype.kind == "f" for x in sampled.inputs) else ("float32",)
     integer = ("int32",) if row.name in (*ARITHMETIC, *COMPARED, *MOVED) else ()
@@ -152,7 +189,7 @@ def held(sample: Sample, dtype: str) -> Sample:
 
 
 def _whole(x: np.ndarray, dtype: str) -> np.ndarray:
-    """Whole numbers in the order of the values and none of them 0, which no one divides by; truth is a positive value."""
+    """Whole numbers, none of them 0, which no one divides by; a positive number is true."""
     if dtype == "bool":
         return x > 0
     rounded = np.round(x * 3).astype(np.int64)
@@ -284,7 +321,9 @@ LONG: Mapping[str, Callable[[int], Sample]] = {
     "softmax": _long((2, TERMS), axis=-1),
     "layer_norm": _long((2, TERMS), (TERMS,), (TERMS,), axes=1, epsilon=2.0**-10),
     "mse_loss": _long((TERMS,), (TERMS,), reduction="mean"),
-    "conv": _long((1, 100, 10, 10), (3, 100, 10, 10), stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1),
+    "conv": _long(
+        (1, 100, 10, 10), (3, 100, 10, 10), stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1
+    ),
     "global_avg_pool": _long((1, 2, 100, 100)),
 }
 """The reductions that are also asked for 10,000 terms, and their samples by micro-batch."""

@@ -69,9 +69,9 @@ def _takes(call: OpCall, dtype: str) -> bool:
 def _program() -> Iterator[Tuple[Any, Any]]:
     """A program and its start, both empty, in a scope and under names of their own."""
     main, startup = paddle.static.Program(), paddle.static.Program()
-    with static_mode(), paddle.utils.unique_name.guard(), paddle.static.scope_guard(paddle.static.Scope()):
-        with paddle.static.program_guard(main, startup):
-            yield main, startup
+    scope = paddle.static.scope_guard(paddle.static.Scope())
+    with static_mode(), paddle.utils.unique_name.guard(), scope, paddle.static.program_guard(main, startup):
+        yield main, startup
 
 
 def _run(calls: Sequence[OpCall], dtype: str, *, cast: bool) -> Sequence[OpResult]:
@@ -148,13 +148,9 @@ def _asked(call: OpCall, tensors: Sequence[Any]) -> List[Any]:
 def _declared(arrays: Sequence[np.ndarray], dtype: str, stem: str) -> List[Any]:
     """A feed for each array."""
     return [
-        paddle.static.data(f"{stem}{place}", list(array.shape), dtype if array.dtype.kind == "f" else _narrow(array))
+        paddle.static.data(f"{stem}{place}", list(array.shape), dtype if array.dtype.kind == "f" else str(array.dtype))
         for place, array in enumerate(arrays)
     ]
-
-
-def _narrow(array: np.ndarray) -> str:
-    return "int32" if array.dtype == np.int64 else str(array.dtype)
 
 
 def _parameter(shape: Sequence[int], name: str, dtype: str) -> Any:
@@ -172,7 +168,7 @@ def _fed(calls: Sequence[OpCall], written: Sequence[_Written]) -> Dict[str, np.n
             rows += [columns[place] for place in each.differentiable]
         for variable, values in zip(each.feeds, rows):
             stacked = np.stack(values)
-            fed[variable.name] = stacked.astype(np.float32 if stacked.dtype.kind == "f" else _narrow(stacked))
+            fed[variable.name] = stacked.astype(np.float32) if stacked.dtype.kind == "f" else stacked
     return fed
 
 

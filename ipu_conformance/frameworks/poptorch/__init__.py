@@ -21,7 +21,20 @@ from ipu_conformance.nets import Data, Net
 from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
 from ipu_conformance.targets import Inspector, inspector
 
-__all__ = ["NetModule", "array", "build", "infer", "inspect", "native", "optimizer", "options", "run_ops", "supports", "train", "why_inexpressible"]
+__all__ = [
+    "NetModule",
+    "array",
+    "build",
+    "infer",
+    "inspect",
+    "native",
+    "optimizer",
+    "options",
+    "run_ops",
+    "supports",
+    "train",
+    "why_inexpressible",
+]
 
 
 @contextmanager

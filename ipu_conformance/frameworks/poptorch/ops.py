@@ -6,7 +6,7 @@ the rate 1 then leaves minus the sum of the micro-batches' gradients in the para
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 import poptorch
@@ -87,8 +87,6 @@ def why_inexpressible(call: OpCall, dtype: str) -> Optional[str]:
     return None
 
 
-
-
 def _outputs(call: OpCall, dtype: str) -> int:
     return len(_asked(call, dtype))
 
@@ -101,7 +99,7 @@ def _asked(call: OpCall, dtype: str) -> Sequence[torch.Tensor]:
 
 def _fed(calls: Sequence[OpCall], dtype: str) -> List[torch.Tensor]:
     """The inputs and factors of all calls in the module's order, the micro-batches along the first axis."""
-    rows = []
+    rows: List[np.ndarray] = []
     for call in calls:
         rows.extend(np.stack(values) for values in zip(*call.inputs))
         rows.extend(np.stack(values) for values in zip(*call.factors))

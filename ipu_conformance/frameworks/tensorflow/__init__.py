@@ -25,7 +25,18 @@ from ipu_conformance.targets import Inspector, inspector
 
 WEIGHTS = "weights"
 
-__all__ = ["build", "dataset", "infer", "inspect", "ipus", "native", "run_ops", "supports", "train", "why_inexpressible"]
+__all__ = [
+    "build",
+    "dataset",
+    "infer",
+    "inspect",
+    "ipus",
+    "native",
+    "run_ops",
+    "supports",
+    "train",
+    "why_inexpressible",
+]
 
 
 def ipus(config: RunConfig) -> int:

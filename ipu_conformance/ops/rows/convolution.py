@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ipu_conformance.ops.row import TABLE, Inexpressible, Row, channels_first, channels_last
+from ipu_conformance.errors import Inexpressible
+from ipu_conformance.ops.row import TABLE, Row, channels_first, channels_last
 from ipu_conformance.oracle.ops.layers.window import window
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ipu_conformance.ops.row import TABLE, Inexpressible, Missing, Row, channels_first, channels_last, refusing
+from ipu_conformance.errors import Inexpressible
+from ipu_conformance.ops.row import TABLE, Missing, Row, channels_first, channels_last, refusing
 
 _BY_RANK = {1: ("linear", "NCW"), 2: ("bilinear", "NCHW"), 3: ("trilinear", "NCDHW")}
 """What linear interpolation over so many axes is called, and its layout in Paddle."""

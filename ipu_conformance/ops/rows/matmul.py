@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ipu_conformance.ops.row import TABLE, Inexpressible, Row, call, functional, refusing
+from ipu_conformance.errors import Inexpressible
+from ipu_conformance.ops.row import TABLE, Row, call, functional, refusing
 
 
 def _torch_matmul(torch, a, b, transpose_a=False, transpose_b=False):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ipu_conformance.ops.row import TABLE, Inexpressible, Row, refusing
+from ipu_conformance.errors import Inexpressible
+from ipu_conformance.ops.row import TABLE, Row, refusing
 
 
 def _torch_statistics(torch, x, mean, variance, momentum, unbiased):

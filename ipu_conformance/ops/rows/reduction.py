@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ipu_conformance.ops.row import TABLE, Inexpressible, Row, call, refusing
+from ipu_conformance.errors import Inexpressible
+from ipu_conformance.ops.row import TABLE, Row, call, refusing
 
 _PRODUCT = 6**3
 """The factors of the longest product that is sampled."""

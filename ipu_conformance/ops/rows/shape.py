@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ipu_conformance.ops.row import TABLE, Inexpressible, Row, call, channels_first, channels_last, functional
+from ipu_conformance.errors import Inexpressible
+from ipu_conformance.ops.row import TABLE, Row, call, channels_first, channels_last, functional
 
 
 def _one_by_one(insert):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterable, List, Mapping, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -54,7 +54,9 @@ class Bench:
         return [_restricted(trial, edge, region) for trial in self._results[key]]
 
     def _regions(self, row: Row) -> Tuple[Call, Mapping[str, slice]]:
-        return joined([call for edge in edges(row, self.dtype) if edge in SPECIAL for call in calls(row, edge, self.dtype)])
+        return joined(
+            [call for edge in edges(row, self.dtype) if edge in SPECIAL for call in calls(row, edge, self.dtype)]
+        )
 
     def _chunk(self, row: Row, edge: str) -> Dict[Key, List[Trial]]:
         """The trials of an edge and of those that follow it, as many as fit into one program."""
@@ -75,21 +77,25 @@ class Bench:
         def expressible(call: Call) -> bool:
             if call.attributes.get("dtype") == "float64":
                 return False  # no device has it
-            return self._driver.why_inexpressible(OpCall(ask, (call.samples[0].inputs,), call.attributes), self.dtype) is None
+            return (
+                self._driver.why_inexpressible(OpCall(ask, (call.samples[0].inputs,), call.attributes), self.dtype)
+                is None
+            )
 
-        if edge == JOINED:
-            chosen = [self._regions(row)[0]]
-        else:
-            chosen = calls(row, edge, self.dtype, expressible)
+        chosen = [self._regions(row)[0]] if edge == JOINED else calls(row, edge, self.dtype, expressible)
         return [self._trial(row, call, number) for number, call in enumerate(chosen)]
 
     def _trial(self, row: Row, call: Call, number: int) -> Trial:
         made = Call(call.edge, tuple(held(sample, self.dtype) for sample in call.samples))
         differentiable = row.op.vjp is not None and self.dtype in FORMATS and call.edge not in WITHOUT_GRADIENT
-        cotangents = tuple(
-            _cotangents(row, sample, self.dtype, f"{row.name} {call.edge} {number} {micro_batch}")
-            for micro_batch, sample in enumerate(made.samples)
-        ) if differentiable else ()
+        cotangents = (
+            tuple(
+                _cotangents(row, sample, self.dtype, f"{row.name} {call.edge} {number} {micro_batch}")
+                for micro_batch, sample in enumerate(made.samples)
+            )
+            if differentiable
+            else ()
+        )
         wanted: Tuple[int, ...] = ()
         if differentiable:
             with np.errstate(all="ignore"):
@@ -144,5 +150,7 @@ def _cotangents(row: Row, sample: Sample, dtype: str, key: str) -> Outputs:
     generator = np.random.default_rng(zlib.crc32(key.encode()))
     with np.errstate(all="ignore"):
         outputs = row.op.forward(*sample.inputs, **sample.attributes)
-    drawn = tuple(round_to(dtype, np.asarray(generator.uniform(-2.0, 2.0, np.shape(value)))) for value in as_tuple(outputs))
+    drawn = tuple(
+        round_to(dtype, np.asarray(generator.uniform(-2.0, 2.0, np.shape(value)))) for value in as_tuple(outputs)
+    )
     return drawn if isinstance(outputs, tuple) else drawn[0]

@@ -49,6 +49,8 @@ def level(case: OpCase) -> str:
 def parameters(direction: str) -> List[Any]:
     """The cases of a direction as parameters (bench, row, edge)."""
     return [
-        pytest.param((case.framework, case.dtype), case.row, case.edge, id=str(case), marks=pytest.mark.level(level(case)))
+        pytest.param(
+            (case.framework, case.dtype), case.row, case.edge, id=str(case), marks=pytest.mark.level(level(case))
+        )
         for case in cases(direction)
     ]

@@ -7,13 +7,12 @@ from typing import Any, Mapping, Optional
 import numpy as np
 
 from ipu_conformance import check
-from ipu_conformance.ops.expectation import SELECTING, WITHOUT_GRADIENT, Expected, gradients, outputs
+from ipu_conformance.ops.expectation import SELECTING, Expected, gradients, outputs
 from ipu_conformance.ops.row import Row
 from ipu_conformance.ops.variants import FORMATS
 from ipu_conformance.oracle.tolerance.ops import Tolerance
 
 from .bench import Trial
-
 
 NARROW = {"int64": "int32", "float64": "float32"}
 
@@ -75,7 +74,7 @@ def _compare(actual, expected: Expected, what: str, dtype) -> None:
 def _total(each: Expected) -> Expected:
     allowed = np.sum(each.tolerance.allowed)
     tolerance = Tolerance(allowed, f"{each.tolerance.origin}, summed", each.tolerance.false_alarm_rate)
-    return Expected(np.sum(each.low), np.sum(each.high), np.any(each.nan), tolerance)
+    return Expected(np.sum(each.low), np.sum(each.high), np.asarray(np.any(each.nan)), tolerance)
 
 
 def _device_type(expected: np.ndarray, dtype: str, attributes: Mapping[str, Any], framework: str) -> Optional[str]:

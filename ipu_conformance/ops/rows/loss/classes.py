@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ipu_conformance.ops.row import TABLE, Inexpressible, Row, channels_last, functional, refusing
+from ipu_conformance.errors import Inexpressible
+from ipu_conformance.ops.row import TABLE, Row, channels_last, functional, refusing
 from ipu_conformance.ops.rows.loss.reduced import reduced, tf_reduced
 
 _EPSILON = 2.0**-20
