@@ -19,18 +19,26 @@ from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ipu_conformance.ops.row import Row
+from ipu_conformance.ops.row import LIBRARIES, Row
 from ipu_conformance.ops.variants import FORMATS, SPECIAL, is_pointwise
 from ipu_conformance.oracle.op import Array, Outputs, Term, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
-from ipu_conformance.oracle.tolerance.ops import ACCUMULATE, Precision, Tolerance, for_gradients, for_outputs
+from ipu_conformance.oracle.tolerance.ops import ACCUMULATE, Precision, Tolerance
 
 WITHOUT_GRADIENT = ("infinities", "nan", "bits")
 SELECTING = ("max", "min", "max_pool", "adaptive_max_pool", "global_max_pool", "sort", "topk")
 """Ops that hand a gradient on to the elements they select: which of equal ones gets it is open, the sum is not."""
+ROUNDED_PARTIALS = ("prod",)
+"""Ops whose partial results may be rounded to the element type: nobody promises a wider one for products."""
 NUDGE = 2.0**-12
 LARGEST_ULPS = 16.0
 """The largest error that is documented of any function, for limits at infinity, where no error model speaks."""
+
+
+def has_gradient(row: Row, framework: str, dtype: str, edge: str) -> bool:
+    """Whether there is a gradient to ask for."""
+    known = row.op.vjp is not None and LIBRARIES[framework] not in row.without_gradient
+    return known and dtype in FORMATS and edge not in WITHOUT_GRADIENT
 
 
 @dataclass(frozen=True)
@@ -57,10 +65,8 @@ def outputs(row: Row, sample: Sample, dtype: str, edge: str) -> Tuple[Expected, 
         if edge == "denormals":
             flushed = _flushed(sample, dtype)
             candidates.append(list(as_tuple(op.forward(*flushed.inputs, **flushed.attributes))))
-        limits = [
-            _widened(limit, dtype, edge)
-            for limit in for_outputs(op, sample, dtype=dtype if dtype in FORMATS else "float32")
-        ]
+        terms = op.error(values if len(values) > 1 else values[0], *sample.inputs, **sample.attributes)
+    limits = [_tolerance(row, value, each, dtype, edge) for value, each in zip(values, terms)]
     return tuple(_expected([each[place] for each in candidates], limit, dtype) for place, limit in enumerate(limits))
 
 
@@ -76,11 +82,14 @@ def gradients(
 def _gradients_of(row: Row, sample: Sample, cotangents: Outputs, dtype: str, edge: str) -> List[Optional[Expected]]:
     op = row.op
     assert op.vjp is not None
+    assert op.vjp_error is not None
     with np.errstate(all="ignore"):
         candidates = [op.vjp(cotangents, *each.inputs, **each.attributes) for each in _sides(row, sample, dtype, edge)]
-        limits = [
-            limit and _widened(limit, dtype, edge) for limit in for_gradients(op, sample, cotangents, dtype=dtype)
-        ]
+        pulled = candidates[0]
+        terms = op.vjp_error(pulled, cotangents, *sample.inputs, **sample.attributes)
+    limits = [
+        None if value is None else _tolerance(row, value, each, dtype, edge) for value, each in zip(pulled, terms)
+    ]
     return [
         None
         if limit is None
@@ -128,14 +137,21 @@ def _flushed(sample: Sample, dtype: str) -> Sample:
     return Sample(inputs, sample.attributes)
 
 
-def _widened(tolerance: Tolerance, dtype: str, edge: str) -> Tolerance:
-    """The tolerance with room for what vanishes: a denormal number, or a share far below the last place of 1."""
-    if edge not in SPECIAL:
+def _tolerance(row: Row, value: Array, terms: Sequence[Term], dtype: str, edge: str) -> Tolerance:
+    """What the error model allows, with room for what a device may do besides.
+
+    In float16 a device may make several ops of one, each of which stores its result: two more roundings of all that is
+    added. At special numbers there is room for what vanishes: a denormal number, or a share far below the last place.
+    """
+    kind = dtype if dtype in FORMATS else "float32"
+    with np.errstate(all="ignore"):
+        stored = [Term(sum(np.abs(term.magnitude) for term in terms), length=2)] if kind == "float16" else []
+        precision = Precision(kind, kind if row.name in ROUNDED_PARTIALS else ACCUMULATE[kind])
+        tolerance = precision.tolerance(value, [*terms, *stored] if terms else [])
+    if edge not in SPECIAL or (edge != "denormals" and not terms):
         return tolerance
-    vanishing = float(FORMATS[dtype].tiny) + float(FORMATS[dtype].eps) ** 2
-    exact = edge != "denormals" and not np.any(tolerance.allowed)
-    allowed = tolerance.allowed if exact else tolerance.allowed + vanishing
-    return Tolerance(allowed, tolerance.origin, tolerance.false_alarm_rate)
+    vanishing = float(FORMATS[kind].tiny) + float(FORMATS[kind].eps) ** 2
+    return Tolerance(tolerance.allowed + vanishing, tolerance.origin, tolerance.false_alarm_rate)
 
 
 def _expected(candidates: Sequence[Array], tolerance: Tolerance, dtype: str) -> Expected:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Union
 
@@ -37,24 +37,13 @@ class Row:
     paddle: Union[Call, Missing]
     power: int = 1
     """The largest power of an input that a device forms on the way: squares overflow at the root of the range."""
-    outside: Tuple[str, ...] = ()
-    """Edges outside the op's domain: nobody asks for them."""
-    open: Mapping[str, str] = field(default_factory=dict)
-    """What the vendors leave open, each with the reason: "nan", "gradient zeros", or of one framework "paddle: nan"."""
+    without_gradient: Tuple[str, ...] = ()
+    """The libraries that have the op and not its gradient."""
 
     @property
     def op(self) -> Op:
         """The oracle's function, its gradient, its error model and its samples."""
         return OPS[self.name]
-
-    def why_open(self, framework: str, direction: str, edge: str) -> Optional[str]:
-        """Why the result of an edge is open on a framework, None if it is specified; an open output opens gradients."""
-        words = (edge,) if direction == "forward" else (edge, f"gradient {edge}")
-        for word in words:
-            for key in (word, f"{framework}: {word}"):
-                if key in self.open:
-                    return self.open[key]
-        return None
 
     def call(self, library: str) -> Call:
         """The call in ``library``: torch, tensorflow or paddle."""

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Set, Tuple
 import numpy as np
 
 from ipu_conformance.ops.features import features
+from ipu_conformance.ops.open import OUTSIDE
 from ipu_conformance.ops.row import Row
 from ipu_conformance.oracle.op import Op
 from ipu_conformance.oracle.sample import Chooser, Sample, SeededChooser
@@ -214,7 +215,7 @@ def edges(row: Row, dtype: str) -> Tuple[str, ...]:
         names.append("bits")
     elif op.name not in INDEXED:
         names.extend(SPECIAL)
-    return tuple(name for name in names if name not in row.outside)
+    return tuple(name for name in names if name not in OUTSIDE.get(row.name, ()))
 
 
 def calls(row: Row, edge: str, dtype: str, expressible: Callable[[Call], bool] = lambda call: True) -> List[Call]:

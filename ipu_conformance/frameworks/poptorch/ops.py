@@ -34,18 +34,26 @@ class _Calls(torch.nn.Module):
     def forward(self, *flat: torch.Tensor) -> Tuple[torch.Tensor, ...]:
         arriving = iter(flat)
         results: List[torch.Tensor] = []
-        loss = self.idle.sum()
+        weighted: List[torch.Tensor] = []
+        weights: List[torch.Tensor] = []
+        others: List[torch.Tensor] = [self.idle]
         for number, call in enumerate(self.calls):
             tensors = [next(arriving).squeeze(0) for _ in call.inputs[0]]
             factors = [next(arriving).squeeze(0) for _ in (call.factors[0] if call.factors else ())]
             for place in call.wanted:
                 tensors[place] = tensors[place] + self.moved[f"{number}_{place}"]
             outputs = _sequence(call.ask(torch, *tensors, **call.attributes))
-            # A loss function of torch that the module's loss leaves out would be a second loss, which is refused.
             for place, output in enumerate(outputs):
-                if output.is_floating_point():
-                    loss = loss + (output * factors[place] if factors else output).sum()
+                if output.is_floating_point() and factors:
+                    weighted.append(output.flatten())
+                    weights.append(factors[place].flatten().to(output.dtype))
+                elif output.is_floating_point():
+                    # A loss function of torch that the module's loss leaves out is a second loss, which is refused.
+                    others.append(output.flatten())
             results.extend(output.unsqueeze(0) for output in outputs)
+        loss = torch.cat(others).sum()
+        if weighted:
+            loss = loss + torch.dot(torch.cat(weighted), torch.cat(weights))
         return (*results, poptorch.identity_loss(loss, "sum"))
 
 
@@ -66,7 +74,7 @@ def run_ops(calls: Sequence[OpCall], dtype: str) -> Sequence[OpResult]:
     moved = {name: -value.detach().numpy() for name, value in module.moved.items()}
     results, first = [], 0
     for number, call in enumerate(calls):
-        count = _outputs(call, dtype)
+        count = len(_asked(call))
         of_call = returned[first : first + count]
         first += count
         results.append(
@@ -81,20 +89,16 @@ def run_ops(calls: Sequence[OpCall], dtype: str) -> Sequence[OpResult]:
 def why_inexpressible(call: OpCall, dtype: str) -> Optional[str]:
     """Why torch cannot express a call; it is asked on the host."""
     try:
-        _asked(call, dtype)
+        _asked(call)
     except Inexpressible as reason:
         return str(reason)
     return None
 
 
-def _outputs(call: OpCall, dtype: str) -> int:
-    return len(_asked(call, dtype))
-
-
-def _asked(call: OpCall, dtype: str) -> Sequence[torch.Tensor]:
+def _asked(call: OpCall) -> Sequence[torch.Tensor]:
     """The outputs of a call on the host, for how many there are."""
     with torch.no_grad():
-        return _sequence(call.ask(torch, *(_tensor(value, dtype) for value in call.inputs[0]), **call.attributes))
+        return _sequence(call.ask(torch, *(_tensor(value, "float32") for value in call.inputs[0]), **call.attributes))
 
 
 def _fed(calls: Sequence[OpCall], dtype: str) -> List[torch.Tensor]:

@@ -75,6 +75,7 @@ TABLE.add(
         torch=functional("hardswish"),
         tensorflow=lambda tf, x: x * tf.nn.relu6(x + 3.0) / 6.0,
         paddle=functional("hardswish"),
+        power=2,
     ),
     Row(
         "log_sigmoid",

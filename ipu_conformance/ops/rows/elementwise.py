@@ -82,12 +82,13 @@ TABLE.add(
         tensorflow=lambda tf, a, b: _trunc(tf, a / b),
         paddle=lambda paddle, a, b: _trunc(paddle, a / b),
     ),
-    Row("floor_mod", call("remainder"), call("math.floormod"), call("remainder")),
+    Row("floor_mod", call("remainder"), call("math.floormod"), call("remainder"), without_gradient=("paddle",)),
     Row(
         "trunc_mod",
         torch=call("fmod"),
         tensorflow=call("truncatemod"),
         paddle=lambda paddle, a, b: paddle.sign(a) * paddle.remainder(paddle.abs(a), paddle.abs(b)),
+        without_gradient=("tensorflow", "paddle"),
     ),
     Row(
         "clip",
@@ -96,6 +97,6 @@ TABLE.add(
         paddle=call("clip", "low", "high"),
     ),
     Row("scale", _scaled, _scaled, call("scale")),
-    Row("addcmul", call("addcmul"), _added_product, _added_product),
+    Row("addcmul", call("addcmul"), _added_product, _added_product, power=2),
     Row("where", call("where"), call("where"), _paddle_where),
 )

@@ -9,9 +9,9 @@ from typing import Dict, Iterable, List, Mapping, Sequence, Tuple, Union
 import numpy as np
 
 from ipu_conformance.frameworks import Driver, OpCall, OpResult
-from ipu_conformance.ops.expectation import WITHOUT_GRADIENT
+from ipu_conformance.ops.expectation import has_gradient
 from ipu_conformance.ops.row import LIBRARIES, Row
-from ipu_conformance.ops.variants import FORMATS, JOINED, SPECIAL, Call, calls, edges, held, is_pointwise, joined
+from ipu_conformance.ops.variants import JOINED, SPECIAL, Call, calls, edges, held, is_pointwise, joined
 from ipu_conformance.oracle.op import Outputs, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
 
@@ -87,7 +87,7 @@ class Bench:
 
     def _trial(self, row: Row, call: Call, number: int) -> Trial:
         made = Call(call.edge, tuple(held(sample, self.dtype) for sample in call.samples))
-        differentiable = row.op.vjp is not None and self.dtype in FORMATS and call.edge not in WITHOUT_GRADIENT
+        differentiable = has_gradient(row, self.framework, self.dtype, call.edge)
         cotangents = (
             tuple(
                 _cotangents(row, sample, self.dtype, f"{row.name} {call.edge} {number} {micro_batch}")
@@ -138,7 +138,7 @@ def _key(row: Row, edge: str) -> Key:
 def _restricted(trial: Trial, edge: str, region: slice) -> Trial:
     """The part of a trial of a pointwise op that is about one edge."""
     samples = tuple(Sample(tuple(x[region] for x in s.inputs), s.attributes) for s in trial.call.samples)
-    cotangents = tuple(each[region] for each in trial.cotangents) if edge not in WITHOUT_GRADIENT else ()
+    cotangents = tuple(each[region] for each in trial.cotangents)
     result = trial.result
     if isinstance(result, OpResult):
         outputs = tuple(tuple(value[region] for value in values) for values in result.outputs)

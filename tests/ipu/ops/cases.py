@@ -7,7 +7,7 @@ from typing import Any, Iterator, List, NamedTuple
 import pytest
 
 from ipu_conformance.ops import TABLE, Row
-from ipu_conformance.ops.expectation import WITHOUT_GRADIENT
+from ipu_conformance.ops.expectation import has_gradient
 from ipu_conformance.ops.row import LIBRARIES
 from ipu_conformance.ops.variants import FORMATS, dtypes, edges
 
@@ -29,14 +29,10 @@ def cases(direction: str) -> Iterator[OpCase]:
     for framework, library in LIBRARIES.items():
         for dtype in (*FORMATS, "int32", "bool"):
             for row in sorted(TABLE.values(), key=lambda row: row.op.family):
-                if row.missing(library) is None and dtype in dtypes(row) and _asked(row, dtype, direction):
+                if row.missing(library) is None and dtype in dtypes(row):
                     for edge in ("drawn", *edges(row, dtype)):
-                        if direction == "forward" or edge not in WITHOUT_GRADIENT:
+                        if direction == "forward" or has_gradient(row, framework, dtype, edge):
                             yield OpCase(framework, row, dtype, edge)
-
-
-def _asked(row: Row, dtype: str, direction: str) -> bool:
-    return direction == "forward" or (row.op.vjp is not None and dtype in FORMATS)
 
 
 def level(case: OpCase) -> str:

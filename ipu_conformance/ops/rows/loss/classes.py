@@ -148,7 +148,7 @@ def _tf_multilabel(tf, x, target):
 
 
 TABLE.add(
-    Row("cosine_embedding_loss", _cosine(1e-12), tf_reduced(_tf_cosine), _cosine(1e-11), power=2),
+    Row("cosine_embedding_loss", _cosine(1e-12), tf_reduced(_tf_cosine), _cosine(1e-11), power=4),
     Row(
         "triplet_margin_loss",
         torch=functional("triplet_margin_loss", eps=_EPSILON),

@@ -1,0 +1,93 @@
+"""Edges without a specified result: what lies outside an op's domain, and what the vendors leave open, with the reason.
+
+A key is an edge ("nan"), the gradient at an edge ("gradient zeros"), or either on one framework ("paddle: nan").
+An open call is still made: the device answers in the right shape and without failing.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping, Tuple
+
+OUTSIDE: Mapping[str, Tuple[str, ...]] = {
+    "bce_loss": ("zeros", "ties", "denormals", "large", "infinities", "nan"),
+    "cross_entropy_of_probabilities": ("zeros", "ties", "denormals", "large", "infinities", "nan"),
+}
+"""Probabilities lie between 0 and 1, and frameworks differ in how they keep the logarithm of 0 away."""
+
+SELECTS_NAN = "which of a number and NaN is larger is not promised"
+COMPOSED = "the framework composes it of functions with kinks, whose slopes need not add up there"
+OVERFLOWS = "the framework's own formula overflows before the result does"
+NOT_A_NUMBER = "the framework's own formula forms inf - inf, inf * 0 or 0 / 0 there"
+WEIGHTED = "whether a weight of zero times an infinity counts is not promised"
+
+OPEN: Mapping[str, Mapping[str, str]] = {
+    "relu": {"paddle: nan": SELECTS_NAN},
+    "threshold": {"nan": SELECTS_NAN},
+    "hardshrink": {"nan": SELECTS_NAN},
+    "softshrink": {"paddle: infinities": NOT_A_NUMBER},
+    "gelu": {"poptorch: infinities": NOT_A_NUMBER},
+    "silu": {"paddle: gradient large": NOT_A_NUMBER},
+    "celu": {"paddle: gradient large": NOT_A_NUMBER},
+    "log_sigmoid": {"paddle: infinities": NOT_A_NUMBER},
+    "prelu": {f"tensorflow: gradient {edge}": COMPOSED for edge in ("zeros", "ties", "denormals")},
+    "sign": {"poptorch: nan": "the sign of NaN is not promised"},
+    "maximum": {"paddle: nan": SELECTS_NAN},
+    "minimum": {"paddle: nan": SELECTS_NAN},
+    "pow": {f"gradient {edge}": "it holds the logarithm of a base that is zero" for edge in ("zeros", "denormals")},
+    "round": {"paddle: ties": "frameworks round a half up or to the even number"},
+    "sqrt": {f"paddle: {edge}": "the host's kernel forms it as x * rsqrt(x)" for edge in ("denormals", "infinities")},
+    "floor_div": {
+        "infinities": "the quotient of infinities is not promised to be rounded",
+        **{f"gradient {edge}": COMPOSED for edge in ("zeros", "denormals")},
+    },
+    "trunc_div": {f"gradient {edge}": COMPOSED for edge in ("zeros", "denormals")},
+    "trunc_mod": {f"gradient {edge}": COMPOSED for edge in ("zeros", "denormals")},
+    "interpolate_linear": {"infinities": WEIGHTED, "nan": WEIGHTED},
+    "softmax": {"tensorflow: infinities": NOT_A_NUMBER, "tensorflow: nan": SELECTS_NAN},
+    "logsumexp": {"paddle: infinities": NOT_A_NUMBER},
+    **{
+        name: {
+            "paddle: nan": SELECTS_NAN,
+            **{
+                f"paddle: gradient {edge}": "each of equal elements gets the whole gradient"
+                for edge in ("zeros", "ties")
+            },
+        }
+        for name in ("min", "max")
+    },
+    "prod": {
+        "gradient denormals": "it is formed by dividing by a denormal number",
+        "paddle: gradient zeros": "it is formed by dividing by zero",
+    },
+    "gru": {"paddle: gradient large": OVERFLOWS},
+    "dist": {
+        "gradient large": "rounding makes ties, and which of them is the largest is open",
+        "paddle: nan": SELECTS_NAN,
+    },
+    "soft_margin_loss": {"poptorch: large": OVERFLOWS},
+    "cosine_embedding_loss": {"large": OVERFLOWS},
+    "soft_cross_entropy_loss": {"paddle: large": "the host's kernel bounds the logarithm"},
+    "multi_margin_loss": {"infinities": NOT_A_NUMBER, "nan": SELECTS_NAN},
+    **{
+        name: {"infinities": NOT_A_NUMBER}
+        for name in ("nll_loss", "multilabel_soft_margin_loss", "bce_with_logits_loss", "rank_loss")
+    },
+    "triplet_margin_loss": {"tensorflow: gradient large": OVERFLOWS},
+    "weighted_bce_with_logits_loss": {
+        f"tensorflow: gradient {edge}": COMPOSED for edge in ("zeros", "ties", "denormals")
+    },
+    **{
+        name: {"paddle: nan": SELECTS_NAN}
+        for name in ("hinge_loss", "squared_hinge_loss", "hinge_embedding_loss", "margin_ranking_loss")
+    },
+}
+"""What is open, by op."""
+
+
+def why_open(op: str, framework: str, direction: str, edge: str) -> str:
+    """Why the result of an edge is open on a framework, empty if it is specified; an open output opens gradients."""
+    rules: Mapping[str, str] = OPEN.get(op, {})
+    words = (edge,) if direction == "forward" else (edge, f"gradient {edge}")
+    keys = [key for word in words for key in (word, f"{framework}: {word}")]
+    reasons: Dict[str, str] = {key: rules[key] for key in keys if key in rules}
+    return next(iter(reasons.values()), "")
