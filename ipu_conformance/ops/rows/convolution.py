@@ -57,13 +57,14 @@ def _tf_conv(tf, x, w, *bias, stride, padding, dilation, groups):
     if max(stride) > 1 and max(dilation) > 1:
         raise Inexpressible("TensorFlow convolves with stride or dilation, not both")
     kernel_last = (*range(2, w.ndim), 1, 0)
-    pad = padding
+    layout, pad = ("NWC", "NHWC", "NDHWC")[len(stride) - 1], padding  # the gradient needs the layout
     x = channels_last(tf, x)
     if padding not in ("SAME", "VALID"):
         x, pad = tf.pad(x, ((0, 0), *padding, (0, 0))), "VALID"
 
     def convolve(part, kernel):
-        return tf.nn.convolution(part, tf.transpose(kernel, kernel_last), stride, pad, dilations=dilation)
+        kernel = tf.transpose(kernel, kernel_last)
+        return tf.nn.convolution(part, kernel, stride, pad, data_format=layout, dilations=dilation)
 
     y = _grouped(tf, groups, x, w, convolve)
     return channels_first(tf, tf.nn.bias_add(y, *bias) if bias else y)

@@ -12,10 +12,7 @@ TENSORFLOW.except_for("huber_loss smooth_l1_loss", BOTH, "float64", "Keras holds
 TENSORFLOW.except_for("log_cosh_loss", "outputs", "float64", "its logarithm of 2 is a float32")
 TENSORFLOW.except_for("interpolate_linear", BOTH, "float64", "it resizes in float32 only")
 TENSORFLOW.except_for(
-    "conv conv_transpose", BOTH, TYPES, "it has no float64 in three axes", lambda *_, stride, **__: len(stride) == 3
-)
-TENSORFLOW.except_for(
-    "max_pool avg_pool", BOTH, TYPES, "it has no float64 in three axes", lambda *_, kernel, **__: len(kernel) == 3
+    "max_pool avg_pool", BOTH, "float64", "it has no float64 in three axes", lambda *_, kernel, **__: len(kernel) == 3
 )
 
 PADDLE.except_for("selu", BOTH, "float64", "its constants are float32")
