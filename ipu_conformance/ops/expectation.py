@@ -186,7 +186,8 @@ def _finite(tolerance: Tolerance, low: Array, high: Array, dtype: str) -> Tolera
     bad = ~np.isfinite(allowed)
     if not bad.any():
         return tolerance
-    size = np.where(np.isfinite(high), np.abs(high), 0.0) + np.where(np.isfinite(low), np.abs(low), 0.0)
+    largest = np.max(np.abs(np.where(np.isfinite([low, high]), [low, high], 0.0)), initial=0.0)
+    size = np.full(low.shape, largest)
     precision = Precision(dtype, ACCUMULATE[dtype])
     limit = precision.tolerance(size, [Term(size, ulps=LARGEST_ULPS)])
     return Tolerance(np.where(bad, limit.allowed, allowed), tolerance.origin, tolerance.false_alarm_rate)

@@ -125,51 +125,13 @@ def covering(row: Row, expressible: Callable[[Call], bool] = lambda call: True) 
     return chosen
 
 
-ARITHMETIC = [
-    "add",
-    "sub",
-    "mul",
-    "neg",
-    "abs",
-    "sign",
-    "maximum",
-    "minimum",
-    "square",
-    "floor_div",
-    "floor_mod",
-    "sum",
-    "prod",
-    "max",
-    "min",
-    "cumsum",
-]
-COMPARED = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "where"]
-LOGICAL = ["logical_and", "logical_or", "logical_xor", "logical_not", "any", "all", "where"]
-MOVED = [
-    "reshape",
-    "transpose",
-    "squeeze",
-    "unsqueeze",
-    "flatten",
-    "tile",
-    "expand",
-    "flip",
-    "roll",
-    "gather",
-    "index_select",
-    "take_along_axis",
-    "gather_nd",
-    "scatter",
-    "slice",
-    "strided_slice",
-    "split",
-    "concat",
-    "stack",
-    "unstack",
-    "pad",
-    "triu",
-    "tril",
-]
+ARITHMETIC = tuple("add sub mul neg abs sign maximum minimum square floor_div floor_mod sum max min cumsum".split())
+COMPARED = tuple("equal not_equal less less_equal greater greater_equal where".split())
+LOGICAL = tuple("logical_and logical_or logical_xor logical_not any all where".split())
+MOVED = tuple(
+    "reshape transpose squeeze unsqueeze flatten tile expand flip roll gather index_select take_along_axis gather_nd "
+    "scatter slice strided_slice split concat stack unstack triu tril".split()
+)
 
 
 def dtypes(row: Row) -> Tuple[str, ...]:
@@ -193,7 +155,7 @@ def _whole(x: np.ndarray, dtype: str) -> np.ndarray:
     """Whole numbers, none of them 0, which no one divides by; a positive number is true."""
     if dtype == "bool":
         return x > 0
-    rounded = np.round(x * 3).astype(np.int64)
+    rounded = np.round(np.clip(np.nan_to_num(x), -1e3, 1e3) * 3).astype(np.int64)
     return np.where(rounded == 0, 1, rounded)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ipu_conformance.frameworks import Driver, OpCall, OpResult
 from ipu_conformance.ops.expectation import has_gradient
 from ipu_conformance.ops.row import LIBRARIES, Row
-from ipu_conformance.ops.variants import JOINED, SPECIAL, Call, calls, edges, held, is_pointwise, joined
+from ipu_conformance.ops.variants import FORMATS, JOINED, SPECIAL, Call, calls, edges, held, is_pointwise, joined
 from ipu_conformance.oracle.op import Outputs, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
 
@@ -40,6 +40,7 @@ class Bench:
         self._library = LIBRARIES[framework]
         self._driver = driver
         self.dtype = dtype
+        self._floating = dtype if dtype in FORMATS else "float32"
         self._rows = dict.fromkeys((row, _key(row, edge)[1]) for row, edge in asked)
         self._results: Dict[Key, List[Trial]] = {}
 
@@ -78,7 +79,9 @@ class Bench:
             if call.attributes.get("dtype") == "float64":
                 return False  # no device has it
             return (
-                self._driver.why_inexpressible(OpCall(ask, (call.samples[0].inputs,), call.attributes), self.dtype)
+                self._driver.why_inexpressible(
+                    OpCall(ask, (held(call.samples[0], self.dtype).inputs,), call.attributes), self._floating
+                )
                 is None
             )
 
@@ -122,7 +125,7 @@ class Bench:
         if not asked:
             return []
         try:
-            return list(self._driver.run_ops(asked, self.dtype))
+            return list(self._driver.run_ops(asked, self._floating))
         except Exception as error:
             if len(asked) == 1:
                 return [error]

@@ -6,24 +6,34 @@ family share compiled programs.
 
 from __future__ import annotations
 
+from typing import List
+
 import pytest
 
 from ipu_conformance.ops import Row
 
 from . import judge
-from .bench import Bench
+from .bench import Bench, Trial
 from .cases import parameters
 
 
 @pytest.mark.parametrize(("bench", "row", "edge"), parameters("forward"), indirect=["bench"])
 def test_forward(bench: Bench, row: Row, edge: str) -> None:
     """The outputs of an op are the oracle's."""
-    for trial in bench.trials(row, edge):
+    for trial in trials(bench, row, edge):
         judge.forward(row, trial, bench.dtype, bench.framework)
 
 
 @pytest.mark.parametrize(("bench", "row", "edge"), parameters("gradient"), indirect=["bench"])
 def test_gradient(bench: Bench, row: Row, edge: str) -> None:
     """The gradients of an op's inputs are the oracle's, summed over the micro-batches."""
-    for trial in bench.trials(row, edge):
+    for trial in trials(bench, row, edge):
         judge.gradient(row, trial, bench.dtype, bench.framework)
+
+
+def trials(bench: Bench, row: Row, edge: str) -> List[Trial]:
+    """What came of the calls of a case, which cannot pass without one."""
+    made = bench.trials(row, edge)
+    if not made:
+        pytest.skip(f"{bench.framework} cannot express a call of {row.name} at the edge {edge}")
+    return made

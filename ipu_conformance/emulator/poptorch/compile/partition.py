@@ -10,6 +10,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from ipu_conformance.emulator.poptorch.compile.capture import Captured
 from ipu_conformance.emulator.poptorch.run import random_state
+from ipu_conformance.emulator.poptorch.run.half import WITHOUT_HALF, Widened
 
 SEEDED = torch.Tag.nondeterministic_seeded
 
@@ -117,6 +118,8 @@ def _build(
         copies[node] = graph.node_copy(node, lambda n: copies[n])
         if node in ordinals:
             _seed(copies[node], ordinals[node])
+        if node.target in WITHOUT_HALF:
+            copies[node].target = Widened(node.target)
     makes = [
         index for index, node in enumerate(captured.outputs) if node is not None and (stage_of.get(node, 0) == number)
     ]
