@@ -28,8 +28,6 @@ OPTIMIZERS: List[Tuple[str, Callable[[Any], Any], Tuple[str, ...]]] = [
     ("rmsprop", lambda o: o.RMSProp(exact.RATE), ("mean_square_0",)),
 ]
 NAMES = [row[0] for row in OPTIMIZERS]
-
-
 DECAYING = dict(zip(NAMES, OPTIMIZERS))["momentum-decay"][1]
 
 
@@ -71,7 +69,7 @@ def test_moments_advance_in_evaluation(
     device.evaluate(exact.samples(1))
     device.sync()
     for name, old in zip(moments, before):
-        assert not np.array_equal(device.value(f"w0_{name}"), old), f"{name} has not moved"
+        check.differs(actual=device.value(f"w0_{name}"), other=old, what=f"w0_{name} after an evaluation")
 
 
 @pytest.mark.parametrize("evaluated", [True, False], ids=["evaluation", "training"])
