@@ -82,7 +82,7 @@ def test_shards_update_like_one_ipu(paddle: Any, static: Any, config: RunConfig)
     x, _, weights = trained(paddle, config, stages=3, micro_batch=1)
     expected = exact.plain_run(x, config, stages=3).weights
 
-    assert sorted(weights) == sorted(expected)
+    check.equal(actual=sorted(weights), expected=sorted(expected), what="the names of the weights")
     for name, value in expected.items():
         check.identical(actual=weights[name], expected=value, what=name)
 
