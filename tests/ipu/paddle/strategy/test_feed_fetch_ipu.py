@@ -93,9 +93,9 @@ def test_a_feed_that_is_missing_is_refused(paddle: Any, static: Any) -> None:
 @pytest.mark.parametrize("size", [1, 3, 5])
 def test_a_leading_open_dimension_is_the_micro_batch(paddle: Any, static: Any, size: int) -> None:
     """A feed declared with None holds micro_batch_size samples per micro-batch."""
-    out, _ = device(paddle, counts(2), micro_batch=size).run(exact.samples(2 * size))
+    out, _ = device(paddle, counts(4), micro_batch=size).run(exact.samples(4 * size))
 
-    check.shape(actual=out, expected=(2, size, exact.FEATURES), what="the output")
+    check.shape(actual=out, expected=(4, size, exact.FEATURES), what="the output")
 
 
 def test_a_declared_batch_stays(paddle: Any, static: Any) -> None:
