@@ -51,7 +51,7 @@ def test_mappings_that_are_not_used_change_nothing(paddle: Any, static: Any) -> 
     """Mapping one of Paddle's ops that the program does not use leaves the program as it is."""
     (squares,) = squaring(paddle, "relu", "Relu").run(regression.samples(4))
 
-    check.identical(actual=squares, expected=regression.float32(regression.samples(4) ** 2), what="the squares")
+    check.identical(actual=squares, expected=regression.float32(regression.samples(4) ** 2), what="the square")
 
 
 @pytest.mark.parametrize("header", ["popart/op.hpp", "poplar/Graph.hpp"])

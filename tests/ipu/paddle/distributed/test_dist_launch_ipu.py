@@ -68,6 +68,12 @@ def value(words: List[str], flag: str) -> str:
     return values[0]
 
 
+def check_flags(words: List[str], expected: Dict[str, str]) -> None:
+    """Each flag is set once, to its value."""
+    for flag, text in expected.items():
+        check.equal(actual=value(words, flag), expected=text, what=f"--{flag}")
+
+
 def exported(words: str) -> Dict[str, str]:
     """The variables that are exported with -x."""
     parts = words.split()
@@ -109,18 +115,17 @@ def test_instances_and_replicas_follow_from_the_numbers(
     expected = {"host": ",".join(names), **{flag: str(number) for flag, number in numbers.items()}}
 
     check.equal(actual=words[0], expected="poprun", what="the command")
-    check.equal(actual={flag: value(words, flag) for flag in expected}, expected=expected, what="poprun's flags")
-    check.equal(actual=sorted(instances(words)), expected=list(range(len(names) * processes)), what="the instances")
+    check_flags(words, expected)
+    numbered = list(range(len(names) * processes))
+    check.equal(actual=sorted(instances(words)), expected=numbered, what="the list of instances")
 
 
 def test_the_partition_and_its_server_are_named(launched: Any) -> None:
     """The partition is used as it is, and the topology is printed."""
     words = command(launched(arguments()))
-    expected = {
-        "vipu-partition": "pod", "vipu-server-host": "10.0.0.1", "update-partition": "no", "print-topology": "yes",
-    }  # fmt: skip
 
-    check.equal(actual={flag: value(words, flag) for flag in expected}, expected=expected, what="poprun's flags")
+    check_flags(words, {"vipu-partition": "pod", "vipu-server-host": "10.0.0.1"})
+    check_flags(words, {"update-partition": "no", "print-topology": "yes"})
 
 
 @pytest.mark.parametrize(("hosts", "processes"), [("localhost", 1), ("localhost", 4), ("a,b", 2), ("a,b,c,d", 1)])
@@ -143,8 +148,9 @@ def test_every_instance_knows_its_rank(launched: Any, hosts: str, processes: int
         "PADDLE_TRAINER_ENDPOINTS": ",".join(f"{name}:8090" for name in names),
     }
 
-    check.equal(actual=instances(words), expected=expected, what="the variables of each instance")
-    check.equal(actual=exported(value(words, "mpi-local-args")), expected=shared, what="the variables of all instances")
+    check.equal(actual=instances(words), expected=expected, what="the environment of each instance")
+    exports = exported(value(words, "mpi-local-args"))
+    check.equal(actual=exports, expected=shared, what="the environment of all instances")
 
 
 @pytest.mark.parametrize("level", ["DEBUG", None])
@@ -165,9 +171,8 @@ def test_the_program_and_its_arguments_stand_last(launched: Any, rest: List[str]
     """This interpreter runs the program; all that follows it belongs to it."""
     words = command(launched(arguments(program="folder/train.py", rest=rest)))
 
-    check.equal(
-        actual=words[-2 - len(rest) :], expected=[sys.executable, "folder/train.py", *rest], what="the end of the words"
-    )
+    expected = [sys.executable, "folder/train.py", *rest]
+    check.equal(actual=words[-len(expected) :], expected=expected, what="the end of poprun's command line")
 
 
 @pytest.mark.parametrize(
@@ -235,6 +240,6 @@ def test_poprun_is_run_as_it_was_printed(
     argv, environment = json.loads(record.read_text())
     log = (tmp_path / "log" / "workerlog.0").read_text()
 
-    check.equal(actual=argv, expected=words[1:], what="poprun's words")
+    check.equal(actual=argv, expected=words[1:], what="poprun's command line")
     check.equal(actual=environment.get("FLAGS_selected_ipus"), expected="4", what="poprun's FLAGS_selected_ipus")
     check.contains(actual=log, expected="poprun was called", what="the log of worker 0")

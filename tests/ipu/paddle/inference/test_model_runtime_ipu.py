@@ -94,6 +94,6 @@ def test_a_predictor_may_be_served(paddle: Any, static: Any, tmp_path: Path) -> 
 
     squares = predicted(predictor, samples(SIZE))
 
-    check.identical(actual=squares, expected=float32(samples(SIZE) ** 2), what="the squares")
+    check.identical(actual=squares, expected=float32(samples(SIZE) ** 2), what="the square")
     with check.raises(ValueError, match="Batch size doesn't equal", what=f"{SIZE - 1} samples for a batch of {SIZE}"):
         predicted(predictor, samples(SIZE - 1))

@@ -43,10 +43,11 @@ def test_handles_have_names_shapes_and_types(paddle: Any, predictor: Any) -> Non
     predicted(predictor, samples(SIZE))
     (name,) = predictor.get_output_names()
     handles = predictor.get_input_handle("x"), predictor.get_output_handle(name)
+    actual = [(each.shape(), each.type()) for each in handles]
     expected = [([SIZE, features], paddle.inference.DataType.FLOAT32) for features in (2, 3)]
 
-    check.equal(actual=predictor.get_input_names(), expected=["x"], what="the names of the inputs")
-    check.equal(actual=[(each.shape(), each.type()) for each in handles], expected=expected, what="the two handles")
+    check.equal(actual=predictor.get_input_names(), expected=["x"], what="the list of inputs")
+    check.equal(actual=actual, expected=expected, what="the shape and type of each handle")
 
 
 def test_each_run_takes_what_the_handle_holds_then(predictor: Any) -> None:

@@ -89,7 +89,7 @@ def check_weights(model: Any, expected: Dict[str, np.ndarray]) -> None:
     from onnx import numpy_helper
 
     weights = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
-    check.equal(actual=sorted(weights), expected=sorted(expected), what="the names of the dumped weights")
+    check.equal(actual=sorted(weights), expected=sorted(expected), what="the list of dumped weights")
     for name, array in expected.items():
         check.identical(actual=weights[name], expected=array, what=f"the dumped {name}")
 
@@ -109,9 +109,9 @@ def test_the_dumped_model_is_valid_onnx(net: Net, tmp_path: Path) -> None:
     feeds = {name: (type.elem_type, [each.dim_value for each in type.shape.dim]) for name, type in types.items()}
 
     check.equal(
-        actual=feeds, expected={"x": (1, [MICRO_BATCH, 3])}, what="the type (1 is FLOAT) and shape of the feeds"
+        actual=feeds, expected={"x": (1, [MICRO_BATCH, 3])}, what="the type (1 is FLOAT) and shape of each feed"
     )
-    check.equal(actual=[each.name for each in graph.output], expected=[net.loss.name], what="the fetches")
+    check.equal(actual=[each.name for each in graph.output], expected=[net.loss.name], what="the list of fetches")
 
 
 def test_the_dumped_model_holds_the_weights(net: Net, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_the_dumped_model_is_placed(net: Net, tmp_path: Path) -> None:
     layers = [(type, *guard) for guard in [(1, 0), (0, 1), (2, 2)] for type in ("MatMul", "Tanh")]
 
     placed = placement(loaded(tmp_path / "model.onnx"))
-    check.equal(actual=placed, expected=[*layers, ("ReduceMean", 2, 2)], what="the ops, their IPUs and their stages")
+    check.equal(actual=placed, expected=[*layers, ("ReduceMean", 2, 2)], what="the type, IPU and stage of each op")
 
 
 def test_without_manual_shards_all_is_on_the_first_ipu(net: Net, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_without_manual_shards_all_is_on_the_first_ipu(net: Net, tmp_path: Path)
     net.compile(pipelined=False, onnx_dump_path=str(tmp_path / "model.onnx"))
 
     places = {(ipu, stage) for _, ipu, stage in placement(loaded(tmp_path / "model.onnx"))}
-    check.equal(actual=places, expected={(0, None)}, what="the IPUs and stages of the ops")
+    check.equal(actual=places, expected={(0, None)}, what="the set of IPUs and stages")
 
 
 def test_the_dumped_model_computes_the_loss(net: Net, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_the_dumped_model_computes_the_loss(net: Net, tmp_path: Path) -> None:
     # Products of at most 6 terms, tanh of values below 1, and a mean of 12: each sums or rounds at most that often.
     allowed = np.array(3 * (6 + 2) + 12) * float(np.finfo(np.float32).eps)
     tolerance = Tolerance(allowed, "three products of at most 6 terms and their tanh, and a mean of 12", 0.0)
-    check.close(actual=losses, expected=expected, tolerance=tolerance, what="the losses of the micro-batches")
+    check.close(actual=losses, expected=expected, tolerance=tolerance, what="the loss by micro-batch")
 
 
 def test_a_model_that_is_saved_later_holds_the_trained_weights(net: Net, tmp_path: Path) -> None:
@@ -178,9 +178,9 @@ def test_a_path_that_cannot_be_written_is_an_error(net: Net, tmp_path: Path) -> 
 
 
 def counts(path: Path, *types: str) -> List[int]:
-    """How often each type of ops is drawn."""
-    text = path.read_text("utf-8")
-    return [len(re.findall(rf"\b{type}\b", text)) for type in types]
+    """How often each type of op is drawn."""
+    check.holds(path.exists(), f"nothing is drawn in {path.name}.")
+    return [len(re.findall(rf"\b{type}\b", path.read_text("utf-8"))) for type in types]
 
 
 @pytest.mark.parametrize("dot_check", DOT_CHECKS)
@@ -188,8 +188,8 @@ def test_the_ir_is_drawn_at_a_check(net: Net, tmp_path: Path, dot_check: str) ->
     """Each check has a drawing of its own in the folder ``log_dir``, which is made, and nothing else is drawn."""
     net.compile(dot_checks=[dot_check], log_dir=str(tmp_path / "logs" / "deep"))
 
-    drawn = {path.name.lower(): path.read_text("utf-8")[:7] for path in (tmp_path / "logs" / "deep").iterdir()}
-    check.equal(actual=drawn, expected={f"{dot_check.lower()}.dot": "digraph"}, what="the files and how they begin")
+    drawn = {path.name.lower(): path.read_text("utf-8")[:7] for path in (tmp_path / "logs" / "deep").glob("*")}
+    check.equal(actual=drawn, expected={f"{dot_check.lower()}.dot": "digraph"}, what="the beginning of each drawn file")
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_backward_stages_follow_forward_stages(net: Net, tmp_path: Path) -> None
     net.compile(dot_checks=["Final"], log_dir=str(tmp_path))
 
     stages = {int(number) for number in re.findall(r"[Ss]tage (\d+)", (tmp_path / "final.dot").read_text("utf-8"))}
-    check.equal(actual=stages, expected={0, 1, 2, 3, 4}, what="the stages of the drawing")
+    check.equal(actual=stages, expected={0, 1, 2, 3, 4}, what="the set of drawn stages")
 
 
 @pytest.mark.parametrize(("first", "final", "ops"), [(0, 10000, 7), (2, 10000, 5), (0, 3, 3), (2, 5, 3)])
@@ -276,7 +276,8 @@ def test_checks_are_named_by_number_or_all_at_once(net: Net, tmp_path: Path, ask
     """A number is the place of a check in PopART's enumeration, ALL stands for every check, and no check for none."""
     net.compile(dot_checks=asked, log_dir=str(tmp_path))
 
-    check.equal(actual={path.name.lower() for path in tmp_path.iterdir()}, expected=drawn, what="the drawn files")
+    names = {path.name.lower() for path in tmp_path.iterdir()}
+    check.equal(actual=names, expected=drawn, what="the set of drawn files")
 
 
 def test_an_unknown_check_is_refused(net: Net, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_layers_are_where_the_cut_puts_them(runs: Runs, tmp_path: Path, name: st
     expected = [(TYPES[layer.op], stage, stage) for layer, stage in layers if layer.op in TYPES]
 
     placed = [(op.type, op.ipu, op.stage) for op in graph.ops if op.type in TYPES.values()]
-    check.equal(actual=placed, expected=expected, what="the layers' ops, IPUs and stages")
+    check.equal(actual=placed, expected=expected, what="the op, IPU and stage of each layer")
 
 
 @pytest.mark.ipus(4)

@@ -114,8 +114,8 @@ def test_parameters_of_a_guarded_layer_are_made_by_guarded_ops(static: Any) -> N
         static.nn.fc(x, 5)
     startup = {shard(op) for op in static.default_startup_program().global_block().ops}
 
-    check.equal(actual=startup, expected={(2, 3)}, what="the indices and stages of the startup program")
-    check.equal(actual=set(shards(static)), expected={(2, 3)}, what="the indices and stages of the main program")
+    check.equal(actual=startup, expected={(2, 3)}, what="the set of shards of the startup program")
+    check.equal(actual=set(shards(static)), expected={(2, 3)}, what="the set of shards of the main program")
 
 
 # Functions and layers
@@ -145,8 +145,8 @@ def test_a_function_is_wrapped(static: Any, arguments: Any, expected: Shard) -> 
     wrapped_ops, plain_ops = set(shards(static)[:number]), set(shards(static)[number:])
 
     check.equal(actual=total, expected=5.0, what="the second result of the wrapped function")
-    check.equal(actual=wrapped_ops, expected={expected}, what="the indices and stages of the wrapped function's ops")
-    check.equal(actual=plain_ops, expected={(None, None)}, what="the indices and stages of the function's own ops")
+    check.equal(actual=wrapped_ops, expected={expected}, what="the set of shards of the wrapped function's ops")
+    check.equal(actual=plain_ops, expected={(None, None)}, what="the set of shards of the function's own ops")
 
 
 @pytest.mark.parametrize("name", ["relu", "tanh", "softmax"])
@@ -170,7 +170,7 @@ def test_a_layer_is_changed_in_place(static: Any, paddle: Any) -> None:
     check.instance(actual=layer, expected=paddle.nn.Linear, what="the sharded layer")
     check.equal(actual=type(layer).__name__, expected="Linear", what="the class of the sharded layer")
     check.equal(actual=after, expected=before, what="the identity of the parameters by name")
-    check.equal(actual=set(shards(static)), expected={(2, 1)}, what="the indices and stages of its ops")
+    check.equal(actual=set(shards(static)), expected={(2, 1)}, what="the set of shards of its ops")
 
 
 def test_layers_of_one_class_are_sharded_one_by_one(static: Any, paddle: Any) -> None:

@@ -118,7 +118,7 @@ def test_wrong_stages_are_refused(paddle: Any, static: Any, what: str) -> None:
     """All ops or none name a stage; a stage is on one IPU; stages have no gap, and values flow to later ones."""
     shards, depth, sentence = REFUSED[what]
 
-    with check.raises(RuntimeError, match=sentence, what=what):
+    with check.raises(RuntimeError, match=sentence, what=f"the pipeline {what}"):
         compiled(paddle, shards, counts(1, depth))
 
 

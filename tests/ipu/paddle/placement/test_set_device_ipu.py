@@ -68,7 +68,7 @@ def test_places_can_be_made(paddle: Any, where: str) -> None:
     place = importlib.import_module(where).IPUPlace()
 
     check.instance(actual=place, expected=paddle.IPUPlace, what=f"{where}.IPUPlace()")
-    check.equal(actual=(str(place), repr(place)), expected=("Place(ipu)", "Place(ipu)"), what="its str and repr")
+    check.equal(actual=[str(place), repr(place)], expected=["Place(ipu)"] * 2, what="the pair of its str and repr")
 
 
 def test_a_place_of_the_host_is_no_ipu_place(paddle: Any) -> None:
@@ -143,7 +143,7 @@ def test_startup_runs_at_the_place(static: Any, paddle: Any, place: str) -> None
     executor.run(static.default_startup_program())
     values = parameters(paddle)
 
-    check.equal(actual=sorted(values), expected=["fc_0.b_0", "fc_0.w_0"], what="the parameters")
+    check.equal(actual=sorted(values), expected=["fc_0.b_0", "fc_0.w_0"], what="the list of parameters")
     check.identical(actual=values["fc_0.b_0"], expected=np.zeros(2, np.float32), what="the bias")
     check.identical(actual=values["fc_0.w_0"], expected=np.full((3, 2), 0.75, np.float32), what="the weight")
 
@@ -154,7 +154,7 @@ def test_a_program_that_is_not_compiled_runs_on_the_host(static: Any, paddle: An
     executor = static.Executor(paddle.IPUPlace())
     (squares,) = executor.run(static.default_main_program(), feed={"x": VALUES}, fetch_list=[x * x])
 
-    check.identical(actual=squares, expected=VALUES * VALUES, what="the squares")
+    check.identical(actual=squares, expected=VALUES * VALUES, what="the square")
 
 
 def test_variables_are_set_at_the_place(static: Any, paddle: Any) -> None:

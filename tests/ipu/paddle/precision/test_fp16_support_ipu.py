@@ -65,7 +65,7 @@ def test_overflow_saturates(paddle: Any, static: Any) -> None:
     """A result beyond the range of float16 is its largest value."""
     squares = infer(paddle, lambda v: v * v, np.array([[300.0, -3.0]], np.float32))
 
-    check.identical(actual=squares, expected=np.array([[65504.0, 9.0]], HALF), what="the squares of 300 and -3")
+    check.identical(actual=squares, expected=np.array([[65504.0, 9.0]], HALF), what="the square of 300 and -3")
 
 
 def test_overflow_stops_a_checked_program(paddle: Any, static: Any) -> None:
@@ -215,8 +215,8 @@ def test_every_micro_batch_is_rounded(paddle: Any, static: Any, factor: str) -> 
             weight = float32(weight - RATE * steps[-1][2])
 
     expected_outputs, expected_losses = (np.array([step[each] for step in steps], HALF) for each in (0, 1))
-    check.identical(actual=outputs, expected=expected_outputs, what="the outputs by micro-batch")
-    check.identical(actual=losses.reshape(-1), expected=expected_losses, what="the losses by micro-batch")
+    check.identical(actual=outputs, expected=expected_outputs, what="the output by micro-batch")
+    check.identical(actual=losses.reshape(-1), expected=expected_losses, what="the loss by micro-batch")
 
 
 @pytest.mark.ipus(2)
@@ -232,7 +232,7 @@ def test_stages_hand_on_float16(paddle: Any, static: Any, pipelined: bool) -> No
     gradient = np.mean([part[2] for part in parts], axis=0)
 
     expected = np.array([out for out, *_ in parts], HALF)
-    check.identical(actual=outputs, expected=expected, what="the outputs by micro-batch")
+    check.identical(actual=outputs, expected=expected, what="the output by micro-batch")
     check.identical(actual=weight, expected=float32(START - RATE * gradient), what="the weight")
 
 
@@ -263,5 +263,6 @@ def test_stochastic_rounding_goes_both_ways(paddle: Any, static: Any) -> None:
     rounded = infer(paddle, lambda v: v * 1.0, x, enable_stochastic_rounding=True, random_seed=11)
     up, bound = int((rounded > 1).sum()), 5 * (count * 0.25 * 0.75) ** 0.5
 
-    check.equal(actual=set(rounded.reshape(-1).tolist()), expected={1.0, 1 + 2.0**-10}, what="the rounded values")
+    values = set(rounded.reshape(-1).tolist())
+    check.equal(actual=values, expected={1.0, 1 + 2.0**-10}, what="the set of rounded values")
     check.holds(abs(up - count / 4) < bound, f"{up} of {count} values go up where {count // 4} ± {bound:.0f} should.")

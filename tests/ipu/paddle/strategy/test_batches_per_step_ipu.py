@@ -53,8 +53,8 @@ def test_a_batch_meets_the_weights_of_the_batch_before(paddle: Any, static: Any,
     x, (out, loss), _ = trained(paddle, config)
     expected = exact.plain_run(x, config)
 
-    check.identical(actual=out.reshape(expected.outputs.shape), expected=expected.outputs, what="the outputs")
-    check.identical(actual=loss.reshape(-1), expected=expected.losses, what="the losses")
+    check.identical(actual=out.reshape(expected.outputs.shape), expected=expected.outputs, what="the output")
+    check.identical(actual=loss.reshape(-1), expected=expected.losses, what="the loss")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_shards_update_like_one_ipu(paddle: Any, static: Any, config: RunConfig)
     x, _, weights = trained(paddle, config, stages=3, micro_batch=1)
     expected = exact.plain_run(x, config, stages=3).weights
 
-    check.equal(actual=sorted(weights), expected=sorted(expected), what="the names of the weights")
+    check.equal(actual=sorted(weights), expected=sorted(expected), what="the list of weights")
     for name, value in expected.items():
         check.identical(actual=weights[name], expected=value, what=name)
 
@@ -105,5 +105,5 @@ def test_loss_scaling_cancels(paddle: Any, static: Any, config: RunConfig, scali
     x, (_, loss), weights = trained(paddle, config, loss_scaling=scaling)
     expected = exact.plain_run(x, config)
 
-    check.identical(actual=loss.reshape(-1), expected=expected.losses, what="the losses")
+    check.identical(actual=loss.reshape(-1), expected=expected.losses, what="the loss")
     check.identical(actual=weights["w0"], expected=expected.weights["w0"], what="the weight")

@@ -166,7 +166,7 @@ def test_a_state_dict_holds_what_the_layer_holds(paddle: Any, tmp_path: Path, sy
 
     saved = paddle.load(str(tmp_path / "net.pdparams"))
 
-    check.equal(actual=list(saved), expected=["weight"], what="the names in the state dict")
+    check.equal(actual=list(saved), expected=["weight"], what="the list of names in the state dict")
     check_exact(saved["weight"], expected(1)[0].weight if synced else START, "the saved weight")
 
 

@@ -61,8 +61,9 @@ def test_a_proportion_of_memory_up_to_all_is_accepted(net: Net, proportion: floa
 @pytest.mark.parametrize("name", ["batches_per_step", "micro_batch_size"])
 def test_there_is_at_least_one_of_everything(net: Net, name: str) -> None:
     """No program is compiled for no micro-batch."""
+    options: Any = {name: 0}
     with check.raises(Exception, match=name, what=f"{name} 0"):
-        net.compile(**{name: 0})
+        net.compile(**options)
 
 
 @pytest.mark.emulator
@@ -198,4 +199,4 @@ def test_the_model_is_dumped_where_it_is_asked_for(
     monkeypatch.setenv("IPU_ONNX_DUMP_PATH", str(tmp_path / variable) if variable else "")
     net.compile(**({"onnx_dump_path": str(tmp_path / option)} if option else {}))
 
-    check.equal(actual=written(tmp_path), expected=files, what="the dumped files")
+    check.equal(actual=written(tmp_path), expected=files, what="the list of dumped files")

@@ -133,7 +133,7 @@ def test_large_integers_wrap(paddle: Any, static: Any, fed: int, arrives: int) -
     x = static.data("x", [None, 1], "int64")
     (out,) = exact.inference(paddle, paddle.concat([x, x], 1)).run(np.array([[fed]], np.int64))
 
-    check.identical(actual=out, expected=np.array([[arrives, arrives]], np.int32), what="the integers")
+    check.identical(actual=out, expected=np.array([[arrives, arrives]], np.int32), what="the integer")
 
 
 def test_a_float64_loses_the_bits_of_a_float32(paddle: Any, static: Any) -> None:

@@ -63,7 +63,7 @@ def test_feeds_and_fetches_are_compiled_by_name_or_as_variables(net: Net, which:
     program = net.compile(feeds, fetches)
     op = program.global_block().ops[0]
 
-    check.equal(actual=types(program), expected=["ipu_runtime"], what="the ops of the compiled program")
+    check.equal(actual=types(program), expected=["ipu_runtime"], what="the compiled program's list of ops")
     check.equal(actual=op.input("FeedList"), expected=[net.x.name], what="the FeedList")
     check.equal(actual=op.output("FetchList"), expected=[net.loss.name, net.hidden.name], what="the FetchList")
 
@@ -82,7 +82,7 @@ def test_the_given_program_keeps_its_ops(net: Net) -> None:
     net.compile()
     loss = net.run(net.program)
 
-    check.equal(actual=types(net.program), expected=before, what="the ops of the given program")
+    check.equal(actual=types(net.program), expected=before, what="the given program's list of ops")
     check.holds(np.isfinite(loss).all(), f"the loss on the host is {loss}.")
 
 
@@ -97,7 +97,7 @@ def test_feeds_and_fetches_of_the_given_program_are_stripped(net: Net) -> None:
     left = [name for name in ("feed", "fetch") if name in types(net.program) or block.has_var(name)]
 
     check.equal(actual=left, expected=[], what="what is left of feed and fetch in the given program")
-    check.equal(actual=types(program), expected=["ipu_runtime"], what="the ops of the compiled program")
+    check.equal(actual=types(program), expected=["ipu_runtime"], what="the compiled program's list of ops")
 
 
 def test_compiling_settles_the_strategy(net: Net) -> None:
@@ -170,7 +170,7 @@ def test_optional_arguments_have_the_specified_defaults(paddle: Any, name: str) 
     parameters = inspect.signature(named(paddle, name)).parameters.values()
     defaults = {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
 
-    check.equal(actual=defaults, expected=SIGNATURES[name], what=f"the defaults of paddle.{name}")
+    check.equal(actual=defaults, expected=SIGNATURES[name], what=f"the table of paddle.{name}'s defaults")
 
 
 NAMES = [
@@ -201,4 +201,4 @@ def test_the_backend_has_its_methods(paddle: Any) -> None:
     missing = [name for name in methods if not callable(getattr(backend, name, None))]
 
     check.holds(again is backend, "IpuBackend.get_instance() gives two different backends.")
-    check.equal(actual=missing, expected=[], what="the missing methods of the backend")
+    check.equal(actual=missing, expected=[], what="the list of the backend's missing methods")

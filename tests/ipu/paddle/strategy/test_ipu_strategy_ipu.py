@@ -33,9 +33,9 @@ def strategy(static: Any) -> Any:
 
 def test_a_new_strategy_has_no_custom_ops(strategy: Any) -> None:
     """A new strategy has no custom ops and asks for a compile."""
-    state = strategy.has_custom_ops, strategy.custom_op_names, strategy.need_compile
-
-    check.equal(actual=state, expected=(False, [], True), what="has_custom_ops, custom_op_names and need_compile")
+    check.equal(actual=strategy.has_custom_ops, expected=False, what="has_custom_ops")
+    check.equal(actual=strategy.custom_op_names, expected=[], what="custom_op_names")
+    check.equal(actual=strategy.need_compile, expected=True, what="need_compile")
 
 
 @pytest.mark.parametrize(
@@ -174,9 +174,9 @@ def test_custom_ops_are_counted(strategy: Any) -> None:
     strategy.add_custom_op("second_op")
     strategy.add_custom_op("first_op", popart_op="Relu7")
     strategy.add_custom_op("third_op", popart_op="Relu7", domain="d", version=2)
-    state, expected = (strategy.has_custom_ops, strategy.custom_op_names), (True, ["second_op", "first_op", "third_op"])
 
-    check.equal(actual=state, expected=expected, what="has_custom_ops and custom_op_names")
+    check.equal(actual=strategy.has_custom_ops, expected=True, what="has_custom_ops")
+    check.equal(actual=strategy.custom_op_names, expected=["second_op", "first_op", "third_op"], what="custom_op_names")
 
 
 def test_a_custom_op_has_four_keys(strategy: Any) -> None:
@@ -287,7 +287,7 @@ def test_released_patches_let_the_host_translate_again(paddle: Any) -> None:
     square = paddle.jit.to_static(lambda x: x * x)
 
     squares = square(paddle.to_tensor([3.0, -2.0])).numpy().tolist()
-    check.equal(actual=squares, expected=[9.0, 4.0], what="the squares of 3 and -2")
+    check.equal(actual=squares, expected=[9.0, 4.0], what="the square of 3 and -2")
     check.equal(actual=strategy.need_compile, expected=True, what="need_compile after the call")
 
 
