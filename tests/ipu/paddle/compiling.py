@@ -39,7 +39,7 @@ class Compiling:
         self.applied: List[str] = []
 
     def upto(self, last: str) -> Compiling:
-        """Apply every pass that is due before ``last``, and that one."""
+        """Apply every pass up to and including ``last``."""
         due = [*(TRAINING if self.strategy.is_training else ()), *COMMON]
         for name in due[: due.index(last) + 1]:
             if name not in self.applied:

@@ -38,5 +38,5 @@ def static(paddle: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def ipu_build(paddle: Any) -> None:
-    """The cases are about an IPU build: on another, where much of this would pass as well, they fail."""
+    """The cases need an IPU build: on another, where many of them would pass, they fail."""
     check.equal(actual=paddle.is_compiled_with_ipu(), expected=True, what="paddle.is_compiled_with_ipu()")

@@ -1,4 +1,4 @@
-"""Custom ops: mapped by the strategy, and refused where nobody has made them."""
+"""Custom ops: mapped by the strategy, and refused where they do not exist."""
 
 from __future__ import annotations
 

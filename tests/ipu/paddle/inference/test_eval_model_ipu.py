@@ -74,7 +74,7 @@ def test_moments_advance_in_evaluation(
 
 @pytest.mark.parametrize("evaluated", [True, False], ids=["evaluation", "training"])
 def test_decay_is_part_of_the_moments_in_training_alone(paddle: Any, static: Any, evaluated: bool) -> None:
-    """In evaluation the velocity is the gradient's alone, without what weight decay adds in training."""
+    """In evaluation the velocity is the gradient alone; in training weight decay adds to it."""
     device = EvaluatedDevice(paddle, DECAYING)
     (device.evaluate if evaluated else device.run)(exact.samples(1))
     device.sync()
@@ -98,7 +98,7 @@ def test_training_goes_on_after_evaluation(paddle: Any, static: Any, stages: int
 
 
 def test_a_changed_rate_counts_after_evaluation(paddle: Any, static: Any) -> None:
-    """A schedule that went on during evaluation is heard by the next run that trains."""
+    """The next training run uses the rate of a schedule that went on during evaluation."""
     rate = paddle.optimizer.lr.StepDecay(exact.RATE, step_size=1, gamma=0.25)
     device = EvaluatedDevice(paddle, lambda o: o.SGD(rate))
     device.evaluate(exact.samples(1))

@@ -18,7 +18,7 @@ SIZE = 4
 
 
 def save_trained(paddle: Any, path: Path, *, synced: bool = True, half: Any = None) -> Tuple[str, np.ndarray]:
-    """Save what makes the output after one step on the device; the prefix, and the weight that the host should hold."""
+    """Save the model after one step on the device; the prefix, and the weight that the host should hold."""
     built, device = regression.trainable(paddle, paddle.optimizer.SGD(regression.RATE), half=half)
     x, y = samples(SIZE), regression.targets(SIZE)
     device.run(x, y)
@@ -41,7 +41,7 @@ def run_loaded(paddle: Any, prefix: str, x: np.ndarray, **options: Any) -> np.nd
 
 @pytest.mark.parametrize("synced", [True, False], ids=["synced", "not synced"])
 def test_a_saved_model_has_the_weights_of_the_host(paddle: Any, static: Any, tmp_path: Path, synced: bool) -> None:
-    """Saved without syncing it computes with the weights from before training, else with the trained ones."""
+    """Saved without syncing, the model has the weights from before training; otherwise the trained ones."""
     prefix, weight = save_trained(paddle, tmp_path, synced=synced)
     x = samples(SIZE, 2 * SIZE)
 
@@ -63,7 +63,7 @@ def test_the_host_agrees_on_a_saved_model(paddle: Any, static: Any, tmp_path: Pa
 
 @pytest.mark.parametrize("batches", [3, 5])
 def test_a_loaded_model_takes_several_batches_a_step(paddle: Any, static: Any, tmp_path: Path, batches: int) -> None:
-    """Batches per step are a matter of the strategy, not of the file."""
+    """The strategy decides the batches per step, not the file."""
     prefix, weight = save_trained(paddle, tmp_path)
     x = samples(SIZE * batches)
     out = run_loaded(paddle, prefix, x, batches_per_step=batches)
@@ -108,7 +108,7 @@ def test_a_saved_model_holds_no_training(paddle: Any, static: Any, tmp_path: Pat
 
 
 def test_a_saved_model_keeps_its_pipeline(paddle: Any, static: Any, tmp_path: Path) -> None:
-    """The scales by one that saving adds have no stage, and none is asked of them."""
+    """The scales by one that saving adds have no stage and need none."""
     three = paddle.nn.initializer.Constant(3.0)
     x = static.data("x", [SIZE, 3], "float32")
     with static.ipu_shard_guard(index=0, stage=0):

@@ -32,7 +32,7 @@ def exact(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(("count", "timeout"), [(1, TIMEOUT), (2, TIMEOUT), (3, TIMEOUT), (SIZE, TIMEOUT), (SIZE, 0.0)])
 def test_a_smaller_batch_is_completed(paddle: Any, static: Any, count: int, timeout: float) -> None:
-    """With a timeout a request of fewer samples is answered, with as many; a full batch needs no timeout."""
+    """With a timeout a request of fewer samples gets as many answers; a full batch needs no timeout."""
     x, y = samples(count), targets(count)
     (out,) = serving(paddle, timeout=timeout).run(x, y)
 
@@ -50,7 +50,7 @@ WRONG: Dict[str, Tuple[float, int, int]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_request_that_does_not_fit_is_refused(paddle: Any, static: Any, what: str) -> None:
-    """Without a timeout the batch must be full; with one it is never larger, empty or of unequal numbers."""
+    """Without a timeout the batch must be full; with one, a request may not be larger, empty or uneven."""
     timeout, xs, ys = WRONG[what]
     device = serving(paddle, timeout=timeout)
 
@@ -69,7 +69,7 @@ def test_a_step_of_several_batches_may_be_smaller_too(paddle: Any, static: Any, 
 
 
 def test_requests_of_all_sizes_follow_each_other(paddle: Any, static: Any) -> None:
-    """Nothing of one request is left in the next."""
+    """No request leaves anything behind for the next."""
     device = serving(paddle)
     for turn, count in enumerate([3, 1, 4, 2]):
         x, y = samples(count, turn), targets(count, turn)

@@ -39,7 +39,7 @@ def test_a_predictor_computes_the_model(paddle: Any, saved: Saved, size: int) ->
 
 
 def test_handles_have_names_shapes_and_types(paddle: Any, predictor: Any) -> None:
-    """Names are the model's; shapes follow what was copied in, or was computed."""
+    """Names are the model's; a shape is that of the array that was copied in or computed."""
     predicted(predictor, samples(SIZE))
     (name,) = predictor.get_output_names()
     handles = predictor.get_input_handle("x"), predictor.get_output_handle(name)
@@ -51,7 +51,7 @@ def test_handles_have_names_shapes_and_types(paddle: Any, predictor: Any) -> Non
 
 
 def test_each_run_takes_what_the_handle_holds_then(predictor: Any) -> None:
-    """Arrays are copied: changing one afterwards has no effect, copying another in has."""
+    """Arrays are copied in: changing one afterwards has no effect."""
     handle = predictor.get_input_handle("x")
     output = predictor.get_output_handle(predictor.get_output_names()[0])
     outputs = []
@@ -91,7 +91,7 @@ WAYS = {
     "way", [pytest.param(way, marks=pytest.mark.ipus(enabling[0])) for way, (enabling, *_) in WAYS.items()]
 )
 def test_a_step_takes_all_its_micro_batches(paddle: Any, saved: Saved, way: str) -> None:
-    """Batches per step, behind replicas, are dimensions of the outputs; how IPUs share the model changes nothing."""
+    """Replicas, then batches per step, are dimensions of the outputs; how IPUs share the model changes nothing."""
     enabling, settings, shape = WAYS[way]
     x = samples(math.prod(shape[:-1]))
     out = predict(paddle, predictor_config(paddle, saved(-1), *enabling, **settings), x)
@@ -128,7 +128,7 @@ def read_from_file(paddle: Any, prefix: str, folder: Path) -> Any:
 def test_settings_are_copied_and_read_from_files(
     paddle: Any, saved: Saved, tmp_path: Path, configure: Callable[..., Any]
 ) -> None:
-    """A copied configuration has the settings of the IPU, and load_ipu_config reads one from each line."""
+    """A copied configuration keeps the IPU's settings, and load_ipu_config reads one setting per line."""
     x = samples(SIZE * 4)
     out = predict(paddle, configure(paddle, saved(-1), tmp_path), x)
 
@@ -137,7 +137,7 @@ def test_settings_are_copied_and_read_from_files(
 
 @pytest.mark.parametrize("kind", ["clones", "pool"])
 def test_predictors_of_one_model_have_handles_of_their_own(paddle: Any, saved: Saved, kind: str) -> None:
-    """Clones, and the predictors of a pool, compute with what was copied into each."""
+    """Each clone, and each predictor of a pool, computes with its own inputs."""
     config = predictor_config(paddle, saved(SIZE), 1, SIZE)
     if kind == "pool":
         pool = paddle.inference.PredictorPool(config, 3)
@@ -165,7 +165,7 @@ WRONG: Dict[str, Tuple[str, Sequence[Any], str]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_configuration_is_refused(paddle: Any, saved: Saved, what: str) -> None:
-    """One sentence names the file or the setting."""
+    """The error names the file or the setting."""
     name, enabling, sentence = WRONG[what]
     prefix = Path(saved(SIZE)).with_name(name)
 

@@ -45,7 +45,7 @@ class Net:
         self.executor = started(paddle)
 
     def compile(self, *, pipelined: bool = True, replicas: int = 1, accumulation: int = 5, **options: Any) -> Any:
-        """The compiled program; without a pipeline all is on one IPU."""
+        """The compiled program; without a pipeline everything is on one IPU."""
         strategy = self.static.IpuStrategy()
         ipus = 3 * replicas if pipelined else replicas
         strategy.set_options(
@@ -123,7 +123,7 @@ def test_the_dumped_model_holds_the_weights(net: Net, tmp_path: Path) -> None:
 
 
 def test_the_dumped_model_is_placed(net: Net, tmp_path: Path) -> None:
-    """The dump is the forward pass, and every op of it bears the IPU and the stage of its guard."""
+    """The dump is the forward pass, and each of its ops carries the IPU and the stage of its guard."""
     net.compile(onnx_dump_path=str(tmp_path / "model.onnx"))
     layers = [(type, *guard) for guard in [(1, 0), (0, 1), (2, 2)] for type in ("MatMul", "Tanh")]
 
@@ -132,7 +132,7 @@ def test_the_dumped_model_is_placed(net: Net, tmp_path: Path) -> None:
 
 
 def test_without_manual_shards_all_is_on_the_first_ipu(net: Net, tmp_path: Path) -> None:
-    """Guards count for nothing where graphs are not sharded by hand, and there are no stages without a pipeline."""
+    """Guards have no effect unless the graph is sharded by hand, and without a pipeline there are no stages."""
     net.compile(pipelined=False, onnx_dump_path=str(tmp_path / "model.onnx"))
 
     places = {(ipu, stage) for _, ipu, stage in placement(loaded(tmp_path / "model.onnx"))}
@@ -160,7 +160,7 @@ def test_the_dumped_model_computes_the_loss(net: Net, tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_saved_later_holds_the_trained_weights(net: Net, tmp_path: Path) -> None:
-    """``save_model_proto`` brings the weights home and writes those."""
+    """``save_model_proto`` copies the weights to the host and writes them."""
     program = net.compile()
     before = net.weights()
     net.executor.run(program, feed={"x": BATCH.reshape(-1, 3)}, fetch_list=[net.loss])
@@ -172,7 +172,7 @@ def test_a_model_that_is_saved_later_holds_the_trained_weights(net: Net, tmp_pat
 
 
 def test_a_path_that_cannot_be_written_is_an_error(net: Net, tmp_path: Path) -> None:
-    """A folder that is not there is named."""
+    """The error names the missing folder."""
     with check.raises(ValueError, match="no-folder", what="an onnx_dump_path in a folder that is not there"):
         net.compile(onnx_dump_path=str(tmp_path / "no-folder" / "model.onnx"))
 
@@ -185,7 +185,7 @@ def counts(path: Path, *types: str) -> List[int]:
 
 @pytest.mark.parametrize("dot_check", DOT_CHECKS)
 def test_the_ir_is_drawn_at_a_check(net: Net, tmp_path: Path, dot_check: str) -> None:
-    """Each check has a drawing of its own in the folder ``log_dir``, which is made, and nothing else is drawn."""
+    """Each check is drawn in its own file in the folder ``log_dir``, which is created, and nothing else is drawn."""
     net.compile(dot_checks=[dot_check], log_dir=str(tmp_path / "logs" / "deep"))
 
     drawn = {path.name.lower(): path.read_text("utf-8")[:7] for path in (tmp_path / "logs" / "deep").glob("*")}
@@ -200,7 +200,7 @@ def test_the_ir_is_drawn_at_a_check(net: Net, tmp_path: Path, dot_check: str) ->
 def test_a_drawing_shows_what_the_program_has_by_then(
     net: Net, tmp_path: Path, dot_check: str, expected: List[int]
 ) -> None:
-    """Gradients come with the backward pass, updates before aliasing, and copies between IPUs in the end."""
+    """Gradients appear with the backward pass, updates before aliasing, and copies between IPUs at the end."""
     net.compile(dot_checks=[dot_check], log_dir=str(tmp_path))
 
     types = ("MatMul", "MatMulRhsGrad", "SGD0VarUpdate", "IpuCopy")
@@ -210,7 +210,7 @@ def test_a_drawing_shows_what_the_program_has_by_then(
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_gradients_are_reduced_over_replicas(net: Net, tmp_path: Path, replicas: int) -> None:
-    """With replicas each of the three gradients passes an all-reduce; with one none does."""
+    """With replicas each of the three gradients passes an all-reduce; with one replica none does."""
     net.compile(replicas=replicas, dot_checks=["Final"], log_dir=str(tmp_path))
 
     reduces = sum(counts(tmp_path / "final.dot", *ALL_REDUCES))
@@ -219,7 +219,7 @@ def test_gradients_are_reduced_over_replicas(net: Net, tmp_path: Path, replicas:
 
 @pytest.mark.parametrize("accumulation", [1, 4])
 def test_gradients_are_accumulated(net: Net, tmp_path: Path, accumulation: int) -> None:
-    """With accumulation each of the three gradients is accumulated; without none is."""
+    """With accumulation each of the three gradients is accumulated; without it none is."""
     net.compile(pipelined=False, accumulation=accumulation, dot_checks=["Final"], log_dir=str(tmp_path))
 
     accumulates = counts(tmp_path / "final.dot", "Accumulate")

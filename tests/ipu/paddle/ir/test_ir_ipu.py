@@ -50,7 +50,7 @@ def test_layers_are_where_the_cut_puts_them(runs: Runs, tmp_path: Path, name: st
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize("name", CUT)
 def test_a_compiled_net_is_well_formed(runs: Runs, tmp_path: Path, name: str) -> None:
-    """Shapes follow from the inputs', every op is placed, and data flows from stage to stage only forwards."""
+    """Shapes follow from the inputs' shapes, every op is placed, and data only flows to the same or a later stage."""
     _, graph = _dumped(runs, name, 3, tmp_path)
     unsound = checks.shapes(graph) + checks.placement(graph) + checks.stage_order(graph)
 

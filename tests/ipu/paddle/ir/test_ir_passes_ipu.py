@@ -45,7 +45,7 @@ def test_a_batch_that_is_known_is_kept(static: Any, paddle: Any) -> None:
     [("int64", "int32"), ("float64", "float32"), ("int32", "int32"), ("float32", "float32"), ("bool", "bool")],
 )
 def test_feeds_have_at_most_32_bits(static: Any, paddle: Any, declared: str, narrow: str) -> None:
-    """Feeds of 64 bits are narrowed, and so is what is moved out of them; other types stay."""
+    """Feeds of 64 bits are narrowed, and so are their copies; other types stay."""
     out = paddle.reshape(static.data("x", [None, 3], declared), [-1])
 
     block = Compiling(paddle, ["x"], [out.name], is_training=False).upto(SHAPES).block
@@ -57,7 +57,7 @@ def test_feeds_have_at_most_32_bits(static: Any, paddle: Any, declared: str, nar
 
 @pytest.mark.parametrize("wide", ["topk", "argsort", "argmax", "assign"])
 def test_indices_are_compared_with_labels_that_were_fed(static: Any, paddle: Any, wide: str) -> None:
-    """What Paddle makes in 64 bits has 32 on the device, as have labels: both meet in one op."""
+    """Paddle's 64-bit indices have 32 bits on the device, and so have fed labels: both meet in one op."""
     scores, labels = static.data("scores", [None, 3], "float32"), static.data("labels", [None, 1], "int64")
     indices = {
         "topk": lambda: paddle.topk(scores, 1)[1],
@@ -79,7 +79,7 @@ def test_indices_are_compared_with_labels_that_were_fed(static: Any, paddle: Any
 def test_a_scale_that_changes_nothing_is_deleted(
     static: Any, paddle: Any, scale: float, bias: float, kept: bool
 ) -> None:
-    """A scale by one that adds nothing goes, and its reader reads what it read; every other scale stays."""
+    """A scale by one that adds nothing is deleted and its reader reads its input; every other scale stays."""
     first = paddle.exp(static.data("x", [None, 3], "float32"))
     second = paddle.scale(first, scale, bias)
     out = paddle.tanh(second)
@@ -92,7 +92,7 @@ def test_a_scale_that_changes_nothing_is_deleted(
 
 
 def test_chains_of_scales_are_deleted(static: Any, paddle: Any) -> None:
-    """Scales by one that follow one another all go."""
+    """Scales by one that follow one another are all deleted."""
     first = paddle.exp(static.data("x", [None, 3], "float32"))
     out = paddle.tanh(paddle.scale(paddle.scale(first, 1.0), 1.0))
 
@@ -104,7 +104,7 @@ def test_chains_of_scales_are_deleted(static: Any, paddle: Any) -> None:
 
 @pytest.mark.parametrize("fetch", ["before", "after", "both"])
 def test_what_a_deleted_scale_made_can_be_fetched(static: Any, paddle: Any, fetch: str) -> None:
-    """Both ends of a deleted scale are fetched, with the same values."""
+    """The input and the output of a deleted scale can be fetched, with the same values."""
     before = paddle.square(static.data("x", [None, 3], "float32"))
     after = paddle.scale(before, 1.0)
     fetches = {"before": [before], "after": [after], "both": [before, after]}[fetch]
@@ -141,7 +141,7 @@ CANONICALS: Dict[str, Any] = {
 
 @pytest.mark.parametrize("name", CANONICALS)
 def test_ops_become_those_of_popart(static: Any, paddle: Any, name: str) -> None:
-    """Each op of Paddle's becomes one or more ops of PopART's; none of Paddle's is left."""
+    """Each of Paddle's ops becomes one or more of PopART's; none of Paddle's is left."""
     make, expected = CANONICALS[name]
     out = make(paddle, static.data("x", [None, 3], "float32"))
 
@@ -180,7 +180,7 @@ def test_attributes_are_those_of_popart(static: Any, paddle: Any) -> None:
 
 @pytest.mark.parametrize("given", [(0, 0), (2, 1), (1, 4)])
 def test_canonical_ops_are_where_their_op_was(static: Any, paddle: Any, given: Any) -> None:
-    """Every op that an op becomes bears its index and stage."""
+    """The PopART ops of a Paddle op carry its index and stage."""
     x = static.data("x", [None, 3], "float32")
     with static.ipu_shard_guard(*given):
         out = paddle.rsqrt(x)
@@ -220,7 +220,7 @@ def test_all_ops_without_a_handler_are_named_once(static: Any, paddle: Any) -> N
 
 
 def test_a_value_that_is_written_again_is_renamed(static: Any, paddle: Any) -> None:
-    """After the pass no two ops write one name, and whoever reads afterwards reads the new one."""
+    """After the pass no two ops write the same name, and later readers read the new one."""
     first = paddle.exp(static.data("x", [None, 3], "float32"))
     second = paddle.tanh(first)
     paddle.assign(paddle.multiply(second, second), output=first)
@@ -298,7 +298,7 @@ def test_an_inference_is_transferred_to_float16(static: Any, paddle: Any, half: 
 
 
 def test_a_predictors_feeds_and_fetches_are_put_back(static: Any, paddle: Any) -> None:
-    """Around the runtime stands an op for every feed and fetch, with its column."""
+    """Every feed and fetch has an op beside the runtime, with its column."""
     x, y = static.data("x", [None, 3], "float32"), static.data("y", [None, 3], "float32")
     out = [paddle.tanh(paddle.add(x, y)), paddle.exp(x)]
     compiling = Compiling(paddle, ["y", "x"], [each.name for each in out], is_training=False)

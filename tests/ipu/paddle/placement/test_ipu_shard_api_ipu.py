@@ -1,4 +1,4 @@
-"""Which ops bear which index and stage: ``ipu_shard_guard`` and ``set_ipu_shard``."""
+"""The index and stage that ops carry: ``ipu_shard_guard`` and ``set_ipu_shard``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..compiling import Shard, shard
 
 pytestmark = pytest.mark.usefixtures("ipu_build")
 
-BORNE = "the index and stage of each op"
+SHARDS = "the index and stage of each op"
 
 
 def shards(static: Any) -> List[Shard]:
-    """What the ops of the main program bear, in order."""
+    """The index and stage of each op of the main program."""
     return [shard(op) for op in static.default_main_program().global_block().ops]
 
 
@@ -49,7 +49,7 @@ def test_ops_bear_what_their_guard_says(static: Any, arguments: Any, expected: S
         inside = before * before
     inside.exp()
 
-    check.equal(actual=shards(static), expected=[(None, None), expected, (None, None)], what=BORNE)
+    check.equal(actual=shards(static), expected=[(None, None), expected, (None, None)], what=SHARDS)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_an_inner_guard_replaces_both_values(static: Any, outer: Any, inner: Any
         second.exp()
     around = outer.get("index"), outer.get("stage")
 
-    check.equal(actual=shards(static), expected=[around, expected, around], what=BORNE)
+    check.equal(actual=shards(static), expected=[around, expected, around], what=SHARDS)
 
 
 def test_guards_nest_to_any_depth(static: Any) -> None:
@@ -92,11 +92,11 @@ def test_guards_nest_to_any_depth(static: Any) -> None:
     nest(0)
     levels = [(depth, 10 + depth) for depth in range(5)]
 
-    check.equal(actual=shards(static), expected=levels + levels[::-1], what=BORNE)
+    check.equal(actual=shards(static), expected=levels + levels[::-1], what=SHARDS)
 
 
 def test_an_error_leaves_the_guard(static: Any) -> None:
-    """After an exception inside the block, ops bear what they bore before it."""
+    """After an exception inside the block, ops carry what they carried before it."""
     x = data(static)
     with static.ipu_shard_guard(index=1, stage=1):
         with pytest.raises(ZeroDivisionError), static.ipu_shard_guard(index=2, stage=2):
@@ -104,11 +104,11 @@ def test_an_error_leaves_the_guard(static: Any) -> None:
         y = x + 1.0
     y.exp()
 
-    check.equal(actual=shards(static), expected=[(1, 1), (None, None)], what=BORNE)
+    check.equal(actual=shards(static), expected=[(1, 1), (None, None)], what=SHARDS)
 
 
 def test_parameters_of_a_guarded_layer_are_made_by_guarded_ops(static: Any) -> None:
-    """The ops that make a layer's parameters bear the guard's values as well."""
+    """The ops that initialise a layer's parameters carry the guard's values as well."""
     x = data(static)
     with static.ipu_shard_guard(index=2, stage=3):
         static.nn.fc(x, 5)
@@ -132,7 +132,7 @@ def test_parameters_of_a_guarded_layer_are_made_by_guarded_ops(static: Any) -> N
     ids=str,
 )
 def test_a_function_is_wrapped(static: Any, arguments: Any, expected: Shard) -> None:
-    """The wrapped function's ops bear the values; the function itself is as it was, and arguments and result pass."""
+    """A wrapped function's ops carry the values; the function does not change; arguments and results pass through."""
 
     def scaled(value: Any, factor: float, *, shift: float = 0.0) -> Tuple[Any, float]:
         return value * factor + shift, factor + shift
@@ -155,11 +155,11 @@ def test_functions_of_paddle_are_wrapped(static: Any, paddle: Any, name: str) ->
     function = static.set_ipu_shard(getattr(paddle.nn.functional, name), index=3, stage=1)
     function(function(data(static)))
 
-    check.equal(actual=shards(static), expected=[(3, 1), (3, 1)], what=BORNE)
+    check.equal(actual=shards(static), expected=[(3, 1), (3, 1)], what=SHARDS)
 
 
 def test_a_layer_is_changed_in_place(static: Any, paddle: Any) -> None:
-    """set_ipu_shard returns the same layer with the same parameters; every later call of it bears the values."""
+    """set_ipu_shard returns the same layer with the same parameters; every later call of it carries the values."""
     layer = paddle.nn.Linear(3, 3)
     before = {name: id(parameter) for name, parameter in layer.named_parameters()}
     same = static.set_ipu_shard(layer, index=2, stage=1)
@@ -174,22 +174,22 @@ def test_a_layer_is_changed_in_place(static: Any, paddle: Any) -> None:
 
 
 def test_layers_of_one_class_are_sharded_one_by_one(static: Any, paddle: Any) -> None:
-    """A layer that was not changed bears nothing, though its twin does."""
+    """An unchanged layer carries nothing, though others of its class do."""
     first, second, third = (paddle.nn.ReLU() for _ in range(3))
     static.set_ipu_shard(first, index=0, stage=0)
     static.set_ipu_shard(third, index=1, stage=2)
     third(second(first(data(static))))
 
-    check.equal(actual=shards(static), expected=[(0, 0), (None, None), (1, 2)], what=BORNE)
+    check.equal(actual=shards(static), expected=[(0, 0), (None, None), (1, 2)], what=SHARDS)
 
 
 def test_sublayers_follow_their_layer_unless_they_were_changed(static: Any, paddle: Any) -> None:
-    """A changed layer's sublayers bear its values, a sublayer changed by itself its own."""
+    """Sublayers carry the values of a changed layer, unless they were changed themselves."""
     tanh = static.set_ipu_shard(paddle.nn.Tanh(), index=3)
     outer = paddle.nn.Sequential(paddle.nn.ReLU(), tanh, paddle.nn.Sigmoid())
     static.set_ipu_shard(outer, index=1, stage=1)(data(static))
 
-    check.equal(actual=shards(static), expected=[(1, 1), (3, None), (1, 1)], what=BORNE)
+    check.equal(actual=shards(static), expected=[(1, 1), (3, None), (1, 1)], what=SHARDS)
 
 
 def test_a_second_change_is_inside_the_first(static: Any, paddle: Any) -> None:
@@ -199,7 +199,7 @@ def test_a_second_change_is_inside_the_first(static: Any, paddle: Any) -> None:
     static.set_ipu_shard(layer, index=2, stage=2)
     layer(data(static))
 
-    check.equal(actual=shards(static), expected=[(1, 1)], what=BORNE)
+    check.equal(actual=shards(static), expected=[(1, 1)], what=SHARDS)
 
 
 @pytest.mark.parametrize("value", [3, "relu", None, [abs]], ids=["int", "str", "None", "list"])
@@ -234,7 +234,7 @@ DIFFERENTIATED: Dict[str, List[Shard]] = {
 
 @pytest.mark.parametrize("op", DIFFERENTIATED)
 def test_gradients_are_where_their_ops_are(static: Any, paddle: Any, op: str) -> None:
-    """The gradient of an op bears the index and the stage of the op."""
+    """The gradient of an op carries the index and the stage of the op."""
     ops = train(static, paddle).ops
     forward, backward = ([shard(each) for each in ops if each.type == type] for type in (op, f"{op}_grad"))
 
@@ -243,11 +243,11 @@ def test_gradients_are_where_their_ops_are(static: Any, paddle: Any, op: str) ->
 
 
 def test_a_copy_of_a_program_keeps_its_shards(static: Any, paddle: Any) -> None:
-    """Programs that are cloned or read back from their bytes bear the same."""
+    """A cloned program, or one read back from its bytes, carries the same values."""
     train(static, paddle)
     program = static.default_main_program()
     read = static.Program.parse_from_string(program.desc.serialize_to_string())
 
     for how, copy in (("cloned", program.clone()), ("read", read)):
-        borne = [shard(op) for op in copy.global_block().ops]
-        check.equal(actual=borne, expected=shards(static), what=f"{BORNE} of the {how} program")
+        carried = [shard(op) for op in copy.global_block().ops]
+        check.equal(actual=carried, expected=shards(static), what=f"{SHARDS} of the {how} program")

@@ -168,7 +168,7 @@ def test_options_that_contradict_each_other_are_refused(paddle: Any, static: Any
 
 
 def test_shards_by_hand_count_only_when_enabled(paddle: Any, static: Any) -> None:
-    """Without enable_manual_shard all ops are on IPU 0, whatever they bear."""
+    """Without enable_manual_shard all ops are on IPU 0, whatever they carry."""
     chain = exact.chain(paddle, stages=3, training=False)
     out, _ = Device(paddle, chain, exact.strategy(paddle, training=False)).run(exact.samples(1))
     expected = exact.plain_run(exact.samples(1), counts(), stages=3, rate=0.0).outputs

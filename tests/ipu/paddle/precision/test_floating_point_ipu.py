@@ -16,7 +16,7 @@ from ..exact import counts
 
 
 def logarithm(paddle: Any, *, checked: bool, config: RunConfig = exact.ONE) -> Device:
-    """A program that takes logarithms, compiled."""
+    """A compiled program that takes logarithms."""
     x = paddle.static.data("x", [None, 2], "float32")
     return exact.inference(paddle, paddle.log(x), config=config, enable_floating_point_checks=checked)
 
@@ -24,7 +24,7 @@ def logarithm(paddle: Any, *, checked: bool, config: RunConfig = exact.ONE) -> D
 @pytest.mark.parametrize("checked", [True, False], ids=["checked", "unchecked"])
 @pytest.mark.parametrize("values", [[1.0, -1.0], [1.0, 0.0]], ids=["invalid", "infinite"])
 def test_a_check_stops_the_run(paddle: Any, static: Any, values: List[float], checked: bool) -> None:
-    """With enable_floating_point_checks an op that makes a NaN or an infinity is an error; by default it is fetched."""
+    """With enable_floating_point_checks a NaN or an infinity is an error naming its op; by default it is fetched."""
     device = logarithm(paddle, checked=checked)
     x = np.array([values], np.float32)
 

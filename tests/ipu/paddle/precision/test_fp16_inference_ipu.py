@@ -19,7 +19,7 @@ FINE = np.float32(1 + 2.0**-12)
 
 
 def predict(paddle: Any, path: Path, x: np.ndarray, *enabling: Any, fp16: bool = True) -> np.ndarray:
-    """What a predictor makes of samples by relu(x w) + 2048 - 2048, whose sum has even numbers only in float16."""
+    """What a predictor computes by relu(x w) + 2048 - 2048; in float16 that sum has even numbers only."""
     variable = paddle.static.data("x", [-1, 2], "float32")
     start = paddle.nn.initializer.Assign(np.array([1.5, 3.0], np.float32) * FINE)
     weight = paddle.create_parameter([2], "float32", default_initializer=start)

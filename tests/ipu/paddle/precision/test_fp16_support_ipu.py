@@ -36,7 +36,7 @@ ADDENDS = [0.5, 1.0, 1.5, 2.5, 3.0, 5.0, 7.0, 6.999]
 
 @pytest.mark.parametrize("feed", ["float32", "float16"])
 def test_sums_are_rounded_to_nearest_even(paddle: Any, static: Any, feed: str) -> None:
-    """2048 + x has lost the odd numbers when 2048 is taken away again: to nearest, and between two to the even one."""
+    """2048 + x - 2048 is x rounded to an even number: the nearest, and of two the one whose half is even."""
     sums = infer(paddle, lambda v: (v + PAST) - PAST, np.array([ADDENDS], np.float32), feed=feed)
 
     expected = np.array([[0, 0, 2, 2, 4, 4, 8, 8]], HALF)
@@ -76,7 +76,7 @@ def test_overflow_stops_a_checked_program(paddle: Any, static: Any) -> None:
 
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 CHAINS = ["**", "*-", "*+*", "+*-*", "**-+"]
-"""What is done to x with x again, from left to right."""
+"""The operations on x with x again, from left to right."""
 
 
 @pytest.mark.parametrize("chain", CHAINS)
@@ -148,7 +148,7 @@ def specified(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Tuple[np.ndar
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_step_rounds_forwards_backwards_and_in_the_update(paddle: Any, static: Any, when: str) -> None:
-    """Outputs and loss are the specified float16; the weight is float16 where it was turned before the optimizer."""
+    """Outputs and loss are the specified float16; the weight is float16 if it was cast before the optimizer."""
     ((out, loss),), weight = train(paddle, when)
     expected_out, expected_loss, gradient = specified(odd(4), targets(4), START)
     stepped = START - RATE * gradient
@@ -188,7 +188,7 @@ def test_loss_scaling_saves_small_gradients(paddle: Any, static: Any, when: str,
 
 @pytest.mark.parametrize("scaling", [4.0, 512.0])
 def test_loss_scaling_cancels_where_nothing_is_lost(paddle: Any, static: Any, scaling: float) -> None:
-    """Scaling by a power of two leaves the weight as it would be without."""
+    """Scaling by a power of two does not change the trained weight."""
     _, weight = train(paddle, "after", loss_scaling=scaling)
     *_, gradient = specified(odd(4), targets(4), START)
 
@@ -205,7 +205,7 @@ FACTORS: Dict[str, Tuple[int, Dict[str, Any]]] = {
 @pytest.mark.ipus(8)
 @pytest.mark.parametrize("factor", FACTORS)
 def test_every_micro_batch_is_rounded(paddle: Any, static: Any, factor: str) -> None:
-    """Whatever makes several micro-batches of a run, each gives the specified float16 outputs."""
+    """However a run gets several micro-batches, each gives the specified float16 outputs."""
     count, options = FACTORS[factor]
     ((outputs, losses),), _ = train(paddle, "after", **options)
     weight, steps = START, []
@@ -238,7 +238,7 @@ def test_stages_hand_on_float16(paddle: Any, static: Any, pipelined: bool) -> No
 
 @pytest.mark.parametrize("partials", ["float", "half"])
 def test_partial_sums(paddle: Any, static: Any, partials: str) -> None:
-    """A product in float16 sums in float32 unless half is asked for, which may lose what is small beside the sum."""
+    """A float16 product sums in float32; half partials may lose what is small beside the sum."""
     x = np.zeros((1, 64), np.float32)
     x[0, 0], x[0, 16::16] = 2048.0, 1.0
     ones = static.data("ones", [64, 1], "float16")

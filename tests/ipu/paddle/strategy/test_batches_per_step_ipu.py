@@ -70,7 +70,7 @@ def test_a_sum_is_not_divided(paddle: Any, static: Any, config: RunConfig) -> No
 
 @pytest.mark.parametrize("config", [counts(1, 2), counts(3, 2), counts(3, 2, 4)], ids=counts_id)
 def test_a_running_mean_is_the_mean(paddle: Any, static: Any, config: RunConfig) -> None:
-    """With the mean strategy Running, what is accumulated is a mean at any time, and the result the same."""
+    """With the mean strategy Running, the accumulator always holds a mean, and the result is the same."""
     x, _, weights = trained(paddle, config, mean_accumulation_and_replication_reduction_strategy=0)
 
     check.identical(actual=weights["w0"], expected=exact.plain_run(x, config).weights["w0"], what="the weight")
@@ -89,7 +89,7 @@ def test_shards_update_like_one_ipu(paddle: Any, static: Any, config: RunConfig)
 
 @pytest.mark.parametrize("runs", [2, 3])
 def test_a_run_goes_on_where_the_last_one_ended(paddle: Any, static: Any, runs: int) -> None:
-    """Several runs of one batch leave what one run of as many batches leaves."""
+    """Several runs of one batch leave the weights of one run of as many batches."""
     device = Device(paddle, exact.chain(paddle), exact.strategy(paddle))
     for sample in exact.samples(runs):
         device.run(sample[None])

@@ -17,7 +17,7 @@ from ..exact import Chain, Device, counts
 
 
 def scaling(paddle: Any, factor: float) -> Chain:
-    """A program of its own that multiplies by a constant."""
+    """A separate program that multiplies by a constant."""
     static = paddle.static
     main, startup = static.Program(), static.Program()
     with static.program_guard(main, startup):

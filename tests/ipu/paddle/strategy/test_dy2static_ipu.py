@@ -100,7 +100,7 @@ def check_exact(actual: Any, expected: np.ndarray, what: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_a_call_is_a_step(paddle: Any, way: str, reduction: str) -> None:
-    """Each call returns outputs and loss of the weights before it, and leaves those after one update."""
+    """Each call returns the outputs and the loss before its update, and makes one update."""
     net = model(paddle, way=way, reduction=reduction)
     rate = RATE if reduction == "mean" else RATE / 8
     steps = expected(2, reduction, [rate, rate])
@@ -172,7 +172,7 @@ def test_a_state_dict_holds_what_the_layer_holds(paddle: Any, tmp_path: Path, sy
 
 @pytest.mark.parametrize("stepped", [True, False])
 def test_a_scheduler_sets_the_rate_of_the_device(paddle: Any, stepped: bool) -> None:
-    """Stepping a scheduler changes the rate of the next call, without another compilation; calls alone do not."""
+    """Stepping a scheduler changes the rate of the next call without another compilation; calls alone do not."""
     rates = [RATE, RATE / 4 if stepped else RATE]
     scheduler = paddle.optimizer.lr.StepDecay(RATE, step_size=1, gamma=0.25)
     net = model(paddle)
@@ -228,7 +228,7 @@ def test_a_call_takes_several_micro_batches(paddle: Any, factor: str) -> None:
 
 
 def test_momentum_is_kept_on_the_device(paddle: Any) -> None:
-    """The second step goes by the velocity that the first one left, and the velocity comes home too."""
+    """The second step uses the velocity of the first, and weights_to_host brings the velocity too."""
     net = model(paddle)
     strategy = training(paddle, net)
     optimizer = paddle.optimizer.Momentum(RATE, momentum=0.5, parameters=net.parameters())
@@ -248,7 +248,7 @@ def test_momentum_is_kept_on_the_device(paddle: Any) -> None:
 
 
 def test_changed_options_keep_the_training(paddle: Any) -> None:
-    """Another option compiles the program again; training goes on where it was."""
+    """Another option compiles the program again, and training continues."""
     net = model(paddle)
     strategy = training(paddle, net)
     call(paddle, net, 0)
@@ -264,7 +264,7 @@ def test_changed_options_keep_the_training(paddle: Any) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_inference_computes_outputs_alone(paddle: Any, way: str) -> None:
-    """Without training a call gives the outputs, and weights stay."""
+    """Without training a call gives the outputs and leaves the weights alone."""
     net = model(paddle, way=way)
     inference(paddle)
     outputs = [net(paddle.to_tensor(samples(SIZE, turn * SIZE))) for turn in range(2)]

@@ -46,7 +46,7 @@ def check_trains(net: Net, program: Any) -> None:
 
 @pytest.mark.parametrize("proportion", [-0.25, 1.0625, 7.0])
 def test_a_proportion_of_memory_is_between_0_and_1(net: Net, proportion: float) -> None:
-    """A value outside is stored, and refused when the program is compiled."""
+    """A proportion outside that range is stored, and refused when the program is compiled."""
     match = r"(?s)available_?memory_?proportion|AvailableMemoryProportion"
     with check.raises(Exception, match=match, what=f"available_memory_proportion {proportion}"):
         net.compile(available_memory_proportion=proportion)
@@ -54,13 +54,13 @@ def test_a_proportion_of_memory_is_between_0_and_1(net: Net, proportion: float) 
 
 @pytest.mark.parametrize("proportion", [0.0, 0.25, 1.0])
 def test_a_proportion_of_memory_up_to_all_is_accepted(net: Net, proportion: float) -> None:
-    """0, which leaves it to the device, 1 and what lies between are accepted, and the program trains."""
+    """From 0, which leaves it to the device, to 1 the proportion is accepted, and the program trains."""
     check_trains(net, net.compile(available_memory_proportion=proportion))
 
 
 @pytest.mark.parametrize("name", ["batches_per_step", "micro_batch_size"])
 def test_there_is_at_least_one_of_everything(net: Net, name: str) -> None:
-    """No program is compiled for no micro-batch."""
+    """A program without micro-batches is refused."""
     options: Any = {name: 0}
     with check.raises(Exception, match=name, what=f"{name} 0"):
         net.compile(**options)
@@ -91,7 +91,7 @@ def test_the_progress_of_compiling_is_told(net: Net) -> None:
 
 @pytest.mark.parametrize("value", ["1", "true", "True", "TRUE"])
 def test_the_ipu_model_is_one_device(paddle: Any, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    """With POPLAR_IPUMODEL the device has the number 0 alone."""
+    """With POPLAR_IPUMODEL device 0 is the only one."""
     monkeypatch.setenv("POPLAR_IPUMODEL", value)
     paddle.set_device("ipu")
 
@@ -133,7 +133,7 @@ def test_programs_run_unless_only_compiling_is_asked_for(net: Net, monkeypatch: 
 
 
 def written(folder: Path) -> List[str]:
-    """The names of the files in a folder that hold something."""
+    """The names of the files in a folder that are not empty."""
     return sorted(file.name for file in folder.rglob("*") if file.is_file() and file.stat().st_size)
 
 

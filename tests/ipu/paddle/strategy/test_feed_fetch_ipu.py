@@ -99,7 +99,7 @@ def test_a_leading_open_dimension_is_the_micro_batch(paddle: Any, static: Any, s
 
 
 def test_a_declared_batch_stays(paddle: Any, static: Any) -> None:
-    """A feed declared with a size has it, whatever micro_batch_size says."""
+    """A feed declared with a size keeps it, whatever micro_batch_size says."""
     x = static.data("x", [4, 2], "float32")
     (out,) = exact.inference(paddle, x * 2.0, config=counts(3), micro_batch=7).run(exact.samples(12))
 
@@ -201,7 +201,7 @@ def test_feeds_of_two_variables_keep_their_pairs(paddle: Any, static: Any) -> No
 
 
 def test_a_fetched_feed_comes_back(paddle: Any, static: Any) -> None:
-    """A variable that no op makes can be fetched too."""
+    """A variable that no op writes can be fetched too."""
     x = static.data("x", [None, 2], "float32")
     out, fed = exact.inference(paddle, x * 2.0, x, config=counts(3)).run(exact.samples(3))
 

@@ -1,4 +1,4 @@
-"""What compiling makes of a program, and leaves of it."""
+"""What compiling makes of a program, and what it leaves of it."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_program_without_a_scheduler_has_none(net: Net) -> None:
 
 @pytest.mark.parametrize("unknown", [{"feeds": ["y"]}, {"fetches": ["no_such_variable"]}], ids=["feed", "fetch"])
 def test_what_the_program_does_not_have_is_refused(net: Net, unknown: Dict[str, Any]) -> None:
-    """A feed or a fetch of no variable of the program cannot be compiled."""
+    """A feed or a fetch that the program does not have is refused."""
     with check.raises(Exception, match=next(iter(unknown.values()))[0], what=f"compiling with {unknown}"):
         net.compile(**unknown)
 
@@ -166,7 +166,7 @@ def named(paddle: Any, name: str) -> Any:
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_optional_arguments_have_the_specified_defaults(paddle: Any, name: str) -> None:
-    """What may be left out, and what it is then."""
+    """Every optional argument has its specified default."""
     parameters = inspect.signature(named(paddle, name)).parameters.values()
     defaults = {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
 
@@ -187,7 +187,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_ipu_build_has_the_name(paddle: Any, name: str) -> None:
-    """Each name of the IPU's part leads somewhere."""
+    """Paddle has each name of the IPU's API."""
     attribute = named(paddle, name)
     usable = callable(attribute) or isinstance(attribute, property)
 
@@ -195,7 +195,7 @@ def test_an_ipu_build_has_the_name(paddle: Any, name: str) -> None:
 
 
 def test_the_backend_has_its_methods(paddle: Any) -> None:
-    """There is one backend in a process, with what a program may ask of it."""
+    """There is one backend in a process, and it has the methods that programs call."""
     backend, again = (paddle.base.core.IpuBackend.get_instance() for _ in range(2))
     methods = ("weights_to_host", "detach", "reset", "set_scope", "set_ipu_strategy", "save_model_proto")
     missing = [name for name in methods if not callable(getattr(backend, name, None))]

@@ -66,7 +66,7 @@ def test_an_enumeration_has_a_range(strategy: Any, name: str) -> None:
 
 @pytest.mark.parametrize("value", [None, (1, 2), b"2", 1j, object], ids=["None", "tuple", "bytes", "complex", "class"])
 def test_a_value_of_no_type_of_options_is_refused(strategy: Any, value: Any) -> None:
-    """What is neither bool, int, float, str, list, set nor dict is no value of any option."""
+    """A value that is neither bool, int, float, str, list, set nor dict is refused."""
     with check.raises(ValueError, match="num_ipus", what=f"num_ipus {value!r}"):
         strategy.set_options({"num_ipus": value})
 
@@ -145,7 +145,7 @@ def test_manual_sharding_is_a_virtual_graph_mode(strategy: Any) -> None:
 
 
 def test_options_are_set_in_order_up_to_the_first_refusal(strategy: Any) -> None:
-    """What stands before a refused option is set, what stands behind it is not."""
+    """Options before a refused one are set, options after it are not."""
     with check.raises(ValueError, match="Cannot find option", what="batches_per_step 2.0"):
         strategy.set_options({"num_ipus": 4, "batches_per_step": 2.0, "micro_batch_size": 8})
 
@@ -154,7 +154,7 @@ def test_options_are_set_in_order_up_to_the_first_refusal(strategy: Any) -> None
 
 
 def test_strategies_are_independent(static: Any) -> None:
-    """An option of one strategy is not that of another, made before or after."""
+    """Setting an option of one strategy changes no other strategy, older or newer."""
     before, changed = static.IpuStrategy(), static.IpuStrategy()
     changed.set_options({"num_ipus": 4, "engine_options": {"a": "b"}, "dot_checks": ["Final"]})
 

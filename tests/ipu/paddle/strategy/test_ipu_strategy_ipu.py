@@ -79,7 +79,7 @@ def test_one_ipu_cannot_be_sharded_by_hand(strategy: Any, arguments: Dict[str, A
 
 @pytest.mark.parametrize("ipus", [2, 3, 16])
 def test_several_ipus_can_be_sharded_by_hand(strategy: Any, ipus: int) -> None:
-    """Any number beyond one is accepted when it is configured."""
+    """Any number above one is accepted."""
     strategy.set_graph_config(num_ipus=ipus, enable_manual_shard=True)
 
     check_options(strategy, {"num_ipus": ipus, "enable_manual_shard": True})
@@ -97,7 +97,7 @@ def test_pipelining_needs_a_manual_shard(strategy: Any, ipus: int) -> None:
 
 
 def test_steps_and_accumulation_need_no_manual_shard(strategy: Any) -> None:
-    """Batches per step and accumulation are for one IPU too."""
+    """Batches per step and accumulation work on one IPU too."""
     arguments = {**PIPELINE, "enable_pipelining": False}
     strategy.set_pipelining_config(**arguments)
 
@@ -161,7 +161,7 @@ def test_configuring_forces_a_recompile(strategy: Any, method: str) -> None:
 
 
 def test_a_refused_option_does_not_force_a_recompile(strategy: Any) -> None:
-    """What was not set does not change the compiled program."""
+    """A refused option leaves the compiled program as it is."""
     strategy.need_compile = False
     with check.raises(ValueError, match="Cannot find option", what="an option that does not exist"):
         strategy.set_options({"no_such_option": 1})
@@ -234,7 +234,7 @@ def test_an_optimizer_gives_its_learning_rate(paddle: Any, linear: Any, name: st
 
 
 def test_a_scheduler_gives_the_rate_it_has_now(paddle: Any, linear: Any) -> None:
-    """The rate of a scheduler is that of its present step."""
+    """The strategy gets the rate of the scheduler's present step."""
     scheduler = paddle.optimizer.lr.StepDecay(learning_rate=1.0, step_size=1, gamma=0.5)
     scheduler.step()
     strategy = paddle.static.IpuStrategy()
