@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from ipu_conformance import check
+
 TRAINING = ("optimizer_extract_pass", "optimizer_state_align_pass")
 COMMON = (
     "forward_graph_extract_pass",
@@ -37,7 +39,7 @@ class Compiling:
         self.applied: List[str] = []
 
     def upto(self, last: str) -> Compiling:
-        """Apply every pass that is due before ``last``, and that one."""
+        """Apply every pass up to and including ``last``."""
         due = [*(TRAINING if self.strategy.is_training else ()), *COMMON]
         for name in due[: due.index(last) + 1]:
             if name not in self.applied:
@@ -75,9 +77,9 @@ class Compiling:
 
     def only(self, type: str) -> Any:
         """The one op of a type."""
-        found = [op for op in self.block.ops if op.type == type]
-        assert len(found) == 1, f"{len(found)} ops of type {type} among {self.types}"
-        return found[0]
+        matching = [op for op in self.block.ops if op.type == type]
+        check.equal(actual=len(matching), expected=1, what=f"the number of {type} ops among {self.types}")
+        return matching[0]
 
     def attributes(self, type: str) -> Dict[str, Any]:
         """The attributes of the one op of a type."""

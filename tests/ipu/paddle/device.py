@@ -58,7 +58,7 @@ def held(paddle: Any, name: str) -> np.ndarray:
 
 
 def save_model(paddle: Any, folder: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
-    """Initialise the weights, save the model that makes the outputs of the inputs, and give the prefix of its files."""
+    """Initialise the weights, save the model from the inputs to the outputs, and give the prefix of its files."""
     prefix = str(folder / "model")
     paddle.static.save_inference_model(prefix, inputs, outputs, started(paddle))
     return prefix

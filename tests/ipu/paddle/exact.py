@@ -16,23 +16,9 @@ from ..training import reduced
 from . import device
 
 __all__ = [
-    "COUNTS",
-    "FEATURES",
-    "ONE",
-    "RATE",
-    "START",
-    "STARTS",
-    "Chain",
-    "Device",
-    "Run",
-    "chain",
-    "counts",
-    "fetched_shape",
-    "inference",
-    "plain_run",
-    "samples",
-    "strategy",
-]
+    "COUNTS", "FEATURES", "ONE", "RATE", "START", "Chain", "Device", "chain", "counts",
+    "fetched_shape", "inference", "plain_run", "samples", "strategy",
+]  # fmt: skip
 
 RATE = 2.0**-6
 """The learning rate."""
@@ -152,7 +138,7 @@ class Device(device.Device):
 def inference(
     paddle: Any, *fetches: Any, config: RunConfig = ONE, feeds: Sequence[str] = ("x",), **options: Any
 ) -> device.Device:
-    """The main program, compiled to make these variables and to train nothing."""
+    """The main program, compiled to fetch these variables and to train nothing."""
     return device.Device(paddle, fetches, strategy(paddle, config, training=False, **options), feeds=feeds)
 
 

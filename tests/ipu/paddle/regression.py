@@ -17,25 +17,9 @@ from ipu_conformance.oracle.exact import regression_targets as targets
 from .device import Device, compiled, save_model, started
 
 __all__ = [
-    "FEEDS",
-    "RATE",
-    "REDUCTIONS",
-    "START",
-    "Static",
-    "Step",
-    "build",
-    "float32",
-    "half",
-    "minimize",
-    "odd",
-    "samples",
-    "save_squares",
-    "start",
-    "step",
-    "targets",
-    "to_half",
-    "trainable",
-]
+    "FEEDS", "RATE", "REDUCTIONS", "START", "Static", "Step", "build", "float32", "half", "minimize", "odd",
+    "samples", "save_squares", "start", "step", "targets", "to_half", "trainable",
+]  # fmt: skip
 
 FEEDS = ("x", "y")
 REDUCTIONS = {"sum": 0, "mean": 1, "none": 2}

@@ -11,25 +11,21 @@ import signal
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import pytest
 
-SIGNALS = (signal.SIGTERM, signal.SIGABRT, signal.SIGINT)
+from ipu_conformance import check
 
+SIGNALS = (signal.SIGTERM, signal.SIGABRT, signal.SIGINT)
 
 pytestmark = pytest.mark.usefixtures("ipu_build")
 
 
 def arguments(
-    *,
-    devices: int = 4,
-    hosts: str = "localhost",
-    processes: int = 2,
-    ipus: int = 1,
-    program: str = "train.py",
-    rest: List[str] = [],  # noqa: B006  read only
-) -> List[str]:
+    *, devices: int = 4, hosts: str = "localhost", processes: int = 2, ipus: int = 1, program: str = "train.py",
+    rest: Sequence[str] = (),
+) -> List[str]:  # fmt: skip
     """The words after ``python -m paddle.distributed.launch``."""
     return [
         "--devices", str(devices), "ipu", f"--hosts={hosts}", f"--nproc_per_host={processes}",
@@ -67,8 +63,15 @@ def command(controller: Any) -> List[str]:
 
 def value(words: List[str], flag: str) -> str:
     """The value of the one word that sets ``flag``."""
-    (found,) = [word.split("=", 1)[1] for word in words if word.startswith(f"--{flag}=")]
-    return found
+    values = [word.split("=", 1)[1] for word in words if word.startswith(f"--{flag}=")]
+    check.equal(actual=len(values), expected=1, what=f"the number of words that set --{flag} among {words}")
+    return values[0]
+
+
+def check_flags(words: List[str], expected: Dict[str, str]) -> None:
+    """Each flag is set once, to its value."""
+    for flag, text in expected.items():
+        check.equal(actual=value(words, flag), expected=text, what=f"--{flag}")
 
 
 def exported(words: str) -> Dict[str, str]:
@@ -85,9 +88,10 @@ def instances(words: List[str]) -> Dict[int, Dict[str, str]]:
 
 
 def test_the_word_ipu_chooses_the_controller(launched: Any) -> None:
-    """Where the training script would stand, ``ipu`` does."""
-    assert type(launched(arguments())).__name__ == "IPUController"
-    assert type(launched(["train.py"])).__name__ != "IPUController"
+    """``ipu`` stands where the training script would."""
+    chosen = [type(launched(words)).__name__ == "IPUController" for words in (arguments(), ["train.py"])]
+
+    check.equal(actual=chosen, expected=[True, False], what="whether IPUController launches with and without ipu")
 
 
 @pytest.mark.parametrize(
@@ -107,21 +111,21 @@ def test_instances_and_replicas_follow_from_the_numbers(
     """Replicas are devices over IPUs per replica, instances are hosts times processes per host."""
     words = command(launched(arguments(devices=devices, hosts=hosts, processes=processes, ipus=ipus)))
     names = hosts.replace(" ", "").split(",")
+    numbers = {"num-replicas": devices // ipus, "num-instances": len(names) * processes, "ipus-per-replica": ipus}
+    expected = {"host": ",".join(names), **{flag: str(number) for flag, number in numbers.items()}}
 
-    assert words[0] == "poprun"
-    assert value(words, "num-replicas") == str(devices // ipus)
-    assert value(words, "num-instances") == str(len(names) * processes)
-    assert value(words, "ipus-per-replica") == str(ipus)
-    assert value(words, "host") == ",".join(names)
-    assert sorted(instances(words)) == list(range(len(names) * processes))
+    check.equal(actual=words[0], expected="poprun", what="the command")
+    check_flags(words, expected)
+    numbered = list(range(len(names) * processes))
+    check.equal(actual=sorted(instances(words)), expected=numbered, what="the list of instances")
 
 
 def test_the_partition_and_its_server_are_named(launched: Any) -> None:
     """The partition is used as it is, and the topology is printed."""
     words = command(launched(arguments()))
 
-    assert (value(words, "vipu-partition"), value(words, "vipu-server-host")) == ("pod", "10.0.0.1")
-    assert (value(words, "update-partition"), value(words, "print-topology")) == ("no", "yes")
+    check_flags(words, {"vipu-partition": "pod", "vipu-server-host": "10.0.0.1"})
+    check_flags(words, {"update-partition": "no", "print-topology": "yes"})
 
 
 @pytest.mark.parametrize(("hosts", "processes"), [("localhost", 1), ("localhost", 4), ("a,b", 2), ("a,b,c,d", 1)])
@@ -139,11 +143,14 @@ def test_every_instance_knows_its_rank(launched: Any, hosts: str, processes: int
         for rank in range(processes)
     }
 
-    assert instances(words) == expected
-    assert exported(value(words, "mpi-local-args")) == {
+    shared = {
         "PADDLE_TRAINERS_NUM": str(len(expected)),
         "PADDLE_TRAINER_ENDPOINTS": ",".join(f"{name}:8090" for name in names),
     }
+
+    check.equal(actual=instances(words), expected=expected, what="the environment of each instance")
+    exports = exported(value(words, "mpi-local-args"))
+    check.equal(actual=exports, expected=shared, what="the environment of all instances")
 
 
 @pytest.mark.parametrize("level", ["DEBUG", None])
@@ -154,9 +161,9 @@ def test_the_log_level_of_popart_is_passed_on(
     monkeypatch.delenv("POPART_LOG_LEVEL", raising=False)
     if level:
         monkeypatch.setenv("POPART_LOG_LEVEL", level)
-    words = command(launched(arguments()))
+    variables = exported(value(command(launched(arguments())), "mpi-local-args"))
 
-    assert exported(value(words, "mpi-local-args")).get("POPART_LOG_LEVEL") == level
+    check.equal(actual=variables.get("POPART_LOG_LEVEL"), expected=level, what="the instances' POPART_LOG_LEVEL")
 
 
 @pytest.mark.parametrize("rest", [[], ["--lr=0.1"], ["--devices", "7", "more", "--hosts=x"]], ids=len)
@@ -164,7 +171,8 @@ def test_the_program_and_its_arguments_stand_last(launched: Any, rest: List[str]
     """This interpreter runs the program; all that follows it belongs to it."""
     words = command(launched(arguments(program="folder/train.py", rest=rest)))
 
-    assert words[-2 - len(rest) :] == [sys.executable, "folder/train.py", *rest]
+    expected = [sys.executable, "folder/train.py", *rest]
+    check.equal(actual=words[-len(expected) :], expected=expected, what="the end of poprun's command line")
 
 
 @pytest.mark.parametrize(
@@ -179,7 +187,7 @@ def test_the_program_and_its_arguments_stand_last(launched: Any, rest: List[str]
 def test_numbers_that_do_not_divide_are_refused(launched: Any, given: Dict[str, Any], sentence: str) -> None:
     """IPUs are shared equally by replicas, and replicas by processes."""
     controller = launched(arguments(**given))
-    with pytest.raises(AssertionError, match=sentence):
+    with check.raises(AssertionError, match=sentence, what=f"a launch with {given}"):
         controller.replace_training_script()
 
 
@@ -187,17 +195,17 @@ def test_numbers_that_do_not_divide_are_refused(launched: Any, given: Dict[str, 
 def test_devices_are_a_number(launched: Any, devices: str) -> None:
     """--devices is how many IPUs there are, not which."""
     controller = launched(["--devices", devices, *arguments()[2:]])
-    with pytest.raises(ValueError, match="invalid literal"):
+    with check.raises(ValueError, match="invalid literal", what=f"--devices {devices!r}"):
         controller.replace_training_script()
 
 
 def test_the_command_is_printed(launched: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is run is shown first, a word a line."""
+    """What is about to run is printed first, one word per line."""
     words = command(launched(arguments(rest=["--lr", "0.1"])))
     lines = [line.rstrip(" \\") for line in capsys.readouterr().out.splitlines()]
     shown = lines[lines.index("poprun") : lines.index("---------------------------------------")]
 
-    assert shlex.split(" ".join(shown)) == words
+    check.equal(actual=shlex.split(" ".join(shown)), expected=words, what="the printed command")
 
 
 RECORDER = """
@@ -214,7 +222,7 @@ RECORDER = """
 def test_poprun_is_run_as_it_was_printed(
     launched: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int
 ) -> None:
-    """The command on the path gets those words and the selected devices, and its exit code is the launch's."""
+    """The command on the path gets those words and the selected IPUs, and its exit code is the launch's."""
     folder, record = tmp_path / "bin", tmp_path / "record.json"
     folder.mkdir()
     recorder = RECORDER.format(python=sys.executable, file=str(record), code=code)
@@ -224,14 +232,14 @@ def test_poprun_is_run_as_it_was_printed(
     words = command(launched(arguments(rest=["--lr", "0.1"])))
     controller = launched(arguments(rest=["--lr", "0.1"]))
     controller.run()
-    with pytest.raises(SystemExit) as ended:
+    with check.raises(SystemExit, match=rf"^{code}$", what="the launch"):
         controller.finalize()
     for container in controller.pod.containers:
         container.terminate(force=True)
         container._stdout.close()
-    given, environment = json.loads(record.read_text())
+    argv, environment = json.loads(record.read_text())
+    log = (tmp_path / "log" / "workerlog.0").read_text()
 
-    assert given == words[1:]
-    assert environment["FLAGS_selected_ipus"] == "4"
-    assert ended.value.code == code
-    assert "poprun was called" in (tmp_path / "log" / "workerlog.0").read_text()
+    check.equal(actual=argv, expected=words[1:], what="poprun's command line")
+    check.equal(actual=environment.get("FLAGS_selected_ipus"), expected="4", what="poprun's FLAGS_selected_ipus")
+    check.contains(actual=log, expected="poprun was called", what="the log of worker 0")

@@ -28,8 +28,6 @@ OPTIMIZERS: List[Tuple[str, Callable[[Any], Any], Tuple[str, ...]]] = [
     ("rmsprop", lambda o: o.RMSProp(exact.RATE), ("mean_square_0",)),
 ]
 NAMES = [row[0] for row in OPTIMIZERS]
-
-
 DECAYING = dict(zip(NAMES, OPTIMIZERS))["momentum-decay"][1]
 
 
@@ -71,12 +69,12 @@ def test_moments_advance_in_evaluation(
     device.evaluate(exact.samples(1))
     device.sync()
     for name, old in zip(moments, before):
-        assert not np.array_equal(device.value(f"w0_{name}"), old), f"{name} has not moved"
+        check.differs(actual=device.value(f"w0_{name}"), other=old, what=f"w0_{name} after an evaluation")
 
 
 @pytest.mark.parametrize("evaluated", [True, False], ids=["evaluation", "training"])
 def test_decay_is_part_of_the_moments_in_training_alone(paddle: Any, static: Any, evaluated: bool) -> None:
-    """In evaluation the velocity is the gradient's alone, without what weight decay adds in training."""
+    """In evaluation the velocity is the gradient alone; in training weight decay adds to it."""
     device = EvaluatedDevice(paddle, DECAYING)
     (device.evaluate if evaluated else device.run)(exact.samples(1))
     device.sync()
@@ -100,7 +98,7 @@ def test_training_goes_on_after_evaluation(paddle: Any, static: Any, stages: int
 
 
 def test_a_changed_rate_counts_after_evaluation(paddle: Any, static: Any) -> None:
-    """A schedule that went on during evaluation is heard by the next run that trains."""
+    """The next training run uses the rate of a schedule that went on during evaluation."""
     rate = paddle.optimizer.lr.StepDecay(exact.RATE, step_size=1, gamma=0.25)
     device = EvaluatedDevice(paddle, lambda o: o.SGD(rate))
     device.evaluate(exact.samples(1))

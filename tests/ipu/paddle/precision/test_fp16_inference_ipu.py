@@ -8,16 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ipu_conformance import check
+
 from .. import regression
 from ..device import predicted, predictor_config, save_model
-from ..regression import half
+from ..regression import float32, half
 
 SIZE = 4
 FINE = np.float32(1 + 2.0**-12)
 
 
 def predict(paddle: Any, path: Path, x: np.ndarray, *enabling: Any, fp16: bool = True) -> np.ndarray:
-    """What a predictor makes of samples by relu(x w) + 2048 - 2048, whose sum has even numbers only in float16."""
+    """What a predictor computes by relu(x w) + 2048 - 2048; in float16 that sum has even numbers only."""
     variable = paddle.static.data("x", [-1, 2], "float32")
     start = paddle.nn.initializer.Assign(np.array([1.5, 3.0], np.float32) * FINE)
     weight = paddle.create_parameter([2], "float32", default_initializer=start)
@@ -27,13 +29,13 @@ def predict(paddle: Any, path: Path, x: np.ndarray, *enabling: Any, fp16: bool =
 
 
 def specified(x: np.ndarray) -> np.ndarray:
-    """Weights and the result of every op are rounded to float16."""
+    """Weights and the result of every op are rounded to float16; the output is float32."""
     weight = half(np.array([1.5, 3.0], np.float32) * FINE)
-    return half(half(np.maximum(half(half(x) * weight), 0)) + 2048) - 2048
+    return float32(half(half(np.maximum(half(half(x) * weight), 0)) + 2048) - 2048)
 
 
 def samples(count: int) -> np.ndarray:
-    """Samples of all sizes of remainders."""
+    """Samples whose products lie above, below and halfway between even numbers."""
     return (regression.samples(count) * 1.75).astype(np.float32)
 
 
@@ -41,18 +43,17 @@ def samples(count: int) -> np.ndarray:
 def test_every_op_is_rounded(paddle: Any, static: Any, tmp_path: Path, batches: int) -> None:
     """The outputs are those of float16 arithmetic, in float32."""
     x = samples(SIZE * batches)
-    got = predict(paddle, tmp_path, x, 1, SIZE, False, batches)
+    out = predict(paddle, tmp_path, x, 1, SIZE, False, batches)
 
-    assert got.dtype == np.float32
-    assert got.reshape(-1, 2).tolist() == specified(x).tolist()
+    check.identical(actual=out.reshape(-1, 2), expected=specified(x), what="the output")
 
 
 @pytest.mark.parametrize("fp16", [True, False])
 def test_only_asking_for_float16_gives_it(paddle: Any, static: Any, tmp_path: Path, fp16: bool) -> None:
     """Without ipu_enable_fp16 nothing is rounded to even numbers."""
-    got = predict(paddle, tmp_path, samples(SIZE), 1, SIZE, fp16=fp16)
+    out = predict(paddle, tmp_path, samples(SIZE), 1, SIZE, fp16=fp16)
 
-    assert bool((got % 2 == 0).all()) is fp16
+    check.equal(actual=bool((out % 2 == 0).all()), expected=fp16, what=f"whether all of {out.tolist()} are even")
 
 
 @pytest.mark.ipus(2)
@@ -60,14 +61,13 @@ def test_only_asking_for_float16_gives_it(paddle: Any, static: Any, tmp_path: Pa
 def test_stages_hand_on_float16(paddle: Any, static: Any, tmp_path: Path, pipelined: bool) -> None:
     """Spread over two IPUs the outputs are the same."""
     x = samples(SIZE * 3)
-    got = predict(paddle, tmp_path, x, 2, SIZE, pipelined, 3)
+    out = predict(paddle, tmp_path, x, 2, SIZE, pipelined, 3)
 
-    assert got.reshape(-1, 2).tolist() == specified(x).tolist()
+    check.identical(actual=out, expected=specified(x).reshape(3, SIZE, 2), what="the output")
 
 
 def test_float16_inputs_are_taken(paddle: Any, static: Any, tmp_path: Path) -> None:
     """An input in float16 gives what the same values in float32 give."""
-    x = samples(SIZE)
-    got = predict(paddle, tmp_path, x.astype(np.float16), 1, SIZE)
+    out = predict(paddle, tmp_path, samples(SIZE).astype(np.float16), 1, SIZE)
 
-    assert got.tolist() == specified(x).tolist()
+    check.identical(actual=out, expected=specified(samples(SIZE)), what="the output")

@@ -31,17 +31,16 @@ def infer(paddle: Any, build: Callable[[Any], Any], x: np.ndarray, *, feed: str 
 
 
 ADDENDS = [0.5, 1.0, 1.5, 2.5, 3.0, 5.0, 7.0, 6.999]
-"""Below a tie, a tie to the even below, above it, ties to the even above, and so on."""
+"""Below a tie, a tie to the even number below, above a tie, ties to the even number above, and so on."""
 
 
 @pytest.mark.parametrize("feed", ["float32", "float16"])
 def test_sums_are_rounded_to_nearest_even(paddle: Any, static: Any, feed: str) -> None:
-    """2048 + x has lost the odd numbers when 2048 is taken away again: to nearest, and between two to the even one."""
-    x = np.array([ADDENDS], np.float32)
-    got = infer(paddle, lambda v: (v + PAST) - PAST, x, feed=feed)
+    """2048 + x - 2048 is x rounded to an even number: the nearest, and of two the one whose half is even."""
+    sums = infer(paddle, lambda v: (v + PAST) - PAST, np.array([ADDENDS], np.float32), feed=feed)
 
-    assert got.dtype == HALF
-    assert got.tolist() == (half(half(x) + PAST) - PAST).tolist() == [[0.0, 0.0, 2.0, 2.0, 4.0, 4.0, 8.0, 8.0]]
+    expected = np.array([[0, 0, 2, 2, 4, 4, 8, 8]], HALF)
+    check.identical(actual=sums, expected=expected, what=f"{ADDENDS} + 2048 - 2048")
 
 
 def test_float32_arrays_are_rounded_on_their_way(paddle: Any, static: Any) -> None:
@@ -49,36 +48,35 @@ def test_float32_arrays_are_rounded_on_their_way(paddle: Any, static: Any) -> No
     x = np.array([[1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-12]], np.float32)
     variable = static.data("x", [1, 3], "float16")
     wide = paddle.cast(variable, "float32") * 1.5
-    (got,) = compiled(paddle, [wide], size=1).run(x)
+    (fetched,) = compiled(paddle, [wide], size=1).run(x)
 
-    assert got.tolist() == (half(x) * 1.5).tolist() == [[1.5, 1.5 * (1 + 2.0**-9), 1.5]]
+    check.identical(actual=fetched, expected=float32([[1.5, 1.5 * (1 + 2.0**-9), 1.5]]), what="the feed times 1.5")
 
 
 def test_small_values_lose_bits_gradually(paddle: Any, static: Any) -> None:
-    """Below 2^-14 float16 has ever fewer bits, down to 2^-24, and nothing is lost to zero before."""
+    """Below 2^-14 float16 has fewer and fewer bits, down to 2^-24, and nothing becomes zero above that."""
     x = np.array([[2.0**-4, 3.0 * 2.0**-5, 5.0 * 2.0**-6, 2.0**-7]], np.float32)
-    got = infer(paddle, lambda v: (v * 2.0**-19) * 2.0**15, x)
+    out = infer(paddle, lambda v: (v * 2.0**-19) * 2.0**15, x)
 
-    assert got.tolist() == (half(half(x) * 2.0**-19) * 2.0**15).tolist()
-    assert got.tolist() == [[2.0**-8, 3 * 2.0**-9, 2.0**-8, 0.0]]
+    check.identical(actual=out, expected=np.array([[2.0**-8, 3 * 2.0**-9, 2.0**-8, 0.0]], HALF), what="the output")
 
 
 def test_overflow_saturates(paddle: Any, static: Any) -> None:
     """A result beyond the range of float16 is its largest value."""
-    got = infer(paddle, lambda v: v * v, np.array([[300.0, -3.0]], np.float32))
+    squares = infer(paddle, lambda v: v * v, np.array([[300.0, -3.0]], np.float32))
 
-    assert got.tolist() == [[65504.0, 9.0]]
+    check.identical(actual=squares, expected=np.array([[65504.0, 9.0]], HALF), what="the square of 300 and -3")
 
 
 def test_overflow_stops_a_checked_program(paddle: Any, static: Any) -> None:
-    """With enable_floating_point_checks it is an error."""
-    with pytest.raises(RuntimeError, match="Floating point exception"):
+    """With enable_floating_point_checks, overflow is an error."""
+    with check.raises(RuntimeError, match="Floating point exception", what="the square of 300 in float16"):
         infer(paddle, lambda v: v * v, np.array([[300.0, -3.0]], np.float32), enable_floating_point_checks=True)
 
 
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 CHAINS = ["**", "*-", "*+*", "+*-*", "**-+"]
-"""What is done to x with x again, from left to right."""
+"""The operations on x with x again, from left to right."""
 
 
 @pytest.mark.parametrize("chain", CHAINS)
@@ -92,11 +90,10 @@ def test_each_op_of_a_chain_is_rounded(paddle: Any, static: Any, chain: str) -> 
             result = rounded(OPERATORS[sign](result, value))
         return result
 
-    got = infer(paddle, applied, x)
+    expected, rounded_once = applied(half(x), half).astype(HALF), applied(half(x)).astype(HALF)
 
-    assert got.dtype == HALF
-    assert got.tolist() == applied(half(x), half).tolist()
-    assert got.tolist() != half(applied(half(x))).tolist()
+    check.differs(actual=rounded_once, other=expected, what="the result that is rounded at the end alone")
+    check.identical(actual=infer(paddle, applied, x), expected=expected, what=f"the result of {chain}")
 
 
 @pytest.mark.parametrize("name", ["exp", "tanh", "sqrt", "log", "softmax", "matmul", "mean"])
@@ -118,24 +115,18 @@ def test_an_op_rounds_once(paddle: Any, static: Any, name: str) -> None:
         "matmul": (lambda v: paddle.matmul(v, v, transpose_y=True), exact @ exact.T),
         "mean": (lambda v: paddle.mean(v, axis=1), exact.mean(axis=1)),
     }
-    build, wanted = rows[name]
-    got = infer(paddle, build, x)
+    build, expected = rows[name]
+    spacing = np.spacing(np.abs(expected).astype(HALF)).astype(np.float64)
+    tolerance = Tolerance(spacing, "a spacing of float16", 0.0)
 
-    assert got.dtype == HALF
-    assert got.shape == wanted.shape
-    check.close(
-        actual=got.astype(np.float64),
-        expected=wanted,
-        tolerance=Tolerance(np.spacing(np.abs(wanted).astype(HALF)).astype(np.float64), "a spacing of float16", 0.0),
-        what=name,
-    )
+    check.close(actual=infer(paddle, build, x), expected=expected, tolerance=tolerance, what=name, dtype=HALF)
 
 
 COUNTS = ("batches_per_step", "accumulation_factor", "replicated_graph_count")
 
 
 def train(paddle: Any, when: str, runs: int = 1, *, cut: bool = False, rate: float = RATE, **options: Any) -> Any:
-    """Train the model in float16, turned before or after its optimizer is made; the losses and the weight at home."""
+    """Train the model in float16, cast before or after it gets its optimizer; what each run fetches, and the weight."""
     _, device = regression.trainable(
         paddle, paddle.optimizer.SGD(rate), half=when, cut=cut, fetches=("out", "loss"), enable_fp16=True, **options
     )
@@ -157,16 +148,15 @@ def specified(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Tuple[np.ndar
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_step_rounds_forwards_backwards_and_in_the_update(paddle: Any, static: Any, when: str) -> None:
-    """Outputs and loss are the specified float16; the weight is float16 where it was turned before the optimizer."""
+    """Outputs and loss are the specified float16; the weight is float16 if it was cast before the optimizer."""
     ((out, loss),), weight = train(paddle, when)
     expected_out, expected_loss, gradient = specified(odd(4), targets(4), START)
     stepped = START - RATE * gradient
 
-    assert [out.dtype, loss.dtype] == [HALF, HALF]
-    assert out.tolist() == expected_out.tolist()
-    assert loss.tolist() == [float(expected_loss)]
-    assert weight.dtype == (HALF if when == "before" else np.float32)
-    assert weight.tolist() == (half(stepped) if when == "before" else stepped).tolist()
+    check.identical(actual=out, expected=expected_out.astype(HALF), what="the output")
+    check.identical(actual=loss, expected=expected_loss.astype(HALF).reshape(1), what="the loss")
+    expected_weight = stepped.astype(HALF) if when == "before" else float32(stepped)
+    check.identical(actual=weight, expected=expected_weight, what="the weight")
 
 
 @pytest.mark.parametrize(("when", "moved"), [("before", False), ("after", True)])
@@ -174,7 +164,8 @@ def test_small_steps_add_up_in_float32_weights_alone(paddle: Any, static: Any, w
     """A step below half a spacing is lost in a float16 weight, and kept in a float32 one."""
     _, weight = train(paddle, when, runs=2, rate=2.0**-14)
 
-    assert bool((weight.astype(np.float64) != START).all()) is moved
+    changed = (weight.astype(np.float64) != START).tolist()
+    check.equal(actual=changed, expected=[moved, moved], what=f"whether each value of the weight {weight} has moved")
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -192,38 +183,40 @@ def test_loss_scaling_saves_small_gradients(paddle: Any, static: Any, when: str,
     device.run(np.full((1, 1), 2.0**-13, np.float32))
     device.sync()
 
-    assert device.value("w").astype(np.float64).tolist() == [-(2.0**-6) if scaling > 1 else 0.0]
+    check.equal(actual=device.value("w").tolist(), expected=[-(2.0**-6) if scaling > 1 else 0.0], what="the weight")
 
 
 @pytest.mark.parametrize("scaling", [4.0, 512.0])
 def test_loss_scaling_cancels_where_nothing_is_lost(paddle: Any, static: Any, scaling: float) -> None:
-    """Scaling by a power of two leaves the weight as it would be without."""
+    """Scaling by a power of two does not change the trained weight."""
     _, weight = train(paddle, "after", loss_scaling=scaling)
     *_, gradient = specified(odd(4), targets(4), START)
 
-    assert weight.tolist() == (START - RATE * gradient).tolist()
+    check.identical(actual=weight, expected=float32(START - RATE * gradient), what="the weight")
 
 
-FACTORS = {
-    "batches": {"batches_per_step": 3},
-    "accumulation": {"enable_gradient_accumulation": True, "accumulation_factor": 4},
-    "replicas": {"enable_replicated_graphs": True, "replicated_graph_count": 2, "num_ipus": 2},
+FACTORS: Dict[str, Tuple[int, Dict[str, Any]]] = {
+    "batches": (3, {"batches_per_step": 3}),
+    "accumulation": (4, {"enable_gradient_accumulation": True, "accumulation_factor": 4}),
+    "replicas": (5, {"enable_replicated_graphs": True, "replicated_graph_count": 5, "num_ipus": 5}),
 }
 
 
-@pytest.mark.ipus(2)
+@pytest.mark.ipus(8)
 @pytest.mark.parametrize("factor", FACTORS)
 def test_every_micro_batch_is_rounded(paddle: Any, static: Any, factor: str) -> None:
-    """Whatever makes several micro-batches of a run, each gives the specified float16 outputs."""
-    options: Any = FACTORS[factor]
-    ((outputs, losses),), _ = train(paddle, "after", rate=0.0, **options)
-    count = outputs.size // 8
-    wanted = [specified(odd(4, 4 * turn), targets(4, 4 * turn), START) for turn in range(count)]
+    """However a run gets several micro-batches, each gives the specified float16 outputs."""
+    count, options = FACTORS[factor]
+    ((outputs, losses),), _ = train(paddle, "after", **options)
+    weight, steps = START, []
+    for turn in range(count):
+        steps.append(specified(odd(4, 4 * turn), targets(4, 4 * turn), weight))
+        if factor == "batches":  # each meets the weight of the one before
+            weight = float32(weight - RATE * steps[-1][2])
 
-    assert outputs.dtype == HALF
-    assert count == next(value for value in options.values() if not isinstance(value, bool))
-    assert outputs.reshape(count, 4, 2).tolist() == [out.tolist() for out, *_ in wanted]
-    assert losses.reshape(count).tolist() == [float(loss) for _, loss, _ in wanted]
+    expected_outputs, expected_losses = (np.array([step[each] for step in steps], HALF) for each in (0, 1))
+    check.identical(actual=outputs, expected=expected_outputs, what="the output by micro-batch")
+    check.identical(actual=losses.reshape(-1), expected=expected_losses, what="the loss by micro-batch")
 
 
 @pytest.mark.ipus(2)
@@ -238,24 +231,26 @@ def test_stages_hand_on_float16(paddle: Any, static: Any, pipelined: bool) -> No
     parts = [specified(odd(4, 4 * turn), targets(4, 4 * turn), START) for turn in range(4)]
     gradient = np.mean([part[2] for part in parts], axis=0)
 
-    assert outputs.reshape(4, 4, 2).tolist() == [out.tolist() for out, *_ in parts]
-    assert weight.tolist() == float32(START - RATE * gradient).tolist()
+    expected = np.array([out for out, *_ in parts], HALF)
+    check.identical(actual=outputs, expected=expected, what="the output by micro-batch")
+    check.identical(actual=weight, expected=float32(START - RATE * gradient), what="the weight")
 
 
 @pytest.mark.parametrize("partials", ["float", "half"])
 def test_partial_sums(paddle: Any, static: Any, partials: str) -> None:
-    """A product in float16 sums in float32 unless half is asked for, which may lose what is small beside the sum."""
+    """A float16 product sums in float32; half partials may lose what is small beside the sum."""
     x = np.zeros((1, 64), np.float32)
     x[0, 0], x[0, 16::16] = 2048.0, 1.0
     ones = static.data("ones", [64, 1], "float16")
     variable = static.data("x", [1, 64], "float16")
     out = paddle.matmul(variable, ones)
     device = compiled(paddle, [out], feeds=["x", "ones"], size=1, partials_type_matmuls=partials)
-    (got,) = device.run(x.astype(HALF), np.ones((64, 1), HALF))
-
-    assert got.dtype == HALF
+    (total,) = device.run(x.astype(HALF), np.ones((64, 1), HALF))
     # 2051 lies between 2050 and 2052; partial sums in float16 may lose any of the three ones.
-    assert got.item() in ([2052.0] if partials == "float" else [2048.0, 2050.0, 2052.0])
+    possible = [2052.0] if partials == "float" else [2048.0, 2050.0, 2052.0]
+
+    check.dtype(actual=total, expected=HALF, what="the sum")
+    check.holds(total.item() in possible, f"the sum is {total.item()} where one of {possible} is expected.")
 
 
 def test_stochastic_rounding_goes_both_ways(paddle: Any, static: Any) -> None:
@@ -265,8 +260,9 @@ def test_stochastic_rounding_goes_both_ways(paddle: Any, static: Any) -> None:
     """
     count = 4096
     x = np.full((1, count), 1 + 2.0**-12, np.float32)
-    got = infer(paddle, lambda v: v * 1.0, x, enable_stochastic_rounding=True, random_seed=11)
-    up = int((got > 1).sum())
+    rounded = infer(paddle, lambda v: v * 1.0, x, enable_stochastic_rounding=True, random_seed=11)
+    up, bound = int((rounded > 1).sum()), 5 * (count * 0.25 * 0.75) ** 0.5
 
-    assert set(got.reshape(-1).tolist()) == {1.0, 1 + 2.0**-10}
-    assert abs(up - count / 4) < 5 * (count * 0.25 * 0.75) ** 0.5
+    values = set(rounded.reshape(-1).tolist())
+    check.equal(actual=values, expected={1.0, 1 + 2.0**-10}, what="the set of rounded values")
+    check.holds(abs(up - count / 4) < bound, f"{up} of {count} values go up where {count // 4} ± {bound:.0f} should.")

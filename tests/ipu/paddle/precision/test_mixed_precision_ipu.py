@@ -7,22 +7,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ipu_conformance import check
+
 from .. import regression
 from ..device import compiled
-from ..regression import half, odd
+from ..regression import float32, half, odd
 
 HALF = np.float16
 
 
 def test_a_cast_back_keeps_the_loss(paddle: Any, static: Any) -> None:
-    """What float16 has lost is not found again in float32."""
+    """What float16 has lost does not come back in float32."""
     x = np.array([[1 + 2.0**-12, 1 + 2.0**-10]], np.float32)
     variable = static.data("x", [1, 2], "float32")
     out = paddle.cast(paddle.cast(variable, "float16"), "float32") * 1.5
-    (got,) = compiled(paddle, [out], size=1).run(x)
+    (fetched,) = compiled(paddle, [out], size=1).run(x)
 
-    assert got.dtype == np.float32
-    assert got.tolist() == [[1.5, 1.5 * (1 + 2.0**-10)]]
+    check.identical(actual=fetched, expected=float32([[1.5, 1.5 * (1 + 2.0**-10)]]), what="the output")
 
 
 def test_ops_outside_of_the_guard_stay_float32(paddle: Any, static: Any) -> None:
@@ -37,8 +38,9 @@ def test_ops_outside_of_the_guard_stay_float32(paddle: Any, static: Any) -> None
     static.amp.cast_model_to_fp16(static.default_main_program(), lists, use_fp16_guard=True)
     squares, sums = compiled(paddle, [wide, narrow], size=1).run(x)
 
-    assert squares.tolist() == (x * x).tolist()
-    assert sums.astype(np.float64).tolist() == half(half(x.astype(np.float64) ** 2) + 2048).tolist()
+    check.identical(actual=squares, expected=x * x, what="the square outside of the guard")
+    sums_in_half = (half(x.astype(np.float64) ** 2) + 2048).astype(HALF)
+    check.identical(actual=sums, expected=sums_in_half, what="the sum inside the guard")
 
 
 def test_listed_ops_stay_float32(paddle: Any, static: Any) -> None:
@@ -49,9 +51,9 @@ def test_listed_ops_stay_float32(paddle: Any, static: Any) -> None:
     lists = static.amp.CustomOpLists()
     lists.unsupported_list = {"scale"}
     regression.to_half(paddle, lists)
-    (got,) = compiled(paddle, [out * 1.0], size=1).run(x * 30)
+    (fetched,) = compiled(paddle, [out * 1.0], size=1).run(x * 30)
 
-    assert got.astype(np.float64).tolist() == (half((x.astype(np.float64) * 30) ** 2) + 0.25).tolist()
+    check.identical(actual=fetched, expected=float32(half((x.astype(np.float64) * 30) ** 2) + 0.25), what="the output")
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["master", "none"])
@@ -71,5 +73,6 @@ def test_a_master_weight_keeps_small_steps(paddle: Any, static: Any, kept: bool)
     weight = device.value("w")
 
     # A step is about 2^-12 times a gradient between 1/2 and 2; the spacing of float16 above 1 is 2^-10.
-    assert weight.dtype == HALF
-    assert bool((weight.astype(np.float64) != regression.START).all()) is kept
+    check.dtype(actual=weight, expected=HALF, what="the weight")
+    moved = (weight.astype(np.float64) != regression.START).tolist()
+    check.equal(actual=moved, expected=[kept, kept], what=f"whether each value of the weight {weight} has moved")

@@ -53,8 +53,8 @@ def test_a_batch_meets_the_weights_of_the_batch_before(paddle: Any, static: Any,
     x, (out, loss), _ = trained(paddle, config)
     expected = exact.plain_run(x, config)
 
-    check.identical(actual=out.reshape(expected.outputs.shape), expected=expected.outputs, what="the outputs")
-    check.identical(actual=loss.reshape(-1), expected=expected.losses, what="the losses")
+    check.identical(actual=out.reshape(expected.outputs.shape), expected=expected.outputs, what="the output")
+    check.identical(actual=loss.reshape(-1), expected=expected.losses, what="the loss")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_sum_is_not_divided(paddle: Any, static: Any, config: RunConfig) -> No
 
 @pytest.mark.parametrize("config", [counts(1, 2), counts(3, 2), counts(3, 2, 4)], ids=counts_id)
 def test_a_running_mean_is_the_mean(paddle: Any, static: Any, config: RunConfig) -> None:
-    """With the mean strategy Running, what is accumulated is a mean at any time, and the result the same."""
+    """With the mean strategy Running, the accumulator always holds a mean, and the result is the same."""
     x, _, weights = trained(paddle, config, mean_accumulation_and_replication_reduction_strategy=0)
 
     check.identical(actual=weights["w0"], expected=exact.plain_run(x, config).weights["w0"], what="the weight")
@@ -82,14 +82,14 @@ def test_shards_update_like_one_ipu(paddle: Any, static: Any, config: RunConfig)
     x, _, weights = trained(paddle, config, stages=3, micro_batch=1)
     expected = exact.plain_run(x, config, stages=3).weights
 
-    assert sorted(weights) == sorted(expected)
+    check.equal(actual=sorted(weights), expected=sorted(expected), what="the list of weights")
     for name, value in expected.items():
         check.identical(actual=weights[name], expected=value, what=name)
 
 
 @pytest.mark.parametrize("runs", [2, 3])
 def test_a_run_goes_on_where_the_last_one_ended(paddle: Any, static: Any, runs: int) -> None:
-    """Several runs of one batch leave what one run of as many batches leaves."""
+    """Several runs of one batch leave the weights of one run of as many batches."""
     device = Device(paddle, exact.chain(paddle), exact.strategy(paddle))
     for sample in exact.samples(runs):
         device.run(sample[None])
@@ -105,5 +105,5 @@ def test_loss_scaling_cancels(paddle: Any, static: Any, config: RunConfig, scali
     x, (_, loss), weights = trained(paddle, config, loss_scaling=scaling)
     expected = exact.plain_run(x, config)
 
-    check.identical(actual=loss.reshape(-1), expected=expected.losses, what="the losses")
+    check.identical(actual=loss.reshape(-1), expected=expected.losses, what="the loss")
     check.identical(actual=weights["w0"], expected=expected.weights["w0"], what="the weight")

@@ -1,4 +1,4 @@
-"""What compiling makes of a program, and leaves of it."""
+"""What compiling makes of a program, and what it leaves of it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any, Dict, List, Sequence
 import numpy as np
 import pytest
 
-BATCH = np.array([[1.0, -2.0, 0.5], [0.25, 4.0, -1.0]], np.float32)
+from ipu_conformance import check
 
+BATCH = np.array([[1.0, -2.0, 0.5], [0.25, 4.0, -1.0]], np.float32)
 
 pytestmark = pytest.mark.usefixtures("ipu_build")
 
 
 class Net:
-    """A program of one layer, and its variables."""
+    """A linear layer with SGD, and what compiles it for one IPU and runs it."""
 
     def __init__(self, static: Any, paddle: Any, rate: Any = 0.5) -> None:
         self.static, self.paddle = static, paddle
@@ -27,17 +28,20 @@ class Net:
         self.program = static.default_main_program()
         self.executor = static.Executor(paddle.IPUPlace())
         self.executor.run(static.default_startup_program())
-        self.strategy = static.IpuStrategy()
-        self.strategy.set_graph_config(num_ipus=1, is_training=True, micro_batch_size=len(BATCH))
 
-    def compile(self, feeds: Sequence[Any] = ("x",), fetches: Sequence[Any] = ()) -> Any:
+    def compile(self, feeds: Sequence[Any] = ("x",), fetches: Sequence[Any] = (), **options: Any) -> Any:
         """The compiled program, which fetches the loss unless it is told otherwise."""
+        self.strategy = self.static.IpuStrategy()
+        self.strategy.set_graph_config(num_ipus=1, is_training=True, micro_batch_size=len(BATCH))
+        self.strategy.set_options(options)
         compiled = self.static.IpuCompiledProgram(self.program, ipu_strategy=self.strategy)
+        self.backend = compiled._backend
         return compiled.compile(list(feeds), list(fetches or [self.loss.name]))
 
-    def run(self, program: Any, fetches: List[Any]) -> List[np.ndarray]:
-        """What one step fetches."""
-        return self.executor.run(program, feed={"x": BATCH}, fetch_list=fetches)
+    def run(self, program: Any) -> np.ndarray:
+        """The loss of one step."""
+        (loss,) = self.executor.run(program, feed={"x": BATCH}, fetch_list=[self.loss])
+        return np.asarray(loss)
 
 
 @pytest.fixture
@@ -51,30 +55,35 @@ def types(program: Any) -> List[str]:
     return [op.type for op in program.global_block().ops]
 
 
-def test_a_compiled_program_is_one_op(net: Net) -> None:
-    """All that is left is ipu_runtime, which reads the feeds and writes the fetches."""
-    program = net.compile(fetches=[net.loss.name, net.hidden.name])
-    (op,) = program.global_block().ops
+@pytest.mark.parametrize("which", ["none", "feeds", "fetches", "both"])
+def test_feeds_and_fetches_are_compiled_by_name_or_as_variables(net: Net, which: str) -> None:
+    """All that is left is ipu_runtime, which has the names of the feeds and the fetches either way."""
+    feeds = [net.x if which in ("feeds", "both") else net.x.name]
+    fetches = [net.loss if which in ("fetches", "both") else net.loss.name, net.hidden.name]
+    program = net.compile(feeds, fetches)
+    op = program.global_block().ops[0]
 
-    assert isinstance(program, net.static.Program)
-    assert op.type == "ipu_runtime"
-    assert op.input("FeedList") == [net.x.name]
-    assert op.output("FetchList") == [net.loss.name, net.hidden.name]
+    check.equal(actual=types(program), expected=["ipu_runtime"], what="the compiled program's list of ops")
+    check.equal(actual=op.input("FeedList"), expected=[net.x.name], what="the FeedList")
+    check.equal(actual=op.output("FetchList"), expected=[net.loss.name, net.hidden.name], what="the FetchList")
 
 
 def test_a_compiled_program_knows_what_it_was_made_of(net: Net) -> None:
-    """org_program is the program that was given."""
-    assert net.compile().org_program is net.program
+    """org_program is the program that was given to IpuCompiledProgram."""
+    program = net.compile()
+
+    check.instance(actual=program, expected=net.static.Program, what="the compiled program")
+    check.holds(program.org_program is net.program, "org_program is another program than the compiled one was made of.")
 
 
 def test_the_given_program_keeps_its_ops(net: Net) -> None:
     """Forward, backward and optimizer ops are still there, and the program still runs on the host."""
     before = types(net.program)
     net.compile()
-    (loss,) = net.run(net.program, [net.loss])
+    loss = net.run(net.program)
 
-    assert types(net.program) == before
-    assert np.isfinite(loss).all()
+    check.equal(actual=types(net.program), expected=before, what="the given program's list of ops")
+    check.holds(np.isfinite(loss).all(), f"the loss on the host is {loss}.")
 
 
 def test_feeds_and_fetches_of_the_given_program_are_stripped(net: Net) -> None:
@@ -85,11 +94,10 @@ def test_feeds_and_fetches_of_the_given_program_are_stripped(net: Net) -> None:
     block._prepend_op(type="feed", inputs={"X": ["feed"]}, outputs={"Out": [net.x]}, attrs={"col": 0})
     block.append_op(type="fetch", inputs={"X": [net.loss]}, outputs={"Out": ["fetch"]}, attrs={"col": 0})
     program = net.compile()
+    left = [name for name in ("feed", "fetch") if name in types(net.program) or block.has_var(name)]
 
-    assert not {"feed", "fetch"} & set(types(net.program))
-    assert not block.has_var("feed")
-    assert not block.has_var("fetch")
-    assert types(program) == ["ipu_runtime"]
+    check.equal(actual=left, expected=[], what="what is left of feed and fetch in the given program")
+    check.equal(actual=types(program), expected=["ipu_runtime"], what="the compiled program's list of ops")
 
 
 def test_compiling_settles_the_strategy(net: Net) -> None:
@@ -97,60 +105,28 @@ def test_compiling_settles_the_strategy(net: Net) -> None:
     net.compile()
     settled = net.strategy.need_compile
     net.strategy.set_options({"loss_scaling": 2.0})
+    needed = settled, net.strategy.need_compile
 
-    assert (settled, net.strategy.need_compile) == (False, True)
-
-
-@pytest.mark.parametrize("which", ["feeds", "fetches", "both"])
-def test_feeds_and_fetches_are_compiled_by_name_or_as_variables(net: Net, which: str) -> None:
-    """The compiled op has their names either way."""
-    feeds = [net.x.name if which == "fetches" else net.x]
-    fetches = [net.loss.name if which == "feeds" else net.loss, net.hidden.name]
-    (op,) = net.compile(feeds, fetches).global_block().ops
-
-    assert op.input("FeedList") == [net.x.name]
-    assert op.output("FetchList") == [net.loss.name, net.hidden.name]
-
-
-@pytest.mark.parametrize("how", ["names", "variables"])
-def test_fetches_are_names_or_variables(net: Net, how: str) -> None:
-    """Running takes either, in any order, and gives each its own value."""
-    program = net.compile(fetches=[net.loss.name, net.hidden.name])
-    asked = [net.hidden, net.loss]
-    hidden, loss = net.run(program, asked if how == "variables" else [variable.name for variable in asked])
-
-    assert (hidden.shape, loss.shape) == ((2, 2), (1,))
-    # The mean of four tangents: each is rounded once, and so is every addition and the quotient.
-    exact = np.tanh(hidden.astype(np.float64)).mean()
-    assert abs(loss[0] - exact) <= 8 * np.finfo(np.float32).eps * np.abs(np.tanh(hidden)).mean()
-
-
-def test_variables_are_fetched_alone(net: Net) -> None:
-    """A part of what was compiled may be fetched, and nothing else."""
-    program = net.compile(fetches=[net.loss.name, net.hidden.name])
-    (hidden,) = net.run(program, [net.hidden])
-
-    assert hidden.shape == (2, 2)
+    check.equal(actual=needed, expected=(False, True), what="need_compile after compiling and after an option is set")
 
 
 def test_a_scheduler_stays_with_the_compiled_program(static: Any, paddle: Any) -> None:
     """The scheduler of the given program is that of the compiled one."""
     scheduler = paddle.optimizer.lr.ExponentialDecay(learning_rate=0.5, gamma=0.5)
-    net = Net(static, paddle, rate=scheduler)
-    program = net.compile()
+    program = Net(static, paddle, rate=scheduler).compile()
 
-    assert program.lr_scheduler is scheduler
+    check.holds(getattr(program, "lr_scheduler", None) is scheduler, "the compiled program has not the scheduler.")
 
 
 def test_a_program_without_a_scheduler_has_none(net: Net) -> None:
-    """A constant learning rate is no scheduler."""
-    assert not hasattr(net.compile(), "lr_scheduler")
+    """A constant learning rate is not a scheduler."""
+    check.lacks(actual=dir(net.compile()), unexpected="lr_scheduler", what="the compiled program")
 
 
 @pytest.mark.parametrize("unknown", [{"feeds": ["y"]}, {"fetches": ["no_such_variable"]}], ids=["feed", "fetch"])
-def test_what_the_program_does_not_have_is_refused(net: Net, unknown: Dict[str, List[str]]) -> None:
-    """A feed or a fetch of no variable of the program cannot be compiled."""
-    with pytest.raises(Exception, match=next(iter(unknown.values()))[0]):
+def test_what_the_program_does_not_have_is_refused(net: Net, unknown: Dict[str, Any]) -> None:
+    """A feed or a fetch that the program does not have is refused."""
+    with check.raises(Exception, match=next(iter(unknown.values()))[0], what=f"compiling with {unknown}"):
         net.compile(**unknown)
 
 
@@ -160,9 +136,9 @@ def test_without_an_optimizer_nothing_is_trained(static: Any, paddle: Any) -> No
     loss = paddle.mean(static.nn.fc(x, 2))
     static.append_backward(loss)
     static.Executor(paddle.IPUPlace()).run(static.default_startup_program())
-    strategy = static.IpuStrategy()
-    with pytest.raises(Exception, match="No optimizer found"):
-        static.IpuCompiledProgram(ipu_strategy=strategy).compile([x.name], [loss.name])
+    compiled = static.IpuCompiledProgram(ipu_strategy=static.IpuStrategy())
+    with check.raises(Exception, match="No optimizer found", what="training without an optimizer"):
+        compiled.compile([x.name], [loss.name])
 
 
 # Names and signatures
@@ -184,17 +160,17 @@ SIGNATURES = {
 
 
 def named(paddle: Any, name: str) -> Any:
-    """What a dotted name leads to in Paddle."""
-    return functools.reduce(getattr, name.split("."), paddle)
+    """What a dotted name leads to in Paddle, None where it leads nowhere."""
+    return functools.reduce(lambda parent, part: getattr(parent, part, None), name.split("."), paddle)
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_optional_arguments_have_the_specified_defaults(paddle: Any, name: str) -> None:
-    """What may be left out, and what it is then."""
+    """Every optional argument has its specified default."""
     parameters = inspect.signature(named(paddle, name)).parameters.values()
     defaults = {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
 
-    assert defaults == SIGNATURES[name]
+    check.equal(actual=defaults, expected=SIGNATURES[name], what=f"the table of paddle.{name}'s defaults")
 
 
 NAMES = [
@@ -211,18 +187,18 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_ipu_build_has_the_name(paddle: Any, name: str) -> None:
-    """Each name of the IPU's part leads somewhere."""
+    """Paddle has each name of the IPU's API."""
     attribute = named(paddle, name)
+    usable = callable(attribute) or isinstance(attribute, property)
 
-    assert callable(attribute) or isinstance(attribute, property)
+    check.holds(usable, f"paddle.{name} is {attribute!r}, neither callable nor a property.")
 
 
-@pytest.mark.parametrize(
-    "name", ["weights_to_host", "detach", "reset", "set_scope", "set_ipu_strategy", "save_model_proto"]
-)
-def test_the_backend_has_its_methods(paddle: Any, name: str) -> None:
-    """There is one backend in a process, with what a program may ask of it."""
-    backend = paddle.base.core.IpuBackend.get_instance()
+def test_the_backend_has_its_methods(paddle: Any) -> None:
+    """There is one backend in a process, and it has the methods that programs call."""
+    backend, again = (paddle.base.core.IpuBackend.get_instance() for _ in range(2))
+    methods = ("weights_to_host", "detach", "reset", "set_scope", "set_ipu_strategy", "save_model_proto")
+    missing = [name for name in methods if not callable(getattr(backend, name, None))]
 
-    assert backend is paddle.base.core.IpuBackend.get_instance()
-    assert callable(getattr(backend, name))
+    check.holds(again is backend, "IpuBackend.get_instance() gives two different backends.")
+    check.equal(actual=missing, expected=[], what="the list of the backend's missing methods")

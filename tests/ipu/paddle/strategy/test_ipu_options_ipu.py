@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from ipu_conformance import check
+
 from . import options_table as table
 
 
@@ -15,12 +17,17 @@ def strategy(static: Any) -> Any:
     return static.IpuStrategy()
 
 
+def check_option(strategy: Any, name: str, expected: Any) -> None:
+    """An option has a value, in the type of that value."""
+    __tracebackhide__ = True
+    value = strategy.get_option(name)
+    check.equal(actual=(type(value), value), expected=(type(expected), expected), what=f"the type and value of {name}")
+
+
 @pytest.mark.parametrize("name", table.DEFAULTS)
 def test_an_option_has_its_default_until_it_is_set(strategy: Any, name: str) -> None:
     """A new strategy gives the specified default, in the option's own type."""
-    found = strategy.get_option(name)
-
-    assert (type(found), found) == (type(table.DEFAULTS[name]), table.DEFAULTS[name])
+    check_option(strategy, name, table.DEFAULTS[name])
 
 
 @pytest.mark.parametrize("name", table.DEFAULTS)
@@ -28,14 +35,13 @@ def test_an_option_gives_what_was_set_last(strategy: Any, name: str) -> None:
     """Reading gives the value that was set, and the default again after that was set; no other option changes."""
     partners = {"enable_manual_shard": {"virtual_graph_mode"}, "virtual_graph_mode": {"enable_manual_shard"}}
     others = set(table.DEFAULTS) - {name} - partners.get(name, set())
-    strategy.set_options({name: table.another(name)})
-    found = strategy.get_option(name)
-    changed = [other for other in others if strategy.get_option(other) != table.DEFAULTS[other]]
-    strategy.set_options({name: table.DEFAULTS[name]})
 
-    assert (type(found), found) == (type(table.another(name)), table.another(name))
-    assert changed == []
-    assert strategy.get_option(name) == table.DEFAULTS[name]
+    strategy.set_options({name: table.another(name)})
+    check_option(strategy, name, table.another(name))
+    for other in others:
+        check_option(strategy, other, table.DEFAULTS[other])
+    strategy.set_options({name: table.DEFAULTS[name]})
+    check_option(strategy, name, table.DEFAULTS[name])
 
 
 @pytest.mark.parametrize(
@@ -43,48 +49,49 @@ def test_an_option_gives_what_was_set_last(strategy: Any, name: str) -> None:
 )
 def test_a_value_of_another_type_is_refused(strategy: Any, name: str, kind: str) -> None:
     """bool, int, float and str are four tables: an option is not found in those of the other types, and stays."""
-    with pytest.raises(ValueError, match=f"Cannot find option: {name}, type: "):
+    with check.raises(ValueError, match=f"Cannot find option: {name}, type: ", what=f"a value of type {kind}"):
         strategy.set_options({name: table.of_other_types(name)[kind]})
 
-    assert strategy.get_option(name) == table.DEFAULTS[name]
+    check_option(strategy, name, table.DEFAULTS[name])
 
 
 @pytest.mark.parametrize("name", table.ENUMS)
 def test_an_enumeration_has_a_range(strategy: Any, name: str) -> None:
     """A number far beyond an enumeration's values is refused, and the option stays."""
-    with pytest.raises(ValueError, match="out of range"):
+    with check.raises(ValueError, match="out of range", what=f"{name} 1000"):
         strategy.set_options({name: 1000})
 
-    assert strategy.get_option(name) == table.ENUMS[name]
+    check_option(strategy, name, table.ENUMS[name])
 
 
 @pytest.mark.parametrize("value", [None, (1, 2), b"2", 1j, object], ids=["None", "tuple", "bytes", "complex", "class"])
 def test_a_value_of_no_type_of_options_is_refused(strategy: Any, value: Any) -> None:
-    """What is neither bool, int, float, str, list, set nor dict is no value of any option."""
-    with pytest.raises(ValueError, match="num_ipus"):
+    """A value that is neither bool, int, float, str, list, set nor dict is refused."""
+    with check.raises(ValueError, match="num_ipus", what=f"num_ipus {value!r}"):
         strategy.set_options({"num_ipus": value})
 
 
 @pytest.mark.parametrize("value", [True, 1, 0.5, "text", [1], {"a": "b"}], ids=lambda value: type(value).__name__)
 def test_an_option_that_does_not_exist_is_refused(strategy: Any, value: Any) -> None:
     """An unknown name is found in no table, whatever the value."""
-    with pytest.raises(ValueError, match="Cannot find option: number_of_ipus, type: "):
+    match = "Cannot find option: number_of_ipus, type: "
+    with check.raises(ValueError, match=match, what=f"an unknown option with the value {value!r}"):
         strategy.set_options({"number_of_ipus": value})
 
 
 def test_reading_an_option_that_does_not_exist_is_refused(strategy: Any) -> None:
     """An unknown name has no value."""
-    with pytest.raises(ValueError, match="number_of_ipus"):
+    with check.raises(ValueError, match="number_of_ipus", what="reading an unknown option"):
         strategy.get_option("number_of_ipus")
 
 
 @pytest.mark.parametrize("value", [-1, -(2**70), 2**64], ids=["minus one", "far below", "too large"])
 def test_whole_numbers_have_64_bits_and_no_sign(strategy: Any, value: int) -> None:
     """A number that 64 bits without a sign cannot hold is refused, and the option stays."""
-    with pytest.raises((RuntimeError, OverflowError, ValueError)):
+    with check.raises((RuntimeError, OverflowError, ValueError), match="", what=f"num_ipus {value}"):
         strategy.set_options({"num_ipus": value})
 
-    assert strategy.get_option("num_ipus") == 1
+    check_option(strategy, "num_ipus", 1)
 
 
 @pytest.mark.parametrize("kind", [list, set])
@@ -96,8 +103,8 @@ def test_vectors_grow(strategy: Any, name: str, kind: Any) -> None:
     strategy.set_options({name: kind(first)})
     strategy.set_options({name: kind(second)})
 
-    assert before == []
-    assert sorted(strategy.get_option(name)) == sorted(first + second)
+    values = before, sorted(strategy.get_option(name))
+    check.equal(actual=values, expected=([], sorted(first + second)), what=f"{name} before and after two settings")
 
 
 @pytest.mark.parametrize("name", table.MAPS)
@@ -107,14 +114,14 @@ def test_maps_grow(strategy: Any, name: str) -> None:
     strategy.set_options({name: {"first": "text"}})
     strategy.set_options({name: {"second": 7}})
 
-    assert before == {}
-    assert strategy.get_option(name) == {"first": "text", "second": "7"}
+    values, expected = (before, strategy.get_option(name)), ({}, {"first": "text", "second": "7"})
+    check.equal(actual=values, expected=expected, what=f"{name} before and after two settings")
 
 
 @pytest.mark.parametrize("name", [*table.VECTORS, *table.MAPS])
 def test_entries_are_text_or_numbers(strategy: Any, name: str) -> None:
     """An entry of a vector or a map that is neither text nor a whole number is not implemented."""
-    with pytest.raises(NotImplementedError, match=name):
+    with check.raises(NotImplementedError, match=name, what=f"0.5 in {name}"):
         strategy.set_options({name: [0.5] if name in table.VECTORS else {"key": 0.5}})
 
 
@@ -123,34 +130,34 @@ def test_some_options_can_only_be_set(strategy: Any, name: str) -> None:
     """Tensor locations, fragments, custom ops and the progress logger are accepted, and cannot be read."""
     strategy.set_options({name: table.SET_ONLY[name]})
 
-    with pytest.raises(ValueError, match=name):
+    with check.raises(ValueError, match=name, what=f"reading {name}"):
         strategy.get_option(name)
 
 
 def test_manual_sharding_is_a_virtual_graph_mode(strategy: Any) -> None:
     """enable_manual_shard and virtual_graph_mode 1 are the same thing, read and set either way."""
     strategy.set_options({"enable_manual_shard": True})
-    as_mode = strategy.get_option("virtual_graph_mode")
+    check_option(strategy, "virtual_graph_mode", 1)
     strategy.set_options({"virtual_graph_mode": 0})
-    turned_off = strategy.get_option("enable_manual_shard")
+    check_option(strategy, "enable_manual_shard", False)
     strategy.set_options({"virtual_graph_mode": 1})
-
-    assert (as_mode, turned_off, strategy.get_option("enable_manual_shard")) == (1, False, True)
+    check_option(strategy, "enable_manual_shard", True)
 
 
 def test_options_are_set_in_order_up_to_the_first_refusal(strategy: Any) -> None:
-    """What stands before a refused option is set, what stands behind it is not."""
-    with pytest.raises(ValueError, match="Cannot find option"):
+    """Options before a refused one are set, options after it are not."""
+    with check.raises(ValueError, match="Cannot find option", what="batches_per_step 2.0"):
         strategy.set_options({"num_ipus": 4, "batches_per_step": 2.0, "micro_batch_size": 8})
 
-    assert [strategy.get_option(name) for name in ("num_ipus", "batches_per_step", "micro_batch_size")] == [4, 1, 1]
+    for name, value in {"num_ipus": 4, "batches_per_step": 1, "micro_batch_size": 1}.items():
+        check_option(strategy, name, value)
 
 
 def test_strategies_are_independent(static: Any) -> None:
-    """An option of one strategy is not that of another, made before or after."""
-    before, own = static.IpuStrategy(), static.IpuStrategy()
-    own.set_options({"num_ipus": 4, "engine_options": {"a": "b"}, "dot_checks": ["Final"]})
-    after = static.IpuStrategy()
+    """Setting an option of one strategy changes no other strategy, older or newer."""
+    before, changed = static.IpuStrategy(), static.IpuStrategy()
+    changed.set_options({"num_ipus": 4, "engine_options": {"a": "b"}, "dot_checks": ["Final"]})
 
-    for other in (before, after):
-        assert (other.num_ipus, other.get_option("engine_options"), other.get_option("dot_checks")) == (1, {}, [])
+    for other in (before, static.IpuStrategy()):
+        for name, value in {"num_ipus": 1, "engine_options": {}, "dot_checks": []}.items():
+            check_option(other, name, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Tuple
@@ -9,6 +10,7 @@ from typing import Any, Tuple
 import numpy as np
 import pytest
 
+from ipu_conformance import check
 from ipu_conformance.workloads.paddle_mnist import Settings, model_folder
 from ipu_conformance.workloads.paddle_mnist.reference import ACCURACY, LOSS
 from ipu_conformance.workloads.reference import Reference, verdict
@@ -37,9 +39,9 @@ def train(settings: Settings, **options: Any) -> Any:
 )
 def test_the_workload_converges_like_its_baseline(reference: Reference, seeds: Tuple[int, ...]) -> None:
     """The values of runs with new seeds lie in the band of the native runs at each epoch, neither below nor above."""
-    found = verdict(reference, [train(replace(reference.settings, seed=seed)) for seed in seeds])
+    judged = verdict(reference, [train(replace(reference.settings, seed=seed)) for seed in seeds])
 
-    assert found.passed, found.sentence
+    check.holds(judged.passed, judged.sentence)
 
 
 def test_the_saved_model_recognises_what_the_run_did(tmp_path: Path) -> None:
@@ -57,9 +59,11 @@ def test_the_saved_model_recognises_what_the_run_did(tmp_path: Path) -> None:
     with static_mode():
         host = Host(LEARNS)
         expected = NativeTrainer(LEARNS, host).classify(tests, result.weights)
-    found = [recognise(tests.images[number : number + 1], tmp_path, native=False) for number in chosen]
+    digits = [recognise(tests.images[number : number + 1], tmp_path, native=False).digit for number in chosen]
+    right, most_frequent = sum(map(operator.eq, digits, range(10))), np.bincount(labels).max() / len(labels)
 
-    assert [each.digit for each in found] == [int(expected[number].argmax()) for number in chosen]
-    # Most of them are right: a model that was not trained, or trained on one digit, gets one of ten.
-    assert sum(each.digit == digit for digit, each in enumerate(found)) > 5
-    assert result.accuracy > np.bincount(labels).max() / len(labels)
+    check.equal(actual=digits, expected=expected[chosen].argmax(axis=1).tolist(), what="the list of recognised digits")
+    # A model that was not trained, or trained on one digit, gets one of ten right.
+    check.holds(right > 5, f"the saved model recognises {right} of 10 digits, where more than 5 are expected.")
+    guess = f"the accuracy is {result.accuracy:.3f}, not above {most_frequent:.3f}, that of the most frequent digit."
+    check.holds(result.accuracy > most_frequent, guess)
