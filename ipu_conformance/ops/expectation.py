@@ -19,8 +19,9 @@ from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from ipu_conformance.ops.dtypes import FORMATS
 from ipu_conformance.ops.row import LIBRARIES, Row
-from ipu_conformance.ops.variants import FORMATS, SPECIAL, is_pointwise
+from ipu_conformance.ops.variants import SPECIAL, is_pointwise
 from ipu_conformance.oracle.op import Array, Outputs, Term, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
 from ipu_conformance.oracle.tolerance.ops import ACCUMULATE, Precision, Tolerance

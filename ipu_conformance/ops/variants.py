@@ -6,6 +6,7 @@ every micro-batch; micro-batches share shapes and attributes and differ in their
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import zlib
@@ -14,6 +15,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Set, Tuple
 
 import numpy as np
 
+from ipu_conformance.ops.dtypes import FORMATS
 from ipu_conformance.ops.features import features
 from ipu_conformance.ops.open import OUTSIDE
 from ipu_conformance.ops.row import Row
@@ -23,10 +25,6 @@ from ipu_conformance.oracle.sample import Chooser, Sample, SeededChooser
 MICRO_BATCHES = 2
 SEEDS = 48
 """Samples among which those of an op are chosen."""
-
-FORMATS: Mapping[str, Any] = {"float32": np.finfo(np.float32), "float16": np.finfo(np.float16)}
-WHOLE = ("int32", "bool")
-"""The types of whole numbers and truth values."""
 
 POINTWISE = ("elementwise", "activation", "compare")
 MOVEMENT = ("shape", "indexing", "embedding", "cast")
@@ -125,38 +123,10 @@ def covering(row: Row, expressible: Callable[[Call], bool] = lambda call: True) 
     return chosen
 
 
-ARITHMETIC = tuple("add sub mul neg abs sign maximum minimum square floor_div floor_mod sum max min cumsum".split())
-COMPARED = tuple("equal not_equal less less_equal greater greater_equal where".split())
-LOGICAL = tuple("logical_and logical_or logical_xor logical_not any all where".split())
-MOVED = tuple(
-    "reshape transpose squeeze unsqueeze flatten tile expand flip roll gather index_select take_along_axis gather_nd "
-    "scatter slice strided_slice split concat stack unstack triu tril".split()
-)
-
-
-def dtypes(row: Row) -> Tuple[str, ...]:
-    """The types of number that an op is asked in; whole numbers and truth values where they apply."""
-    sampled = row.op.draw(_Least(0))
-    floating = tuple(FORMATS) if any(x.dtype.kind == "f" for x in sampled.inputs) else ("float32",)
-    integer = ("int32",) if row.name in (*ARITHMETIC, *COMPARED, *MOVED) else ()
-    boolean = ("bool",) if row.name in (*LOGICAL, *MOVED) and floating == tuple(FORMATS) else ()
-    return (*floating, *integer, *boolean)
-
-
-def held(sample: Sample, dtype: str) -> Sample:
-    """A sample as a device holds it: floating-point inputs rounded, or made whole numbers or truth values."""
-    if dtype in FORMATS:
-        return sample.rounded_to(dtype)
-    whole = [_whole(x, dtype) if x.dtype.kind == "f" else x for x in sample.inputs]
-    return Sample(tuple(whole), sample.attributes)
-
-
-def _whole(x: np.ndarray, dtype: str) -> np.ndarray:
-    """Whole numbers, none of them 0, which no one divides by; a positive number is true."""
-    if dtype == "bool":
-        return x > 0
-    rounded = np.round(np.clip(np.nan_to_num(x), -1e3, 1e3) * 3).astype(np.int64)
-    return np.where(rounded == 0, 1, rounded)
+@functools.lru_cache(maxsize=None)
+def is_floating(op: Op) -> bool:
+    """Whether an op takes floating-point numbers."""
+    return any(x.dtype.kind == "f" for x in op.draw(_Least(0)).inputs)
 
 
 def is_pointwise(op: Op) -> bool:
@@ -167,8 +137,7 @@ def is_pointwise(op: Op) -> bool:
 def edges(row: Row, dtype: str) -> Tuple[str, ...]:
     """The edges of an op in a type of number, besides what is drawn."""
     op = row.op
-    sampled = op.draw(_Least(0))
-    if dtype not in FORMATS or not any(x.dtype.kind == "f" for x in sampled.inputs):
+    if dtype not in FORMATS or not is_floating(op):
         return ("size-one",)
     names = ["size-one"]
     if row.name in LONG:

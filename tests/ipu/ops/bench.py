@@ -9,9 +9,10 @@ from typing import Dict, Iterable, List, Mapping, Sequence, Tuple, Union
 import numpy as np
 
 from ipu_conformance.frameworks import Driver, OpCall, OpResult
+from ipu_conformance.ops.dtypes import FORMATS, held
 from ipu_conformance.ops.expectation import has_gradient
 from ipu_conformance.ops.row import LIBRARIES, Row
-from ipu_conformance.ops.variants import FORMATS, JOINED, SPECIAL, Call, calls, edges, held, is_pointwise, joined
+from ipu_conformance.ops.variants import JOINED, SPECIAL, Call, calls, edges, is_pointwise, joined
 from ipu_conformance.oracle.op import Outputs, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
 

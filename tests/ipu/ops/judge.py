@@ -7,10 +7,10 @@ from typing import Any, Mapping, Optional
 import numpy as np
 
 from ipu_conformance import check
+from ipu_conformance.ops.dtypes import FORMATS
 from ipu_conformance.ops.expectation import SELECTING, Expected, gradients, outputs
 from ipu_conformance.ops.open import why_open
 from ipu_conformance.ops.row import Row
-from ipu_conformance.ops.variants import FORMATS
 from ipu_conformance.oracle.tolerance.ops import Tolerance
 
 from .bench import Trial

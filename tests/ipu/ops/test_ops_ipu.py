@@ -6,15 +6,25 @@ family share compiled programs.
 
 from __future__ import annotations
 
-from typing import List
+from typing import Any, List
 
 import pytest
 
 from ipu_conformance.ops import Row
+from ipu_conformance.ops.cases import cases
 
 from . import judge
 from .bench import Bench, Trial
-from .cases import parameters
+
+
+def parameters(direction: str) -> List[Any]:
+    """The cases of a direction as parameters (bench, row, edge)."""
+    return [
+        pytest.param(
+            (case.framework, case.dtype), case.row, case.edge, id=str(case), marks=pytest.mark.level(case.level)
+        )
+        for case in cases(direction)
+    ]
 
 
 @pytest.mark.parametrize(("bench", "row", "edge"), parameters("forward"), indirect=["bench"])

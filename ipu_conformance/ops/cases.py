@@ -1,0 +1,77 @@
+"""Which cases of ops there are: every framework, op, type of number, direction and edge that make sense together."""
+
+from __future__ import annotations
+
+from typing import Iterator, NamedTuple
+
+from ipu_conformance.ops import TABLE
+from ipu_conformance.ops.dtypes import DTYPES, FORMATS, applies
+from ipu_conformance.ops.expectation import WITHOUT_GRADIENT
+from ipu_conformance.ops.open import OUTSIDE, why_open
+from ipu_conformance.ops.row import LIBRARIES, Row
+from ipu_conformance.ops.variants import SPECIAL, edges, is_floating
+
+DIRECTIONS = ("forward", "gradient")
+EDGES = ("drawn", "size-one", "long", "bits", *SPECIAL)
+
+
+class OpCase(NamedTuple):
+    """One case of an op: where it runs and what is asked."""
+
+    framework: str
+    row: Row
+    dtype: str
+    direction: str
+    edge: str
+
+    def __str__(self) -> str:
+        return f"{self.framework}-{self.row.op.family}-{self.row.name}-{self.dtype}-{self.edge}"
+
+    @property
+    def gap(self) -> str:
+        """Why there is no such case, empty if there is."""
+        row, library = self.row, LIBRARIES[self.framework]
+        if row.missing(library) is not None:
+            return row.missing(library) or ""
+        if not applies(self.dtype, row.name, is_floating(row.op)):
+            return f"{self.dtype} does not apply"
+        if self.edge in OUTSIDE.get(row.name, ()):
+            return "outside the domain"
+        if self.edge not in ("drawn", *edges(row, self.dtype)):
+            return "no such edge of this op"
+        return self._without_gradient() if self.direction == "gradient" else ""
+
+    def _without_gradient(self) -> str:
+        if self.row.op.vjp is None or self.dtype not in FORMATS:
+            return "not differentiable"
+        if LIBRARIES[self.framework] in self.row.without_gradient:
+            return f"{self.framework} has no gradient of it"
+        return "gradients there are promised by nobody" if self.edge in WITHOUT_GRADIENT else ""
+
+    @property
+    def open(self) -> str:
+        """Why the result is left open, empty if it is specified."""
+        return why_open(self.row.name, self.framework, self.direction, self.edge)
+
+    @property
+    def level(self) -> str:
+        """The level that the case belongs to: special numbers in float16 are seen in float32 first."""
+        if self.dtype == "float32" or (self.dtype == "float16" and self.edge in ("drawn", "long")):
+            return "premerge"
+        return "qualify"
+
+
+def combinations() -> Iterator[OpCase]:
+    """Every combination, those that share programs beside each other."""
+    rows = sorted(TABLE.values(), key=lambda row: row.op.family)
+    for framework in LIBRARIES:
+        for dtype in DTYPES:
+            for row in rows:
+                for direction in DIRECTIONS:
+                    for edge in EDGES:
+                        yield OpCase(framework, row, dtype, direction, edge)
+
+
+def cases(direction: str) -> Iterator[OpCase]:
+    """The cases of a direction, "forward" or "gradient"."""
+    return (case for case in combinations() if case.direction == direction and not case.gap)
