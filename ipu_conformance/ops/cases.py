@@ -9,10 +9,10 @@ from ipu_conformance.ops.dtypes import DTYPES, FORMATS, applies
 from ipu_conformance.ops.expectation import WITHOUT_GRADIENT
 from ipu_conformance.ops.open import OUTSIDE, why_open
 from ipu_conformance.ops.row import LIBRARIES, Row
-from ipu_conformance.ops.variants import SPECIAL, edges, is_floating
+from ipu_conformance.ops.variants import ALL_SPECIAL, SPECIAL, edges, is_floating
 
 DIRECTIONS = ("forward", "gradient")
-EDGES = ("drawn", "size-one", "long", "bits", *SPECIAL)
+EDGES = ("drawn", "size-one", "long", "bits", *SPECIAL, ALL_SPECIAL)
 
 
 class OpCase(NamedTuple):

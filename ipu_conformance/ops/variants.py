@@ -145,8 +145,13 @@ def edges(row: Row, dtype: str) -> Tuple[str, ...]:
     if op.family in MOVEMENT and op.name not in (*INDEXED, *SUMMED):
         names.append("bits")
     elif op.name not in INDEXED:
-        names.extend(SPECIAL)
-    return tuple(name for name in names if name not in OUTSIDE.get(row.name, ()))
+        names.extend(special(row) if dtype == "float32" else (ALL_SPECIAL,))
+    return tuple(names)
+
+
+def special(row: Row) -> Tuple[str, ...]:
+    """The edges of special numbers that lie in an op's domain."""
+    return tuple(edge for edge in SPECIAL if edge not in OUTSIDE.get(row.name, ()))
 
 
 def calls(row: Row, edge: str, dtype: str, expressible: Callable[[Call], bool] = lambda call: True) -> List[Call]:
@@ -181,6 +186,8 @@ def joined(parts: Sequence[Call]) -> Tuple[Call, Mapping[str, slice]]:
 JOINED = "special numbers"
 SPECIAL = ("zeros", "ties", "denormals", "large", "infinities", "nan")
 """Edges that are made of special numbers."""
+ALL_SPECIAL = "special"
+"""All of them in one case: what float32 shows one by one, float16 shows together."""
 
 
 def _numbers(edge: str, dtype: str, row: Row, attributes: Mapping[str, Any], micro_batch: int) -> List[float]:

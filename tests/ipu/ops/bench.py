@@ -12,7 +12,7 @@ from ipu_conformance.frameworks import Driver, OpCall, OpResult
 from ipu_conformance.ops.dtypes import FORMATS, held
 from ipu_conformance.ops.expectation import has_gradient
 from ipu_conformance.ops.row import LIBRARIES, Row
-from ipu_conformance.ops.variants import JOINED, SPECIAL, Call, calls, edges, is_pointwise, joined
+from ipu_conformance.ops.variants import ALL_SPECIAL, JOINED, SPECIAL, Call, calls, is_pointwise, joined, special
 from ipu_conformance.oracle.op import Outputs, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
 
@@ -42,11 +42,14 @@ class Bench:
         self._driver = driver
         self.dtype = dtype
         self._floating = dtype if dtype in FORMATS else "float32"
-        self._rows = dict.fromkeys((row, _key(row, edge)[1]) for row, edge in asked)
+        single = ((row, each) for row, edge in asked for each in (special(row) if edge == ALL_SPECIAL else (edge,)))
+        self._rows = dict.fromkeys((row, _key(row, edge)[1]) for row, edge in single)
         self._results: Dict[Key, List[Trial]] = {}
 
     def trials(self, row: Row, edge: str) -> List[Trial]:
         """What came of the calls of an edge; they run together with others that have not been run yet."""
+        if edge == ALL_SPECIAL:
+            return [trial for each in special(row) for trial in self.trials(row, each)]
         key = _key(row, edge)
         if key not in self._results:
             self._run(self._chunk(row, key[1]))
@@ -56,9 +59,7 @@ class Bench:
         return [_restricted(trial, edge, region) for trial in self._results[key]]
 
     def _regions(self, row: Row) -> Tuple[Call, Mapping[str, slice]]:
-        return joined(
-            [call for edge in edges(row, self.dtype) if edge in SPECIAL for call in calls(row, edge, self.dtype)]
-        )
+        return joined([call for edge in special(row) for call in calls(row, edge, self.dtype)])
 
     def _chunk(self, row: Row, edge: str) -> Dict[Key, List[Trial]]:
         """The trials of an edge and of those that follow it, as many as fit into one program."""
