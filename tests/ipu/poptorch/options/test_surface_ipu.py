@@ -47,11 +47,8 @@ FUNCTIONS = words(
     "ipuHardwareVersion setLogLevel registerPreCompileHook registerPostCompileHook registerCustomArgParser module_repr "
     "createPoptorchError getIpuTensorId testing.allclose BeginBlock Block.start Block.useAutoId"
 )
-MODULES = ("enums", "ops", "options", "optim", "profiling", "testing")
-
-
 KINDS: Dict[str, Tuple[Callable[[Any], bool], str, Sequence[str]]] = {
-    "module": (inspect.ismodule, "", MODULES),
+    "module": (inspect.ismodule, "", ("enums", "ops", "options", "optim", "profiling", "testing")),
     "class": (inspect.isclass, "", CLASSES),
     "function": (callable, "", FUNCTIONS),
     "option": (inspect.ismethod, "Options()", OPTIONS),
@@ -69,7 +66,7 @@ def test_a_name_is_there(poptorch: Any, kind: str, name: str) -> None:
     for part in name.split("."):
         value = getattr(value, part, None)
 
-    check.holds(is_kind(value), f"poptorch has no {kind} {name} but {value!r}.")
+    check.holds(is_kind(value), f"{owner or 'poptorch'}.{name} is {value!r}, which is no {kind}.")
 
 
 def test_every_name_can_be_imported_at_once(poptorch: Any) -> None:
