@@ -50,7 +50,7 @@ def assert_passes(accessor: Any, times: int = 1, expected: Any = TWOS) -> None:
     """Each pass over an accessor or a loader has these elements, in order."""
     __tracebackhide__ = True
     for number in range(times):
-        check.equal(actual=values(accessor), expected=expected, what=f"the elements of pass {number}")
+        check.equal(actual=values(accessor), expected=expected, what=f"pass {number}")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_rebatching_loses_only_one_rest_of_a_stream(access: Access) -> None:
     )
 
     batches = values(loader)
-    check.equal(actual=[len(batch) for batch in batches], expected=[11, 11], what="the sizes of the batches")
+    check.equal(actual=[len(batch) for batch in batches], expected=[11, 11], what="the list of the batches' sizes")
     check.equal(actual=len({i for batch in batches for i in batch}), expected=22, what="the number of distinct samples")
 
 

@@ -67,7 +67,7 @@ def test_the_model_sees_one_micro_batch(poptorch: Any, torch: Any, config: RunCo
 
     sizes, _ = trainer(exact.batch(config, micro))
 
-    check.equal(actual=sizes.tolist(), expected=[micro] * config.micro_batches, what="the sizes that the model sees")
+    check.equal(actual=sizes.tolist(), expected=[micro] * config.micro_batches, what="the list of sizes in the model")
 
 
 @pytest.mark.parametrize("size", [1, 5, 11, 13, 23])
@@ -179,4 +179,4 @@ def test_one_update_per_device_iteration(poptorch: Any, torch: Any, config: RunC
     by_iteration = [{tuple(row) for row in part.tolist()} for part in out.chunk(config.device_iterations)]
     distinct = [len(rows) for rows in by_iteration] + [len(set.union(*by_iteration))]
     expected = [1] * config.device_iterations + [config.device_iterations]
-    check.equal(actual=distinct, expected=expected, what="the distinct products by device iteration and in all")
+    check.equal(actual=distinct, expected=expected, what="the count of products by device iteration and in all")

@@ -31,7 +31,7 @@ FACTORS = [pytest.param(d, g, r, group, id=f"D{d}-G{g}-R{r}-group{group}") for d
 def assert_batches(loader: Any, *expected: Any) -> None:
     """A pass over the loader has these combined batches, and the loader's length is their number."""
     __tracebackhide__ = True
-    check.equal(actual=values(loader), expected=tuple(map(tuple, expected)), what="the combined batches of a pass")
+    check.equal(actual=values(loader), expected=tuple(map(tuple, expected)), what="the list of combined batches")
     check.equal(actual=len(loader), expected=len(expected), what="the length of the loader")
 
 
@@ -56,7 +56,7 @@ def test_samples_stay_together(poptorch: Any) -> None:
     loader = poptorch.DataLoader(_options(poptorch, 2), numbers(30), batch_size=3, shuffle=True)
 
     rows = sorted(row for x, y in loader for row in zip(x.tolist(), y.tolist()))
-    check.equal(actual=rows, expected=[(i, -i) for i in range(30)], what="the sorted rows of the shuffled loader")
+    check.equal(actual=rows, expected=[(i, -i) for i in range(30)], what="the sorted list of rows")
 
 
 @pytest.mark.parametrize(("count", "full"), [(11, 1), (12, 2), (13, 2), (17, 2), (18, 3)])
@@ -82,7 +82,7 @@ def test_shuffling_permutes_the_samples(poptorch: Any) -> None:
     passes = [tuple(itertools.chain(*values(loader))) for _ in range(2)]
 
     for number, order in enumerate(passes):
-        check.equal(actual=sorted(order), expected=list(range(60)), what=f"the sorted samples of pass {number}")
+        check.equal(actual=sorted(order), expected=list(range(60)), what=f"the sorted list of samples of pass {number}")
         check.differs(actual=order, other=tuple(range(60)), what=f"the order of pass {number}")
     check.differs(actual=passes[1], other=passes[0], what="the order of the second pass")
 
@@ -141,7 +141,8 @@ def test_a_stream_is_batched(poptorch: Any) -> None:
     """An iterable dataset gives combined batches in its own order, without the remainder."""
     loader = poptorch.DataLoader(_options(poptorch, d=2), stream(14), batch_size=3)
 
-    check.equal(actual=values(loader), expected=(tuple(range(6)), tuple(range(6, 12))), what="the combined batches")
+    batches = (tuple(range(6)), tuple(range(6, 12)))
+    check.equal(actual=values(loader), expected=batches, what="the list of combined batches")
 
 
 def test_a_stream_cannot_be_shuffled(poptorch: Any) -> None:
@@ -170,7 +171,7 @@ def test_each_process_reads_its_part_of_a_stream(poptorch: Any) -> None:
 
     check.equal(actual=[len(share) for share in shares], expected=[2] * 3, what="the number of batches by process")
     kept = sorted(itertools.chain(*itertools.chain(*shares)))
-    check.equal(actual=kept, expected=list(range(24)), what="the sorted samples of all processes")
+    check.equal(actual=kept, expected=list(range(24)), what="the sorted list of all processes' samples")
 
 
 def test_processes_partition_by_hand_on_request(poptorch: Any) -> None:

@@ -85,7 +85,7 @@ def test_an_op_has_five_fields_and_its_scalars_are_strings(dumped_ops: Any) -> N
     """Every op has type, name, inputs, outputs and attributes; numbers are written as strings."""
     fields = {"type", "name", "inputs", "outputs", "attributes"}
     for op in dumped_ops:
-        check.equal(actual=set(op), expected=fields, what=f"the fields of {op['name']}")
+        check.equal(actual=set(op), expected=fields, what=f"the set of fields of {op['name']}")
         for scalar in _scalars(op):
             check.instance(actual=scalar, expected=str, what=f"the value {scalar} of {op['name']}")
 
@@ -96,7 +96,7 @@ def test_inputs_and_outputs_are_numbered(dumped_ops: Any) -> None:
         for side, fields in {"inputs": {"name", "shape", "type", "index"}, "outputs": {"name", "index"}}.items():
             actual = [(entry["index"], set(entry)) for entry in op[side]]
             expected = [(str(place), fields) for place in range(len(op[side]))]
-            check.equal(actual=actual, expected=expected, what=f"the position and the fields of {op['name']}'s {side}")
+            check.equal(actual=actual, expected=expected, what=f"the numbering of {op['name']}'s {side}")
 
 
 def test_a_shape_is_written_in_brackets(dumped_ops: Any) -> None:
@@ -140,7 +140,7 @@ def test_gradients_are_reduced_over_replicas(setup: Setup, graph_of: GraphOf) ->
 @every_setup
 def test_the_ipus_are_those_of_the_blocks(setup: Setup, graph_of: GraphOf) -> None:
     """Ops are on the IPUs that the blocks name, and on no other."""
-    check.equal(actual={op.ipu for op in graph_of(setup).ops}, expected=set(setup.ipus), what="the IPUs of the ops")
+    check.equal(actual={op.ipu for op in graph_of(setup).ops}, expected=set(setup.ipus), what="the set of IPUs")
 
 
 @every_setup
@@ -323,7 +323,7 @@ def test_the_backward_pass_is_on_the_ipu_of_the_forward_pass(graph_of: GraphOf) 
     for layer, stage in {"layer1": 0, "layer2": 1, "layer3": 2, "layer4": 3}.items():
         ops = [op for op in graph_of(setup).ops if op.name.startswith(layer) and op.type != "IpuCopy"]
         expected = {(stage, stage), (stage, 2 * (setup.stages - 1) - stage)}
-        check.equal(actual={(op.ipu, op.stage) for op in ops}, expected=expected, what=f"{layer}'s IPUs and stages")
+        check.equal(actual={(op.ipu, op.stage) for op in ops}, expected=expected, what=f"the place of {layer}'s ops")
 
 
 def test_a_value_used_twice_has_the_sum_of_two_gradients(graph_of: GraphOf) -> None:
@@ -386,7 +386,7 @@ def test_a_border_is_crossed_both_ways(graph_of: GraphOf) -> None:
     copies = [op for op in ir.ops if op.type == "IpuCopy"]
     ways = [(str(op.attributes["__sourceIpus"]).strip("{ }"), str(op.attributes["__destIpu"])) for op in copies]
 
-    check.equal(actual=sorted(ways), expected=[("0", "1")] * 2 + [("1", "0")] * 2, what="the sorted ways of the copies")
+    check.equal(actual=sorted(ways), expected=[("0", "1")] * 2 + [("1", "0")] * 2, what="the sorted list of copies")
 
 
 @pytest.mark.parametrize(("kind", "ipus"), [("Serial", {0}), ("Parallel", {0, 1})])
@@ -407,9 +407,9 @@ def test_phases_are_marked(poptorch: Any, torch: Any, kind: str, ipus: Any) -> N
     ir = read(model)
 
     places = {(op.ipu, op.stage) for op in ir.ops}
-    check.equal(actual=places, expected={(ipu, None) for ipu in ipus}, what="the IPU and the stage of the ops")
+    check.equal(actual=places, expected={(ipu, None) for ipu in ipus}, what="the set of the ops' IPUs and stages")
     phases = [op.attributes["__execution_phase"] for op in ir.ops if op.type == "Tanh"]
-    check.equal(actual=phases, expected=[0, 1, 2, 3], what="the phases of the four layers")
+    check.equal(actual=phases, expected=[0, 1, 2, 3], what="the phase of each of four layers")
     assert_sound(ir, BY_NAME["inference"], "copies")
 
 

@@ -106,7 +106,7 @@ def test_the_shapes_are_those_of_batch_paths_and_steps(poptorch: Any, torch: Any
 
     actual = [(tuple(each.shape), each.dtype) for each in (scores, lengths, labels)]
     expected = [((2, 3), torch.float32), ((2, 3), torch.int32), ((2, 3, 5), torch.int32)]
-    check.equal(actual=actual, expected=expected, what="the shapes and types of scores, lengths and labels")
+    check.equal(actual=actual, expected=expected, what="the shape and type of scores, lengths and labels")
     check.holds((scores[:, :-1] >= scores[:, 1:]).all(), f"the scores {scores.tolist()} are not in descending order.")
 
 

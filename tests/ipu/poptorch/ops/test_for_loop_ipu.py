@@ -146,7 +146,7 @@ def test_micro_batches_choose_for_themselves(poptorch: Any, torch: Any) -> None:
     flags, x = torch.tensor([True, False, False]), torch.tensor([[4.0], [5.0], [6.0]])
     out = infer(poptorch, forward, flags, x, options=poptorch.Options().deviceIterations(3))
 
-    check.equal(actual=out.flatten().tolist(), expected=[8.0, 6.0, 7.0], what="the results by device iteration")
+    check.equal(actual=out.flatten().tolist(), expected=[8.0, 6.0, 7.0], what="the result by device iteration")
 
 
 @pytest.mark.parametrize("flag", [True, False])
@@ -174,7 +174,7 @@ def test_only_the_chosen_body_has_effects(poptorch: Any, torch: Any, capfd: Any,
     assert_same(out, _x() if flag else _x() + 1, "the output")
     effects = {"yes-yes": "yes-yes" in printed, "no": "no:" in printed, "calls": len(calls)}
     expected = {"yes-yes": flag, "no": not flag, "calls": 0 if flag else 1}
-    check.equal(actual=effects, expected=expected, what=f"the effects when the condition is {flag}")
+    check.equal(actual=effects, expected=expected, what=f"the record of effects when the condition is {flag}")
 
 
 def test_a_condition_does_not_train(poptorch: Any, torch: Any) -> None:

@@ -102,7 +102,7 @@ def test_an_attribute_reaches_the_operation(poptorch: Any) -> None:
     carried = _attributes(_operations(poptorch, forward), "flavour", "number")
 
     expected = {"Mul": {"flavour": "sweet"}, "Sub": {"flavour": "sour", "number": "5"}, "Add": {}}
-    check.equal(actual=carried, expected=expected, what="the attributes by type of operation")
+    check.equal(actual=carried, expected=expected, what="the table of attributes by type of operation")
 
 
 @pytest.mark.parametrize("wrong", [object(), {"a": 1}, [1, "a"], [[1]]], ids=["object", "dict", "mixed", "nested"])

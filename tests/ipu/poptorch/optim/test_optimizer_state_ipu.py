@@ -42,7 +42,8 @@ def test_before_compiling_there_is_no_state(poptorch: Any, name: str) -> None:
     """ipu_state and ipu_param are in the state_dict from the start, None until the model is compiled."""
     state = problem_of(poptorch, name).optimizer.state_dict()
 
-    check.equal(actual=(state["ipu_state"], state["ipu_param"]), expected=(None, None), what="ipu_state and ipu_param")
+    for key in ("ipu_state", "ipu_param"):
+        check.equal(actual=state[key], expected=None, what=f"{key} before compiling")
     check.holds({"state", "param_groups"} <= set(state), f"the state_dict holds only {sorted(state)}.")
 
 

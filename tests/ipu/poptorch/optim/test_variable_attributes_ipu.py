@@ -36,7 +36,7 @@ def assert_constant(optimizer: Any, **expected: bool) -> None:
     """Each of these attributes is a constant of the program, or a variable."""
     __tracebackhide__ = True
     actual = {attribute: optimizer.variable_attrs.isConstant(attribute) for attribute in expected}
-    check.equal(actual=actual, expected=expected, what="isConstant by attribute")
+    check.equal(actual=actual, expected=expected, what="isConstant() by attribute")
 
 
 @pytest.mark.parametrize(("name", "attribute"), PAIRS, ids=[f"{name}-{attribute}" for name, attribute in PAIRS])

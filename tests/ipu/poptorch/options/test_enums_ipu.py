@@ -66,7 +66,7 @@ def test_a_deprecated_precision_option_changes_nothing(poptorch: Any, said: Any,
 
     returned = getattr(options.Precision, method)(value)
     check.holds(returned is options.Precision, f"{method} returns {returned}, not what it was called on.")
-    check.equal(actual=options.toDict(), expected=poptorch.Options().toDict(), what=f"the options after {method}")
+    check.equal(actual=options.toDict(), expected=poptorch.Options().toDict(), what=f"toDict() after {method}")
     check.contains(actual=said(), expected="deprecated", what=f"what {method} says")
 
 

@@ -144,8 +144,8 @@ def test_a_variable_is_as_good_as_the_option(
     plain = poptorch.Options().toDict()
     monkeypatch.setenv(variable, value)
 
-    check.equal(actual=poptorch.Options().toDict(), expected=by_hand.toDict(), what=f"the options with {variable} set")
-    check.differs(actual=poptorch.Options().toDict(), other=plain, what=f"the options with {variable} set")
+    check.equal(actual=poptorch.Options().toDict(), expected=by_hand.toDict(), what=f"toDict() with {variable} set")
+    check.differs(actual=poptorch.Options().toDict(), other=plain, what=f"toDict() with {variable} set")
 
 
 def test_engine_options_ask_for_reports(

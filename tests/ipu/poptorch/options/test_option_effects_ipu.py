@@ -101,7 +101,7 @@ def test_synthetic_data_keeps_shapes_and_types(poptorch: Any) -> None:
     _, synthetic = _trained(poptorch, poptorch.Options().enableSyntheticData(True), 1.0)
 
     actual, expected = ([(leaf.shape, leaf.dtype) for leaf in each] for each in (synthetic, real))
-    check.equal(actual=actual, expected=expected, what="the shapes and types of what a call returns")
+    check.equal(actual=actual, expected=expected, what="the shape and type of all that a call returns")
 
 
 def test_the_program_is_exported(poptorch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,7 @@ def test_to_dict_has_the_values(poptorch: Any) -> None:
     values = options.toDict()
 
     expected = {"device_iterations": 6, "replication_factor": 4, "gradient_accumulation": 3}
-    check.equal(actual={name: values[name] for name in expected}, expected=expected, what="the counts in toDict()")
+    check.equal(actual={name: values[name] for name in expected}, expected=expected, what="the part of toDict()")
 
 
 # Output modes.
@@ -208,9 +208,10 @@ def test_anchored_tensors_are_listed_by_their_short_names(poptorch: Any) -> None
     name, mode, period = list(options.anchored_tensors["bias"])[:3]
 
     anchored = {short: row[0] for short, row in options.anchored_tensors.items()}
-    check.equal(actual=anchored, expected={"bias": "Gradient___fc.bias", "w": "fc.weight"}, what="the anchored tensors")
+    names = {"bias": "Gradient___fc.bias", "w": "fc.weight"}
+    check.equal(actual=anchored, expected=names, what="the table of anchored tensors")
     expected = (plain(poptorch.OutputMode.EveryN), 3)
-    check.equal(actual=(plain(mode), period), expected=expected, what=f"the mode and the period of {name}")
+    check.equal(actual=(plain(mode), period), expected=expected, what=f"the pair of mode and period of {name}")
 
 
 # Sub-sets.

@@ -205,7 +205,7 @@ def test_begin_block_changes_the_layer_in_place(poptorch: Any, torch: Any) -> No
     check.holds(returned is layer, f"BeginBlock returns {returned}, not the layer itself.")
     check.instance(actual=layer, expected=torch.nn.Linear, what="the layer")
     after = (list(layer.state_dict()), repr(layer))
-    check.equal(actual=after, expected=before, what="the names of the layer's weights, and its text")
+    check.equal(actual=after, expected=before, what="the pair of the weights' names and the layer's text")
 
 
 def test_a_layer_is_in_one_block(poptorch: Any, torch: Any) -> None:
@@ -225,7 +225,7 @@ def test_remove_blocks_takes_all_of_them_back(poptorch: Any, torch: Any, capfd: 
     poptorch.removeBlocks(model)
 
     types = [type(model[0]), type(model[1][0])]
-    check.equal(actual=types, expected=[torch.nn.Linear] * 2, what="the types of the layers")
+    check.equal(actual=types, expected=[torch.nn.Linear] * 2, what="the type of each layer")
     assert_placed(_ipus(poptorch, capfd, model), [0])
     again = torch.nn.Sequential(copy.deepcopy(model[0]), poptorch.BeginBlock(copy.deepcopy(model[1][0]), ipu_id=1))
     assert_placed(_ipus(poptorch, capfd, again), [0, 1])

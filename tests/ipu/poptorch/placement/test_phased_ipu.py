@@ -130,7 +130,7 @@ def test_phases_and_stages_are_reached_by_index(poptorch: Any, kind: str) -> Non
 
     check.holds(strategy.phase(0) is first, "phase(0) is not the first phase.")
     second = strategy.phase(1).stage(0)
-    check.equal(actual=list(second.blocks), expected=["c", "d"], what="the blocks of the second phase")
+    check.equal(actual=list(second.blocks), expected=["c", "d"], what="the list of blocks of the second phase")
     check.holds(strategy.stage("d") is second, "stage('d') is not the stage that holds the block.")
     for reach in (strategy.phase, first.stage):
         with check.raises(AssertionError, what=f"{reach.__name__}(2) of two"):
