@@ -112,7 +112,7 @@ def test_the_structure_of_an_element_is_kept(access: Access) -> None:
 
 
 def _loaded(folder: Path, at_least: int) -> int:
-    """How many elements the worker has made, after waiting for so many."""
+    """The number of elements that the worker has made, after waiting until it has made ``at_least``."""
     end = time.monotonic() + 5
     while len(list(folder.iterdir())) < at_least and time.monotonic() < end:
         time.sleep(0.01)
@@ -133,7 +133,7 @@ def test_early_preload_fills_the_buffer_before_it_is_read(
 
 
 def test_small_elements_are_joined(access: Access) -> None:
-    """rebatched_size joins elements into tensors of so many rows, and drops a rest."""
+    """rebatched_size joins elements into tensors of that many rows, and drops the remainder."""
     rebatched = ((0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11))
     assert_passes(access.accessor(Rows(5), rebatched_size=4), expected=rebatched)
 
@@ -189,7 +189,7 @@ def test_a_loader_is_a_context(poptorch: Any, access: Access) -> None:
 
 @pytest.mark.parametrize(("drop_last", "sizes"), [(True, [6, 6]), (False, [6, 6, 1])], ids=["dropped", "kept"])
 def test_a_loader_joins_what_small_batches_bring(access: Access, drop_last: bool, sizes: Any) -> None:
-    """AsyncRebatched makes combined batches of workers' smaller tensors, in order, and treats the rest as asked."""
+    """AsyncRebatched makes combined batches of workers' smaller tensors, in order; drop_last decides about the remainder."""
     loader = access.loader(numbers(13), "AsyncRebatched", batch_size=3, rebatched_worker_size=4, drop_last=drop_last)
 
     rest = iter(range(sum(sizes)))
@@ -198,7 +198,7 @@ def test_a_loader_joins_what_small_batches_bring(access: Access, drop_last: bool
 
 
 def test_rebatching_loses_only_one_rest_of_a_stream(access: Access) -> None:
-    """What two workers leave over at the end of a stream is joined: 22 of 23 samples make two batches of 11."""
+    """The remainders of two workers at the end of a stream are joined: 22 of 23 samples make two batches of 11."""
     loader = access.loader(
         stream(23, split=True), "AsyncRebatched", 1, batch_size=11, rebatched_worker_size=3, num_workers=2
     )

@@ -18,7 +18,7 @@ from ..on_device import as_model, infer
 @pytest.mark.parametrize("micro", [1, 3])
 @pytest.mark.parametrize("config", INFERENCE, ids=counts_id)
 def test_inference_keeps_the_order_of_samples(poptorch: Any, config: RunConfig, micro: int) -> None:
-    """What comes back has the order of what was given, whatever the counts."""
+    """Outputs are in the order of the inputs, whatever the counts."""
     model, x = exact.scale(poptorch, loss=False), exact.batch(config, micro)
 
     out = poptorch.inferenceModel(model, exact.options(poptorch, config))(x)

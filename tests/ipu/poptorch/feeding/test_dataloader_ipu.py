@@ -109,7 +109,7 @@ def test_a_loader_takes_its_options_into_use(poptorch: Any) -> None:
 
 
 def test_a_loader_is_a_torch_loader(poptorch: Any, torch: Any) -> None:
-    """The loader passes where a torch DataLoader is asked for, and takes its other arguments."""
+    """The loader is a torch DataLoader, and takes its other arguments."""
     loader = poptorch.DataLoader(_options(poptorch, d=3), numbers(6), collate_fn=len)
 
     check.instance(actual=loader, expected=torch.utils.data.DataLoader, what="the loader")

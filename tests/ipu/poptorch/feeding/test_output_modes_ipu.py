@@ -205,7 +205,7 @@ def test_an_output_can_be_saved(poptorch: Any, torch: Any) -> None:
 
 
 def test_an_output_is_no_view_of_an_input(poptorch: Any) -> None:
-    """Changing what came back leaves what was given alone."""
+    """Writing into an output leaves the input as it is."""
     x = exact.samples(2)
 
     infer(poptorch, lambda model, x: x, x).zero_()

@@ -30,7 +30,7 @@ def count(graph: Graph, *wanted: str) -> int:
 
 
 def assert_counts(graph: Graph, **wanted: int) -> None:
-    """The graph has so many ops of each of these types."""
+    """The graph has this many ops of each of these types."""
     __tracebackhide__ = True
     check.equal(actual={kind: count(graph, kind) for kind in wanted}, expected=wanted, what="the number of ops by type")
 

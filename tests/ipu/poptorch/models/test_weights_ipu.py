@@ -56,7 +56,7 @@ def spied(executor: Any, monkeypatch: pytest.MonkeyPatch, name: str = "copyWeigh
 
 @pytest.mark.parametrize("name", sorted(TOUCHES))
 def test_touching_a_weight_copies_once(trainer: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The first touch after a run calls copyWeightsToHost once; later ones find the weights at home."""
+    """The first touch after a run calls copyWeightsToHost once; later ones copy nothing."""
     trainer(exact.samples(2))
     calls = spied(trainer, monkeypatch)
 
@@ -67,7 +67,7 @@ def test_touching_a_weight_copies_once(trainer: Any, monkeypatch: pytest.MonkeyP
 
 
 def test_running_alone_copies_nothing(trainer: Any, counted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run after run, nothing moves until somebody asks for a weight; another attribute copies nothing."""
+    """However many runs there are, nothing is copied until a weight is read; other attributes copy nothing."""
     calls = spied(trainer, monkeypatch)
 
     for _ in range(3):
@@ -182,7 +182,7 @@ def test_inference_uploads_only_when_weights_changed(poptorch: Any, monkeypatch:
 
 
 def test_buffers_of_inference_stay_on_the_device(poptorch: Any, counted: Any) -> None:
-    """A buffer that inference updates persists there, and comes home only when asked for."""
+    """A buffer that inference updates persists on the device, and reaches the host only by copyWeightsToHost."""
     inference = poptorch.inferenceModel(counted)
     for _ in range(3):
         inference(exact.samples(1))

@@ -1,4 +1,4 @@
-"""Dropout: how much it drops, that no two masks know of each other, and that a seed decides them all."""
+"""Dropout: how much it drops, that its masks are independent, and that a seed decides them all."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def test_a_proportion_of_memory_is_from_zero_to_one(poptorch: Any, wrong: Any) -
 
 @pytest.mark.emulator
 def test_a_custom_operation_is_refused(poptorch: Any) -> None:
-    """C++ code for the device cannot run without it, and the error says which operation asked for it."""
+    """C++ code for the device does not run in the emulator, and the error names the operation."""
     x = _values(1, 2)
 
     with check.raises(poptorch.Error, match=r"my\.domain\.Cube", what="a custom operation"):

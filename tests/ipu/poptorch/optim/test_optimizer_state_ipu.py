@@ -65,7 +65,7 @@ def test_after_a_call_there_is_a_state_for_every_weight(poptorch: Any, name: str
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_state_follows_every_call(poptorch: Any, name: str) -> None:
-    """state_dict brings the newest state: it differs from one call to the next, and what was read before stays."""
+    """state_dict gives the newest state, which differs from call to call; one that was read before does not change."""
     problem = problem_of(poptorch, name)
     problem.call()
     first = problem.optimizer.state_dict()["ipu_state"]

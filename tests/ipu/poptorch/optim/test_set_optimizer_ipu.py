@@ -132,7 +132,7 @@ def test_what_is_marked_as_variable_can_change(poptorch: Any) -> None:
 
 
 def test_what_is_marked_as_constant_cannot_change(poptorch: Any) -> None:
-    """markAsConstant before compiling compiles in what was passed, the learning rate too."""
+    """markAsConstant before compiling makes a value that was passed a constant, even the learning rate."""
     problem = Problem(poptorch, marked(poptorch, "markAsConstant", "lr"))
     problem.call()
 

@@ -116,7 +116,7 @@ def test_hardware_is_there_or_not(poptorch: Any) -> None:
 
 @pytest.mark.emulator
 def test_the_emulator_has_no_hardware(poptorch: Any) -> None:
-    """The emulator does not claim to be hardware, however few IPUs are asked for."""
+    """The emulator does not claim to be hardware, for any number of IPUs."""
     for count in (1, 2, 64):
         available = poptorch.ipuHardwareIsAvailable(count)
         check.equal(actual=available, expected=False, what=f"ipuHardwareIsAvailable({count})")

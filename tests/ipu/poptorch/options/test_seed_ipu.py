@@ -86,7 +86,7 @@ def test_two_operations_draw_for_themselves(poptorch: Any) -> None:
 
 
 def test_a_random_state_can_be_restored(poptorch: Any, torch: Any) -> None:
-    """Setting rng_state to what was read makes the next runs draw the same again."""
+    """Setting rng_state to an earlier value makes the next runs repeat what followed it."""
     trainer, x = dropping(poptorch), torch.ones(1, WIDTH)
     trainer(x)
     state = trainer.rng_state
