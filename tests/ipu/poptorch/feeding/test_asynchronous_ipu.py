@@ -189,7 +189,7 @@ def test_a_loader_is_a_context(poptorch: Any, access: Access) -> None:
 
 @pytest.mark.parametrize(("drop_last", "sizes"), [(True, [6, 6]), (False, [6, 6, 1])], ids=["dropped", "kept"])
 def test_a_loader_joins_what_small_batches_bring(access: Access, drop_last: bool, sizes: Any) -> None:
-    """AsyncRebatched makes combined batches of workers' smaller tensors, in order; drop_last decides about the remainder."""
+    """AsyncRebatched joins workers' smaller tensors into combined batches, in order, and drops the remainder or not."""
     loader = access.loader(numbers(13), "AsyncRebatched", batch_size=3, rebatched_worker_size=4, drop_last=drop_last)
 
     rest = iter(range(sum(sizes)))
