@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple
+from typing import Iterable, Iterator, NamedTuple, Optional
 
 from ipu_conformance.ops import TABLE
 from ipu_conformance.ops.dtypes import DTYPES, FORMATS, applies
@@ -13,6 +13,8 @@ from ipu_conformance.ops.variants import ALL_SPECIAL, SPECIAL, edges, is_floatin
 
 DIRECTIONS = ("forward", "gradient")
 EDGES = ("drawn", "size-one", "long", "bits", *SPECIAL, ALL_SPECIAL)
+
+NO_SUCH_EDGE = "the edge does not apply to the op"
 
 
 class OpCase(NamedTuple):
@@ -38,7 +40,7 @@ class OpCase(NamedTuple):
         if self.edge in OUTSIDE.get(row.name, ()):
             return "outside the domain"
         if self.edge not in ("drawn", *edges(row, self.dtype)):
-            return "no such edge of this op"
+            return NO_SUCH_EDGE
         return self._without_gradient() if self.direction == "gradient" else ""
 
     def _without_gradient(self) -> str:
@@ -61,12 +63,12 @@ class OpCase(NamedTuple):
         return "qualify"
 
 
-def combinations() -> Iterator[OpCase]:
-    """Every combination, those that share programs beside each other."""
-    rows = sorted(TABLE.values(), key=lambda row: row.op.family)
+def combinations(rows: Optional[Iterable[Row]] = None) -> Iterator[OpCase]:
+    """Every combination for some rows or all, those that share programs beside each other."""
+    ordered = sorted(TABLE.values() if rows is None else rows, key=lambda row: row.op.family)
     for framework in LIBRARIES:
         for dtype in DTYPES:
-            for row in rows:
+            for row in ordered:
                 for direction in DIRECTIONS:
                     for edge in EDGES:
                         yield OpCase(framework, row, dtype, direction, edge)
