@@ -16,6 +16,7 @@ from ipu_conformance.scheduling import framework_of, threads
 from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
 from ipu_conformance.tally import Tally
 from ipu_conformance.targets import FRAMEWORKS, Inspector, activate, active, discover
+from ipu_conformance.triangulation import Triangulation
 
 if TYPE_CHECKING:
     from ipu_conformance.frameworks import Driver
@@ -63,6 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(str(error)) from error
     config.stash[TALLY] = Tally(config)
     config.pluginmanager.register(config.stash[TALLY], "ipu_conformance_tally")
+    config.pluginmanager.register(Triangulation(), "ipu_conformance_triangulation")
     if config.pluginmanager.has_plugin("xdist"):
         config.pluginmanager.register(_XdistHooks(), "ipu_conformance_xdist")
 

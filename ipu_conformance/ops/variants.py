@@ -99,6 +99,19 @@ def drawn(row: Row, seed: int, edge: str = "drawn") -> Call:
     return _call(row.op, lambda number: _MicroBatch(seed, number), edge)
 
 
+def chosen_by(row: Row, chooser: Chooser) -> Call:
+    """The call that a chooser makes up; every micro-batch has the same structure and values of its own."""
+    first = row.op.draw(chooser)
+    again = [np.random.default_rng([23, number]) for number in range(1, MICRO_BATCHES)]
+    shuffled = [Sample(tuple(_shuffled(x, generator) for x in first.inputs), first.attributes) for generator in again]
+    return Call("drawn", (first, *shuffled))
+
+
+def _shuffled(x: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """The same rows along the first axis in another order: whatever holds of each row still does."""
+    return x[generator.permutation(len(x))] if x.ndim else x
+
+
 def _call(op: Op, chooser: Callable[[int], Chooser], edge: str) -> Call:
     samples = [op.draw(chooser(number)) for number in range(MICRO_BATCHES)]
     attributes = samples[0].attributes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, Iterable, List, Mapping, Sequence, Tuple, Union
 
 import numpy as np
@@ -75,20 +75,19 @@ class Bench:
         return chunk
 
     def _prepared(self, row: Row, edge: str) -> List[Trial]:
-        ask = row.call(self._library)
-
-        def expressible(call: Call) -> bool:
-            if call.attributes.get("dtype") == "float64":
-                return False  # no device has it
-            return (
-                self._driver.why_inexpressible(
-                    OpCall(ask, (held(call.samples[0], self.dtype).inputs,), call.attributes), self._floating
-                )
-                is None
-            )
-
-        chosen = [self._regions(row)[0]] if edge == JOINED else calls(row, edge, self.dtype, expressible)
+        if edge == JOINED:
+            chosen = [self._regions(row)[0]]
+        else:
+            chosen = calls(row, edge, self.dtype, lambda call: self._expressible(row, call))
         return [self._trial(row, call, number) for number, call in enumerate(chosen)]
+
+    def _expressible(self, row: Row, call: Call) -> bool:
+        """Whether the framework can express a call; no device has 64 bits of floating point."""
+        if call.attributes.get("dtype") == "float64":
+            return False
+        inputs = held(call.samples[0], self.dtype).inputs
+        asked = OpCall(row.call(self._library), (inputs,), call.attributes)
+        return self._driver.why_inexpressible(asked, self._floating) is None
 
     def _trial(self, row: Row, call: Call, number: int) -> Trial:
         made = Call(call.edge, tuple(held(sample, self.dtype) for sample in call.samples))
@@ -115,12 +114,22 @@ class Bench:
         )
         return Trial(made, cotangents, asked)
 
+    def try_calls(self, asked: Sequence[Tuple[Row, Call]]) -> List[Tuple[Row, Trial]]:
+        """What comes of calls in one program; those that the framework cannot express are left out."""
+        trials = [
+            (row, self._trial(row, call, number))
+            for number, (row, call) in enumerate(asked)
+            if self._expressible(row, call)
+        ]
+        results = self._results_of([trial.asked for _, trial in trials])
+        return [(row, replace(trial, result=result)) for (row, trial), result in zip(trials, results)]
+
     def _run(self, chunk: Dict[Key, List[Trial]]) -> None:
         trials = [(key, trial) for key, of_key in chunk.items() for trial in of_key]
         results = self._results_of([trial.asked for _, trial in trials])
         self._results.update({key: [] for key in chunk})
         for (key, trial), result in zip(trials, results):
-            self._results[key].append(Trial(trial.call, trial.cotangents, trial.asked, result))
+            self._results[key].append(replace(trial, result=result))
 
     def _results_of(self, asked: Sequence[OpCall]) -> List[Union[OpResult, Exception]]:
         """What came of calls in one program; where that fails, of each half in its own, down to the one at fault."""
