@@ -17,6 +17,7 @@ import numpy as np
 from ipu_conformance.nets import INPUT, Layer, Net
 from ipu_conformance.oracle.op import OracleError
 from ipu_conformance.oracle.training.composites import written_out
+from ipu_conformance.oracle.training.execution import LOSS
 from ipu_conformance.oracle.training.layers import call_of
 from ipu_conformance.run import Array, RunConfig
 
@@ -112,6 +113,10 @@ def _reduction_lengths(net: Net, micro_batch: int) -> Mapping[Tuple[str, Tuple[i
         for name in op.weights:
             lengths[op.name, shapes[name]] = micro_batch * places
         lengths[op.name, ()] = _value_length(op, read, shapes)
+    if net.label_shape:
+        # A mean over the labels of all samples; the gradient of the logits is not a sum.
+        lengths[LOSS, ()] = micro_batch * int(np.prod(net.label_shape))
+        lengths[LOSS, (micro_batch, *values[net.layers[-1].name])] = 1
     return lengths
 
 
