@@ -37,7 +37,14 @@ class Chain:
         self.add(name, "linear", weights=names, cut=True)
 
     def conv(
-        self, name: str, inputs: int, outputs: int, bias: bool = True, kernel: int = 3, cut: bool = True, stride: int = 1
+        self,
+        name: str,
+        inputs: int,
+        outputs: int,
+        bias: bool = True,
+        kernel: int = 3,
+        cut: bool = True,
+        stride: int = 1,
     ) -> None:
         """A convolution whose padding keeps the size of the image, but for the stride."""
         fan_in = inputs * kernel * kernel
@@ -53,9 +60,7 @@ class Chain:
         self.add(name, "conv_transpose", weights=self.declare(*rows), cut=True, stride=stride)
 
     def batch_norm(self, name: str, channels: int) -> None:
-        names = self.declare(
-            Weight(f"{name}.weight", (channels,), constant=1.0), Weight(f"{name}.bias", (channels,))
-        )
+        names = self.declare(Weight(f"{name}.weight", (channels,), constant=1.0), Weight(f"{name}.bias", (channels,)))
         self.statistics += (
             Weight(f"{name}.running_mean", (channels,)),
             Weight(f"{name}.running_var", (channels,), constant=1.0),
@@ -63,9 +68,7 @@ class Chain:
         self.add(name, "batch_norm", weights=names, momentum=0.1, epsilon=1e-5)
 
     def layer_norm(self, name: str, features: int) -> None:
-        names = self.declare(
-            Weight(f"{name}.weight", (features,), constant=1.0), Weight(f"{name}.bias", (features,))
-        )
+        names = self.declare(Weight(f"{name}.weight", (features,), constant=1.0), Weight(f"{name}.bias", (features,)))
         self.add(name, "layer_norm", weights=names, cut=True, epsilon=1e-3)
 
     def embedding(self, name: str, tokens: int, features: int) -> None:

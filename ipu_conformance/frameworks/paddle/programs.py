@@ -51,6 +51,7 @@ def _attention(x: Any, weights: Sequence[Any], heads: int) -> Any:
     mixed = paddle.transpose(paddle.matmul(shares, value), [0, 2, 1, 3])
     return functional.linear(paddle.reshape(mixed, [samples, steps, features]), weights[3])
 
+
 FEEDS = ("x", "label")
 AXES = {"linear": (1, 0), "multi_head_attention": (1, 0)}
 """Paddle keeps the weights of linear layers as [in, out]."""

@@ -90,9 +90,7 @@ def train(
     with build(net, config, legacy=legacy, dtypes=dtypes) as built:
         seen = [_fitted(built, config, data, step, config.micro_batch) for step in range(config.steps)]
     # A batch on the device is one micro-batch.
-    seen = [
-        {**each, LOSSES: each[LOSSES][..., 0], LOGITS: models.classes_first(net, each[LOGITS])} for each in seen
-    ]
+    seen = [{**each, LOSSES: each[LOSSES][..., 0], LOGITS: models.classes_first(net, each[LOGITS])} for each in seen]
     shown = {
         "weights_by_replica": _by_replica(built, built.trained, config),
         "statistics_by_replica": _by_replica(built, built.running, config),

@@ -202,9 +202,13 @@ def _layer(layer: Layer, net: Net, value: Any, held: Mapping[str, Any], common: 
     if layer.op == "conv":
         return _convolution(layer, own, common)
     if layer.op == "mean":
-        return (layers.GlobalAveragePooling2D if settings["axis"] == (2, 3) else layers.GlobalAveragePooling1D)(**common)
+        return (layers.GlobalAveragePooling2D if settings["axis"] == (2, 3) else layers.GlobalAveragePooling1D)(
+            **common
+        )
     if layer.op == "interpolate_nearest":
-        return layers.UpSampling2D([large // small for large, small in zip(settings["size"], value.shape[1:])], **common)
+        return layers.UpSampling2D(
+            [large // small for large, small in zip(settings["size"], value.shape[1:])], **common
+        )
     simple: Mapping[str, Callable[[], Any]] = {
         "relu": lambda: layers.Activation("relu", **common),
         "tanh": lambda: layers.Activation("tanh", **common),
