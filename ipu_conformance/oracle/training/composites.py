@@ -44,10 +44,7 @@ def _lstm(layer: Layer, ops: _Ops) -> None:
             part = ops(f"{at}/{gate}_sum", "slice", sums, starts=(0, place * units), stops=(None, (place + 1) * units))
             gates[gate] = ops(f"{at}/{gate}", "tanh" if gate == "cell" else "sigmoid", part)
         taken = ops(f"{at}/taken", "mul", gates["input"], gates["cell"])
-        if hidden:
-            cell = ops(f"{at}/state", "add", ops(f"{at}/kept", "mul", gates["forget"], cell), taken)
-        else:
-            cell = taken
+        cell = ops(f"{at}/state", "add", ops(f"{at}/kept", "mul", gates["forget"], cell), taken) if hidden else taken
         last = step == steps - 1
         hidden = ops("" if last else f"{at}/hidden", "mul", gates["output"], ops(f"{at}/bent", "tanh", cell))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping
+from typing import Any, Callable, Mapping
 
 import pytest
 
@@ -33,7 +33,7 @@ MANNERS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """What a framework's users see otherwise: the layout of outputs, the variance, and the reduction over replicas."""
-ROWS: Mapping[str, Mapping[str, int]] = {
+ROWS: Mapping[str, Mapping[str, Any]] = {
     "accumulated": {"gradient_accumulation": 3},
     "pipelined": {"gradient_accumulation": 5, "stages": 3},
     "replicated": {"gradient_accumulation": 2, "replicas": 3},
