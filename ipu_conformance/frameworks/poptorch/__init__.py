@@ -164,7 +164,7 @@ def native(net: Net, config: RunConfig, data: Data) -> RunRecord:
         for inputs, labels in frameworks.updates(data, step, config):
             schedule.optimizer.zero_grad()
             for samples, classes in zip(np.split(inputs, together), np.split(labels, together)):
-                logits, loss = module(torch.from_numpy(samples).to(dtype(config)), torch.from_numpy(classes))
+                logits, loss = module(_samples(samples, config), torch.from_numpy(classes))
                 (loss / share).backward()
                 results.append((array(logits), array(loss)))
             schedule.optimizer.step()
@@ -207,7 +207,13 @@ def inspect() -> Optional[Inspector]:
 
 def tensors(data: Data, step: int, config: RunConfig) -> Tuple[torch.Tensor, torch.Tensor]:
     """The combined batch of one step and its labels."""
-    return torch.from_numpy(data.inputs[step]).to(dtype(config)), torch.from_numpy(data.labels[step])
+    return _samples(data.inputs[step], config), torch.from_numpy(data.labels[step])
+
+
+def _samples(inputs: Array, config: RunConfig) -> torch.Tensor:
+    """Real numbers in the dtype of a configuration; tokens as they are."""
+    samples = torch.from_numpy(inputs)
+    return samples.to(dtype(config)) if samples.is_floating_point() else samples
 
 
 def _weights_by_replica(executor: Any, net: Net, config: RunConfig) -> Optional[Tuple[Weights, ...]]:

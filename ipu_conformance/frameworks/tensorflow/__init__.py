@@ -102,7 +102,7 @@ def train(
     with build(net, config, legacy=legacy, dtypes=dtypes) as built:
         seen = [_fitted(built, config, data, step, config.micro_batch) for step in range(config.steps)]
     # A batch on the device is one micro-batch.
-    seen = [{**each, LOSSES: each[LOSSES][..., 0]} for each in seen]
+    seen = [{**each, LOSSES: each[LOSSES][..., 0], LOGITS: models.classes_first(net, each[LOGITS])} for each in seen]
     shown = {
         "weights_by_replica": _by_replica(built, built.trained, config),
         "statistics_by_replica": _by_replica(built, built.running, config),
@@ -117,8 +117,7 @@ def infer(net: Net, config: RunConfig, data: Data, *, dtypes: Optional[Dtypes] =
     with build(net, config, dtypes=dtypes) as built:
         for step in range(config.steps):
             predicted = built.model.predict(dataset(built, data, step, config.micro_batch), verbose=0)
-            micro_batches = np.asarray(predicted, np.float64).reshape((-1, config.micro_batch, net.classes))
-            outputs.append(_turns(micro_batches, config))
+            outputs.append(_turns(_micro_batches(net, np.asarray(predicted, np.float64), config), config))
     return RunRecord(config, net.name, (), tuple(outputs), **frameworks.origin("tensorflow", str(tf.__version__)))
 
 
@@ -150,7 +149,7 @@ def native(net: Net, config: RunConfig, data: Data, *, legacy: bool = False) -> 
     shaped = [
         {
             LOSSES: _turns(each[LOSSES].reshape(-1), config),
-            LOGITS: _turns(each[LOGITS].reshape((-1, config.micro_batch, net.classes)), config),
+            LOGITS: _turns(_micro_batches(net, each[LOGITS], config), config),
             WEIGHTS: each[WEIGHTS],
         }
         for each in seen
@@ -202,6 +201,12 @@ def _fitted(built: KerasNet, config: RunConfig, data: Data, step: int, batch: in
     else:
         shown = {name: np.stack([each[name] for each in seeing.kept]) for name in (LOSSES, LOGITS)}
     return {**shown, WEIGHTS: built.weights()}
+
+
+def _micro_batches(net: Net, logits: Array, config: RunConfig) -> Array:
+    """The logits of a step's samples, a row for each micro-batch."""
+    shape = (-1, config.micro_batch, *net.label_shape, net.classes)
+    return models.classes_first(net, logits.reshape(shape))
 
 
 def _turns(values: Array, config: RunConfig) -> Array:

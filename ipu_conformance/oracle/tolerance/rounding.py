@@ -8,13 +8,17 @@ walk, for any order of summation at most by the one of summing one after the oth
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Dict, NamedTuple, Tuple
+from typing import Dict, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from ipu_conformance.nets import Net
+from ipu_conformance.nets import INPUT, Layer, Net
 from ipu_conformance.oracle.op import OracleError
+from ipu_conformance.oracle.training.composites import written_out
+from ipu_conformance.oracle.training.execution import LOSS
+from ipu_conformance.oracle.training.layers import call_of
 from ipu_conformance.run import Array, RunConfig
 
 
@@ -91,19 +95,49 @@ class RandomRounding:
         return stochastic(values, self._store, self._random)
 
 
-def _reduction_lengths(net: Net, micro_batch: int) -> Dict[Tuple[str, Tuple[int, ...]], int]:
-    """How many products are summed up, by layer and by the shape of the gradient, () for everything but weights.
+@functools.lru_cache(maxsize=None)
+def _reduction_lengths(net: Net, micro_batch: int) -> Mapping[Tuple[str, Tuple[int, ...]], int]:
+    """How many products are summed up, by op and by the shape of the gradient, () for everything but weights.
 
-    A value is a sum over the columns of the weight; a weight's gradient is one over samples and, in a convolution,
-    places, at most as many as the net's input has.
+    A value is a sum over the columns of the weight; a weight's gradient is one over samples and their places. Those of
+    a convolution are at most as many as the net's input has.
     """
     shapes = {weight.name: weight.shape for weight in net.weights}
+    ops = [op for layer in net.layers for op in written_out(layer)]
+    values = _value_shapes(net, ops)
     lengths: Dict[Tuple[str, Tuple[int, ...]], int] = {}
-    for layer in net.layers:
-        for name in layer.weights:
-            shape = shapes[name]
-            places = 1 if layer.op == "linear" else int(np.prod(net.input_shape[1:]))
-            lengths[layer.name, shape] = micro_batch * places
-            if len(shape) > 1:
-                lengths[layer.name, ()] = int(np.prod(shape[1:]))
+    for op in ops:
+        read = values[op.inputs[0]]
+        of_rows = {"linear": read[:-1], "matmul": read[:-1], "layer_norm": read[:-1], "embedding": read}
+        places = int(np.prod(of_rows.get(op.op, net.input_shape[1:])))
+        for name in op.weights:
+            lengths[op.name, shapes[name]] = micro_batch * places
+        lengths[op.name, ()] = _value_length(op, read, shapes)
+    if net.label_shape:
+        # A mean over the labels of all samples; the gradient of the logits is not a sum.
+        lengths[LOSS, ()] = micro_batch * int(np.prod(net.label_shape))
+        lengths[LOSS, (micro_batch, *values[net.layers[-1].name])] = 1
     return lengths
+
+
+def _value_length(op: Layer, read: Tuple[int, ...], shapes: Mapping[str, Tuple[int, ...]]) -> int:
+    """How many terms make a value of an op that reads a sample's value of this shape."""
+    if op.op in ("matmul", "softmax", "layer_norm"):
+        return read[-1]
+    if op.op == "mean":
+        axes = op.attributes["axis"]
+        return int(np.prod([read[axis - 1] for axis in (axes if isinstance(axes, tuple) else (axes,))]))
+    if op.op == "conv_transpose":
+        return read[0]
+    wide = [shapes[name] for name in op.weights if len(shapes[name]) > 1 and op.op != "embedding"]
+    return int(np.prod(wide[0][1:])) if wide else 1
+
+
+def _value_shapes(net: Net, ops: Sequence[Layer]) -> Dict[str, Tuple[int, ...]]:
+    """The shape of each value of a sample, by the name of its op, from applying the ops to a sample of zeros."""
+    values = {INPUT: np.zeros((1, *net.input_shape), np.int64 if net.tokens else np.float64)}
+    weights, statistics = net.initial_weights(seed=0), net.initial_statistics()
+    for op in ops:
+        mask = np.ones(values[op.inputs[0]].shape)
+        values[op.name] = call_of(op, values, weights, statistics, mask, training=False).forward()
+    return {name: value.shape[1:] for name, value in values.items()}
