@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Generator, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Generator, List, Optional, Sequence, Type
 
 import pytest
 
@@ -174,9 +174,10 @@ def matches_cases_only(expression: str) -> bool:
         return False
     from _pytest.mark import expression as expressions
 
+    unreadable: Type[Exception] = getattr(expressions, "ParseError", SyntaxError)  # older versions of pytest have it
     try:
         compiled = expressions.Expression.compile(expression)
-    except (SyntaxError, getattr(expressions, "ParseError", SyntaxError)):  # pytest says so itself
+    except (SyntaxError, unreadable):  # pytest says so itself
         return False
     choices = (frozenset(chosen) for size in range(len(names) + 1) for chosen in itertools.combinations(names, size))
     return not any(compiled.evaluate(functools.partial(_is_among, choice)) for choice in choices)
