@@ -11,7 +11,7 @@ import itertools
 import math
 import zlib
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from ipu_conformance.oracle.sample import Chooser, Sample, SeededChooser
 MICRO_BATCHES = 2
 SEEDS = 48
 """Samples among which those of an op are chosen."""
+ROOM = 20
+"""Elements of an input into which special numbers are spliced."""
 
 POINTWISE = ("elementwise", "activation", "compare")
 MOVEMENT = ("shape", "indexing", "embedding", "cast")
@@ -175,13 +177,28 @@ def calls(row: Row, edge: str, dtype: str, expressible: Callable[[Call], bool] =
         return [call for call in [_call(row.op, _Least, edge)] if expressible(call)]
     if edge == "long":
         return [Call(edge, tuple(LONG[row.name](number) for number in range(MICRO_BATCHES)))]
-    bases = (drawn(row, seed_of(row, number), edge) for number in range(SEEDS))
-    base = next((call for call in bases if expressible(call)), None)
+    base = _roomy(row, edge, expressible)
     if base is None:
         return []
     place = _grid if is_pointwise(row.op) else _spliced
     numbers = [_numbers(edge, dtype, row, base.attributes, number) for number in range(MICRO_BATCHES)]
     return [Call(edge, tuple(place(edge, sample, each) for sample, each in zip(base.samples, numbers)))]
+
+
+def _roomy(row: Row, edge: str, expressible: Callable[[Call], bool]) -> Optional[Call]:
+    """The first drawn call with room for special numbers beside ordinary ones, else the largest."""
+    largest: Optional[Call] = None
+    for number in range(SEEDS):
+        call = drawn(row, seed_of(row, number), edge)
+        if (largest is None or _room(call) > _room(largest)) and expressible(call):
+            largest = call
+            if is_pointwise(row.op) or _room(call) >= ROOM:
+                break
+    return largest
+
+
+def _room(call: Call) -> int:
+    return next(x.size for x in call.samples[0].inputs if x.dtype.kind == "f")
 
 
 def joined(parts: Sequence[Call]) -> Tuple[Call, Mapping[str, slice]]:
@@ -217,7 +234,7 @@ def _numbers(edge: str, dtype: str, row: Row, attributes: Mapping[str, Any], mic
         "large": [largest, -largest, 100.0, -100.0, common],
         "infinities": [math.inf, -math.inf, common, -common],
         "nan": [math.nan, common, -common],
-        "bits": [0.0, -0.0, float(limits.tiny) / 2, float(limits.max), -math.inf, math.nan, common],
+        "bits": [math.nan, -0.0, -math.inf, float(limits.max), float(limits.tiny) / 2, 0.0],
     }
     return table[edge]
 
