@@ -135,7 +135,7 @@ def _applied(layer: Layer, net: Net, value: Any, dtype: str, held: Dict[str, Any
     common = {"name": layer.name, "dtype": dtype}
     if layer.op == "flatten":
         value = tf.keras.layers.Permute((3, 1, 2), name=f"{layer.name}_order", dtype=dtype)(value)
-    made = _layer(layer, net, held, common)
+    made = keras_layer(layer, net, held, common)
     value = made(value)
     if layer.op == "batch_norm":
         held.update(zip(layer.weights, (made.gamma, made.beta)))
@@ -146,7 +146,8 @@ def _applied(layer: Layer, net: Net, value: Any, dtype: str, held: Dict[str, Any
     return value
 
 
-def _layer(layer: Layer, net: Net, held: Mapping[str, Any], common: Mapping[str, Any]) -> Any:
+def keras_layer(layer: Layer, net: Net, held: Mapping[str, Any], common: Mapping[str, Any]) -> Any:
+    """Keras' layer with ``common`` settings; one whose weight is held already shares it."""
     layers, settings = tf.keras.layers, layer.attributes
     shapes = {weight.name: weight.shape for weight in net.weights}
     if layer.op == "linear":
