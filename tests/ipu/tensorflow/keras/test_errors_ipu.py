@@ -58,12 +58,12 @@ def sequence(tf: Any) -> Any:
 UNFIT: Dict[str, Tuple[Callable[[Any], Any], int, str]] = {
     "generator": (lambda tf: ((X[:2], Y[:2]) for _ in itertools.count()), 2, "Python generators"),
     "sequence": (sequence, 0, "Keras sequences"),
-    "last batch may be smaller": (
+    "smaller-last-batch": (
         lambda tf: tf.data.Dataset.from_tensor_slices((X, Y)).batch(2),
         0,
         r"Output shape \(None, 6\) is not fully defined.*set `drop_remainder=True`",
     ),
-    "unknown size": (uncounted, 0, "The size of the data is unknown"),
+    "unknown-size": (uncounted, 0, "The size of the data is unknown"),
     "endless": (lambda tf: batches(tf).repeat(), 0, "steps"),
 }
 
