@@ -45,7 +45,7 @@ def uncounted(tf: Any) -> Any:
 def sequence(tf: Any) -> Any:
     """The same batches as a Keras sequence."""
 
-    class Batches(tf.keras.utils.Sequence):  # type: ignore[name-defined]
+    class Batches(tf.keras.utils.Sequence):
         def __len__(self) -> int:
             return 3
 
@@ -82,7 +82,7 @@ def test_data_that_cannot_be_fed_is_refused(keras: Keras, tf: Any, name: str, ph
 @pytest.mark.parametrize(("samples", "size"), [(5, 2), (6, 4), (3, 5)])
 def test_partial_batches_of_arrays_are_refused(keras: Keras, phase: str, samples: int, size: int) -> None:
     """Samples that do not fill the last batch are an error."""
-    labels = {} if phase == "predict" else {"y": Y[:samples]}
+    labels: Any = {} if phase == "predict" else {"y": Y[:samples]}
     message = rf"not a multiple of the batch size \({size}\)"
 
     with keras.scope(PLAIN), check.raises(ValueError, match=message, what=f"{phase} with {samples} samples"):

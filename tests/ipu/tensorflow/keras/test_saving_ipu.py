@@ -46,7 +46,7 @@ def saved(keras: Keras, tmp_path_factory: pytest.TempPathFactory) -> Callable[[s
                 save(str(folder / file))
         return folder, model.get_weights()
 
-    return lambda name: keras.once(("saved", name), lambda: run(name))  # type: ignore[no-any-return]
+    return lambda name: keras.once(("saved", name), lambda: run(name))
 
 
 def check_weights(model: Any, expected: List[np.ndarray]) -> None:

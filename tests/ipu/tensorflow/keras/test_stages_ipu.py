@@ -246,7 +246,7 @@ def test_a_subclassed_model_is_asked_after_it_is_built(keras: Keras, tf: Any) ->
 @pytest.mark.ipus(2)
 def test_a_device_mapping_has_an_entry_for_each_stage(keras: Keras) -> None:
     """A mapping of another length is refused when the model is run."""
-    mapped = {"options": lambda model: model.set_pipelining_options(4, device_mapping=[0, 1, 0])}
     message = "`device_mapping` has 3 entries for a pipeline of 2 stages"
-    with keras.ready(CUT, **mapped) as model, check.raises(ValueError, match=message, what="fit"):
+    with keras.ready(CUT) as model, check.raises(ValueError, match=message, what="fit with a longer mapping"):
+        model.set_pipelining_options(4, device_mapping=[0, 1, 0])
         model.fit(keras.dataset(CUT), verbose=0)

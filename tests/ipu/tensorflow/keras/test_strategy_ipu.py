@@ -247,7 +247,7 @@ def test_the_result_is_that_of_the_first_replica(tf: Any, strategy_on: Any, ipus
 
     result = strategy.run(tf.function(lambda elements: next(elements)), args=(iterator,))
 
-    check.equal(actual=int(result), expected=7, what="the result, which is replica 0's element")
+    check.equal(actual=int(result), expected=7, what=f"the result of a run on {ipus} IPUs")
 
 
 def test_replicas_have_variables_of_their_own(tf: Any, strategy_on: Any) -> None:
