@@ -181,7 +181,7 @@ def _applied(layer: Layer, net: Net, value: Any, dtype: str, held: Dict[str, Any
         # Keras' own padding would depend on the size of the image.
         padding = tf.keras.layers.ZeroPadding2D(layer.attributes["padding"], name=f"{layer.name}_border", dtype=dtype)
         value = padding(value)
-    made = _layer(layer, net, value, held, common)
+    made = keras_layer(layer, net, held, common, value)
     value = made(value, value) if layer.op == "multi_head_attention" else made(value)
     if layer.op == "batch_norm":
         statistics[f"{layer.name}.running_mean"] = made.moving_mean
@@ -191,7 +191,8 @@ def _applied(layer: Layer, net: Net, value: Any, dtype: str, held: Dict[str, Any
     return value
 
 
-def _layer(layer: Layer, net: Net, value: Any, held: Mapping[str, Any], common: Mapping[str, Any]) -> Any:
+def keras_layer(layer: Layer, net: Net, held: Mapping[str, Any], common: Mapping[str, Any], value: Any = None) -> Any:
+    """Keras' layer with ``common`` settings; one whose weight is held already shares it."""
     layers, settings = tf.keras.layers, layer.attributes
     shapes = {weight.name: weight.shape for weight in net.weights}
     own = shapes.get(layer.weights[0], ()) if layer.weights else ()
