@@ -59,6 +59,15 @@ def nearest(values: Array, form: Mantissa) -> Array:
     return np.where(np.abs(rounded) > form.largest, np.copysign(np.inf, values), rounded)
 
 
+def stored(site: str, config: RunConfig) -> Mantissa:
+    """The format in which a device of this precision keeps what a site gives."""
+    return mantissa(config.accumulators if site.startswith("reduce/") and _narrow(config) else config.dtype)
+
+
+def _narrow(config: RunConfig) -> bool:
+    return mantissa(config.accumulators).digits < mantissa(config.dtype).digits
+
+
 class RandomRounding:
     """The hook for ``train``: rounds what a site gives, as a device of this precision could have done.
 
@@ -68,7 +77,7 @@ class RandomRounding:
     """
 
     def __init__(self, net: Net, config: RunConfig, seed: int) -> None:
-        self._store = mantissa(config.dtype)
+        self._config = config
         # Over a logarithmic distribution of the partial sums the square of half a spacing is 3 / (8 ln 2) u^2 on
         # average; an error uniform up to it has a third of that, and the partial sums count by half.
         unit = 2.0 ** -mantissa(config.partials).digits
@@ -88,7 +97,7 @@ class RandomRounding:
             error = self._partial_error * math.sqrt(length) * size
             # A sum that is exactly 0 is one of zeros (a dead unit, a masked gradient), and has no error.
             values = np.where(values == 0.0, 0.0, values + error * self._random.standard_normal(values.shape))
-        return stochastic(values, self._store, self._random)
+        return stochastic(values, stored(site, self._config), self._random)
 
 
 def _reduction_lengths(net: Net, micro_batch: int) -> Dict[Tuple[str, Tuple[int, ...]], int]:
