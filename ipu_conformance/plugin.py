@@ -27,6 +27,7 @@ MARKERS = (
     *(f"{name}: the case runs on {name}" for name in FRAMEWORKS),
     "ipus(n): the case needs n IPUs",
     "requires(module): the case needs a module that only some versions of its framework come with",
+    "unable(framework, what): the framework's API has no words for what the case asks for",
     f"level(name): the least thorough level that the case runs at: {', '.join(LEVELS)}; smoke without this marker",
 )
 CASE_TIME_LIMIT = 300
@@ -187,6 +188,9 @@ def why_left_out(item: pytest.Item, selection: Selection) -> Optional[str]:
     for name in frameworks_of(item):
         if selection.choice(name) is None:
             return f"need {name}"
+        for marker in item.iter_markers("unable"):
+            if marker.args[0] == name:
+                return f"ask {name} for {marker.args[1]}"
     for kind in ("hardware", "emulator"):
         if item.get_closest_marker(kind) is not None and kind not in kinds_of(item, selection):
             return f"need target kind {kind}"
