@@ -28,7 +28,7 @@ MARKERS = (
     "ipus(n): the case needs n IPUs",
     "requires(module): the case needs a module that only some versions of its framework come with",
     "unable(framework, what): the framework's API has no words for what the case asks for",
-    f"level(name): the least thorough level that the case runs at: {', '.join(LEVELS)}; smoke without this marker",
+    f"level(name[, framework]): the least thorough level that the case runs at: {', '.join(LEVELS)}; smoke without it",
 )
 CASE_TIME_LIMIT = 300
 """Seconds after which a case that hangs has failed, unless it carries a time limit of its own."""
@@ -210,12 +210,16 @@ def kinds_of(item: pytest.Item, selection: Selection) -> List[Optional[str]]:
 
 
 def case_level(item: pytest.Item) -> str:
-    """The level that a case asks for."""
-    marker = item.get_closest_marker("level")
-    level = marker.args[0] if marker else LEVELS[0]
-    if level not in LEVELS:
-        raise pytest.UsageError(f"{item.nodeid} asks for level {level!r}; choose one of {', '.join(LEVELS)}.")
-    return str(level)
+    """The level that a case asks for: the highest of those it has on its framework."""
+    levels = [
+        str(marker.args[0])
+        for marker in item.iter_markers("level")
+        if len(marker.args) == 1 or marker.args[1] in frameworks_of(item)
+    ]
+    for level in levels:
+        if level not in LEVELS:
+            raise pytest.UsageError(f"{item.nodeid} asks for level {level!r}; choose one of {', '.join(LEVELS)}.")
+    return max(levels, key=LEVELS.index, default=LEVELS[0])
 
 
 @pytest.hookimpl(wrapper=True)

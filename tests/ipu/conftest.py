@@ -8,7 +8,7 @@ import pytest
 
 from ipu_conformance.targets import FRAMEWORKS
 
-from .training import Runs
+from .training.frame import Runs
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
@@ -14,7 +14,7 @@ from ipu_conformance import frameworks
 from ipu_conformance.frameworks import limits
 from ipu_conformance.frameworks.paddle.programs import AXES, Program, build
 from ipu_conformance.frameworks.paddle.trainer import Trainer, array, compiled_for, strategy, training
-from ipu_conformance.nets import Data, Net
+from ipu_conformance.nets import Data, Net, Weight
 from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
 from ipu_conformance.targets import Inspector, inspector
 
@@ -63,10 +63,13 @@ def train(
             tuple(losses),
             tuple(outputs),
             weights=trainer.weights(),
-            weights_by_replica=_weights_by_replica(trainer.compiled, trainer.program),
+            weights_by_replica=_by_replica(trainer.compiled, trainer.program, net.weights),
             weights_by_step=tuple(by_step) or None,
             optimizer_state=trainer.program.state() or None,
             statistics=trainer.statistics(),
+            statistics_by_replica=_by_replica(trainer.compiled, trainer.program, net.statistics)
+            if net.statistics
+            else None,
             trace=frameworks.trace("paddle", trainer.compiled, config.replicas),
             **frameworks.origin("paddle", paddle.__version__),
         )
@@ -83,7 +86,7 @@ def infer(net: Net, config: RunConfig, data: Data) -> RunRecord:
             net.name,
             (),
             outputs,
-            weights_by_replica=_weights_by_replica(compiled, program),
+            weights_by_replica=_by_replica(compiled, program, net.weights),
             trace=frameworks.trace("paddle", compiled, config.replicas),
             **frameworks.origin("paddle", paddle.__version__),
         )
@@ -160,12 +163,11 @@ def inspect() -> Optional[Inspector]:
     return inspector("paddle")
 
 
-def _weights_by_replica(compiled: Any, program: Program) -> Optional[Tuple[Weights, ...]]:
-    net, names = program.net, {weight.name: weight.name for weight in program.net.weights}
+def _by_replica(compiled: Any, program: Program, held: Iterable[Weight]) -> Optional[Tuple[Weights, ...]]:
     return frameworks.by_replica(
         "paddle",
         compiled,
-        names,
+        {each.name: each.name for each in held},
         program.config.replicas,
-        lambda name, value: frameworks.orient(net, name, value, AXES, back=True),
+        lambda name, value: frameworks.orient(program.net, name, value, AXES, back=True),
     )

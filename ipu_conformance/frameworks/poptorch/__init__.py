@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Iterable, Iterator, List, Optional, Tuple
 
 import numpy as np
 import poptorch
@@ -18,7 +18,7 @@ from ipu_conformance.frameworks import limits
 from ipu_conformance.frameworks.poptorch.module import NetModule, array, dtype
 from ipu_conformance.frameworks.poptorch.rules import Schedule, optimizer
 from ipu_conformance.frameworks.poptorch.trainer import Trainer, options, tensors, training
-from ipu_conformance.nets import Data, Net
+from ipu_conformance.nets import Data, Net, Weight
 from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
 from ipu_conformance.targets import Inspector, inspector
 
@@ -63,7 +63,8 @@ def train(net: Net, config: RunConfig, data: Data, *, family: str = "", weights_
             if weights_of_steps:
                 by_step.append(trainer.weights())
         weights, statistics = trainer.weights(), trainer.statistics()
-        replicas = _weights_by_replica(trainer.executor, net, config)
+        replicas = _by_replica(trainer.executor, net.weights, config)
+        moved = _by_replica(trainer.executor, net.statistics, config) if net.statistics else None
         trace = frameworks.trace("poptorch", trainer.executor, config.replicas)
     return RunRecord(
         config,
@@ -74,6 +75,7 @@ def train(net: Net, config: RunConfig, data: Data, *, family: str = "", weights_
         weights_by_replica=replicas,
         weights_by_step=tuple(by_step) or None,
         statistics=statistics,
+        statistics_by_replica=moved,
         trace=trace,
         **frameworks.origin("poptorch", torch.__version__),
     )
@@ -87,7 +89,7 @@ def infer(net: Net, config: RunConfig, data: Data) -> RunRecord:
         frameworks.observe("poptorch", model)
         try:
             outputs = tuple(array(model(tensors(data, step, config)[0])) for step in range(config.steps))
-            replicas = _weights_by_replica(model, net, config)
+            replicas = _by_replica(model, net.weights, config)
             trace = frameworks.trace("poptorch", model, config.replicas)
         finally:
             model.destroy()
@@ -162,6 +164,6 @@ def inspect() -> Optional[Inspector]:
     return inspector("poptorch")
 
 
-def _weights_by_replica(executor: Any, net: Net, config: RunConfig) -> Optional[Tuple[Weights, ...]]:
-    names = {weight.name: weight.name for weight in net.weights}
+def _by_replica(executor: Any, held: Iterable[Weight], config: RunConfig) -> Optional[Tuple[Weights, ...]]:
+    names = {each.name: each.name for each in held}
     return frameworks.by_replica("poptorch", executor, names, config.replicas, lambda _, value: array(value))
