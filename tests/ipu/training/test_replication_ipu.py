@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, Dict
 
 import pytest
 
@@ -29,7 +30,7 @@ def test_the_user_reads_the_weights_of_every_replica(runs: Runs, name: str, conf
     runs.compare_replicas_with_host(name, config)
 
 
-SUMS = {
+SUMS: Dict[str, Any] = {
     "accumulation_reduction": "sum",
     "replica_reduction": "sum",
     "learning_rate": learning_rate(base=0.015625),

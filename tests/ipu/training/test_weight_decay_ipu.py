@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ipu_conformance import check
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
@@ -20,7 +21,7 @@ DECAYED = {
 }
 
 
-def counted(iterations: int, accumulation: int, replicas: int, rule: str, **changes: object) -> RunConfig:
+def counted(iterations: int, accumulation: int, replicas: int, rule: str, **changes: Any) -> RunConfig:
     """A configuration with a decay of one half and a gentle rate."""
     gentle = learning_rate(base=0.0625)
     return replace(
