@@ -51,7 +51,7 @@ def test_training_follows_the_masks(runs: Runs, name: str, config: RunConfig) ->
     compare_with_masks(runs, net_of(name), config)
 
 
-@each({"small": DROPPED["small"], "single": Row(PLAIN, counted(1, 3, 2), True)})
+@each({"single": Row(PLAIN, counted(2, 3, 1)), "replicated": Row(PLAIN, counted(1, 3, 4), True)})
 def test_masks_of_seeds_are_independent(runs: Runs, name: str, config: RunConfig) -> None:
     """Another seed draws other masks, and the same seed the same ones."""
     seeds = [replace(config, seed=seed) for seed in (11, 12, 13)]

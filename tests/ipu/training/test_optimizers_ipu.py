@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Iterable
 
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
@@ -36,17 +36,15 @@ STATE = "what the tensors of its optimizer's state mean"
 """PopTorch hands them out under the names of its compiler, and documents neither the names nor the values."""
 
 
-def placed(config: RunConfig, name: str, dear: bool = False) -> Table:
-    """Every optimizer with one configuration, whose rate is halved after every step."""
-    return {
-        word: Row(name, replace(config, optimizer=rule, learning_rate=HALVED), dear)
-        for word, rule in OPTIMIZERS.items()
-    }
+def placed(name: str, config: RunConfig, rules: Iterable[str], dear: bool = True) -> Table:
+    """Optimizers with one configuration, whose rate is halved after every step."""
+    return {rule: Row(name, replace(config, optimizer=OPTIMIZERS[rule], learning_rate=HALVED), dear) for rule in rules}
 
 
-SINGLE = placed(counted(1, 2, 1, steps=3), "linear")
-CUT = placed(cut("tied_weights", counted(2, 6, 1, steps=2), 3, "pipelined"), "tied_weights", dear=True)
-SHARED = placed(counted(1, 3, 4, steps=2), "mlp", dear=True)
+SINGLE = placed("linear", counted(1, 2, 1, steps=3), OPTIMIZERS, dear=False)
+PIPELINE = cut("tied_weights", counted(2, 6, 1, steps=2), 3, "pipelined")
+CUT = placed("tied_weights", PIPELINE, ("momentum-decay", "nesterov", "adam-decay", "adamax", "lamb", "rmsprop-all"))
+SHARED = placed("mlp", counted(1, 3, 4, steps=2), ("dampening", "adam-betas", "adagrad", "adadelta", "rmsprop-centred"))
 
 
 def _stateful(rows: Table) -> Any:

@@ -60,7 +60,15 @@ ROUNDED = table(
     row(
         "mlp", (2, 5, 3), word="stochastic", dtype="float16", learning_rate=GENTLE, stochastic_rounding=True, dear=True
     ),
-    row("tied_weights", (1, 3, 2), word="stochastic", dtype="float16", learning_rate=GENTLE, stochastic_rounding=True),
+    row(
+        "tied_weights",
+        (1, 3, 2),
+        word="stochastic",
+        dtype="float16",
+        learning_rate=GENTLE,
+        stochastic_rounding=True,
+        dear=True,
+    ),
 )
 
 

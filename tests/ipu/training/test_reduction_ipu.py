@@ -19,13 +19,13 @@ def reduced(name: str, counts: tuple, how: str, at: str = "", dear: bool = False
 
 REDUCED = table(
     reduced("mlp", (2, 5, 3), "mean", dear=True),
-    reduced("mlp", (2, 5, 3), "sum"),
+    reduced("mlp", (3, 5, 2), "sum"),
     reduced("tied_weights", (1, 4, 2), "mean", "pipelined-2"),
     reduced("tied_weights", (1, 4, 2), "sum", "pipelined-2", dear=True),
     reduced("convnet", (3, 1, 2), "mean", dear=True),
     reduced("convnet", (3, 7, 1), "sum", dear=True),
     reduced("mlp", (2, 5, 1), "running_mean"),
-    reduced("mlp", (1, 6, 2), "running_mean", "pipelined-3"),
+    reduced("mlp", (1, 6, 1), "running_mean", "pipelined-3"),
 )
 
 
