@@ -30,7 +30,8 @@ MARKERS = (
     *(f"{name}: the case runs on {name}" for name in FRAMEWORKS),
     "ipus(n): the case needs n IPUs",
     "requires(module): the case needs a module that only some versions of its framework come with",
-    f"level(name): the least thorough level that the case runs at: {', '.join(LEVELS)}; smoke without this marker",
+    "unable(framework, what): the framework's API has no words for what the case asks for",
+    f"level(name[, framework]): the least thorough level that the case runs at: {', '.join(LEVELS)}; smoke without it",
 )
 CASE_TIME_LIMIT = 300
 """Seconds after which a case that hangs has failed, unless it carries a time limit of its own."""
@@ -239,6 +240,9 @@ def why_left_out(item: pytest.Item, selection: Selection) -> Optional[str]:
     for name in FRAMEWORKS:
         if name in names and selection.choice(name) is None:
             return f"need {name}"
+        for marker in item.iter_markers("unable"):
+            if marker.args[0] == name:
+                return f"ask {name} for {marker.args[1]}"
     for kind in ("hardware", "emulator"):
         if kind in names and kind not in kinds_of(item, selection):
             return f"need target kind {kind}"
@@ -261,12 +265,16 @@ def kinds_of(item: pytest.Item, selection: Selection) -> List[Optional[str]]:
 
 
 def case_level(item: pytest.Item) -> str:
-    """The level that a case asks for."""
-    marker = item.get_closest_marker("level")
-    level = marker.args[0] if marker else LEVELS[0]
-    if level not in LEVELS:
-        raise pytest.UsageError(f"{item.nodeid} asks for level {level!r}; choose one of {', '.join(LEVELS)}.")
-    return str(level)
+    """The level that a case asks for: the highest of those it has on its framework."""
+    levels = [
+        str(marker.args[0])
+        for marker in item.iter_markers("level")
+        if len(marker.args) == 1 or marker.args[1] in frameworks_of(item)
+    ]
+    for level in levels:
+        if level not in LEVELS:
+            raise pytest.UsageError(f"{item.nodeid} asks for level {level!r}; choose one of {', '.join(LEVELS)}.")
+    return max(levels, key=LEVELS.index, default=LEVELS[0])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,7 +10,7 @@ from ipu_conformance import check
 from ipu_conformance.oracle.convergence.band import Verdict
 from ipu_conformance.targets import FRAMEWORKS
 
-from .training import Runs
+from .training.frame import Runs
 
 
 @pytest.fixture(scope="session")

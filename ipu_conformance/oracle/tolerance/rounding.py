@@ -63,6 +63,15 @@ def nearest(values: Array, form: Mantissa) -> Array:
     return np.where(np.abs(rounded) > form.largest, np.copysign(np.inf, values), rounded)
 
 
+def stored(site: str, config: RunConfig) -> Mantissa:
+    """The format in which a device of this precision keeps what a site gives."""
+    return mantissa(config.accumulators if site.startswith("reduce/") and _narrow(config) else config.dtype)
+
+
+def _narrow(config: RunConfig) -> bool:
+    return mantissa(config.accumulators).digits < mantissa(config.dtype).digits
+
+
 class RandomRounding:
     """The hook for ``train``: rounds what a site gives, as a device of this precision could have done.
 
@@ -72,13 +81,17 @@ class RandomRounding:
     """
 
     def __init__(self, net: Net, config: RunConfig, seed: int) -> None:
-        self._store = mantissa(config.dtype)
+        self._config = config
         # Over a logarithmic distribution of the partial sums the square of half a spacing is 3 / (8 ln 2) u^2 on
         # average; an error uniform up to it has a third of that, and the partial sums count by half.
         unit = 2.0 ** -mantissa(config.partials).digits
         self._partial_error = unit * math.sqrt(3.0 / (8.0 * math.log(2.0)) / 3.0 / 2.0)
         self._random = np.random.Generator(np.random.Philox(seed))
         self._lengths = _reduction_lengths(net, config.micro_batch)
+        self._sizes: Dict[str, float] = {}
+        """The root mean square of each layer's value, the last time that it was computed."""
+        self._norms = {layer.name: layer for layer in net.layers if layer.op == "batch_norm"}
+        self._places = config.micro_batch * int(np.prod(net.input_shape[1:]))
 
     def __call__(self, values: Array, site: str) -> Array:
         values = np.asarray(values, np.float64)
@@ -87,12 +100,27 @@ class RandomRounding:
         if kind in ("forward", "backward"):
             of_weight = self._lengths.get((layer, values.shape)) if kind == "backward" else None
             length = of_weight or self._lengths.get((layer, ()), 1)
+        if kind == "forward" and self._norms:
+            self._sizes[layer] = math.sqrt(float(np.mean(values**2)))
+        if kind == "statistics":
+            values = values + self._of_statistics(layer) * self._random.standard_normal(values.shape)
         if length > 1:
             size = math.sqrt(float(np.mean(values**2)))
             error = self._partial_error * math.sqrt(length) * size
             # A sum that is exactly 0 is one of zeros (a dead unit, a masked gradient), and has no error.
             values = np.where(values == 0.0, 0.0, values + error * self._random.standard_normal(values.shape))
-        return stochastic(values, self._store, self._random)
+        return stochastic(values, stored(site, self._config), self._random)
+
+    def _of_statistics(self, name: str) -> float:
+        """The error of a mean, or of a mean of squares, over a micro-batch and its places, and of its share.
+
+        No mean of values, or of their squares, is larger than their root mean square, or the square of that.
+        """
+        layer, _, statistic = name.rpartition(".")
+        norm = self._norms[layer]
+        size = self._sizes.get(norm.inputs[0], 0.0)
+        error = self._partial_error * math.sqrt(self._places) * (size if statistic == "running_mean" else size * size)
+        return float(norm.attributes["momentum"]) * error
 
 
 @functools.lru_cache(maxsize=None)
