@@ -43,6 +43,7 @@ OPEN: Mapping[str, Mapping[str, str]] = {
     "trunc_div": {f"gradient {edge}": COMPOSED for edge in ("zeros", "denormals")},
     "trunc_mod": {f"gradient {edge}": COMPOSED for edge in ("zeros", "denormals")},
     "interpolate_linear": {"infinities": WEIGHTED, "nan": WEIGHTED},
+    "max_pool": {"tensorflow: nan": SELECTS_NAN},
     "softmax": {"tensorflow: infinities": NOT_A_NUMBER, "tensorflow: nan": SELECTS_NAN},
     "logsumexp": {"paddle: infinities": NOT_A_NUMBER},
     **{

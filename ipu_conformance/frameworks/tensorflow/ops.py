@@ -44,9 +44,15 @@ def _called(call: OpCall, arriving: Any) -> Tuple[List[tf.Tensor], List[tf.Tenso
     with tf.GradientTape() as tape:
         tape.watch(watched)
         outputs = _sequence(call.ask(tf, *tensors, **call.attributes))
-        pairs = [(output, factor) for output, factor in zip(outputs, factors) if output.dtype.is_floating]
-        loss = [tf.reduce_sum(output * factor) for output, factor in pairs]
-    pulled = tape.gradient(loss, watched, unconnected_gradients=tf.UnconnectedGradients.ZERO) if watched else []
+    pairs = [(output, factor) for output, factor in zip(outputs, factors) if output.dtype.is_floating]
+    if not watched:
+        return outputs, []
+    pulled = tape.gradient(
+        [output for output, _ in pairs],
+        watched,
+        output_gradients=[tf.cast(factor, output.dtype) for output, factor in pairs],
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+    )
     return outputs, [tf.convert_to_tensor(gradient) for gradient in pulled]
 
 
