@@ -18,7 +18,7 @@ SELECTS_NAN = "which of a number and NaN is larger is not promised"
 COMPOSED = "the framework composes it of functions with kinks, whose slopes need not add up there"
 OVERFLOWS = "the framework's own formula overflows before the result does"
 NOT_A_NUMBER = "the framework's own formula forms inf - inf, inf * 0 or 0 / 0 there"
-WEIGHTED = "whether a weight of zero times an infinity counts is not promised"
+WEIGHTED = "whether a weight of zero times an infinity or NaN counts is not promised"
 
 OPEN: Mapping[str, Mapping[str, str]] = {
     "relu": {"paddle: nan": SELECTS_NAN},
@@ -59,7 +59,11 @@ OPEN: Mapping[str, Mapping[str, str]] = {
     },
     "prod": {
         "gradient denormals": "it is formed by dividing by a denormal number",
-        "paddle: gradient zeros": "it is formed by dividing by zero",
+        **{f"paddle: gradient {edge}": "it is formed by dividing by zero" for edge in ("zeros", "ties")},
+    },
+    "adaptive_max_pool": {
+        "paddle: infinities": "kernels begin a maximum at the lowest finite number: the host's, the device's in float16",
+        "paddle: nan": SELECTS_NAN,
     },
     "gru": {"paddle: gradient large": OVERFLOWS},
     "dist": {
@@ -68,11 +72,11 @@ OPEN: Mapping[str, Mapping[str, str]] = {
     },
     "soft_margin_loss": {"poptorch: large": OVERFLOWS},
     "cosine_embedding_loss": {"large": OVERFLOWS},
-    "soft_cross_entropy_loss": {"paddle: large": "the host's kernel bounds the logarithm"},
+    "nll_loss": {"infinities": NOT_A_NUMBER, "paddle: nan": WEIGHTED},
     "multi_margin_loss": {"infinities": NOT_A_NUMBER, "nan": SELECTS_NAN},
     **{
         name: {"infinities": NOT_A_NUMBER}
-        for name in ("nll_loss", "multilabel_soft_margin_loss", "bce_with_logits_loss", "rank_loss")
+        for name in ("multilabel_soft_margin_loss", "bce_with_logits_loss", "rank_loss")
     },
     "triplet_margin_loss": {"tensorflow: gradient large": OVERFLOWS},
     "weighted_bce_with_logits_loss": {

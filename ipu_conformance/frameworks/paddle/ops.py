@@ -46,12 +46,19 @@ def run_ops(calls: Sequence[OpCall], dtype: str) -> Sequence[OpResult]:
 
 
 def why_inexpressible(call: OpCall, dtype: str) -> Optional[str]:
-    """Why Paddle cannot express a call; it is asked in a program that is never run."""
+    """Why Paddle cannot express a call; it is asked in a program that is never run.
+
+    Its API refuses whole numbers and truth values where it documents no such type.
+    """
     with _program():
         try:
             _asked(call, _declared(call.inputs[0], "float32", "x"))
         except Inexpressible as reason:
             return str(reason)
+        except TypeError as refusal:
+            if "data type of" not in str(refusal):
+                raise
+            return str(refusal)
     return None
 
 

@@ -148,12 +148,23 @@ def _tf_pool(kind):
     return ask
 
 
-def _adaptive(kind, plain=False):
-    """Adaptive pooling; ``plain`` is for a framework that takes a number for one axis."""
+def _torch_adaptive(kind):
+    def ask(torch, x, *, output_size=None):
+        return _pool(torch, f"adaptive_{kind}", x)(x, output_size or [1] * (x.ndim - 2))
 
-    def ask(module, x, *, output_size=None):
-        size = [1] * (x.ndim - 2) if output_size is None else list(output_size)
-        return _pool(module, f"adaptive_{kind}", x)(x, size[0] if plain and len(size) == 1 else size)
+    return ask
+
+
+def _paddle_adaptive(kind):
+    """Paddle takes a number for one axis."""
+
+    def ask(paddle, x, *, output_size=None):
+        size = output_size or [1] * (x.ndim - 2)
+        if any(n % m for n, m in zip(x.shape[2:], size)):
+            raise Inexpressible("an IPU build has no handler for windows that are not all of one size")
+        if kind == "max" and len(size) == 3:
+            raise Inexpressible("an IPU build has no handler for max_pool3d_with_index")
+        return _pool(paddle, f"adaptive_{kind}", x)(x, size[0] if len(size) == 1 else list(size))
 
     return ask
 
@@ -175,19 +186,19 @@ TABLE.add(
     Row("max_pool", _torch_max, _tf_pool("MAX"), _paddle_max),
     Row("avg_pool", _torch_avg, _tf_pool("AVG"), _paddle_avg),
     *(
-        Row(f"adaptive_{kind}_pool", _adaptive(kind), _tf_adaptive(kind), _adaptive(kind, plain=True))
+        Row(f"adaptive_{kind}_pool", _torch_adaptive(kind), _tf_adaptive(kind), _paddle_adaptive(kind))
         for kind in ("avg", "max")
     ),
     Row(
         "global_avg_pool",
-        torch=_adaptive("avg"),
+        torch=_torch_adaptive("avg"),
         tensorflow=lambda tf, x: tf.reduce_mean(x, list(range(2, x.ndim)), keepdims=True),
-        paddle=_adaptive("avg", plain=True),
+        paddle=_paddle_adaptive("avg"),
     ),
     Row(
         "global_max_pool",
-        torch=_adaptive("max"),
+        torch=_torch_adaptive("max"),
         tensorflow=lambda tf, x: tf.reduce_max(x, list(range(2, x.ndim)), keepdims=True),
-        paddle=_adaptive("max", plain=True),
+        paddle=_paddle_adaptive("max"),
     ),
 )

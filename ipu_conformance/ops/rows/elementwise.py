@@ -39,6 +39,11 @@ def _scaled(module, x, scale, bias, bias_after_scale):
     return x * scale + bias if bias_after_scale else (x + bias) * scale
 
 
+def _paddle_floor_div(paddle, a, b):
+    """paddle.floor_divide is documented to round towards zero; a quotient of whole numbers is of floating point."""
+    return paddle.cast(paddle.floor(a / b), a.dtype)
+
+
 def _added_product(module, x, a, b, value):
     return x + value * a * b
 
@@ -76,7 +81,7 @@ TABLE.add(
         "floor_div",
         torch=call("div", rounding_mode="floor"),
         tensorflow=call("math.floordiv"),
-        paddle=lambda paddle, a, b: paddle.floor(a / b),
+        paddle=_paddle_floor_div,
     ),
     Row(
         "trunc_div",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ipu_conformance.errors import Inexpressible
 from ipu_conformance.ops.row import TABLE, Row, call, functional, refusing
 
@@ -13,6 +15,9 @@ def _torch_matmul(torch, a, b, transpose_a=False, transpose_b=False):
 
 
 def _paddle_matmul(paddle, a, b, transpose_a=False, transpose_b=False):
+    batches = [tuple(x.shape[:-2]) for x in (a, b)]
+    if np.broadcast_shapes(*batches) != max(batches, key=len):
+        raise Inexpressible("a program declares the stack of the operand with more axes for the result")
     return paddle.matmul(a, b, transpose_x=transpose_a, transpose_y=transpose_b)
 
 

@@ -155,5 +155,5 @@ def register(function: Callable[..., Any]) -> int:
 def tensor(array: Any) -> Any:
     """A tensor of Paddle's with the values of an array."""
     result = core.LoDTensor()
-    result.set(np.ascontiguousarray(array), CPU)
+    result.set(np.asarray(array, order="C"), CPU)
     return result

@@ -64,8 +64,10 @@ def _paddle_cross_entropy(paddle, x, target, *weight, ignore_index=-100, label_s
     options = {"ignore_index": ignore_index, "reduction": reduction, **options}
     if x.ndim == 2:
         return paddle.nn.functional.cross_entropy(x, target, *weight, **options)
-    loss = paddle.nn.functional.cross_entropy(x, paddle.unsqueeze(target, 1), *weight, axis=1, **options)
-    return paddle.squeeze(loss, 1) if reduction == "none" else loss
+    # An IPU build takes classes along the last axis.
+    x, target = channels_last(paddle, x), paddle.unsqueeze(target, -1)
+    loss = paddle.nn.functional.cross_entropy(x, target, *weight, axis=-1, **options)
+    return paddle.squeeze(loss, -1) if reduction == "none" else loss
 
 
 def _paddle_soft(paddle, x, target, *, label_smoothing, reduction):
@@ -74,6 +76,14 @@ def _paddle_soft(paddle, x, target, *, label_smoothing, reduction):
         x, _smooth(target, label_smoothing), soft_label=True, reduction=reduction, axis=axis
     )
     return paddle.squeeze(loss, axis) if reduction == "none" else loss
+
+
+def _paddle_nll(paddle, x, target, *weight, ignore_index=-100, reduction, **_):
+    if ignore_index >= 0:
+        raise Inexpressible("Paddle writes beyond its memory when a class that exists is ignored")
+    if weight:
+        raise Inexpressible("an IPU build has no handler for the weights of classes")
+    return paddle.nn.functional.nll_loss(x, target, reduction=reduction)
 
 
 def _paddle_of_probabilities(paddle, x, target, *, normalise, reduction):
@@ -86,11 +96,7 @@ TABLE.add(
         "nll_loss",
         torch=_torch_nll,
         tensorflow=tf_reduced(_tf_nll),
-        paddle=refusing(
-            lambda paddle, *inputs, reduction, **_: paddle.nn.functional.nll_loss(*inputs, reduction=reduction),
-            lambda *_, ignore_index=-100, **__: ignore_index >= 0,
-            "Paddle writes beyond its memory when a class that exists is ignored",
-        ),
+        paddle=_paddle_nll,
     ),
     Row("cross_entropy_loss", functional("cross_entropy"), tf_reduced(_tf_cross_entropy), _paddle_cross_entropy),
     Row("soft_cross_entropy_loss", functional("cross_entropy"), tf_reduced(_tf_soft), _paddle_soft),

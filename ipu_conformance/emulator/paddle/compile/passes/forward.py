@@ -15,6 +15,7 @@ from ipu_conformance.emulator.paddle.compile.compilation import (
     place,
     role_of,
 )
+from ipu_conformance.emulator.paddle.compile.compositions import composed
 from ipu_conformance.emulator.paddle.compile.passes.widths import narrowed
 
 _KEPT_ROLES = (FORWARD, FORWARD | LOSS, SCHEDULE)
@@ -29,7 +30,7 @@ def extract(record: Compilation, values: Mapping[str, Any]) -> None:
 
 def delete_scale(record: Compilation, values: Mapping[str, Any]) -> None:
     """Delete every scale by one that adds nothing; what read its output reads its input instead."""
-    record.forward = narrowed(record.snapshot())
+    record.forward = narrowed(composed(record.snapshot()))
     ops = record.ops()
     deleted: List[Any] = []
     instead: Dict[str, str] = {}
