@@ -126,8 +126,9 @@ def as_specified(
         return
     bounds = for_gradients(row, sample, cotangent, dtype=dtype)
     slopes = row.vjp(round_to(dtype, cotangent), *sample.inputs, **attributes)
-    without = [gradient is None for gradient in result.gradients[: len(slopes)]]
-    check.equal(actual=without, expected=[slope is None for slope in slopes], what=f"no gradient of an input of {op}")
+    gradients = [*result.gradients, *[None] * len(slopes)][: len(slopes)]
+    without, none = ([place for place, slope in enumerate(each) if slope is None] for each in (gradients, slopes))
+    check.equal(actual=without, expected=none, what=f"the inputs of {op} without a gradient")
     for place, (slope, allowed) in enumerate(zip(slopes, bounds)):
         if slope is not None and allowed is not None:
             value, what = turned(str(place), result.gradients[place]), f"the gradient of input {place} of {op}"

@@ -45,7 +45,7 @@ def test_tensors_come_back_in_order(tf: Any, ipu: Any, session: Any, returned: A
 
 @pytest.mark.parametrize("kind", ["nothing", "operation"])
 def test_effects_come_back_as_an_operation(tf: Any, ipu: Any, session: Any, kind: str) -> None:
-    """A computation that returns no tensor is an operation that runs all of it."""
+    """A computation that returns no tensor becomes an operation, which runs all of it."""
     counter = tf.compat.v1.get_variable("counter", initializer=0.0, use_resource=True)
 
     def computation() -> Any:
@@ -103,7 +103,7 @@ def test_what_is_not_for_an_ipu_is_refused(tf: Any, ipu: Any, session: Any) -> N
 
 
 def test_a_scope_inside_places_the_computation(tf: Any, ipu: Any, session: Any) -> None:
-    """The scope of an IPU may be opened by the computation itself."""
+    """A computation may open the scope of an IPU itself."""
 
     def computation() -> Any:
         with ipu.scopes.ipu_scope("/device:IPU:0"):

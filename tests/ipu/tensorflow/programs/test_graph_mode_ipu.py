@@ -163,6 +163,7 @@ def test_an_infeed_is_initialised_first(graph: Device) -> None:
         go()
 
 
+@pytest.mark.emulator
 def test_every_program_leaves_a_report(graph: Device, reports: Any) -> None:
     """Each program of a graph leaves a report, the oldest from the program that was compiled first."""
     graph.open(2)

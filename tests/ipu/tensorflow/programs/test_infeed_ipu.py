@@ -45,7 +45,7 @@ def test_a_prefetch_depth_is_positive(tf: Any, ipu: Any, depth: int) -> None:
 
 
 def test_the_initialiser_is_given_once(tf: Any, ipu: Any) -> None:
-    """In a graph the initialiser of a queue can be asked for once."""
+    """A queue of a graph gives its initialiser once."""
     with tf.Graph().as_default():
         queue = ipu.ipu_infeed_queue.IPUInfeedQueue(dataset(tf))
         _ = queue.initializer
@@ -55,7 +55,7 @@ def test_the_initialiser_is_given_once(tf: Any, ipu: Any) -> None:
 
 
 def test_a_queue_knows_whether_it_is_used(device: Device) -> None:
-    """A queue is dequeued as soon as a program takes from it."""
+    """``dequeued`` is true as soon as a program takes from the queue."""
     queue = device.open().infeed(samples(4))
     before = queue.dequeued
     device.repeat(2, lambda total, x: total + x, queue, [0.0])

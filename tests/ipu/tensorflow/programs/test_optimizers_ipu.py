@@ -17,9 +17,10 @@ from ..exact import RATE, START, check_weight, counts, samples, trained
 def train(
     device: Device, wrap: Callable[[Any], Any], steps: int, replicas: int = 1, rate: float = RATE, fed: Any = None
 ) -> np.ndarray:
-    """The weight after so many iterations of a loop with a wrapped optimizer of TensorFlow 1."""
+    """The weight after a loop of ``steps`` iterations with a wrapped optimizer of TensorFlow 1."""
     queue = device.open(replicas).infeed(samples(steps * replicas) if fed is None else fed)
-    device.variable("w0", START[0])
+    if device.mode == "function":  # a graph makes its variables inside the program
+        device.variable("w0", START[0])
 
     def body(x: Any) -> Any:
         weight = device.variable("w0", START[0])
@@ -78,7 +79,7 @@ def test_accumulation_comes_before_the_mean_over_replicas(device: Device, versio
 
 @pytest.mark.parametrize("steps", [4, 5, 7])
 def test_a_loop_holds_whole_accumulations(device: Device, steps: int) -> None:
-    """A number of iterations that the mini-batches do not divide fails when it runs, without an update."""
+    """A loop with a part of an accumulation left over fails when it runs, without an update."""
     wrapped, error = device.ipu.optimizers.GradientAccumulationOptimizerV2, device.tf.errors.FailedPreconditionError
 
     sentence = f"3 mini-batches in a loop of {steps} iter"
@@ -101,7 +102,7 @@ def test_accumulation_needs_a_loop(device: Device) -> None:
 
 
 def test_accumulation_may_use_another_type(device: Device) -> None:
-    """Gradients are accumulated in the type that is asked for: 2048 + 1 is 2048 in float16."""
+    """Gradients are accumulated in the given type: 2048 + 1 is 2048 in float16."""
     wrapped, fed = device.ipu.optimizers.GradientAccumulationOptimizerV2, np.asarray([2048, 1], np.float32)
     weight = train(device, lambda opt: wrapped(opt, 2, dtype=device.tf.float16), 2, rate=1.0, fed=fed)
 

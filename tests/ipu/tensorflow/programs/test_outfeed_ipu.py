@@ -14,7 +14,7 @@ from ..exact import samples
 
 
 def squares(device: Device, steps: int, replicas: int, last: bool) -> Any:
-    """A program that takes elements and enqueues their squares; it, its queue and what it computes."""
+    """A program that enqueues the squares of its elements, its outfeed, and the squares by run."""
     queue, out = device.open(replicas).infeed(samples(3 * steps * replicas)), device.outfeed(last)
     go = device.compile(lambda: device.ipu.loops.repeat(steps, lambda x: out.enqueue(x * x), [], queue))
     rows = samples(3 * steps * replicas) ** 2
@@ -71,7 +71,7 @@ def test_an_outfeed_is_enqueued_once(device: Device) -> None:
 
 
 def test_a_queue_knows_whether_it_is_used(device: Device) -> None:
-    """A queue is enqueued as soon as a program is built that enqueues to it."""
+    """``enqueued`` is true as soon as a program that enqueues is built."""
     out = device.open().outfeed()
     before = out.enqueued
     device.repeat(2, lambda: out.enqueue(device.tf.constant(1.0)))

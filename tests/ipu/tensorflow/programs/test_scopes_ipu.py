@@ -33,7 +33,7 @@ def test_variables_of_the_scope_are_resources(tf: Any, ipu: Any) -> None:
 
 @pytest.mark.parametrize("index", [0, 1, 3])
 def test_a_shard_is_marked(tf: Any, ipu: Any, index: int) -> None:
-    """An operation made in a shard's scope knows its IPU; one made outside has none."""
+    """An operation made in the scope of a shard is on it; one made outside is on none."""
     with tf.Graph().as_default():
         with ipu.scopes.ipu_shard(index):
             inside = tf.constant(1.0)

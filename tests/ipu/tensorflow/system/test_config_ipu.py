@@ -218,7 +218,7 @@ def test_configurations_share_nothing(ipu: Any) -> None:
 
 @pytest.mark.parametrize("name", [*SELECTIONS, "compilation_poplar_options", "matmuls.poplar_options"])
 def test_a_value_is_kept_as_it_was_given(config: Any, name: str) -> None:
-    """What happens to a list or a dictionary after it was set does not change the configuration."""
+    """A list or a dictionary that changes after it was set does not change the configuration."""
     value = another(name)
     write(config, name, value)
     value.clear()
@@ -240,7 +240,7 @@ def test_fast_math_has_a_deprecated_name(config: Any, said: Any, value: bool) ->
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_metadata_tells_of_an_attribute(config: Any, name: str) -> None:
-    """The metadata of an attribute are its name, its default, whether it is deprecated, and documentation."""
+    """The metadata of an attribute hold its name, its default, whether it is deprecated, and documentation."""
     metadata = config.get_attribute_metadata(name)
     write(config, name, another(name))
 
@@ -252,7 +252,7 @@ def test_metadata_tells_of_an_attribute(config: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["allow_recompute", "io_tiles.num_io_tiles", "select_ipus", "scheduling.algorithm"])
 def test_metadata_check_types(config: Any, name: str) -> None:
-    """The metadata of an attribute accept its default, and refuse what the attribute refuses."""
+    """check_type accepts the default of an attribute, and refuses what the attribute refuses."""
     metadata = config.get_attribute_metadata(name)
     metadata.check_type(metadata.default)
 
@@ -288,7 +288,7 @@ def test_a_deep_copy_holds_dictionaries_of_its_own(config: Any) -> None:
 
 
 def written_and_read(ipu: Any, config: Any, form: str) -> Any:
-    """Another configuration, with what a dictionary, JSON or a pickle takes from the first."""
+    """A copy of a configuration through a dictionary, JSON or a pickle."""
     if form == "pickle":
         return pickle.loads(pickle.dumps(config))
     other = ipu.config.IPUConfig()
@@ -299,7 +299,7 @@ def written_and_read(ipu: Any, config: Any, form: str) -> Any:
 @pytest.mark.parametrize("form", ["dict", "json", "pickle"])
 @pytest.mark.parametrize("name", [name for name in DEFAULTS if name != DEPRECATED])
 def test_a_written_configuration_can_be_read(ipu: Any, config: Any, name: str, form: str) -> None:
-    """What a dictionary, JSON or a pickle takes from one configuration it gives to another."""
+    """A dictionary, JSON and a pickle carry every value to another configuration."""
     write(config, name, another(name))
     other = written_and_read(ipu, config, form)
 
@@ -326,7 +326,7 @@ def test_json_is_json(config: Any) -> None:
 
 
 def test_a_dictionary_does_not_change_with_its_configuration(config: Any) -> None:
-    """What to_dict gave stays as it was."""
+    """What to_dict returned does not change with the configuration."""
     config.gcl_poplar_options = {"a": "1"}
     taken = config.to_dict()
     before = copy.deepcopy(taken)
@@ -356,7 +356,7 @@ def test_the_text_of_a_configuration_names_everything(config: Any, text: Any) ->
 
 
 def test_every_attribute_is_listed(config: Any) -> None:
-    """What exists can be found by dir, category by category."""
+    """dir lists every attribute of every category."""
     listed = {name: dir(holder(config, name)) for name in (*CURRENT, *CATEGORIES.split())}
     missing = [name for name, names in listed.items() if name.rpartition(".")[2] not in names]
 

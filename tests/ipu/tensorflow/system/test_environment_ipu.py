@@ -35,7 +35,7 @@ def synthetic(ipu: Any) -> Any:
     ],
 )
 def test_the_ipu_model_is_asked_for(ipu: Any, flags: Callable[[str], None], text: str) -> None:
-    """The switch may stand anywhere, with or without a value."""
+    """The switch may be anywhere among the flags, with or without a value."""
     flags(text)
 
     check.identical(actual=ipu.utils.running_on_ipu_model(), expected=True, what=f"running_on_ipu_model with {text}")
@@ -46,7 +46,7 @@ def test_the_ipu_model_is_asked_for(ipu: Any, flags: Callable[[str], None], text
     "text", ["", "--use_ipu_model=false", "--use_ipu_model=0", "--use_synthetic_data", "--executable_cache_path=/tmp"]
 )
 def test_the_ipu_model_is_not_asked_for(ipu: Any, flags: Callable[[str], None], text: str) -> None:
-    """Without the switch, or with it turned off, the device is hardware."""
+    """Without the switch, or with it off, the device is hardware."""
     flags(text)
 
     check.identical(actual=ipu.utils.running_on_ipu_model(), expected=False, what=f"running_on_ipu_model with {text}")

@@ -19,7 +19,7 @@ Ask = Callable[..., Path]
 
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
-    """Asks for reports by POPLAR_ENGINE_OPTIONS, and gives the folder that they go to."""
+    """Asks for reports in POPLAR_ENGINE_OPTIONS, and returns the folder that they go to."""
 
     def put(options: Dict[str, Any], directory: bool = True) -> Path:
         where = {"autoReport.directory": str(tmp_path)} if directory else {}
@@ -47,7 +47,7 @@ def slots(directory: Path) -> List[Dict[str, Any]]:
 
 
 def run(tf: Any, strategy: Any, name: str = "double") -> Any:
-    """Run a function that was never compiled before."""
+    """Run a new function, which is compiled first."""
     function = lambda value: value * 2.0  # noqa: E731
     function.__name__ = name
     compiled = tf.function(function)
@@ -57,7 +57,7 @@ def run(tf: Any, strategy: Any, name: str = "double") -> Any:
 
 @pytest.mark.parametrize("value", ["true", "1", True, "TRUE"], ids=repr)
 def test_a_compiled_program_leaves_a_report(tf: Any, strategy: Any, ask: Ask, value: Any) -> None:
-    """With autoReport.all one folder appears, named by the time and the process."""
+    """With autoReport.all one folder appears, with the time and the process in its name."""
     where = ask({"autoReport.all": value})
     run(tf, strategy)
     (folder,) = folders(where)
@@ -117,7 +117,7 @@ def test_a_program_that_is_compiled_once_leaves_one_report(tf: Any, strategy: An
 
 @pytest.mark.emulator
 def test_each_program_leaves_a_report_of_its_own(tf: Any, strategy: Any, ask: Ask) -> None:
-    """Folders sort as their programs were compiled."""
+    """Report folders sort in the order in which their programs were compiled."""
     where = ask(ALL)
     names = ["zeroth", "first", "second"]
     for name in names:

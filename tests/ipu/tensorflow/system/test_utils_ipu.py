@@ -32,7 +32,7 @@ def test_nothing_is_configured_at_first(tf: Any, ipu: Any) -> None:
 
 @pytest.mark.parametrize("way", ["method", "function"])
 def test_a_configuration_is_put_in_force(tf: Any, ipu: Any, config: Any, way: str) -> None:
-    """The method of a configuration and the function of utils do the same."""
+    """A configuration is put in force by its method or by the function of utils."""
     config.auto_select_ipus = 2
     if way == "method":
         config.configure_ipu_system()
@@ -66,7 +66,7 @@ def test_auto_select_makes_devices(tf: Any, ipu: Any, config: Any, selected: Any
     ids=str,
 )
 def test_select_makes_devices(ipu: Any, config: Any, ids: Any, ipus: Any) -> None:
-    """An id stands for one IPU, a pair, four and so on, as the system of 64 IPUs numbers them."""
+    """An id stands for one IPU, a pair, four and so on, in the numbering of a system of 64 IPUs."""
     config.select_ipus = ids
     config.configure_ipu_system()
 
@@ -204,7 +204,7 @@ def test_only_configured_ipu_devices_have_ipus(ipu: Any, configure: Callable[...
     "name", ["/device:IPU:1", "/job:localhost/replica:0/task:0/device:IPU:1", "/replica:0/device:IPU:1"]
 )
 def test_a_device_may_be_named_in_full(ipu: Any, configure: Callable[..., Any], name: str) -> None:
-    """A device's name may say job, replica and task."""
+    """The name of a device may include job, replica and task."""
     configure([1, 4])
 
     check.equal(actual=number(ipu, name), expected=4, what=f"the number of IPUs in {name}")
@@ -282,7 +282,7 @@ def test_a_session_keeps_its_own_settings(tf: Any, ipu: Any) -> None:
 
 
 def test_variables_are_initialised_on_the_host(tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:
-    """move_variable_initialization_to_cpu leaves no initialiser on an IPU, but what uses the variable."""
+    """move_variable_initialization_to_cpu moves every initialiser, and leaves what uses a variable on the IPU."""
     configure(1)
     with tf.Graph().as_default() as graph, tf.compat.v1.Session() as session:
         with tf.device("/device:IPU:0"):
