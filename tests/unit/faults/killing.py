@@ -1,6 +1,7 @@
 """Shows that cases of the suite notice faults, and prints the table of which case notices which.
 
-``<front end>.ini`` beside this file holds the kills: a section for each area, a line ``fault = case`` for each kill.
+``<front end>.ini`` beside this file holds the kills: a section for each area, a line ``fault = case`` for each kill. A
+case's path begins in the front end's folder of the suite, or with a slash in the suite's own.
 The section ``spared`` holds the faults that the front end cannot have, each with the reason. ``core.ini`` does the same
 for the core without a framework. ``python -m tests.unit.faults.killing`` prints docs/faults.md.
 """
@@ -72,8 +73,8 @@ print("VERDICTS", json.dumps(verdicts))
 
 def assert_all_killed(front_end: str, area: str) -> None:
     """Every case of an area passes on the right device and fails under its fault."""
-    folder = "tests/unit/emulator/core/" if front_end == CORE else f"tests/ipu/{front_end}/"
-    cases = {fault: folder + case for fault, case in kills(front_end)[area].items()}
+    folder = "tests/unit/emulator/core/" if front_end == CORE else "tests/ipu/"
+    cases = {fault: folder + named(front_end, case) for fault, case in kills(front_end)[area].items()}
     process = subprocess.run(
         [sys.executable, "-c", _RUN, json.dumps(cases), front_end],
         cwd=ROOT,
@@ -105,6 +106,13 @@ def _table(front_end: str) -> Mapping[str, Mapping[str, str]]:
 def kills(front_end: str) -> Dict[str, Mapping[str, str]]:
     """The killing case of each fault, by area; a workload's case may kill a fault that another area has, too."""
     return {area: rows for area, rows in _table(front_end).items() if area != SPARED}
+
+
+def named(front_end: str, case: str) -> str:
+    """The path of a case from the suite's folder: a slash begins there, other cases are in the front end's folder."""
+    if front_end == CORE:
+        return case
+    return case[1:] if case.startswith("/") else f"{front_end}/{case}"
 
 
 def spared(front_end: str) -> Mapping[str, str]:
@@ -142,7 +150,7 @@ def _section(front_end: str) -> List[str]:
     killers: Dict[str, str] = dict(spared(front_end))
     for rows in kills(front_end).values():
         for name, case in rows.items():
-            killers.setdefault(name, f"`{front_end}/{case}`")
+            killers.setdefault(name, f"`{named(front_end, case)}`")
     lines: List[str] = []
     area = ""
     for fault in registered(front_end):
