@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Generator, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Generator, List, Optional, Sequence, Type
 
 import pytest
 
@@ -16,6 +18,7 @@ from ipu_conformance.scheduling import framework_of, threads
 from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
 from ipu_conformance.tally import Tally
 from ipu_conformance.targets import FRAMEWORKS, Inspector, activate, active, discover
+from ipu_conformance.triangulation import Triangulation
 
 if TYPE_CHECKING:
     from ipu_conformance.frameworks import Driver
@@ -27,7 +30,8 @@ MARKERS = (
     *(f"{name}: the case runs on {name}" for name in FRAMEWORKS),
     "ipus(n): the case needs n IPUs",
     "requires(module): the case needs a module that only some versions of its framework come with",
-    f"level(name): the least thorough level that the case runs at: {', '.join(LEVELS)}; smoke without this marker",
+    "unable(framework, what): the framework's API has no words for what the case asks for",
+    f"level(name[, framework]): the least thorough level that the case runs at: {', '.join(LEVELS)}; smoke without it",
 )
 CASE_TIME_LIMIT = 300
 """Seconds after which a case that hangs has failed, unless it carries a time limit of its own."""
@@ -63,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(str(error)) from error
     config.stash[TALLY] = Tally(config)
     config.pluginmanager.register(config.stash[TALLY], "ipu_conformance_tally")
+    config.pluginmanager.register(Triangulation(), "ipu_conformance_triangulation")
     if config.pluginmanager.has_plugin("xdist"):
         config.pluginmanager.register(_XdistHooks(), "ipu_conformance_xdist")
 
@@ -144,6 +149,45 @@ def inspector(request: pytest.FixtureRequest) -> Inspector:
     return door
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:
+    """A run of conformance cases alone does not open the project's own tests, which import every framework."""
+    if not matches_cases_only(config.getoption("markexpr") or ""):
+        return None
+    own_tests = suite_folder().parent / "unit"
+    if collection_path != own_tests or any(own_tests in (path, *path.parents) for path in _asked_paths(config)):
+        return None
+    return True
+
+
+def _asked_paths(config: pytest.Config) -> List[Path]:
+    """The files and folders that the command line names."""
+    return [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
+
+
+MOST_NAMES = 8
+"""Names of a mark expression up to which all their truth values are tried."""
+
+
+def matches_cases_only(expression: str) -> bool:
+    """Whether a mark expression is false of every test that does not carry the marker ipu."""
+    names = sorted(set(re.findall(r"[A-Za-z_]\w*", expression)) - {"and", "or", "not", "ipu"})
+    if "ipu" not in expression or len(names) > MOST_NAMES:
+        return False
+    from _pytest.mark import expression as expressions
+
+    unreadable: Type[Exception] = getattr(expressions, "ParseError", SyntaxError)  # older versions of pytest have it
+    try:
+        compiled = expressions.Expression.compile(expression)
+    except (SyntaxError, unreadable):  # pytest says so itself
+        return False
+    choices = (frozenset(chosen) for size in range(len(names) + 1) for chosen in itertools.combinations(names, size))
+    return not any(compiled.evaluate(functools.partial(_is_among, choice)) for choice in choices)
+
+
+def _is_among(names: FrozenSet[str], name: str, **arguments: Any) -> bool:
+    return name in names
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Mark the suite's cases, then leave out those that this run is not about."""
@@ -151,7 +195,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     kept, left_out = [], []
     counts: Dict[str, int] = {}
     for item in items:
-        if suite_folder() in item.path.resolve().parents:
+        if in_suite(item.path):
             mark(item)
         why = why_left_out(item, selection)
         if why is None:
@@ -165,13 +209,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         items[:] = kept
 
 
+@functools.lru_cache(maxsize=None)
+def in_suite(path: Path) -> bool:
+    """Whether a file belongs to the conformance suite."""
+    return suite_folder() in path.resolve().parents
+
+
 def mark(item: pytest.Item) -> None:
     """Give a case of the suite the markers that follow from where it stands."""
-    item.add_marker("ipu")
+    names = {marker.name for marker in item.iter_markers()}
+    if "ipu" not in names:
+        item.add_marker("ipu")
     framework = framework_of(item.nodeid)
-    if framework is not None:
+    if framework is not None and framework not in names:
         item.add_marker(framework)
-    if item.get_closest_marker("timeout") is None:
+    if "timeout" not in names:
         item.add_marker(pytest.mark.timeout(CASE_TIME_LIMIT))
 
 
@@ -182,17 +234,24 @@ def frameworks_of(item: pytest.Item) -> List[str]:
 
 def why_left_out(item: pytest.Item, selection: Selection) -> Optional[str]:
     """Why a case does not belong to this run, None if it does."""
-    if item.get_closest_marker("ipu") is None:
+    names = {marker.name for marker in item.iter_markers()}
+    if "ipu" not in names:
         return None
-    for name in frameworks_of(item):
-        if selection.choice(name) is None:
+    for name in FRAMEWORKS:
+        if name in names and selection.choice(name) is None:
             return f"need {name}"
+        for marker in item.iter_markers("unable"):
+            if marker.args[0] == name:
+                return f"ask {name} for {marker.args[1]}"
     for kind in ("hardware", "emulator"):
-        if item.get_closest_marker(kind) is not None and kind not in kinds_of(item, selection):
+        if kind in names and kind not in kinds_of(item, selection):
             return f"need target kind {kind}"
-    for marker in item.iter_markers("requires"):
-        if importlib.util.find_spec(marker.args[0]) is None:
-            return f"need {marker.args[0]}"
+    if "requires" in names:
+        for marker in item.iter_markers("requires"):
+            if importlib.util.find_spec(marker.args[0]) is None:
+                return f"need {marker.args[0]}"
+    if "level" not in names:
+        return None
     level = case_level(item)
     if LEVELS.index(level) > LEVELS.index(selection.level):
         return f"need level {level}"
@@ -206,24 +265,27 @@ def kinds_of(item: pytest.Item, selection: Selection) -> List[Optional[str]]:
 
 
 def case_level(item: pytest.Item) -> str:
-    """The level that a case asks for."""
-    marker = item.get_closest_marker("level")
-    level = marker.args[0] if marker else LEVELS[0]
-    if level not in LEVELS:
-        raise pytest.UsageError(f"{item.nodeid} asks for level {level!r}; choose one of {', '.join(LEVELS)}.")
-    return str(level)
+    """The level that a case asks for: the highest of those it has on its framework."""
+    levels = [
+        str(marker.args[0])
+        for marker in item.iter_markers("level")
+        if len(marker.args) == 1 or marker.args[1] in frameworks_of(item)
+    ]
+    for level in levels:
+        if level not in LEVELS:
+            raise pytest.UsageError(f"{item.nodeid} asks for level {level!r}; choose one of {', '.join(LEVELS)}.")
+    return max(levels, key=LEVELS.index, default=LEVELS[0])
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """While a case of the suite runs, failures of checks know the command that runs it alone."""
-    folder = suite_folder()
-    if folder not in item.path.resolve().parents:
+    if not in_suite(item.path):
         return (yield)
     from ipu_conformance.check.failure import CaseReference, current_case
 
     name = item.nodeid.partition("::")[2]
-    case = CaseReference(f"{item.path.resolve().relative_to(folder).as_posix()}::{name}")
+    case = CaseReference(f"{item.path.resolve().relative_to(suite_folder()).as_posix()}::{name}")
     token = current_case.set(case)
     try:
         return (yield)

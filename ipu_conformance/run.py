@@ -103,6 +103,7 @@ CHOICES: Dict[str, Tuple[str, ...]] = {
     "rate_changes": ("run", "update"),
     "dtype": ("float16", "float32"),
     "partials": ("float16", "float32"),
+    "accumulators": ("float16", "float32"),
     "output_mode": ("all", "every_n", "final", "sum"),
     "output_layout": ("poptorch", "paddle", "tensorflow"),
 }
@@ -182,10 +183,14 @@ class RunConfig:
     update: str = "device_iteration"
     loss_scale: float = 1.0
     clip_norm: Optional[float] = None
+    decays: Tuple[Tuple[str, float], ...] = ()
+    """The weights, by name, whose decay is not the optimizer's; 0 exempts a weight."""
     unbiased_statistics: bool = True
     """Is batch norm's running variance made of unbiased variances (PyTorch, Keras on images) or biased (Paddle)?"""
     dtype: str = "float32"
     partials: str = "float32"
+    accumulators: str = "float32"
+    """What the gradients of micro-batches are added up in."""
     stochastic_rounding: bool = False
     output_mode: str = "all"
     output_period: int = 1
@@ -231,6 +236,9 @@ class RunConfig:
             raise RunError(f"gradient_accumulation is {self.gradient_accumulation}: an update a micro-batch needs 1.")
         if self.update == "micro_batch" and self.clip_norm is not None:
             raise RunError(f"clip_norm is {self.clip_norm}: updates inside a pipeline never see all gradients at once.")
+        wrong = [name for name, decay in self.decays if not (math.isfinite(decay) and decay >= 0)]
+        if wrong:
+            raise RunError(f"the decay of {wrong[0]} is {dict(self.decays)[wrong[0]]}: give a number of at least 0.")
 
     def _check_outputs(self) -> None:
         if self.output_mode != "every_n" and self.output_period != 1:
@@ -279,6 +287,13 @@ class RunConfig:
             **changes,
         )
 
+    def inference(self) -> RunConfig:
+        """The same without training: all micro-batches that a replica sees in a step are device iterations."""
+        iterations = self.device_iterations * self.gradient_accumulation
+        return replace(
+            self, training=False, device_iterations=iterations, gradient_accumulation=1, steps=1, recompute=False
+        )
+
     def __str__(self) -> str:
         words = [self.counts_id, f"S{self.number_of_stages}"]
         if self.number_of_stages > 1:
@@ -308,6 +323,8 @@ _SHORT = {
     "clip_norm": "clip",
     "dtype": "",
     "partials": "partials_",
+    "accumulators": "accumulators_",
+    "decays": "decays_",
     "stochastic_rounding": "sr",
     "output_mode": "out_",
     "output_period": "",

@@ -2,14 +2,15 @@
 
 Importing a framework costs a worker seconds and hundreds of megabytes. So work is handed out in chunks of one
 framework, and a worker keeps to a framework it has imported as long as there is work for it; only then does it take up
-the one with the most work left for each worker that has it.
+the one with the most work left for each worker that has it. Cases that share a compiled program are one chunk, however
+many they are. The largest chunks go first: what is handed out last decides how long the other workers wait.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
@@ -44,39 +45,59 @@ def framework_of(nodeid: str) -> Optional[str]:
     return found.group(1) if found else None
 
 
+def program_of(nodeid: str) -> Optional[str]:
+    """The compiled program that a case shares with others, as far as its id tells; None where it has its own.
+
+    The ids of ``ops/…::test_…[<framework>-<family>-<op>-<dtype>-…]`` name one: the ops of a family are compiled
+    together, once for a file, a framework and a dtype. The folder ``ops`` is the suite's, not that of a framework.
+    """
+    path, _, name = nodeid.partition("::")
+    folders = path.split("/")[:-1]
+    words = name.rpartition("[")[2].rstrip("]").split("-")
+    if "[" not in name or "ops" not in folders or set(folders) & set(FRAMEWORKS):
+        return None
+    if len(words) < 4 or words[0] not in FRAMEWORKS:
+        return None
+    framework, family, _, dtype = words[:4]
+    return f"{path}::{framework}-{family}-{dtype}"
+
+
 def chunks(nodeids: Sequence[str]) -> Dict[str, str]:
-    """Each test's chunk: "framework:number", CHUNK tests of one framework in their order."""
+    """Each test's chunk, "framework:name": the tests of one program, or CHUNK others of one framework in order."""
     counts: Dict[str, int] = {}
     result = {}
     for nodeid in nodeids:
-        framework = framework_of(nodeid) or NEUTRAL
-        index = counts.get(framework, 0)
-        counts[framework] = index + 1
-        result[nodeid] = f"{framework}:{index // CHUNK}"
+        framework, name = framework_of(nodeid) or NEUTRAL, program_of(nodeid)
+        if name is None:
+            index = counts.get(framework, 0)
+            counts[framework] = index + 1
+            name = str(index // CHUNK)
+        result[nodeid] = f"{framework}:{name}"
     return result
 
 
-def next_chunk(waiting: Iterable[str], imported: Set[str], workers_with: Mapping[str, int]) -> str:
-    """The chunk that a worker takes next.
+def next_chunk(waiting: Mapping[str, int], imported: Set[str], workers_with: Mapping[str, int]) -> str:
+    """The chunk that a worker takes next, the first of the largest; ``waiting`` holds the number of tests of each.
 
-    First one of a framework it has imported, then the framework with the most chunks per worker that already has it,
+    First one of a framework it has imported, then the framework with the most tests per worker that already has it,
     and work that needs no framework fills the gaps at the end.
     """
     queues: Dict[str, List[str]] = {}
     for chunk in waiting:
         queues.setdefault(chunk.split(":", 1)[0], []).append(chunk)
+    tests = {framework: sum(waiting[chunk] for chunk in queue) for framework, queue in queues.items()}
     own = [framework for framework in queues if framework in imported and framework != NEUTRAL]
     others = [framework for framework in queues if framework != NEUTRAL]
     if own:
-        best = max(own, key=lambda framework: len(queues[framework]))
+        best = max(own, key=lambda framework: tests[framework])
     elif others:
-        best = max(others, key=lambda framework: len(queues[framework]) / (1 + workers_with.get(framework, 0)))
+        best = max(others, key=lambda framework: tests[framework] / (1 + workers_with.get(framework, 0)))
         # A framework that other workers are about to finish is not worth another import.
         if workers_with.get(best, 0) and len(queues[best]) <= workers_with[best] and NEUTRAL in queues:
             best = NEUTRAL
     else:
         best = NEUTRAL
-    return queues[best][0]
+    return max(queues[best], key=lambda chunk: waiting[chunk])
 
 
 class FrameworkScheduling(LoadScopeScheduling):
@@ -102,7 +123,8 @@ class FrameworkScheduling(LoadScopeScheduling):
             for framework in imported:
                 workers_with[framework] = workers_with.get(framework, 0) + 1
         mine = self._imported.setdefault(node, set())
-        chunk = next_chunk(self.workqueue, mine, workers_with)
+        waiting = {chunk: len(unit) for chunk, unit in self.workqueue.items()}
+        chunk = next_chunk(waiting, mine, workers_with)
         mine.add(chunk.split(":", 1)[0])
         self.workqueue.move_to_end(chunk, last=False)
         # A worker may be gone before its end is noticed; the chunk is its own by then, and is handed out again.

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, Iterator, Mapping, Optional, Sequence, Tuple
 
 from ipu_conformance.check.failure import CheckMisuseError, failure
+from ipu_conformance.check.places import Where, named, of_weight
 from ipu_conformance.check.values import as_array, close, count, different_bits, identical, largest_difference
+from ipu_conformance.nets import Net
 
-_Pair = Tuple[str, Any, Any, Any]
+_Pair = Tuple[str, Any, Any, Any, Optional[Where]]
 
 FIELDS = ("losses", "outputs", "weights")
 """What two runs are compared by unless a check asks for other fields of the record."""
@@ -29,24 +31,28 @@ def replicas_identical(
             _same_on_replicas(name, reference[name], value, replica, after)
 
 
-def runs_identical(*, actual: Any, expected: Any, fields: Sequence[str] = FIELDS) -> None:
-    """Two runs left the same bits behind in every one of ``fields``."""
+def runs_identical(*, actual: Any, expected: Any, fields: Sequence[str] = FIELDS, net: Optional[Net] = None) -> None:
+    """Two runs left the same bits behind in every one of ``fields``; ``net`` tells the stage of a weight."""
     __tracebackhide__ = True
-    for what, got, want, _ in _pairs(actual, expected, fields, tolerance=None):
-        identical(actual=got, expected=want, what=what, because="the two runs are the same by specification")
+    for what, got, want, _, where in _pairs(actual, expected, fields, tolerance=None, net=net):
+        because = "the two runs are the same by specification"
+        identical(actual=got, expected=want, what=what, because=because, where=where)
 
 
-def runs_equivalent(*, actual: Any, expected: Any, tolerance: Any, fields: Sequence[str] = FIELDS) -> None:
+def runs_equivalent(
+    *, actual: Any, expected: Any, tolerance: Any, fields: Sequence[str] = FIELDS, net: Optional[Net] = None
+) -> None:
     """Two runs agree in every one of ``fields``, each array within its own tolerance.
 
     ``tolerance`` has the same fields as a run record, with a derived tolerance in the place of every array; that is
-    what ``oracle.run_tolerance.for_run`` gives.
+    what ``oracle.tolerance.runs.for_run`` gives. ``net`` tells the stage of a weight. Where the actual run says how it
+    was configured, a difference names its step, device iteration, accumulation step and replica.
     """
     __tracebackhide__ = True
     if isinstance(tolerance, (int, float)):
         raise TypeError(f"tolerance is {tolerance!r}; give the RunTolerance of the run, never a bare number")
-    for what, got, want, allowed in _pairs(actual, expected, fields, tolerance=tolerance):
-        close(actual=got, expected=want, tolerance=allowed, what=what)
+    for what, got, want, allowed, where in _pairs(actual, expected, fields, tolerance=tolerance, net=net):
+        close(actual=got, expected=want, tolerance=allowed, what=what, where=where)
 
 
 def _same_on_replicas(name: str, reference: Any, value: Any, replica: int, after: str) -> None:
@@ -72,8 +78,8 @@ def _same_names(actual: Mapping[str, Any], expected: Mapping[str, Any], holder: 
         raise failure(f"{holder} has {extra[0]}, which {other} does not have.")
 
 
-def _pairs(actual: Any, expected: Any, fields: Sequence[str], tolerance: Any) -> Iterator[_Pair]:
-    """The name, the actual and expected array and the tolerance of every array in ``fields``."""
+def _pairs(actual: Any, expected: Any, fields: Sequence[str], tolerance: Any, net: Optional[Net]) -> Iterator[_Pair]:
+    """The name, the actual and expected array, the tolerance and the places of every array in ``fields``."""
     __tracebackhide__ = True
     if not fields:
         raise CheckMisuseError(f"no fields are given, so nothing would be compared; choose among {', '.join(FIELDS)}")
@@ -81,7 +87,8 @@ def _pairs(actual: Any, expected: Any, fields: Sequence[str], tolerance: Any) ->
         got, want = _field(actual, field, "actual"), _field(expected, field, "expected")
         allowed = None if tolerance is None else _field(tolerance, field, "tolerance's")
         if isinstance(want, Mapping):
-            yield from _by_name(got, want, allowed, f"the actual run's {field}", "")
+            for name, *arrays in _by_name(got, want, allowed, f"the actual run's {field}"):
+                yield (of_weight(name, net, getattr(actual, "config", None)), *arrays, None)
             continue
         unit = "update" if field == "gradients" else "step"
         if len(got) != len(want):
@@ -89,16 +96,17 @@ def _pairs(actual: Any, expected: Any, fields: Sequence[str], tolerance: Any) ->
         for number in range(len(want)):
             place, limit = f"{field} of {unit} {number}", None if allowed is None else allowed[number]
             if isinstance(want[number], Mapping):
-                yield from _by_name(got[number], want[number], limit, f"the actual run's {place}", f" in {place}")
+                for name, *arrays in _by_name(got[number], want[number], limit, f"the actual run's {place}"):
+                    yield (f"{of_weight(name, net, getattr(actual, 'config', None))} in {place}", *arrays, None)
             else:
-                yield place, got[number], want[number], limit
+                yield place, got[number], want[number], limit, named(actual, field, number, want[number])
 
 
-def _by_name(got: Any, want: Mapping[str, Any], allowed: Any, holder: str, place: str) -> Iterator[_Pair]:
+def _by_name(got: Any, want: Mapping[str, Any], allowed: Any, holder: str) -> Iterator[Tuple[str, Any, Any, Any]]:
     __tracebackhide__ = True
     _same_names(got, want, holder, "the expected run")
     for name in want:
-        yield f"{name}{place}", got[name], want[name], None if allowed is None else allowed[name]
+        yield name, got[name], want[name], None if allowed is None else allowed[name]
 
 
 def _field(run: Any, field: str, role: str) -> Any:

@@ -47,13 +47,13 @@ def ir_equal(*, actual: Any, expected: Any, what: str = "the IR graph", structur
 
 
 class raises:  # noqa: N801  a check reads as a verb, like its siblings
-    """The block raises one of ``errors`` with a message that ``match`` is found in.
+    """The block raises one of ``errors`` with a message that ``match`` is found in; without one any message will do.
 
     The exception is ``.value`` afterwards. Interrupts and exits pass through.
     """
 
     def __init__(
-        self, errors: Union[Type[BaseException], Tuple[Type[BaseException], ...]], *, match: str, what: str
+        self, errors: Union[Type[BaseException], Tuple[Type[BaseException], ...]], *, match: str = "", what: str
     ) -> None:
         self._errors: Sequence[Type[BaseException]] = errors if isinstance(errors, tuple) else (errors,)
         self._match = match
@@ -69,7 +69,8 @@ class raises:  # noqa: N801  a check reads as a verb, like its siblings
         __tracebackhide__ = True
         names = " or ".join(each.__name__ for each in self._errors)
         if error is None:
-            raise failure(f"{self._what} raises nothing where {names} matching {self._match!r} is specified.")
+            matching = f" matching {self._match!r}" if self._match else ""
+            raise failure(f"{self._what} raises nothing where {names}{matching} is specified.")
         if not isinstance(error, tuple(self._errors)):
             if not isinstance(error, Exception):
                 return False

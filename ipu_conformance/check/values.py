@@ -7,8 +7,7 @@ from typing import Any, Optional, Protocol, Tuple, runtime_checkable
 import numpy as np
 
 from ipu_conformance.check.failure import CheckMisuseError, failure
-
-Index = Tuple[int, ...]
+from ipu_conformance.check.places import Index, Where
 
 _KINDS = {"b": "boolean", "i": "integer", "u": "integer", "f": "floating", "c": "complex", "V": "floating"}
 
@@ -51,8 +50,18 @@ def dtype(*, actual: Any, expected: Any, what: str) -> None:
         raise failure(f"{what} has dtype {got} where {np.dtype(expected)} is expected.")
 
 
-def identical(*, actual: Any, expected: Any, what: str, because: str = "bit-identical by specification") -> None:
-    """Two arrays have the same shape, the same dtype and the same bits; any NaN equals any NaN."""
+def identical(
+    *,
+    actual: Any,
+    expected: Any,
+    what: str,
+    because: str = "bit-identical by specification",
+    where: Optional[Where] = None,
+) -> None:
+    """Two arrays have the same shape, the same dtype and the same bits; any NaN equals any NaN.
+
+    ``where(index)`` names a single value in words that mean more than ``what`` and an index.
+    """
     __tracebackhide__ = True
     got, want = as_array(actual, what=what), as_array(expected, what=what)
     shape(actual=got, expected=want.shape, what=what)
@@ -61,16 +70,25 @@ def identical(*, actual: Any, expected: Any, what: str, because: str = "bit-iden
     if different.any():
         index = first(different)
         raise failure(
-            f"{what} differs at {place(index)}: actual {number(got[index])}, expected {number(want[index])}; "
+            f"{differing(what, index, where)}: actual {number(got[index])}, expected {number(want[index])}; "
             f"{count(different)}, {largest_difference(got, want)}, allowed 0 ({because})."
         )
 
 
-def close(*, actual: Any, expected: Any, tolerance: ToleranceLike, what: str, dtype: Optional[Any] = None) -> None:
+def close(
+    *,
+    actual: Any,
+    expected: Any,
+    tolerance: ToleranceLike,
+    what: str,
+    dtype: Optional[Any] = None,
+    where: Optional[Where] = None,
+) -> None:
     """Every value is within its own tolerance of what is expected.
 
-    Infinities are in the same places with the same sign and NaN in the same places. ``dtype`` is the exact one when
-    it is specified; otherwise the kind (floating, integer, boolean) must agree, as the oracle computes in float64.
+    ``where(index)`` names a single value in words that mean more than ``what`` and an index. Infinities are in the same
+    places with the same sign and NaN in the same places. ``dtype`` is the exact one when it is specified; otherwise the
+    kind (floating, integer, boolean) must agree, as the oracle computes in float64.
     """
     __tracebackhide__ = True
     require(tolerance)
@@ -81,7 +99,7 @@ def close(*, actual: Any, expected: Any, tolerance: ToleranceLike, what: str, dt
         _same_numbers(got, want, what)
         return
     precise_got, precise_want = precise(got), precise(want)
-    _same_non_finite(precise_got, precise_want, what)
+    _same_non_finite(precise_got, precise_want, what, where)
     allowed = allowed_for(tolerance, precise_want.shape, what)
     finite = np.isfinite(precise_want)
     difference = np.zeros(precise_want.shape)
@@ -90,7 +108,7 @@ def close(*, actual: Any, expected: Any, tolerance: ToleranceLike, what: str, dt
     if outside.any():
         index = worst(difference, allowed)
         raise failure(
-            f"{what} differs at {place(index)}: actual {number(got[index])}, expected {number(want[index])}, "
+            f"{differing(what, index, where)}: actual {number(got[index])}, expected {number(want[index])}, "
             f"difference {difference[index]:.2g}, allowed {allowed[index]:.2g} ({tolerance.explain()}); "
             f"{count(outside)} outside."
         )
@@ -131,6 +149,20 @@ def between(
         raise failure(
             f"{what} is {number(got[index])} at {place(index)} where {wanted} is expected, allowed "
             f"{allowed[index]:.2g} ({tolerance.explain()}); {count(~inside)} outside."
+        )
+
+
+def apart(*, actual: Any, other: Any, tolerance: ToleranceLike, what: str) -> None:
+    """Two arrays of one shape differ somewhere by more than rounding explains."""
+    __tracebackhide__ = True
+    require(tolerance)
+    got, rest = precise(as_array(actual, what=what)), precise(as_array(other, what=what))
+    shape(actual=got, expected=rest.shape, what=what)
+    allowed = allowed_for(tolerance, rest.shape, what)
+    if not (np.abs(got - rest) > allowed).any():
+        raise failure(
+            f"{what} is the same twice where it must differ: {largest_difference(got, rest)}, of which rounding "
+            f"explains {float(allowed.max()):.2g} ({tolerance.explain()})."
         )
 
 
@@ -199,6 +231,11 @@ def place(index: Index) -> str:
     return f"[{', '.join(map(str, index))}]" if index else "its only value"
 
 
+def differing(what: str, index: Index, where: Optional[Where]) -> str:
+    """The value at an index as the subject of a sentence."""
+    return f"{what} differs at {place(index)}" if where is None else f"{where(index)} differs"
+
+
 def number(value: Any) -> str:
     """A value with as many digits as its own type needs."""
     return str(value)
@@ -233,14 +270,17 @@ def _same_numbers(got: np.ndarray, want: np.ndarray, what: str) -> None:
         )
 
 
-def _same_non_finite(got: np.ndarray, want: np.ndarray, what: str) -> None:
+def _same_non_finite(got: np.ndarray, want: np.ndarray, what: str, where: Optional[Where]) -> None:
     __tracebackhide__ = True
     different = ~np.isfinite(got) | ~np.isfinite(want)
     different &= ~((np.isnan(got) & np.isnan(want)) | (got == want))
     if different.any():
         index = first(different)
+        subject = f"{what} is {number(got[index])} at {place(index)}"
+        if where is not None:
+            subject = f"{where(index)} is {number(got[index])}"
         raise failure(
-            f"{what} is {number(got[index])} at {place(index)} where {number(want[index])} is expected; "
+            f"{subject} where {number(want[index])} is expected; "
             f"{count(different)}, allowed 0 (NaN and infinities must be where the specification has them, "
             "with its sign)."
         )

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _record(args: argparse.Namespace) -> int:
     from ipu_conformance.oracle.convergence import recording
-    from ipu_conformance.workloads.oracle_digits import find
+    from ipu_conformance.workloads.recordable import find
 
     workload = find(args.workload)
     seeds = range(args.first_seed, args.first_seed + args.seeds)

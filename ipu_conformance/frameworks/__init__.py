@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import (
     Any,
     Callable,
@@ -62,6 +63,28 @@ class OpResult:
     gradients: Mapping[int, Array]
 
 
+class Trainer(Protocol):
+    """A net under training on the device, call by call."""
+
+    def step(self, data: Data, step: int) -> Tuple[Array, Array]:
+        """Losses and outputs of one call, at the learning rate of its step."""
+
+    def weights(self) -> Weights:
+        """The trained weights as the user of the framework reads them."""
+
+    def statistics(self) -> Optional[Weights]:
+        """Batch norm's running statistics, None for a net that has none."""
+
+    def evaluate(self, data: Data, step: int = 0) -> Array:
+        """The outputs of ``config.inference()`` with what was learned so far; training can go on afterwards."""
+
+    def save(self, folder: Path) -> None:
+        """Write weights, statistics and the optimizer's state the vendor's way."""
+
+    def load(self, folder: Path) -> None:
+        """Go on from what ``save`` wrote; nothing has run yet."""
+
+
 @runtime_checkable
 class Driver(Protocol):
     """What every framework's driver offers; its functions may take further options with defaults."""
@@ -71,6 +94,9 @@ class Driver(Protocol):
 
     def train(self, net: Net, config: RunConfig, data: Data) -> RunRecord:
         """Train through the vendor's API and record what its user sees, and what the target shows besides."""
+
+    def training(self, net: Net, config: RunConfig) -> ContextManager[Trainer]:
+        """The net with its initial weights on the device, ready to be trained inside the block."""
 
     def infer(self, net: Net, config: RunConfig, data: Data) -> RunRecord:
         """Run from the initial weights through the vendor's API, without training."""

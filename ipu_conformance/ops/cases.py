@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple
+from typing import Iterable, Iterator, NamedTuple, Optional
 
 from ipu_conformance.ops import TABLE
 from ipu_conformance.ops.dtypes import DTYPES, FORMATS, applies
 from ipu_conformance.ops.expectation import WITHOUT_GRADIENT
 from ipu_conformance.ops.open import OUTSIDE, why_open
 from ipu_conformance.ops.row import LIBRARIES, Row
-from ipu_conformance.ops.variants import SPECIAL, edges, is_floating
+from ipu_conformance.ops.variants import ALL_SPECIAL, SPECIAL, edges, is_floating, is_pointwise
 
 DIRECTIONS = ("forward", "gradient")
-EDGES = ("drawn", "size-one", "long", "bits", *SPECIAL)
+EDGES = ("drawn", "size-one", "long", "bits", *SPECIAL, ALL_SPECIAL)
+
+NO_SUCH_EDGE = "the edge does not apply to the op"
 
 
 class OpCase(NamedTuple):
@@ -38,7 +40,7 @@ class OpCase(NamedTuple):
         if self.edge in OUTSIDE.get(row.name, ()):
             return "outside the domain"
         if self.edge not in ("drawn", *edges(row, self.dtype)):
-            return "no such edge of this op"
+            return NO_SUCH_EDGE
         return self._without_gradient() if self.direction == "gradient" else ""
 
     def _without_gradient(self) -> str:
@@ -55,18 +57,23 @@ class OpCase(NamedTuple):
 
     @property
     def level(self) -> str:
-        """The level that the case belongs to: special numbers in float16 are seen in float32 first."""
-        if self.dtype == "float32" or (self.dtype == "float16" and self.edge in ("drawn", "long")):
-            return "premerge"
-        return "qualify"
+        """The level that the case belongs to.
+
+        Premerge has what costs little and shows most: in float32 what is drawn, large numbers, and the special numbers
+        of pointwise ops, which are one call; in float16 long reductions.
+        """
+        if self.dtype == "float16":
+            return "premerge" if self.edge == "long" else "qualify"
+        shown = self.edge in ("drawn", "large") or (self.edge in SPECIAL and is_pointwise(self.row.op))
+        return "premerge" if self.dtype == "float32" and shown else "qualify"
 
 
-def combinations() -> Iterator[OpCase]:
-    """Every combination, those that share programs beside each other."""
-    rows = sorted(TABLE.values(), key=lambda row: row.op.family)
+def combinations(rows: Optional[Iterable[Row]] = None) -> Iterator[OpCase]:
+    """Every combination for some rows or all, those that share programs beside each other."""
+    ordered = sorted(TABLE.values() if rows is None else rows, key=lambda row: row.op.family)
     for framework in LIBRARIES:
         for dtype in DTYPES:
-            for row in rows:
+            for row in ordered:
                 for direction in DIRECTIONS:
                     for edge in EDGES:
                         yield OpCase(framework, row, dtype, direction, edge)

@@ -5,15 +5,12 @@ They need no framework and no download.
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
 from ipu_conformance.nets import INPUT, Data, Layer, Net, Weight, generator
-from ipu_conformance.oracle.convergence.baseline import BaselineError
-from ipu_conformance.oracle.convergence.recording import Recordable
 from ipu_conformance.oracle.training.train import infer, train
 from ipu_conformance.run import Array, RunConfig, RunRecord, learning_rate, optimizer
 
@@ -137,20 +134,4 @@ WORKLOADS: Dict[str, OracleWorkload] = {
         ),
     )
 }
-"""The workloads that ``ipu-conformance baseline record`` knows by name."""
-
-
-def find(name: str) -> Recordable:
-    """The built-in workload called ``name``, or the one at ``module:attribute``."""
-    if name in WORKLOADS:
-        return WORKLOADS[name]
-    module, separator, attribute = name.partition(":")
-    if not separator:
-        raise BaselineError(f"workload {name!r} is unknown; use one of {', '.join(WORKLOADS)}, or module:attribute")
-    try:
-        workload = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise BaselineError(f"workload {name!r} cannot be imported: {error}") from error
-    if not isinstance(workload, Recordable) or not callable(workload):
-        raise BaselineError(f"workload {name!r} is not Recordable: it lacks name, metric, budget or a call with a seed")
-    return workload
+"""The workloads by the names of their baselines."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Dict
+from typing import Callable, Dict
 
 import pytest
 
+from ipu_conformance import check
+from ipu_conformance.oracle.convergence.band import Verdict
 from ipu_conformance.targets import FRAMEWORKS
 
-from .training import Runs
+from .training.frame import Runs
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +24,18 @@ def runs(request: pytest.FixtureRequest, runs_of_session: Dict[str, Runs]) -> Ru
     """The runs of the suite's nets that the cases of a framework share; the folder names the framework."""
     framework = next(part for part in reversed(request.path.parts) if part in FRAMEWORKS)
     return runs_of_session.setdefault(framework, Runs(framework))
+
+
+@pytest.fixture
+def converges(record_property: Callable[[str, object], None]) -> Callable[[Verdict], None]:
+    """Fails a case whose runs leave the band of their baseline; reports have the verdict of those that stay, too.
+
+    The sentence states the false-alarm rate and the smallest shift that is detected.
+    """
+
+    def within_band(verdict: Verdict) -> None:
+        __tracebackhide__ = True
+        record_property("convergence", verdict.sentence)
+        check.holds(verdict.passed, verdict.sentence)
+
+    return within_band

@@ -7,19 +7,23 @@ import importlib
 import sys
 import threading
 from types import ModuleType
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
 from ipu_conformance.emulator.tensorflow.config import system
-from ipu_conformance.emulator.tensorflow.run import replica_calls
+from ipu_conformance.emulator.tensorflow.run import half, replica_calls
 from ipu_conformance.errors import ConformanceError
 
 DONE = "_ipu_conformance_changed"
 
 
 def change_tensorflow(tensorflow: ModuleType) -> None:
-    """Switch on the faults that the environment names, once ``tensorflow`` is imported."""
+    """Compute float16 as the device does, and switch on the faults that the environment names.
+
+    The whole of ``tensorflow`` is imported by then: it refers to operations by their identity while it is imported.
+    """
+    _widen_half()
     faults.load("tensorflow")
     faults.activate_from_environment()
 
@@ -83,9 +87,26 @@ def change_loops(loops: ModuleType) -> None:
     """
     stock = loops.while_loop
     _replace(loops, "while_loop", replica_calls.sharing)
-    for name, module in list(sys.modules.items()):
-        if name.startswith("tensorflow.") and vars(module).get("while_loop") is stock:
-            module.while_loop = loops.while_loop  # type: ignore[attr-defined]
+    _rebind([(stock, loops.while_loop)])
+
+
+def _widen_half() -> None:
+    """Programs compute in float32 what the host would compute otherwise than the device in float16."""
+    replaced = []
+    for module, name, partials in half.OPERATIONS:
+        owner = importlib.import_module(module)
+        stock = getattr(owner, name)
+        _replace(owner, name, functools.partial(half.widening, partials=partials))
+        replaced.append((stock, getattr(owner, name)))
+    _rebind(replaced)
+
+
+def _rebind(replaced: Sequence[Tuple[Any, Any]]) -> None:
+    """Put the new functions in place of the stock ones in TensorFlow's modules, whatever those call them."""
+    instead = {id(stock): changed for stock, changed in replaced if stock is not changed}
+    for module in [module for name, module in list(sys.modules.items()) if name.startswith("tensorflow")]:
+        for name in [name for name, value in vars(module).items() if id(value) in instead]:
+            setattr(module, name, instead[id(vars(module)[name])])
 
 
 def _replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

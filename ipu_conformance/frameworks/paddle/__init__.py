@@ -5,21 +5,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
 
 from ipu_conformance import frameworks
-from ipu_conformance.frameworks.paddle import rules
+from ipu_conformance.frameworks import limits
 from ipu_conformance.frameworks.paddle.ops import run_ops, why_inexpressible
-from ipu_conformance.frameworks.paddle.programs import AXES, FEEDS, Program, build
-from ipu_conformance.nets import Data, Net
+from ipu_conformance.frameworks.paddle.programs import AXES, Program, build
+from ipu_conformance.frameworks.paddle.trainer import Trainer, array, compiled_for, strategy, training
+from ipu_conformance.nets import Data, Net, Weight
 from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
 from ipu_conformance.targets import Inspector, inspector
 
 __all__ = [
     "Program",
+    "Trainer",
     "array",
     "build",
     "compiled_for",
@@ -30,36 +32,9 @@ __all__ = [
     "strategy",
     "supports",
     "train",
+    "training",
     "why_inexpressible",
 ]
-
-
-def strategy(config: RunConfig, **changes: Any) -> Any:
-    """The vendor's strategy for a configuration; ``changes`` are further options by name."""
-    chosen = paddle.static.IpuStrategy()
-    ipus = max(config.devices, default=config.number_of_stages - 1) + 1
-    chosen.set_graph_config(
-        num_ipus=ipus * config.replicas,
-        is_training=config.training,
-        micro_batch_size=config.micro_batch,
-        enable_manual_shard=ipus > 1,
-    )
-    accumulating = config.gradient_accumulation > 1
-    chosen.set_pipelining_config(
-        enable_pipelining=_pipelined(config),
-        batches_per_step=config.device_iterations,
-        enable_gradient_accumulation=accumulating,
-        accumulation_factor=config.gradient_accumulation,
-    )
-    options = {
-        "random_seed": config.seed,
-        "loss_scaling": float(config.loss_scale),
-        "accumulation_and_replication_reduction_type": int(config.accumulation_reduction != "sum"),
-    }
-    if config.replicas > 1:
-        options.update(enable_replicated_graphs=True, replicated_graph_count=config.replicas)
-    chosen.set_options({**options, **changes})
-    return chosen
 
 
 def train(
@@ -78,29 +53,27 @@ def train(
     losses: List[Array] = []
     outputs: List[Array] = []
     by_step: List[Weights] = []
-    with build(net, config) as program:
-        compiled, run = compiled_for(program, strategy(config, **(options or {})))
+    with training(net, config, options) as trainer:
         for step in range(config.steps):
-            logits, loss = run(program.feed(data, step))
-            losses.append(array(loss))
-            outputs.append(array(logits))
+            loss, logits = trainer.step(data, step)
+            losses.append(loss)
+            outputs.append(logits)
             if weights_of_steps:
-                compiled._backend.weights_to_host()
-                by_step.append(program.weights())
-            if hasattr(program.rate, "step"):
-                program.rate.step()
-        compiled._backend.weights_to_host()
+                by_step.append(trainer.weights())
         return RunRecord(
             config,
             net.name,
             tuple(losses),
             tuple(outputs),
-            weights=program.weights(),
-            weights_by_replica=_weights_by_replica(compiled, program),
+            weights=trainer.weights(),
+            weights_by_replica=_by_replica(trainer.compiled, trainer.program, net.weights),
             weights_by_step=tuple(by_step) or None,
-            optimizer_state=program.state() or None,
-            statistics=program.statistics(),
-            trace=frameworks.trace("paddle", compiled, config.replicas),
+            optimizer_state=trainer.program.state() or None,
+            statistics=trainer.statistics(),
+            statistics_by_replica=_by_replica(trainer.compiled, trainer.program, net.statistics)
+            if net.statistics
+            else None,
+            trace=frameworks.trace("paddle", trainer.compiled, config.replicas),
             **frameworks.origin("paddle", paddle.__version__),
         )
 
@@ -116,25 +89,10 @@ def infer(net: Net, config: RunConfig, data: Data) -> RunRecord:
             net.name,
             (),
             outputs,
-            weights_by_replica=_weights_by_replica(compiled, program),
+            weights_by_replica=_by_replica(compiled, program, net.weights),
             trace=frameworks.trace("paddle", compiled, config.replicas),
             **frameworks.origin("paddle", paddle.__version__),
         )
-
-
-def compiled_for(program: Program, chosen: Any) -> Tuple[Any, Callable[[Mapping[str, Array]], List[Any]]]:
-    """The compiled program of a net for a strategy, and the function that runs it once."""
-    compiled = paddle.static.IpuCompiledProgram(program.main, scope=program.scope, ipu_strategy=chosen)
-    feeds = list(FEEDS if program.config.training else FEEDS[:1])
-    runnable = compiled.compile(feeds, [fetch.name for fetch in program.fetches])
-    executor = paddle.static.Executor(paddle.IPUPlace())
-    frameworks.observe("paddle", compiled)
-
-    def run(feed: Mapping[str, Array]) -> List[Any]:
-        fetched: List[Any] = executor.run(runnable, feed=dict(feed), fetch_list=program.fetches)
-        return fetched
-
-    return compiled, run
 
 
 def native(net: Net, config: RunConfig, data: Data) -> RunRecord:
@@ -198,27 +156,9 @@ def _returned(values: Sequence[Array], config: RunConfig) -> Array:
     return flat.reshape((*axes, config.micro_batch, *(size for size in rest if size > 1)))
 
 
-def _pipelined(config: RunConfig) -> bool:
-    return config.number_of_stages > 1 and config.schedule == "grouped"
-
-
 def supports(net: Net, config: RunConfig) -> Optional[str]:
     """Why Paddle cannot express a run, None if it can."""
-    unable = {
-        **(rules.inexpressible(config) if config.training else {}),
-        "different reductions of accumulation and replicas": config.accumulation_reduction != config.replica_reduction,
-        "the interleaved schedule": config.schedule == "interleaved",
-        f"the output layout of {config.output_layout}": config.output_layout != "paddle",
-        "one update for several batches of a step": config.update == "run" and config.device_iterations > 1,
-        "emptying a pipeline before an update of one micro-batch": _pipelined(config)
-        and config.training
-        and config.gradient_accumulation == 1
-        and config.update == "device_iteration",
-        "recomputation on request": config.recompute,
-        "batch norm with an unbiased running variance": config.unbiased_statistics and bool(net.statistics),
-        "half precision in this driver": config.dtype != "float32" or config.partials != "float32",
-    }
-    return frameworks.refusal("Paddle", unable)
+    return limits.supports("paddle", net, config)
 
 
 def inspect() -> Optional[Inspector]:
@@ -226,17 +166,11 @@ def inspect() -> Optional[Inspector]:
     return inspector("paddle")
 
 
-def array(value: Any) -> Array:
-    """A float64 copy of what the target returned."""
-    return np.array(value, dtype=np.float64)
-
-
-def _weights_by_replica(compiled: Any, program: Program) -> Optional[Tuple[Weights, ...]]:
-    net, names = program.net, {weight.name: weight.name for weight in program.net.weights}
+def _by_replica(compiled: Any, program: Program, held: Iterable[Weight]) -> Optional[Tuple[Weights, ...]]:
     return frameworks.by_replica(
         "paddle",
         compiled,
-        names,
+        {each.name: each.name for each in held},
         program.config.replicas,
-        lambda name, value: frameworks.orient(net, name, value, AXES, back=True),
+        lambda name, value: frameworks.orient(program.net, name, value, AXES, back=True),
     )

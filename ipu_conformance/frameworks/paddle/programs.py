@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
@@ -22,15 +22,38 @@ KERNELS: Mapping[str, Kernel] = {
     "tanh": lambda x: paddle.tanh(x),
     "relu": lambda x: functional.relu(x),
     "add": lambda x, y: paddle.add(x, y),
-    "conv": lambda x, w, b=None, *, padding: functional.conv2d(x, w, b, padding=padding),
+    "conv": lambda x, w, b=None, *, padding, stride=1: functional.conv2d(x, w, b, stride, padding),
+    "conv_transpose": lambda x, w, b, *, stride: functional.conv2d_transpose(x, w, b, stride),
+    "interpolate_nearest": lambda x, *, size, coordinates: functional.interpolate(x, list(size), mode="nearest"),
     "max_pool": lambda x, *, kernel, stride: functional.max_pool2d(x, kernel, stride),
     "avg_pool": lambda x, *, kernel, stride: functional.avg_pool2d(x, kernel, stride),
     "flatten": lambda x, *, start, stop: paddle.flatten(x, start, stop),
+    "concat": lambda *xs, axis: paddle.concat(list(xs), axis),
+    "mean": lambda x, *, axis: paddle.mean(x, axis),
+    "matmul": lambda x, w, *, transpose_b: paddle.matmul(x, w, transpose_y=transpose_b),
+    "embedding": lambda x, w: functional.embedding(x, w),
+    "layer_norm": lambda x, w, b, *, epsilon: functional.layer_norm(x, w.shape, w, b, epsilon),
+    "gelu_tanh": lambda x: functional.gelu(x, approximate=True),
+    "multi_head_attention": lambda x, *weights, steps, features, heads: _attention(x, weights, heads),
 }
-"""Each op of the nets on Paddle; batch norm and dropout also need the net or the configuration."""
+"""Each op of the nets on Paddle; batch norm, dropout and the LSTM also need the net or the configuration."""
+
+
+def _attention(x: Any, weights: Sequence[Any], heads: int) -> Any:
+    """Self-attention as ``paddle.nn.MultiHeadAttention`` writes it, with weights of given names."""
+    samples, steps, features = x.shape
+    width = features // heads
+    query, key, value = (
+        paddle.transpose(paddle.reshape(functional.linear(x, weight), [samples, steps, heads, width]), [0, 2, 1, 3])
+        for weight in weights[:3]
+    )
+    shares = functional.softmax(paddle.matmul(query * width**-0.5, key, transpose_y=True))
+    mixed = paddle.transpose(paddle.matmul(shares, value), [0, 2, 1, 3])
+    return functional.linear(paddle.reshape(mixed, [samples, steps, features]), weights[3])
+
 
 FEEDS = ("x", "label")
-AXES = {"linear": (1, 0)}
+AXES = {"linear": (1, 0), "multi_head_attention": (1, 0)}
 """Paddle keeps the weights of linear layers as [in, out]."""
 
 
@@ -70,8 +93,8 @@ class Program:
 
     def batch(self, inputs: Array, labels: Array) -> Dict[str, Array]:
         """Samples and, in training, their labels, as the program takes them."""
-        fed = {"x": inputs.astype(np.float32)}
-        return dict(fed, label=labels.astype(np.int64).reshape(-1, 1)) if self.config.training else fed
+        fed = {"x": inputs.astype(np.int64 if self.net.tokens else np.float32)}
+        return dict(fed, label=labels.astype(np.int64)[..., np.newaxis]) if self.config.training else fed
 
     def read(self, name: str) -> Array:
         """A float64 copy of a variable as the host's scope holds it."""
@@ -114,8 +137,9 @@ def build(net: Net, config: RunConfig, *, batch: Optional[int] = None, sharded: 
 
 def _written(net: Net, config: RunConfig, batch: int, sharded: bool) -> Tuple[Any, Any, Any]:
     """Append the net, its loss and its optimizer to the current program."""
-    values = {INPUT: paddle.static.data("x", (batch, *net.input_shape), "float32")}
-    label = paddle.static.data("label", (batch, 1), "int64") if config.training else None
+    kind = "int64" if net.tokens else "float32"
+    values = {INPUT: paddle.static.data("x", (batch, *net.input_shape), kind)}
+    label = paddle.static.data("label", (batch, *net.label_shape, 1), "int64") if config.training else None
     held: Dict[str, Any] = {}
     start = net.initial_weights(config.seed)
     stages = config.stages or (0,) * len(net.layers)
@@ -129,11 +153,17 @@ def _written(net: Net, config: RunConfig, batch: int, sharded: bool) -> Tuple[An
                 if layer_stage == stage:
                     values[layer.name] = _applied(layer, values, net, config, held, start)
             if stage == len(devices) - 1 and label is not None:
-                loss = functional.cross_entropy(values[net.layers[-1].name], label)
+                loss = functional.cross_entropy(_classes_last(values[net.layers[-1].name]), label)
     rate = rules.rate(config)
     if config.training:
         rules.optimizer(config, rate).minimize(loss)
     return values[net.layers[-1].name], loss, rate
+
+
+def _classes_last(logits: Any) -> Any:
+    """Logits with their classes on the last axis, where the loss takes them."""
+    rank = len(logits.shape)
+    return logits if rank == 2 else paddle.transpose(logits, [0, *range(2, rank), 1])
 
 
 def _applied(
@@ -144,6 +174,8 @@ def _applied(
         return functional.dropout(*inputs, layer.attributes["rate"], training=config.training)
     if layer.op == "batch_norm":
         return _batch_norm(layer, inputs[0], config, start)
+    if layer.op == "lstm":
+        return _lstm(layer, inputs[0], start)
     for name in layer.weights:
         if name not in held:
             value = orient(net, name, start[name], AXES).astype(np.float32)
@@ -164,6 +196,22 @@ def _batch_norm(layer: Layer, x: Any, config: RunConfig, start: Weights) -> Any:
         moving_mean_name=f"{layer.name}.running_mean",
         moving_variance_name=f"{layer.name}.running_var",
     )
+
+
+def _lstm(layer: Layer, x: Any, start: Weights) -> Any:
+    """The last output of Paddle's LSTM, whose second bias is not trained: nets have one."""
+    kernel, recurrent, bias = (_attribute(name, start[name].astype(np.float32)) for name in layer.weights)
+    zeros = paddle.ParamAttr(initializer=paddle.nn.initializer.Constant(0.0), trainable=False)
+    lstm = paddle.nn.LSTM(
+        x.shape[-1],
+        layer.attributes["units"],
+        weight_ih_attr=kernel,
+        weight_hh_attr=recurrent,
+        bias_ih_attr=bias,
+        bias_hh_attr=zeros,
+    )
+    outputs, _ = lstm(x)
+    return outputs[:, -1]
 
 
 def _attribute(name: str, value: Array) -> Any:

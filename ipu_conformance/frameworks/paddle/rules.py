@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Callable, Dict, Mapping, Tuple, Union
 
 import paddle
@@ -92,6 +91,9 @@ def optimizer(config: RunConfig, rate: Union[float, Any]) -> Any:
     """Paddle's optimizer for a configuration, which clips by the global norm where the configuration says so."""
     clip = None if config.clip_norm is None else paddle.nn.ClipGradByGlobalNorm(config.clip_norm)
     common = {"learning_rate": rate, "grad_clip": clip}
+    if config.decays:  # lamb's alone: those that it exempts
+        exempt = {name for name, _ in config.decays}
+        common["exclude_from_weight_decay_fn"] = lambda weight: weight.name in exempt
     return _OPTIMIZERS[config.optimizer.name](config.optimizer, common)
 
 
@@ -100,27 +102,3 @@ def states(rule: Rule) -> Tuple[Tuple[str, str], ...]:
     if rule.name == "sgd" and not rule["momentum"]:
         return ()
     return tuple(STATES[rule.name].items())
-
-
-def inexpressible(config: RunConfig) -> Dict[str, bool]:
-    """What Paddle has no words for, and whether a configuration asks for it."""
-    rule, schedule = dict(config.optimizer.settings), dict(config.learning_rate.settings)
-    name = config.optimizer.name
-    return {
-        "Nesterov's momentum": rule.get("nesterov", False),
-        "dampening": bool(rule.get("dampening")),
-        "the learning rate inside the velocity": name == "sgd" and rule["rate_in_velocity"],
-        "the learning rate outside the velocity": name == "rmsprop" and not rule["rate_in_velocity"],
-        "epsilon outside the root": name == "rmsprop" and not rule["epsilon_inside"],
-        "epsilon inside the root": name == "adagrad" and rule["epsilon_inside"],
-        "epsilon beside the uncorrected root": rule.get("epsilon_at") == "uncorrected",
-        "epsilon beside the gradient or the denominator": name == "adamax" and rule["epsilon_at"] != "norm",
-        "a rate that decays with the count": bool(rule.get("rate_decay")),
-        "decoupled decay of this optimizer": name in ("sgd", "adam") and rule["decoupled"],
-        "coupled decay of adamw": name == "adamw" and not rule["decoupled"],
-        "moments without bias correction": not rule.get("bias_correction", True),
-        "a limit of weights' norms": rule.get("max_weight_norm", math.inf) != math.inf,
-        "a rate that changes on the device": config.rate_changes == "update",
-        "a schedule in pieces": schedule.get("every", 1) != 1 or schedule.get("staircase", False),
-        "pieces that include their boundary": schedule.get("closed", False),
-    }

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Iterable, Iterator, List, Optional, Tuple
 
 import numpy as np
 import poptorch
 import torch
 
 from ipu_conformance import frameworks
-from ipu_conformance.frameworks.poptorch.module import NetModule, array, dtype
+from ipu_conformance.frameworks import limits
+from ipu_conformance.frameworks.poptorch.module import NetModule, array
 from ipu_conformance.frameworks.poptorch.ops import run_ops, why_inexpressible
-from ipu_conformance.frameworks.poptorch.rules import Schedule, inexpressible, optimizer
-from ipu_conformance.nets import Data, Net
+from ipu_conformance.frameworks.poptorch.rules import Schedule, optimizer
+from ipu_conformance.frameworks.poptorch.trainer import Trainer, options, samples, tensors, training
+from ipu_conformance.nets import Data, Net, Weight
 from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
 from ipu_conformance.targets import Inspector, inspector
 
 __all__ = [
     "NetModule",
+    "Trainer",
     "array",
     "build",
     "infer",
@@ -32,7 +35,9 @@ __all__ = [
     "options",
     "run_ops",
     "supports",
+    "tensors",
     "train",
+    "training",
     "why_inexpressible",
 ]
 
@@ -41,32 +46,6 @@ __all__ = [
 def build(net: Net, config: RunConfig) -> Iterator[NetModule]:
     """The net as a module with its initial weights and a block for each stage."""
     yield NetModule(net, config).train(config.training)
-
-
-def options(config: RunConfig) -> Any:
-    """The vendor's options for a configuration."""
-    chosen = poptorch.Options()
-    chosen.deviceIterations(config.device_iterations)
-    chosen.replicationFactor(config.replicas)
-    if config.training:
-        chosen.Training.gradientAccumulation(config.gradient_accumulation)
-        kind = poptorch.ReductionType.Mean if config.accumulation_reduction == "mean" else poptorch.ReductionType.Sum
-        chosen.Training.accumulationAndReplicationReductionType(kind)
-    # Batch norm's statistics are each replica's own, and replicas need not fill a power of two.
-    chosen.broadcastBuffers(False)
-    chosen.autoRoundNumIPUs(True)
-    chosen.randomSeed(config.seed)
-    if config.output_mode == "every_n":
-        chosen.outputMode(poptorch.OutputMode.EveryN, config.output_period)
-    else:
-        chosen.outputMode(getattr(poptorch.OutputMode, config.output_mode.capitalize()))
-    if config.stochastic_rounding:
-        chosen.Precision.enableStochasticRounding(True)
-    if config.partials == "float16":
-        chosen.Precision.setPartialsType(torch.float16)
-    strategy = poptorch.ShardedExecution if config.schedule == "sequential" else poptorch.PipelinedExecution
-    chosen.setExecutionStrategy(strategy(poptorch.AutoStage.SameAsIpu))
-    return chosen
 
 
 def train(net: Net, config: RunConfig, data: Data, *, family: str = "", weights_of_steps: bool = True) -> RunRecord:
@@ -79,24 +58,17 @@ def train(net: Net, config: RunConfig, data: Data, *, family: str = "", weights_
     losses: List[Array] = []
     outputs: List[Array] = []
     by_step: List[Weights] = []
-    with build(net, config) as module:
-        schedule = Schedule(config, list(module.parameters()), family)
-        trainer = poptorch.trainingModel(module, options(config), schedule.optimizer)
-        frameworks.observe("poptorch", trainer)
-        try:
-            for step in range(config.steps):
-                if step > 0 and schedule.advance():
-                    trainer.setOptimizer(schedule.optimizer)
-                logits, loss = trainer(*tensors(data, step, config))
-                losses.append(array(loss))
-                outputs.append(array(logits))
-                if weights_of_steps:
-                    by_step.append(module.weights())
-            weights, statistics = module.weights(), module.statistics()
-            replicas = _weights_by_replica(trainer, net, config)
-            trace = frameworks.trace("poptorch", trainer, config.replicas)
-        finally:
-            trainer.destroy()
+    with training(net, config, family) as trainer:
+        for step in range(config.steps):
+            loss, logits = trainer.step(data, step)
+            losses.append(loss)
+            outputs.append(logits)
+            if weights_of_steps:
+                by_step.append(trainer.weights())
+        weights, statistics = trainer.weights(), trainer.statistics()
+        replicas = _by_replica(trainer.executor, net.weights, config)
+        moved = _by_replica(trainer.executor, net.statistics, config) if net.statistics else None
+        trace = frameworks.trace("poptorch", trainer.executor, config.replicas)
     return RunRecord(
         config,
         net.name,
@@ -106,6 +78,7 @@ def train(net: Net, config: RunConfig, data: Data, *, family: str = "", weights_
         weights_by_replica=replicas,
         weights_by_step=tuple(by_step) or None,
         statistics=statistics,
+        statistics_by_replica=moved,
         trace=trace,
         **frameworks.origin("poptorch", torch.__version__),
     )
@@ -119,7 +92,7 @@ def infer(net: Net, config: RunConfig, data: Data) -> RunRecord:
         frameworks.observe("poptorch", model)
         try:
             outputs = tuple(array(model(tensors(data, step, config)[0])) for step in range(config.steps))
-            replicas = _weights_by_replica(model, net, config)
+            replicas = _by_replica(model, net.weights, config)
             trace = frameworks.trace("poptorch", model, config.replicas)
         finally:
             model.destroy()
@@ -144,6 +117,7 @@ def native(net: Net, config: RunConfig, data: Data) -> RunRecord:
                 "dropout": any(layer.op == "dropout" for layer in net.layers),
                 "batch norm on several replicas": bool(net.statistics) and config.replicas > 1,
                 "loss scaling": config.loss_scale != 1.0,
+                "gradient clipping": config.clip_norm is not None,
                 "lamb": config.optimizer.name == "lamb",
                 "half precision": config.dtype != "float32",
                 f"the output mode {config.output_mode}": config.output_mode != "all",
@@ -153,7 +127,7 @@ def native(net: Net, config: RunConfig, data: Data) -> RunRecord:
     together = config.gradient_accumulation * config.replicas
     share = together if config.accumulation_reduction == "mean" else 1
     module = NetModule(net, replace(config, stages=(), devices=()))
-    schedule = Schedule(config, list(module.parameters()))
+    schedule = Schedule(config, module.named_parameters())
     losses: List[Array] = []
     outputs: List[Array] = []
     by_step: List[Weights] = []
@@ -163,8 +137,8 @@ def native(net: Net, config: RunConfig, data: Data) -> RunRecord:
         results = []
         for inputs, labels in frameworks.updates(data, step, config):
             schedule.optimizer.zero_grad()
-            for samples, classes in zip(np.split(inputs, together), np.split(labels, together)):
-                logits, loss = module(torch.from_numpy(samples).to(dtype(config)), torch.from_numpy(classes))
+            for part, classes in zip(np.split(inputs, together), np.split(labels, together)):
+                logits, loss = module(samples(part, config), torch.from_numpy(classes))
                 (loss / share).backward()
                 results.append((array(logits), array(loss)))
             schedule.optimizer.step()
@@ -185,19 +159,7 @@ def native(net: Net, config: RunConfig, data: Data) -> RunRecord:
 
 def supports(net: Net, config: RunConfig) -> Optional[str]:
     """Why PopTorch cannot express a run, None if it can."""
-    unable = {
-        "different reductions of accumulation and replicas": config.accumulation_reduction != config.replica_reduction,
-        "gradient clipping by norm": config.clip_norm is not None,
-        "one update for several device iterations": config.update == "run" and config.device_iterations > 1,
-        "recomputation on request": config.recompute,
-        "batch norm with a biased running variance": not config.unbiased_statistics,
-    }
-    always = {
-        "the interleaved schedule": config.schedule == "interleaved",
-        f"the output layout of {config.output_layout}": config.output_layout != "poptorch",
-    }
-    training = {**inexpressible(config), **unable} if config.training else {}
-    return frameworks.refusal("PopTorch", {**always, **training})
+    return limits.supports("poptorch", net, config)
 
 
 def inspect() -> Optional[Inspector]:
@@ -205,11 +167,6 @@ def inspect() -> Optional[Inspector]:
     return inspector("poptorch")
 
 
-def tensors(data: Data, step: int, config: RunConfig) -> Tuple[torch.Tensor, torch.Tensor]:
-    """The combined batch of one step and its labels."""
-    return torch.from_numpy(data.inputs[step]).to(dtype(config)), torch.from_numpy(data.labels[step])
-
-
-def _weights_by_replica(executor: Any, net: Net, config: RunConfig) -> Optional[Tuple[Weights, ...]]:
-    names = {weight.name: weight.name for weight in net.weights}
+def _by_replica(executor: Any, held: Iterable[Weight], config: RunConfig) -> Optional[Tuple[Weights, ...]]:
+    names = {each.name: each.name for each in held}
     return frameworks.by_replica("poptorch", executor, names, config.replicas, lambda _, value: array(value))

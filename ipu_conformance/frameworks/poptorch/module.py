@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
-from typing import Any, Callable, Dict, Iterable, Mapping, Optional
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence
 
 import poptorch
 import torch
@@ -19,13 +20,33 @@ KERNELS: Mapping[str, Kernel] = {
     "tanh": lambda module, x: torch.tanh(x),
     "relu": lambda module, x: torch.relu(x),
     "add": lambda module, x, y: x + y,
-    "conv": lambda module, x, w, b=None, *, padding: functional.conv2d(x, w, b, padding=padding),
+    "conv": lambda module, x, w, b=None, *, padding, stride=1: functional.conv2d(x, w, b, stride, padding),
+    "conv_transpose": lambda module, x, w, b, *, stride: functional.conv_transpose2d(x, w, b, stride),
+    "interpolate_nearest": lambda module, x, *, size, coordinates: functional.interpolate(x, size, mode="nearest"),
     "max_pool": lambda module, x, *, kernel, stride: functional.max_pool2d(x, kernel, stride),
     "avg_pool": lambda module, x, *, kernel, stride: functional.avg_pool2d(x, kernel, stride),
     "flatten": lambda module, x, *, start, stop: torch.flatten(x, start, stop),
     "dropout": lambda module, x, *, rate: functional.dropout(x, rate, module.training),
+    "concat": lambda module, *xs, axis: torch.cat(xs, axis),
+    "mean": lambda module, x, *, axis: torch.mean(x, axis),
+    "matmul": lambda module, x, w, *, transpose_b: torch.matmul(x, w.t() if transpose_b else w),
+    "embedding": lambda module, x, w: functional.embedding(x, w),
+    "layer_norm": lambda module, x, w, b, *, epsilon: functional.layer_norm(x, w.shape, w, b, epsilon),
+    "gelu_tanh": lambda module, x: functional.gelu(x, approximate="tanh"),
+    "multi_head_attention": lambda module, x, *weights, steps, features, heads: _attention(x, weights, heads),
 }
-"""Each op of the nets on torch; batch norm is a module of its own, for its statistics."""
+"""Each op of the nets on torch; batch norm, for its statistics, and the LSTM are modules of their own."""
+
+
+def _attention(x: torch.Tensor, weights: Sequence[torch.Tensor], heads: int) -> torch.Tensor:
+    """Self-attention as users of torch write it out."""
+    samples, steps, features = x.shape
+    width = features // heads
+    query, key, value = (
+        functional.linear(x, weight).view(samples, steps, heads, width).transpose(1, 2) for weight in weights[:3]
+    )
+    shares = torch.softmax(query @ key.transpose(-2, -1) / math.sqrt(width), dim=-1)
+    return functional.linear((shares @ value).transpose(1, 2).reshape(samples, steps, features), weights[3])
 
 
 class NetModule(torch.nn.Module):
@@ -38,15 +59,18 @@ class NetModule(torch.nn.Module):
         self.devices = config.devices or tuple(range(config.number_of_stages))
         start = net.initial_weights(config.seed)
         for layer in net.layers:
-            if layer.op == "batch_norm":
-                self.add_module(layer.name, _batch_norm(layer, start))
+            if layer.op in _MODULES:
+                self.add_module(layer.name, _MODULES[layer.op](layer, start))
         for name, value in start.items():
             owner, _, leaf = name.rpartition(".")
             if owner not in self._modules:
                 self.add_module(owner, torch.nn.Module())
             module = self.get_submodule(owner)
+            held = torch.from_numpy(value).to(dtype(config))
             if leaf not in module._parameters:
-                module.register_parameter(leaf, torch.nn.Parameter(torch.from_numpy(value).to(dtype(config))))
+                module.register_parameter(leaf, torch.nn.Parameter(held))
+            else:
+                module.get_parameter(leaf).data.copy_(held)
 
     def weights(self) -> Weights:
         """The trained weights as the user reads them."""
@@ -77,9 +101,10 @@ class NetModule(torch.nn.Module):
 
     def _apply(self, layer: Layer, values: Mapping[str, torch.Tensor]) -> torch.Tensor:
         inputs = [values[name] for name in layer.inputs]
-        if layer.op == "batch_norm":
-            normed: torch.Tensor = self.get_submodule(layer.name)(*inputs)
-            return normed
+        if layer.op in _MODULES:
+            result: Any = self.get_submodule(layer.name)(*inputs)
+            value: torch.Tensor = result[0][:, -1] if layer.op == "lstm" else result
+            return value
         weights = [self.get_parameter(name) for name in layer.weights]
         return KERNELS[layer.op](self, *inputs, *weights, **layer.attributes)
 
@@ -88,6 +113,18 @@ def _batch_norm(layer: Layer, start: Weights) -> torch.nn.BatchNorm2d:
     attributes = layer.attributes
     channels = len(start[layer.weights[0]])
     return torch.nn.BatchNorm2d(channels, eps=attributes["epsilon"], momentum=attributes["momentum"])
+
+
+def _lstm(layer: Layer, start: Weights) -> torch.nn.LSTM:
+    """An LSTM whose second bias is not trained: nets have one."""
+    _, features = start[layer.weights[0]].shape
+    module = torch.nn.LSTM(features, layer.attributes["units"], batch_first=True)
+    torch.nn.init.zeros_(module.bias_hh_l0)
+    module.bias_hh_l0.requires_grad_(False)
+    return module
+
+
+_MODULES: Mapping[str, Callable[[Layer, Weights], torch.nn.Module]] = {"batch_norm": _batch_norm, "lstm": _lstm}
 
 
 def dtype(config: RunConfig) -> torch.dtype:

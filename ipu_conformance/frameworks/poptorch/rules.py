@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Callable, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import poptorch
 import torch
@@ -14,11 +14,27 @@ from ipu_conformance.run import Rule, RunConfig
 def optimizer(config: RunConfig, parameters: Any, rate: float, family: str = "") -> Any:
     """The optimizer for a rule, with every setting passed on; ``family`` is torch or poptorch, torch where it can."""
     rule = config.optimizer
-    common: Dict[str, Any] = {"lr": rate, "weight_decay": rule["weight_decay"]}
+    own: Dict[str, Any] = {}
     if config.loss_scale != 1.0:
-        common["loss_scaling"] = config.loss_scale
-    vendor = family == "poptorch" or config.loss_scale != 1.0 or rule.name == "lamb"
-    return _OPTIMIZERS[rule.name](poptorch.optim if vendor else torch.optim, parameters, rule, common)
+        own["loss_scaling"] = config.loss_scale
+    if config.clip_norm is not None:
+        own["max_grad_norm"] = config.clip_norm
+    if config.accumulators == "float16":
+        own["accum_type"] = torch.float16
+    module = poptorch.optim if own or family == "poptorch" or rule.name == "lamb" else torch.optim
+    common = {"lr": rate, "weight_decay": rule["weight_decay"], **own}
+    return _OPTIMIZERS[rule.name](module, parameters, rule, common)
+
+
+def groups(config: RunConfig, named: Iterable[Tuple[str, Any]]) -> List[Any]:
+    """The parameters as an optimizer takes them: a list, or a group for every decay if weights have their own."""
+    decays = dict(config.decays)
+    by_decay: Dict[float, List[Any]] = {}
+    for name, parameter in named:
+        by_decay.setdefault(decays.get(name, config.optimizer["weight_decay"]), []).append(parameter)
+    if not decays:
+        return next(iter(by_decay.values()))
+    return [{"params": held, "weight_decay": decay} for decay, held in by_decay.items()]
 
 
 _OPTIMIZERS: Mapping[str, Callable[[Any, Any, Rule, Dict[str, Any]], Any]] = {
@@ -60,9 +76,9 @@ _SCHEDULERS: Mapping[str, Callable[[Any, Any, Rule], Any]] = {
 class Schedule:
     """The optimizer of a run and torch's scheduler of its learning rate, which moves on once a step."""
 
-    def __init__(self, config: RunConfig, parameters: Any, family: str = "") -> None:
+    def __init__(self, config: RunConfig, named: Iterable[Tuple[str, Any]], family: str = "") -> None:
         rule = config.learning_rate
-        self.optimizer = optimizer(config, parameters, rule["base"], family)
+        self.optimizer = optimizer(config, groups(config, named), rule["base"], family)
         self._scheduler: Optional[Any] = None
         if rule.name != "constant":
             self._scheduler = _SCHEDULERS[rule.name](torch.optim.lr_scheduler, self.optimizer, rule)
@@ -76,23 +92,3 @@ class Schedule:
             warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
             self._scheduler.step()
         return True
-
-
-def inexpressible(config: RunConfig) -> Dict[str, bool]:
-    """What torch and poptorch have no words for, and whether a configuration asks for it."""
-    rule, schedule = dict(config.optimizer.settings), dict(config.learning_rate.settings)
-    name, scheduler = config.optimizer.name, config.learning_rate.name
-    return {
-        f"the optimizer {name}": name not in _OPTIMIZERS,
-        "the learning rate inside the velocity": rule.get("rate_in_velocity", False),
-        "epsilon inside the root": rule.get("epsilon_inside", False),
-        "epsilon beside the uncorrected root": rule.get("epsilon_at") == "uncorrected",
-        "moments without bias correction": name != "lamb" and not rule.get("bias_correction", True),
-        "a rate that changes on the device": config.rate_changes == "update",
-        f"the schedule {scheduler}": scheduler not in ("constant", *_SCHEDULERS),
-        "a schedule in pieces": schedule.get("every", 1) != 1 or schedule.get("staircase", False),
-        "polynomial decay to an end or in cycles": scheduler == "polynomial"
-        and bool(schedule["end"] or schedule["cycle"]),
-        "a cosine that stays at its end": scheduler == "cosine" and config.steps > schedule["total"] + 1,
-        "a warm-up from nothing": scheduler == "warmup" and not 0 < schedule["start"] <= schedule["base"],
-    }

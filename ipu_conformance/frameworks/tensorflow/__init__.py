@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import importlib
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
 
 from ipu_conformance import frameworks
+from ipu_conformance.frameworks import limits
 from ipu_conformance.frameworks.tensorflow import models, rules
 from ipu_conformance.frameworks.tensorflow.models import LOGITS, LOSSES, Dtypes, KerasNet
 from ipu_conformance.frameworks.tensorflow.ops import run_ops, why_inexpressible
@@ -35,6 +37,7 @@ __all__ = [
     "run_ops",
     "supports",
     "train",
+    "training",
     "why_inexpressible",
 ]
 
@@ -55,6 +58,7 @@ def _scope(config: RunConfig) -> Iterator[None]:
     if config.stochastic_rounding:
         system.floating_point_behaviour.esr = ipu.config.StochasticRoundingBehaviour.ON
     system.configure_ipu_system()
+    ipu.utils.reset_ipu_seed(config.seed)
     with ipu.ipu_strategy.IPUStrategy().scope():
         yield
 
@@ -81,10 +85,13 @@ def _compiled_net(net: Net, config: RunConfig, legacy: bool, dtypes: Optional[Dt
             device_mapping=list(config.devices) or None,
             gradient_accumulation_reduction_method=config.accumulation_reduction,
             pipeline_schedule=getattr(chosen, config.schedule.capitalize()),
+            **({"gradient_accumulation_dtype": tf.float16} if config.accumulators == "float16" else {}),
         )
     elif accumulation > 1:
         model.set_gradient_accumulation_options(
-            accumulation, gradient_accumulation_reduction_method=config.accumulation_reduction
+            accumulation,
+            gradient_accumulation_reduction_method=config.accumulation_reduction,
+            **({"dtype": tf.float16} if config.accumulators == "float16" else {}),
         )
     model.set_replication_options("LIST")
     model.set_asynchronous_callbacks(config.training and config.output_mode == "all")
@@ -99,10 +106,9 @@ def train(
     The options are those of ``build``.
     """
     frameworks.require(supports(net, config, legacy=legacy))
-    with build(net, config, legacy=legacy, dtypes=dtypes) as built:
-        seen = [_fitted(built, config, data, step, config.micro_batch) for step in range(config.steps)]
-    # A batch on the device is one micro-batch.
-    seen = [{**each, LOSSES: each[LOSSES][..., 0]} for each in seen]
+    with training(net, config, legacy=legacy, dtypes=dtypes) as trainer:
+        seen = [trainer.fit(data, step) for step in range(config.steps)]
+    built = trainer.built
     shown = {
         "weights_by_replica": _by_replica(built, built.trained, config),
         "statistics_by_replica": _by_replica(built, built.running, config),
@@ -110,15 +116,58 @@ def train(
     return _record(built, config, seen, **shown, **frameworks.origin("tensorflow", str(tf.__version__)))
 
 
+class Trainer:
+    """A compiled model in the scope of a strategy."""
+
+    def __init__(self, built: KerasNet, config: RunConfig) -> None:
+        self.built, self.config = built, config
+
+    def fit(self, data: Data, step: int) -> Dict[str, Any]:
+        """Losses, logits and the weights after one call of ``fit``."""
+        seen = _fitted(self.built, self.config, data, step, self.config.micro_batch)
+        # A batch on the device is one micro-batch.
+        return {**seen, LOSSES: seen[LOSSES][..., 0], LOGITS: models.classes_first(self.built.net, seen[LOGITS])}
+
+    def step(self, data: Data, step: int) -> Tuple[Array, Array]:
+        """Losses and outputs of one call of ``fit``, at the learning rate of its step."""
+        seen = self.fit(data, step)
+        return seen[LOSSES], seen[LOGITS]
+
+    def weights(self) -> Weights:
+        """The trained weights as the user reads them."""
+        return self.built.weights()
+
+    def statistics(self) -> Optional[Weights]:
+        """Batch norm's running statistics, None for a net that has none."""
+        return self.built.statistics()
+
+    def evaluate(self, data: Data, step: int = 0) -> Array:
+        """The outputs of ``predict`` with what was learned so far."""
+        return _predicted(self.built, self.config.inference(), data, step)
+
+    def save(self, folder: Path) -> None:
+        """Write the weights and the optimizer's state."""
+        self.built.model.save_weights(str(folder / "checkpoint"))
+
+    def load(self, folder: Path) -> None:
+        """Go on from what ``save`` wrote; nothing has run yet."""
+        self.built.model.load_weights(str(folder / "checkpoint"))
+
+
+@contextmanager
+def training(
+    net: Net, config: RunConfig, *, legacy: bool = False, dtypes: Optional[Dtypes] = None
+) -> Iterator[Trainer]:
+    """The net as a compiled model, ready for ``fit``; the options are those of ``build``."""
+    with build(net, config, legacy=legacy, dtypes=dtypes) as built:
+        yield Trainer(built, config)
+
+
 def infer(net: Net, config: RunConfig, data: Data, *, dtypes: Optional[Dtypes] = None) -> RunRecord:
     """Run ``net`` with ``predict`` in a strategy's scope, from its initial weights."""
     frameworks.require(supports(net, config))
-    outputs: List[Array] = []
     with build(net, config, dtypes=dtypes) as built:
-        for step in range(config.steps):
-            predicted = built.model.predict(dataset(built, data, step, config.micro_batch), verbose=0)
-            micro_batches = np.asarray(predicted, np.float64).reshape((-1, config.micro_batch, net.classes))
-            outputs.append(_turns(micro_batches, config))
+        outputs = [_predicted(built, config, data, step) for step in range(config.steps)]
     return RunRecord(config, net.name, (), tuple(outputs), **frameworks.origin("tensorflow", str(tf.__version__)))
 
 
@@ -150,7 +199,7 @@ def native(net: Net, config: RunConfig, data: Data, *, legacy: bool = False) -> 
     shaped = [
         {
             LOSSES: _turns(each[LOSSES].reshape(-1), config),
-            LOGITS: _turns(each[LOGITS].reshape((-1, config.micro_batch, net.classes)), config),
+            LOGITS: _turns(_micro_batches(net, each[LOGITS], config), config),
             WEIGHTS: each[WEIGHTS],
         }
         for each in seen
@@ -182,8 +231,11 @@ def _compile(
     built: KerasNet, config: RunConfig, micro_batches: int, execution: int, legacy: bool, **settings: Any
 ) -> None:
     if config.training:
+        optimizer = rules.optimizer(config, legacy=legacy)
+        if config.decays:
+            optimizer.exclude_from_weight_decay(var_list=[built.trained[name] for name, _ in config.decays])
         settings.update(
-            optimizer=rules.optimizer(config, legacy=legacy),
+            optimizer=optimizer,
             loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=list(models.metrics(built.net, config, micro_batches)),
         )
@@ -202,6 +254,17 @@ def _fitted(built: KerasNet, config: RunConfig, data: Data, step: int, batch: in
     else:
         shown = {name: np.stack([each[name] for each in seeing.kept]) for name in (LOSSES, LOGITS)}
     return {**shown, WEIGHTS: built.weights()}
+
+
+def _predicted(built: KerasNet, config: RunConfig, data: Data, step: int) -> Array:
+    predicted = built.model.predict(dataset(built, data, step, config.micro_batch), verbose=0)
+    return _turns(_micro_batches(built.net, np.asarray(predicted, np.float64), config), config)
+
+
+def _micro_batches(net: Net, logits: Array, config: RunConfig) -> Array:
+    """The logits of a step's samples, a row for each micro-batch."""
+    shape = (-1, config.micro_batch, *net.label_shape, net.classes)
+    return models.classes_first(net, logits.reshape(shape))
 
 
 def _turns(values: Array, config: RunConfig) -> Array:
@@ -237,20 +300,7 @@ def _record(built: KerasNet, config: RunConfig, seen: List[Dict[str, Any]], **fi
 
 def supports(net: Net, config: RunConfig, *, legacy: bool = False) -> Optional[str]:
     """Why TensorFlow cannot express a run, None if it can."""
-    unable = {
-        **(rules.inexpressible(config, legacy=legacy) if config.training else {}),
-        "a mean over replicas in fit": config.replicas > 1 and config.replica_reduction == "mean",
-        f"the output layout of {config.output_layout}": config.output_layout != "tensorflow",
-        "sums of outputs in fit": config.output_mode == "sum",
-        "one update for several pipeline runs": config.update == "run" and config.device_iterations > 1,
-        "an update before a pipeline is empty": config.update == "micro_batch",
-        "batch norm of images with a biased running variance": bool(net.statistics) and not config.unbiased_statistics,
-        "partial sums in half precision": config.partials != "float32",
-        # Keras' own optimizer for it refuses strategies that it does not know.
-        "loss scaling": config.loss_scale != 1.0,
-        "a device for each stage of one": bool(config.devices) and config.number_of_stages == 1,
-    }
-    return frameworks.refusal("TensorFlow", unable)
+    return limits.supports("tensorflow", net, config, old=rules.older(legacy))
 
 
 def inspect() -> Optional[Inspector]:

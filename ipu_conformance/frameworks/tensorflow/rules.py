@@ -6,7 +6,6 @@ only one of TensorFlow 2.6.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Callable, Dict, Mapping, Union
 
 import tensorflow as tf
@@ -85,7 +84,7 @@ def _generation(legacy: bool) -> Any:
     return getattr(module, "legacy", module) if legacy else module
 
 
-def _old(legacy: bool) -> bool:
+def older(legacy: bool) -> bool:
     """Is the generation the older one, whatever was asked for?"""
     return hasattr(_generation(legacy).SGD, "get_slot")
 
@@ -142,26 +141,3 @@ def states(optimizer: Any, rule: Rule, variables: Mapping[str, Any]) -> Dict[str
 def sign(rule: Rule, word: str) -> int:
     """Keras adds the velocity of SGD to the weight, where the rule subtracts it."""
     return -1 if (rule.name, word) == ("sgd", "velocity") else 1
-
-
-def inexpressible(config: RunConfig, *, legacy: bool) -> Dict[str, bool]:
-    """What Keras has no words for, and whether a configuration asks for it."""
-    rule, schedule = dict(config.optimizer.settings), dict(config.learning_rate.settings)
-    name, scheduler, old = config.optimizer.name, config.learning_rate.name, _old(legacy)
-    inside = {"rmsprop": not old or bool(rule.get("momentum")), "adagrad": not old}
-    moving = name in ("sgd", "rmsprop") and bool(rule["momentum"])
-    return {
-        f"{name} in this generation": name not in (_OLD if old else _NEW),
-        "dampening": bool(rule.get("dampening")),
-        "the learning rate outside the velocity": moving and not rule["rate_in_velocity"],
-        "epsilon on this side of the root": name in inside and rule["epsilon_inside"] != inside[name],
-        "epsilon beside the corrected root": name in ("adam", "adamw") and rule["epsilon_at"] != "uncorrected",
-        "epsilon beside the gradient or the norm": name == "adamax" and rule["epsilon_at"] != "denominator",
-        "a rate that decays with the count": bool(rule.get("rate_decay")),
-        "decay that joins the gradient": bool(rule["weight_decay"]) and not rule.get("decoupled", False),
-        "decoupled decay in this generation": bool(rule["weight_decay"]) and old,
-        "moments without bias correction": not rule.get("bias_correction", True),
-        "a limit of weights' norms": rule.get("max_weight_norm", math.inf) != math.inf,
-        f"the schedule {scheduler}": scheduler not in ("constant", *_SCHEDULES),
-        "pieces that end before their boundary": scheduler == "piecewise" and not schedule["closed"],
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ipu_conformance.ops.row import TABLE, Row, call, refusing
+from ipu_conformance.ops.row import TABLE, Missing, Row, call, refusing
 
 _SAME_NAME = (
     "add pow abs sign floor ceil round sqrt rsqrt reciprocal exp expm1 log log1p sin cos tan asin acos atan sinh cosh "
@@ -75,6 +75,8 @@ TABLE.add(
     Row("log2", call("log2"), _logarithm(2), call("log2")),
     Row("log10", call("log10"), _logarithm(10), call("log10")),
     Row("trunc", call("trunc"), _trunc, _trunc),
+    Row("asinh", call("asinh"), call("math.asinh"), Missing("an IPU build of Paddle has no handler for it")),
+    Row("atan2", call("atan2"), call("math.atan2"), Missing("an IPU build of Paddle has no handler for it"), power=2),
     Row(
         "floor_div",
         torch=call("div", rounding_mode="floor"),

@@ -35,7 +35,7 @@ def _tf_linear(tf, x, size, coordinates):
     corners, half = coordinates == "align_corners", coordinates == "half_pixel"
     image = channels_last(tf, x)
     y = tf.raw_ops.ResizeBilinear(images=image, size=size, align_corners=corners, half_pixel_centers=half)
-    return channels_first(tf, y)
+    return channels_first(tf, tf.cast(y, x.dtype))  # it is float32 whatever the image is
 
 
 def _paddle_linear(paddle, x, size, coordinates):

@@ -69,6 +69,7 @@ TABLE.add(
         paddle=lambda paddle, c, a, b, alpha, beta: beta * c + alpha * paddle.matmul(a, b),
     ),
     Row("outer", call("outer"), lambda tf, a, b: tf.tensordot(a, b, axes=0), call("outer")),
+    Row("dot", call("dot"), lambda tf, a, b: tf.tensordot(a, b, axes=1), call("dot")),
     Row("einsum", _einsum, _einsum, _einsum),
     Row("kron", call("kron"), _tf_kron, call("kron")),
     Row(

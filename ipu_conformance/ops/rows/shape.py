@@ -219,11 +219,12 @@ def _paddle_pad(paddle, x, pads, mode, value=0.0):
 
 
 def _tf_band(tf, x, offset, upper):
-    """The triangle on one side of a diagonal, from bands about the main diagonal."""
+    """The triangle on one side of a diagonal; a band holds the main diagonal, so it may be what is left out."""
     offset = max(-x.shape[-2], min(offset, x.shape[-1]))  # TensorFlow refuses diagonals outside the matrix
-    if upper:
-        return tf.linalg.band_part(x, -offset, -1) if offset <= 0 else x - tf.linalg.band_part(x, -1, offset - 1)
-    return tf.linalg.band_part(x, -1, offset) if offset >= 0 else x - tf.linalg.band_part(x, -offset - 1, -1)
+    if offset <= 0 if upper else offset >= 0:
+        return tf.linalg.band_part(x, *((-offset, -1) if upper else (-1, offset)))
+    rest = tf.linalg.band_part(tf.ones(x.shape, bool), *((-1, offset - 1) if upper else (-offset - 1, -1)))
+    return tf.where(rest, tf.zeros_like(x), x)
 
 
 TABLE.add(

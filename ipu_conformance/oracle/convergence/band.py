@@ -161,15 +161,17 @@ class ConvergenceMonitor:
         side = "not finite" if not math.isfinite(value) else "too low" if value < row.low else "too high"
         return (
             f"{self._metric} is {side} at epoch {row.epoch}: {value:.6g}, allowed {row.low:.6g} to {row.high:.6g} "
-            f"around {row.mean:.6g} ({self._reference.explain()})."
+            f"around {row.mean:.6g} ({self._reference.explain()}); {self._detected(row)}."
         )
 
     def _inside(self, row: EpochBand, value: float) -> str:
         return (
             f"{self._metric} converges like the baseline: {value:.6g} at epoch {row.epoch}, allowed {row.low:.6g} to "
-            f"{row.high:.6g} around {row.mean:.6g} ({self._reference.explain()}); a shift of "
-            f"{row.detectable_shift:.3g} is detected with {self._reference.power:.0%} power."
+            f"{row.high:.6g} around {row.mean:.6g} ({self._reference.explain()}); {self._detected(row)}."
         )
+
+    def _detected(self, row: EpochBand) -> str:
+        return f"a shift of {row.detectable_shift:.3g} is detected with {self._reference.power:.0%} power"
 
 
 def _require_values(values: Sequence[Sequence[float]]) -> None:

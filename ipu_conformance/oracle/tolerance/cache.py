@@ -83,6 +83,7 @@ def _program() -> str:
     """A hash of the source of the oracle and of the modules that describe runs and nets."""
     package = Path(__file__).parents[2]
     parts = hashlib.sha256()
-    for path in sorted([*(package / "oracle").rglob("*.py"), package / "run.py", package / "nets.py"]):
+    rooms = (path for room in ("nets", "oracle") for path in (package / room).rglob("*.py"))
+    for path in sorted([package / "run.py", *rooms]):
         parts.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     return parts.hexdigest()

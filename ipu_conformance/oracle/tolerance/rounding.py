@@ -8,13 +8,17 @@ walk, for any order of summation at most by the one of summing one after the oth
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Dict, NamedTuple, Tuple
+from typing import Dict, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from ipu_conformance.nets import Net
+from ipu_conformance.nets import INPUT, Layer, Net
 from ipu_conformance.oracle.op import OracleError
+from ipu_conformance.oracle.training.composites import written_out
+from ipu_conformance.oracle.training.execution import LOSS
+from ipu_conformance.oracle.training.layers import call_of
 from ipu_conformance.run import Array, RunConfig
 
 
@@ -59,6 +63,15 @@ def nearest(values: Array, form: Mantissa) -> Array:
     return np.where(np.abs(rounded) > form.largest, np.copysign(np.inf, values), rounded)
 
 
+def stored(site: str, config: RunConfig) -> Mantissa:
+    """The format in which a device of this precision keeps what a site gives."""
+    return mantissa(config.accumulators if site.startswith("reduce/") and _narrow(config) else config.dtype)
+
+
+def _narrow(config: RunConfig) -> bool:
+    return mantissa(config.accumulators).digits < mantissa(config.dtype).digits
+
+
 class RandomRounding:
     """The hook for ``train``: rounds what a site gives, as a device of this precision could have done.
 
@@ -68,13 +81,17 @@ class RandomRounding:
     """
 
     def __init__(self, net: Net, config: RunConfig, seed: int) -> None:
-        self._store = mantissa(config.dtype)
+        self._config = config
         # Over a logarithmic distribution of the partial sums the square of half a spacing is 3 / (8 ln 2) u^2 on
         # average; an error uniform up to it has a third of that, and the partial sums count by half.
         unit = 2.0 ** -mantissa(config.partials).digits
         self._partial_error = unit * math.sqrt(3.0 / (8.0 * math.log(2.0)) / 3.0 / 2.0)
         self._random = np.random.Generator(np.random.Philox(seed))
         self._lengths = _reduction_lengths(net, config.micro_batch)
+        self._sizes: Dict[str, float] = {}
+        """The root mean square of each layer's value, the last time that it was computed."""
+        self._norms = {layer.name: layer for layer in net.layers if layer.op == "batch_norm"}
+        self._places = config.micro_batch * int(np.prod(net.input_shape[1:]))
 
     def __call__(self, values: Array, site: str) -> Array:
         values = np.asarray(values, np.float64)
@@ -83,27 +100,72 @@ class RandomRounding:
         if kind in ("forward", "backward"):
             of_weight = self._lengths.get((layer, values.shape)) if kind == "backward" else None
             length = of_weight or self._lengths.get((layer, ()), 1)
+        if kind == "forward" and self._norms:
+            self._sizes[layer] = math.sqrt(float(np.mean(values**2)))
+        if kind == "statistics":
+            values = values + self._of_statistics(layer) * self._random.standard_normal(values.shape)
         if length > 1:
             size = math.sqrt(float(np.mean(values**2)))
             error = self._partial_error * math.sqrt(length) * size
             # A sum that is exactly 0 is one of zeros (a dead unit, a masked gradient), and has no error.
             values = np.where(values == 0.0, 0.0, values + error * self._random.standard_normal(values.shape))
-        return stochastic(values, self._store, self._random)
+        return stochastic(values, stored(site, self._config), self._random)
+
+    def _of_statistics(self, name: str) -> float:
+        """The error of a mean, or of a mean of squares, over a micro-batch and its places, and of its share.
+
+        No mean of values, or of their squares, is larger than their root mean square, or the square of that.
+        """
+        layer, _, statistic = name.rpartition(".")
+        norm = self._norms[layer]
+        size = self._sizes.get(norm.inputs[0], 0.0)
+        error = self._partial_error * math.sqrt(self._places) * (size if statistic == "running_mean" else size * size)
+        return float(norm.attributes["momentum"]) * error
 
 
-def _reduction_lengths(net: Net, micro_batch: int) -> Dict[Tuple[str, Tuple[int, ...]], int]:
-    """How many products are summed up, by layer and by the shape of the gradient, () for everything but weights.
+@functools.lru_cache(maxsize=None)
+def _reduction_lengths(net: Net, micro_batch: int) -> Mapping[Tuple[str, Tuple[int, ...]], int]:
+    """How many products are summed up, by op and by the shape of the gradient, () for everything but weights.
 
-    A value is a sum over the columns of the weight; a weight's gradient is one over samples and, in a convolution,
-    places, at most as many as the net's input has.
+    A value is a sum over the columns of the weight; a weight's gradient is one over samples and their places. Those of
+    a convolution are at most as many as the net's input has.
     """
     shapes = {weight.name: weight.shape for weight in net.weights}
+    ops = [op for layer in net.layers for op in written_out(layer)]
+    values = _value_shapes(net, ops)
     lengths: Dict[Tuple[str, Tuple[int, ...]], int] = {}
-    for layer in net.layers:
-        for name in layer.weights:
-            shape = shapes[name]
-            places = 1 if layer.op == "linear" else int(np.prod(net.input_shape[1:]))
-            lengths[layer.name, shape] = micro_batch * places
-            if len(shape) > 1:
-                lengths[layer.name, ()] = int(np.prod(shape[1:]))
+    for op in ops:
+        read = values[op.inputs[0]]
+        of_rows = {"linear": read[:-1], "matmul": read[:-1], "layer_norm": read[:-1], "embedding": read}
+        places = int(np.prod(of_rows.get(op.op, net.input_shape[1:])))
+        for name in op.weights:
+            lengths[op.name, shapes[name]] = micro_batch * places
+        lengths[op.name, ()] = _value_length(op, read, shapes)
+    if net.label_shape:
+        # A mean over the labels of all samples; the gradient of the logits is not a sum.
+        lengths[LOSS, ()] = micro_batch * int(np.prod(net.label_shape))
+        lengths[LOSS, (micro_batch, *values[net.layers[-1].name])] = 1
     return lengths
+
+
+def _value_length(op: Layer, read: Tuple[int, ...], shapes: Mapping[str, Tuple[int, ...]]) -> int:
+    """How many terms make a value of an op that reads a sample's value of this shape."""
+    if op.op in ("matmul", "softmax", "layer_norm"):
+        return read[-1]
+    if op.op == "mean":
+        axes = op.attributes["axis"]
+        return int(np.prod([read[axis - 1] for axis in (axes if isinstance(axes, tuple) else (axes,))]))
+    if op.op == "conv_transpose":
+        return read[0]
+    wide = [shapes[name] for name in op.weights if len(shapes[name]) > 1 and op.op != "embedding"]
+    return int(np.prod(wide[0][1:])) if wide else 1
+
+
+def _value_shapes(net: Net, ops: Sequence[Layer]) -> Dict[str, Tuple[int, ...]]:
+    """The shape of each value of a sample, by the name of its op, from applying the ops to a sample of zeros."""
+    values = {INPUT: np.zeros((1, *net.input_shape), np.int64 if net.tokens else np.float64)}
+    weights, statistics = net.initial_weights(seed=0), net.initial_statistics()
+    for op in ops:
+        mask = np.ones(values[op.inputs[0]].shape)
+        values[op.name] = call_of(op, values, weights, statistics, mask, training=False).forward()
+    return {name: value.shape[1:] for name, value in values.items()}

@@ -26,7 +26,7 @@ import numpy as np
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.oracle.convergence.distributions import f_quantile_above, student_quantile_above
 from ipu_conformance.oracle.op import OracleError
-from ipu_conformance.oracle.tolerance.rounding import RandomRounding, mantissa, nearest
+from ipu_conformance.oracle.tolerance.rounding import RandomRounding, mantissa, nearest, stored
 from ipu_conformance.oracle.training.execution import Rounding
 from ipu_conformance.oracle.training.train import infer, train
 from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
@@ -202,8 +202,7 @@ def reference(
     exact = arrays(None)
     with np.errstate(over="ignore", invalid="ignore"):  # an overflow is found in what it leaves behind, and named there
         rounded = [arrays(RandomRounding(net, config, run)) for run in range(runs)]
-        form = mantissa(config.dtype)
-        fixed = None if config.stochastic_rounding else arrays(lambda x, site: nearest(x, form))
+        fixed = None if config.stochastic_rounding else arrays(lambda x, site: nearest(x, stored(site, config)))
     how = f"{config.dtype}, {runs} oracle runs with random rounding after every op"
     return exact, from_runs(exact, rounded, fixed, how, rate)
 

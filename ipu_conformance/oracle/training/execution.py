@@ -13,6 +13,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequenc
 import numpy as np
 
 from ipu_conformance.nets import INPUT, Layer, Net
+from ipu_conformance.oracle.training.composites import written_out
 from ipu_conformance.oracle.training.layers import Call, call_of, statistics_after
 from ipu_conformance.run import Array, RunConfig, Weights
 
@@ -37,12 +38,13 @@ Masks = Callable[[str, Place, Tuple[int, ...], float], Array]
 
 
 def stages_of(net: Net, placement: Sequence[int]) -> Tuple[Stage, ...]:
-    """The layers of each stage; the loss is on the last."""
+    """The ops of each stage; the loss is on the last."""
     operands = (net.layers[-1].name, LABELS)[: 1 + net.labelled]
     rows = (*net.layers, Layer(LOSS, net.loss, operands, settings=net.loss_settings))
     numbers = (*placement, placement[-1]) if placement else (0,) * len(rows)
     return tuple(
-        tuple(row for row, number in zip(rows, numbers) if number == stage) for stage in range(numbers[-1] + 1)
+        tuple(op for row, number in zip(rows, numbers) if number == stage for op in written_out(row))
+        for stage in range(numbers[-1] + 1)
     )
 
 

@@ -7,6 +7,7 @@ returns what it is given). A state is a mapping of arrays shaped like the weight
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Callable, Dict, Mapping, Tuple
 
@@ -41,6 +42,11 @@ def begin(rule: Rule, weight: Array) -> Dict[str, Array]:
     """The state of ``rule`` before the first update: zeros, but for adagrad's initial accumulator."""
     start = rule["initial"] if rule.name == "adagrad" else 0.0
     return {name: np.full_like(weight, start) for name in STATES[rule.name]}
+
+
+def decaying(rule: Rule, decay: float) -> Rule:
+    """The same rule with another weight decay."""
+    return replace(rule, settings=tuple({**dict(rule.settings), "weight_decay": decay}.items()))
 
 
 def step(rule: Rule, weight: Array, gradient: Array, state: State, rate: float, t: int, r: Rounding = exact) -> Result:

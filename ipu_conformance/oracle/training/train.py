@@ -131,6 +131,9 @@ def _check(net: Net, data: Data, config: RunConfig) -> None:
         )
     if config.stages and len(config.stages) != len(net.layers):
         raise RunError(f"stages are given for {len(config.stages)} layers: {net.name} has {len(net.layers)}.")
+    unknown = sorted({name for name, _ in config.decays} - {weight.name for weight in net.weights})
+    if unknown:
+        raise RunError(f"decays name {unknown[0]!r}: {net.name} has no such weight.")
     placed = {(name, stage) for layer, stage in zip(net.layers, config.stages) for name in layer.weights}
     if config.update == "micro_batch" and len(placed) > len({name for name, _ in placed}):
         raise RunError(f"{net.name} has a weight in two stages, which an update inside a pipeline cannot serve.")
@@ -258,9 +261,10 @@ def _updated(
 ) -> Tuple[Dict[str, Array], Dict[str, Dict[str, Array]]]:
     """The weights and the optimizer's states after an update; all replicas make the same one."""
     rate = schedules.rate(config.learning_rate, step if config.rate_changes == "run" else update - 1)
+    rules = {name: optimizers.decaying(config.optimizer, decay) for name, decay in config.decays}
     moved = {
         name: optimizers.step(
-            config.optimizer,
+            rules.get(name, config.optimizer),
             weight,
             gradients[name],
             states[name],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, Iterable, List, Mapping, Sequence, Tuple, Union
 
 import numpy as np
@@ -12,7 +12,7 @@ from ipu_conformance.frameworks import Driver, OpCall, OpResult
 from ipu_conformance.ops.dtypes import FORMATS, held
 from ipu_conformance.ops.expectation import has_gradient
 from ipu_conformance.ops.row import LIBRARIES, Row
-from ipu_conformance.ops.variants import JOINED, SPECIAL, Call, calls, edges, is_pointwise, joined
+from ipu_conformance.ops.variants import ALL_SPECIAL, JOINED, SPECIAL, Call, calls, is_pointwise, joined, special
 from ipu_conformance.oracle.op import Outputs, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
 
@@ -42,11 +42,14 @@ class Bench:
         self._driver = driver
         self.dtype = dtype
         self._floating = dtype if dtype in FORMATS else "float32"
-        self._rows = dict.fromkeys((row, _key(row, edge)[1]) for row, edge in asked)
+        single = ((row, each) for row, edge in asked for each in (special(row) if edge == ALL_SPECIAL else (edge,)))
+        self._rows = dict.fromkeys((row, _key(row, edge)[1]) for row, edge in single)
         self._results: Dict[Key, List[Trial]] = {}
 
     def trials(self, row: Row, edge: str) -> List[Trial]:
         """What came of the calls of an edge; they run together with others that have not been run yet."""
+        if edge == ALL_SPECIAL:
+            return [trial for each in special(row) for trial in self.trials(row, each)]
         key = _key(row, edge)
         if key not in self._results:
             self._run(self._chunk(row, key[1]))
@@ -56,9 +59,7 @@ class Bench:
         return [_restricted(trial, edge, region) for trial in self._results[key]]
 
     def _regions(self, row: Row) -> Tuple[Call, Mapping[str, slice]]:
-        return joined(
-            [call for edge in edges(row, self.dtype) if edge in SPECIAL for call in calls(row, edge, self.dtype)]
-        )
+        return joined([call for edge in special(row) for call in calls(row, edge, self.dtype)])
 
     def _chunk(self, row: Row, edge: str) -> Dict[Key, List[Trial]]:
         """The trials of an edge and of those that follow it, as many as fit into one program."""
@@ -74,20 +75,19 @@ class Bench:
         return chunk
 
     def _prepared(self, row: Row, edge: str) -> List[Trial]:
-        ask = row.call(self._library)
-
-        def expressible(call: Call) -> bool:
-            if call.attributes.get("dtype") == "float64":
-                return False  # no device has it
-            return (
-                self._driver.why_inexpressible(
-                    OpCall(ask, (held(call.samples[0], self.dtype).inputs,), call.attributes), self._floating
-                )
-                is None
-            )
-
-        chosen = [self._regions(row)[0]] if edge == JOINED else calls(row, edge, self.dtype, expressible)
+        if edge == JOINED:
+            chosen = [self._regions(row)[0]]
+        else:
+            chosen = calls(row, edge, self.dtype, lambda call: self._expressible(row, call))
         return [self._trial(row, call, number) for number, call in enumerate(chosen)]
+
+    def _expressible(self, row: Row, call: Call) -> bool:
+        """Whether the framework can express a call; no device has 64 bits of floating point."""
+        if call.attributes.get("dtype") == "float64":
+            return False
+        inputs = held(call.samples[0], self.dtype).inputs
+        asked = OpCall(row.call(self._library), (inputs,), call.attributes)
+        return self._driver.why_inexpressible(asked, self._floating) is None
 
     def _trial(self, row: Row, call: Call, number: int) -> Trial:
         made = Call(call.edge, tuple(held(sample, self.dtype) for sample in call.samples))
@@ -114,12 +114,22 @@ class Bench:
         )
         return Trial(made, cotangents, asked)
 
+    def try_calls(self, asked: Sequence[Tuple[Row, Call]]) -> List[Tuple[Row, Trial]]:
+        """What comes of calls in one program; those that the framework cannot express are left out."""
+        trials = [
+            (row, self._trial(row, call, number))
+            for number, (row, call) in enumerate(asked)
+            if self._expressible(row, call)
+        ]
+        results = self._results_of([trial.asked for _, trial in trials])
+        return [(row, replace(trial, result=result)) for (row, trial), result in zip(trials, results)]
+
     def _run(self, chunk: Dict[Key, List[Trial]]) -> None:
         trials = [(key, trial) for key, of_key in chunk.items() for trial in of_key]
         results = self._results_of([trial.asked for _, trial in trials])
         self._results.update({key: [] for key in chunk})
         for (key, trial), result in zip(trials, results):
-            self._results[key].append(Trial(trial.call, trial.cotangents, trial.asked, result))
+            self._results[key].append(replace(trial, result=result))
 
     def _results_of(self, asked: Sequence[OpCall]) -> List[Union[OpResult, Exception]]:
         """What came of calls in one program; where that fails, of each half in its own, down to the one at fault."""

@@ -7,11 +7,14 @@ from typing import Any, Mapping, Optional
 import numpy as np
 
 from ipu_conformance import check
+from ipu_conformance.frameworks import OpResult
 from ipu_conformance.ops.dtypes import FORMATS
-from ipu_conformance.ops.expectation import SELECTING, Expected, gradients, outputs
+from ipu_conformance.ops.expectation import SELECTING, WITHOUT_GRADIENT, Expected, gradients, outputs
 from ipu_conformance.ops.open import why_open
 from ipu_conformance.ops.row import Row
+from ipu_conformance.oracle.op import as_tuple
 from ipu_conformance.oracle.tolerance.ops import Tolerance
+from ipu_conformance.triangulation import Point, point
 
 from .bench import Trial
 
@@ -31,6 +34,10 @@ def forward(row: Row, trial: Trial, dtype: str, framework: str) -> None:
             kind = _device_type(each.low, dtype, trial.call.attributes, framework)
             if why_open(row.name, framework, "forward", trial.call.edge):
                 check.shape(actual=value, expected=each.low.shape, what=what)
+            elif trial.call.edge == "bits" and each.low.dtype.kind == "f":
+                moved = np.asarray(as_tuple(row.op.forward(*sample.inputs, **sample.attributes))[place])
+                moved = moved.astype(kind or np.asarray(value).dtype)
+                check.identical(actual=value, expected=moved, what=what, because="data movement changes no bit")
             else:
                 _compare(value, each, what, kind)
 
@@ -39,9 +46,9 @@ def gradient(row: Row, trial: Trial, dtype: str, framework: str) -> None:
     """The gradient of every input, summed over the micro-batches, is the oracle's."""
     __tracebackhide__ = True
     result = _result(trial)
-    if not trial.cotangents:
-        return
     edge = trial.call.edge
+    if edge in WITHOUT_GRADIENT:
+        return
     expected = gradients(row, trial.call.samples, trial.cotangents, dtype, edge)
     for place in trial.asked.wanted:
         each = expected[place]
@@ -55,13 +62,29 @@ def gradient(row: Row, trial: Trial, dtype: str, framework: str) -> None:
             _compare(result.gradients[place], each, what, dtype)
 
 
-def _result(trial: Trial):
+def shared_point(row: Row, trial: Trial, dtype: str, framework: str) -> Optional[Point]:
+    """The first output of a call, to be compared between frameworks; None where there is none or it is open."""
+    edge = trial.call.edge
+    if not isinstance(trial.result, OpResult) or why_open(row.name, framework, "forward", edge):
+        return None
+    expected = outputs(row, trial.call.samples[0], dtype, edge)[0]
+    if not expected.single:
+        return None
+    value = trial.result.outputs[0][0]
+    if np.shape(value) != expected.low.shape:
+        return None
+    key = f"{row.name} {dtype} {edge}"
+    return point(key, framework, trial.call.describe(), value, expected.tolerance.allowed)
+
+
+def _result(trial: Trial) -> OpResult:
     if isinstance(trial.result, Exception):
         raise trial.result
+    assert trial.result is not None
     return trial.result
 
 
-def _compare(actual, expected: Expected, what: str, dtype) -> None:
+def _compare(actual: Any, expected: Expected, what: str, dtype: Optional[str]) -> None:
     __tracebackhide__ = True
     if expected.single:
         check.close(actual=actual, expected=expected.low, tolerance=expected.tolerance, what=what, dtype=dtype)

@@ -25,7 +25,7 @@ def torch() -> Any:
 def said(
     poptorch: Any, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[[], str]]:
-    """All that was said since the case began: warnings, lines of the log, and what was printed."""
+    """All that the user was told since the case began: warnings, log lines and printed text."""
     with warnings.catch_warnings(record=True) as caught, caplog.at_level("WARNING"):
         warnings.simplefilter("always")
 

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from ipu_conformance import check
 from ipu_conformance.oracle import exact
 from ipu_conformance.run import RunConfig, learning_rate
 
@@ -106,16 +107,14 @@ def plain_run(x: Any, config: RunConfig, *, calls: int = 1) -> Run:
 
 def assert_same(actual: Any, expected: Any, what: str) -> None:
     """Two tensors have the same shape, type and bits."""
-    import torch
-
     __tracebackhide__ = True
-    assert actual.shape == expected.shape, f"{what} has the shape {list(actual.shape)}, not {list(expected.shape)}"
-    assert actual.dtype == expected.dtype, f"{what} has the type {actual.dtype}, not {expected.dtype}"
-    assert torch.equal(actual, expected), f"{what} is {actual}, expected {expected}"
+    check.identical(actual=actual.detach(), expected=expected.detach(), what=what)
 
 
 def assert_weights(model: Any, expected: Dict[str, Any]) -> None:
-    """The model's weights have exactly these values."""
+    """The model has parameters of these names, with exactly these values."""
     __tracebackhide__ = True
-    for name, value in model.named_parameters():
-        assert_same(value.detach(), expected[name], name)
+    weights = dict(model.named_parameters())
+    check.equal(actual=sorted(weights), expected=sorted(expected), what="the list of the parameters")
+    for name, value in weights.items():
+        assert_same(value, expected[name], name)

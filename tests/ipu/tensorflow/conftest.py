@@ -14,7 +14,7 @@ import pytest
 
 from .device_programs import MODES, Device
 
-# What the C++ part of TensorFlow says when it is imported is of no interest here; it is read once, at the import.
+# Silences the C++ part of TensorFlow, which reads its level once, at the import.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
@@ -42,7 +42,7 @@ def _clean_system() -> Iterator[None]:
 
 @pytest.fixture
 def configure(ipu: Any) -> Callable[..., Any]:
-    """Puts a configuration in force: so many IPUs in each device, and attributes by their full names."""
+    """Configures the system with ``ipus`` in each device, and with attributes by their full names."""
 
     def put_in_force(ipus: Any = 1, **attributes: Any) -> Any:
         config = ipu.config.IPUConfig()
@@ -61,7 +61,7 @@ def configure(ipu: Any) -> Callable[..., Any]:
 
 @pytest.fixture
 def strategy_on(ipu: Any, configure: Callable[..., Any]) -> Callable[..., Any]:
-    """Configures so many IPUs, and attributes by their full names, and gives a strategy on them."""
+    """Configures the system as ``configure`` does, and opens a strategy on it."""
 
     def opened(ipus: Any = 1, **attributes: Any) -> Any:
         configure(ipus, **attributes)
@@ -78,7 +78,7 @@ def strategy(strategy_on: Callable[..., Any]) -> Any:
 
 @pytest.fixture(params=MODES)
 def device(request: Any, tf: Any, ipu: Any, configure: Any) -> Iterator[Device]:
-    """A device that runs programs in one of the two ways."""
+    """A device that runs programs in a function of a strategy, or in a session."""
     one = Device(tf, ipu, configure, request.param)
     yield one
     one.close()
@@ -104,7 +104,7 @@ class _Collecting(logging.Handler):
 
 @pytest.fixture
 def said(tf: Any) -> Iterator[Callable[[], str]]:
-    """All that TensorFlow's log has warned of since the case began."""
+    """TensorFlow's warnings since the case began."""
     collecting = _Collecting()
     logger = tf.get_logger()
     logger.addHandler(collecting)

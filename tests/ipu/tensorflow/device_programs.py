@@ -14,7 +14,7 @@ MODES = ("function", "graph")
 
 
 class Device:
-    """One configured device, and the way in which programs are run on it."""
+    """A configured device, and one of the two ways to run programs on it."""
 
     def __init__(self, tf: Any, ipu: Any, configure: Callable[..., Any], mode: str) -> None:
         self.tf, self.ipu, self.mode = tf, ipu, mode
@@ -25,7 +25,7 @@ class Device:
         self._opened = False
 
     def open(self, ipus: int = 1) -> Device:
-        """Configure so many IPUs and get ready to build programs."""
+        """Configure ``ipus`` IPUs and get ready to build programs."""
         self._configure(ipus)
         if self.mode == "graph":
             self._stack.enter_context(self.tf.Graph().as_default())
@@ -63,7 +63,7 @@ class Device:
         return self._variables[name]
 
     def compile(self, program: Callable[[], Any]) -> Callable[[], List[np.ndarray]]:
-        """What runs the program on the device; it returns the tensors that the program returns."""
+        """A function that runs the program on the device and returns the tensors that the program returns."""
         if self.mode == "graph":
             with self.ipu.scopes.ipu_scope("/device:IPU:0"):
                 result = self.ipu.ipu_compiler.compile(program)
@@ -85,7 +85,7 @@ class Device:
         return self.compile(program)()
 
     def repeat(self, steps: int, body: Callable[..., Any], queue: Any = None, values: Sequence[Any] = ()) -> Any:
-        """Run a body so many times in a loop on the device, with values and what an infeed gives."""
+        """Run a loop of ``steps`` iterations on the device; its body gets the values and what an infeed gives."""
         return self.run(lambda: self.ipu.loops.repeat(steps, body, list(values), queue))
 
     def dequeue(self, queue: Any) -> Any:

@@ -35,7 +35,7 @@ class Trained(NamedTuple):
 
 
 def counts(updates: int, accumulation: int = 1, replicas: int = 1, momentum: float = 0.0, **changes: Any) -> RunConfig:
-    """So many updates, each after ``accumulation`` micro-batches of every replica, which are added up."""
+    """A run of ``updates``, each with the sum over ``accumulation`` micro-batches of every replica."""
     rule = optimizer("sgd", momentum=momentum)
     return PLAIN.with_counts(updates, accumulation, replicas, **{"optimizer": rule, **changes})
 

@@ -72,6 +72,13 @@ class TestRaises:
 
         assert str(caught.value) == "it raises nothing where ValueError or KeyError matching 'x' is specified."
 
+    def test_no_error_fails_where_any_message_will_do(self):
+        """Without a match the sentence speaks of none."""
+        with pytest.raises(check.CheckFailure) as caught, check.raises(ValueError, what="it"):
+            pass
+
+        assert str(caught.value) == "it raises nothing where ValueError is specified."
+
     def test_another_type_fails(self):
         """An error of another type is named with its message on one line."""
         with pytest.raises(check.CheckFailure) as caught, check.raises(ValueError, match="x", what="it"):

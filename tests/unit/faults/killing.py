@@ -11,6 +11,7 @@ import configparser
 import functools
 import json
 import os
+import posixpath
 import subprocess
 import sys
 from pathlib import Path
@@ -72,8 +73,8 @@ print("VERDICTS", json.dumps(verdicts))
 
 def assert_all_killed(front_end: str, area: str) -> None:
     """Every case of an area passes on the right device and fails under its fault."""
-    folder = "tests/unit/emulator/core/" if front_end == CORE else f"tests/ipu/{front_end}/"
-    cases = {fault: folder + case for fault, case in kills(front_end)[area].items()}
+    folder = "tests/unit/emulator/core" if front_end == CORE else f"tests/ipu/{front_end}"
+    cases = {fault: _below(folder, case) for fault, case in kills(front_end)[area].items()}
     process = subprocess.run(
         [sys.executable, "-c", _RUN, json.dumps(cases), front_end],
         cwd=ROOT,
@@ -102,8 +103,14 @@ def _table(front_end: str) -> Mapping[str, Mapping[str, str]]:
     return {section: dict(parser[section]) for section in parser.sections()}
 
 
+def _below(folder: str, case: str) -> str:
+    """The id of a case whose path begins at a folder; that of a case for all frameworks leads out of it."""
+    path, separator, name = case.partition("::")
+    return posixpath.normpath(posixpath.join(folder, path)) + separator + name
+
+
 def kills(front_end: str) -> Dict[str, Mapping[str, str]]:
-    """The killing case of each fault, by area; a workload's case may kill a fault that another area has, too."""
+    """The killing case of each fault, by area; those of workloads and models may kill what another area has, too."""
     return {area: rows for area, rows in _table(front_end).items() if area != SPARED}
 
 
@@ -142,7 +149,7 @@ def _section(front_end: str) -> List[str]:
     killers: Dict[str, str] = dict(spared(front_end))
     for rows in kills(front_end).values():
         for name, case in rows.items():
-            killers.setdefault(name, f"`{front_end}/{case}`")
+            killers.setdefault(name, f"`{_below(front_end, case)}`")
     lines: List[str] = []
     area = ""
     for fault in registered(front_end):

@@ -29,7 +29,9 @@ KERAS_ADAM = {"epsilon_at": "uncorrected"}
 REFUSED: Dict[str, Dict[str, Dict[str, Any]]] = {
     "poptorch": {
         "the optimizer adagrad": {"optimizer": optimizer("adagrad")},
-        "gradient clipping by norm": {"clip_norm": 1.0},
+        "gradient clipping by norm with rmsprop": {"clip_norm": 1.0, "optimizer": optimizer("rmsprop")},
+        "decoupled decay of this optimizer": {"optimizer": optimizer("adam", decoupled=True)},
+        "a pipeline of 2 stages with so few": {"stages": (0, 1), "gradient_accumulation": 2},
         "different reductions": {"replica_reduction": "sum"},
         "the interleaved schedule": {"schedule": "interleaved"},
         "the output layout of paddle": {"output_layout": "paddle"},
@@ -38,7 +40,6 @@ REFUSED: Dict[str, Dict[str, Dict[str, Any]]] = {
         "the learning rate inside the velocity": {"optimizer": optimizer("sgd", rate_in_velocity=True)},
         "epsilon inside the root": {"optimizer": optimizer("rmsprop", epsilon_inside=True)},
         "epsilon beside the uncorrected root": {"optimizer": optimizer("adam", epsilon_at="uncorrected")},
-        "recomputation on request": {"recompute": True},
         "moments without bias correction": {"optimizer": optimizer("adam", bias_correction=False)},
         "a biased running variance": {"unbiased_statistics": False},
         "the schedule noam": {"learning_rate": learning_rate("noam")},
@@ -69,9 +70,13 @@ REFUSED: Dict[str, Dict[str, Dict[str, Any]]] = {
         "the output layout of poptorch": {"output_layout": "poptorch"},
         "one update for several batches of a step": {"update": "run"},
         "emptying a pipeline before an update": {"stages": (0, 1), "gradient_accumulation": 1},
-        "recomputation on request": {"recompute": True},
         "an unbiased running variance": {"unbiased_statistics": True},
         "half precision": {"dtype": "float16"},
+        "accumulators in half precision": {"accumulators": "float16"},
+        "stochastic rounding": {"stochastic_rounding": True},
+        "a pipeline of 2 stages with so few": {"stages": (0, 1), "gradient_accumulation": 2},
+        "a decay of its own for a weight with adamw": {"optimizer": optimizer("adamw"), "decays": (("fc1.bias", 0.0),)},
+        "any decay of its own": {"optimizer": optimizer("lamb"), "decays": (("fc1.bias", 0.5),)},
     },
     "tensorflow": {
         "lamb in this generation": {"optimizer": optimizer("lamb", weight_decay=0.0)},
@@ -93,6 +98,11 @@ REFUSED: Dict[str, Dict[str, Dict[str, Any]]] = {
         "a biased running variance": {"unbiased_statistics": False},
         "partial sums in half precision": {"partials": "float16"},
         "loss scaling": {"loss_scale": 2.0},
+        "a pipeline of 2 stages with an uneven": {"stages": (0, 1), "gradient_accumulation": 6},
+        "any decay of its own": {
+            "optimizer": optimizer("adamw", **KERAS_ADAM),
+            "decays": (("fc1.weight", 0.0), ("fc1.bias", 0.5)),
+        },
         "a device for each stage of one": {"devices": (0,)},
     },
 }

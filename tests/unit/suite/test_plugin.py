@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ipu_conformance import plugin
+from ipu_conformance.plugin import matches_cases_only
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -229,6 +232,58 @@ def test_other_tests_are_left_alone(pytester):
 
     assert result.ret == pytest.ExitCode.OK
     assert "IPU conformance" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("ipu", True),
+        ("ipu and poptorch", True),
+        ("poptorch and (ipu and not emulator)", True),
+        ("not (not ipu or paddle)", True),
+        ("ipu or poptorch", False),
+        ("not ipu", False),
+        ("ipu or not paddle", False),
+        ("paddle", False),
+        ("", False),
+        ("ipu and", False),
+        (" or ".join(f"(ipu and m{number})" for number in range(30)), False),
+    ],
+)
+def test_an_expression_may_match_cases_only(expression, expected):
+    """It does if no choice of other markers makes it true without ipu; a long one is not worth the search."""
+    assert matches_cases_only(expression) is expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "collected"),
+    [
+        (["-m", "ipu", "tests"], {"tests/ipu"}),
+        (["-m", "ipu and paddle"], {"tests/ipu"}),
+        (["-m", "paddle or ipu", "tests"], {"tests/ipu", "tests/unit"}),
+        (["tests"], {"tests/ipu", "tests/unit"}),
+        (["-m", "ipu", "tests/ipu", "tests/unit"], {"tests/ipu", "tests/unit"}),
+        (["-m", "ipu", "tests/unit/suite/test_layers.py"], {"tests/unit"}),
+    ],
+    ids=" ".join,
+)
+def test_a_run_of_cases_alone_opens_no_test_of_the_project(pytester, monkeypatch, arguments, collected):
+    """Tests of the project are opened where an expression may match them, or where they are asked for by name."""
+    opened = set()
+    for folder in ("tests/ipu", "tests/unit/suite"):
+        (pytester.path / folder).mkdir(parents=True)
+        (pytester.path / folder / "test_layers.py").write_text("def test_a():\n    pass\n")
+    monkeypatch.setattr(plugin, "suite_folder", lambda: pytester.path / "tests" / "ipu")
+
+    class Watch:
+        def pytest_collect_file(self, file_path):
+            if file_path.suffix == ".py":
+                opened.add("/".join(file_path.relative_to(pytester.path).parts[:2]))
+
+    pytester.makeini("[pytest]\ntestpaths = tests\n")
+    pytester.inline_run("--collect-only", "--import-mode=importlib", *arguments, plugins=[Watch()])
+
+    assert opened == collected
 
 
 def test_collecting_imports_no_framework():

@@ -18,6 +18,7 @@ from ipu_conformance.scheduling import (
     chunks,
     framework_of,
     next_chunk,
+    program_of,
     threads,
 )
 
@@ -68,14 +69,14 @@ def test_chunks_are_small_and_of_one_framework(nodeids):
 
 def simulate(work, workers):
     """Hand out ``work`` chunks per framework to workers in turn; the frameworks each has imported at the end."""
-    waiting = [f"{framework}:{i}" for framework, count in work.items() for i in range(count)]
+    waiting = {f"{framework}:{i}": CHUNK for framework, count in work.items() for i in range(count)}
     imported = [set() for _ in range(workers)]
     turn = 0
     while waiting:
         mine = imported[turn % workers]
         having = {framework: sum(framework in other for other in imported) for framework in work}
         chunk = next_chunk(waiting, mine, having)
-        waiting.remove(chunk)
+        del waiting[chunk]
         mine.add(chunk.split(":")[0])
         turn += 1
     return imported
@@ -99,8 +100,55 @@ def test_the_larger_framework_gets_more_workers():
 
 def test_work_without_a_framework_fills_the_gaps():
     """A worker does neutral work before it imports a framework that others are about to finish."""
-    assert next_chunk(["poptorch:7", "none:0"], {"paddle"}, {"poptorch": 2}) == "none:0"
-    assert next_chunk(["poptorch:7", "none:0"], {"poptorch"}, {"poptorch": 2}) == "poptorch:7"
+    waiting = {"poptorch:7": CHUNK, "none:0": CHUNK}
+
+    assert next_chunk(waiting, {"paddle"}, {"poptorch": 2}) == "none:0"
+    assert next_chunk(waiting, {"poptorch"}, {"poptorch": 2}) == "poptorch:7"
+
+
+def test_the_largest_chunk_goes_first():
+    """What takes long is begun early; chunks of one size keep their order."""
+    waiting = {"paddle:0": 8, "paddle:a": 31, "paddle:b": 31, "paddle:1": 5}
+
+    assert next_chunk(waiting, {"paddle"}, {}) == "paddle:a"
+
+
+def test_a_framework_weighs_as_much_as_its_tests():
+    """One chunk of many tests is more work than two of a few."""
+    assert next_chunk({"paddle:0": 8, "paddle:1": 8, "poptorch:a": 40}, set(), {}) == "poptorch:a"
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "expected"),
+    [
+        ("suite/ops/test_a.py::test_f[paddle-reduce-sum-float16-axis1]", "suite/ops/test_a.py::paddle-reduce-float16"),
+        ("ops/test_a.py::test_f[tensorflow-unary-exp-float32]", "ops/test_a.py::tensorflow-unary-float32"),
+        ("suite/ops/deep/test_b.py::test_f[poptorch-conv-1d-int32]", "suite/ops/deep/test_b.py::poptorch-conv-int32"),
+        ("tests/ipu/ops/test_a_ipu.py::test_forward[unary-exp-float32-paddle]", None),
+        ("tests/ipu/ops/test_a_ipu.py::test_forward[paddle-unary-exp]", None),
+        ("tests/ipu/ops/test_a_ipu.py::test_forward", None),
+        ("tests/ipu/poptorch/ops/test_a_ipu.py::test_forward[poptorch-unary-exp-float32]", None),
+        ("tests/ipu/training/test_a_ipu.py::test_forward[poptorch-unary-exp-float32]", None),
+    ],
+)  # fmt: skip
+def test_the_id_names_the_program(nodeid, expected):
+    """Ops of one family and dtype share a program of their framework and file; other cases share none."""
+    assert program_of(nodeid) == expected
+
+
+def test_cases_of_one_program_are_one_chunk():
+    """However many they are, and wherever they stand; cases of another program and others are apart."""
+    shared = [f"tests/ipu/ops/test_a.py::test_f[paddle-unary-op{number}-float32]" for number in range(3 * CHUNK)]
+    half = [f"tests/ipu/ops/test_a.py::test_f[paddle-unary-op{number}-float16]" for number in range(3)]
+    others = [f"tests/ipu/paddle/test_b.py::test_{number}" for number in range(CHUNK + 1)]
+    mixed = [*shared[:5], *others[:4], *half, *shared[5:], *others[4:]]
+
+    by_chunk = {}
+    for nodeid, chunk in chunks(mixed).items():
+        by_chunk.setdefault(chunk, []).append(nodeid)
+
+    assert sorted(by_chunk.values()) == sorted([shared, half, others[:CHUNK], others[CHUNK:]])
+    assert {chunk.split(":")[0] for chunk in by_chunk} == {"paddle"}
 
 
 @given(

@@ -16,9 +16,9 @@ from ipu_conformance.oracle.convergence import baseline as baselines
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.workloads import WORKLOADS, WorkloadError, plots
 from ipu_conformance.workloads.keras_mnist import reference as keras_mnist
-from ipu_conformance.workloads.oracle_digits import find
 from ipu_conformance.workloads.paddle_mnist import reference as paddle_mnist
 from ipu_conformance.workloads.poptorch_mnist import reference as poptorch_mnist
+from ipu_conformance.workloads.recordable import find
 from tests.unit.commands import printed, write_picture
 
 

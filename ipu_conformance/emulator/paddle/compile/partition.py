@@ -193,19 +193,17 @@ def _differentiate(
     block = program.global_block()
     touched = subprograms.touched(stage_ops)
     wanted = [name for name in trainable if name in touched]
-    used = [name for name in border.received if name in touched or (name in incoming and name in border.handed)]
-    wanted += [name for name in used if known[name].dtype() in _FLOATS]
+    # What a stage only passes on, Paddle derives nothing for: its gradient goes back as it came.
+    passed = [name for name in border.received if name not in touched and name in border.handed and name in incoming]
+    wanted += [name for name in border.received if name in touched and known[name].dtype() in _FLOATS]
     targets: List[Any] = []
     seeds: List[Any] = []
     begin = len(block.ops)
     with paddle.static.program_guard(program, paddle.static.Program()):
-        for name in used:
-            if not block.has_var(name):
-                block.create_var(name=name, shape=known[name].shape(), dtype=known[name].dtype())
         for name in wanted:
             block.var(name).stop_gradient = False
         # A later stage's gradient joins those of this stage in Paddle's own order, so that a cut changes no bit.
-        handed = [name for name in border.handed if name in incoming]
+        handed = [name for name in border.handed if name in incoming and name not in passed]
         alone = not handed and loss_scale == 1.0
         if loss in written:
             targets.append(block.var(loss) if alone else _separate(block, loss))
@@ -226,7 +224,11 @@ def _differentiate(
         known=subprograms.variables(program),
         program=program,
         gradients={name: of[name] for name in wanted if name in trainable and name in of},
-        outgoing={name: of[name] for name in border.received if name in of},
+        outgoing={
+            name: incoming[name] if name in passed else of[name]
+            for name in border.received
+            if name in passed or name in of
+        },
     )
 
 

@@ -148,9 +148,11 @@ class PaddleMachine:
         self._before_backward(replica, stage)
         if stage_program.backward:
             self._bound(replica, Key("backward", stage)).run()
+        # What a stage passes on goes back in the variable in which it came.
+        sent = _movable(self._sent(stage_program, scope))
         scope.clear(stage_program.stash)
         scope.clear(stage_program.incoming.values())
-        return _movable(self._sent(stage_program, scope))
+        return sent
 
     @staticmethod
     def _sent(stage_program: Any, scope: VariableScope) -> Dict[str, Any]:

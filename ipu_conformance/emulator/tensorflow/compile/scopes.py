@@ -97,6 +97,12 @@ def partials_type(override_type: Any) -> Any:
     return frontend_attribute("PARTIALS_TYPE", names[override_type])
 
 
+def partials() -> str:
+    """The type of partial sums that the scope around what is made now asks for: half, float or default."""
+    asked = dict(_decoded(ops.get_default_graph()._attr_scope_map.get(ATTRIBUTES)))
+    return str(asked.get("PARTIALS_TYPE", "default"))
+
+
 @contextlib.contextmanager
 def _attributes(attributes: Any) -> Iterator[None]:
     if tf.executing_eagerly():

@@ -12,12 +12,13 @@ _EPSILON = 2.0**-27
 
 
 def _keras(name):
-    """A Keras loss: it takes means over the last axis, so one of length 1 is added."""
-    return tf_reduced(
-        lambda tf, x, target, **attributes: getattr(tf.keras.losses, name)(
-            tf.expand_dims(target, -1), tf.expand_dims(x, -1), **attributes
-        )
-    )
+    """A Keras loss: it takes means over the last axis, so one of length 1 is added, and some return float32."""
+
+    def values(tf, x, target, **attributes):
+        loss = getattr(tf.keras.losses, name)(tf.expand_dims(target, -1), tf.expand_dims(x, -1), **attributes)
+        return tf.cast(loss, x.dtype)
+
+    return tf_reduced(values)
 
 
 def _hinge(module, x, target):

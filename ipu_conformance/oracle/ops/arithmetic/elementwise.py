@@ -191,6 +191,16 @@ _function("acos", np.arccos, lambda x: -_arc(x), INSIDE, ULPS["acos"], ULPS["rsq
 _function("atan", np.arctan, lambda x: 1 / (1 + x**2), WIDE, ULPS["atan"], ULPS["divide"] + 1)
 _function("sinh", np.sinh, np.cosh, WIDE, ULPS["sinh"], ULPS["cosh"] + 0.5)
 _function("cosh", np.cosh, np.sinh, WIDE, ULPS["cosh"], ULPS["sinh"] + 0.5)
+_function("asinh", np.arcsinh, lambda x: 1 / np.sqrt(1 + x**2), WIDE, ULPS["asinh"], ULPS["rsqrt"] + 1.5)
+pointwise(
+    "atan2",
+    np.arctan2,
+    lambda y, x: x / (x**2 + y**2),
+    lambda y, x: -y / (x**2 + y**2),
+    draw=operands(WIDE, NONZERO),
+    ulps=ULPS["atan2"],
+    partial_ulps=ULPS["divide"] + 2,
+)
 _function(
     "erf",
     erf,

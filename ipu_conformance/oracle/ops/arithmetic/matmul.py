@@ -101,6 +101,11 @@ def _draw_outer(chooser: Chooser) -> Sample:
     return Sample((chooser.array((chooser.integer(1, 8),)), chooser.array((chooser.integer(1, 8),))))
 
 
+def _draw_dot(chooser: Chooser) -> Sample:
+    length = chooser.integer(1, 12)
+    return Sample((chooser.array((length,)), chooser.array((length,))))
+
+
 def _scaled(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` with factors of at least one: they bound the magnitude and count every product."""
 
@@ -115,6 +120,7 @@ for _name, _forward, _vjp, _draw in (
     ("bmm", matmul, matmul_vjp, _draw_bmm),
     ("linear", linear, linear_vjp, _draw_linear),
     ("outer", outer, outer_vjp, _draw_outer),
+    ("dot", np.dot, lambda g, a, b: (g * b, g * a), _draw_dot),
 ):
     OPS.add(Op(_name, "matmul", _forward, multilinear(_forward), _draw, _vjp, multilinear_vjp(_vjp)))
 _addmm_errors = multilinear(_scaled(addmm), extra=2), multilinear_vjp(_scaled(addmm_vjp), extra=1)

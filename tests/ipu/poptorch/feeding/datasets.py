@@ -53,12 +53,12 @@ class Rows(Batches):
 
 
 class Pairs(Batches):
-    """An iterable of dictionaries of a tensor and a tuple."""
+    """An iterable of dictionaries of two tensors."""
 
     def __iter__(self) -> Iterator[Any]:
         import torch
 
-        return iter([{"x": torch.tensor([i]), "rest": (torch.tensor([-i]),)} for i in range(self.count)])
+        return iter([{"x": torch.tensor([i]), "y": torch.tensor([-i, i])} for i in range(self.count)])
 
 
 class Failing(Batches):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, List
 
 import pytest
+
+from ipu_conformance import check
 
 from .datasets import numbers, stream, values
 
@@ -22,45 +24,39 @@ def _process(poptorch: Any, rank: int, processes: int) -> Any:
     return options
 
 
-FACTORS = [
-    pytest.param(d, g, r, group, id=f"D{d}-G{g}-R{r}-group{group}")
-    for d, g, r, group in [
-        (1, 1, 1, 1),
-        (5, 1, 1, 1),
-        (1, 3, 1, 1),
-        (1, 1, 2, 1),
-        (5, 3, 2, 1),
-        (5, 3, 4, 2),
-        (2, 3, 4, 4),
-    ]
-]
+_COUNTS = ((1, 1, 1, 1), (5, 1, 1, 1), (1, 3, 1, 1), (1, 1, 2, 1), (5, 3, 2, 1), (5, 3, 4, 2), (2, 3, 4, 4))
+FACTORS = [pytest.param(d, g, r, group, id=f"D{d}-G{g}-R{r}-group{group}") for d, g, r, group in _COUNTS]
+
+
+def assert_batches(loader: Any, *expected: Any) -> None:
+    """A pass over the loader has these combined batches, and the loader's length is their number."""
+    __tracebackhide__ = True
+    check.equal(actual=values(loader), expected=tuple(map(tuple, expected)), what="the list of combined batches")
+    check.equal(actual=len(loader), expected=len(expected), what="the length of the loader")
+
+
+def ranges(size: int, *, stop: int) -> List[range]:
+    """0 … stop-1 in ranges of one size; the last holds what is left."""
+    return [range(first, min(first + size, stop)) for first in range(0, stop, size)]
 
 
 @pytest.mark.parametrize(("d", "g", "r", "group"), FACTORS)
 def test_a_combined_batch_is_what_one_call_consumes(poptorch: Any, d: int, g: int, r: int, group: int) -> None:
-    """A combined batch is the micro-batch times device iterations, accumulation and groups of replicas."""
+    """It is the micro-batch times device iterations, accumulation and groups of replicas, in the dataset's order."""
     expected = 7 * d * g * r // group
 
     loader = poptorch.DataLoader(_options(poptorch, d, g, r, group), numbers(2 * expected), batch_size=7)
 
-    assert loader.combinedBatchSize == expected
-    assert [len(x) for x, _ in loader] == [expected, expected]
-
-
-@pytest.mark.parametrize(("d", "g", "r", "group"), FACTORS[4:6])
-def test_one_call_of_a_model_takes_a_combined_batch(poptorch: Any, d: int, g: int, r: int, group: int) -> None:
-    """The samples of a combined batch follow one another as in the dataset."""
-    size = 2 * d * g * r // group
-
-    loader = poptorch.DataLoader(_options(poptorch, d, g, r, group), numbers(2 * size), batch_size=2)
-
-    assert values(loader) == (tuple(range(size)), tuple(range(size, 2 * size)))
+    check.equal(actual=loader.combinedBatchSize, expected=expected, what="combinedBatchSize")
+    assert_batches(loader, *ranges(expected, stop=2 * expected))
 
 
 def test_samples_stay_together(poptorch: Any) -> None:
     """Every tensor of a sample lands at the same row."""
-    for x, y in poptorch.DataLoader(_options(poptorch, 2), numbers(30), batch_size=3, shuffle=True):
-        assert (x == -y).all()
+    loader = poptorch.DataLoader(_options(poptorch, 2), numbers(30), batch_size=3, shuffle=True)
+
+    rows = sorted(row for x, y in loader for row in zip(x.tolist(), y.tolist()))
+    check.equal(actual=rows, expected=[(i, -i) for i in range(30)], what="the sorted list of rows")
 
 
 @pytest.mark.parametrize(("count", "full"), [(11, 1), (12, 2), (13, 2), (17, 2), (18, 3)])
@@ -68,36 +64,38 @@ def test_a_remainder_is_dropped_by_default(poptorch: Any, count: int, full: int)
     """Samples that do not fill a combined batch are left out, and the length counts full batches."""
     loader = poptorch.DataLoader(_options(poptorch, d=3), numbers(count), batch_size=2)
 
-    assert [len(x) for x, _ in loader] == [6] * full
-    assert len(loader) == full
+    assert_batches(loader, *ranges(6, stop=6 * full))
 
 
-@pytest.mark.parametrize(("count", "sizes"), [(12, [6, 6]), (13, [6, 6, 1]), (5, [5])])
-def test_a_remainder_is_kept_on_request(poptorch: Any, count: int, sizes: Any) -> None:
+@pytest.mark.parametrize("count", [12, 13, 5])
+def test_a_remainder_is_kept_on_request(poptorch: Any, count: int) -> None:
     """With drop_last=False the last batch holds what is left."""
     loader = poptorch.DataLoader(_options(poptorch, d=3), numbers(count), batch_size=2, drop_last=False)
 
-    assert [len(x) for x, _ in loader] == sizes
-    assert len(loader) == len(sizes)
+    assert_batches(loader, *ranges(6, stop=count))
 
 
 def test_shuffling_permutes_the_samples(poptorch: Any) -> None:
     """A shuffled pass has every sample once, in another order than the dataset and than the next pass."""
     loader = poptorch.DataLoader(_options(poptorch, d=2), numbers(60), batch_size=3, shuffle=True)
 
-    first, second = (list(itertools.chain(*values(loader))) for _ in range(2))
+    passes = [tuple(itertools.chain(*values(loader))) for _ in range(2)]
 
-    assert sorted(first) == sorted(second) == list(range(60))
-    assert len({tuple(first), tuple(second), tuple(range(60))}) == 3
+    for number, order in enumerate(passes):
+        check.equal(actual=sorted(order), expected=list(range(60)), what=f"the sorted list of samples of pass {number}")
+        check.differs(actual=order, other=tuple(range(60)), what=f"the order of pass {number}")
+    check.differs(actual=passes[1], other=passes[0], what="the order of the second pass")
 
 
 def test_the_random_seed_sets_the_shuffled_order(poptorch: Any) -> None:
-    """Two programs with the same Options.randomSeed shuffle alike."""
+    """Two programs with the same Options.randomSeed shuffle alike, and one with another does not."""
 
-    def order() -> Any:
-        return values(poptorch.DataLoader(_options(poptorch).randomSeed(5), numbers(40), batch_size=4, shuffle=True))
+    def order(seed: int) -> Any:
+        options = _options(poptorch).randomSeed(seed)
+        return values(poptorch.DataLoader(options, numbers(40), batch_size=4, shuffle=True))
 
-    assert order() == order()
+    check.equal(actual=order(5), expected=order(5), what="the order that the seed 5 gives again")
+    check.differs(actual=order(6), other=order(5), what="the order that the seed 6 gives")
 
 
 def test_a_loader_takes_its_options_into_use(poptorch: Any) -> None:
@@ -105,50 +103,51 @@ def test_a_loader_takes_its_options_into_use(poptorch: Any) -> None:
     options = _options(poptorch, d=2)
     loader = poptorch.DataLoader(options, numbers(4))
 
-    assert loader.options is options
-    with pytest.raises(AttributeError):
+    check.holds(loader.options is options, f"the loader's options are {loader.options}, not the object that it took.")
+    with check.raises(AttributeError, what="changing the options of a loader"):
         options.deviceIterations(3)
 
 
 def test_a_loader_is_a_torch_loader(poptorch: Any, torch: Any) -> None:
-    """The loader passes where a torch DataLoader is asked for, and takes its other arguments."""
+    """The loader is a torch DataLoader, and takes its other arguments."""
     loader = poptorch.DataLoader(_options(poptorch, d=3), numbers(6), collate_fn=len)
 
-    assert isinstance(loader, torch.utils.data.DataLoader)
-    assert list(loader) == [3, 3]
+    check.instance(actual=loader, expected=torch.utils.data.DataLoader, what="the loader")
+    check.equal(actual=list(loader), expected=[3, 3], what="what collate_fn=len makes of the batches")
 
 
 def test_workers_of_torch_keep_the_order(poptorch: Any) -> None:
     """Two workers give the batches in the order of the dataset."""
     loader = poptorch.DataLoader(_options(poptorch, d=2), numbers(24), batch_size=3, num_workers=2)
 
-    assert values(loader) == tuple(tuple(range(i, i + 6)) for i in range(0, 24, 6))
+    assert_batches(loader, *ranges(6, stop=24))
 
 
 def test_without_a_batch_size_the_dataset_makes_the_batches(poptorch: Any, torch: Any) -> None:
     """With batch_size=None the dataset's elements come as they are."""
     loader = poptorch.DataLoader(_options(poptorch, d=3), [torch.arange(6), torch.arange(6, 12)], batch_size=None)
 
-    assert values(loader) == (tuple(range(6)), tuple(range(6, 12)))
+    assert_batches(loader, *ranges(6, stop=12))
 
 
 def test_a_batch_sampler_sets_the_batches(poptorch: Any) -> None:
     """A batch sampler says which samples form a batch, for a model that takes one micro-batch a call."""
     loader = poptorch.DataLoader(_options(poptorch), numbers(6), batch_sampler=[[5, 0], [3, 2]])
 
-    assert values(loader) == ((5, 0), (3, 2))
+    assert_batches(loader, (5, 0), (3, 2))
 
 
 def test_a_stream_is_batched(poptorch: Any) -> None:
     """An iterable dataset gives combined batches in its own order, without the remainder."""
     loader = poptorch.DataLoader(_options(poptorch, d=2), stream(14), batch_size=3)
 
-    assert values(loader) == (tuple(range(6)), tuple(range(6, 12)))
+    batches = (tuple(range(6)), tuple(range(6, 12)))
+    check.equal(actual=values(loader), expected=batches, what="the list of combined batches")
 
 
 def test_a_stream_cannot_be_shuffled(poptorch: Any) -> None:
     """shuffle=True with an iterable dataset is refused."""
-    with pytest.raises(ValueError, match="shuffle"):
+    with check.raises(ValueError, match="shuffle", what="shuffling a stream"):
         poptorch.DataLoader(_options(poptorch), stream(4), shuffle=True)
 
 
@@ -161,30 +160,31 @@ def test_each_process_has_its_own_samples(poptorch: Any, shuffle: bool) -> None:
         loader = poptorch.DataLoader(options, numbers(40), batch_size=2, shuffle=shuffle)
         shares.append(list(itertools.chain(*values(loader))))
 
-    assert [len(share) for share in shares] == [12, 12, 12]
-    assert len(set(itertools.chain(*shares))) == 36
+    check.equal(actual=[len(share) for share in shares], expected=[12] * 3, what="the number of samples by process")
+    check.equal(actual=len(set(itertools.chain(*shares))), expected=36, what="the number of distinct samples in all")
 
 
+@pytest.mark.emulator
 def test_each_process_reads_its_part_of_a_stream(poptorch: Any) -> None:
-    """Two processes that read the same stream keep different samples, and together all of it."""
-    shares = [values(poptorch.DataLoader(_process(poptorch, rank, 2), stream(16), batch_size=2)) for rank in range(2)]
+    """Three processes that read the same stream keep different samples, and together all of it."""
+    shares = [values(poptorch.DataLoader(_process(poptorch, rank, 3), stream(24), batch_size=2)) for rank in range(3)]
 
-    assert sorted(itertools.chain(*shares[0], *shares[1])) == list(range(16))
-    assert len(shares[0]) == len(shares[1]) == 2
+    check.equal(actual=[len(share) for share in shares], expected=[2] * 3, what="the number of batches by process")
+    kept = sorted(itertools.chain(*itertools.chain(*shares)))
+    check.equal(actual=kept, expected=list(range(24)), what="the sorted list of all processes' samples")
 
 
 def test_processes_partition_by_hand_on_request(poptorch: Any) -> None:
     """With auto_distributed_partitioning=False a process loads the dataset that it was given."""
-    loader = poptorch.DataLoader(
-        _process(poptorch, 1, 2), numbers(8), batch_size=2, auto_distributed_partitioning=False
-    )
+    options = _process(poptorch, 1, 3)
+    loader = poptorch.DataLoader(options, numbers(8), batch_size=2, auto_distributed_partitioning=False)
 
-    assert values(loader) == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert_batches(loader, *ranges(4, stop=8))
 
 
 def test_processes_shuffle_by_a_common_seed_only(poptorch: Any) -> None:
     """Shuffling in several processes without a random seed is refused: their samples would overlap."""
-    with pytest.raises(AssertionError):
+    with check.raises(AssertionError, what="shuffling in two processes without a seed"):
         poptorch.DataLoader(_process(poptorch, 0, 2), numbers(8), shuffle=True)
 
 
@@ -200,5 +200,5 @@ def test_settings_that_contradict_each_other_are_refused(poptorch: Any, argument
     """Rebatching needs its mode, a batch size, and workers' tensors no larger than the combined batch."""
     arguments = {**arguments, "mode": getattr(poptorch.DataLoaderMode, arguments.get("mode", "Sync"))}
 
-    with pytest.raises(AssertionError):
+    with check.raises(AssertionError, what=f"a loader with {arguments}"):
         poptorch.DataLoader(_options(poptorch, d=6), numbers(12), **arguments)

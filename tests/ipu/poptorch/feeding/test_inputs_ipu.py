@@ -6,6 +6,8 @@ from typing import Any, Callable, Dict, NamedTuple, Tuple
 
 import pytest
 
+from ipu_conformance import check
+
 from .. import exact
 from ..exact import assert_same
 from ..on_device import infer
@@ -49,11 +51,10 @@ def test_tensors_may_be_anywhere_in_the_arguments(poptorch: Any, name: str) -> N
     """Every tensor in tuples, lists, dicts and keywords is divided into micro-batches, three here."""
     a, b = exact.samples(6), exact.samples(6) * 2
     args, kwargs = CONTAINERS[name](a, b)
-    expected = flexible()(*args, **kwargs)
 
     out = poptorch.inferenceModel(flexible(), poptorch.Options().deviceIterations(3))(*args, **kwargs)
 
-    assert_same(out, expected, "output")
+    assert_same(out, flexible()(*args, **kwargs), "the output")
 
 
 def test_positions_and_names_are_the_same_call(poptorch: Any) -> None:
@@ -61,7 +62,8 @@ def test_positions_and_names_are_the_same_call(poptorch: Any) -> None:
     a, b = exact.samples(2), exact.samples(2) * 2
     model = poptorch.inferenceModel(flexible())
 
-    assert_same(model(a, b), model(y=b, x=a), "output")
+    for name, out in {"positions": model(a, b), "names": model(y=b, x=a)}.items():
+        assert_same(out, a + b, f"the output of the call by {name}")
 
 
 CHANGES: Dict[str, Callable[[Any], Tuple[Tuple[Any, ...], Tuple[Any, ...]]]] = {
@@ -93,7 +95,7 @@ def test_a_compiled_model_takes_only_what_it_was_compiled_for(poptorch: Any, nam
     model = poptorch.inferenceModel(flexible())
     model(*first)
 
-    with pytest.raises(poptorch.Error):
+    with check.raises(poptorch.Error, what=f"a second call with another {name}"):
         model(*second)
     model(*first)
 
@@ -103,8 +105,8 @@ def test_a_number_is_a_constant_of_the_program(poptorch: Any) -> None:
     x = exact.samples(2)
     model = poptorch.inferenceModel(flexible())
 
-    assert_same(model(x, factor=3), x * 3, "output")
-    with pytest.raises(poptorch.Error, match="factor"):
+    assert_same(model(x, factor=3), x * 3, "the output")
+    with check.raises(poptorch.Error, match="factor", what="a call with factor=4 after one with 3"):
         model(x, factor=4)
 
 
@@ -112,13 +114,13 @@ def test_too_many_arguments_are_refused(poptorch: Any, torch: Any) -> None:
     """More positions than forward has."""
     x = exact.samples(1)
 
-    with pytest.raises(AssertionError, match="Too many arguments"):
+    with check.raises(AssertionError, match="Too many arguments", what="a second argument for a layer of one input"):
         poptorch.inferenceModel(torch.nn.Linear(2, 3))(x, x)
 
 
 def test_a_missing_argument_is_refused(poptorch: Any) -> None:
     """An argument without a default must be given."""
-    with pytest.raises(poptorch.Error, match="missing"):
+    with check.raises(poptorch.Error, match="missing", what="a call without x"):
         poptorch.inferenceModel(flexible())(y=exact.samples(1))
 
 
@@ -126,9 +128,9 @@ def test_defaults_may_be_left_out(poptorch: Any) -> None:
     """A default that is left out and one that is given are the same call."""
     x = exact.samples(1)
     model = poptorch.inferenceModel(flexible())
-    first = model(x)
 
-    assert_same(model(x, None, factor=1), first, "output")
+    for name, out in {"left out": model(x), "given": model(x, None, factor=1)}.items():
+        assert_same(out, x, f"the output with its defaults {name}")
 
 
 @pytest.mark.parametrize(
@@ -141,28 +143,29 @@ def test_inputs_are_narrowed_on_the_way(poptorch: Any, torch: Any, host: str, de
 
     out = poptorch.inferenceModel(flexible())(x)
 
-    assert_same(out, x.to(getattr(torch, device)), "output")
+    assert_same(out, x.to(getattr(torch, device)), "the output")
 
 
 def test_integers_lose_their_high_bits(poptorch: Any, torch: Any) -> None:
     """2^32 + 5 is 5 on a device of 32-bit integers."""
     out = poptorch.inferenceModel(flexible())(torch.tensor([2**32 + 5, -(2**32) - 7, 9]))
 
-    assert out.tolist() == [5, -7, 9]
+    check.equal(actual=out.tolist(), expected=[5, -7, 9], what="the output")
 
 
 def test_doubles_lose_their_low_bits(poptorch: Any, torch: Any) -> None:
     """1 + 2^-40 is 1 on a device of 32-bit floats, also in what is computed from it."""
     out = poptorch.inferenceModel(flexible())(torch.tensor([1 + 2.0**-40], dtype=torch.float64), factor=2.0**20)
 
-    assert out.tolist() == [2.0**20]
+    check.equal(actual=out.tolist(), expected=[2.0**20], what="the output")
 
 
 def test_labels_of_64_bits_work(poptorch: Any, torch: Any) -> None:
     """Class numbers are 64-bit on the host; losses and embeddings take them as they are."""
     table, index = torch.nn.Embedding(5, 3), torch.tensor([4, 0, 2, 2])
 
-    assert_same(infer(poptorch, lambda model, index: model.table(index), index, table=table), table(index), "output")
+    out = infer(poptorch, lambda model, index: model.table(index), index, table=table)
+    assert_same(out, table(index), "the embedding")
 
 
 @pytest.mark.parametrize("where", ["input", "inside", "weight"])
@@ -172,13 +175,13 @@ def test_tensors_without_elements_are_refused(poptorch: Any, torch: Any, where: 
     x = empty if where == "input" else exact.samples(2)
     weights = {"weight": torch.nn.Parameter(empty)} if where == "weight" else {}
 
-    with pytest.raises(poptorch.Error, match=r"[Zz]ero-sized"):
+    with check.raises(poptorch.Error, match=r"[Zz]ero-sized", what=f"a tensor without elements ({where})"):
         infer(poptorch, lambda model, x: torch.cat([x[:0], x]) if where == "inside" else x * 2, x, **weights)
 
 
 def test_what_depends_on_values_is_refused_with_its_line(poptorch: Any) -> None:
     """A branch on the value of a tensor cannot be compiled; the error names the line."""
-    with pytest.raises(poptorch.Error, match=r"test_inputs_ipu\.py"):
+    with check.raises(poptorch.Error, match=r"test_inputs_ipu\.py", what="a branch on a tensor's value"):
         infer(poptorch, lambda model, x: x if x.sum() > 0 else -x, exact.samples(1))
 
 
@@ -193,6 +196,6 @@ def test_python_that_depends_on_shapes_works(poptorch: Any) -> None:
 
     x = exact.samples(6)
 
-    assert_same(
-        infer(poptorch, forward, x, 3, options=poptorch.Options().deviceIterations(3)), x + (0 + 2 + 4), "output"
-    )
+    out = infer(poptorch, forward, x, 3, options=poptorch.Options().deviceIterations(3))
+
+    assert_same(out, x + (0 + 2 + 4), "the output")

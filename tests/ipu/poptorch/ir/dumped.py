@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ipu_conformance.ir import Graph, Op
+from ipu_conformance import check
+from ipu_conformance.ir import Graph, Op, checks
 from ipu_conformance.ir.files import loads
 
 
@@ -26,6 +27,12 @@ def types(graph: Graph) -> List[str]:
 def count(graph: Graph, *wanted: str) -> int:
     """How many ops are of one of these types."""
     return sum(plain(op) in wanted for op in graph.ops)
+
+
+def assert_counts(graph: Graph, **wanted: int) -> None:
+    """The graph has this many ops of each of these types."""
+    __tracebackhide__ = True
+    check.equal(actual={kind: count(graph, kind) for kind in wanted}, expected=wanted, what="the number of ops by type")
 
 
 class Setup(NamedTuple):
@@ -65,6 +72,21 @@ SETUPS = (
 BY_NAME = {setup.name: setup for setup in SETUPS}
 MICRO = 2
 PARAMETERS = 6
+SOUND: Dict[str, Callable[[Graph, Setup], Sequence[Any]]] = {
+    "shapes": lambda graph, setup: checks.shapes(graph),
+    "placement": lambda graph, setup: checks.placement(graph, stages=setup.mode == "Pipelined"),
+    "stage_order": lambda graph, setup: checks.stage_order(graph),
+    "copies": lambda graph, setup: checks.copies(graph),
+    "all_reduce": lambda graph, setup: checks.all_reduce(graph, setup.replicas),
+}
+"""Checks of a graph: each gives what is wrong with it."""
+
+
+def assert_sound(graph: Graph, setup: Setup, kind: str = "shapes") -> None:
+    """One of the checks of a graph finds nothing wrong with it."""
+    __tracebackhide__ = True
+    faults = [str(fault) for fault in SOUND[kind](graph, setup)]
+    check.equal(actual=faults, expected=[], what=f"the list of what is wrong with the graph ({kind})")
 
 
 def network(ipus: Sequence[int] = (0, 0, 0, 0)) -> Any:

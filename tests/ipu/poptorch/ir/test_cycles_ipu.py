@@ -6,38 +6,45 @@ from typing import Any
 
 import pytest
 
+from ipu_conformance import check
+
 from .dumped import Setup, executor, options_of
 
 
 def _cycles(poptorch: Any, setup: Setup) -> int:
+    """The cycles of one run, which are more than none."""
+    __tracebackhide__ = True
     model, inputs = executor(setup, options=options_of(poptorch, setup).logCycleCount(True))
     model(*inputs)
-    return int(model.cycleCount())
+    cycles = int(model.cycleCount())
+    check.holds(cycles > 0, f"a run of {setup} takes {cycles} cycles.")
+    return cycles
 
 
-@pytest.mark.parametrize(
-    "setup",
-    [Setup("inference", training=False), Setup("sharded", ipus=(0, 1, 1, 0), mode="Sharded")],
-    ids=str,
-)
-def test_a_run_takes_cycles(poptorch: Any, setup: Setup) -> None:
-    """After a run the count is positive, also for a model on several IPUs that comes back to one."""
-    assert _cycles(poptorch, setup) > 0
+def assert_more(poptorch: Any, more: Setup, less: Setup, times: int = 1) -> None:
+    """One setup takes more cycles than a multiple of those of another."""
+    __tracebackhide__ = True
+    large, small = _cycles(poptorch, more), _cycles(poptorch, less)
+    check.holds(large > times * small, f"{more} takes {large} cycles, {less} {small}: not above {times} times as many.")
+
+
+def test_a_model_that_comes_back_to_an_ipu_takes_cycles(poptorch: Any) -> None:
+    """The count is positive for a model on several IPUs too."""
+    _cycles(poptorch, Setup("sharded", ipus=(0, 1, 1, 0), mode="Sharded"))
 
 
 def test_training_takes_more_cycles_than_inference(poptorch: Any) -> None:
     """The backward pass and the update cost cycles."""
-    assert _cycles(poptorch, Setup("training")) > _cycles(poptorch, Setup("inference", training=False))
+    assert_more(poptorch, Setup("training"), Setup("inference", training=False))
 
 
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
 def test_device_iterations_add_cycles(poptorch: Any, training: bool) -> None:
-    """Six device iterations take at least three times the cycles of one."""
-    one = _cycles(poptorch, Setup("one", training=training))
-
-    assert _cycles(poptorch, Setup("six", training=training, iterations=6)) >= 3 * one
+    """Six device iterations take more than three times the cycles of one."""
+    six, one = Setup("six iterations", training=training, iterations=6), Setup("one iteration", training=training)
+    assert_more(poptorch, six, one, times=3)
 
 
 def test_accumulation_adds_cycles(poptorch: Any) -> None:
     """More micro-batches for one update take more cycles."""
-    assert _cycles(poptorch, Setup("five", accumulation=5)) > _cycles(poptorch, Setup("one"))
+    assert_more(poptorch, Setup("an accumulation of five", accumulation=5), Setup("an accumulation of one"))

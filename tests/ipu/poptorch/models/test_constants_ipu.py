@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ..exact import assert_same
 from ..on_device import as_model, infer
 
 
@@ -20,7 +21,7 @@ def test_a_tensor_written_in_forward_is_computed_with(poptorch: Any, torch: Any,
     wrap = poptorch.trainingModel if training else poptorch.inferenceModel
     model = wrap(as_model(forward, scale=torch.nn.Parameter(torch.tensor(2.0))))
 
-    assert model(torch.tensor([[1.0, 2.0, 3.0]]))[0].tolist() == [[2.0, 40.0, 600.0]]
+    assert_same(model(torch.tensor([[1.0, 2.0, 3.0]]))[0], torch.tensor([[2.0, 40.0, 600.0]]), "the output")
 
 
 def test_a_constant_reaches_every_stage(poptorch: Any, torch: Any) -> None:
@@ -35,18 +36,21 @@ def test_a_constant_reaches_every_stage(poptorch: Any, torch: Any) -> None:
 
     x, options = torch.tensor([[1.0, 1.0], [3.0, 3.0]]), poptorch.Options().deviceIterations(2)
 
-    assert infer(poptorch, forward, x, options=options).tolist() == [[2.0, 6.0], [4.0, 10.0]]
+    assert_same(infer(poptorch, forward, x, options=options), torch.tensor([[2.0, 6.0], [4.0, 10.0]]), "the output")
 
 
 def test_a_constant_is_an_index(poptorch: Any, torch: Any) -> None:
     """A constant of integers selects columns."""
     out = infer(poptorch, lambda model, x: x.index_select(1, torch.tensor([2, 0])), torch.tensor([[1.0, 2.0, 3.0]]))
 
-    assert out.tolist() == [[3.0, 1.0]]
+    assert_same(out, torch.tensor([[3.0, 1.0]]), "the selected columns")
 
 
 def test_a_tensor_that_is_no_buffer_is_a_constant(poptorch: Any, torch: Any) -> None:
-    """A tensor that a model merely holds has the value that it had when the model was compiled."""
-    out = infer(poptorch, lambda model, x: x * model.held, torch.ones(1, 2), held=torch.tensor([2.0, 3.0]))
+    """A tensor that a model merely holds keeps on the device the value that it had when the model was compiled."""
+    model = as_model(lambda model, x: x * model.held, held=torch.tensor([2.0, 3.0]))
+    inference = poptorch.inferenceModel(model)
+    inference.compile(torch.ones(1, 2))
+    model.held = torch.tensor([5.0, 7.0])
 
-    assert out.tolist() == [[2.0, 3.0]]
+    assert_same(inference(torch.ones(1, 2)), torch.tensor([[2.0, 3.0]]), "the output")

@@ -8,6 +8,8 @@ from typing import Any, Callable
 
 import pytest
 
+from ipu_conformance import check
+
 from .. import exact
 from ..exact import assert_same
 
@@ -18,19 +20,19 @@ def test_wrapping_twice_is_refused(poptorch: Any) -> None:
     """A model that is wrapped for training cannot be wrapped for training again."""
     _trainer, model = exact.trainer(poptorch)
 
-    with pytest.raises(RuntimeError, match="wrapped"):
+    with check.raises(RuntimeError, match="wrapped", what="wrapping a model twice"):
         poptorch.trainingModel(model)
 
 
 def test_destroying_allows_wrapping_again(poptorch: Any) -> None:
-    """After destroy the model is what it was and can be wrapped again."""
+    """After destroy, which does nothing the second time, a model can be wrapped and trained again."""
     trainer, model = exact.trainer(poptorch)
     trainer(exact.samples(1))
-    trainer.destroy()
+    for _ in range(2):
+        trainer.destroy()
+        check.equal(actual=trainer.isCompiled(), expected=False, what="isCompiled() after destroy")
 
-    again = poptorch.trainingModel(model, optimizer=exact.sgd(model))
-
-    again(exact.samples(1))
+    poptorch.trainingModel(model, optimizer=exact.sgd(model))(exact.samples(1))
 
 
 def test_destroying_brings_weights_home_and_gives_classes_back(poptorch: Any, torch: Any) -> None:
@@ -44,7 +46,9 @@ def test_destroying_brings_weights_home_and_gives_classes_back(poptorch: Any, to
     trainer.destroy()
 
     exact.assert_weights(model, exact.plain_run(x, config).weights)
-    assert (type(model), type(model.weight), type(model.held)) == (before, torch.nn.Parameter, torch.Tensor)
+    types = (type(model), type(model.weight), type(model.held))
+    expected = (before, torch.nn.Parameter, torch.Tensor)
+    check.equal(actual=types, expected=expected, what="the type of the model, its weight and its buffer")
 
 
 AFTER_DESTROY = {
@@ -65,19 +69,8 @@ def test_a_model_that_is_not_compiled_says_so(poptorch: Any, name: str, destroye
         trainer(exact.samples(1))
         trainer.destroy()
 
-    with pytest.raises(poptorch.Error, match=NOT_COMPILED):
+    with check.raises(poptorch.Error, match=NOT_COMPILED, what=f"{name} of a model that is not compiled"):
         AFTER_DESTROY[name](trainer)
-
-
-def test_destroying_twice_is_harmless(poptorch: Any) -> None:
-    """destroy on a destroyed model does nothing."""
-    trainer, _ = exact.trainer(poptorch)
-    trainer(exact.samples(1))
-    trainer.destroy()
-
-    trainer.destroy()
-
-    assert not trainer.isCompiled()
 
 
 def test_an_executor_that_is_let_go_unwraps_its_model(poptorch: Any, torch: Any) -> None:
@@ -87,7 +80,7 @@ def test_an_executor_that_is_let_go_unwraps_its_model(poptorch: Any, torch: Any)
     del trainer
     gc.collect()
 
-    assert type(model.weight) is torch.nn.Parameter
+    check.equal(actual=type(model.weight), expected=torch.nn.Parameter, what="the type of the weight")
 
 
 def test_compiling_does_not_run(poptorch: Any, torch: Any) -> None:
@@ -96,8 +89,8 @@ def test_compiling_does_not_run(poptorch: Any, torch: Any) -> None:
 
     trainer.compile(exact.samples(1))
 
-    assert trainer.isCompiled()
-    assert_same(model.weight.detach(), torch.tensor([1.0, -2.0]), "weight")
+    check.equal(actual=trainer.isCompiled(), expected=True, what="isCompiled() after compile")
+    assert_same(model.weight, torch.tensor([1.0, -2.0]), "the weight")
 
 
 def test_compiling_again_warns_and_is_ignored(poptorch: Any, said: Callable[[], str]) -> None:
@@ -107,7 +100,7 @@ def test_compiling_again_warns_and_is_ignored(poptorch: Any, said: Callable[[], 
 
     trainer.compile(exact.samples(3))
 
-    assert "ignored" in said()
+    check.contains(actual=said(), expected="ignored", what="what is said of a second compilation")
     trainer(exact.samples(2))
 
 
@@ -118,33 +111,27 @@ def test_compiling_takes_measurable_time(poptorch: Any) -> None:
 
     trainer.compile(exact.samples(1))
 
-    assert before is None
-    assert trainer.compilationTime.total_seconds() > 0
+    check.equal(actual=before, expected=None, what="compilationTime before compiling")
+    seconds = trainer.compilationTime.total_seconds()
+    check.holds(seconds > 0, f"compilationTime is {seconds} s after compiling.")
 
 
 # Attaching.
 
 
-def test_a_compiled_model_is_attached(poptorch: Any) -> None:
-    """With the default connection compiling attaches the model."""
-    trainer, _ = exact.trainer(poptorch)
-    before = trainer.isAttachedToDevice()
+@pytest.mark.parametrize(("connection", "compiled"), [("Always", True), ("OnDemand", False)])
+def test_a_model_on_demand_attaches_when_it_runs(poptorch: Any, connection: str, compiled: bool) -> None:
+    """By default compiling attaches a model; with ConnectionType.OnDemand only running does."""
+    options = poptorch.Options()
+    if connection == "OnDemand":
+        options.connectionType(poptorch.ConnectionType.OnDemand)
+    trainer, _ = exact.trainer(poptorch, chosen=options)
+    attached = [trainer.isAttachedToDevice()]
+    for go_on in (trainer.compile, trainer):
+        go_on(exact.samples(1))
+        attached.append(trainer.isAttachedToDevice())
 
-    trainer.compile(exact.samples(1))
-
-    assert (before, trainer.isAttachedToDevice()) == (False, True)
-
-
-def test_a_model_on_demand_attaches_when_it_runs(poptorch: Any) -> None:
-    """With ConnectionType.OnDemand compiling does not attach, running does."""
-    on_demand = poptorch.Options().connectionType(poptorch.ConnectionType.OnDemand)
-    trainer, _ = exact.trainer(poptorch, chosen=on_demand)
-    trainer.compile(exact.samples(1))
-    compiled = trainer.isAttachedToDevice()
-
-    trainer(exact.samples(1))
-
-    assert (compiled, trainer.isAttachedToDevice()) == (False, True)
+    check.equal(actual=attached, expected=[False, compiled, True], what="the list of isAttachedToDevice()")
 
 
 @pytest.mark.parametrize("how", ["connectionType", "useOfflineIpuTarget"])
@@ -158,10 +145,10 @@ def test_a_model_without_device_compiles_and_does_not_run(poptorch: Any, how: st
     trainer, _ = exact.trainer(poptorch, chosen=options)
     trainer.compile(exact.samples(1))
 
-    with pytest.raises(AssertionError):
+    with check.raises(AssertionError, what="running a model that never connects"):
         trainer(exact.samples(1))
-    assert trainer.isCompiled()
-    assert not trainer.isAttachedToDevice()
+    state = (trainer.isCompiled(), trainer.isAttachedToDevice())
+    check.equal(actual=state, expected=(True, False), what="the pair of isCompiled() and isAttachedToDevice()")
 
 
 @pytest.mark.parametrize("ran", [True, False], ids=["twice", "before-compiling"])
@@ -172,7 +159,7 @@ def test_only_what_is_attached_can_be_detached(poptorch: Any, ran: bool) -> None
         trainer(exact.samples(1))
         trainer.detachFromDevice()
 
-    with pytest.raises(poptorch.Error, match="Device is not attached"):
+    with check.raises(poptorch.Error, match="Device is not attached", what="detaching a model that is not attached"):
         trainer.detachFromDevice()
 
 
@@ -181,7 +168,7 @@ def test_attaching_twice_is_refused(poptorch: Any) -> None:
     trainer, _ = exact.trainer(poptorch)
     trainer(exact.samples(1))
 
-    with pytest.raises(poptorch.Error, match="Device is already attached"):
+    with check.raises(poptorch.Error, match="Device is already attached", what="attaching a model twice"):
         trainer.attachToDevice()
 
 
@@ -193,7 +180,7 @@ def test_detaching_brings_the_weights_home(poptorch: Any) -> None:
 
     trainer.detachFromDevice()
 
-    assert trainer.copyWeightsToHostIfNeeded() is False
+    check.equal(actual=trainer.copyWeightsToHostIfNeeded(), expected=False, what="copyWeightsToHostIfNeeded()")
     exact.assert_weights(model, exact.plain_run(x, config).weights)
 
 
@@ -207,7 +194,7 @@ def test_training_goes_on_after_detaching(poptorch: Any, by_hand: bool) -> None:
         trainer.detachFromDevice()
         if by_hand:
             trainer.attachToDevice()
-            assert trainer.isAttachedToDevice()
+            check.equal(actual=trainer.isAttachedToDevice(), expected=True, what="isAttachedToDevice()")
 
     exact.assert_weights(model, exact.plain_run(x, config, calls=3).weights)
 
@@ -222,7 +209,7 @@ def test_weights_changed_while_detached_are_uploaded(poptorch: Any, torch: Any) 
 
     out, _ = trainer(exact.samples(1))
 
-    assert_same(out, exact.samples(1) * torch.tensor([3.0, 5.0]), "output")
+    assert_same(out, exact.samples(1) * torch.tensor([3.0, 5.0]), "the output")
 
 
 @pytest.mark.parametrize("kind", ["torch", "poptorch"])
@@ -239,7 +226,7 @@ def test_momentum_survives_detaching(poptorch: Any, torch: Any, kind: str) -> No
                 trainer.detachFromDevice()
         weights.append(model.weight.detach().clone())
 
-    assert_same(weights[1], weights[0], "weight")
+    assert_same(weights[1], weights[0], "the weight after two detachments")
 
 
 @pytest.mark.parametrize("name", ["copyWeightsToHost", "copyWeightsToDevice"])
@@ -249,7 +236,7 @@ def test_copies_need_a_device(poptorch: Any, name: str) -> None:
     trainer(exact.samples(1))
     trainer.detachFromDevice()
 
-    with pytest.raises(poptorch.Error, match="Device is not attached"):
+    with check.raises(poptorch.Error, match="Device is not attached", what=f"{name} of a detached model"):
         getattr(trainer, name)()
 
 
@@ -261,9 +248,9 @@ def test_attributes_are_those_of_the_model(poptorch: Any) -> None:
     trainer, model = exact.trainer(poptorch)
     model.note = "kept"
 
-    assert trainer.note == "kept"
-    assert trainer.model is model
-    with pytest.raises(AttributeError):
+    check.equal(actual=trainer.note, expected="kept", what="the model's own attribute, asked of the executor")
+    check.holds(trainer.model is model, "the executor's model is not the user's.")
+    with check.raises(AttributeError, what="an attribute that nobody has"):
         _ = trainer.nothing
 
 
@@ -277,8 +264,8 @@ def test_latencies_are_measured(poptorch: Any) -> None:
     whole = trainer.getLatency()
 
     for least, largest, mean in [*parts, whole]:
-        assert 0 <= least <= mean <= largest
-    assert whole[1] >= max(part[0] for part in parts)
+        check.holds(0 <= least <= mean <= largest, f"the mean {mean} is not between 0, {least} and {largest}.")
+    check.holds(whole[1] >= max(part[0] for part in parts), f"the whole {whole} is shorter than one of {parts}.")
 
 
 def test_perf_counters_have_a_row_for_each_tensor(poptorch: Any) -> None:
@@ -286,27 +273,23 @@ def test_perf_counters_have_a_row_for_each_tensor(poptorch: Any) -> None:
     trainer, _ = exact.trainer(poptorch)
     trainer(exact.samples(1))
 
-    counters = trainer.getPerfCounters()
+    counters, tensors = trainer.getPerfCounters(), {"input": 1, "input_complete": 1, "output": 2, "output_complete": 2}
 
-    assert {name: len(rows) for name, rows in counters.items()} == {
-        "input": 1,
-        "input_complete": 1,
-        "output": 2,
-        "output_complete": 2,
-    }
-    moments = [counters[name][0][0] for name in ("input", "input_complete", "output", "output_complete")]
-    assert moments == sorted(moments)
+    rows = {name: len(rows) for name, rows in counters.items()}
+    check.equal(actual=rows, expected=tensors, what="the number of tensors by moment")
+    moments = [counters[name][0][0] for name in tensors]
+    check.equal(actual=moments, expected=sorted(moments), what="the order of the moments")
 
 
-@pytest.mark.parametrize(("counted", "error"), [(False, "logCycleCount"), (True, None)], ids=["option", "run"])
-def test_the_cycle_count_needs_its_option_and_a_run(poptorch: Any, counted: bool, error: Any) -> None:
+@pytest.mark.parametrize(("counted", "error"), [(False, "logCycleCount"), (True, "")], ids=["option", "run"])
+def test_the_cycle_count_needs_its_option_and_a_run(poptorch: Any, counted: bool, error: str) -> None:
     """Cycles are counted only when that was asked for, and a model that has not run has none."""
     trainer, _ = exact.trainer(poptorch, chosen=poptorch.Options().logCycleCount(counted))
     trainer.compile(exact.samples(1))
     if not counted:
         trainer(exact.samples(1))
 
-    with pytest.raises(poptorch.Error, match=error):
+    with check.raises(poptorch.Error, match=error, what="cycleCount() without its option or before a run"):
         trainer.cycleCount()
 
 
@@ -331,10 +314,11 @@ def test_an_exported_model_runs_elsewhere(poptorch: Any, path: str, training: bo
 
     loaded = poptorch.load(path)
 
-    assert loaded.isCompiled()
-    for _ in range(2):
+    check.equal(actual=loaded.isCompiled(), expected=True, what="isCompiled() after load")
+    for call in range(3):
         actual, expected = loaded(*args), executor(*args)
-        assert_same(actual[0] if training else actual, expected[0] if training else expected, "output")
+        what = f"the output of call {call}"
+        assert_same(actual[0] if training else actual, expected[0] if training else expected, what)
 
 
 def exported(poptorch: Any, path: str, **settings: Any) -> None:
@@ -350,7 +334,7 @@ def test_options_can_be_edited_while_loading(poptorch: Any, path: str) -> None:
 
     loaded = poptorch.load(path, lambda options: options.logCycleCount(True))
 
-    assert loaded.options.log_cycle_count
+    check.equal(actual=loaded.options.log_cycle_count, expected=True, what="the option that was edited while loading")
 
 
 def test_an_executable_is_loaded_into_a_wrapped_model(poptorch: Any, torch: Any, path: str) -> None:
@@ -361,8 +345,8 @@ def test_an_executable_is_loaded_into_a_wrapped_model(poptorch: Any, torch: Any,
 
     executor.loadExecutable(path)
 
-    assert executor.isCompiled()
-    assert_same(executor(x), other(x).detach(), "output")
+    check.equal(actual=executor.isCompiled(), expected=True, what="isCompiled() after loadExecutable")
+    assert_same(executor(x), other(x), "the output")
 
 
 REFUSED = {
@@ -376,7 +360,7 @@ def test_the_executable_of_another_model_is_refused(poptorch: Any, torch: Any, p
     """What was compiled for one model cannot be run as another."""
     exported(poptorch, path)
 
-    with pytest.raises(poptorch.Error):
+    with check.raises(poptorch.Error, what=f"the executable of {name}"):
         poptorch.inferenceModel(REFUSED[name](torch)).loadExecutable(path)
 
 
@@ -384,19 +368,17 @@ def test_a_file_without_its_model_cannot_be_loaded_alone(poptorch: Any, path: st
     """export_model=False leaves the model out, so that load has nothing to run."""
     exported(poptorch, path, export_model=False)
 
-    with pytest.raises(poptorch.Error):
+    with check.raises(poptorch.Error, what="loading a file without its model"):
         poptorch.load(path)
 
 
-def test_a_file_of_something_else_is_refused(poptorch: Any, torch: Any, tmp_path: Path) -> None:
-    """A file of something else is an error of its own, not a crash."""
-    path = tmp_path / "model.popef"
-    path.write_bytes(b"not an executable")
-
-    with pytest.raises(poptorch.Error):
-        poptorch.load(str(path))
-    with pytest.raises(poptorch.Error):
-        poptorch.inferenceModel(torch.nn.Linear(2, 3)).loadExecutable(str(tmp_path / "nothing"))
+def test_a_file_of_something_else_is_refused(poptorch: Any, torch: Any, path: str) -> None:
+    """Loading a file that is missing, or of something else, is an Error."""
+    with check.raises(poptorch.Error, what="loading an executable from a missing file"):
+        poptorch.inferenceModel(torch.nn.Linear(2, 3)).loadExecutable(path)
+    Path(path).write_bytes(b"not an executable")
+    with check.raises(poptorch.Error, what="loading a file of something else"):
+        poptorch.load(path)
 
 
 def test_the_cache_holds_one_file_for_each_program(poptorch: Any, torch: Any, tmp_path: Path) -> None:
@@ -407,7 +389,7 @@ def test_the_cache_holds_one_file_for_each_program(poptorch: Any, torch: Any, tm
         poptorch.inferenceModel(torch.nn.Linear(2, 3), options)(exact.samples(size))
         counts.append(len(list(tmp_path.iterdir())))
 
-    assert counts == [1, 1, 2]
+    check.equal(actual=counts, expected=[1, 1, 2], what="the number of files after each of three compilations")
 
 
 def test_saving_keeps_the_trained_weights(poptorch: Any, path: str) -> None:
@@ -421,5 +403,5 @@ def test_saving_keeps_the_trained_weights(poptorch: Any, path: str) -> None:
 
     loaded = poptorch.load(path)
 
-    assert_same(loaded(x, x * 0.5)[0], trainer(x, x * 0.5)[0], "output of the second run")
-    assert_same(loaded.model.weight.detach(), trainer.model.weight.detach(), "weight")
+    assert_same(loaded(x, x * 0.5)[0], trainer(x, x * 0.5)[0], "the output of the second run")
+    assert_same(loaded.model.weight, trainer.model.weight, "the weight")

@@ -8,6 +8,8 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
+from ipu_conformance import check
+
 from .. import exact
 from ..exact import assert_same
 from ..on_device import as_model
@@ -54,34 +56,24 @@ def spied(executor: Any, monkeypatch: pytest.MonkeyPatch, name: str = "copyWeigh
 
 @pytest.mark.parametrize("name", sorted(TOUCHES))
 def test_touching_a_weight_copies_once(trainer: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The first touch after a run calls copyWeightsToHost once; later ones find the weights at home."""
+    """The first touch after a run calls copyWeightsToHost once; later ones copy nothing."""
     trainer(exact.samples(2))
     calls = spied(trainer, monkeypatch)
 
     TOUCHES[name](trainer.model)
     TOUCHES[name](trainer.model)
 
-    assert len(calls) == 1
+    check.equal(actual=len(calls), expected=1, what=f"the number of copies for two touches by {name}")
 
 
-def test_running_alone_copies_nothing(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run after run, nothing moves until somebody asks."""
+def test_running_alone_copies_nothing(trainer: Any, counted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many runs there are, nothing is copied until a weight is read; other attributes copy nothing."""
     calls = spied(trainer, monkeypatch)
 
     for _ in range(3):
         trainer(exact.samples(2))
 
-    assert calls == []
-
-
-def test_reading_other_attributes_copies_nothing(trainer: Any, counted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading an attribute that is not a weight copies nothing."""
-    trainer(exact.samples(2))
-    calls = spied(trainer, monkeypatch)
-
-    assert counted.training
-
-    assert calls == []
+    check.equal(actual=(counted.training, calls), expected=(True, []), what="the pair of model.training and the copies")
 
 
 @pytest.mark.parametrize("runs", [1, 2, 4])
@@ -94,14 +86,15 @@ def test_weights_and_buffers_come_home_trained(poptorch: Any, counted: Any, runs
         trainer(x)
 
     exact.assert_weights(counted, exact.plain_run(x, config, calls=runs).weights)
-    assert counted.count.item() == 3 * runs
+    check.equal(actual=counted.count.item(), expected=3 * runs, what="the count of micro-batches in the buffer")
 
 
 def test_copy_if_needed_says_whether_it_was(trainer: Any) -> None:
     """copyWeightsToHostIfNeeded is True after a run, False when nothing is newer on the device."""
     trainer(exact.samples(1))
 
-    assert [trainer.copyWeightsToHostIfNeeded(), trainer.copyWeightsToHostIfNeeded()] == [True, False]
+    answers = [trainer.copyWeightsToHostIfNeeded() for _ in range(3)]
+    check.equal(actual=answers, expected=[True, False, False], what="the list of answers of copyWeightsToHostIfNeeded")
 
 
 def test_sending_weights_drops_what_the_device_has(
@@ -114,16 +107,16 @@ def test_sending_weights_drops_what_the_device_has(
 
     trainer.copyWeightsToDevice()
 
-    assert calls == []
-    assert_same(counted.weight.detach(), torch.tensor([1.0, -2.0]), "weight")
-    assert_same(trainer(x)[0], first, "output")
+    check.equal(actual=len(calls), expected=0, what="the number of copies to the host")
+    assert_same(counted.weight, torch.tensor([1.0, -2.0]), "the weight on the host")
+    assert_same(trainer(x)[0], first, "the output after sending")
 
 
 def test_writing_a_weight_on_the_host_needs_a_copy(poptorch: Any, torch: Any) -> None:
     """The device goes on with its own weights until it is sent the host's."""
-    model, x = exact.scale(poptorch), exact.samples(1)
-    trainer = poptorch.trainingModel(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.0))
-    first, _ = trainer(x)
+    x, config = exact.samples(3), exact.counts(3, 1, 1)
+    trainer, model = exact.trainer(poptorch, config)
+    trainer(x)
     with torch.no_grad():
         model.weight.fill_(4.0)
 
@@ -133,8 +126,8 @@ def test_writing_a_weight_on_the_host_needs_a_copy(poptorch: Any, torch: Any) ->
     trainer.copyWeightsToDevice()
     sent, _ = trainer(x)
 
-    assert_same(unsent, first, "output before sending")
-    assert_same(sent, x * 4, "output after sending")
+    assert_same(unsent, torch.cat(exact.plain_run(x, config, calls=2).outputs[1]), "the output before sending")
+    assert_same(sent[:1], x[:1] * 4, "the output of device iteration 0 after sending")
 
 
 def test_training_on_the_host_is_not_seen_by_the_device(poptorch: Any, torch: Any) -> None:
@@ -148,14 +141,15 @@ def test_training_on_the_host_is_not_seen_by_the_device(poptorch: Any, torch: An
 
     after, _ = inference(x)
 
-    assert_same(after, before, "output")
-    assert not torch.equal(model(x)[0], before)
+    assert_same(after, before, "the output before sending")
     inference.copyWeightsToDevice()
-    assert_same(inference(x)[0], model(x)[0].detach(), "output after sending")
+    sent, _ = inference(x)
+    check.differs(actual=sent.numpy(), other=before.numpy(), what="the output after sending")
+    assert_same(sent, model(x)[0], "the output after sending")
 
 
 def test_inference_follows_its_training_model(poptorch: Any) -> None:
-    """A model that is trained and used for inference has one set of weights: runs take turns without a copy by hand."""
+    """Training and inference take turns on one set of weights without a copy by hand; neither disturbs the other."""
     x, config = exact.samples(2), exact.counts(2, 1, 1)
     trainer, model = exact.trainer(poptorch, config)
     inference = poptorch.inferenceModel(model)
@@ -165,7 +159,8 @@ def test_inference_follows_its_training_model(poptorch: Any) -> None:
 
         out, _ = inference(x)
 
-        assert_same(out, x * expected.weights["weight"], f"output after {runs} runs")
+        assert_same(out, x * expected.weights["weight"], f"the output after {runs} runs")
+    exact.assert_weights(model, expected.weights)
 
 
 def test_inference_uploads_only_when_weights_changed(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,24 +178,11 @@ def test_inference_uploads_only_when_weights_changed(poptorch: Any, monkeypatch:
     inference(x)
     inference(x)
 
-    assert (unchanged, len(uploads)) == (0, 1)
-
-
-def test_validation_does_not_disturb_training(poptorch: Any) -> None:
-    """Training with inference in between gives the weights of training alone."""
-    x, config = exact.samples(3), exact.counts(3, 1, 1)
-    trainer, model = exact.trainer(poptorch, config)
-    inference = poptorch.inferenceModel(model)
-
-    for _ in range(3):
-        trainer(x)
-        inference(x)
-
-    exact.assert_weights(model, exact.plain_run(x, config, calls=3).weights)
+    check.equal(actual=(unchanged, len(uploads)), expected=(0, 1), what="the number of uploads so far")
 
 
 def test_buffers_of_inference_stay_on_the_device(poptorch: Any, counted: Any) -> None:
-    """A buffer that inference updates persists there, and comes home only when asked for."""
+    """A buffer that inference updates persists on the device, and reaches the host only by copyWeightsToHost."""
     inference = poptorch.inferenceModel(counted)
     for _ in range(3):
         inference(exact.samples(1))
@@ -208,21 +190,22 @@ def test_buffers_of_inference_stay_on_the_device(poptorch: Any, counted: Any) ->
     before = counted.count.item()
     inference.copyWeightsToHost()
 
-    assert (before, counted.count.item()) == (0, 3)
+    actual = (before, counted.count.item())
+    check.equal(actual=actual, expected=(0, 3), what="the buffer on the host before and after copyWeightsToHost")
 
 
 @pytest.mark.parametrize("attached", [True, False], ids=["attached", "detached"])
 def test_loading_a_state_reaches_the_device(poptorch: Any, torch: Any, attached: bool) -> None:
     """load_state_dict on the executor changes what the next run computes with."""
-    model, x = exact.scale(poptorch), exact.samples(2)
-    trainer = poptorch.trainingModel(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.0))
+    trainer, _ = exact.trainer(poptorch)
+    x = exact.samples(2)
     trainer(x)
     if not attached:
         trainer.detachFromDevice()
 
     trainer.load_state_dict({"weight": torch.tensor([0.5, 0.25])})
 
-    assert_same(trainer(x)[0], x * torch.tensor([0.5, 0.25]), "output")
+    assert_same(trainer(x)[0], x * torch.tensor([0.5, 0.25]), "the output after loading")
 
 
 @pytest.mark.parametrize("how", ["state_dict", "model"])
@@ -239,8 +222,9 @@ def test_a_trained_model_can_be_saved(poptorch: Any, torch: Any, how: str) -> No
     loaded = torch.load(file, weights_only=how == "state_dict")
 
     weight = loaded["inner.0.weight"] if how == "state_dict" else loaded[0].weight
-    assert_same(weight.detach(), inner[0].weight.detach(), "weight")
-    assert type(weight) in (torch.Tensor, torch.nn.Parameter)
+    assert_same(weight, inner[0].weight, "the saved weight")
+    expected = torch.Tensor if how == "state_dict" else torch.nn.Parameter
+    check.equal(actual=type(weight), expected=expected, what="the type of the saved weight")
 
 
 @pytest.mark.parametrize("replicas", [2, 4])
@@ -254,26 +238,23 @@ def test_replicas_begin_and_end_with_the_same_weights(poptorch: Any, torch: Any,
     out, _ = trainer(x[:1].expand(config.micro_batches, 2).contiguous())
 
     by_replica = out.reshape(config.device_iterations, replicas, 2)
-    assert torch.equal(by_replica, by_replica[:, :1].expand_as(by_replica))
+    assert_same(by_replica, by_replica[:, :1].expand_as(by_replica), "the output by device iteration and replica")
 
 
 def test_a_shared_weight_is_one_weight(poptorch: Any, torch: Any) -> None:
     """A parameter under two names is updated by the sum of both gradients and stays shared."""
     start, x = torch.tensor([1.0, 2.0]), exact.samples(1)
     shared = torch.nn.Parameter(start.clone())
-    trainer, model = exact.trainer(
-        poptorch,
-        model=as_model(
-            lambda model, x: poptorch.identity_loss(x * model.first + model.second, reduction="sum"),
-            first=shared,
-            second=shared,
-        ),
-    )
+
+    def forward(model: Any, x: Any) -> Any:
+        return poptorch.identity_loss(x * model.first + model.second, reduction="sum")
+
+    trainer, model = exact.trainer(poptorch, model=as_model(forward, first=shared, second=shared))
 
     trainer(x)
 
-    assert model.first is model.second
-    assert_same(model.second.detach(), start - exact.RATE * (x[0] + 1), "weight")
+    check.holds(model.first is model.second, "the weight is two weights after a step.")
+    assert_same(model.second, start - exact.RATE * (x[0] + 1), "the weight")
 
 
 def test_a_frozen_weight_stays(poptorch: Any, torch: Any) -> None:
@@ -284,7 +265,7 @@ def test_a_frozen_weight_stays(poptorch: Any, torch: Any) -> None:
 
     trainer(exact.samples(2))
 
-    assert_same(model.frozen.detach(), torch.ones(3), "frozen")
+    assert_same(model.frozen, torch.ones(3), "the frozen weight")
 
 
 def test_weights_of_64_bits_live_in_32_on_the_device(poptorch: Any, torch: Any) -> None:
@@ -293,8 +274,8 @@ def test_weights_of_64_bits_live_in_32_on_the_device(poptorch: Any, torch: Any) 
 
     out = poptorch.inferenceModel(model)(exact.samples(2).double())
 
-    assert_same(out, exact.scale(poptorch, loss=False)(exact.samples(2)).detach(), "output")
-    assert model.weight.dtype == torch.float64
+    assert_same(out, exact.scale(poptorch, loss=False)(exact.samples(2)), "the output")
+    check.equal(actual=model.weight.dtype, expected=torch.float64, what="the type of the weight on the host")
 
 
 @pytest.mark.parametrize("kind", ["NoGrouping", "Consecutive", "Orthogonal"])
@@ -306,14 +287,11 @@ def test_groups_of_replicas_have_weights_of_their_own(poptorch: Any, torch: Any,
     values = torch.arange(2.0 * count).reshape(count, 2)
     model.weight = torch.nn.Parameter(values.clone())
     config = exact.counts(1, 2, 4)
-    trainer = poptorch.trainingModel(
-        model, exact.options(poptorch, config), torch.optim.SGD(model.parameters(), lr=0.0)
-    )
-    model.weight.replicaGrouping(
-        getattr(poptorch.CommGroupType, kind), shards, poptorch.VariableRetrievalMode.OnePerGroup
-    )
+    trainer, _ = exact.trainer(poptorch, config, model=model)
+    one_per_group = poptorch.VariableRetrievalMode.OnePerGroup
+    model.weight.replicaGrouping(getattr(poptorch.CommGroupType, kind), shards, one_per_group)
 
     out, _ = trainer(torch.ones(8, 2))
 
     group = {"NoGrouping": [0, 1, 2, 3], "Consecutive": [0, 0, 1, 1], "Orthogonal": [0, 1, 0, 1]}[kind]
-    assert_same(out, values[torch.tensor(group * 2)], "output")
+    assert_same(out, values[torch.tensor(group * 2)], "the output")

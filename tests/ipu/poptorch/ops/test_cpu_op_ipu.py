@@ -6,6 +6,9 @@ from typing import Any, List
 
 import pytest
 
+from ipu_conformance import check
+
+from ..exact import assert_same
 from ..on_device import as_model, gradient, infer
 
 
@@ -23,7 +26,7 @@ def test_the_host_computes_in_the_middle(poptorch: Any, torch: Any) -> None:
 
     out = infer(poptorch, lambda model, x: model.host(x + 1) * 2, _x(), host=poptorch.CPU(on_host, "square"))
 
-    assert (out == (_x() + 1) ** 2 * 2).all()
+    assert_same(out, (_x() + 1) ** 2 * 2, "the output")
 
 
 def test_several_tensors_go_and_come(poptorch: Any) -> None:
@@ -35,8 +38,8 @@ def test_several_tensors_go_and_come(poptorch: Any) -> None:
     host = poptorch.CPU(on_host, "several")
     first, second = infer(poptorch, lambda model, x: tuple(model.host(x, x * 2)), _x(2), host=host)
 
-    assert (first == _x(2).sum(1)).all()
-    assert (second == -_x(2)[:, :2]).all()
+    assert_same(first, _x(2).sum(1), "the first result of the host")
+    assert_same(second, -_x(2)[:, :2], "the second result of the host")
 
 
 @pytest.mark.parametrize(("iterations", "replicas"), [(3, 1), (1, 2), (3, 2)])
@@ -56,26 +59,27 @@ def test_the_function_is_called_for_every_micro_batch(poptorch: Any, iterations:
     seen.clear()
     output = inference(x)
 
-    assert sorted(seen) == x[:, 0].tolist()
-    assert (output == x + 1).all()
+    check.micro_batches_once(seen=seen, expected=x[:, 0].tolist(), what="the function")
+    assert_same(output, x + 1, "the output")
 
 
 def test_the_function_sees_its_state_of_the_moment(poptorch: Any) -> None:
     """It is called at run time: what it reads may change between two runs."""
-    state = {"add": 1.0}
+    state = {"add": 0.0}
     model = as_model(lambda model, x: model.host(x), host=poptorch.CPU(lambda x: x + state["add"], "state"))
     inference = poptorch.inferenceModel(model)
 
-    assert (inference(_x()) == _x() + 1).all()
-    state["add"] = 5.0
-    assert (inference(_x()) == _x() + 5).all()
+    for add in (1.0, 5.0, 3.0):
+        state["add"] = add
+        assert_same(inference(_x()), _x() + add, f"the output when the host adds {add}")
 
 
 def test_one_function_may_be_called_twice(poptorch: Any) -> None:
     """Each call in the model is an operation of its own."""
     host = poptorch.CPU(lambda x: x * 3, "triple")
+    out = infer(poptorch, lambda model, x: model.host(model.host(x) + 1), _x(), host=host)
 
-    assert (infer(poptorch, lambda model, x: model.host(model.host(x) + 1), _x(), host=host) == _x() * 9 + 3).all()
+    assert_same(out, _x() * 9 + 3, "the output")
 
 
 def test_a_module_may_run_on_the_host(poptorch: Any, torch: Any) -> None:
@@ -87,7 +91,7 @@ def test_a_module_may_run_on_the_host(poptorch: Any, torch: Any) -> None:
 
     out = infer(poptorch, lambda model, x: model.host(x), _x(), host=poptorch.CPU(layer, "layer"))
 
-    assert (out == layer(_x()).detach()).all()
+    assert_same(out, layer(_x()), "the output")
 
 
 @pytest.mark.ipus(2)
@@ -102,35 +106,33 @@ def test_the_host_computes_between_two_ipus(poptorch: Any) -> None:
 
     out = infer(poptorch, forward, _x(4), host=host, options=poptorch.Options().deviceIterations(4))
 
-    assert (out == (_x(4) + 1) * 6).all()
+    assert_same(out, (_x(4) + 1) * 6, "the output")
 
 
 def test_on_the_host_it_is_the_function(poptorch: Any) -> None:
     """Outside the device the function is called."""
-    assert (poptorch.CPU(lambda x: x * 3, "host")(_x()) == _x() * 3).all()
+    assert_same(poptorch.CPU(lambda x: x * 3, "host")(_x()), _x() * 3, "the result on the host")
 
 
 def test_the_host_does_not_train(poptorch: Any, torch: Any) -> None:
     """A training model refuses a call of the host."""
     host = poptorch.CPU(lambda x: x * 3, "training")
 
-    with pytest.raises(poptorch.Error, match="CPU"):
-        gradient(
-            poptorch,
-            lambda model, x: poptorch.identity_loss(host(x) * model.weight, "sum"),
-            torch.ones(3),
-            _x(),
-        )
+    def loss(model: Any, x: Any) -> Any:
+        return poptorch.identity_loss(host(x) * model.weight, "sum")
+
+    with check.raises(poptorch.Error, match="CPU", what="a training model that calls the host"):
+        gradient(poptorch, loss, torch.ones(3), _x())
 
 
 def test_a_host_call_needs_a_function_and_a_name(poptorch: Any) -> None:
     """The first argument is called, the second is a name."""
     for wrong in ((3, "name"), (abs, 5), (abs, "")):
-        with pytest.raises((poptorch.Error, AssertionError)):
+        with check.raises((poptorch.Error, AssertionError), what=f"CPU{wrong}"):
             poptorch.CPU(*wrong)
 
 
 def test_a_function_returns_tensors(poptorch: Any) -> None:
     """A function that returns something else is refused, by its name."""
-    with pytest.raises(poptorch.Error, match="wrong-result"):
+    with check.raises(poptorch.Error, match="wrong-result", what="a host function that returns a number"):
         infer(poptorch, lambda model, x: model.host(x), _x(), host=poptorch.CPU(lambda x: 3, "wrong-result"))

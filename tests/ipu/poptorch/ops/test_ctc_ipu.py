@@ -6,11 +6,13 @@ import itertools
 import math
 from typing import Any, Dict, List, Sequence, Tuple
 
+import numpy as np
 import pytest
 
-from ..on_device import infer
+from ipu_conformance import check
+from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
-EPSILON = 2.0**-23
+from ..on_device import infer
 
 
 def _logs(steps: int, batch: int, classes: int, seed: int) -> Any:
@@ -32,9 +34,10 @@ def _all_paths(logs: Sequence[Sequence[float]], blank: int) -> List[Tuple[Tuple[
     return sorted(((labels, math.log(total)) for labels, total in sums.items()), key=lambda item: -item[1])
 
 
-def _tolerance(expected: float, steps: int) -> float:
+def _tolerance(expected: float, steps: int) -> Tolerance:
     """Each step rounds a sum of two logs to float32; the logs are at most as large as the result's own size."""
-    return 4 * steps * EPSILON * max(1.0, abs(expected))
+    allowed = np.array(8 * steps * FORMATS["float32"].unit * max(1.0, abs(expected)))
+    return Tolerance(allowed, f"four spacings of float32 for each of {steps} steps", 0.0)
 
 
 def _decode(poptorch: Any, logs: Any, lengths: Sequence[int], **settings: Any) -> Any:
@@ -52,8 +55,10 @@ def _assert_paths(decoded: Any, row: int, logs: Any, blank: int, top: int) -> No
     __tracebackhide__ = True
     scores, lengths, labels = (each[row] for each in decoded)
     for place, (path, score) in enumerate(_all_paths(logs.tolist(), blank)[:top]):
-        assert tuple(labels[place, : lengths[place]].tolist()) == path
-        assert abs(scores[place].item() - score) <= _tolerance(score, len(logs))
+        actual, what = tuple(labels[place, : lengths[place]].tolist()), f"path {place} of row {row}"
+        check.equal(actual=actual, expected=path, what=what)
+        allowed = _tolerance(score, len(logs))
+        check.close(actual=scores[place], expected=score, tolerance=allowed, what=f"the score of {what}")
 
 
 @pytest.mark.parametrize("blank", [0, 1, 2])
@@ -83,8 +88,7 @@ def test_repeated_labels_merge_unless_a_blank_is_between(
     logs[range(steps), 0, alignment] = math.log(1 - 2.0**-19)
     _, lengths, labels = _decode(poptorch, logs, [steps], beam_width=beam_width, top_paths=1)
 
-    assert lengths.tolist() == [[len(expected)]]
-    assert labels[0, 0, : lengths[0, 0]].tolist() == expected
+    check.equal(actual=labels[0, 0, : lengths[0, 0]].tolist(), expected=expected, what="the decoded path")
 
 
 def test_steps_beyond_a_length_do_not_count(poptorch: Any) -> None:
@@ -100,9 +104,10 @@ def test_the_shapes_are_those_of_batch_paths_and_steps(poptorch: Any, torch: Any
     """Probabilities and lengths are [batch, paths], labels [batch, paths, steps]; integers are 32 bits wide."""
     scores, lengths, labels = _decode(poptorch, _logs(5, 2, 4, seed=9), [5, 4], beam_width=30, top_paths=3)
 
-    assert (tuple(scores.shape), tuple(lengths.shape), tuple(labels.shape)) == ((2, 3), (2, 3), (2, 3, 5))
-    assert (lengths.dtype, labels.dtype) == (torch.int32, torch.int32)
-    assert (scores[:, :-1] >= scores[:, 1:]).all()
+    actual = [(tuple(each.shape), each.dtype) for each in (scores, lengths, labels)]
+    expected = [((2, 3), torch.float32), ((2, 3), torch.int32), ((2, 3, 5), torch.int32)]
+    check.equal(actual=actual, expected=expected, what="the shape and type of scores, lengths and labels")
+    check.holds((scores[:, :-1] >= scores[:, 1:]).all(), f"the scores {scores.tolist()} are not in descending order.")
 
 
 @pytest.mark.parametrize(
@@ -112,11 +117,11 @@ def test_the_shapes_are_those_of_batch_paths_and_steps(poptorch: Any, torch: Any
 )
 def test_settings_must_fit(poptorch: Any, wrong: Any) -> None:
     """A blank outside the classes, an empty beam, and more paths than the beam holds are refused."""
-    with pytest.raises(poptorch.Error):
+    with check.raises(poptorch.Error, what=f"decoding with {wrong}"):
         _decode(poptorch, _logs(4, 1, 3, seed=1), [4], **wrong)
 
 
 def test_there_is_a_length_for_each_sequence(poptorch: Any, torch: Any) -> None:
     """Lengths of another number than the batch are refused."""
-    with pytest.raises(poptorch.Error, match=r"[Ll]ength"):
+    with check.raises(poptorch.Error, match=r"[Ll]ength", what="one length for two sequences"):
         poptorch.ctc_beam_search_decoder(_logs(4, 2, 3, seed=1), torch.tensor([4]))

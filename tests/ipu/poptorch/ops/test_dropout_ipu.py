@@ -1,4 +1,4 @@
-"""Dropout: how much it drops, that no two masks know of each other, and that a seed decides them all."""
+"""Dropout: how much it drops, that its masks are independent, and that a seed decides them all."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
+from ..exact import assert_same
 from ..on_device import as_model
 
 ITERATIONS, ACCUMULATION, REPLICAS, POSITIONS = 2, 3, 5, 600
@@ -134,4 +135,4 @@ def test_evaluation_drops_nothing(poptorch: Any, torch: Any) -> None:
     model.eval()
     x = torch.arange(1.0, 13.0).reshape(4, 3)
 
-    assert torch.equal(poptorch.inferenceModel(model, poptorch.Options().deviceIterations(4))(x), x)
+    assert_same(poptorch.inferenceModel(model, poptorch.Options().deviceIterations(4))(x), x, "the output")

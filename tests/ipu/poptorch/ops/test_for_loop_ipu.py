@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from ipu_conformance import check
+
+from ..exact import assert_same
 from ..on_device import as_model, gradient, infer
 
 
@@ -20,19 +23,18 @@ def test_a_loop_runs_its_body_that_often(poptorch: Any, count: int) -> None:
     """Each iteration begins with what the one before returned."""
     (out,) = infer(poptorch, lambda model, x: poptorch.for_loop(count, lambda a: a * 2, [x]), _x())
 
-    assert (out == _x() * 2**count).all()
+    assert_same(out, _x() * 2**count, f"the result of {count} iterations")
 
 
 def test_a_loop_carries_several_tensors(poptorch: Any, torch: Any) -> None:
     """Fibonacci numbers, with the body's results in the order of its arguments."""
-    first, second = infer(
-        poptorch,
-        lambda model, a, b: poptorch.for_loop(6, lambda a, b: [b, a + b], [a, b]),
-        torch.tensor([[0]]),
-        torch.tensor([[1]]),
-    )
 
-    assert (first.item(), second.item()) == (8, 13)
+    def forward(model: Any, a: Any, b: Any) -> Any:
+        return poptorch.for_loop(6, lambda a, b: [b, a + b], [a, b])
+
+    results = infer(poptorch, forward, torch.tensor([[0]]), torch.tensor([[1]]))
+
+    check.equal(actual=[each.item() for each in results], expected=[8, 13], what="the list of the loop's results")
 
 
 def test_a_body_uses_weights_and_outer_tensors(poptorch: Any, torch: Any) -> None:
@@ -47,7 +49,7 @@ def test_a_body_uses_weights_and_outer_tensors(poptorch: Any, torch: Any) -> Non
     for _ in range(3):
         expected = expected * weight + _x() + 1
 
-    assert (infer(poptorch, forward, _x(), weight=torch.nn.Parameter(weight)) == expected).all()
+    assert_same(infer(poptorch, forward, _x(), weight=torch.nn.Parameter(weight)), expected, "the result")
 
 
 def test_loops_nest(poptorch: Any) -> None:
@@ -58,14 +60,14 @@ def test_loops_nest(poptorch: Any) -> None:
 
     out = infer(poptorch, lambda model, x: poptorch.for_loop(3, outer, [x])[0], _x())
 
-    assert (out == ((_x() * 2 + 2) * 2 + 2) * 2 + 2).all()
+    assert_same(out, ((_x() * 2 + 2) * 2 + 2) * 2 + 2, "the result")
 
 
 def test_a_loop_runs_on_the_host_too(poptorch: Any) -> None:
     """Outside the device it is a plain loop."""
     (out,) = poptorch.for_loop(3, lambda a: a + 1, [_x()])
 
-    assert (out == _x() + 3).all()
+    assert_same(out, _x() + 3, "the result on the host")
 
 
 def test_a_loop_does_not_train(poptorch: Any, torch: Any) -> None:
@@ -74,14 +76,14 @@ def test_a_loop_does_not_train(poptorch: Any, torch: Any) -> None:
     def forward(model: Any, x: Any) -> Any:
         return poptorch.identity_loss(poptorch.for_loop(2, lambda a: a * model.weight, [x])[0], "sum")
 
-    with pytest.raises(poptorch.Error, match="for_loop"):
+    with check.raises(poptorch.Error, match="for_loop", what="a training model with a loop"):
         gradient(poptorch, forward, torch.ones(3), _x())
 
 
 @pytest.mark.parametrize("count", [1.5, "3", None, -1], ids=repr)
 def test_the_count_is_an_integer_constant(poptorch: Any, count: Any) -> None:
     """Other counts are refused."""
-    with pytest.raises((poptorch.Error, ValueError), match="count"):
+    with check.raises((poptorch.Error, ValueError), match="count", what=f"a loop with the count {count!r}"):
         infer(poptorch, lambda model, x: poptorch.for_loop(count, lambda a: a, [x]), _x())
 
 
@@ -90,7 +92,7 @@ def test_the_count_is_an_integer_constant(poptorch: Any, count: Any) -> None:
 )
 def test_the_inputs_are_a_list(poptorch: Any, inputs: Any) -> None:
     """Inputs that are not a list of tensors are refused."""
-    with pytest.raises((poptorch.Error, ValueError), match="inputs"):
+    with check.raises((poptorch.Error, ValueError), match="inputs", what="inputs that are no list of tensors"):
         infer(poptorch, lambda model, x: poptorch.for_loop(2, lambda *a: list(a), inputs(x)), _x())
 
 
@@ -106,7 +108,7 @@ BODIES = {
 @pytest.mark.parametrize("body", BODIES)
 def test_a_body_returns_what_it_takes(poptorch: Any, body: str) -> None:
     """Results of other shapes, types or number than the inputs are refused."""
-    with pytest.raises(poptorch.Error, match="for_loop"):
+    with check.raises(poptorch.Error, match="for_loop", what=f"a body that returns {body}"):
         infer(poptorch, lambda model, x: poptorch.for_loop(2, BODIES[body], [x]), _x())
 
 
@@ -120,8 +122,9 @@ def test_a_condition_chooses_a_body(poptorch: Any, torch: Any, flag: bool) -> No
     condition, expected = torch.tensor([flag]), ((_x() * 2, _x() + 10) if flag else (_x(), (_x() + 1) ** 2))
 
     for results in (infer(poptorch, _choose(poptorch), condition, _x()), _choose(poptorch)(None, condition, _x())):
-        assert len(results) == 2
-        assert all((result == value).all() for result, value in zip(results, expected))
+        check.equal(actual=len(results), expected=2, what="the number of results")
+        for number, (result, value) in enumerate(zip(results, expected)):
+            assert_same(result, value, f"result {number} when the condition is {flag}")
 
 
 def test_one_compiled_condition_serves_both_values(poptorch: Any, torch: Any) -> None:
@@ -130,7 +133,8 @@ def test_one_compiled_condition_serves_both_values(poptorch: Any, torch: Any) ->
     inference = poptorch.inferenceModel(model)
 
     for flag in (True, False, True):
-        assert (inference(torch.tensor([flag]), _x()) == (_x() * 2 if flag else _x())).all()
+        out = inference(torch.tensor([flag]), _x())
+        assert_same(out, _x() * 2 if flag else _x(), f"the result when the condition is {flag}")
 
 
 def test_micro_batches_choose_for_themselves(poptorch: Any, torch: Any) -> None:
@@ -142,7 +146,7 @@ def test_micro_batches_choose_for_themselves(poptorch: Any, torch: Any) -> None:
     flags, x = torch.tensor([True, False, False]), torch.tensor([[4.0], [5.0], [6.0]])
     out = infer(poptorch, forward, flags, x, options=poptorch.Options().deviceIterations(3))
 
-    assert out.flatten().tolist() == [8.0, 6.0, 7.0]
+    check.equal(actual=out.flatten().tolist(), expected=[8.0, 6.0, 7.0], what="the result by device iteration")
 
 
 @pytest.mark.parametrize("flag", [True, False])
@@ -165,11 +169,12 @@ def test_only_the_chosen_body_has_effects(poptorch: Any, torch: Any, capfd: Any,
     calls.clear()
     capfd.readouterr()
     out = inference(torch.tensor([flag]), _x())
-    captured = capfd.readouterr()
-    printed = captured.out + captured.err
+    printed = "".join(capfd.readouterr())
 
-    assert (out == (_x() if flag else _x() + 1)).all()
-    assert ("yes-yes" in printed, "no:" in printed, len(calls)) == ((True, False, 0) if flag else (False, True, 1))
+    assert_same(out, _x() if flag else _x() + 1, "the output")
+    effects = {"yes-yes": "yes-yes" in printed, "no": "no:" in printed, "calls": len(calls)}
+    expected = {"yes-yes": flag, "no": not flag, "calls": 0 if flag else 1}
+    check.equal(actual=effects, expected=expected, what=f"the record of effects when the condition is {flag}")
 
 
 def test_a_condition_does_not_train(poptorch: Any, torch: Any) -> None:
@@ -179,7 +184,7 @@ def test_a_condition_does_not_train(poptorch: Any, torch: Any) -> None:
         chosen = poptorch.cond(flag, lambda a: a * model.weight, [x], lambda a: a, [x])
         return poptorch.identity_loss(chosen[0], "sum")
 
-    with pytest.raises(poptorch.Error, match="cond"):
+    with check.raises(poptorch.Error, match="cond", what="a training model with a condition"):
         gradient(poptorch, forward, torch.ones(3), torch.tensor([True]), _x())
 
 
@@ -190,11 +195,11 @@ def test_both_bodies_return_the_same_kind(poptorch: Any, torch: Any, body: str) 
     def forward(model: Any, flag: Any, x: Any) -> Any:
         return poptorch.cond(flag, lambda a: a, [x], BODIES[body], [x])
 
-    with pytest.raises(poptorch.Error, match="cond"):
+    with check.raises(poptorch.Error, match="cond", what=f"a body that returns {body}"):
         infer(poptorch, forward, torch.tensor([True]), _x())
 
 
 def test_a_condition_is_one_element(poptorch: Any) -> None:
     """A condition of several elements is refused."""
-    with pytest.raises((poptorch.Error, ValueError), match="condition"):
+    with check.raises((poptorch.Error, ValueError), match="condition", what="a condition of three elements"):
         infer(poptorch, lambda model, x: poptorch.cond(x > 0, lambda a: a, [x], lambda a: a, [x]), _x())

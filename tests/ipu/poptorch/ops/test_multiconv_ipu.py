@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from ipu_conformance import check
+
+from ..exact import assert_same
 from ..on_device import infer
 
 
@@ -38,7 +41,7 @@ def _assert_convolves(poptorch: Any, group: Any) -> None:
         return a + b
 
     actual = infer(poptorch, forward, _x(), first=first, second=second)
-    assert (actual == first(_x()) + second(_x() * 2)).all()
+    assert_same(actual, first(_x()) + second(_x() * 2), "the sum of the convolutions")
 
 
 def test_a_group_computes_what_its_convolutions_do(poptorch: Any) -> None:
@@ -67,7 +70,7 @@ def test_settings_chain_and_change_no_value(poptorch: Any, torch: Any, name: str
     group = poptorch.MultiConv()
     setting = eval(value, {"torch": torch, "poptorch": poptorch})
 
-    assert getattr(group, name)(setting) is group
+    check.holds(getattr(group, name)(setting) is group, f"{name}({value}) does not return its group.")
     _assert_convolves(poptorch, group)
 
 
@@ -86,7 +89,7 @@ WRONG = (
 @pytest.mark.parametrize(("name", "value"), WRONG)
 def test_wrong_settings_are_refused(poptorch: Any, torch: Any, name: str, value: str) -> None:
     """A value of the wrong type or outside its range is refused at once."""
-    with pytest.raises((AssertionError, ValueError)):
+    with check.raises((AssertionError, ValueError), what=f"{name}({value})"):
         getattr(poptorch.MultiConv(), name)(eval(value, {"torch": torch}))
 
 
@@ -98,7 +101,7 @@ def test_there_is_one_value_for_each_convolution(poptorch: Any, name: str, value
     group = poptorch.MultiConv()
     getattr(group, name)(value)
 
-    with pytest.raises(poptorch.Error, match=name):
+    with check.raises(poptorch.Error, match=name, what=f"{name}({value}) for two convolutions"):
         _assert_convolves(poptorch, group)
 
 
@@ -109,7 +112,7 @@ def test_a_group_does_not_hold_a_group(poptorch: Any) -> None:
         with poptorch.MultiConv(), poptorch.MultiConv():
             return model.layer(x)
 
-    with pytest.raises(poptorch.Error, match="MultiConv"):
+    with check.raises(poptorch.Error, match="MultiConv", what="a group in a group"):
         infer(poptorch, forward, _x(), layer=_convolution(1))
 
 
@@ -120,4 +123,4 @@ def test_a_group_does_nothing_on_the_host(poptorch: Any) -> None:
     with poptorch.MultiConv().planType(poptorch.MultiConvPlanType.Serial):
         actual = layer(_x())
 
-    assert (actual == expected).all()
+    assert_same(actual, expected, "the result on the host")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Dict, List
 
 import pytest
 
+from ipu_conformance import check
+
+from ..exact import assert_same
 from ..on_device import as_model, infer
 
 
@@ -44,12 +48,9 @@ def test_a_scope_comes_before_the_name(poptorch: Any) -> None:
 
     operations = _operations(poptorch, forward)
 
-    for kind, scopes in {"Mul": ("outer/inner",), "Sub": ("outer",), "Add": ()}.items():
-        names = _names(operations, kind)
-        assert names
-        assert all(scope in name for name in names for scope in scopes)
-    assert not any("inner" in name for name in _names(operations, "Sub"))
-    assert not any("outer" in name or "inner" in name for name in _names(operations, "Add"))
+    for kind, scope in {"Mul": "outer/inner/", "Sub": "outer/", "Add": ""}.items():
+        scopes = {"".join(re.findall("outer/|inner/", name)) for name in _names(operations, kind)}
+        check.equal(actual=scopes, expected={scope}, what=f"the set of the scopes in the names of {kind}")
 
 
 def test_a_scope_does_not_end_a_block(poptorch: Any) -> None:
@@ -64,8 +65,8 @@ def test_a_scope_does_not_end_a_block(poptorch: Any) -> None:
     strategy = poptorch.ShardedExecution(poptorch.Stage("block").ipu(1))
     operations = _operations(poptorch, forward, poptorch.Options().setExecutionStrategy(strategy))
 
-    on_one = {"__ipu_number": "1"}
-    assert _attributes(operations, "__ipu_number") == {"Mul": on_one, "Add": on_one}
+    expected = {kind: {"__ipu_number": "1"} for kind in ("Mul", "Add")}
+    check.equal(actual=_attributes(operations, "__ipu_number"), expected=expected, what="the IPU by type of operation")
 
 
 def test_a_scope_changes_no_value(poptorch: Any, torch: Any) -> None:
@@ -77,14 +78,14 @@ def test_a_scope_changes_no_value(poptorch: Any, torch: Any) -> None:
 
     x = torch.tensor([[1.0, -2.0]])
 
-    assert (infer(poptorch, forward, x) == x * 2).all()
-    assert (forward(None, x) == x * 2).all()
+    assert_same(infer(poptorch, forward, x), x * 2, "the result on the device")
+    assert_same(forward(None, x), x * 2, "the result on the host")
 
 
 @pytest.mark.parametrize("wrong", [3, None, b"scope"], ids=repr)
 def test_a_scope_is_a_string(poptorch: Any, wrong: Any) -> None:
     """Any other name is refused."""
-    with pytest.raises(AssertionError):
+    with check.raises(AssertionError, what=f"NameScope({wrong!r})"):
         poptorch.NameScope(wrong)
 
 
@@ -100,11 +101,12 @@ def test_an_attribute_reaches_the_operation(poptorch: Any) -> None:
 
     carried = _attributes(_operations(poptorch, forward), "flavour", "number")
 
-    assert carried == {"Mul": {"flavour": "sweet"}, "Sub": {"flavour": "sour", "number": "5"}, "Add": {}}
+    expected = {"Mul": {"flavour": "sweet"}, "Sub": {"flavour": "sour", "number": "5"}, "Add": {}}
+    check.equal(actual=carried, expected=expected, what="the table of attributes by type of operation")
 
 
 @pytest.mark.parametrize("wrong", [object(), {"a": 1}, [1, "a"], [[1]]], ids=["object", "dict", "mixed", "nested"])
 def test_an_attribute_is_plain(poptorch: Any, wrong: Any) -> None:
     """Values that the backend cannot hold are refused."""
-    with pytest.raises((ValueError, poptorch.Error, AssertionError)):
+    with check.raises((ValueError, poptorch.Error, AssertionError), what=f"Attribute(flavour={wrong!r})"):
         poptorch.Attribute(flavour=wrong)

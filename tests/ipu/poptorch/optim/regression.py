@@ -11,8 +11,6 @@ from ipu_conformance.oracle import regression
 from ipu_conformance.oracle.regression import BATCH, BIAS, INPUTS, OUTPUTS, START, WEIGHT, Call, X, Y
 
 Array = np.ndarray
-
-
 Make = Callable[[Any], Any]
 """What makes an optimizer for a model."""
 
@@ -35,7 +33,7 @@ def assert_same_weights(
 ) -> None:
     """Two sets of weights, or of optimizer state, have the same names and bits."""
     __tracebackhide__ = True
-    assert set(actual) == set(expected)
+    check.equal(actual=sorted(actual), expected=sorted(expected), what="the list of names")
     for name, value in expected.items():
         check.identical(actual=actual[name], expected=value, what=name, because=because)
 

@@ -9,6 +9,7 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.oracle.regression import BIAS, WEIGHT, same_rule
+from ipu_conformance.oracle.tolerance.ops import Tolerance
 from ipu_conformance.run import optimizer
 
 from ..on_device import as_model
@@ -78,10 +79,10 @@ def _weighted(poptorch: Any, make: Make, inputs: Sequence[float]) -> Any:
     """The weight, first 0, after one update from the mean of the inputs, which are the gradients; and the optimizer."""
     import torch
 
-    model = as_model(
-        lambda model, x: poptorch.identity_loss(model.weight * x, reduction="sum"),
-        weight=torch.nn.Parameter(torch.zeros(1)),
-    )
+    def forward(model: Any, x: Any) -> Any:
+        return poptorch.identity_loss(model.weight * x, reduction="sum")
+
+    model = as_model(forward, weight=torch.nn.Parameter(torch.zeros(1)))
     optimizer = make(model)
     options = poptorch.Options()
     options.Training.gradientAccumulation(len(inputs))
@@ -93,7 +94,7 @@ def test_half_accumulators_lose_what_they_cannot_hold(poptorch: Any, torch: Any)
     """The mean of 1024 and 0.25 is 512.125, which a float16 accumulator rounds to 512; a float32 one holds it."""
     for kind, expected in ((torch.float16, 512.0), (torch.float32, 512.125)):
         weight, _ = _weighted(poptorch, make(poptorch, "SGD", lr=1.0, accum_type=kind), [1024.0, 0.25])
-        check.identical(actual=weight, expected=np.array([-expected], np.float32), what=f"weight with {kind}")
+        check.identical(actual=weight, expected=np.array([-expected], np.float32), what=f"the weight with {kind}")
 
 
 @pytest.mark.parametrize(
@@ -111,17 +112,16 @@ def test_half_accumulators_keep_what_they_can_hold(
     """Equal powers of two have an exact mean in float16; 2^-26 is zero there, and survives a loss scale of 2^15."""
     weight, _ = _weighted(poptorch, make(poptorch, "SGD", lr=1.0, accum_type=torch.float16, **settings), gradients)
 
-    check.identical(actual=weight, expected=np.array([expected], np.float32), what="weight")
+    check.identical(actual=weight, expected=np.array([expected], np.float32), what="the weight")
 
 
 def test_a_running_mean_does_not_overflow(poptorch: Any, torch: Any) -> None:
     """Three gradients of 40000 sum beyond float16; their running mean does not, and is 40000."""
     weight, _ = _weighted(poptorch, make(poptorch, "SGD", lr=1.0, accum_type=torch.float16), [40000.0] * 3)
-    # Every step of the running mean multiplies, divides and adds in float16: three roundings of half a spacing (32 at
-    # 40000) for each of the two steps after the first.
-    most = 2 * 3 * 16.0
+    # Every step of the running mean multiplies, divides and adds in float16, where the spacing at 40000 is 32.
+    rounded = Tolerance(np.array(2 * 3 * 16.0), "three roundings of float16 in each of two steps", 0.0)
 
-    assert abs(float(weight[0]) + 40000.0) <= most
+    check.close(actual=weight, expected=np.array([-40000.0]), tolerance=rounded, what="the weight")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_half_state_is_held_in_half(poptorch: Any, torch: Any, name: str, attrib
     half, single = states(torch.float16), states(torch.float32)
     changed = [key for key in single if (half[key] != single[key]).any()]
 
-    assert len(changed) == 1
+    check.equal(actual=len(changed), expected=1, what=f"the number of states that {attribute} changes")
     expected = single[changed[0]].astype(np.float16).astype(np.float32)
     check.identical(actual=half[changed[0]], expected=expected, what=changed[0], because="the nearest float16 value")
 

@@ -7,6 +7,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Tuple
 
 import pytest
 
+from ipu_conformance import check
 from ipu_conformance.oracle.regression import BIAS, WEIGHT, same_rule
 from ipu_conformance.run import Rule, optimizer
 
@@ -199,7 +200,7 @@ def test_maximising_climbs(poptorch: Any, package: str, name: str) -> None:
         problem.calls = 0
         losses.append(float(problem.call()[1]))
 
-    assert losses[0] < losses[1] < losses[2]
+    check.holds(losses[0] < losses[1] < losses[2], f"the losses {losses} of three calls do not rise.")
 
 
 def test_weights_that_need_no_gradient_stay(poptorch: Any) -> None:
@@ -221,7 +222,7 @@ def test_without_an_optimizer_sgd_trains(poptorch: Any) -> None:
 @pytest.mark.parametrize("name", ["Adagrad", "Adadelta", "Adamax"])
 def test_an_optimizer_without_counterpart_is_refused(poptorch: Any, name: str) -> None:
     """Optimizers that the device does not have raise an error that names them, at the latest on compiling."""
-    with pytest.raises(ValueError, match=name):
+    with check.raises(ValueError, match=name, what=f"training with {name}"):
         trained(poptorch, make(poptorch, name, "torch"), calls=1)
 
 
@@ -229,5 +230,5 @@ def test_an_optimizer_without_counterpart_is_refused(poptorch: Any, name: str) -
 @pytest.mark.parametrize("name", ["Adam", "AdamW"])
 def test_amsgrad_is_refused(poptorch: Any, package: str, name: str) -> None:
     """The device has no AMSGrad: asking for it raises a ValueError, at the latest on compiling."""
-    with pytest.raises(ValueError, match="amsgrad"):
+    with check.raises(ValueError, match="amsgrad", what=f"training with {package}'s {name} and amsgrad=True"):
         trained(poptorch, make(poptorch, name, package, amsgrad=True), calls=1)

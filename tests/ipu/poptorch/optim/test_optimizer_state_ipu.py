@@ -8,6 +8,7 @@ from typing import Any, Dict, Mapping
 
 import pytest
 
+from ipu_conformance import check
 from ipu_conformance.oracle.regression import START
 
 from .regression import Problem, assert_same_weights, make
@@ -41,8 +42,9 @@ def test_before_compiling_there_is_no_state(poptorch: Any, name: str) -> None:
     """ipu_state and ipu_param are in the state_dict from the start, None until the model is compiled."""
     state = problem_of(poptorch, name).optimizer.state_dict()
 
-    assert (state["ipu_state"], state["ipu_param"]) == (None, None)
-    assert {"state", "param_groups"} <= set(state)
+    for key in ("ipu_state", "ipu_param"):
+        check.equal(actual=state[key], expected=None, what=f"{key} before compiling")
+    check.holds({"state", "param_groups"} <= set(state), f"the state_dict holds only {sorted(state)}.")
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -53,16 +55,17 @@ def test_after_a_call_there_is_a_state_for_every_weight(poptorch: Any, name: str
     state = problem.optimizer.state_dict()
 
     for weight, value in START.items():
-        tensors = [tensor for key, tensor in state["ipu_state"].items() if key.endswith(weight)]
-        shaped = [tensor for tensor in tensors if tuple(tensor.shape) == value.shape]
-        assert shaped, f"{weight} has no state among {sorted(state['ipu_state'])}"
-        assert all(bool((tensor != 0).any()) for tensor in shaped)
-    assert state["ipu_param"]
+        states = {key: tensor for key, tensor in state["ipu_state"].items() if key.endswith(weight)}
+        shaped = {key: tensor for key, tensor in states.items() if tuple(tensor.shape) == value.shape}
+        check.holds(shaped, f"{weight} has no state of its shape among {sorted(state['ipu_state'])}.")
+        for key, tensor in shaped.items():
+            check.holds((tensor != 0).any(), f"{key} is zero after a call.")
+    check.holds(state["ipu_param"], f"ipu_param is {state['ipu_param']} after a call.")
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_state_follows_every_call(poptorch: Any, name: str) -> None:
-    """state_dict brings the newest state: it differs from one call to the next, and what was read before stays."""
+    """state_dict gives the newest state, which differs from call to call; one that was read before does not change."""
     problem = problem_of(poptorch, name)
     problem.call()
     first = problem.optimizer.state_dict()["ipu_state"]
@@ -70,8 +73,8 @@ def test_the_state_follows_every_call(poptorch: Any, name: str) -> None:
     problem.call()
     second = problem.optimizer.state_dict()["ipu_state"]
 
-    assert set(first) == set(second)
-    assert any(bool((first[key] != second[key]).any()) for key in first)
+    check.equal(actual=set(second), expected=set(first), what="the set of names after the second call")
+    check.holds(any((first[key] != second[key]).any() for key in first), "no state changes in the second call.")
     assert_same_weights(first, kept, because="a state that was read is a copy")
 
 
@@ -130,7 +133,8 @@ def test_without_its_state_a_restored_run_differs(poptorch: Any) -> None:
     whole = problem_of(poptorch, "SGD")
     weights = resumed(poptorch, whole, 2, "SGD", state=False).weights()
 
-    assert any((weights[key] != value).any() for key, value in whole.weights().items())
+    differing = [key for key, value in whole.weights().items() if (weights[key] != value).any()]
+    check.holds(differing, "a run that is restored without its momentum has the weights of one without a break.")
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -154,15 +158,12 @@ def test_missing_values_are_ignored(poptorch: Any) -> None:
     problem.call(2)
     state = problem.optimizer.state_dict()
     lost = [key for key in state["ipu_state"] if key.endswith("layer.bias")]
-    assert lost
-    kept = {key: state["ipu_state"][key] for key in lost}
-    problem.optimizer.load_state_dict(
-        {**state, "ipu_state": {key: value * 0 for key, value in state["ipu_state"].items() if key not in lost}}
-    )
-    after = problem.optimizer.state_dict()["ipu_state"]
+    check.holds(lost, f"the bias has no state among {sorted(state['ipu_state'])}.")
+    changed = {key: value * 0 for key, value in state["ipu_state"].items() if key not in lost}
+    problem.optimizer.load_state_dict({**state, "ipu_state": changed})
 
-    assert_same_weights({key: after[key] for key in lost}, kept)
-    assert all(not bool(value.any()) for key, value in after.items() if key not in lost)
+    expected = {**changed, **{key: state["ipu_state"][key] for key in lost}}
+    assert_same_weights(problem.optimizer.state_dict()["ipu_state"], expected)
 
 
 def test_hyper_parameters_are_restored_too(poptorch: Any) -> None:
@@ -171,4 +172,4 @@ def test_hyper_parameters_are_restored_too(poptorch: Any) -> None:
     first.optimizer.param_groups[0]["lr"] = 0.03
     second.optimizer.load_state_dict(first.optimizer.state_dict())
 
-    assert second.optimizer.param_groups[0]["lr"] == 0.03
+    check.equal(actual=second.optimizer.param_groups[0]["lr"], expected=0.03, what="the restored learning rate")

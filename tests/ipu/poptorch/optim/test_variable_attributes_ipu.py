@@ -6,6 +6,8 @@ from typing import Any, Dict, Mapping
 
 import pytest
 
+from ipu_conformance import check
+
 CLASSES = ("SGD", "Adam", "AdamW", "RMSprop", "LAMB")
 VALUES: Dict[str, Any] = {
     "lr": 0.5, "momentum": 0.5, "dampening": 0.5, "weight_decay": 0.5, "betas": (0.5, 0.5), "eps": 0.5, "alpha": 0.5,
@@ -30,42 +32,49 @@ def optimizer(poptorch: Any, name: str, **arguments: Any) -> Any:
     return getattr(poptorch.optim, name)([torch.nn.Parameter(torch.ones(2))], **arguments)
 
 
+def assert_constant(optimizer: Any, **expected: bool) -> None:
+    """Each of these attributes is a constant of the program, or a variable."""
+    __tracebackhide__ = True
+    actual = {attribute: optimizer.variable_attrs.isConstant(attribute) for attribute in expected}
+    check.equal(actual=actual, expected=expected, what="isConstant() by attribute")
+
+
 @pytest.mark.parametrize(("name", "attribute"), PAIRS, ids=[f"{name}-{attribute}" for name, attribute in PAIRS])
 def test_what_is_passed_is_variable(poptorch: Any, name: str, attribute: str) -> None:
     """An argument that is passed is a variable until it is marked as constant; one that is left out is a constant."""
     passed = optimizer(poptorch, name, **{attribute: VALUES[attribute]})
-    assert not passed.variable_attrs.isConstant(attribute)
+    assert_constant(passed, **{attribute: False})
     if (name, attribute) != ("SGD", "lr"):
-        assert optimizer(poptorch, name).variable_attrs.isConstant(attribute)
+        assert_constant(optimizer(poptorch, name), **{attribute: True})
 
     passed.variable_attrs.markAsConstant(attribute)
 
-    assert passed.variable_attrs.isConstant(attribute)
+    assert_constant(passed, **{attribute: True})
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_default_that_is_passed_is_variable(poptorch: Any, name: str) -> None:
     """It counts that a value is passed, not that it differs from the default."""
-    assert not optimizer(poptorch, name, loss_scaling=1.0).variable_attrs.isConstant("loss_scaling")
+    assert_constant(optimizer(poptorch, name, loss_scaling=1.0), loss_scaling=False)
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_what_was_marked_stays_marked(poptorch: Any, name: str) -> None:
     """Marking as variable and as constant undo each other and touch no other attribute."""
-    marks = optimizer(poptorch, name, lr=0.1).variable_attrs
-    marks.markAsVariable("weight_decay")
-    assert (marks.isConstant("weight_decay"), marks.isConstant("lr")) == (False, False)
+    marked = optimizer(poptorch, name, lr=0.1)
+    marked.variable_attrs.markAsVariable("weight_decay")
+    assert_constant(marked, lr=False, weight_decay=False, loss_scaling=True)
 
-    marks.markAsConstant("weight_decay")
+    marked.variable_attrs.markAsConstant("weight_decay")
 
-    assert (marks.isConstant("weight_decay"), marks.isConstant("lr")) == (True, False)
+    assert_constant(marked, lr=False, weight_decay=True, loss_scaling=True)
 
 
 @pytest.mark.parametrize("mark", ["markAsVariable", "markAsConstant"])
 @pytest.mark.parametrize("name", CLASSES)
 def test_unknown_attributes_cannot_be_marked(poptorch: Any, name: str, mark: str) -> None:
     """Marking an attribute that the optimizer does not have raises an AssertionError that names it."""
-    with pytest.raises(AssertionError, match="colour"):
+    with check.raises(AssertionError, match="colour", what=f"{mark} of an attribute that {name} does not have"):
         getattr(optimizer(poptorch, name).variable_attrs, mark)("colour")
 
 
@@ -84,8 +93,10 @@ ACCUMULATORS: Mapping[str, Any] = {
 )
 def test_accumulators_are_half_or_single(poptorch: Any, torch: Any, name: str, attribute: str, kind: str) -> None:
     """Accumulators are held in float16 or float32; any other type raises an AssertionError."""
-    assert getattr(optimizer(poptorch, name, **{attribute: getattr(torch, kind)}), attribute) == getattr(torch, kind)
-    with pytest.raises(AssertionError, match=r"float32.*float16|float16.*float32"):
+    expected = getattr(torch, kind)
+    actual = getattr(optimizer(poptorch, name, **{attribute: expected}), attribute)
+    check.equal(actual=actual, expected=expected, what=f"{name}.{attribute}")
+    with check.raises(AssertionError, match=r"float32.*float16|float16.*float32", what=f"{attribute} of float64"):
         optimizer(poptorch, name, **{attribute: torch.float64})
 
 
@@ -105,13 +116,13 @@ def test_accumulators_are_half_or_single(poptorch: Any, torch: Any, name: str, a
 )
 def test_impossible_values_are_refused(poptorch: Any, name: str, attribute: str, value: Any) -> None:
     """Values that make no sense raise a ValueError on construction, as torch's do."""
-    with pytest.raises(ValueError, match=r".+"):
+    with check.raises(ValueError, match=r".+", what=f"{name} with {attribute}={value}"):
         optimizer(poptorch, name, **{attribute: value})
 
 
 def test_nesterov_needs_momentum(poptorch: Any) -> None:
     """Nesterov's momentum without momentum raises a ValueError."""
-    with pytest.raises(ValueError, match=r"[Nn]esterov"):
+    with check.raises(ValueError, match=r"[Nn]esterov", what="nesterov=True without momentum"):
         optimizer(poptorch, "SGD", nesterov=True)
 
 
@@ -119,8 +130,8 @@ def test_nesterov_needs_momentum(poptorch: Any) -> None:
 def test_extra_attributes_can_be_read_and_set(poptorch: Any, name: str) -> None:
     """What PopTorch adds to an optimizer is an attribute of it."""
     scaled = optimizer(poptorch, name, loss_scaling=4.0)
-    assert scaled.loss_scaling == 4.0
+    check.equal(actual=scaled.loss_scaling, expected=4.0, what="loss_scaling as it was passed")
 
     scaled.loss_scaling = 8.0
 
-    assert scaled.loss_scaling == 8.0
+    check.equal(actual=scaled.loss_scaling, expected=8.0, what="loss_scaling as it was set")

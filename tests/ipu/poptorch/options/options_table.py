@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from ipu_conformance import check
+
 
 @dataclass(frozen=True)
 class Row:
@@ -93,12 +95,12 @@ DEFAULTS = tuple(row for row in OPTIONS if row.default is not None)
 IN_JSON = tuple(row for row in OPTIONS if row.json is not None)
 
 
-def evaluate(text: str) -> Any:
-    """The value that a row's text stands for."""
+def evaluate(text: str, **names: Any) -> Any:
+    """The value that a row's text stands for, where it may also speak of ``names``."""
     import poptorch
     import torch
 
-    return eval(text, {"poptorch": poptorch, "torch": torch})
+    return eval(text, {"poptorch": poptorch, "torch": torch, **names})
 
 
 def reach(options: Any, path: str) -> Any:
@@ -116,3 +118,11 @@ def owner(options: Any, path: str) -> Any:
 def plain(value: Any) -> Any:
     """A value that compares whether an SDK keeps enumerations as members or as numbers."""
     return getattr(value, "value", value)
+
+
+def assert_reads(options: Any, **expected: Any) -> None:
+    """Each of these values is read back; two underscores stand for the dot behind a sub-set."""
+    __tracebackhide__ = True
+    for name, value in expected.items():
+        path = name.replace("__", ".")
+        check.equal(actual=plain(reach(options, path)), expected=plain(value), what=f"the option {path}")

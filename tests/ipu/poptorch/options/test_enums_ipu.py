@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from ipu_conformance import check
+
+from .options_table import assert_reads
+
 MEMBERS = {
     "OutputMode": ("All", "EveryN", "Final", "Sum"),
     "DataLoaderMode": ("Async", "AsyncRebatched", "Sync"),
@@ -27,53 +31,48 @@ MEMBERS = {
 
 @pytest.mark.parametrize("name", sorted(MEMBERS))
 def test_an_enumeration_has_its_members(poptorch: Any, name: str) -> None:
-    """Each enumeration is public, has the documented members, and no two of those are the same."""
+    """Each enumeration is public and in poptorch.enums, and has the documented members, no two of them the same."""
     enumeration = getattr(poptorch, name)
-    members = [getattr(enumeration, member) for member in MEMBERS[name]]
+    members = [getattr(enumeration, member, None) for member in MEMBERS[name]]
 
-    assert [member.name for member in members] == list(MEMBERS[name])
-    assert len({member.value for member in members}) == len(members)
-
-
-@pytest.mark.parametrize("name", sorted(MEMBERS))
-def test_an_enumeration_is_in_the_enums_module(poptorch: Any, name: str) -> None:
-    """poptorch.enums holds the same classes."""
-    assert getattr(poptorch.enums, name) is getattr(poptorch, name)
+    check.holds(getattr(poptorch.enums, name, None) is enumeration, f"poptorch.enums has another {name}.")
+    names = [getattr(member, "name", None) for member in members]
+    check.equal(actual=names, expected=list(MEMBERS[name]), what=f"the list of the members of {name}")
+    check.equal(actual=len(set(members)), expected=len(members), what=f"the number of distinct members of {name}")
 
 
-@pytest.mark.parametrize("member", ["All", "EveryN", "Final", "Sum"])
+@pytest.mark.parametrize("member", MEMBERS["OutputMode"])
 def test_the_older_name_of_an_output_mode_works(poptorch: Any, member: str) -> None:
     """AnchorMode is the name that OutputMode had; its members are equal to those of today."""
-    assert getattr(poptorch.AnchorMode, member) == getattr(poptorch.OutputMode, member)
+    older, mode = getattr(poptorch.AnchorMode, member), getattr(poptorch.OutputMode, member)
+    check.equal(actual=older, expected=mode, what=f"AnchorMode.{member}")
 
 
 def test_the_older_method_sets_the_output_mode(poptorch: Any, said: Any) -> None:
     """Options.anchorMode sets the output mode, and says that it is deprecated."""
     options = poptorch.Options().anchorMode(poptorch.AnchorMode.EveryN, 3)
 
-    assert (options.output_mode, options.output_return_period) == (poptorch.OutputMode.EveryN, 3)
-    assert "deprecated" in said()
+    assert_reads(options, output_mode=poptorch.OutputMode.EveryN, output_return_period=3)
+    check.contains(actual=said(), expected="deprecated", what="what anchorMode says")
 
 
 @pytest.mark.parametrize(
-    ("method", "argument"),
-    [
-        ("halfFloatCasting", "FloatDowncastToHalf"),
-        ("runningStatisticsAlwaysFloat", True),
-    ],
+    ("method", "argument"), [("halfFloatCasting", "FloatDowncastToHalf"), ("runningStatisticsAlwaysFloat", True)]
 )
 def test_a_deprecated_precision_option_changes_nothing(poptorch: Any, said: Any, method: str, argument: Any) -> None:
     """Precision options of older SDKs are accepted, say that they are deprecated, and leave the options as they are."""
-    precision = poptorch.Options().Precision
+    options = poptorch.Options()
     value = getattr(poptorch.HalfFloatCastingBehavior, argument) if isinstance(argument, str) else argument
 
-    assert getattr(precision, method)(value) is precision
-    assert "deprecated" in said()
+    returned = getattr(options.Precision, method)(value)
+    check.holds(returned is options.Precision, f"{method} returns {returned}, not what it was called on.")
+    check.equal(actual=options.toDict(), expected=poptorch.Options().toDict(), what=f"toDict() after {method}")
+    check.contains(actual=said(), expected="deprecated", what=f"what {method} says")
 
 
 def test_a_period_without_every_n_is_said_to_be_ignored(poptorch: Any, said: Any) -> None:
     """A period means nothing to the other modes, which is said."""
     options = poptorch.Options().outputMode(poptorch.OutputMode.All, 3)
 
-    assert options.output_return_period == 1
-    assert "ignored" in said()
+    assert_reads(options, output_return_period=1)
+    check.contains(actual=said(), expected="ignored", what="what outputMode says of the period")

@@ -7,11 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import pytest
 
+from ipu_conformance import check
+
+from ..exact import assert_same
 from ..on_device import as_model
+from .options_table import assert_reads
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERR", "OFF")
 LOGGED = {"TRACE": 3, "DEBUG": 3, "INFO": 3, "WARN": 2, "ERR": 1, "OFF": 0}
@@ -32,27 +36,23 @@ def level_restored(poptorch: Any) -> Any:
     poptorch.logger.setLevel(before)
 
 
-def lines_of(logger: Any) -> List[str]:
-    """The levels, of an info line, a warning and an error, that get through."""
-    return [name for name, number in (("info", 20), ("warning", 30), ("error", 40)) if logger.isEnabledFor(number)]
-
-
 @pytest.mark.parametrize(("level", "name"), [*((name, name) for name in LEVELS), *zip((0, 1, 2, 3, 4, 6), LEVELS)])
 def test_a_level_has_a_name_and_a_number(level_restored: Any, level: Any, name: str) -> None:
     """setLogLevel takes either and lets through what is at least as grave: 0 is everything, 6 is nothing."""
     level_restored.setLogLevel(level)
 
-    assert len(lines_of(level_restored.logger)) == LOGGED[name]
+    passed = sum(level_restored.logger.isEnabledFor(number) for number in (20, 30, 40))
+    check.equal(actual=passed, expected=LOGGED[name], what=f"how many of info, warning and error pass at level {level}")
 
 
 @pytest.mark.parametrize("level", ["LOUD", 5, 7, -1])
 def test_an_unknown_level_is_an_error(level_restored: Any, level: Any) -> None:
     """A level that does not exist is refused, and the log stays as it was."""
     before = level_restored.logger.level
-    with pytest.raises((ValueError, AssertionError, KeyError)):
+    with check.raises((ValueError, AssertionError, KeyError), what=f"setLogLevel({level!r})"):
         level_restored.setLogLevel(level)
 
-    assert level_restored.logger.level == before
+    check.equal(actual=level_restored.logger.level, expected=before, what="the level after one that does not exist")
 
 
 def program(poptorch: Any, text: str, environment: Dict[str, str], tmp_path: Path) -> subprocess.CompletedProcess[str]:
@@ -75,17 +75,18 @@ def test_the_environment_names_the_level_and_the_file(poptorch: Any, tmp_path: P
     run = program(poptorch, THREE_LINES, variables, tmp_path)
     written = (tmp_path / "poptorch.log").read_text(encoding="utf-8")
 
-    assert all(line in written for line in ("line one", "line two", "line three"))
-    assert "line" not in run.stdout + run.stderr
+    for line in ("line one", "line two", "line three"):
+        check.contains(actual=written, expected=line, what="the log's file")
+    check.lacks(actual=run.stdout + run.stderr, unexpected="line", what="the terminal")
 
 
 def test_lines_can_go_to_standard_output(poptorch: Any, tmp_path: Path) -> None:
     """POPTORCH_LOG_DEST=stdout sends lines there; a level in the environment keeps lesser lines out."""
     run = program(poptorch, THREE_LINES, {"POPTORCH_LOG_LEVEL": "ERR", "POPTORCH_LOG_DEST": "stdout"}, tmp_path)
 
-    assert "line three" in run.stdout
-    assert "line two" not in run.stdout
-    assert "line" not in run.stderr
+    check.contains(actual=run.stdout, expected="line three", what="standard output")
+    check.lacks(actual=run.stdout, unexpected="line two", what="standard output")
+    check.lacks(actual=run.stderr, unexpected="line", what="standard error")
 
 
 # The machine.
@@ -95,38 +96,38 @@ def test_inside_a_model_the_ipu_path_is_taken(poptorch: Any, torch: Any) -> None
     """Code in forward sees True when the model is run by poptorch, and False when the host runs it."""
     model = as_model(lambda model, x: x + 1.0 if poptorch.isRunningOnIpu() else x - 1.0)
     x = torch.tensor([2.0, 5.0])
-    assert poptorch.isRunningOnIpu() is False
 
-    assert torch.equal(poptorch.inferenceModel(model)(x), x + 1.0)
-    assert torch.equal(model(x), x - 1.0)
-    assert poptorch.isRunningOnIpu() is False
+    assert_same(model(x), x - 1.0, "the host's result before the device ran")
+    assert_same(poptorch.inferenceModel(model)(x), x + 1.0, "the device's result")
+    assert_same(model(x), x - 1.0, "the host's result after the device ran")
 
 
 def test_hardware_is_there_or_not(poptorch: Any) -> None:
     """ipuHardwareIsAvailable is a bool; where it is False, asking for the version is an error."""
     available = poptorch.ipuHardwareIsAvailable()
 
-    assert isinstance(available, bool)
+    check.instance(actual=available, expected=bool, what="ipuHardwareIsAvailable()")
     if available:
-        assert isinstance(poptorch.ipuHardwareVersion(), int)
+        check.instance(actual=poptorch.ipuHardwareVersion(), expected=int, what="ipuHardwareVersion()")
     else:
-        with pytest.raises(poptorch.Error):
+        with check.raises((poptorch.Error, AssertionError), what="ipuHardwareVersion() without hardware"):
             poptorch.ipuHardwareVersion()
 
 
 @pytest.mark.emulator
 def test_the_emulator_has_no_hardware(poptorch: Any) -> None:
-    """The emulator does not claim to be hardware, however few IPUs are asked for."""
-    assert [poptorch.ipuHardwareIsAvailable(count) for count in (1, 2, 64)] == [False, False, False]
+    """The emulator does not claim to be hardware, for any number of IPUs."""
+    for count in (1, 2, 64):
+        available = poptorch.ipuHardwareIsAvailable(count)
+        check.equal(actual=available, expected=False, what=f"ipuHardwareIsAvailable({count})")
 
 
 def test_a_launcher_says_which_process_this_is(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fresh options take rank and size from the variables of Open MPI."""
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "3")
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "2")
-    distributed = poptorch.Options().Distributed
 
-    assert (distributed.processId, distributed.numProcesses) == (2, 3)
+    assert_reads(poptorch.Options().Distributed, processId=2, numProcesses=3)
 
 
 @pytest.mark.parametrize(("variable", "value", "method", "argument"), [
@@ -143,18 +144,18 @@ def test_a_variable_is_as_good_as_the_option(
     plain = poptorch.Options().toDict()
     monkeypatch.setenv(variable, value)
 
-    assert poptorch.Options().toDict() == by_hand.toDict() != plain
+    check.equal(actual=poptorch.Options().toDict(), expected=by_hand.toDict(), what=f"toDict() with {variable} set")
+    check.differs(actual=poptorch.Options().toDict(), other=plain, what=f"toDict() with {variable} set")
 
 
 def test_engine_options_ask_for_reports(
     poptorch: Any, torch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """POPLAR_ENGINE_OPTIONS with autoReport.all leaves a report in the folder that it names."""
-    monkeypatch.setenv(
-        "POPLAR_ENGINE_OPTIONS", json.dumps({"autoReport.all": "true", "autoReport.directory": str(tmp_path)})
-    )
+    asked = {"autoReport.all": "true", "autoReport.directory": str(tmp_path)}
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps(asked))
     model = poptorch.inferenceModel(torch.nn.Linear(2, 2), poptorch.Options())
     model(torch.ones(1, 2))
     model.destroy()
 
-    assert [path for path in tmp_path.rglob("*") if path.is_file()]
+    check.holds(any(path.is_file() for path in tmp_path.rglob("*")), "the folder of autoReport.directory has no file.")

@@ -7,43 +7,48 @@ from typing import Any, Iterator, List
 
 import pytest
 
+from ipu_conformance import check
+
+from ..exact import assert_same
 from ..on_device import infer
 
 
 def test_errors_form_one_family(poptorch: Any) -> None:
-    """Recoverable and unrecoverable errors are Errors, and an Error is an Exception."""
-    assert issubclass(poptorch.RecoverableError, poptorch.Error)
-    assert issubclass(poptorch.UnrecoverableError, poptorch.Error)
-    assert issubclass(poptorch.Error, Exception)
-    assert not issubclass(poptorch.RecoverableError, poptorch.UnrecoverableError)
+    """Recoverable and unrecoverable errors are Errors; an Error is an Exception, as is options.ConfigFileError."""
+    recoverable, unrecoverable = poptorch.RecoverableError, poptorch.UnrecoverableError
+    bases = {recoverable: poptorch.Error, unrecoverable: poptorch.Error, poptorch.options.ConfigFileError: Exception}
+    for error, base in {**bases, poptorch.Error: Exception}.items():
+        check.contains(actual=error.__mro__, expected=base, what=f"the list of what {error.__name__} is")
+    check.lacks(actual=recoverable.__mro__, unexpected=unrecoverable, what="the list of what RecoverableError is")
+
+
+def assert_error(error: Any, *, message: Any, type: Any) -> None:
+    """An error has a message, which its text holds, a type and a location."""
+    __tracebackhide__ = True
+    actual = (error.message, error.type)
+    check.equal(actual=actual, expected=(message, type), what="the message and the type of the error")
+    check.contains(actual=str(error), expected=message, what="the text of the error")
+    check.instance(actual=error.location, expected=str, what="the location of the error")
 
 
 def test_an_error_of_the_python_layer_has_its_attributes(poptorch: Any) -> None:
     """createPoptorchError gives an Error with a message, a type and a location; its text holds the message."""
     error = poptorch.createPoptorchError("no such thing")
 
-    assert isinstance(error, poptorch.Error)
-    assert error.message == "no such thing"
-    assert error.type == "poptorch_py_error"
-    assert isinstance(error.location, str)
-    assert "no such thing" in str(error)
+    check.instance(actual=error, expected=poptorch.Error, what="what createPoptorchError gives")
+    assert_error(error, message="no such thing", type="poptorch_py_error")
 
 
 def test_a_raised_error_has_its_attributes(poptorch: Any, torch: Any) -> None:
     """An error that a model raises says what happened, which part of the stack it comes from, and where."""
     model = poptorch.inferenceModel(torch.nn.Linear(2, 2))
-    with pytest.raises(poptorch.Error) as raised:
+    with check.raises(poptorch.Error, what="copyWeightsToHost before compiling") as raised:
         model.copyWeightsToHost()
 
-    assert raised.value.message
-    assert raised.value.message in str(raised.value)
-    assert isinstance(raised.value.type, str)
-    assert isinstance(raised.value.location, str)
-
-
-def test_a_configuration_error_is_found_under_options(poptorch: Any) -> None:
-    """ConfigFileError belongs to poptorch.options."""
-    assert issubclass(poptorch.options.ConfigFileError, Exception)
+    error: Any = raised.value
+    check.holds(error.message, "the error has no message.")
+    check.instance(actual=error.type, expected=str, what="the type of the error")
+    assert_error(error, message=error.message, type=error.type)
 
 
 @pytest.mark.emulator
@@ -52,9 +57,10 @@ def test_a_recoverable_error_says_what_cures_it(poptorch: Any) -> None:
     error = poptorch.RecoverableError("link down", "poptorch_cpp_error", "device.cpp:7", "IPU_RESET")
     received = pickle.loads(pickle.dumps(error))
 
-    assert (received.message, received.type, received.location) == ("link down", "poptorch_cpp_error", "device.cpp:7")
-    assert received.recovery_action == "IPU_RESET"
-    assert "device.cpp:7" in str(received)
+    assert_error(received, message="link down", type="poptorch_cpp_error")
+    actual = (received.location, received.recovery_action)
+    check.equal(actual=actual, expected=("device.cpp:7", "IPU_RESET"), what="the location and the recovery action")
+    check.contains(actual=str(received), expected="device.cpp:7", what="the text of the error")
 
 
 # Hooks.
@@ -81,7 +87,7 @@ def test_hooks_run_once_around_a_compilation(poptorch: Any, torch: Any, identity
         for handle in handles:
             handle.remove()
 
-    assert calls == ["before", "before too", "after"]
+    check.equal(actual=calls, expected=["before", "before too", "after"], what="the list of the hooks that ran")
 
 
 def test_a_removed_hook_does_not_run(poptorch: Any, torch: Any, identity: Any) -> None:
@@ -95,7 +101,7 @@ def test_a_removed_hook_does_not_run(poptorch: Any, torch: Any, identity: Any) -
     finally:
         kept.remove()
 
-    assert calls == ["kept"]
+    check.equal(actual=calls, expected=["kept"], what="the list of the hooks that ran")
 
 
 # Arguments.
@@ -127,9 +133,9 @@ def test_a_container_of_the_users_is_an_argument(poptorch: Any, torch: Any) -> N
     pair = Pair(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
     out = infer(poptorch, swap, pair, options=poptorch.Options().deviceIterations(2))
 
-    assert isinstance(out, Pair)
-    assert torch.equal(out.first, torch.tensor([6.0, 8.0]))
-    assert torch.equal(out.second, torch.tensor([0.0, 1.0]))
+    check.instance(actual=out, expected=Pair, what="the output")
+    assert_same(out.first, torch.tensor([6.0, 8.0]), "the first of the pair")
+    assert_same(out.second, torch.tensor([0.0, 1.0]), "the second of the pair")
 
 
 def test_a_parser_without_its_methods_cannot_be_made(poptorch: Any) -> None:
@@ -139,7 +145,7 @@ def test_a_parser_without_its_methods_cannot_be_made(poptorch: Any) -> None:
         def yieldTensors(self, struct: Any) -> Any:
             return iter(())
 
-    with pytest.raises(TypeError):
+    with check.raises(TypeError, what="a parser without reconstruct"):
         Half()
 
 
@@ -163,14 +169,14 @@ def test_marks_do_not_change_what_runs(poptorch: Any) -> None:
     with channel.tracepoint("two"):
         results = [counter.add(2), counter.add(by=3)]
 
-    assert results == [2, 5]
+    check.equal(actual=results, expected=[2, 5], what="the list of results")
 
 
 def test_an_exception_passes_through_a_mark(poptorch: Any) -> None:
     """A tracepoint does not swallow what goes wrong inside it."""
     channel = poptorch.profiling.Channel("mine")
 
-    with pytest.raises(KeyError), channel.tracepoint("fails"):
+    with check.raises(KeyError, match="lost", what="a KeyError in a tracepoint"), channel.tracepoint("fails"):
         raise KeyError("lost")
 
 
@@ -179,14 +185,13 @@ def test_comparison_of_tensors(poptorch: Any, torch: Any, value: float, close: b
     """testing.allclose tells tensors apart, alone and inside containers."""
     expected, actual = torch.tensor([1.0, 2.0]), torch.tensor([1.0, value])
 
-    assert poptorch.testing.allclose(expected, actual) is close
-    assert poptorch.testing.allclose((expected, [expected]), (expected, [actual])) is close
+    for pair in ((expected, actual), ((expected, [expected]), (expected, [actual]))):
+        check.equal(actual=poptorch.testing.allclose(*pair), expected=close, what=f"allclose{pair}")
 
 
 def test_the_text_of_a_module_shows_its_layers(poptorch: Any, torch: Any) -> None:
     """module_repr names the layers of a module."""
     text = poptorch.module_repr(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()))
 
-    assert "Sequential" in text
-    assert "in_features=2, out_features=3" in text
-    assert "ReLU" in text
+    for part in ("Sequential", "in_features=2, out_features=3", "ReLU"):
+        check.contains(actual=text, expected=part, what="the text of the module")

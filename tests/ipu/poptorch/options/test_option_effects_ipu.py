@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, List
 
+import numpy as np
 import pytest
 
+from ipu_conformance import check
+from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
+
+from ..exact import assert_same
 from ..ir.dumped import BY_NAME, compiled, options_of, read
 from ..on_device import as_model, infer
 
@@ -32,6 +37,15 @@ def _trained(poptorch: Any, options: Any, x: float) -> Any:
     return layer.weight.detach(), returned
 
 
+def _products(poptorch: Any, model: Any, options: Any) -> List[Any]:
+    """The matrix products of a compiled model of two features."""
+    import torch
+
+    inference = poptorch.inferenceModel(model, options)
+    inference.compile(torch.ones(1, 2))
+    return [op for op in read(inference).ops if op.type == "MatMul"]
+
+
 @pytest.mark.parametrize("shares", [{0: 0.25, 1: 0.5}, {1: 0.5}], ids=["both", "one"])
 def test_products_carry_the_share_of_their_ipu(poptorch: Any, shares: Any) -> None:
     """Matrix products and convolutions carry the memory share of their own IPU, if it has one, in both passes."""
@@ -40,7 +54,9 @@ def test_products_carry_the_share_of_their_ipu(poptorch: Any, shares: Any) -> No
     options = options_of(poptorch, setup).setAvailableMemoryProportion(proportions)
     products = [op for op in read(compiled(setup, options=options)).ops if op.type.startswith(PRODUCTS)]
 
-    assert {(op.ipu, op.attributes.get(SHARE)) for op in products} == {(ipu, shares.get(ipu)) for ipu in (0, 1)}
+    expected = {(ipu, shares.get(ipu)) for ipu in (0, 1)}
+    actual = {(op.ipu, op.attributes.get(SHARE)) for op in products}
+    check.equal(actual=actual, expected=expected, what="the set of the products' IPUs and shares")
 
 
 def test_the_share_of_an_operation_wins(poptorch: Any, torch: Any) -> None:
@@ -50,13 +66,11 @@ def test_the_share_of_an_operation_wins(poptorch: Any, torch: Any) -> None:
         return model.second(poptorch.set_available_memory(model.first(x), 0.125))
 
     layers = {"first": torch.nn.Linear(2, 2), "second": torch.nn.Linear(2, 2)}
-    model = poptorch.inferenceModel(
-        as_model(forward, **layers), poptorch.Options().setAvailableMemoryProportion({"IPU0": 0.5})
-    )
-    model.compile(torch.ones(1, 2))
-    shares = {op.name.split("/")[0]: op.attributes[SHARE] for op in read(model).ops if op.type == "MatMul"}
+    options = poptorch.Options().setAvailableMemoryProportion({"IPU0": 0.5})
+    products = _products(poptorch, as_model(forward, **layers), options)
 
-    assert shares == {"first": 0.125, "second": 0.5}
+    shares = {op.name.split("/")[0]: op.attributes[SHARE] for op in products}
+    check.equal(actual=shares, expected={"first": 0.125, "second": 0.5}, what="the share of each layer's product")
 
 
 def test_name_scopes_stay_without_the_names_of_modules(poptorch: Any, torch: Any) -> None:
@@ -66,14 +80,11 @@ def test_name_scopes_stay_without_the_names_of_modules(poptorch: Any, torch: Any
         with poptorch.NameScope("mine"):
             return model.layer(x)
 
-    model = poptorch.inferenceModel(
-        as_model(forward, layer=torch.nn.Linear(2, 2)), poptorch.Options().disableModuleNamescope()
-    )
-    model.compile(torch.ones(1, 2))
-    names = [op.name for op in read(model).ops if op.type == "MatMul"]
+    model = as_model(forward, layer=torch.nn.Linear(2, 2))
+    (product,) = _products(poptorch, model, poptorch.Options().disableModuleNamescope())
 
-    assert names
-    assert all("mine" in name and "layer" not in name for name in names)
+    check.contains(actual=product.name, expected="mine", what="the name of the product")
+    check.lacks(actual=product.name, unexpected="layer", what="the name of the product")
 
 
 @pytest.mark.parametrize("enabled", [False, True])
@@ -81,7 +92,7 @@ def test_synthetic_data_keeps_the_host_out(poptorch: Any, enabled: bool) -> None
     """With synthetic data the inputs of the host do not reach the device: its NaN cannot spoil the weights."""
     weight, _ = _trained(poptorch, poptorch.Options().enableSyntheticData(enabled), NAN)
 
-    assert bool(weight.isfinite().all()) is enabled
+    check.equal(actual=bool(weight.isfinite().all()), expected=enabled, what="whether the weights stay finite")
 
 
 def test_synthetic_data_keeps_shapes_and_types(poptorch: Any) -> None:
@@ -89,7 +100,8 @@ def test_synthetic_data_keeps_shapes_and_types(poptorch: Any) -> None:
     _, real = _trained(poptorch, poptorch.Options(), 1.0)
     _, synthetic = _trained(poptorch, poptorch.Options().enableSyntheticData(True), 1.0)
 
-    assert [(leaf.shape, leaf.dtype) for leaf in synthetic] == [(leaf.shape, leaf.dtype) for leaf in real]
+    actual, expected = ([(leaf.shape, leaf.dtype) for leaf in each] for each in (synthetic, real))
+    check.equal(actual=actual, expected=expected, what="the shape and type of all that a call returns")
 
 
 def test_the_program_is_exported(poptorch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,8 +113,10 @@ def test_the_program_is_exported(poptorch: Any, tmp_path: Path, monkeypatch: pyt
     compiled(BY_NAME["training"])
     types = {node.op_type for node in onnx.load(str(path)).graph.node}
 
-    assert {"Conv", "MatMul", "Relu"} <= types
-    assert [entry.name for entry in tmp_path.iterdir()] == ["model.onnx"]
+    for kind in ("Conv", "MatMul", "Relu"):
+        check.contains(actual=types, expected=kind, what="the set of the ops in the file")
+    files = [entry.name for entry in tmp_path.iterdir()]
+    check.equal(actual=files, expected=["model.onnx"], what="the list of the files")
 
 
 @pytest.mark.parametrize("show", [False, True])
@@ -111,7 +125,7 @@ def test_no_bar_is_drawn_into_a_file(poptorch: Any, said: Any, show: bool) -> No
     options = options_of(poptorch, BY_NAME["inference"]).showCompilationProgressBar(show)
     compiled(BY_NAME["inference"], options=options)
 
-    assert "%|" not in said()
+    check.lacks(actual=said(), unexpected="%|", what="what is printed")
 
 
 @pytest.mark.parametrize("how", ["sourceLocationExcludes", "appendToLocationExcludes"])
@@ -129,13 +143,12 @@ def test_an_excluded_file_is_not_named(poptorch: Any, torch: Any, said: Any, how
     level = poptorch.logger.level
     poptorch.setLogLevel("DEBUG")
     try:
-        with pytest.raises(poptorch.Error, match="No active Block") as raised:
+        with check.raises(poptorch.Error, match="No active Block", what="an operation outside a block") as raised:
             infer(poptorch, forward, torch.ones(1, 2), options=options)
     finally:
         poptorch.logger.setLevel(level)
 
-    assert here not in str(raised.value)
-    assert here not in said()
+    check.lacks(actual=f"{raised.value} {said()}", unexpected=here, what="the error and the log")
 
 
 def test_a_stable_norm_is_exact_far_from_zero(poptorch: Any, torch: Any) -> None:
@@ -153,7 +166,8 @@ def test_a_stable_norm_is_exact_far_from_zero(poptorch: Any, torch: Any) -> None
         for offset in (0.0, 1000.0)
     ]
 
-    assert float((normed[1] - normed[0]).abs().max()) <= 2 * 4 * torch.finfo(torch.float32).eps / 2 * 1001
+    allowed = Tolerance(np.array(2 * 4 * FORMATS["float32"].unit * 1001), "four roundings of 1001 in each of two", 0.0)
+    check.close(actual=normed[1], expected=normed[0], tolerance=allowed, what="the norm of values near 1000")
 
 
 def test_values_do_not_depend_on_tensor_locations(poptorch: Any) -> None:
@@ -162,4 +176,5 @@ def test_values_do_not_depend_on_tensor_locations(poptorch: Any) -> None:
     options = poptorch.Options()
     options.TensorLocations.setOptimizerLocation(off)
 
-    assert _trained(poptorch, options, 1.0)[0].equal(_trained(poptorch, poptorch.Options(), 1.0)[0])
+    weight, expected = (_trained(poptorch, each, 1.0)[0] for each in (options, poptorch.Options()))
+    assert_same(weight, expected, "the weight with its optimizer state off the chip")

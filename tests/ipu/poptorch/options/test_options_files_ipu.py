@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from .options_table import IN_JSON, OPTIONS, READ_BACK, Row, evaluate, plain, reach
+from ipu_conformance import check
+
+from .options_table import IN_JSON, OPTIONS, READ_BACK, Row, assert_reads, evaluate, reach
 
 READ_BACK_IN_JSON = tuple(row for row in READ_BACK if row.json is not None)
 IN_FILES = tuple(row for row in OPTIONS if "Strategy" not in row.method)
@@ -28,33 +30,24 @@ def test_json_calls_the_method_that_it_names(poptorch: Any, row: Row) -> None:
     from_json = poptorch.Options()
     from_json.from_json(f'{{"{row.method}": {row.json}}}')
 
-    assert from_json.toDict() == by_hand.toDict()
+    check.equal(actual=from_json.toDict(), expected=by_hand.toDict(), what=f"toDict() with {row.method} from JSON")
     if row.reads is not None:
-        assert reach(from_json, row.reads) == reach(by_hand, row.reads)
+        assert_reads(from_json, **{row.reads: reach(by_hand, row.reads)})
 
 
 def test_json_sets_several_options(poptorch: Any) -> None:
-    """Every pair of a JSON object is applied."""
-    counts = {"deviceIterations": 3, "replicationFactor": 2, "Training.gradientAccumulation": 5}
+    """Every pair of a JSON object is applied, and what is read back from other options can be written as JSON."""
+    iterations = poptorch.Options().deviceIterations(3).device_iterations
+    counts = {"deviceIterations": iterations, "replicationFactor": 2, "Training.gradientAccumulation": 5}
     options = poptorch.Options()
     options.from_json(json.dumps(counts))
 
-    assert (options.device_iterations, options.replication_factor, options.Training.gradient_accumulation) == (3, 2, 5)
-
-
-def test_values_survive_a_round_trip_through_json(poptorch: Any) -> None:
-    """What is read back from options can be written as JSON and set on others."""
-    first = poptorch.Options().deviceIterations(3).replicationFactor(2)
-    text = json.dumps({"deviceIterations": first.device_iterations, "replicationFactor": first.replication_factor})
-    second = poptorch.Options()
-    second.from_json(text)
-
-    assert (second.device_iterations, second.replication_factor) == (3, 2)
+    assert_reads(options, device_iterations=3, replication_factor=2, Training__gradient_accumulation=5)
 
 
 def test_json_of_a_wrong_type_is_refused(poptorch: Any) -> None:
     """A value in JSON is checked like one set by hand."""
-    with pytest.raises(AssertionError):
+    with check.raises(AssertionError, what="deviceIterations as a text in JSON"):
         poptorch.Options().from_json('{"deviceIterations": "three"}')
 
 
@@ -66,10 +59,10 @@ def test_json_that_cannot_be_applied_is_an_error(poptorch: Any, text: str) -> No
     """A method that does not exist, or text that is not a JSON object, is an error, and nothing is set."""
     options = poptorch.Options()
     before = options.toDict()
-    with pytest.raises(Exception):  # noqa: B017, PT011 - which class it is, no document says
+    with check.raises(Exception, what=f"from_json({text!r})"):  # which class it is, no document says
         options.from_json(text)
 
-    assert options.toDict() == before
+    check.equal(actual=options.toDict(), expected=before, what="toDict() after JSON that cannot be applied")
 
 
 @pytest.mark.parametrize("row", IN_FILES, ids=str)
@@ -81,21 +74,19 @@ def test_a_line_of_a_file_sets_an_option(poptorch: Any, row: Row, tmp_path: Path
     path.write_text(f"{row.method}({row.allowed})\n", encoding="utf-8")
     loaded = poptorch.Options()
 
-    assert loaded.loadFromFile(str(path)) is loaded
-    assert loaded.toDict() == by_hand.toDict()
+    check.holds(loaded.loadFromFile(str(path)) is loaded, "loadFromFile does not return the options.")
+    check.equal(actual=loaded.toDict(), expected=by_hand.toDict(), what=f"toDict() with {row.method} from a file")
 
 
 def test_a_file_may_hold_comments_and_blank_lines(poptorch: Any, tmp_path: Path) -> None:
     """Lines that begin with # and blank lines are skipped, all others are applied."""
     path = tmp_path / "options.conf"
-    path.write_text(
-        "# batching\ndeviceIterations(3)\n\n  # replicas\nreplicationFactor(2)\nTraining.gradientAccumulation(5)\n",
-        encoding="utf-8",
-    )
+    text = "# counts\ndeviceIterations(3)\n\n  # more\nreplicationFactor(2)\nTraining.gradientAccumulation(5)\n"
+    path.write_text(text, encoding="utf-8")
     options = poptorch.Options()
     options.loadFromFile(str(path))
 
-    assert (options.device_iterations, options.replication_factor, options.Training.gradient_accumulation) == (3, 2, 5)
+    assert_reads(options, device_iterations=3, replication_factor=2, Training__gradient_accumulation=5)
 
 
 def test_a_file_may_use_enumerations(poptorch: Any, tmp_path: Path) -> None:
@@ -105,7 +96,7 @@ def test_a_file_may_use_enumerations(poptorch: Any, tmp_path: Path) -> None:
     options = poptorch.Options()
     options.loadFromFile(str(path))
 
-    assert (plain(options.output_mode), options.output_return_period) == (plain(poptorch.OutputMode.EveryN), 4)
+    assert_reads(options, output_mode=poptorch.OutputMode.EveryN, output_return_period=4)
 
 
 @pytest.mark.parametrize(
@@ -117,16 +108,16 @@ def test_a_wrong_line_is_named(poptorch: Any, line: str, tmp_path: Path) -> None
     path = tmp_path / "options.conf"
     path.write_text(f"# fine\nreplicationFactor(2)\n{line}\n", encoding="utf-8")
 
-    with pytest.raises(poptorch.options.ConfigFileError) as raised:
+    with check.raises(poptorch.options.ConfigFileError, what=f"a file with the line {line}") as raised:
         poptorch.Options().loadFromFile(str(path))
 
-    assert "options.conf" in str(raised.value)
-    assert line in str(raised.value)
+    for text in ("options.conf", line):
+        check.contains(actual=str(raised.value), expected=text, what="the error")
 
 
 def test_a_file_that_is_missing_is_an_error(poptorch: Any, tmp_path: Path) -> None:
     """A path that leads nowhere is a FileNotFoundError."""
-    with pytest.raises(FileNotFoundError):
+    with check.raises(FileNotFoundError, what="a file that is missing"):
         poptorch.Options().loadFromFile(str(tmp_path / "nothing.conf"))
 
 
@@ -135,11 +126,11 @@ def test_default_options_come_from_the_environment(poptorch: Any, row: Row, monk
     """POPTORCH_DEFAULT_OPTIONS is JSON that fresh options are set from."""
     monkeypatch.setenv("POPTORCH_DEFAULT_OPTIONS", f'{{"{row.method}": {row.json}}}')
 
-    assert plain(reach(poptorch.Options(), row.reads)) == plain(evaluate(row.allowed))
+    assert_reads(poptorch.Options(), **{str(row.reads): evaluate(row.allowed)})
 
 
 def test_the_program_wins_over_the_environment(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A default from the environment gives way to what the program sets."""
     monkeypatch.setenv("POPTORCH_DEFAULT_OPTIONS", '{"deviceIterations": 4}')
 
-    assert poptorch.Options().deviceIterations(6).device_iterations == 6
+    assert_reads(poptorch.Options().deviceIterations(6), device_iterations=6)

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from .options_table import DEFAULTS, OPTIONS, READ_BACK, REFUSED, Row, evaluate, owner, plain, reach
+from ipu_conformance import check
+
+from ..exact import assert_same
+from .options_table import DEFAULTS, OPTIONS, READ_BACK, REFUSED, Row, assert_reads, evaluate, owner, plain, reach
 
 
 @pytest.fixture
@@ -21,78 +24,63 @@ def in_use(poptorch: Any, torch: Any) -> Any:
 @pytest.mark.parametrize("row", DEFAULTS, ids=str)
 def test_an_option_has_its_documented_default(poptorch: Any, row: Row) -> None:
     """Fresh options hold the documented default."""
-    assert plain(reach(poptorch.Options(), row.reads)) == plain(evaluate(row.default))
+    assert_reads(poptorch.Options(), **{row.reads: evaluate(row.default)})
 
 
 @pytest.mark.parametrize("row", OPTIONS, ids=str)
 def test_setting_an_option_returns_what_it_was_called_on(poptorch: Any, row: Row) -> None:
     """Every method returns its own options or sub-set, so that calls can be chained."""
     options = poptorch.Options()
+    returned = reach(options, row.method)(evaluate(row.allowed))
 
-    assert reach(options, row.method)(evaluate(row.allowed)) is owner(options, row.method)
+    check.holds(returned is owner(options, row.method), f"{row.method} returns {returned}, not what it was called on.")
 
 
 @pytest.mark.parametrize("row", READ_BACK, ids=str)
 def test_a_value_is_read_back_as_it_was_set(poptorch: Any, row: Row) -> None:
-    """The snake_case attribute gives the value that the method was given."""
-    options = poptorch.Options()
+    """The snake_case attribute gives the value that the method was given; other options stay as they were."""
+    options, others = poptorch.Options(), poptorch.Options()
+    before = plain(reach(others, row.reads))
+    check.differs(actual=before, other=plain(evaluate(row.allowed)), what=f"{row.reads} before it is set")
+
     reach(options, row.method)(evaluate(row.allowed))
 
-    assert plain(reach(options, row.reads)) == plain(evaluate(row.allowed))
-
-
-@pytest.mark.parametrize("row", READ_BACK, ids=str)
-def test_a_value_belongs_to_one_object(poptorch: Any, row: Row) -> None:
-    """Setting an option leaves other options as they were."""
-    others = poptorch.Options()
-    before = plain(reach(others, row.reads))
-    reach(poptorch.Options(), row.method)(evaluate(row.allowed))
-
-    assert before != plain(evaluate(row.allowed))
-    assert plain(reach(others, row.reads)) == before
+    assert_reads(options, **{row.reads: evaluate(row.allowed)})
+    assert_reads(others, **{row.reads: before})
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=str)
 def test_a_wrong_value_is_refused(poptorch: Any, row: Row) -> None:
     """A value of the wrong type, or one that cannot be, is an AssertionError when it is set."""
     method = reach(poptorch.Options(), row.method)
-    with pytest.raises(AssertionError):
+    with check.raises(AssertionError, what=f"{row.method}({row.refused})"):
         method(evaluate(row.refused))
 
 
 @pytest.mark.parametrize("row", OPTIONS, ids=str)
 def test_options_in_use_cannot_be_changed(in_use: Any, row: Row) -> None:
     """Once a model has taken them, options and their sub-sets are frozen."""
-    with pytest.raises(AttributeError):
+    with check.raises(AttributeError, what=f"{row.method} of options in use"):
         reach(in_use, row.method)(evaluate(row.allowed))
 
 
 @pytest.mark.parametrize("row", READ_BACK, ids=str)
 def test_a_clone_of_options_in_use_can_be_changed(in_use: Any, row: Row) -> None:
-    """A clone is free, and changing it leaves the original alone."""
+    """A clone and a deep copy are free, and changing them leaves the original alone."""
     before = plain(reach(in_use, row.reads))
-    clone = in_use.clone()
-    reach(clone, row.method)(evaluate(row.allowed))
+    for free in (in_use.clone(), copy.deepcopy(in_use)):
+        reach(free, row.method)(evaluate(row.allowed))
 
-    assert plain(reach(clone, row.reads)) == plain(evaluate(row.allowed))
-    assert plain(reach(in_use, row.reads)) == before
+        assert_reads(free, **{row.reads: evaluate(row.allowed)})
+        assert_reads(in_use, **{row.reads: before})
 
 
 def test_a_refused_change_leaves_the_value(in_use: Any) -> None:
     """What is refused by frozen options is not stored."""
-    with pytest.raises(AttributeError):
+    with check.raises(AttributeError, what="deviceIterations of options in use"):
         in_use.deviceIterations(9)
 
-    assert in_use.device_iterations == 1
-
-
-def test_a_deep_copy_of_options_in_use_can_be_changed(in_use: Any) -> None:
-    """copy.deepcopy unfreezes as clone does, sub-sets included."""
-    copied = copy.deepcopy(in_use)
-    copied.deviceIterations(4).Training.gradientAccumulation(3)
-
-    assert (copied.device_iterations, copied.Training.gradient_accumulation) == (4, 3)
-    assert (in_use.device_iterations, in_use.Training.gradient_accumulation) == (1, 1)
+    assert_reads(in_use, device_iterations=1)
 
 
 def test_a_clone_keeps_every_value(poptorch: Any) -> None:
@@ -101,7 +89,7 @@ def test_a_clone_keeps_every_value(poptorch: Any) -> None:
     options.Training.gradientAccumulation(3)
     options.outputMode(poptorch.OutputMode.EveryN, 2)
 
-    assert options.clone().toDict() == options.toDict()
+    check.equal(actual=options.clone().toDict(), expected=options.toDict(), what="the dictionary of a clone")
 
 
 def test_a_training_model_freezes_its_options(poptorch: Any, torch: Any) -> None:
@@ -109,15 +97,16 @@ def test_a_training_model_freezes_its_options(poptorch: Any, torch: Any) -> None
     options = poptorch.Options()
     poptorch.trainingModel(torch.nn.Linear(2, 2), options)
 
-    with pytest.raises(AttributeError):
+    with check.raises(AttributeError, what="gradientAccumulation of options in use"):
         options.Training.gradientAccumulation(2)
 
 
-def test_frozen_options_serve_a_second_model(poptorch: Any, torch: Any, in_use: Any) -> None:
+def test_frozen_options_serve_a_second_model(poptorch: Any, torch: Any) -> None:
     """Options in use can be used again."""
-    model = poptorch.inferenceModel(torch.nn.Linear(2, 2), in_use)
+    options = poptorch.Options().deviceIterations(3)
+    models = [poptorch.inferenceModel(torch.nn.Linear(2, 2), options) for _ in range(3)]
 
-    assert model.options.device_iterations == 1
+    assert_reads(models[-1].options, device_iterations=3)
 
 
 def test_calls_chain_across_sub_sets(poptorch: Any) -> None:
@@ -125,29 +114,34 @@ def test_calls_chain_across_sub_sets(poptorch: Any) -> None:
     options = poptorch.Options()
     options.deviceIterations(2).replicationFactor(3).Training.gradientAccumulation(5).setAutomaticLossScaling(False)
 
-    assert (options.device_iterations, options.replication_factor, options.Training.gradient_accumulation) == (2, 3, 5)
+    assert_reads(options, device_iterations=2, replication_factor=3, Training__gradient_accumulation=5)
 
 
 def test_an_option_that_does_not_exist_is_an_error(poptorch: Any) -> None:
     """An unknown name can be neither called nor read."""
-    with pytest.raises(AttributeError):
-        poptorch.Options().deviceIteration(2)
-    with pytest.raises(AttributeError):
-        _ = poptorch.Options().device_iteration
+    for name in ("deviceIteration", "device_iteration"):
+        with check.raises(AttributeError, what=f"Options().{name}"):
+            getattr(poptorch.Options(), name)
 
 
-def test_setting_an_unknown_value_is_an_error(poptorch: Any) -> None:
-    """An unknown value cannot be set by name."""
-    with pytest.raises(AssertionError):
-        poptorch.Options().set(device_iteration=2)
+SENSELESS = (
+    "set(device_iteration=2)",
+    *(f"{name}({count})" for name in ("deviceIterations", "replicationFactor") for count in (0, -1)),
+    *(f"Training.gradientAccumulation({count})" for count in (0, -1)),
+    *(f"outputMode(poptorch.OutputMode.EveryN{period})" for period in ("", ", 0", ", None")),
+    "anchorTensor('w', 'fc.weight', poptorch.OutputMode.EveryN)",
+    *(f"TensorLocations.numIOTiles({tiles})" for tiles in (-2, 30, 33, 193, 194)),
+    "setAvailableMemoryProportion({'tile0': 0.5})",
+    "Distributed.configureProcessId(3, 3)",
+)
+"""Unknown values, counts below 1, EveryN without a period, tiles outside 32 to 192 or odd, a rank beyond the last."""
 
 
-@pytest.mark.parametrize("count", [0, -1])
-@pytest.mark.parametrize("method", ["deviceIterations", "replicationFactor", "Training.gradientAccumulation"])
-def test_counts_are_positive(poptorch: Any, method: str, count: int) -> None:
-    """A count of iterations, replicas or micro-batches is 1 or more."""
-    with pytest.raises(AssertionError):
-        reach(poptorch.Options(), method)(count)
+@pytest.mark.parametrize("call", SENSELESS)
+def test_a_call_that_makes_no_sense_is_refused(poptorch: Any, call: str) -> None:
+    """A value of the right type that an option cannot have is an AssertionError too."""
+    with check.raises(AssertionError, what=call):
+        evaluate(f"options.{call}", options=poptorch.Options())
 
 
 def test_random_seed_seeds_torch(poptorch: Any, torch: Any) -> None:
@@ -157,7 +151,7 @@ def test_random_seed_seeds_torch(poptorch: Any, torch: Any) -> None:
     torch.rand(5)
     poptorch.Options().randomSeed(7)
 
-    assert torch.equal(torch.rand(3), first)
+    assert_same(torch.rand(3), first, "what torch draws after the same seed")
 
 
 def test_to_dict_has_the_values(poptorch: Any) -> None:
@@ -166,7 +160,8 @@ def test_to_dict_has_the_values(poptorch: Any) -> None:
     options.Training.gradientAccumulation(3)
     values = options.toDict()
 
-    assert (values["device_iterations"], values["replication_factor"], values["gradient_accumulation"]) == (6, 4, 3)
+    expected = {"device_iterations": 6, "replication_factor": 4, "gradient_accumulation": 3}
+    check.equal(actual={name: values[name] for name in expected}, expected=expected, what="the part of toDict()")
 
 
 # Output modes.
@@ -179,30 +174,22 @@ def test_an_output_mode_has_its_period(poptorch: Any, mode: str, period: Any) ->
     """EveryN keeps the period that it was given; the other modes have the period 1."""
     options = poptorch.Options().outputMode(getattr(poptorch.OutputMode, mode), period)
 
-    assert plain(options.output_mode) == plain(getattr(poptorch.OutputMode, mode))
-    assert options.output_return_period == (period or 1)
-
-
-@pytest.mark.parametrize("arguments", [(), (0,), (None,)], ids=["missing", "zero", "none"])
-def test_every_n_needs_a_period(poptorch: Any, arguments: Any) -> None:
-    """EveryN without a period of 1 or more is refused."""
-    with pytest.raises(AssertionError):
-        poptorch.Options().outputMode(poptorch.OutputMode.EveryN, *arguments)
+    assert_reads(options, output_mode=getattr(poptorch.OutputMode, mode), output_return_period=period or 1)
 
 
 def test_a_new_mode_forgets_the_period(poptorch: Any) -> None:
     """Changing EveryN for another mode resets the period."""
     options = poptorch.Options().outputMode(poptorch.OutputMode.EveryN, 3).outputMode(poptorch.OutputMode.All)
 
-    assert options.output_return_period == 1
+    assert_reads(options, output_return_period=1)
 
 
 def test_the_output_mode_is_the_default_until_set(poptorch: Any) -> None:
     """defaultOutputMode says whether a mode was chosen."""
-    options = poptorch.Options()
+    chosen = poptorch.Options().outputMode(poptorch.OutputMode.Final)
 
-    assert options.defaultOutputMode()
-    assert not options.outputMode(poptorch.OutputMode.Final).defaultOutputMode()
+    answers = (poptorch.Options().defaultOutputMode(), chosen.defaultOutputMode())
+    check.equal(actual=answers, expected=(True, False), what="defaultOutputMode() before and after choosing one")
 
 
 @pytest.mark.parametrize("wrap", ["trainingModel", "inferenceModel"])
@@ -211,7 +198,7 @@ def test_a_chosen_output_mode_is_kept(poptorch: Any, torch: Any, wrap: str) -> N
     options = poptorch.Options().outputMode(poptorch.OutputMode.Sum)
     model = getattr(poptorch, wrap)(torch.nn.Linear(2, 2), options)
 
-    assert plain(model.options.output_mode) == plain(poptorch.OutputMode.Sum)
+    assert_reads(model.options, output_mode=poptorch.OutputMode.Sum)
 
 
 def test_anchored_tensors_are_listed_by_their_short_names(poptorch: Any) -> None:
@@ -220,33 +207,30 @@ def test_anchored_tensors_are_listed_by_their_short_names(poptorch: Any) -> None
     options.anchorTensor("bias", "Gradient___fc.bias", poptorch.OutputMode.EveryN, 3).anchorTensor("w", "fc.weight")
     name, mode, period = list(options.anchored_tensors["bias"])[:3]
 
-    assert set(options.anchored_tensors) == {"bias", "w"}
-    assert (name, plain(mode), period) == ("Gradient___fc.bias", plain(poptorch.OutputMode.EveryN), 3)
-    assert options.anchored_tensors["w"][0] == "fc.weight"
-
-
-def test_an_anchored_tensor_with_every_n_needs_a_period(poptorch: Any) -> None:
-    """EveryN has no default period for an anchored tensor either."""
-    with pytest.raises(AssertionError):
-        poptorch.Options().anchorTensor("w", "fc.weight", poptorch.OutputMode.EveryN)
+    anchored = {short: row[0] for short, row in options.anchored_tensors.items()}
+    names = {"bias": "Gradient___fc.bias", "w": "fc.weight"}
+    check.equal(actual=anchored, expected=names, what="the table of anchored tensors")
+    expected = (plain(poptorch.OutputMode.EveryN), 3)
+    check.equal(actual=(plain(mode), period), expected=expected, what=f"the pair of mode and period of {name}")
 
 
 # Sub-sets.
 
 
-@pytest.mark.parametrize("tiles", [32, 34, 192])
-def test_io_tiles_within_their_range(poptorch: Any, tiles: int) -> None:
-    """From 32 to 192 tiles, an even number, can be set aside for transfers."""
-    locations = poptorch.Options().TensorLocations
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(f"TensorLocations.numIOTiles({tiles})" for tiles in (32, 34, 192)),
+        "setAvailableMemoryProportion({'IPU0': 0.5, 'IPU1': 0.1})",
+        "disableModuleNamescope()",
+    ],
+)
+def test_what_is_within_its_range_is_accepted(poptorch: Any, call: str) -> None:
+    """An even number of tiles from 32 to 192, a share for each of several IPUs; each call returns its options."""
+    options = poptorch.Options()
+    returned = evaluate(f"options.{call}", options=options)
 
-    assert locations.numIOTiles(tiles) is locations
-
-
-@pytest.mark.parametrize("tiles", [-2, 30, 33, 193, 194])
-def test_io_tiles_out_of_their_range(poptorch: Any, tiles: int) -> None:
-    """An odd number of tiles, or one below 32 or above 192, is refused."""
-    with pytest.raises(AssertionError):
-        poptorch.Options().TensorLocations.numIOTiles(tiles)
+    check.holds(returned is owner(options, call.partition("(")[0]), f"{call} returns {returned}.")
 
 
 @pytest.mark.parametrize(
@@ -264,43 +248,20 @@ def test_location_settings_chain_and_check(poptorch: Any, method: str, value: An
     """Each setting of a location returns the settings and refuses another type."""
     settings = poptorch.TensorLocationSettings()
 
-    assert getattr(settings, method)(value) is settings
-    with pytest.raises(AssertionError):
+    check.holds(getattr(settings, method)(value) is settings, f"{method} does not return its settings.")
+    with check.raises(AssertionError, what=f"{method}('4')"):
         getattr(settings, method)("4")
-
-
-def test_memory_proportions_are_shares_of_named_ipus(poptorch: Any) -> None:
-    """The keys name IPUs and the values lie between 0 and 1."""
-    options = poptorch.Options()
-
-    assert options.setAvailableMemoryProportion({"IPU0": 0.5, "IPU1": 0.1}) is options
-    with pytest.raises(AssertionError):
-        options.setAvailableMemoryProportion({"tile0": 0.5})
-
-
-def test_disabled_name_scopes_chain(poptorch: Any) -> None:
-    """Names of modules can be left out of names of operations."""
-    options = poptorch.Options()
-
-    assert options.disableModuleNamescope() is options
 
 
 def test_a_process_can_be_told_its_rank(poptorch: Any) -> None:
     """configureProcessId sets the rank and the number of processes; disable forgets them."""
     distributed = poptorch.Options().Distributed
     distributed.configureProcessId(2, 3)
-
-    assert (distributed.processId, distributed.numProcesses) == (2, 3)
+    assert_reads(distributed, processId=2, numProcesses=3)
 
     distributed.disable()
 
-    assert (distributed.processId, distributed.numProcesses) == (0, 1)
-
-
-def test_a_rank_beyond_the_processes_is_refused(poptorch: Any) -> None:
-    """A rank is below the number of processes."""
-    with pytest.raises(AssertionError):
-        poptorch.Options().Distributed.configureProcessId(3, 3)
+    assert_reads(distributed, processId=0, numProcesses=1)
 
 
 def test_the_rank_comes_from_variables_of_the_users(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,10 +271,10 @@ def test_the_rank_comes_from_variables_of_the_users(poptorch: Any, monkeypatch: 
     distributed = poptorch.Options().Distributed
     distributed.setEnvVarNames("MY_SIZE", "MY_RANK")
 
-    assert (distributed.processId, distributed.numProcesses) == (3, 4)
+    assert_reads(distributed, processId=3, numProcesses=4)
 
 
 def test_tracing_is_gone(poptorch: Any) -> None:
     """Asking for the tracer is a ValueError."""
-    with pytest.raises(ValueError, match=r"[Tt]rac"):
+    with check.raises(ValueError, match=r"[Tt]rac", what="Jit.traceModel(True)"):
         poptorch.Options().Jit.traceModel(True)

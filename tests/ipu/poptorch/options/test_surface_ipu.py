@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, Sequence, Tuple
 
 import pytest
 
-from .options_table import reach
+from ipu_conformance import check
 
-
-def words(text: str) -> List[str]:
-    """The names in a text, which reads better than a column of quotes."""
-    return text.split()
-
+words = str.split
 
 OPTIONS = words(
     "deviceIterations replicationFactor inputReplicaGrouping broadcastBuffers outputMode defaultOutputMode "
@@ -21,31 +17,22 @@ OPTIONS = words(
     "useOfflineIpuTarget connectionType syncPattern randomSeed enableExecutableCaching enableStableNorm "
     "enableSyntheticData enableProfiling logCycleCount logDir maxRepeatLogs modelName showCompilationProgressBar "
     "relaxOptimizerAttributesChecks sourceLocationExcludes appendToLocationExcludes disableModuleNamescope "
-    "updatableNamedBuffers loadFromFile from_json clone toDict anchorMode"
+    "updatableNamedBuffers loadFromFile from_json clone toDict anchorMode Training.gradientAccumulation "
+    "Training.accumulationAndReplicationReductionType "
+    "Training.setMeanAccumulationAndReplicationReductionStrategy Training.setAutomaticLossScaling "
+    "Training.setConvolutionDithering Precision.enableFloatingPointExceptions Precision.enableStochasticRounding "
+    "Precision.setPartialsType Precision.halfFloatCasting Precision.runningStatisticsAlwaysFloat "
+    "TensorLocations.numIOTiles TensorLocations.setActivationLocation TensorLocations.setWeightLocation "
+    "TensorLocations.setOptimizerLocation TensorLocations.setAccumulatorLocation Distributed.disable "
+    "Distributed.setEnvVarNames Distributed.configureProcessId _Popart.set _Popart.setEngineOptions "
+    "_Popart.setPatterns Jit.traceModel"
 )
-SUB_SETS = {
-    "Training": (
-        "gradientAccumulation accumulationAndReplicationReductionType "
-        "setMeanAccumulationAndReplicationReductionStrategy setAutomaticLossScaling setConvolutionDithering"
-    ),
-    "Precision": (
-        "enableFloatingPointExceptions enableStochasticRounding setPartialsType halfFloatCasting "
-        "runningStatisticsAlwaysFloat"
-    ),
-    "TensorLocations": (
-        "numIOTiles setActivationLocation setWeightLocation setOptimizerLocation setAccumulatorLocation"
-    ),
-    "Distributed": "disable setEnvVarNames configureProcessId",
-    "_Popart": "set setEngineOptions setPatterns",
-    "Jit": "traceModel",
-}
 EXECUTOR = words(
     "__call__ compile compileAndExport save loadExecutable destroy attachToDevice detachFromDevice isAttachedToDevice "
     "isCompiled copyWeightsToHost copyWeightsToHostIfNeeded copyWeightsToDevice copyNamedBuffersToDevice setOptimizer "
     "load_state_dict getTensorNames getAnchoredTensor cycleCount getPerfCounters "
     "getHostIpuLatency getComputeLatency getIpuHostLatency getLatency _debugGetPopartIR"
 )
-EXECUTOR_PROPERTIES = ("model", "options", "rng_state")
 CLASSES = words(
     "Options TensorLocationSettings PoplarExecutor PipelinedExecution ShardedExecution SerialPhasedExecution "
     "ParallelPhasedExecution Stage Phase Block AutoStage Liveness DataLoader AsynchronousDataAccessor DataLoaderMode "
@@ -60,51 +47,26 @@ FUNCTIONS = words(
     "ipuHardwareVersion setLogLevel registerPreCompileHook registerPostCompileHook registerCustomArgParser module_repr "
     "createPoptorchError getIpuTensorId testing.allclose BeginBlock Block.start Block.useAutoId"
 )
-MODULES = ("enums", "ops", "options", "optim", "profiling", "testing")
+KINDS: Dict[str, Tuple[Callable[[Any], bool], str, Sequence[str]]] = {
+    "module": (inspect.ismodule, "", ("enums", "ops", "options", "optim", "profiling", "testing")),
+    "class": (inspect.isclass, "", CLASSES),
+    "function": (callable, "", FUNCTIONS),
+    "option": (inspect.ismethod, "Options()", OPTIONS),
+    "method": (callable, "PoplarExecutor", EXECUTOR),
+    "property": (lambda value: isinstance(value, property), "PoplarExecutor", ("model", "options", "rng_state")),
+}
+"""By kind: what tells it, what the names belong to, and the names."""
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_a_module_is_there(poptorch: Any, name: str) -> None:
-    """Each module of the package is an attribute of it."""
-    assert inspect.ismodule(getattr(poptorch, name))
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, row in KINDS.items() for name in row[2]])
+def test_a_name_is_there(poptorch: Any, kind: str, name: str) -> None:
+    """Each public name stands for what it is documented to be."""
+    is_kind, owner, _ = KINDS[kind]
+    value = {"": poptorch, "Options()": poptorch.Options(), "PoplarExecutor": poptorch.PoplarExecutor}[owner]
+    for part in name.split("."):
+        value = getattr(value, part, None)
 
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_a_class_is_there(poptorch: Any, name: str) -> None:
-    """Each public class is a class."""
-    assert inspect.isclass(reach(poptorch, name))
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_is_there(poptorch: Any, name: str) -> None:
-    """Each public function can be called."""
-    assert callable(reach(poptorch, name))
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_an_option_is_there(poptorch: Any, name: str) -> None:
-    """Each option is a method of Options."""
-    assert inspect.ismethod(getattr(poptorch.Options(), name))
-
-
-@pytest.mark.parametrize("sub_set", sorted(SUB_SETS))
-def test_a_sub_set_of_options_is_there(poptorch: Any, sub_set: str) -> None:
-    """Each sub-set of options has its methods."""
-    options = getattr(poptorch.Options(), sub_set)
-
-    assert [name for name in SUB_SETS[sub_set].split() if not callable(getattr(options, name, None))] == []
-
-
-@pytest.mark.parametrize("name", EXECUTOR)
-def test_a_method_of_a_wrapped_model_is_there(poptorch: Any, name: str) -> None:
-    """Each method of PoplarExecutor can be called."""
-    assert callable(getattr(poptorch.PoplarExecutor, name))
-
-
-@pytest.mark.parametrize("name", EXECUTOR_PROPERTIES)
-def test_a_property_of_a_wrapped_model_is_there(poptorch: Any, name: str) -> None:
-    """Each property of PoplarExecutor belongs to the class."""
-    assert isinstance(inspect.getattr_static(poptorch.PoplarExecutor, name), property)
+    check.holds(is_kind(value), f"{owner or 'poptorch'}.{name} is {value!r}, which is no {kind}.")
 
 
 def test_every_name_can_be_imported_at_once(poptorch: Any) -> None:
@@ -112,4 +74,5 @@ def test_every_name_can_be_imported_at_once(poptorch: Any) -> None:
     names: Dict[str, Any] = {}
     exec("from poptorch import *", names)
 
-    assert {"Options", "trainingModel", "inferenceModel", "identity_loss", "DataLoader", "Block"} <= set(names)
+    for name in ("Options", "trainingModel", "inferenceModel", "identity_loss", "DataLoader", "Block"):
+        check.contains(actual=names, expected=name, what="what a star import gives")

@@ -8,10 +8,12 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from ipu_conformance import check
 from ipu_conformance.oracle import exact
 from ipu_conformance.run import RunConfig
 
 from ...training import configured, reduced, uncut
+from ..exact import assert_same
 from ..exact import options as scale_options
 
 STEP = 2.0**-4
@@ -126,13 +128,13 @@ def train(poptorch: Any, model: Any, options: Any, x: Any, calls: int) -> Tuple[
 
 def assert_same_run(actual: Tuple[Any, Any], expected: Tuple[Any, Any]) -> None:
     """Both runs have the same weights and the same outputs, bit for bit."""
-    import torch
-
-    assert sorted(actual[0]) == sorted(expected[0])
-    for name, value in expected[0].items():
-        assert torch.equal(actual[0][name], value), f"{name} is {actual[0][name]}, expected {value}"
+    __tracebackhide__ = True
+    check.equal(actual=sorted(actual[0]), expected=sorted(expected[0]), what="the list of the parameters")
+    check.equal(actual=len(actual[1]), expected=len(expected[1]), what="the number of outputs")
     for call, (output, wanted) in enumerate(zip(actual[1], expected[1])):
-        assert torch.equal(output, wanted), f"output of call {call} is {output}, expected {wanted}"
+        assert_same(output, wanted, f"the output of call {call}")
+    for name, value in expected[0].items():
+        assert_same(actual[0][name], value, f"{name} after {len(actual[1])} calls")
 
 
 def assert_trains(
@@ -147,17 +149,20 @@ def assert_trains(
 
 def assert_infers(poptorch: Any, ipus: Sequence[int], chosen: Any, x: Any) -> None:
     """The chain gives on the device what it gives on the host, in the order of the inputs."""
-    import torch
-
     __tracebackhide__ = True
     model = chain(poptorch, ipus, loss=False)
-    expected = model(x).detach()
-    assert torch.equal(poptorch.inferenceModel(model, chosen)(x), expected)
+    assert_same(poptorch.inferenceModel(model, chosen)(x), model(x), f"the output of layers on the IPUs {ipus}")
 
 
 def ipus_of(places: Sequence[str]) -> List[int]:
     """The IPUs of ``placements``."""
     return [int(place.split("ipu(")[1].split(")")[0]) for place in places]
+
+
+def assert_placed(actual: Sequence[Any], expected: Sequence[Any]) -> None:
+    """Operations are in these places, in order."""
+    __tracebackhide__ = True
+    check.equal(actual=list(actual), expected=list(expected), what="the list of the places of the operations")
 
 
 def placements(capfd: Any, poptorch: Any, run: Callable[[], Any]) -> List[str]:
@@ -172,6 +177,5 @@ def placements(capfd: Any, poptorch: Any, run: Callable[[], Any]) -> List[str]:
         run()
     finally:
         poptorch.setLogLevel("WARN")
-    captured = capfd.readouterr()
-    lines = [line for line in (captured.out + captured.err).splitlines() if "mode(" in line]
+    lines = [line for line in "".join(capfd.readouterr()).splitlines() if "mode(" in line]
     return [place for place, _ in itertools.groupby(line[line.index("mode(") :].strip() for line in lines)]

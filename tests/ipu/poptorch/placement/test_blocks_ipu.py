@@ -8,8 +8,11 @@ from typing import Any, List
 
 import pytest
 
+from ipu_conformance import check
+
+from ..exact import assert_same
 from ..on_device import as_model, gradient, infer
-from .placed import SPELLINGS, chain, ipus_of, placements, samples
+from .placed import SPELLINGS, assert_placed, chain, ipus_of, placements, samples
 
 
 def _sharded(poptorch: Any) -> Any:
@@ -26,7 +29,7 @@ def _ipus(poptorch: Any, capfd: Any, model: Any) -> List[int]:
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_every_spelling_places_the_layers(poptorch: Any, capfd: Any, spelling: str) -> None:
     """The operations of a layer are on the IPU of its block."""
-    assert _ipus(poptorch, capfd, chain(poptorch, (1, 0, 3), spelling, loss=False)) == [1, 0, 3]
+    assert_placed(_ipus(poptorch, capfd, chain(poptorch, (1, 0, 3), spelling, loss=False)), [1, 0, 3])
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -34,7 +37,7 @@ def test_blocks_do_nothing_on_the_host(poptorch: Any, spelling: str) -> None:
     """A model with blocks runs on the host as one without."""
     with_blocks, without = chain(poptorch, (1, 0), spelling, loss=False), chain(poptorch, (0, 0), "none", loss=False)
 
-    assert (with_blocks(samples(5)) == without(samples(5))).all()
+    assert_same(with_blocks(samples(5)), without(samples(5)), "the output on the host")
 
 
 def before_the_first_block(poptorch: Any, x: Any) -> Any:
@@ -121,7 +124,7 @@ PLACED = {
 @pytest.mark.parametrize("forward", PLACED)
 def test_an_operation_is_in_the_block_that_is_open(poptorch: Any, capfd: Any, forward: Any) -> None:
     """Every operation is on the IPU of the block that is open where it is written."""
-    assert _ipus(poptorch, capfd, as_model(lambda model, x: forward(poptorch, x))) == PLACED[forward]
+    assert_placed(_ipus(poptorch, capfd, as_model(lambda model, x: forward(poptorch, x))), PLACED[forward])
 
 
 @pytest.mark.ipus(2)
@@ -129,7 +132,7 @@ def test_begin_block_has_no_end(poptorch: Any, torch: Any, capfd: Any) -> None:
     """What follows a layer with BeginBlock stays in its block."""
     layer = poptorch.BeginBlock(torch.nn.Linear(2, 3), ipu_id=1)
 
-    assert _ipus(poptorch, capfd, as_model(lambda model, x: model.layer(x * 2) + 1, layer=layer)) == [0, 1]
+    assert_placed(_ipus(poptorch, capfd, as_model(lambda model, x: model.layer(x * 2) + 1, layer=layer)), [0, 1])
 
 
 @pytest.mark.ipus(2)
@@ -137,8 +140,8 @@ def test_begin_block_takes_a_function(poptorch: Any, capfd: Any) -> None:
     """For a function BeginBlock returns one that begins the block."""
     begun = poptorch.BeginBlock(lambda x: x * 2, "double", ipu_id=1)
 
-    assert _ipus(poptorch, capfd, as_model(lambda model, x: begun(x - 1))) == [0, 1]
-    assert begun(3) == 6
+    assert_placed(_ipus(poptorch, capfd, as_model(lambda model, x: begun(x - 1))), [0, 1])
+    check.equal(actual=begun(3), expected=6, what="what the function returns on the host")
 
 
 def after_with(poptorch: Any, x: Any) -> Any:
@@ -162,7 +165,7 @@ def between(poptorch: Any, x: Any) -> Any:
 @pytest.mark.parametrize("forward", [after_with, after_function, between])
 def test_operations_outside_a_closed_block_are_refused(poptorch: Any, forward: Any) -> None:
     """Once a block has ended, every operation must be in a block."""
-    with pytest.raises(poptorch.Error, match="No active Block"):
+    with check.raises(poptorch.Error, match="No active Block", what=f"an operation {forward.__name__} blocks"):
         infer(poptorch, lambda model, x: forward(poptorch, x), samples(2), options=_sharded(poptorch))
 
 
@@ -176,7 +179,7 @@ def test_a_block_is_on_one_ipu(poptorch: Any) -> None:
         poptorch.Block.start("same", ipu_id=1)
         return x + 1
 
-    with pytest.raises(poptorch.Error, match="same"):
+    with check.raises(poptorch.Error, match="same", what="one block on two IPUs"):
         infer(poptorch, forward, samples(2), options=_sharded(poptorch))
 
 
@@ -190,26 +193,26 @@ def test_a_region_without_gradients_stops_them(poptorch: Any, torch: Any) -> Non
 
     passed = gradient(poptorch, forward, torch.tensor([2.0, -1.0]), torch.tensor([[3.0, 5.0]]))
 
-    assert passed.tolist() == [6.0, -5.0]
+    assert_same(passed, torch.tensor([6.0, -5.0]), "the gradient")
 
 
 def test_begin_block_changes_the_layer_in_place(poptorch: Any, torch: Any) -> None:
     """BeginBlock returns the layer itself, which keeps its type, its weights and its text."""
     layer = torch.nn.Linear(2, 3)
-    names, text = list(layer.state_dict()), repr(layer)
+    before = (list(layer.state_dict()), repr(layer))
     returned = poptorch.BeginBlock(layer, "block", ipu_id=0)
 
-    assert returned is layer
-    assert isinstance(layer, torch.nn.Linear)
-    assert list(layer.state_dict()) == names
-    assert repr(layer) == text
+    check.holds(returned is layer, f"BeginBlock returns {returned}, not the layer itself.")
+    check.instance(actual=layer, expected=torch.nn.Linear, what="the layer")
+    after = (list(layer.state_dict()), repr(layer))
+    check.equal(actual=after, expected=before, what="the pair of the weights' names and the layer's text")
 
 
 def test_a_layer_is_in_one_block(poptorch: Any, torch: Any) -> None:
     """A second BeginBlock on the same layer is refused."""
     layer = poptorch.BeginBlock(torch.nn.Linear(2, 3), "first", ipu_id=0)
 
-    with pytest.raises(poptorch.Error, match="first"):
+    with check.raises(poptorch.Error, match="first", what="a second BeginBlock on a layer"):
         poptorch.BeginBlock(layer, "second", ipu_id=1)
 
 
@@ -221,9 +224,11 @@ def test_remove_blocks_takes_all_of_them_back(poptorch: Any, torch: Any, capfd: 
     poptorch.BeginBlock(model[1][0], "second", ipu_id=1)
     poptorch.removeBlocks(model)
 
-    assert type(model[0]) is type(model[1][0]) is torch.nn.Linear
-    assert set(_ipus(poptorch, capfd, model)) == {0}
-    poptorch.BeginBlock(torch.nn.Sequential(*copy.deepcopy(model)), "again")
+    types = [type(model[0]), type(model[1][0])]
+    check.equal(actual=types, expected=[torch.nn.Linear] * 2, what="the type of each layer")
+    assert_placed(_ipus(poptorch, capfd, model), [0])
+    again = torch.nn.Sequential(copy.deepcopy(model[0]), poptorch.BeginBlock(copy.deepcopy(model[1][0]), ipu_id=1))
+    assert_placed(_ipus(poptorch, capfd, again), [0, 1])
 
 
 @pytest.mark.ipus(2)
@@ -231,7 +236,7 @@ def test_remove_blocks_takes_all_of_them_back(poptorch: Any, torch: Any, capfd: 
 def test_a_copy_of_a_layer_keeps_its_block(poptorch: Any, torch: Any, capfd: Any, again: Any) -> None:
     """Copies and pickled layers begin the same block."""
     model = torch.nn.Sequential(torch.nn.ReLU(), again(poptorch.BeginBlock(torch.nn.Linear(2, 3), "b", ipu_id=1)))
-    assert _ipus(poptorch, capfd, model) == [0, 1]
+    assert_placed(_ipus(poptorch, capfd, model), [0, 1])
 
 
 def test_a_block_function_keeps_its_name_and_result(poptorch: Any) -> None:
@@ -242,8 +247,8 @@ def test_a_block_function_keeps_its_name_and_result(poptorch: Any) -> None:
         """Adds."""
         return first + 10 * second
 
-    assert weighted(1, second=2) == 21
-    assert (weighted.__name__, weighted.__doc__) == ("weighted", "Adds.")
+    actual = (weighted(1, second=2), weighted.__name__, weighted.__doc__)
+    check.equal(actual=actual, expected=(21, "weighted", "Adds."), what="the function's result, name and docstring")
 
 
 BAD = ({"user_id": 5}, {"user_id": b"a"}, {"ipu_id": "0"}, {"ipu_id": -1}, {"ipu_id": 0.5}, {"ipu_id": True})
@@ -260,12 +265,12 @@ def test_ids_are_strings_and_ipus_are_numbers(poptorch: Any, torch: Any, how: st
         "BeginBlock": lambda **arguments: poptorch.BeginBlock(torch.nn.ReLU(), **arguments),
     }[how]
 
-    with pytest.raises(AssertionError):
+    with check.raises(AssertionError, what=f"{how} with {wrong}"):
         begin(**wrong)
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "layer"], ids=repr)
 def test_begin_block_needs_something_to_call(poptorch: Any, wrong: Any) -> None:
     """What cannot be called cannot begin a block."""
-    with pytest.raises(AssertionError):
+    with check.raises(AssertionError, what=f"BeginBlock({wrong!r})"):
         poptorch.BeginBlock(wrong, ipu_id=0)

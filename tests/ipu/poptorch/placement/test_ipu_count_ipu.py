@@ -6,6 +6,8 @@ from typing import Any, Tuple
 
 import pytest
 
+from ipu_conformance import check
+
 from .placed import assert_infers, samples
 
 
@@ -29,7 +31,8 @@ def test_a_number_that_is_no_power_of_two_is_refused(
     poptorch: Any, ipus: Tuple[int, ...], replicas: int, number: int
 ) -> None:
     """The error names the number of IPUs and the option that rounds it up."""
-    with pytest.raises(poptorch.Error, match=rf"\b{number} IPUs[\s\S]*autoRoundNumIPUs"):
+    match = rf"\b{number} IPUs[\s\S]*autoRoundNumIPUs"
+    with check.raises(poptorch.Error, match=match, what=f"{replicas} replicas on the IPUs {ipus}"):
         _run(poptorch, ipus, replicas)
 
 
@@ -66,12 +69,11 @@ def test_the_model_of_an_ipu_takes_any_number(poptorch: Any, ipus: Tuple[int, ..
 @pytest.mark.parametrize(("ipus", "replicas"), [((64,), 1), ((0, 32), 2), ((0,), 128)])
 def test_more_than_64_ipus_are_refused(poptorch: Any, ipus: Tuple[int, ...], replicas: int) -> None:
     """One process reserves 64 IPUs at most, after rounding."""
-    with pytest.raises(poptorch.Error, match="IPUs"):
+    with check.raises(poptorch.Error, match="IPUs", what=f"{replicas} replicas on the IPUs {ipus}"):
         _run(poptorch, ipus, replicas, round_up=True)
 
 
-@pytest.mark.ipus(4)
-def test_rounding_is_off_by_default(poptorch: Any) -> None:
-    """The option reads back, and IPUs are not rounded up by default."""
-    assert poptorch.Options().auto_round_num_ipus is False
-    assert poptorch.Options().autoRoundNumIPUs().auto_round_num_ipus is True
+def test_rounding_needs_no_argument(poptorch: Any) -> None:
+    """autoRoundNumIPUs() switches the option on."""
+    actual = poptorch.Options().autoRoundNumIPUs().auto_round_num_ipus
+    check.equal(actual=actual, expected=True, what="auto_round_num_ipus")

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from ipu_conformance import check
 from ipu_conformance.run import RunConfig
 
-from .placed import assert_trains, cases, chain, ipus_of, options, placed, placements, samples
+from ..exact import assert_same
+from .placed import assert_placed, assert_trains, cases, chain, ipus_of, options, placed, placements, samples
 
 
 def _pairs(poptorch: Any, kind: str) -> Any:
@@ -71,7 +73,7 @@ def test_stages_of_phases_are_on_their_ipus(poptorch: Any, capfd: Any, kind: str
         choose(strategy)
     inference = _inference(poptorch, strategy)
 
-    assert ipus_of(placements(capfd, poptorch, lambda: inference(samples(3)))) == ipus
+    assert_placed(ipus_of(placements(capfd, poptorch, lambda: inference(samples(3)))), ipus)
 
 
 @pytest.mark.ipus(4)
@@ -80,12 +82,9 @@ def test_the_parity_of_parallel_phases_is_checked(poptorch: Any, phase: int, ipu
     """A parallel phase on an IPU of the other parity is refused."""
     strategy = _pairs(poptorch, KINDS[1])
 
-    def run() -> None:
+    with check.raises((poptorch.Error, AssertionError), what=f"the parallel phase {phase} on the IPUs {ipus}"):
         strategy.phase(phase).ipus(*ipus)
         _inference(poptorch, strategy)(samples(2))
-
-    with pytest.raises((poptorch.Error, AssertionError)):
-        run()
 
 
 @pytest.mark.ipus(2)
@@ -93,7 +92,7 @@ def test_phases_run_in_order(poptorch: Any) -> None:
     """A model that comes back to an earlier phase is refused."""
     strategy = poptorch.SerialPhasedExecution(poptorch.Phase("layer0", "layer2"), poptorch.Phase("layer1", "layer3"))
 
-    with pytest.raises(poptorch.Error, match="phase"):
+    with check.raises(poptorch.Error, match="phase", what="a model that comes back to an earlier phase"):
         _inference(poptorch, strategy)(samples(2))
 
 
@@ -103,7 +102,7 @@ def test_an_unknown_block_is_refused(poptorch: Any, kind: str) -> None:
     """A block that is in no phase is an error that names it."""
     strategy = getattr(poptorch, kind)("layer0", "layer1", "layer2")
 
-    with pytest.raises(poptorch.Error, match="layer3"):
+    with check.raises(poptorch.Error, match="layer3", what="a block that is in no phase"):
         _inference(poptorch, strategy)(samples(2))
 
 
@@ -112,14 +111,14 @@ def test_a_phase_takes_one_ipu_for_each_stage(poptorch: Any, kind: str) -> None:
     """Fewer or more IPUs than stages are refused."""
     strategy = _pairs(poptorch, kind)
     for wrong in ((0,), (0, 1, 2)):
-        with pytest.raises(AssertionError):
+        with check.raises(AssertionError, what=f"a phase of two stages on the IPUs {wrong}"):
             strategy.phase(0).ipus(*wrong)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_block_is_in_one_phase(poptorch: Any, kind: str) -> None:
     """A block that is named in two phases is refused."""
-    with pytest.raises(AssertionError, match="twice"):
+    with check.raises(AssertionError, match="twice", what="a block in two phases"):
         getattr(poptorch, kind)(poptorch.Phase("twice"), poptorch.Phase("b", "twice"))
 
 
@@ -129,13 +128,13 @@ def test_phases_and_stages_are_reached_by_index(poptorch: Any, kind: str) -> Non
     first = poptorch.Phase("a", "b")
     strategy = getattr(poptorch, kind)(first, [poptorch.Stage("c", "d")])
 
-    assert strategy.phase(0) is first
-    assert list(strategy.phase(1).stage(0).blocks) == ["c", "d"]
-    assert strategy.stage("d") is strategy.phase(1).stage(0)
-    with pytest.raises(AssertionError):
-        strategy.phase(2)
-    with pytest.raises(AssertionError):
-        first.stage(2)
+    check.holds(strategy.phase(0) is first, "phase(0) is not the first phase.")
+    second = strategy.phase(1).stage(0)
+    check.equal(actual=list(second.blocks), expected=["c", "d"], what="the list of blocks of the second phase")
+    check.holds(strategy.stage("d") is second, "stage('d') is not the stage that holds the block.")
+    for reach in (strategy.phase, first.stage):
+        with check.raises(AssertionError, what=f"{reach.__name__}(2) of two"):
+            reach(2)
 
 
 @pytest.mark.parametrize("name", ["AlwaysLive", "OffChipAfterFwd", "OffChipAfterFwdNoOverlap", "OffChipAfterEachPhase"])
@@ -144,12 +143,12 @@ def test_liveness_changes_no_result(poptorch: Any, name: str) -> None:
     strategy = _singles(poptorch, KINDS[0])
     strategy.setTensorsLiveness(getattr(poptorch.Liveness, name))
     strategy.useSeparateBackwardPhase(True)
-    expected = chain(poptorch, (0,) * 4, "with", loss=False)(samples(3)).detach()
+    expected = chain(poptorch, (0,) * 4, "with", loss=False)(samples(3))
 
-    assert (_inference(poptorch, strategy)(samples(3)) == expected).all()
+    assert_same(_inference(poptorch, strategy)(samples(3)), expected, f"the output with {name}")
 
 
 def test_liveness_is_one_of_the_enumeration(poptorch: Any) -> None:
     """Anything but a Liveness is refused."""
-    with pytest.raises(AssertionError):
+    with check.raises(AssertionError, what="the liveness 'AlwaysLive', a text"):
         _singles(poptorch, KINDS[0]).setTensorsLiveness("AlwaysLive")

@@ -6,12 +6,15 @@ from typing import Any, List, Tuple
 
 import pytest
 
+from ipu_conformance import check
 from ipu_conformance.run import RunConfig
 
+from ..exact import assert_same
 from ..on_device import as_model, infer
 from .placed import (
     SPELLINGS,
     assert_infers,
+    assert_placed,
     assert_trains,
     batch,
     cases,
@@ -62,13 +65,7 @@ def test_every_spelling_of_blocks_pipelines(poptorch: Any, spelling: str) -> Non
     assert_trains(poptorch, placed((0, 1, 1), 1, 4, 3), spelling=spelling)
 
 
-TOO_FEW = (
-    ((0, 1), 2),
-    ((0, 1, 2), 4),
-    ((0, 1, 0), 4),
-    ((0, 1, 2, 3), 6),
-    ((1, 1), 2),
-)
+TOO_FEW = (((0, 1), 2), ((0, 1, 2), 4), ((0, 1, 0), 4), ((0, 1, 2, 3), 6), ((1, 1), 2))
 ENOUGH = (((0, 1), 3), ((0, 1, 0), 5), ((0, 1, 2, 3), 7), ((1, 1), 3), ((0, 0, 0), 1), ((0, 0, 1, 1), 3))
 
 
@@ -80,7 +77,8 @@ def test_training_needs_an_accumulation_of_twice_the_stages_less_one(
     """F forward stages, counted by the changes of IPU from IPU 0, need a gradient accumulation of 2F-1."""
     config = placed(ipus, 1, accumulation, 1)
 
-    with pytest.raises(poptorch.Error, match="gradientAccumulation"):
+    what = f"an accumulation of {accumulation} for layers on the IPUs {ipus}"
+    with check.raises(poptorch.Error, match="gradientAccumulation", what=what):
         train(poptorch, chain(poptorch, ipus), options(poptorch, config), batch(config), calls=1)
 
 
@@ -102,7 +100,7 @@ def test_inference_needs_as_many_device_iterations_as_stages(
     options = poptorch.Options().deviceIterations(iterations).autoRoundNumIPUs(True)
     inference = poptorch.inferenceModel(chain(poptorch, ipus, loss=False), options)
 
-    with pytest.raises(poptorch.Error, match="deviceIterations"):
+    with check.raises(poptorch.Error, match="deviceIterations", what=f"{iterations} iterations for the IPUs {ipus}"):
         inference(samples(iterations))
 
 
@@ -120,7 +118,7 @@ def test_inference_does_not_accumulate(poptorch: Any) -> None:
     options = poptorch.Options()
     options.Training.gradientAccumulation(3)
 
-    with pytest.raises(poptorch.Error, match="gradientAccumulation"):
+    with check.raises(poptorch.Error, match="gradientAccumulation", what="inference with an accumulation of 3"):
         poptorch.inferenceModel(chain(poptorch, (0,), loss=False), options)
 
 
@@ -143,20 +141,23 @@ def _in_order(stages: int) -> List[str]:
     return [f"mode(Pipelined), ipu({number}), stage({number})" for number in range(stages)]
 
 
+def _stages(poptorch: Any) -> List[Any]:
+    return [poptorch.Stage("layer0", "layer1").ipu(1), poptorch.Stage("layer2").ipu(0)]
+
+
 def _by_stages(poptorch: Any) -> Any:
-    return poptorch.PipelinedExecution(poptorch.Stage("layer0", "layer1").ipu(1), poptorch.Stage("layer2").ipu(0))
+    return poptorch.PipelinedExecution(*_stages(poptorch))
 
 
 def _by_names(poptorch: Any) -> Any:
     strategy = poptorch.PipelinedExecution("layer0", "layer1", "layer2")
-    strategy.stage("layer0").ipu(1)
-    strategy.stage("layer1").ipu(1)
-    strategy.stage("layer2").ipu(0)
+    for number, ipu in enumerate((1, 1, 0)):
+        strategy.stage(f"layer{number}").ipu(ipu)
     return strategy
 
 
 def _by_list(poptorch: Any) -> Any:
-    return poptorch.PipelinedExecution([poptorch.Stage("layer0", "layer1").ipu(1), poptorch.Stage("layer2").ipu(0)])
+    return poptorch.PipelinedExecution(_stages(poptorch))
 
 
 @pytest.mark.ipus(2)
@@ -164,11 +165,10 @@ def _by_list(poptorch: Any) -> Any:
 def test_a_strategy_moves_blocks(poptorch: Any, capfd: Any, strategy: Any) -> None:
     """The IPU that a strategy gives to a stage wins over the IPU that its blocks name."""
     model, x = chain(poptorch, (0, 1, 1), loss=False), samples(4)
-    expected = model(x).detach()
     places, output = _placements(capfd, poptorch, model, _pipelined(poptorch, strategy(poptorch), 4), x)
 
-    assert places == ["mode(Pipelined), ipu(1), stage(1)", "mode(Pipelined), ipu(0), stage(2)"]
-    assert (output == expected).all()
+    assert_placed(places, ["mode(Pipelined), ipu(1), stage(1)", "mode(Pipelined), ipu(0), stage(2)"])
+    assert_same(output, model(x), "the output")
 
 
 @pytest.mark.ipus(4)
@@ -183,7 +183,7 @@ def test_stages_without_an_ipu_take_their_number(poptorch: Any, capfd: Any) -> N
 
     options = _pipelined(poptorch, poptorch.PipelinedExecution("a", "b", "c"), 3)
 
-    assert _placements(capfd, poptorch, as_model(forward), options, samples(3))[0] == _in_order(3)
+    assert_placed(_placements(capfd, poptorch, as_model(forward), options, samples(3))[0], _in_order(3))
 
 
 @pytest.mark.ipus(4)
@@ -200,8 +200,8 @@ def test_auto_increment_numbers_blocks_from_one(poptorch: Any, capfd: Any) -> No
     options = _pipelined(poptorch, poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement), 3)
     places, output = _placements(capfd, poptorch, as_model(forward), options, samples(3))
 
-    assert places == _in_order(3)
-    assert (output == (samples(3) + 1) * 2 - 3).all()
+    assert_placed(places, _in_order(3))
+    assert_same(output, (samples(3) + 1) * 2 - 3, "the output")
 
 
 @pytest.mark.ipus(2)
@@ -210,7 +210,7 @@ def test_an_unknown_block_is_refused(poptorch: Any) -> None:
     options = _pipelined(poptorch, poptorch.PipelinedExecution("layer0", "other"), 3)
     inference = poptorch.inferenceModel(chain(poptorch, (0, 1), loss=False), options)
 
-    with pytest.raises(poptorch.Error, match="layer1"):
+    with check.raises(poptorch.Error, match="layer1", what="a block that no stage names"):
         inference(samples(3))
 
 
@@ -222,7 +222,7 @@ def test_a_block_without_an_id_needs_auto_ids(poptorch: Any) -> None:
         poptorch.Block.start(ipu_id=0)
         return x * 2
 
-    with pytest.raises(poptorch.Error, match="useAutoId"):
+    with check.raises(poptorch.Error, match="useAutoId", what="a block without an id"):
         infer(poptorch, forward, samples(1), options=_pipelined(poptorch, poptorch.PipelinedExecution("0"), 1))
 
 
@@ -244,8 +244,8 @@ def test_auto_ids_count_blocks_without_an_id(poptorch: Any, capfd: Any) -> None:
     for _ in range(2):
         places, output = _placements(capfd, poptorch, as_model(forward), options.clone(), samples(2))
 
-        assert places == _in_order(2)
-        assert (output == samples(2) * 2 - 2).all()
+        assert_placed(places, _in_order(2))
+        assert_same(output, samples(2) * 2 - 2, "the output")
 
 
 @pytest.mark.ipus(2)
@@ -259,5 +259,7 @@ def test_dropout_does_not_depend_on_the_cut(poptorch: Any, torch: Any) -> None:
         model.train()
         outputs.append(poptorch.inferenceModel(model, options)(x))
 
-    assert torch.equal(*outputs)
-    assert 0 < (outputs[0] == 0).sum() < x.numel()
+    pipelined, sharded = outputs
+    assert_same(pipelined, sharded, "the output of the pipeline")
+    masks = (pipelined != 0).numpy()
+    check.dropout_masks(masks=masks, rate=1 - 0.5 * 0.75, axes=("device iteration",), what="the mask of both dropouts")

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from ipu_conformance import check
 from ipu_conformance.run import RunConfig
 
 from .placed import (
     assert_infers,
+    assert_placed,
     assert_same_run,
     assert_trains,
     batch,
@@ -76,13 +78,13 @@ def test_a_strategy_moves_blocks(poptorch: Any, capfd: Any) -> None:
 
     lines = placements(capfd, poptorch, lambda: inference(samples(2)))
 
-    assert [line.split(", stage")[0] for line in lines] == ["mode(Sharded), ipu(1)", "mode(Sharded), ipu(0)"]
+    assert_placed([line.split(", stage")[0] for line in lines], ["mode(Sharded), ipu(1)", "mode(Sharded), ipu(0)"])
 
 
 @pytest.mark.parametrize("strategy", ["PipelinedExecution", "ShardedExecution"])
 def test_a_block_belongs_to_one_stage(poptorch: Any, strategy: str) -> None:
     """A block that is named twice is refused."""
-    with pytest.raises(AssertionError, match="twice"):
+    with check.raises(AssertionError, match="twice", what="a block in two stages"):
         getattr(poptorch, strategy)(poptorch.Stage("a", "twice"), poptorch.Stage("twice"))
 
 
@@ -90,7 +92,7 @@ def test_a_block_belongs_to_one_stage(poptorch: Any, strategy: str) -> None:
 @pytest.mark.parametrize("wrong", [3, 1.5, None], ids=str)
 def test_a_strategy_takes_stages_and_names(poptorch: Any, strategy: str, wrong: Any) -> None:
     """Anything that is neither a stage nor the name of a block is refused."""
-    with pytest.raises(AssertionError):
+    with check.raises(AssertionError, what=f"{strategy}('a', {wrong})"):
         getattr(poptorch, strategy)("a", wrong)
 
 
@@ -100,22 +102,21 @@ def test_a_stage_is_found_by_its_block(poptorch: Any, kind: str) -> None:
     first, second = poptorch.Stage("a", "b"), poptorch.Stage("c")
     strategy = getattr(poptorch, kind)(first, second)
 
-    assert strategy.stage("b") is first
-    assert strategy.stage("c") is second
-    assert strategy.stage("c").ipu(3) is second
-    with pytest.raises((poptorch.Error, AssertionError), match="d"):
+    for found, stage in ((strategy.stage("b"), first), (strategy.stage("c"), second), (second.ipu(3), second)):
+        check.holds(found is stage, f"the stage of {found.blocks} is found where that of {stage.blocks} is asked for.")
+    with check.raises((poptorch.Error, AssertionError), match="d", what="a block that no stage holds"):
         strategy.stage("d")
 
 
 def test_a_stage_names_its_blocks(poptorch: Any) -> None:
     """A stage knows its blocks, which are named by strings."""
-    assert list(poptorch.Stage("a", "b").blocks) == ["a", "b"]
-    with pytest.raises(AssertionError):
+    check.equal(actual=list(poptorch.Stage("a", "b").blocks), expected=["a", "b"], what="the list of a stage's blocks")
+    with check.raises(AssertionError, what="Stage('a', 2)"):
         poptorch.Stage("a", 2)
 
 
 @pytest.mark.parametrize("wrong", [-1, "0", None, 0.5], ids=repr)
 def test_an_ipu_of_a_stage_is_a_number(poptorch: Any, wrong: Any) -> None:
     """IPUs are counted from 0."""
-    with pytest.raises(AssertionError):
+    with check.raises(AssertionError, what=f"Stage('a').ipu({wrong!r})"):
         poptorch.Stage("a").ipu(wrong)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .pipelines import Programs, Trainings
+from .pipelines import Programs
 from .programs import Estimators
 
 
@@ -18,21 +18,21 @@ def estimators(tf: Any, ipu: Any, tmp_path: Path) -> Estimators:
     return Estimators(tf, ipu, tmp_path / "models")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def programs(tf: Any, ipu: Any, tmp_path: Path) -> Programs:
+    """Pipelined estimators in a folder of the case."""
+    return Programs(tf, ipu, tmp_path)
+
+
+@pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Estimators:
-    """Estimators whose folders outlive a case: for trainings at which several cases look."""
-    tf = importlib.import_module("tensorflow")
-    ipu = importlib.import_module("tensorflow.python.ipu")
+    """Estimators whose folders outlive a case: for runs at which several cases look."""
+    tf, ipu = (importlib.import_module(name) for name in ("tensorflow", "tensorflow.python.ipu"))
     return Estimators(tf, ipu, tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="session")
-def trainings(tmp_path_factory: pytest.TempPathFactory) -> Trainings:
-    """The runs that the cases share."""
-    return Trainings(tmp_path_factory.mktemp("pipelines"))
-
-
-@pytest.fixture
-def programs(tf: Any, ipu: Any, tmp_path: Path) -> Programs:
-    """Estimators with folders of this case."""
-    return Programs(tf, ipu, tmp_path)
+def chains(tmp_path_factory: pytest.TempPathFactory) -> Programs:
+    """Pipelined estimators whose folders outlive a case."""
+    tf, ipu = (importlib.import_module(name) for name in ("tensorflow", "tensorflow.python.ipu"))
+    return Programs(tf, ipu, tmp_path_factory.mktemp("pipelines"))

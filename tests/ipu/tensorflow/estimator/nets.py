@@ -22,26 +22,17 @@ class Record(NamedTuple):
     losses: np.ndarray
 
 
-class Trainings:
-    """What estimators have trained so far: cases that ask for the same training share it."""
+def trained(estimators: Estimators, name: str, config: RunConfig) -> Record:
+    """The training of a net by an estimator, one loop for each update; cases share it."""
+    record: Record = estimators.once((name, config), lambda: EstimatedNet(estimators, name, config).train())
+    return record
 
-    def __init__(self, estimators: Estimators) -> None:
-        self.estimators = estimators
-        self._known: Dict[Any, Record] = {}
 
-    def __call__(self, name: str, config: RunConfig) -> Record:
-        """The training of a net by an estimator, one loop for each update."""
-        return self._once((name, config), lambda: EstimatedNet(self.estimators, name, config).train())
-
-    def pipelined(self, name: str, config: RunConfig) -> Record:
-        """The training of a net by a pipelined estimator, all updates in one loop."""
-        net = EstimatedNet(self.estimators, name, config)
-        return self._once(("pipelined", name, config), lambda: net.train_pipeline(net.steps))
-
-    def _once(self, key: Any, train: Callable[[], Record]) -> Record:
-        if key not in self._known:
-            self._known[key] = train()
-        return self._known[key]
+def pipelined(estimators: Estimators, name: str, config: RunConfig) -> Record:
+    """The training of a net by a pipelined estimator, all updates in one loop; cases share it."""
+    net = EstimatedNet(estimators, name, config)
+    record: Record = estimators.once(("pipelined", name, config), lambda: net.train_pipeline(net.steps))
+    return record
 
 
 ADAM = {

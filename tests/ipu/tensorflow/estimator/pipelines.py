@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -68,6 +68,8 @@ class Seen:
     losses: List[float]
     steps: List[int]
     names: List[str]
+    """The variables of the checkpoint."""
+    folder: str
 
 
 @dataclass
@@ -78,6 +80,18 @@ class Programs:
     ipu: Any
     folder: Path
     _numbers: Any = field(default_factory=itertools.count)
+    _records: Dict[Any, Any] = field(default_factory=dict)
+
+    def once(self, key: Any, run: Callable[[], Any]) -> Any:
+        """What a run gives; the cases that ask for the same run share it."""
+        if key not in self._records:
+            self._records[key] = run()
+        return self._records[key]
+
+    def trained(self, chain: Chain, loops: int = 1) -> Seen:
+        """What the training of a chain leaves; cases share it."""
+        seen: Seen = self.once((chain, loops), lambda: self.train(chain, loops))
+        return seen
 
     @property
     def v1(self) -> Any:
@@ -209,32 +223,14 @@ class Programs:
         estimator = estimator or self.estimator(chain, model_fn=self.model_fn(chain, **changes))
         watching = self.watching()
         estimator.train(input_fn or self.fed(chain, loops), steps=loops * chain.iterations, hooks=[watching])
-        return Seen(self.weights(estimator, chain), watching.losses, watching.steps, estimator.get_variable_names())
+        weights, names = self.weights(estimator, chain), estimator.get_variable_names()
+        return Seen(weights, watching.losses, watching.steps, names, estimator.model_dir)
 
     def weights(self, estimator: Any, chain: Chain) -> np.ndarray:
         """The weights of the newest checkpoint."""
         return np.asarray(
             [estimator.get_variable_value(f"w{stage}") for stage in range(chain.number_of_stages)], np.float32
         )
-
-
-class Trainings:
-    """What the cases have run so far: those that ask for the same run share it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._known: Dict[Any, Any] = {}
-
-    def __call__(self, programs: Programs, chain: Chain, loops: int = 1) -> Seen:
-        """The training of a chain."""
-        seen: Seen = self.shared(programs, (chain, loops), lambda programs: programs.train(chain, loops))
-        return seen
-
-    def shared(self, programs: Programs, key: Any, run: Callable[[Programs], Any]) -> Any:
-        """What a run has given, which gets estimators with folders that outlive the case."""
-        if key not in self._known:
-            self._known[key] = run(replace(programs, folder=self.folder / f"run{len(self._known)}"))
-        return self._known[key]
 
 
 def needing(chains: Mapping[str, Any]) -> List[Any]:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
-from ..exact import RATE, START, samples
+from ipu_conformance import check
+from ipu_conformance.run import RunConfig
+
+from ..exact import RATE, START, check_weight, counts, samples
 
 LOSS, WEIGHT = "loss", "w0"
 
@@ -24,11 +27,19 @@ def unwrapped(optimizer: Any) -> Any:
 
 
 class Trained(NamedTuple):
-    """What a training leaves: the weight, the loss of each loop by its global step, and the last global step."""
+    """What a training leaves, and what a hook has seen of it."""
 
     weight: np.ndarray
     losses: Dict[int, float]
+    """The loss of each loop by its global step."""
     step: int
+    """The last global step."""
+    calls: Sequence[str] = ()
+    """The calls of the hook."""
+    steps: Sequence[int] = ()
+    """The global step after each run that the hook has seen."""
+    folder: str = ""
+    """Where the checkpoints are."""
 
 
 class Estimators:
@@ -38,6 +49,13 @@ class Estimators:
         self.tf, self.ipu, self.v1 = tf, ipu, tf.compat.v1
         self.modes = tf.estimator.ModeKeys
         self._folder, self._numbers = folder, itertools.count()
+        self._records: Dict[Any, Any] = {}
+
+    def once(self, key: Any, run: Callable[[], Any]) -> Any:
+        """What a run gives; the cases that ask for the same run share it."""
+        if key not in self._records:
+            self._records[key] = run()
+        return self._records[key]
 
     def options(self, ipus: Any = 1) -> Any:
         """Options for devices of so many IPUs."""
@@ -70,7 +88,7 @@ class Estimators:
         self,
         model_fn: Optional[Callable[..., Any]] = None,
         *,
-        folder: Optional[Path] = None,
+        folder: Union[None, str, Path] = None,
         config: Any = None,
         params: Any = None,
         warm_start_from: Any = None,
@@ -162,9 +180,22 @@ class Estimators:
 
     def train(self, steps: int, *, replicas: int = 1, **settings: Any) -> Trained:
         """What an estimator leaves that trains so many steps from the beginning."""
-        estimator = self.make(replicas=replicas, **settings)
-        estimator.train(self.feed(steps * replicas), steps=steps)
-        return self.left(estimator)
+        estimator, seeing = self.make(replicas=replicas, **settings), self.seeing()
+        estimator.train(self.feed(steps * replicas), steps=steps, hooks=[seeing])
+        return self.left(estimator)._replace(calls=seeing.calls, steps=seeing.steps)
+
+    def trained(self, steps: int, loop: int, replicas: int = 1) -> Trained:
+        """The same, for cases that share the training."""
+        left: Trained = self.once((steps, loop, replicas), lambda: self.train(steps, loop=loop, replicas=replicas))
+        return left
+
+    def predicted(self, number: int, loop: int) -> List[Dict[str, Any]]:
+        """So many predictions of the initial weight, for cases that share them."""
+        predictions: List[Dict[str, Any]] = self.once(
+            ("predicted", number, loop),
+            lambda: self.call(self.make(loop=loop), "predict", self.feed(number), number),
+        )
+        return predictions
 
     def left(self, estimator: Any) -> Trained:
         """What the last training of an estimator left."""
@@ -172,7 +203,16 @@ class Estimators:
             estimator.get_variable_value(WEIGHT),
             self.losses(estimator),
             int(estimator.get_variable_value("global_step")),
+            folder=estimator.model_dir,
         )
+
+    def check_left(
+        self, estimator: Any, step: int, config: Optional[RunConfig] = None, start: float = START[0]
+    ) -> None:
+        """The last checkpoint has this global step and the weight of a training, which has an update in every step."""
+        __tracebackhide__ = True
+        check.equal(actual=int(estimator.get_variable_value("global_step")), expected=step, what="the global step")
+        check_weight(estimator.get_variable_value(WEIGHT), config or counts(step), start)
 
     def losses(self, estimator: Any) -> Dict[int, float]:
         """The loss of each loop that an estimator has trained, by its global step."""

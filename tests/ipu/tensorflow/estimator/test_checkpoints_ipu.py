@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import numpy as np
 import pytest
+
+from ipu_conformance import check
 
 from ..exact import START, check_weight, counts, samples, trained
 from .programs import WEIGHT, Estimators
@@ -14,15 +16,21 @@ from .programs import WEIGHT, Estimators
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
 
-def test_checkpoints_are_written_at_the_beginning_and_the_end(estimators: Estimators) -> None:
-    """A training leaves the weights that it began with and those that it ended with."""
-    estimator = estimators.make()
-    estimator.train(estimators.feed(4), steps=4)
-    read = estimators.tf.train.load_checkpoint(str(Path(estimator.model_dir) / "model.ckpt-0"))
+def check_steps(estimators: Estimators, estimator: Any, expected: List[int]) -> None:
+    """The checkpoints in an estimator's folder are those of these global steps."""
+    __tracebackhide__ = True
+    check.equal(actual=estimators.checkpoints(estimator), expected=expected, what="the steps of the checkpoints")
 
-    assert estimators.checkpoints(estimator) == [0, 4]
-    assert read.get_tensor(WEIGHT) == START[0]
-    assert estimator.latest_checkpoint() == str(Path(estimator.model_dir) / "model.ckpt-4")
+
+def test_checkpoints_are_written_at_the_beginning_and_the_end(shared: Estimators) -> None:
+    """A training leaves the weights that it began with and those that it ended with."""
+    folder = Path(shared.trained(4, 2).folder)
+    estimator = shared.make(folder=folder)
+    read = shared.tf.train.load_checkpoint(str(folder / "model.ckpt-0"))
+
+    check_steps(shared, estimator, [0, 4])
+    check.equal(actual=float(read.get_tensor(WEIGHT)), expected=START[0], what="the weight of the first checkpoint")
+    check.equal(actual=estimator.latest_checkpoint(), expected=str(folder / "model.ckpt-4"), what="latest_checkpoint")
 
 
 @pytest.mark.parametrize(("every", "written"), [(3, [0, 4, 8]), (4, [0, 4, 8])])
@@ -32,7 +40,7 @@ def test_checkpoints_are_written_after_loops(estimators: Estimators, every: int,
     estimator.train(estimators.feed(8), steps=8)
     read = estimators.tf.train.load_checkpoint(str(Path(estimator.model_dir) / "model.ckpt-4"))
 
-    assert estimators.checkpoints(estimator) == written
+    check_steps(estimators, estimator, written)
     check_weight(np.float32(read.get_tensor(WEIGHT)), counts(4))
 
 
@@ -41,7 +49,7 @@ def test_old_checkpoints_are_removed(estimators: Estimators) -> None:
     estimator = estimators.make(save_checkpoints_steps=2, keep_checkpoint_max=2)
     estimator.train(estimators.feed(8), steps=8)
 
-    assert estimators.checkpoints(estimator) == [6, 8]
+    check_steps(estimators, estimator, [6, 8])
 
 
 def test_variables_of_the_last_checkpoint_can_be_read(estimators: Estimators) -> None:
@@ -49,8 +57,9 @@ def test_variables_of_the_last_checkpoint_can_be_read(estimators: Estimators) ->
     estimator = estimators.make(estimators.product(momentum=0.5))
     estimator.train(estimators.feed(2), steps=2)
 
-    assert sorted(estimator.get_variable_names()) == ["global_step", WEIGHT, f"{WEIGHT}/Momentum"]
-    assert int(estimator.get_variable_value("global_step")) == 2
+    names = ["global_step", WEIGHT, f"{WEIGHT}/Momentum"]
+    check.equal(actual=sorted(estimator.get_variable_names()), expected=names, what="get_variable_names")
+    estimators.check_left(estimator, 2, counts(2, momentum=0.5))
 
 
 def test_a_new_estimator_goes_on(estimators: Estimators, tmp_path: Path) -> None:
@@ -59,8 +68,7 @@ def test_a_new_estimator_goes_on(estimators: Estimators, tmp_path: Path) -> None
         estimator = estimators.make(estimators.product(momentum=0.5), folder=tmp_path / "model")
         estimator.train(estimators.feed(4, skip=4 * turn), steps=4)
 
-    check_weight(estimator.get_variable_value(WEIGHT), counts(8, momentum=0.5))
-    assert int(estimator.get_variable_value("global_step")) == 8
+    estimators.check_left(estimator, 8, counts(8, momentum=0.5))
 
 
 @pytest.mark.level("qualify")
@@ -70,8 +78,7 @@ def test_loops_of_another_length_go_on(estimators: Estimators, tmp_path: Path) -
     estimator = estimators.make(folder=tmp_path / "model", loop=4)
     estimator.train(estimators.feed(4, skip=2), steps=4)
 
-    check_weight(estimator.get_variable_value(WEIGHT), counts(6))
-    assert int(estimator.get_variable_value("global_step")) == 6
+    estimators.check_left(estimator, 6)
 
 
 def stock_estimator(estimators: Estimators, folder: Path) -> Any:
@@ -95,7 +102,8 @@ def test_stock_estimators_read_the_checkpoints(estimators: Estimators, tmp_path:
     estimator.train(estimators.feed(4), steps=4)
     on_host = stock_estimator(estimators, tmp_path / "model").evaluate(estimators.feed(2), steps=2)
 
-    assert on_host == estimator.evaluate(estimators.feed(2), steps=2)
+    on_device = estimator.evaluate(estimators.feed(2), steps=2)
+    check.equal(actual=on_device, expected=on_host, what="the evaluation on the device, compared with the host's,")
 
 
 def test_training_of_a_stock_estimator_goes_on(estimators: Estimators, tmp_path: Path) -> None:
@@ -104,8 +112,7 @@ def test_training_of_a_stock_estimator_goes_on(estimators: Estimators, tmp_path:
     estimator = estimators.make(estimators.product(momentum=0.5), folder=tmp_path / "model")
     estimator.train(estimators.feed(4, skip=4), steps=4)
 
-    check_weight(estimator.get_variable_value(WEIGHT), counts(8, momentum=0.5))
-    assert int(estimator.get_variable_value("global_step")) == 8
+    estimators.check_left(estimator, 8, counts(8, momentum=0.5))
 
 
 def warm(estimators: Estimators, start: float) -> Any:
@@ -121,11 +128,17 @@ def warm(estimators: Estimators, start: float) -> Any:
     return model_fn
 
 
+@pytest.fixture
+def source(shared: Estimators) -> Any:
+    """An estimator that has trained both weights for four steps from 1."""
+    return shared.once("source", lambda: shared.make(warm(shared, 1.0)).train(shared.feed(4), steps=4))
+
+
 @pytest.mark.parametrize(("kind", "chosen"), [("folder", ["w0", "w1"]), ("checkpoint", ["w0", "w1"]), ("w1", ["w1"])])
-def test_a_warm_start_takes_weights_from_another_model(estimators: Estimators, kind: str, chosen: Any) -> None:
+def test_a_warm_start_takes_weights_from_another_model(
+    estimators: Estimators, source: Any, kind: str, chosen: Any
+) -> None:
     """All weights, or those that are chosen, begin with another model's; the global step begins with 0."""
-    source = estimators.make(warm(estimators, 1.0))
-    source.train(estimators.feed(4), steps=4)
     settings: Any = {"folder": source.model_dir, "checkpoint": source.latest_checkpoint()}.get(kind)
     if settings is None:
         settings = estimators.tf.estimator.WarmStartSettings(source.model_dir, vars_to_warm_start=kind)
@@ -135,14 +148,12 @@ def test_a_warm_start_takes_weights_from_another_model(estimators: Estimators, k
 
     for name, start in starts.items():
         check_weight(estimator.get_variable_value(name), counts(2), start)
-    assert int(estimator.get_variable_value("global_step")) == 2
+    check.equal(actual=estimators.left(estimator).step, expected=2, what="the global step after two steps")
 
 
 @pytest.mark.level("qualify")
-def test_a_warm_start_happens_once(estimators: Estimators) -> None:
+def test_a_warm_start_happens_once(estimators: Estimators, source: Any) -> None:
     """A model that has a checkpoint of its own goes on from that."""
-    source = estimators.make(warm(estimators, 1.0))
-    source.train(estimators.feed(4), steps=4)
     estimator = estimators.make(warm(estimators, 8.0), warm_start_from=source.model_dir)
     for turn in range(2):
         estimator.train(estimators.feed(2, skip=2 * turn), steps=2)
@@ -151,15 +162,14 @@ def test_a_warm_start_happens_once(estimators: Estimators) -> None:
 
 
 @pytest.mark.ipus(2)
-def test_a_warm_start_reaches_all_replicas(estimators: Estimators) -> None:
+def test_a_warm_start_reaches_all_replicas(estimators: Estimators, shared: Estimators) -> None:
     """Every replica begins with the other model's weights."""
-    source = estimators.make()
-    source.train(estimators.feed(4), steps=4)
-    start = float(trained(1, counts(4)).weights[0])
-    estimator = estimators.make(estimators.product(start=8.0), warm_start_from=source.model_dir, replicas=2)
-    metrics = estimator.evaluate(estimators.feed(4), steps=2)
+    folder = shared.trained(4, 2).folder
+    estimator = estimators.make(estimators.product(start=8.0), warm_start_from=folder, replicas=2)
+    loss = estimator.evaluate(estimators.feed(4), steps=2)["loss"]
 
-    assert metrics["loss"] == np.float32(start * samples(4).mean())
+    expected = np.float32(float(trained(1, counts(4)).weights[0]) * samples(4).mean())
+    check.equal(actual=loss, expected=expected, what="the loss of both replicas at the weight of the other model")
 
 
 def both(estimators: Estimators, estimator: Any, max_steps: int, steps: int = 2) -> Any:
@@ -178,8 +188,8 @@ def test_training_and_evaluation_go_together(estimators: Estimators) -> None:
     metrics, exported = both(estimators, estimator, 4)
 
     expected = (trained(1, counts(4)).weights[0] * samples(2)).astype(np.float64).mean()
-    assert metrics == {"loss": np.float32(expected), "global_step": 4}
-    assert exported == []
+    wanted = {"loss": np.float32(expected), "global_step": 4}, []
+    check.equal(actual=(metrics, exported), expected=wanted, what="the metrics and exports of train_and_evaluate")
 
 
 @pytest.mark.level("qualify")
@@ -190,11 +200,12 @@ def test_every_checkpoint_is_evaluated(estimators: Estimators) -> None:
     evaluations = estimators.summaries(Path(estimator.model_dir) / "eval")["loss"]
 
     # Each part of the training reads its data from the beginning.
-    assert sorted(evaluations) == [2, 4, 6]
-    assert int(estimator.get_variable_value("global_step")) == 6
+    check.equal(actual=sorted(evaluations), expected=[2, 4, 6], what="the steps that were evaluated")
+    check.equal(actual=estimators.left(estimator).step, expected=6, what="the last global step")
 
 
 def test_evaluation_beside_training_has_whole_loops(estimators: Estimators) -> None:
     """The rule for steps holds within train_and_evaluate."""
-    with pytest.raises(ValueError, match=r"steps \(3\) must be a multiple of iterations_per_loop \(2\)"):
+    message = r"steps \(3\) must be a multiple of iterations_per_loop \(2\)"
+    with check.raises(ValueError, match=message, what="an EvalSpec of 3 steps in loops of 2"):
         both(estimators, estimators.make(), 4, steps=3)

@@ -7,6 +7,9 @@ from typing import Any, Dict, List
 
 import pytest
 
+from ipu_conformance import check
+
+from ..exact import START, samples
 from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
@@ -14,28 +17,26 @@ pytestmark = pytest.mark.requires("tensorflow_estimator")
 DEFAULTS = {"iterations_per_loop": 1, "ipu_options": None, "num_replicas": 1, "num_shards": 1, "ordinal": 0}
 
 
-@pytest.mark.parametrize("name", DEFAULTS)
-def test_a_run_configuration_has_defaults(ipu: Any, name: str) -> None:
+def test_a_run_configuration_has_defaults(ipu: Any) -> None:
     """One step in a loop, on one IPU, with no options."""
-    assert getattr(ipu.ipu_run_config.IPURunConfig(), name) == DEFAULTS[name]
+    config = ipu.ipu_run_config.IPURunConfig()
+    check.equal(actual={name: getattr(config, name) for name in DEFAULTS}, expected=DEFAULTS, what="an IPURunConfig()")
 
 
 def test_a_run_configuration_holds_what_it_is_given(estimators: Estimators) -> None:
     """Every argument is an attribute."""
-    options = estimators.options(4)
-    config = estimators.ipu.ipu_run_config.IPURunConfig(
-        iterations_per_loop=8, ipu_options=options, num_replicas=2, num_shards=2, ordinal=0
-    )
+    options = {"ipu_options": estimators.options(8), "num_replicas": 4, "num_shards": 2}
+    given = {"iterations_per_loop": 3, "ordinal": 0, **options}
+    config = estimators.ipu.ipu_run_config.IPURunConfig(**given)
 
-    assert (config.iterations_per_loop, config.num_replicas, config.num_shards, config.ordinal) == (8, 2, 2, 0)
-    assert config.ipu_options is options
+    check.equal(actual={name: getattr(config, name) for name in given}, expected=given, what="the IPURunConfig")
 
 
 def test_a_run_configuration_does_not_change(ipu: Any) -> None:
     """A run configuration is made once."""
     config = ipu.ipu_run_config.IPURunConfig()
 
-    with pytest.raises(AttributeError):
+    with check.raises(AttributeError, match="", what="the assignment to iterations_per_loop"):
         config.iterations_per_loop = 2
 
 
@@ -43,7 +44,7 @@ def test_a_run_configuration_does_not_change(ipu: Any) -> None:
 @pytest.mark.parametrize("number", [0, -1])
 def test_numbers_are_positive(ipu: Any, name: str, number: int) -> None:
     """There is at least one step, one replica and one shard."""
-    with pytest.raises(ValueError, match=name):
+    with check.raises(ValueError, match=name, what=f"{name}={number}"):
         ipu.ipu_run_config.IPURunConfig(**{name: number})
 
 
@@ -54,7 +55,8 @@ def test_replicas_and_shards_fill_the_ipus(estimators: Estimators, replicas: int
         ipu_options=estimators.options(ipus), num_replicas=replicas, num_shards=shards
     )
 
-    assert config.num_replicas * config.num_shards == ipus
+    counts = config.num_replicas, config.num_shards
+    check.equal(actual=counts, expected=(replicas, shards), what=f"the replicas and shards of {ipus} IPUs")
 
 
 @pytest.mark.parametrize(("replicas", "shards", "ipus"), [(1, 1, 2), (2, 1, 1), (1, 2, 4), (2, 2, 2), (4, 1, 2)])
@@ -62,7 +64,8 @@ def test_ipus_that_are_too_many_or_too_few_are_refused(
     estimators: Estimators, replicas: int, shards: int, ipus: int
 ) -> None:
     """Any other number of configured IPUs is refused, and the numbers are named."""
-    with pytest.raises(ValueError, match=rf"(?s){replicas * shards}.*{ipus}"):
+    what = f"{replicas} replicas of {shards} shards on {ipus} IPUs"
+    with check.raises(ValueError, match=rf"(?s){replicas * shards}.*{ipus}", what=what):
         estimators.ipu.ipu_run_config.IPURunConfig(
             ipu_options=estimators.options(ipus), num_replicas=replicas, num_shards=shards
         )
@@ -71,32 +74,27 @@ def test_ipus_that_are_too_many_or_too_few_are_refused(
 @pytest.mark.parametrize("changes", [{"num_replicas": 2}, {"num_shards": 2}], ids=str)
 def test_several_ipus_need_options(estimators: Estimators, changes: Dict[str, int]) -> None:
     """Without options there is one IPU, so that two replicas or shards are refused, at the latest when they run."""
-
-    def run() -> None:
-        chosen = estimators.ipu.ipu_run_config.IPURunConfig(**changes)
-        config = estimators.ipu.ipu_run_config.RunConfig(ipu_run_config=chosen)
+    run_config = estimators.ipu.ipu_run_config
+    with check.raises(ValueError, match=r"num_replicas|num_shards|ipu_options", what=f"{changes} without options"):
+        config = run_config.RunConfig(ipu_run_config=run_config.IPURunConfig(**changes))
         estimators.make(config=config).evaluate(estimators.feed(2), steps=1)
-
-    with pytest.raises(ValueError, match=r"num_replicas|num_shards|ipu_options"):
-        run()
 
 
 def test_the_stock_configuration_is_extended(tf: Any, ipu: Any, tmp_path: Path) -> None:
     """A RunConfig holds the IPU's part besides all that the stock one has."""
     ipu_part = ipu.ipu_run_config.IPURunConfig(iterations_per_loop=4)
-    config = ipu.ipu_run_config.RunConfig(
-        ipu_run_config=ipu_part, model_dir=str(tmp_path), save_summary_steps=3, tf_random_seed=5, keep_checkpoint_max=2
-    )
+    stock = {"model_dir": str(tmp_path), "save_summary_steps": 3, "tf_random_seed": 5, "keep_checkpoint_max": 2}
+    given = {"ipu_run_config": ipu_part, **stock}
+    config = ipu.ipu_run_config.RunConfig(**given)
 
-    assert isinstance(config, tf.estimator.RunConfig)
-    assert config.ipu_run_config == ipu_part
-    assert (config.model_dir, config.save_summary_steps) == (str(tmp_path), 3)
-    assert (config.tf_random_seed, config.keep_checkpoint_max) == (5, 2)
+    check.instance(actual=config, expected=tf.estimator.RunConfig, what="the RunConfig")
+    check.equal(actual={name: getattr(config, name) for name in given}, expected=given, what="the RunConfig")
 
 
 def test_the_part_for_the_ipu_has_a_default(ipu: Any) -> None:
     """Without an IPURunConfig the default one counts."""
-    assert ipu.ipu_run_config.RunConfig().ipu_run_config.iterations_per_loop == 1
+    loop = ipu.ipu_run_config.RunConfig().ipu_run_config.iterations_per_loop
+    check.equal(actual=loop, expected=1, what="iterations_per_loop of a RunConfig()")
 
 
 def test_a_changed_copy_keeps_the_part_for_the_ipu(ipu: Any) -> None:
@@ -104,16 +102,18 @@ def test_a_changed_copy_keeps_the_part_for_the_ipu(ipu: Any) -> None:
     ipu_part = ipu.ipu_run_config.IPURunConfig(iterations_per_loop=4)
     changed = ipu.ipu_run_config.RunConfig(ipu_run_config=ipu_part).replace(save_summary_steps=3)
 
-    assert isinstance(changed, ipu.ipu_run_config.RunConfig)
-    assert (changed.ipu_run_config.iterations_per_loop, changed.save_summary_steps) == (4, 3)
+    check.instance(actual=changed, expected=ipu.ipu_run_config.RunConfig, what="the copy")
+    numbers = changed.ipu_run_config.iterations_per_loop, changed.save_summary_steps
+    check.equal(actual=numbers, expected=(4, 3), what="iterations_per_loop and save_summary_steps of the copy")
 
 
 def test_an_estimator_shows_its_configuration(estimators: Estimators, tmp_path: Path) -> None:
     """The configuration of an estimator, its folder and its parameters can be read."""
     estimator = estimators.make(loop=4, folder=tmp_path / "model", params=None)
 
-    assert estimator.config.ipu_run_config.iterations_per_loop == 4
-    assert estimator.model_dir == estimator.config.model_dir == str(tmp_path / "model")
+    shown = estimator.config.ipu_run_config.iterations_per_loop, estimator.model_dir, estimator.config.model_dir
+    folder = str(tmp_path / "model")
+    check.equal(actual=shown, expected=(4, folder, folder), what="the loop and the folder of the estimator")
 
 
 def test_the_folder_may_come_from_the_configuration(estimators: Estimators, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_the_folder_may_come_from_the_configuration(estimators: Estimators, tmp_
     config = estimators.config(model_dir=str(tmp_path / "model"))
     estimator = estimators.ipu.ipu_estimator.IPUEstimator(model_fn=estimators.product(), config=config)
 
-    assert estimator.model_dir == str(tmp_path / "model")
+    check.equal(actual=estimator.model_dir, expected=str(tmp_path / "model"), what="the folder of the estimator")
 
 
 @pytest.mark.parametrize("ordinal", [0, 1])
@@ -137,14 +137,13 @@ def test_the_ordinal_names_the_device(estimators: Estimators, ordinal: int) -> N
     run = {"ipu_options": estimators.options([1, 1]), "ordinal": ordinal}
     estimators.make(estimators.trains(loss), run=run).train(estimators.feed(2), steps=2)
 
-    assert devices
-    assert all(device.endswith(f"device:IPU:{ordinal}") for device in devices)
+    placed = devices and all(device.endswith(f"device:IPU:{ordinal}") for device in devices)
+    check.holds(placed, f"With ordinal={ordinal} the program is placed on {devices}.")
 
 
 def test_the_depth_of_prefetching_changes_no_result(estimators: Estimators) -> None:
     """How many elements wait for the device has no influence on what it computes."""
-    deep, plain = (
-        estimators.make(run=run).evaluate(estimators.feed(2), steps=2) for run in ({"prefetch_depth": 3}, {})
-    )
+    deep = estimators.make(run={"prefetch_depth": 3}).evaluate(estimators.feed(4), steps=4)
 
-    assert deep["loss"] == plain["loss"]
+    expected = {"loss": START[0] * samples(4).mean(), "global_step": 0}
+    check.equal(actual=deep, expected=expected, what="the evaluation with a prefetch_depth of 3")

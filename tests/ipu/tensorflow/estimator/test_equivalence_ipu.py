@@ -13,7 +13,7 @@ from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
 from ...training import Runs, TwoRunTolerance, configured, cut, expected, inferred, tolerance, uncut
 from ..training.config import counted
-from .nets import ADAM, EstimatedNet, Record, Trainings, estimated
+from .nets import ADAM, EstimatedNet, Record, estimated, trained
 from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
@@ -22,32 +22,24 @@ LONG = pytest.mark.level("qualify")
 SINGLE, MIXED = estimated(3, 2, 1), estimated(4, 3, 2)
 
 
-@pytest.fixture(scope="module")
-def trainings(shared: Estimators) -> Trainings:
-    """Trainings of the suite's nets."""
-    return Trainings(shared)
-
-
 def compare(got: Record, name: str, config: RunConfig) -> None:
     """Weights are the oracle's, and the loss of each update's loop is the mean of the oracle's losses."""
     __tracebackhide__ = True
     want, allowed = expected(name, config), tolerance(name, config)
     check.runs_equivalent(actual=got, expected=want, tolerance=allowed, fields=["weights"])
-    losses, bounds = (
-        np.reshape(each, (config.device_iterations, -1)) for each in (want.losses[0], allowed.losses[0].allowed)
-    )
+    losses = np.reshape(want.losses[0], (config.device_iterations, -1))
     check.close(
         actual=got.losses,
         expected=losses.mean(axis=1),
-        tolerance=loop_tolerance(losses, bounds),
-        what="the losses of loops",
+        tolerance=loop_tolerance(losses, allowed.losses[0].allowed),
+        what="the loss of each loop",
     )
 
 
 def loop_tolerance(losses: np.ndarray, bounds: np.ndarray, runs: int = 1) -> ArrayTolerance:
     """The tolerance of each row's mean: the mean of the tolerances, and a rounding for each sum and the quotient."""
     rounding = (losses.shape[1] + 1) * np.finfo(np.float32).eps * np.abs(losses).max(axis=1)
-    allowed = runs * (bounds.mean(axis=1) + rounding)
+    allowed = runs * (np.reshape(bounds, losses.shape).mean(axis=1) + rounding)
     origin = f"the mean of the losses' tolerances and {losses.shape[1] + 1} roundings, for {runs} runs"
     return ArrayTolerance(allowed, float(allowed.max()), origin)
 
@@ -57,23 +49,18 @@ def compare_both(got: Record, other: Record, name: str, config: RunConfig) -> No
     __tracebackhide__ = True
     each = tolerance(name, config)
     check.runs_equivalent(actual=got, expected=other, tolerance=TwoRunTolerance(each), fields=["weights"])
-    shape = (config.device_iterations, -1)
-    bounds = np.reshape(each.losses[0].allowed, shape)
-    check.close(
-        actual=got.losses,
-        expected=other.losses,
-        tolerance=loop_tolerance(np.reshape(expected(name, config).losses[0], shape), bounds, runs=2),
-        what="the losses of loops",
-    )
+    losses = np.reshape(expected(name, config).losses[0], (config.device_iterations, -1))
+    bound = loop_tolerance(losses, each.losses[0].allowed, runs=2)
+    check.close(actual=got.losses, expected=other.losses, tolerance=bound, what="the loss of each loop")
 
 
 @pytest.mark.parametrize(
     "name",
     ["linear", "mlp", "convnet", pytest.param("residual", marks=LONG), pytest.param("tied_weights", marks=LONG)],
 )
-def test_a_net_trains_as_specified(trainings: Trainings, name: str) -> None:
+def test_a_net_trains_as_specified(shared: Estimators, name: str) -> None:
     """With accumulation and momentum, weights and losses are the oracle's."""
-    compare(trainings(name, SINGLE), name, SINGLE)
+    compare(trained(shared, name, SINGLE), name, SINGLE)
 
 
 REPLICATED = {"mlp-R2": MIXED, "linear-R4": estimated(3, 2, 4)}
@@ -84,9 +71,9 @@ REPLICATED = {"mlp-R2": MIXED, "linear-R4": estimated(3, 2, 4)}
     [pytest.param(key.split("-")[0], *row.values, id=key, marks=row.marks) for key, row in
      zip(REPLICATED, configured(REPLICATED))],
 )  # fmt: skip
-def test_replicas_train_as_specified(trainings: Trainings, name: str, config: RunConfig) -> None:
+def test_replicas_train_as_specified(shared: Estimators, name: str, config: RunConfig) -> None:
     """Replicas that accumulate, meet and update learn what the oracle learns."""
-    compare(trainings(name, config), name, config)
+    compare(trained(shared, name, config), name, config)
 
 
 REDUCED = {
@@ -96,17 +83,16 @@ REDUCED = {
 
 
 @pytest.mark.parametrize("config", configured(REDUCED))
-def test_other_rules_train_as_specified(trainings: Trainings, config: RunConfig) -> None:
+def test_other_rules_train_as_specified(shared: Estimators, config: RunConfig) -> None:
     """Gradients that are averaged, and another optimizer, follow the oracle, too."""
-    compare(trainings("mlp", config), "mlp", config)
+    compare(trained(shared, "mlp", config), "mlp", config)
 
 
-def test_the_length_of_a_loop_changes_no_bit(trainings: Trainings) -> None:
+def test_the_length_of_a_loop_changes_no_bit(shared: Estimators) -> None:
     """All steps in one loop leave the bits of a loop for each update."""
-    long = EstimatedNet(trainings.estimators, "mlp", SINGLE).train(loop=6)
+    long = EstimatedNet(shared, "mlp", SINGLE).train(loop=6)
 
-    for name, value in trainings("mlp", SINGLE).weights.items():
-        check.identical(actual=long.weights[name], expected=value, what=name)
+    check.runs_identical(actual=long, expected=trained(shared, "mlp", SINGLE), fields=["weights"])
 
 
 @pytest.mark.parametrize(
@@ -118,25 +104,25 @@ def test_the_length_of_a_loop_changes_no_bit(trainings: Trainings) -> None:
     ],
     ids=["mlp-G2", "convnet-G2", "mlp-G3-R2"],
 )
-def test_the_stock_estimator_trains_the_same(trainings: Trainings, name: str, config: RunConfig) -> None:
+def test_the_stock_estimator_trains_the_same(shared: Estimators, name: str, config: RunConfig) -> None:
     """Accumulation and replicas learn what the stock estimator learns on the host, from large batches."""
-    stock = EstimatedNet(trainings.estimators, name, config).train_stock()
+    stock = EstimatedNet(shared, name, config).train_stock()
 
-    compare_both(trainings(name, config), stock, name, config)
+    compare_both(trained(shared, name, config), stock, name, config)
 
 
 KERAS = optimizer("sgd", momentum=0.5, rate_in_velocity=True)
 
 
 @pytest.mark.parametrize("config", configured({"G2": SINGLE, "G3-R2": MIXED}))
-def test_a_strategy_trains_the_same(trainings: Trainings, runs: Runs, config: RunConfig) -> None:
+def test_a_strategy_trains_the_same(shared: Estimators, runs: Runs, config: RunConfig) -> None:
     """Keras in a strategy adds up over replicas where the estimator averages: with its rate divided it is the same."""
     rate = learning_rate(base=config.learning_rate["base"] / config.replicas)
     keras = runs.train("mlp", replace(config, optimizer=KERAS, learning_rate=rate, replica_reduction="sum"))
     losses = np.reshape(keras.losses[0], (config.device_iterations, -1)).mean(axis=1)
     other = Record(dict(keras.weights or {}), losses)
 
-    compare_both(trainings("mlp", config), other, "mlp", config)
+    compare_both(trained(shared, "mlp", config), other, "mlp", config)
 
 
 PIPED = {
@@ -147,11 +133,11 @@ PIPED = {
 
 
 @pytest.mark.parametrize("config", configured(PIPED))
-def test_a_pipeline_trains_the_same(trainings: Trainings, config: RunConfig) -> None:
+def test_a_pipeline_trains_the_same(shared: Estimators, config: RunConfig) -> None:
     """An estimator with a pipeline learns what the estimator learns that accumulates on one IPU a replica."""
-    piped = EstimatedNet(trainings.estimators, "mlp", config).train_pipeline()
+    piped = EstimatedNet(shared, "mlp", config).train_pipeline()
 
-    compare_both(piped, trainings("mlp", uncut(config)), "mlp", uncut(config))
+    compare_both(piped, trained(shared, "mlp", uncut(config)), "mlp", uncut(config))
 
 
 INFERENCES = {

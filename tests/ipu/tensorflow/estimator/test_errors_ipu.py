@@ -6,7 +6,9 @@ from typing import Any, Callable, Dict
 
 import pytest
 
-from ..exact import samples
+from ipu_conformance import check
+
+from ..exact import check_weight, counts, samples
 from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
@@ -14,13 +16,14 @@ pytestmark = pytest.mark.requires("tensorflow_estimator")
 
 def test_a_model_function_is_needed(ipu: Any, estimators: Estimators) -> None:
     """An estimator is made of a model function."""
-    with pytest.raises(ValueError, match="model_fn"):
+    with check.raises(ValueError, match="model_fn", what="an estimator without a model function"):
         ipu.ipu_estimator.IPUEstimator(model_fn=None, config=estimators.config())
 
 
 def test_a_model_function_takes_known_arguments(estimators: Estimators) -> None:
     """An argument that no estimator can give is refused when the estimator is made."""
-    with pytest.raises(ValueError, match=r"model_fn .* has following not expected args: \['weather'\]"):
+    message = r"model_fn .* has following not expected args: \['weather'\]"
+    with check.raises(ValueError, match=message, what="a model function that asks for the weather"):
         estimators.make(lambda features, mode, weather: None)
 
 
@@ -29,7 +32,7 @@ def test_the_configuration_is_one_for_ipus(tf: Any, ipu: Any, estimators: Estima
     """Without a RunConfig for IPUs there is no estimator for IPUs."""
     config = {"none": None, "stock": tf.estimator.RunConfig(), "dictionary": {"iterations_per_loop": 2}}[kind]
 
-    with pytest.raises(ValueError, match=r"`config`.*RunConfig"):
+    with check.raises(ValueError, match=r"`config`.*RunConfig", what=f"a config of the kind {kind}"):
         ipu.ipu_estimator.IPUEstimator(model_fn=estimators.product(), config=config)
 
 
@@ -38,7 +41,7 @@ def test_an_input_function_returns_a_data_set(estimators: Estimators, mode: str)
     """Tensors cannot be fed to a loop: an input function that returns them is refused."""
     estimator = estimators.make()
 
-    with pytest.raises(ValueError, match=r"(?i)dataset"):
+    with check.raises(ValueError, match=r"(?i)dataset", what=f"{mode} with a tensor"):
         getattr(estimator, mode)(lambda: estimators.tf.constant([1.0]), steps=2)
 
 
@@ -49,13 +52,14 @@ def test_the_last_batch_must_be_full(estimators: Estimators, mode: str) -> None:
     def input_fn() -> Any:
         return estimators.slices(samples(4))().batch(2)
 
-    with pytest.raises(ValueError, match=r"is not fully defined. If using tf.Dataset.batch, set `drop_remainder=True`"):
+    message = r"is not fully defined. If using tf.Dataset.batch, set `drop_remainder=True`"
+    with check.raises(ValueError, match=message, what=f"{mode} with a last batch of an open size"):
         estimators.call(estimators.make(), mode, input_fn, 2)
 
 
 def test_labels_need_an_argument(estimators: Estimators) -> None:
     """A model function without labels cannot be fed with some."""
-    with pytest.raises(ValueError, match="labels"):
+    with check.raises(ValueError, match="labels", what="training with labels that the model function does not take"):
         estimators.make().train(estimators.slices(samples(2), samples(2)), steps=2)
 
 
@@ -69,13 +73,13 @@ STEPPING: Dict[str, Stepping] = {
 
 @pytest.mark.parametrize("way", STEPPING)
 def test_the_global_step_is_not_the_model_function_s(estimators: Estimators, way: str) -> None:
-    """The estimator counts the steps: a model function that does it, too, is refused."""
+    """The estimator counts the steps: a model function that does so as well is refused."""
 
     def model_fn(features: Any, mode: Any) -> Any:
         loss = estimators.tf.reduce_sum(estimators.weight() * features)
         return estimators.spec(mode, loss=loss, train_op=STEPPING[way](estimators.v1, loss))
 
-    with pytest.raises(ValueError, match=r"(?i)global.?step"):
+    with check.raises(ValueError, match=r"(?i)global.?step", what=f"a model function that counts steps by {way}"):
         estimators.make(model_fn).train(estimators.feed(2), steps=2)
 
 
@@ -88,13 +92,16 @@ def test_the_global_step_may_be_read(estimators: Estimators) -> None:
         rate = estimators.v1.train.GradientDescentOptimizer(2.0**-7 + 0.0 * step)
         return estimators.spec(mode, loss=loss, train_op=rate.minimize(loss))
 
-    assert estimators.train(4, model_fn=model_fn).step == 4
+    left = estimators.train(4, model_fn=model_fn)
+
+    check.equal(actual=left.step, expected=4, what="the global step")
+    check_weight(left.weight, counts(4))
 
 
 @pytest.mark.parametrize("returned", [None, {"loss": 1.0}, (1.0, 2.0)], ids=str)
 def test_a_model_function_returns_a_spec(estimators: Estimators, returned: Any) -> None:
     """What is neither kind of EstimatorSpec is refused."""
-    with pytest.raises(ValueError, match="EstimatorSpec"):
+    with check.raises(ValueError, match="EstimatorSpec", what=f"a model function that returns {returned}"):
         estimators.make(lambda features, mode: returned).train(estimators.feed(2), steps=2)
 
 
@@ -107,7 +114,7 @@ def test_a_spec_has_what_its_mode_needs(estimators: Estimators, mode: str, neede
         fields = {"loss": loss, "train_op": estimators.optimizer().minimize(loss)}
         return estimators.spec(mode, **{name: field for name, field in fields.items() if name != needed})
 
-    with pytest.raises(ValueError, match=rf"(?i){needed}"):
+    with check.raises(ValueError, match=rf"(?i){needed}", what=f"{mode} without {needed}"):
         getattr(estimators.make(model_fn), mode)(estimators.feed(2), steps=2)
 
 
@@ -117,7 +124,7 @@ def test_predicting_needs_predictions(estimators: Estimators) -> None:
     def model_fn(features: Any, mode: Any) -> Any:
         return estimators.spec(mode, loss=estimators.tf.reduce_sum(estimators.weight() * features))
 
-    with pytest.raises(ValueError, match=r"(?i)predictions"):
+    with check.raises(ValueError, match=r"(?i)predictions", what="predict without predictions"):
         next(estimators.make(model_fn).predict(estimators.feed(2), num_predictions=2))
 
 
@@ -125,7 +132,7 @@ def test_a_loss_is_a_scalar(estimators: Estimators) -> None:
     """A loss with several elements is refused."""
     model_fn = estimators.trains(lambda features: estimators.weight() * features)
 
-    with pytest.raises(ValueError, match="Loss must be scalar"):
+    with check.raises(ValueError, match="Loss must be scalar", what="training with a loss of three elements"):
         estimators.make(model_fn).train(estimators.feed(2, 3), steps=2)
 
 
@@ -134,24 +141,24 @@ def test_metrics_on_the_host_are_a_function_and_tensors(estimators: Estimators, 
     """eval_metrics is a pair of a function and its tensors."""
     model_fn = estimators.product(also=lambda mode, features, products: {"eval_metrics": metrics})
 
-    with pytest.raises((TypeError, ValueError), match="eval_metrics"):
+    with check.raises((TypeError, ValueError), match="eval_metrics", what=f"eval_metrics={metrics!r}"):
         estimators.make(model_fn).evaluate(estimators.feed(2), steps=2)
 
 
 def test_an_estimator_that_raised_can_be_used_again(estimators: Estimators) -> None:
     """A refusal leaves nothing behind."""
     estimator = estimators.make()
-    with pytest.raises(ValueError, match="must be a multiple"):
+    with check.raises(ValueError, match="must be a multiple", what="training for a loop and a half"):
         estimator.train(estimators.feed(3), steps=3)
     estimator.train(estimators.feed(2), steps=2)
 
-    assert estimators.left(estimator).step == 2
+    estimators.check_left(estimator, 2)
 
 
 @pytest.mark.parametrize("number", [0, -1])
 def test_a_number_of_predictions_is_positive(estimators: Estimators, number: int) -> None:
     """Who asks for a number of predictions gets at least one."""
-    with pytest.raises(ValueError, match="num_predictions"):
+    with check.raises(ValueError, match="num_predictions", what=f"num_predictions={number}"):
         next(estimators.make().predict(estimators.feed(2), num_predictions=number))
 
 
@@ -162,15 +169,16 @@ def test_a_model_has_no_more_shards_than_were_asked_for(estimators: Estimators) 
         with estimators.ipu.scopes.ipu_shard(1):
             return estimators.spec(mode, loss=estimators.tf.reduce_sum(estimators.weight() * features))
 
-    with pytest.raises(ValueError, match="num_shards"):
+    with check.raises(ValueError, match="num_shards", what="a model on the second IPU of one"):
         estimators.make(model_fn).evaluate(estimators.feed(2), steps=2)
 
 
 @pytest.mark.emulator
 @pytest.mark.parametrize(("elements", "loop"), [(3, 2), (2, 4)])
 def test_data_that_end_within_a_loop_are_an_error(estimators: Estimators, elements: int, loop: int) -> None:
-    """A device that is left without data would wait for ever: the training does not end as if all were well."""
+    """A device that is left without data would wait forever: the training does not end as if all were well."""
     estimator = estimators.make(loop=loop)
 
-    with pytest.raises(RuntimeError, match="ended in the middle of a loop"):
+    what = f"training with {elements} elements in loops of {loop}"
+    with check.raises(RuntimeError, match="ended in the middle of a loop", what=what):
         estimator.train(estimators.feed(elements), steps=4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -12,7 +11,7 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import START, counts, samples, trained
-from .programs import WEIGHT, Estimators
+from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
@@ -22,21 +21,22 @@ LOSSES = START[0] * samples(8)
 
 def test_evaluation_names_its_steps(estimators: Estimators) -> None:
     """Without steps an evaluation would not end: it is refused."""
-    with pytest.raises(ValueError, match="steps"):
+    with check.raises(ValueError, match="steps", what="evaluate without steps"):
         estimators.make().evaluate(estimators.feed(4))
 
 
 @pytest.mark.parametrize(("steps", "loop"), [(1, 2), (3, 2), (6, 4)])
 def test_steps_are_whole_loops(estimators: Estimators, steps: int, loop: int) -> None:
-    """A number of steps that is no multiple of iterations_per_loop is refused."""
-    with pytest.raises(ValueError, match=rf"steps \({steps}\) must be a multiple of iterations_per_loop \({loop}\)"):
+    """A number of steps that is not a multiple of iterations_per_loop is refused."""
+    message = rf"steps \({steps}\) must be a multiple of iterations_per_loop \({loop}\)"
+    with check.raises(ValueError, match=message, what=f"evaluate for {steps} steps in loops of {loop}"):
         estimators.make(loop=loop).evaluate(estimators.feed(8), steps=steps)
 
 
 @pytest.mark.parametrize("steps", [0, -2])
 def test_steps_are_positive(estimators: Estimators, steps: int) -> None:
     """An evaluation has at least one step."""
-    with pytest.raises(ValueError, match="steps > 0"):
+    with check.raises(ValueError, match="steps > 0", what=f"evaluate for {steps} steps"):
         estimators.make().evaluate(estimators.feed(2), steps=steps)
 
 
@@ -45,17 +45,21 @@ def test_the_loss_is_the_mean_over_all_steps(estimators: Estimators, steps: int,
     """The loss of an evaluation is the mean over the steps of all its loops."""
     metrics = estimators.make(loop=loop).evaluate(estimators.feed(steps), steps=steps)
 
-    assert metrics == {"loss": float(LOSSES[:steps].mean()), "global_step": 0}
+    expected = {"loss": float(LOSSES[:steps].mean()), "global_step": 0}
+    check.equal(actual=metrics, expected=expected, what=f"an evaluation of {steps} steps")
 
 
-def test_the_trained_weights_are_evaluated(estimators: Estimators) -> None:
+def after(updates: int, number: int) -> Dict[str, Any]:
+    """What an evaluation of so many elements finds after so many updates."""
+    losses = trained(1, counts(updates)).weights[0] * samples(number)
+    return {"loss": np.float32(losses.astype(np.float64).mean()), "global_step": updates}
+
+
+def test_the_trained_weights_are_evaluated(shared: Estimators) -> None:
     """Evaluation reads the last checkpoint, and says of which global step it is."""
-    estimator = estimators.make()
-    estimator.train(estimators.feed(4), steps=4)
-    metrics = estimator.evaluate(estimators.feed(4), steps=4)
+    metrics = shared.make(folder=shared.trained(4, 2).folder).evaluate(shared.feed(4), steps=4)
 
-    expected = (trained(1, counts(4)).weights[0] * samples(4)).astype(np.float64).mean()
-    assert metrics == {"loss": np.float32(expected), "global_step": 4}
+    check.equal(actual=metrics, expected=after(4, 4), what="the evaluation of the last checkpoint")
 
 
 def test_evaluation_changes_nothing(estimators: Estimators) -> None:
@@ -63,11 +67,11 @@ def test_evaluation_changes_nothing(estimators: Estimators) -> None:
     estimator = estimators.make()
     estimator.train(estimators.feed(2), steps=2)
     before = estimators.left(estimator), estimators.checkpoints(estimator)
-    first = estimator.evaluate(estimators.feed(4), steps=4)
-    again = estimator.evaluate(estimators.feed(4), steps=4)
+    found = [estimator.evaluate(estimators.feed(4), steps=4) for _ in range(2)]
 
-    assert first == again
-    assert (estimators.left(estimator), estimators.checkpoints(estimator)) == before
+    check.equal(actual=found, expected=[after(2, 4)] * 2, what="two evaluations of one checkpoint")
+    left = estimators.left(estimator), estimators.checkpoints(estimator)
+    check.equal(actual=left, expected=before, what="what the estimator has left, with the steps of its checkpoints,")
 
 
 @pytest.mark.level("qualify")
@@ -79,8 +83,7 @@ def test_an_older_checkpoint_can_be_evaluated(estimators: Estimators) -> None:
     estimator.train(estimators.feed(2, skip=2), steps=2)
     metrics = estimator.evaluate(estimators.feed(2), steps=2, checkpoint_path=older)
 
-    expected = (trained(1, counts(2)).weights[0] * samples(2)).astype(np.float64).mean()
-    assert metrics == {"loss": np.float32(expected), "global_step": 2}
+    check.equal(actual=metrics, expected=after(2, 2), what="the evaluation of the older checkpoint")
 
 
 @pytest.mark.parametrize(("name", "folder"), [(None, "eval"), ("held_out", "eval_held_out")])
@@ -89,7 +92,8 @@ def test_what_is_found_is_summarised(estimators: Estimators, name: Any, folder: 
     estimator = estimators.make()
     metrics = estimator.evaluate(estimators.feed(2), steps=2, name=name)
 
-    assert estimators.summaries(Path(estimator.model_dir) / folder) == {"loss": {0: metrics["loss"]}}
+    summaries = estimators.summaries(Path(estimator.model_dir) / folder)
+    check.equal(actual=summaries, expected={"loss": {0: metrics["loss"]}}, what=f"the summaries in {folder}")
 
 
 Metrics = Callable[..., Dict[str, Any]]
@@ -121,30 +125,27 @@ def host_metrics(estimators: Estimators) -> Metrics:
     return lambda mode, features, products: {"eval_metrics": (on_host(estimators), [products, features])}
 
 
-EXPECTED = {
-    "mean": float(LOSSES.mean()),
-    "accuracy": float(((samples(8) > 2) == (LOSSES > 3)).mean()),
-}
+def check_metrics(metrics: Dict[str, Any]) -> None:
+    """The metrics of ``on_host`` are those of all eight elements."""
+    __tracebackhide__ = True
+    found = metrics["mean"], metrics["accuracy"]
+    expected = float(LOSSES.mean()), float(((samples(8) > 2) == (LOSSES > 3)).mean())
+    check.equal(actual=found, expected=expected, what="the mean and the accuracy of eight elements")
 
 
 @pytest.mark.parametrize("loop", [1, 2])
 def test_metrics_on_the_host_see_every_element(estimators: Estimators, loop: int) -> None:
     """The function of eval_metrics gets the tensors of all elements of all steps."""
-    metrics = evaluated(estimators, host_metrics(estimators), loop=loop)
-
-    assert {name: metrics[name] for name in EXPECTED} == EXPECTED
+    check_metrics(evaluated(estimators, host_metrics(estimators), loop=loop))
 
 
 def test_tensors_for_the_host_may_have_names(estimators: Estimators) -> None:
     """A dictionary of tensors is given by name."""
-    metrics = evaluated(
-        estimators,
-        lambda mode, features, products: {
-            "eval_metrics": (on_host(estimators), {"features": features, "products": products})
-        },
-    )
 
-    assert {name: metrics[name] for name in EXPECTED} == EXPECTED
+    def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
+        return {"eval_metrics": (on_host(estimators), {"features": features, "products": products})}
+
+    check_metrics(evaluated(estimators, also))
 
 
 def test_metrics_of_eval_metrics_run_on_the_host(estimators: Estimators) -> None:
@@ -159,7 +160,8 @@ def test_metrics_of_eval_metrics_run_on_the_host(estimators: Estimators) -> None
 
     evaluated(estimators, lambda mode, features, products: {"eval_metrics": (metrics_fn, [products])})
 
-    assert where == [(False, False)]
+    what = "whether each call of the function is in a program, and its operations are the device's,"
+    check.equal(actual=where, expected=[(False, False)], what=what)
 
 
 def test_the_host_may_call_python(estimators: Estimators) -> None:
@@ -176,7 +178,7 @@ def test_the_host_may_call_python(estimators: Estimators) -> None:
 
     evaluated(estimators, lambda mode, features, products: {"eval_metrics": (metrics_fn, [products])})
 
-    assert sorted(seen) == sorted(LOSSES)
+    check.equal(actual=sorted(seen), expected=sorted(LOSSES), what="what Python has seen, sorted,")
 
 
 @pytest.mark.parametrize("loop", [1, 2])
@@ -186,9 +188,7 @@ def test_metrics_on_the_device_see_every_element(estimators: Estimators, loop: i
     def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
         return {"eval_metric_ops": on_host(estimators)(products, features)}
 
-    metrics = evaluated(estimators, also, loop=loop)
-
-    assert {name: metrics[name] for name in EXPECTED} == EXPECTED
+    check_metrics(evaluated(estimators, also, loop=loop))
 
 
 def test_a_stock_spec_may_have_metrics(estimators: Estimators) -> None:
@@ -200,9 +200,7 @@ def test_a_stock_spec_may_have_metrics(estimators: Estimators) -> None:
             mode, loss=estimators.tf.reduce_sum(products), eval_metric_ops=on_host(estimators)(products, features)
         )
 
-    metrics = estimators.make(model_fn).evaluate(estimators.feed(4, 2), steps=4)
-
-    assert {name: metrics[name] for name in EXPECTED} == EXPECTED
+    check_metrics(estimators.make(model_fn).evaluate(estimators.feed(4, 2), steps=4))
 
 
 def test_metrics_begin_anew(estimators: Estimators) -> None:
@@ -211,7 +209,7 @@ def test_metrics_begin_anew(estimators: Estimators) -> None:
     estimator.evaluate(estimators.feed(2, skip=2), steps=2)
     metrics = estimator.evaluate(estimators.feed(2), steps=2)
 
-    assert metrics["mean"] == LOSSES[:2].mean()
+    check.equal(actual=metrics["mean"], expected=LOSSES[:2].mean(), what="the mean of the second evaluation")
 
 
 def test_metrics_are_on_the_host_or_on_the_device(estimators: Estimators) -> None:
@@ -221,7 +219,8 @@ def test_metrics_are_on_the_host_or_on_the_device(estimators: Estimators) -> Non
         metrics = on_host(estimators)
         return {"eval_metrics": (metrics, [products, features]), "eval_metric_ops": metrics(products, features)}
 
-    with pytest.raises(ValueError, match=r"eval_metric_ops.*eval_metrics|eval_metrics.*eval_metric_ops"):
+    message = r"eval_metric_ops.*eval_metrics|eval_metrics.*eval_metric_ops"
+    with check.raises(ValueError, match=message, what="a specification with both kinds of metrics"):
         evaluated(estimators, also)
 
 
@@ -233,13 +232,11 @@ def test_the_mode_is_that_of_evaluation(estimators: Estimators) -> None:
         modes.append(mode)
         return estimators.spec(mode, loss=estimators.weight() * features * labels)
 
-    def input_fn() -> Any:
-        return estimators.tf.data.Dataset.from_tensor_slices((samples(2), np.asarray([2, 4], np.float32)))
+    labels = np.asarray([2, 4], np.float32)
+    loss = estimators.make(model_fn).evaluate(estimators.slices(samples(2), labels), steps=2)["loss"]
 
-    loss = estimators.make(model_fn).evaluate(input_fn, steps=2)["loss"]
-
-    assert modes == ["eval"]
-    assert loss == (samples(2) * [2, 4]).mean()
+    check.equal(actual=modes, expected=["eval"], what="the mode that the model function learns")
+    check.equal(actual=loss, expected=START[0] * (samples(2) * labels).mean(), what="the loss of features and labels")
 
 
 def test_evaluation_without_training_begins_with_initial_weights(estimators: Estimators) -> None:
@@ -247,8 +244,8 @@ def test_evaluation_without_training_begins_with_initial_weights(estimators: Est
     estimator = estimators.make(estimators.product(start=3.0))
     metrics = estimator.evaluate(estimators.feed(2), steps=2)
 
-    assert metrics["loss"] == 3 * samples(2).mean()
-    assert [name for name in os.listdir(estimator.model_dir) if name.startswith("model.ckpt")] == []
+    check.equal(actual=metrics["loss"], expected=3 * samples(2).mean(), what="the loss at the initial weight of 3")
+    check.equal(actual=estimators.checkpoints(estimator), expected=[], what="the steps of the checkpoints")
 
 
 @pytest.mark.level("qualify")
@@ -260,6 +257,6 @@ def test_evaluation_may_follow_every_training(estimators: Estimators) -> None:
         estimator.train(estimators.feed(2, skip=2 * turn), steps=2)
         losses.append(estimator.evaluate(estimators.feed(2), steps=2)["loss"])
 
-    weights = [trained(1, counts(updates)).weights[0] for updates in (2, 4)]
-    assert losses == [np.float32((weight * samples(2)).mean()) for weight in weights]
-    check.identical(actual=estimator.get_variable_value(WEIGHT), expected=weights[-1], what="the weight")
+    expected = [after(updates, 2)["loss"] for updates in (2, 4)]
+    check.equal(actual=losses, expected=expected, what="the losses after two and four updates")
+    estimators.check_left(estimator, 4)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 import pytest
+
+from ipu_conformance import check
 
 from ..exact import RATE, START, check_weight, counts, samples, trained
 from .programs import WEIGHT, Estimators, means
@@ -14,14 +16,20 @@ from .programs import WEIGHT, Estimators, means
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
 
-@pytest.mark.parametrize(("steps", "loop"), [(4, 1), (8, 4)])
-def test_hooks_are_called_around_loops(estimators: Estimators, steps: int, loop: int) -> None:
-    """A run that hooks see is a loop; after it, the global step has grown by iterations_per_loop."""
-    seeing = estimators.seeing()
-    estimators.make(loop=loop).train(estimators.feed(steps), hooks=[seeing], steps=steps)
+def check_calls(actual: Sequence[str], runs: int, *last: str) -> None:
+    """A hook was called around so many runs."""
+    __tracebackhide__ = True
+    expected = ["begin", "created", *["before", "after"] * runs, *last]
+    check.equal(actual=list(actual), expected=expected, what="the calls of the hook")
 
-    assert seeing.calls == ["begin", "created", *["before", "after"] * (steps // loop), "end"]
-    assert seeing.steps == list(range(loop, steps + 1, loop))
+
+@pytest.mark.parametrize("loop", [1, 4])
+def test_hooks_are_called_around_loops(shared: Estimators, loop: int) -> None:
+    """A run that hooks see is a loop; after it, the global step has grown by iterations_per_loop."""
+    left = shared.trained(8, loop)
+
+    check_calls(left.calls, 8 // loop, "end")
+    check.equal(actual=left.steps, expected=[*range(loop, 9, loop)], what="the global step after each run")
 
 
 def test_hooks_of_evaluation_are_called_around_loops(estimators: Estimators) -> None:
@@ -29,8 +37,8 @@ def test_hooks_of_evaluation_are_called_around_loops(estimators: Estimators) -> 
     seeing = estimators.seeing()
     estimators.make().evaluate(estimators.feed(4), hooks=[seeing], steps=4)
 
-    assert seeing.calls == ["begin", "created", *["before", "after"] * 2, "end"]
-    assert seeing.steps == [0, 0]
+    check_calls(seeing.calls, 2, "end")
+    check.equal(actual=seeing.steps, expected=[0, 0], what="the global step after each run")
 
 
 def test_hooks_of_prediction_are_called_around_loops(estimators: Estimators) -> None:
@@ -38,7 +46,7 @@ def test_hooks_of_prediction_are_called_around_loops(estimators: Estimators) -> 
     seeing = estimators.seeing()
     list(estimators.make().predict(estimators.feed(6), hooks=[seeing], num_predictions=6))
 
-    assert seeing.calls[:8] == ["begin", "created", *["before", "after"] * 3]
+    check_calls(seeing.calls[:8], 3)
 
 
 HOOKS = {"train": "training_hooks", "evaluate": "evaluation_hooks", "predict": "prediction_hooks"}
@@ -55,7 +63,7 @@ def test_a_model_function_brings_hooks(estimators: Estimators, mode: str) -> Non
     seeing = estimators.seeing()
     estimators.call(bringing(estimators, mode, seeing), mode, estimators.feed(4), 4)
 
-    assert seeing.calls[:6] == ["begin", "created", *["before", "after"] * 2]
+    check_calls(seeing.calls[:6], 2)
 
 
 @pytest.mark.parametrize(("mode", "other"), [("train", "evaluate"), ("evaluate", "train")])
@@ -64,7 +72,7 @@ def test_hooks_of_other_modes_are_left_alone(estimators: Estimators, mode: str, 
     seeing = estimators.seeing()
     estimators.call(bringing(estimators, mode, seeing), other, estimators.feed(2), 2)
 
-    assert seeing.calls == []
+    check.equal(actual=seeing.calls, expected=[], what=f"the calls of a hook for {mode} in {other}")
 
 
 def test_a_hook_ends_the_training(estimators: Estimators) -> None:
@@ -73,8 +81,8 @@ def test_a_hook_ends_the_training(estimators: Estimators) -> None:
     estimator = estimators.make()
     estimator.train(estimators.feed(8), hooks=[seeing], steps=8)
 
-    assert seeing.steps == [2, 4]
-    assert estimators.left(estimator).step == 4
+    check.equal(actual=seeing.steps, expected=[2, 4], what="the global step after each run")
+    estimators.check_left(estimator, 4)
 
 
 def test_the_stock_hook_stops_at_a_step(estimators: Estimators) -> None:
@@ -82,12 +90,12 @@ def test_the_stock_hook_stops_at_a_step(estimators: Estimators) -> None:
     estimator = estimators.make()
     estimator.train(estimators.feed(8), hooks=[estimators.v1.train.StopAtStepHook(last_step=3)], steps=8)
 
-    assert estimators.left(estimator).step == 4
+    estimators.check_left(estimator, 4)
 
 
 def test_what_is_no_hook_is_refused(estimators: Estimators) -> None:
     """Hooks are SessionRunHooks."""
-    with pytest.raises(TypeError, match="SessionRunHook"):
+    with check.raises(TypeError, match="SessionRunHook", what="training with a word for a hook"):
         estimators.make().train(estimators.feed(2), hooks=["hook"], steps=2)
 
 
@@ -105,7 +113,8 @@ def test_listeners_are_told_of_checkpoints(estimators: Estimators) -> None:
     estimator = estimators.make(save_checkpoints_steps=2)
     estimator.train(estimators.feed(4), steps=4, saving_listeners=[Listening()])
 
-    assert saves == [(when, step) for step in (0, 2, 4) for when in ("before", "after")]
+    expected = [(when, step) for step in (0, 2, 4) for when in ("before", "after")]
+    check.equal(actual=saves, expected=expected, what="the calls of the listener")
 
 
 def test_summaries_hold_the_loss_of_loops(estimators: Estimators) -> None:
@@ -115,18 +124,18 @@ def test_summaries_hold_the_loss_of_loops(estimators: Estimators) -> None:
     summarised = estimators.left(estimator).losses
     losses = dict(zip(range(2, 17, 2), means(trained(1, counts(16)).losses, 2)))
 
-    assert len(summarised) > 1
-    assert min(np.diff(list(summarised))) >= 4
-    assert summarised == {step: losses[step] for step in summarised}
+    sparse = len(summarised) > 1 and min(np.diff(list(summarised))) >= 4
+    check.holds(sparse, f"With save_summary_steps=4 the steps {list(summarised)} are summarised.")
+    check.equal(actual=summarised, expected={step: losses[step] for step in summarised}, what="the losses of loops")
 
 
 def test_the_speed_is_summarised(estimators: Estimators) -> None:
     """With log_step_count_steps the steps a second are counted: those of the loop, not its runs."""
     estimator = estimators.make(log_step_count_steps=2)
     estimator.train(estimators.feed(6), steps=6)
-    summaries = estimators.summaries(Path(estimator.model_dir))
+    speeds = estimators.summaries(Path(estimator.model_dir)).get("global_step/sec", {})
 
-    assert min(summaries["global_step/sec"].values()) > 0
+    check.holds(speeds and min(speeds.values()) > 0, f"The speeds in the summaries are {speeds}.")
 
 
 @pytest.mark.parametrize("steps", [1, 3])
@@ -148,7 +157,8 @@ def test_a_host_call_gets_the_tensors(estimators: Estimators, steps: int) -> Non
 
     left = estimators.train(steps, model_fn=model_fn, loop=1)
 
-    assert where == [(False, False)]
+    what = "whether each call of the function is in a program, and its tensor on the device,"
+    check.equal(actual=where, expected=[(False, False)], what=what)
     check_weight(left.weight, counts(steps))
 
 
@@ -156,7 +166,7 @@ def test_a_host_call_needs_loops_of_one_step(estimators: Estimators) -> None:
     """What the host does after every step cannot be done within a loop on the device."""
     model_fn = estimators.product(also=lambda mode, features, products: {"host_call": (estimators.tf.add, [1.0, 2.0])})
 
-    with pytest.raises(ValueError, match=r"host_call.*iterations_per_loop"):
+    with check.raises(ValueError, match=r"host_call.*iterations_per_loop", what="a host_call in loops of 2"):
         estimators.make(model_fn, loop=2).train(estimators.feed(2), steps=2)
 
 
@@ -165,7 +175,7 @@ def test_a_host_call_is_a_function_and_tensors(estimators: Estimators, call: Any
     """host_call is a pair of a function and its tensors."""
     model_fn = estimators.product(also=lambda mode, features, products: {"host_call": call})
 
-    with pytest.raises((TypeError, ValueError), match="host_call"):
+    with check.raises((TypeError, ValueError), match="host_call", what=f"host_call={call!r}"):
         estimators.make(model_fn, loop=1).train(estimators.feed(1), steps=1)
 
 
@@ -207,7 +217,7 @@ def test_tensors_of_the_device_are_logged(estimators: Estimators, mode: str, exp
     modes = estimators.ipu.ipu_outfeed_queue.IPUOutfeedMode
     told = logging(estimators, every_n_iter=1, logging_mode=modes[mode])
 
-    assert told == samples(8)[list(expected)].tolist()
+    check.equal(actual=told, expected=samples(8)[list(expected)].tolist(), what=f"the elements logged in mode {mode}")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +225,8 @@ def test_tensors_of_the_device_are_logged(estimators: Estimators, mode: str, exp
 )
 def test_not_every_loop_is_logged(estimators: Estimators, settings: Dict[str, Any], steps: List[int]) -> None:
     """With every_n_iter=2 the first loop and every other after it are logged, with at_end alone the last one."""
-    assert logging(estimators, **settings) == samples(8)[steps].tolist()
+    told = logging(estimators, **settings)
+    check.equal(actual=told, expected=samples(8)[steps].tolist(), what=f"the elements logged with {settings}")
 
 
 def test_a_hook_logs_once_in_a_program(estimators: Estimators) -> None:
@@ -227,7 +238,7 @@ def test_a_hook_logs_once_in_a_program(estimators: Estimators) -> None:
         train_op = estimators.tf.group([hook.log({"loss": loss}), hook.log({"again": loss})])
         return estimators.spec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
 
-    with pytest.raises(RuntimeError, match=r"(?i)log"):
+    with check.raises(RuntimeError, match=r"(?i)log", what="a second call of log"):
         estimators.make(model_fn).train(estimators.feed(2), steps=2)
 
 
@@ -244,4 +255,4 @@ def test_a_line_of_the_log_names_the_tensors(estimators: Estimators, informed: A
 
     estimators.make(model_fn, loop=1).train(estimators.feed(1), steps=1)
 
-    assert f"before = {START[0]}" in informed()
+    check.contains(actual=informed(), expected=f"before = {START[0]}", what="TensorFlow's log")

@@ -14,7 +14,7 @@ from ipu_conformance.run import RunConfig
 
 from ...training import configured, cut, expected, inferred, tolerance
 from ..training.config import FACTORS, counted
-from .nets import ADAM, EstimatedNet, Trainings, estimated
+from .nets import ADAM, EstimatedNet, estimated, pipelined
 from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
@@ -34,16 +34,10 @@ TRAINED = {
 }
 
 
-@pytest.fixture(scope="module")
-def trainings(shared: Estimators) -> Trainings:
-    """Trainings of the net in pipelines."""
-    return Trainings(shared)
-
-
 @pytest.mark.parametrize("config", configured(TRAINED))
-def test_a_net_trains_as_specified(trainings: Trainings, config: RunConfig) -> None:
+def test_a_net_trains_as_specified(shared: Estimators, config: RunConfig) -> None:
     """The weights after a loop are the oracle's, and the loss is the mean of the oracle's losses."""
-    got = trainings.pipelined("mlp", config)
+    got = pipelined(shared, "mlp", config)
 
     allowed = tolerance("mlp", config)
     check.runs_equivalent(actual=got, expected=expected("mlp", config), tolerance=allowed, fields=["weights"])
@@ -60,14 +54,12 @@ def test_a_net_trains_as_specified(trainings: Trainings, config: RunConfig) -> N
 
 @pytest.mark.parametrize("schedule", ["interleaved", "sequential"])
 @pytest.mark.ipus(2)
-def test_a_schedule_changes_no_bit(trainings: Trainings, schedule: str) -> None:
+def test_a_schedule_changes_no_bit(shared: Estimators, schedule: str) -> None:
     """Every schedule leaves the bits of the grouped one behind."""
     config = TRAINED["grouped-2"]
-    got, grouped = (trainings.pipelined("mlp", replace(config, schedule=name)) for name in (schedule, "grouped"))
+    got, grouped = (pipelined(shared, "mlp", replace(config, schedule=name)) for name in (schedule, "grouped"))
 
-    check.identical(actual=got.losses, expected=grouped.losses, what="the losses")
-    for name, value in grouped.weights.items():
-        check.identical(actual=got.weights[name], expected=value, what=name)
+    check.runs_identical(actual=got, expected=grouped, fields=["losses", "weights"])
 
 
 @pytest.mark.parametrize(

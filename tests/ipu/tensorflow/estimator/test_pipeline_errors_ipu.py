@@ -6,6 +6,8 @@ from typing import Any, Callable, Dict
 
 import pytest
 
+from ipu_conformance import check
+
 from ..exact import samples
 from .pipelines import Chain, Programs
 
@@ -31,7 +33,7 @@ def used(programs: Programs, mode: str, chain: Chain, model_fn: Any = None, step
 @pytest.mark.parametrize("iterations", [1, 3, 6, 9])
 def test_a_loop_holds_whole_runs(programs: Programs, mode: str, iterations: int) -> None:
     """The iterations of a loop are at least, and divisible by, the micro-batches of a run of the pipeline."""
-    with pytest.raises(ValueError, match="iterations_per_loop"):
+    with check.raises(ValueError, match="iterations_per_loop", what=f"a loop of {iterations}, with runs of 4,"):
         used(programs, mode, Chain(gradient_accumulation=4), iterations_per_loop=iterations)
 
 
@@ -39,8 +41,7 @@ def test_a_loop_holds_whole_runs(programs: Programs, mode: str, iterations: int)
 def test_steps_are_whole_loops(programs: Programs, mode: str) -> None:
     """A number of steps that ends within a loop is refused."""
     sentence = r"steps \(12\) must be a multiple of iterations_per_loop \(8\)"
-
-    with pytest.raises(ValueError, match=sentence):
+    with check.raises(ValueError, match=sentence, what=f"{mode} for a loop and a half"):
         used(programs, mode, Chain(), steps=12)
 
 
@@ -61,7 +62,7 @@ def changed(programs: Programs, mode: str, **changes: Any) -> Any:
 )
 def test_a_mode_needs_its_settings(programs: Programs, mode: str, name: str) -> None:
     """Training needs an optimizer function, evaluation a function for metrics, and every mode a count."""
-    with pytest.raises(ValueError, match=name):
+    with check.raises(ValueError, match=name, what=f"a specification for {mode} without {name}"):
         changed(programs, mode, **{name: None})
 
 
@@ -71,15 +72,14 @@ def test_settings_of_other_modes_may_stay(programs: Programs, mode: str) -> None
     functions = {"optimizer_function": lambda loss: None, "eval_metrics_fn": lambda products: {}}
     spec = changed(programs, mode, **functions)
 
-    assert spec.mode == mode
-    assert spec.optimizer_function is functions["optimizer_function"]
-    assert spec.eval_metrics_fn is functions["eval_metrics_fn"]
+    held = {"optimizer_function": spec.optimizer_function, "eval_metrics_fn": spec.eval_metrics_fn}
+    check.equal(actual=(spec.mode, held), expected=(mode, functions), what="the mode and the functions")
 
 
 @pytest.mark.parametrize("count", [0, -4])
 def test_a_count_is_positive(programs: Programs, count: int) -> None:
     """A pipeline runs at least one micro-batch."""
-    with pytest.raises(ValueError, match="gradient_accumulation_count"):
+    with check.raises(ValueError, match="gradient_accumulation_count", what=f"a count of {count}"):
         changed(programs, "train", gradient_accumulation_count=count)
 
 
@@ -98,15 +98,15 @@ WRONG: Dict[str, Any] = {
 @pytest.mark.parametrize(("name", "value"), WRONG.values(), ids=list(WRONG))
 def test_wrong_types_are_refused(programs: Programs, name: str, value: Any) -> None:
     """A specification refuses what is of another type than it needs."""
-    what = "hooks" if name.endswith("hooks") else name
+    message = "hooks" if name.endswith("hooks") else name
 
-    with pytest.raises(TypeError, match=what):
+    with check.raises(TypeError, match=message, what=f"{name} of the wrong type"):
         changed(programs, "train", **{name: value})
 
 
 def test_a_mode_is_one_of_three(programs: Programs) -> None:
     """A specification is for training, evaluation or prediction."""
-    with pytest.raises(ValueError, match="mode"):
+    with check.raises(ValueError, match="mode", what="a specification for the mode serve"):
         programs.spec("serve", **programs.settings(Chain(), "train"))
 
 
@@ -116,13 +116,13 @@ OWN = ("infeed_queue", "outfeed_queue", "repeat_count", "inputs", "accumulate_ou
 @pytest.mark.parametrize("name", OWN)
 def test_options_that_the_estimator_sets_are_refused(programs: Programs, name: str) -> None:
     """Feeds, the number of runs and the loss belong to the estimator."""
-    with pytest.raises(ValueError, match=name):
+    with check.raises(ValueError, match=name, what=f"a specification with {name}"):
         changed(programs, "train", **{name: 1})
 
 
 def test_options_that_no_pipeline_has_are_refused(programs: Programs) -> None:
     """What a pipeline has no option for is refused when it is built."""
-    with pytest.raises(TypeError, match="pipeline_colour"):
+    with check.raises(TypeError, match="pipeline_colour", what="an option that no pipeline has"):
         used(programs, "train", Chain(), programs.model_fn(Chain(), pipeline_colour="red"))
 
 
@@ -138,13 +138,13 @@ BUILT: Dict[str, Any] = {
 @pytest.mark.parametrize(("error", "text", "changes"), BUILT.values(), ids=list(BUILT))
 def test_no_pipeline_is_built(programs: Programs, error: Any, text: str, changes: Dict[str, Any]) -> None:
     """An option that makes no pipeline is refused before anything is trained."""
-    with pytest.raises(error, match=text):
+    with check.raises(error, match=text, what=f"a pipeline with another {', '.join(changes)}"):
         used(programs, "train", Chain(), programs.model_fn(Chain(), **changes))
 
 
 def test_interleaved_stages_have_devices_of_their_own(programs: Programs) -> None:
     """Two stages on one IPU cannot be interleaved."""
-    with pytest.raises(NotImplementedError, match="two stages on one device"):
+    with check.raises(NotImplementedError, match="two stages on one device", what="both stages on IPU 0"):
         used(programs, "train", Chain(gradient_accumulation=2, schedule="Interleaved", devices=(0, 0)))
 
 
@@ -167,7 +167,7 @@ def nothing(programs: Programs) -> None:
 @pytest.mark.parametrize("returned", [stock, single, nothing], ids=["stock", "single", "nothing"])
 def test_a_model_function_returns_a_pipeline(programs: Programs, returned: Callable[[Programs], Any]) -> None:
     """Other specifications than a pipeline's are refused."""
-    with pytest.raises((TypeError, ValueError), match="IPUPipelineEstimatorSpec"):
+    with check.raises((TypeError, ValueError), match="IPUPipelineEstimatorSpec", what="another specification"):
         used(programs, "train", Chain(), lambda mode, params: returned(programs))
 
 
@@ -178,7 +178,7 @@ def test_metrics_hold_the_loss(programs: Programs, returned: str) -> None:
     def metrics(products: Any) -> Any:
         return None if returned == "nothing" else {"mean": programs.v1.metrics.mean(products)}
 
-    with pytest.raises((KeyError, TypeError, ValueError), match="loss"):
+    with check.raises((KeyError, TypeError, ValueError), match="loss", what="evaluation without a loss"):
         used(programs, "eval", Chain(), programs.model_fn(Chain(), eval_metrics_fn=metrics))
 
 
@@ -186,7 +186,7 @@ def test_several_predictions_have_names(programs: Programs) -> None:
     """A last stage that returns several predictions returns a dictionary."""
     stages = [lambda x: x, lambda x: (x, x + 1)]
 
-    with pytest.raises((TypeError, ValueError), match=r"dict|Tensor"):
+    with check.raises((TypeError, ValueError), match=r"dict|Tensor", what="a tuple of predictions"):
         used(programs, "infer", Chain(), programs.model_fn(Chain(), computational_stages=stages))
 
 
@@ -195,14 +195,15 @@ def test_replicas_that_never_meet_are_refused(programs: Programs) -> None:
     chain = Chain(replicas=2)
     alone = programs.optimizer_function(Chain(replicas=1))
 
-    with pytest.raises(ValueError, match="CrossReplicaOptimizer"):
+    with check.raises(ValueError, match="CrossReplicaOptimizer", what="training of two replicas that never meet"):
         used(programs, "train", chain, programs.model_fn(chain, optimizer_function=alone))
 
 
 @pytest.mark.parametrize(("shards", "replicas"), [(1, 1), (4, 1), (2, 2)])
 def test_a_configuration_has_the_ipus_of_all_replicas(programs: Programs, shards: int, replicas: int) -> None:
     """Replicas times shards is the number of configured IPUs."""
-    with pytest.raises(ValueError, match=r"num_replicas|num_shards|IPUs"):
+    what = f"{shards} shards and {replicas} replicas on two IPUs"
+    with check.raises(ValueError, match=r"num_replicas|num_shards|IPUs", what=what):
         used(programs, "train", Chain(), num_shards=shards, num_replicas=replicas)
 
 
@@ -212,7 +213,7 @@ def test_features_go_to_the_first_stage(programs: Programs) -> None:
     def model_fn(features: Any, labels: Any, mode: str) -> Any:
         return changed(programs, mode)
 
-    with pytest.raises((TypeError, ValueError), match="features"):
+    with check.raises((TypeError, ValueError), match="features", what="a model function of features"):
         used(programs, "train", Chain(), model_fn)
 
 
@@ -222,13 +223,13 @@ def test_a_model_function_asks_for_what_is_known(programs: Programs) -> None:
     def model_fn(mode: str, colour: Any) -> Any:
         return changed(programs, mode)
 
-    with pytest.raises(ValueError, match="colour"):
+    with check.raises(ValueError, match="colour", what="a model function that asks for a colour"):
         programs.estimator(Chain(), model_fn=model_fn)
 
 
 def test_params_are_for_those_who_take_them(programs: Programs) -> None:
     """Params that the model function does not take are refused."""
-    with pytest.raises(ValueError, match="params"):
+    with check.raises(ValueError, match="params", what="params for a model function without them"):
         programs.estimator(Chain(), model_fn=lambda mode: None, params={"stages": 2})
 
 
@@ -239,7 +240,7 @@ def test_unknown_shapes_are_refused(programs: Programs) -> None:
     def input_fn() -> Any:
         return programs.tf.data.Dataset.from_tensor_slices(samples(8)).batch(1)
 
-    with pytest.raises(ValueError, match="drop_remainder=True"):
+    with check.raises(ValueError, match="drop_remainder=True", what="training with a last batch of an open size"):
         estimator.train(input_fn, steps=8)
 
 
@@ -253,5 +254,5 @@ def test_a_model_that_counts_steps_is_refused(programs: Programs) -> None:
             programs.optimizer(chain), loss, apply_gradients_kwargs={"global_step": step}
         )
 
-    with pytest.raises(ValueError, match=r"global.step"):
+    with check.raises(ValueError, match=r"global.step", what="training with an optimizer that counts steps"):
         used(programs, "train", chain, programs.model_fn(chain, optimizer_function=optimizer_function))

@@ -11,15 +11,7 @@ from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
 from ..exact import RATE, START, samples
-from .pipelines import (
-    SCHEDULES,
-    Chain,
-    Programs,
-    Trainings,
-    check_chain,
-    flat,
-    needing,
-)
+from .pipelines import SCHEDULES, Chain, Programs, check_chain, flat, needing
 
 pytestmark = [pytest.mark.ipus(2), pytest.mark.requires("tensorflow_estimator")]
 
@@ -39,18 +31,18 @@ LOOPS = {"1-run": Chain(device_iterations=1), "1-run-R2": Chain(device_iteration
 
 
 @pytest.mark.parametrize("chain", needing({**CHAINS, **FOUR, **MAPPED}))
-def test_weights_are_those_of_a_plain_loop(programs: Programs, trainings: Trainings, chain: Chain) -> None:
+def test_weights_are_those_of_a_plain_loop(chains: Programs, chain: Chain) -> None:
     """A run of the pipeline updates once: sums over its micro-batches, means over replicas, wherever stages are."""
-    check_chain(trainings(programs, chain).weights, chain)
+    check_chain(chains.trained(chain).weights, chain)
 
 
 @pytest.mark.parametrize(
     ("chain", "loops"),
     needing({**{name: (chain, 1) for name, chain in CHAINS.items()}, "two-loops": (Chain(device_iterations=1), 2)}),
 )
-def test_the_loss_is_the_mean_of_the_loop(programs: Programs, trainings: Trainings, chain: Chain, loops: int) -> None:
+def test_the_loss_is_the_mean_of_the_loop(chains: Programs, chain: Chain, loops: int) -> None:
     """After each loop the host sees the mean of the losses of all its micro-batches on all replicas."""
-    got = trainings(programs, chain, loops)
+    got = chains.trained(chain, loops)
 
     every = np.abs(chain.expected(loops).losses.astype(np.float64)).reshape(loops, -1)
     adds = every.shape[1] + 2
@@ -64,46 +56,43 @@ def test_the_loss_is_the_mean_of_the_loop(programs: Programs, trainings: Trainin
 
 
 @pytest.mark.parametrize("chain", needing(LOOPS))
-def test_loops_go_on_from_one_another(programs: Programs, trainings: Trainings, chain: Chain) -> None:
+def test_loops_go_on_from_one_another(chains: Programs, chain: Chain) -> None:
     """Weights stay on the device between loops, on every replica."""
-    check_chain(trainings(programs, chain, 2).weights, chain, 2)
+    check_chain(chains.trained(chain, 2).weights, chain, 2)
 
 
 COUNTED = {"one-loop": (Chain(), 1), "two-loops": (Chain(device_iterations=1), 2), "replicas": (Chain(replicas=2), 1)}
 
 
 @pytest.mark.parametrize(("chain", "loops"), needing(COUNTED))
-def test_the_global_step_counts_micro_batches(
-    programs: Programs, trainings: Trainings, chain: Chain, loops: int
-) -> None:
+def test_the_global_step_counts_micro_batches(chains: Programs, chain: Chain, loops: int) -> None:
     """A loop advances the global step by its iterations, not by its updates, and however many replicas there are."""
-    got = trainings(programs, chain, loops)
+    expected = [chain.iterations * (loop + 1) for loop in range(loops)]
+    check.equal(actual=chains.trained(chain, loops).steps, expected=expected, what="the global step after each loop")
 
-    assert got.steps == [chain.iterations * (loop + 1) for loop in range(loops)]
 
-
-def test_replicas_leave_nothing_in_the_checkpoint(programs: Programs, trainings: Trainings) -> None:
+def test_replicas_leave_nothing_in_the_checkpoint(chains: Programs) -> None:
     """A checkpoint holds the weights and the global step once, however many replicas have trained."""
-    got = trainings(programs, Chain(replicas=2))
-
-    assert sorted(got.names) == ["global_step", "w0", "w1"]
+    names = sorted(chains.trained(Chain(replicas=2)).names)
+    check.equal(actual=names, expected=["global_step", "w0", "w1"], what="the variables of the checkpoint")
 
 
 @pytest.mark.parametrize("chain", needing({"R1": Chain(momentum=0.5), "R2": Chain(momentum=0.5, replicas=2)}))
-def test_optimizers_keep_their_state(programs: Programs, trainings: Trainings, chain: Chain) -> None:
+def test_optimizers_keep_their_state(chains: Programs, chain: Chain) -> None:
     """The velocity of an update goes into the next, and into the checkpoint."""
-    got = trainings(programs, chain)
+    got = chains.trained(chain)
 
     check_chain(got.weights, chain)
-    assert {"w0/Momentum", "w1/Momentum"} < set(got.names)
+    names = ["global_step", "w0", "w0/Momentum", "w1", "w1/Momentum"]
+    check.equal(actual=sorted(got.names), expected=names, what="the variables of the checkpoint")
 
 
 @pytest.mark.parametrize("method", ["sum", "mean", "running_mean"])
-def test_gradients_are_reduced_as_asked(programs: Programs, trainings: Trainings, method: str) -> None:
+def test_gradients_are_reduced_as_asked(chains: Programs, method: str) -> None:
     """The gradient of an update is the sum or the mean over its micro-batches."""
     chain = Chain(gradient_accumulation=2, schedule="Interleaved", accumulation_reduction=method)
 
-    check_chain(trainings(programs, chain).weights, chain)
+    check_chain(chains.trained(chain).weights, chain)
 
 
 def test_gradients_are_summed_unless_asked(programs: Programs) -> None:
@@ -129,7 +118,7 @@ def test_training_again_goes_on(programs: Programs) -> None:
     got = programs.train(chain, estimator=estimator, input_fn=rest)
 
     check_chain(got.weights, chain, 2)
-    assert got.steps == [2 * chain.iterations]
+    check.equal(actual=got.steps, expected=[2 * chain.iterations], what="the global step after the second training")
 
 
 def test_max_steps_are_rounded_up(programs: Programs) -> None:
@@ -138,7 +127,8 @@ def test_max_steps_are_rounded_up(programs: Programs) -> None:
     estimator = programs.estimator(chain)
     estimator.train(programs.fed(chain, 3), max_steps=chain.iterations + 1)
 
-    assert estimator.get_variable_value("global_step") == 2 * chain.iterations
+    step = int(estimator.get_variable_value("global_step"))
+    check.equal(actual=step, expected=2 * chain.iterations, what=f"the global step of {chain.iterations + 1} max_steps")
     check_chain(programs.weights(estimator, chain), chain, 2)
 
 
@@ -155,16 +145,11 @@ def test_the_first_stage_gets_features_and_labels(programs: Programs, named: boo
         return programs.tf.reduce_sum(product * programs.weight(1) * labels)
 
     estimator = programs.estimator(chain, model_fn=programs.model_fn(chain, computational_stages=[first, last]))
-    got = programs.train(
-        chain,
-        estimator=estimator,
-        input_fn=programs.input_fn({"labels": y, "features": x} if named else (x, y)),
-    )
+    fed = programs.input_fn({"labels": y, "features": x} if named else (x, y))
+    got = programs.train(chain, estimator=estimator, input_fn=fed)
 
-    products = np.float64(x * y).sum()
-    expected = np.asarray(START[:2], np.float32) - np.float32(RATE * products) * np.asarray(
-        [START[1], START[0]], np.float32
-    )
+    step = RATE * np.float64(x * y).sum()
+    expected = np.asarray([START[0] - step * START[1], START[1] - step * START[0]], np.float32)
     check.identical(actual=got.weights, expected=expected, what="the weights")
 
 
@@ -180,7 +165,8 @@ def test_the_model_function_gets_params_and_config(programs: Programs) -> None:
     estimator = programs.estimator(chain, model_fn=model_fn, params={"stages": 2})
     estimator.train(programs.fed(chain), steps=chain.iterations)
 
-    assert set(seen) == {("train", 2, chain.iterations)}
+    expected = {("train", 2, chain.iterations)}
+    check.equal(actual=set(seen), expected=expected, what="the mode, params and iterations that model_fn gets")
 
 
 def test_the_loss_is_what_the_optimizer_function_names(programs: Programs) -> None:
@@ -234,9 +220,10 @@ def test_losses_are_added_up_in_their_own_type(programs: Programs) -> None:
     got = programs.train(chain, input_fn=programs.input_fn(values), loss_accumulator_dtype=programs.tf.float16)
 
     losses = values * np.float32(START[0] * START[1])
-    exact, rounded = losses.sum(), losses.astype(np.float16).sum(dtype=np.float16)
-    assert rounded != exact, "these losses would be added up without rounding"
-    assert float(got.losses[0]) == float(rounded) / chain.gradient_accumulation
+    rounded = losses.astype(np.float16).sum(dtype=np.float16)
+    check.differs(actual=float(rounded), other=float(losses.sum()), what="the sum of these losses in float16")
+    expected = float(rounded) / chain.gradient_accumulation
+    check.equal(actual=float(got.losses[0]), expected=expected, what="the loss, added up in float16")
 
 
 @pytest.mark.parametrize("mode", ["Auto", "RecomputeThenBackpropagate", "RecomputeAndBackpropagateInterleaved"])
@@ -258,7 +245,7 @@ def test_a_count_that_does_not_fit_fails_when_it_runs(programs: Programs, chain:
     count = chain.gradient_accumulation
     sentence = f"The number of iterations of the pipeline must be a multiple of {multiple}, but it is {count}."
 
-    with pytest.raises(programs.tf.errors.FailedPreconditionError, match=sentence):
+    with check.raises(programs.tf.errors.FailedPreconditionError, match=sentence, what=f"a count of {count}"):
         programs.train(chain)
 
 
@@ -279,10 +266,13 @@ def products(number: int, weights: Any = START[:2]) -> np.ndarray:
     return np.asarray(samples(number) * np.prod(np.asarray(weights, np.float32)), np.float32)
 
 
-def mean_within(number: int, values: np.ndarray) -> Tolerance:
-    """The tolerance of a mean of so many values in float32: each is added once, and there are some divisions."""
-    bound = (number + 4) * FORMATS["float32"].unit * np.abs(values.astype(np.float64)).mean()
-    return Tolerance(np.asarray(bound), f"the mean of {number} values in float32", 0.0)
+def check_mean(actual: Any, values: np.ndarray, what: str = "the loss", roundings: int = 0) -> None:
+    """A number is the mean of values in float32: each is added once, with some divisions and other roundings."""
+    __tracebackhide__ = True
+    exact = values.astype(np.float64)
+    bound = (values.size + 4 + roundings) * FORMATS["float32"].unit * np.abs(exact).mean()
+    allowed = Tolerance(np.asarray(bound), f"the mean of {values.size} values in float32", 0.0)
+    check.close(actual=actual, expected=exact.mean(), tolerance=allowed, what=what)
 
 
 EVALUATED = {
@@ -299,34 +289,22 @@ def test_evaluation_sees_every_sample(programs: Programs, chain: Chain, loops: i
     """The function for metrics gets what the last stage returns for all samples of all replicas."""
     got = evaluated(programs, chain, loops)
 
-    number = loops * chain.iterations * chain.replicas * chain.micro_batch
-    want = products(number, START[: chain.number_of_stages])
-    check.close(
-        actual=got["loss"],
-        expected=want.astype(np.float64).mean(),
-        tolerance=mean_within(number, want),
-        what="the loss",
-    )
-    check.close(
-        actual=got["squares"],
-        expected=np.square(want.astype(np.float64)).mean(),
-        tolerance=mean_within(number, np.square(want)),
-        what="the mean of the squares",
-    )
+    want = products(loops * chain.iterations * chain.replicas * chain.micro_batch, START[: chain.number_of_stages])
+    check_mean(got["loss"], want, "the loss")
+    check_mean(got["squares"], np.square(want), "the mean of the squares")
 
 
-def test_evaluation_uses_what_was_trained(programs: Programs) -> None:
+def test_evaluation_uses_what_was_trained(chains: Programs) -> None:
     """An evaluation restores the newest checkpoint, says its global step, and changes nothing."""
     chain = Chain(replicas=2)
-    estimator = programs.estimator(chain)
-    weights = programs.train(chain, estimator=estimator).weights
-    got = evaluated(programs, chain, estimator=estimator)
+    seen = chains.trained(chain)
+    estimator = chains.estimator(chain, seen.folder)
+    got = evaluated(chains, chain, estimator=estimator)
 
-    number = chain.iterations * chain.replicas
-    want = samples(number).astype(np.float64) * np.prod(weights.astype(np.float64))
-    check.close(actual=got["loss"], expected=want.mean(), tolerance=mean_within(number + 2, want), what="the loss")
-    assert got["global_step"] == chain.iterations
-    check.identical(actual=programs.weights(estimator, chain), expected=weights, what="the weights")
+    weights = seen.weights
+    check_mean(got["loss"], samples(16) * np.prod(weights.astype(np.float64)), roundings=2)
+    check.equal(actual=got["global_step"], expected=chain.iterations, what="the global step of the evaluation")
+    check.identical(actual=chains.weights(estimator, chain), expected=weights, what="the weights")
 
 
 def test_several_outputs_reach_the_metrics(programs: Programs) -> None:
@@ -345,10 +323,10 @@ def test_several_outputs_reach_the_metrics(programs: Programs) -> None:
     first = programs.stages(chain, "eval")[0]
     got = evaluated(programs, chain, computational_stages=[first, last], eval_metrics_fn=metrics)
 
-    want = products(4)
-    assert set(seen) == {(programs.tf.float32, programs.tf.int32)}
-    assert got["share"] == (samples(4) > 1).mean()
-    check.close(actual=got["loss"], expected=want.mean(), tolerance=mean_within(4, want), what="the loss")
+    dtypes = {(programs.tf.float32, programs.tf.int32)}
+    check.equal(actual=set(seen), expected=dtypes, what="the dtypes of the outputs that reach the metrics")
+    check.equal(actual=got["share"], expected=(samples(4) > 1).mean(), what="the share of large samples")
+    check_mean(got["loss"], products(4))
 
 
 def test_a_loss_of_each_micro_batch_counts_with_its_mean(programs: Programs) -> None:
@@ -361,8 +339,7 @@ def test_a_loss_of_each_micro_batch_counts_with_its_mean(programs: Programs) -> 
     first = programs.stages(chain, "eval")[0]
     got = evaluated(programs, chain, computational_stages=[first, last], eval_metrics_fn=lambda loss: {"loss": loss})
 
-    want = products(4)
-    check.close(actual=got["loss"], expected=want.mean(), tolerance=mean_within(4, want), what="the loss")
+    check_mean(got["loss"], products(4))
 
 
 def predicted(programs: Programs, chain: Chain, number: int, **options: Any) -> List[Any]:
@@ -386,9 +363,8 @@ def test_predictions_come_in_the_order_of_the_samples(programs: Programs, chain:
     """There is one prediction for each sample, in the order of the data set, on however many replicas."""
     got = predicted(programs, chain, number)
 
-    check.identical(
-        actual=flat(got), expected=products(number, START[: chain.number_of_stages]), what="the predictions"
-    )
+    want = products(number, START[: chain.number_of_stages])
+    check.identical(actual=flat(got), expected=want, what="the predictions")
 
 
 def test_predictions_have_names(programs: Programs) -> None:
@@ -403,20 +379,20 @@ def test_predictions_have_names(programs: Programs) -> None:
     whole = predicted(programs, chain, 8, estimator=estimator)
     chosen = predicted(programs, chain, 8, estimator=estimator, predict_keys=["double"])
 
+    names = [sorted(one) for one in (*whole, *chosen)]
+    expected = [["double", "product"]] * 8 + [["double"]] * 8
+    check.equal(actual=names, expected=expected, what="the names of all predictions, then of the chosen ones")
     check.identical(actual=flat([one["product"] for one in whole]), expected=products(8), what="the products")
-    assert [set(one) for one in whole] == [{"product", "double"}] * 8
-    assert [set(one) for one in chosen] == [{"double"}] * 8
     check.identical(actual=flat([one["double"] for one in chosen]), expected=2 * samples(8), what="the doubles")
 
 
-def test_predictions_use_what_was_trained(programs: Programs) -> None:
+def test_predictions_use_what_was_trained(chains: Programs) -> None:
     """A prediction restores the newest checkpoint."""
     chain = Chain(device_iterations=1)
-    estimator = programs.estimator(chain)
-    weights = programs.train(chain, estimator=estimator).weights
-    got = predicted(programs, chain, 4, estimator=estimator)
+    seen = chains.trained(chain)
+    got = predicted(chains, chain, 4, estimator=chains.estimator(chain, seen.folder))
 
-    want = samples(4) * weights[0] * weights[1]
+    want = samples(4) * seen.weights[0] * seen.weights[1]
     check.identical(actual=flat(got), expected=want, what="the predictions")
 
 
@@ -444,14 +420,13 @@ def hooked(programs: Programs) -> List[str]:
 
 
 @pytest.mark.parametrize("name", HOOKS)
-def test_hooks_of_the_specification_see_their_loops(programs: Programs, trainings: Trainings, name: str) -> None:
+def test_hooks_of_the_specification_see_their_loops(chains: Programs, name: str) -> None:
     """Hooks of a specification are called after each loop of their mode, and of no other."""
-    seen = trainings.shared(programs, "hooks", hooked)
+    seen = chains.once("hooks", lambda: hooked(chains))
     order = [hook for hook, loops in HOOKS.items() for _ in range(loops)]
 
-    assert [place for place, hook in enumerate(seen) if hook == name] == [
-        place for place, hook in enumerate(order) if hook == name
-    ]
+    places, expected = ([place for place, hook in enumerate(each) if hook == name] for each in (seen, order))
+    check.equal(actual=places, expected=expected, what=f"the places of {name} among all session.runs")
 
 
 def test_train_and_evaluate(programs: Programs) -> None:
@@ -466,21 +441,18 @@ def test_train_and_evaluate(programs: Programs) -> None:
 
     weights = programs.weights(estimator, chain)
     check_chain(weights, chain, 2)
-    want = samples(4).astype(np.float64) * np.prod(weights.astype(np.float64))
-    check.close(actual=metrics["loss"], expected=want.mean(), tolerance=mean_within(6, want), what="the loss")
+    check_mean(metrics["loss"], samples(4) * np.prod(weights.astype(np.float64)), roundings=2)
 
 
-def test_a_warm_start_begins_with_other_weights(programs: Programs) -> None:
+def test_a_warm_start_begins_with_other_weights(programs: Programs, chains: Programs) -> None:
     """An estimator that is warm-started begins with the weights of another's checkpoint, at step 0."""
     chain = Chain(device_iterations=1)
-    first = programs.estimator(chain)
-    programs.train(chain, estimator=first)
-    second = programs.estimator(chain, warm_start_from=first.model_dir)
+    estimator = programs.estimator(chain, warm_start_from=chains.trained(chain).folder)
     rest = programs.input_fn(samples(2 * chain.iterations)[chain.iterations :])
-    got = programs.train(chain, estimator=second, input_fn=rest)
+    got = programs.train(chain, estimator=estimator, input_fn=rest)
 
     check_chain(got.weights, chain, 2)
-    assert got.steps == [chain.iterations]
+    check.equal(actual=got.steps, expected=[chain.iterations], what="the global step after the warm start")
 
 
 def test_training_and_evaluation_leave_reports(programs: Programs, reports: Any) -> None:
@@ -491,6 +463,5 @@ def test_training_and_evaluation_leave_reports(programs: Programs, reports: Any)
     trained_only = reports()
     evaluated(programs, chain, estimator=estimator)
 
-    assert len(trained_only) == 1
-    assert reports()[0] == trained_only[0]
-    assert len(reports()) == 2
+    numbers = len(trained_only), len(reports()), reports()[:1] == trained_only
+    check.equal(actual=numbers, expected=(1, 2, True), what="the reports after each, and whether the first stays")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.requires("tensorflow_estimator")
 
 def predicted(estimators: Estimators, number: int, batches: int, size: int = 1, **settings: Any) -> List[Any]:
     """So many predictions of a new estimator, which is fed batches of a size."""
-    estimator = estimators.make(settings.pop("model_fn", None), loop=settings.pop("loop", 2))
+    estimator = estimators.make(settings.pop("model_fn", None))
     return list(estimator.predict(estimators.feed(batches, size), num_predictions=number, **settings))
 
 
@@ -29,12 +29,13 @@ def check_products(predictions: List[Dict[str, Any]], expected: np.ndarray) -> N
 
 
 @pytest.mark.parametrize("loop", [1, 4])
-def test_predictions_come_in_the_order_of_the_input(estimators: Estimators, loop: int) -> None:
+def test_predictions_come_in_the_order_of_the_input(shared: Estimators, loop: int) -> None:
     """The predictions of a loop come one by one, in the order of the elements."""
-    predictions = predicted(estimators, 8, 8, loop=loop)
+    predictions = shared.predicted(8, loop)
 
     check_products(predictions, START[0] * samples(8))
-    assert [each["input"] for each in predictions] == samples(8).tolist()
+    elements = np.array([each["input"] for each in predictions])
+    check.identical(actual=elements, expected=samples(8), what="the elements that come with the predictions")
 
 
 def test_a_batch_comes_as_single_predictions(estimators: Estimators) -> None:
@@ -69,7 +70,7 @@ def test_predictions_are_chosen_by_their_keys(estimators: Estimators, keys: List
     """Only what predict_keys names comes back."""
     predictions = predicted(estimators, 2, 2, predict_keys=keys)
 
-    assert [sorted(each) for each in predictions] == [keys] * 2
+    check.equal(actual=[sorted(each) for each in predictions], expected=[keys] * 2, what="the keys of predictions")
     for key in keys:
         expected = {"product": START[0] * samples(2), "input": samples(2)}[key]
         check.identical(actual=np.array([each[key] for each in predictions]), expected=expected, what=key)
@@ -77,7 +78,8 @@ def test_predictions_are_chosen_by_their_keys(estimators: Estimators, keys: List
 
 def test_unknown_keys_are_refused(estimators: Estimators) -> None:
     """predict_keys must leave something to predict."""
-    with pytest.raises(ValueError, match="Expected to run at least one output"):
+    message = "Expected to run at least one output"
+    with check.raises(ValueError, match=message, what="predict with an unknown key"):
         predicted(estimators, 2, 2, predict_keys=["quotient"])
 
 
@@ -93,7 +95,7 @@ def test_keys_are_for_dictionaries(estimators: Estimators) -> None:
     """A tensor has no keys to choose from."""
     model_fn = estimators.predicts(lambda features: estimators.weight() * features)
 
-    with pytest.raises(ValueError, match="predict_keys"):
+    with check.raises(ValueError, match="predict_keys", what="predict_keys for a tensor"):
         predicted(estimators, 2, 2, model_fn=model_fn, predict_keys=["product"])
 
 
@@ -110,7 +112,7 @@ def test_predictions_have_their_own_shapes(estimators: Estimators) -> None:
     grids = samples(4)[:, None, None] * np.arange(1, 7, dtype=np.float32).reshape(2, 3)
     grid, large, whole = (np.array([each[key] for each in predictions]) for key in ("grid", "large", "whole"))
     check.identical(actual=grid, expected=grids, what="the grids")
-    assert large.tolist() == (samples(4) > 2).tolist()
+    check.identical(actual=large, expected=samples(4) > 2, what="the truth values")
     check.identical(actual=whole, expected=samples(4).astype(np.int32), what="whole numbers")
 
 
@@ -136,11 +138,11 @@ def test_the_mode_is_that_of_prediction(estimators: Estimators) -> None:
         return estimators.spec(mode, predictions=estimators.weight() * features)
 
     def input_fn() -> Any:
-        return estimators.tf.data.Dataset.from_tensor_slices((samples(2), samples(2))).batch(1, drop_remainder=True)
+        return estimators.slices(samples(2), samples(2))().batch(1, drop_remainder=True)
 
     list(estimators.make(model_fn).predict(input_fn, num_predictions=2))
 
-    assert arguments == [("infer", None)]
+    check.equal(actual=arguments, expected=[("infer", None)], what="the mode and labels that the model function gets")
 
 
 def test_a_stock_spec_predicts(estimators: Estimators) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Any, Dict
 
 import numpy as np
 import pytest
@@ -21,52 +21,34 @@ FACTORS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def trainings(shared: Estimators) -> Trainings:
-    """Trainings on replicas, each run once."""
-    return Trainings(shared)
+@pytest.mark.parametrize(("replicas", "loop"), FACTORS)
+def test_replicas_take_neighbours_and_the_mean(shared: Estimators, replicas: int, loop: int) -> None:
+    """In step i replica r trains with element i·R + r, and all apply the mean of their gradients in one step."""
+    left = shared.trained(STEPS, loop, replicas)
+
+    check_weight(left.weight, counts(STEPS, replicas=replicas))
+    check.equal(actual=left.step, expected=STEPS, what=f"the global step of {replicas} replicas")
 
 
-class Trainings:
-    """What trainings on replicas leave, by the numbers of replicas and of steps in a loop."""
-
-    def __init__(self, shared: Estimators) -> None:
-        self._shared = shared
-        self._known: Dict[Tuple[int, int], Trained] = {}
-
-    def __call__(self, replicas: int, loop: int) -> Trained:
-        if (replicas, loop) not in self._known:
-            self._known[replicas, loop] = self._shared.train(STEPS, replicas=replicas, loop=loop)
-        return self._known[replicas, loop]
+def check_losses(left: Trained, expected: np.ndarray, loop: int) -> None:
+    """The loss of each loop is the mean over its steps and replicas."""
+    __tracebackhide__ = True
+    check.equal(actual=list(left.losses.values()), expected=means(expected, loop), what="the loss of each loop")
 
 
 @pytest.mark.parametrize(("replicas", "loop"), FACTORS)
-def test_replicas_take_neighbours_and_the_mean(trainings: Trainings, replicas: int, loop: int) -> None:
-    """In step i replica r trains with element i·R + r, and all apply the mean of their gradients."""
-    check_weight(trainings(replicas, loop).weight, counts(STEPS, replicas=replicas))
-
-
-@pytest.mark.parametrize(("replicas", "loop"), FACTORS)
-def test_the_loss_is_the_mean_over_replicas_too(trainings: Trainings, replicas: int, loop: int) -> None:
+def test_the_loss_is_the_mean_over_replicas_too(shared: Estimators, replicas: int, loop: int) -> None:
     """The loss of a loop is the mean over its steps and over replicas."""
-    losses = trained(1, counts(STEPS, replicas=replicas)).losses
-
-    assert list(trainings(replicas, loop).losses.values()) == means(losses, loop)
-
-
-@pytest.mark.parametrize(("replicas", "loop"), FACTORS)
-def test_the_global_step_does_not_count_replicas(trainings: Trainings, replicas: int, loop: int) -> None:
-    """A step of all replicas is one step."""
-    assert trainings(replicas, loop).step == STEPS
+    check_losses(shared.trained(STEPS, loop, replicas), trained(1, counts(STEPS, replicas=replicas)).losses, loop)
 
 
 def test_replicas_must_meet(estimators: Estimators) -> None:
     """Replicas that train without any operation across them would go apart: they are refused."""
     estimator = estimators.make(estimators.product(lambda optimizer: optimizer), replicas=2)
 
-    with pytest.raises(ValueError, match=r"(?i)replica"):
+    with check.raises(ValueError, match=r"(?i)replica", what="training of two replicas that never meet"):
         estimator.train(estimators.feed(8), steps=4)
-    assert estimators.checkpoints(estimator) == []
+    check.equal(actual=estimators.checkpoints(estimator), expected=[], what="the steps of the checkpoints")
 
 
 def test_any_operation_across_replicas_will_do(estimators: Estimators) -> None:
@@ -111,9 +93,10 @@ def test_evaluation_sees_the_elements_of_all_replicas(estimators: Estimators, re
     estimator = estimators.make(estimators.product(replicas=replicas, also=also), replicas=replicas)
     metrics = estimator.evaluate(estimators.feed(4 * replicas, 2), steps=4)
 
-    fed = START[0] * samples(4 * replicas * 2)
-    assert metrics["mean"] == fed.astype(np.float64).mean()
-    assert metrics["loss"] == fed.reshape(-1, 2).sum(axis=1).astype(np.float64).mean()
+    fed = START[0] * samples(4 * replicas * 2).astype(np.float64)
+    # The loss of a batch of two is the sum of its products.
+    expected = {"mean": fed.mean(), "loss": 2 * fed.mean(), "global_step": 0}
+    check.equal(actual=metrics, expected=expected, what=f"the evaluation on {replicas} replicas")
 
 
 def test_metrics_of_the_device_are_means_over_replicas(estimators: Estimators) -> None:
@@ -125,7 +108,8 @@ def test_metrics_of_the_device_are_means_over_replicas(estimators: Estimators) -
     estimator = estimators.make(estimators.product(replicas=2, also=also), replicas=2)
     metrics = estimator.evaluate(estimators.feed(8), steps=4)
 
-    assert metrics["mean"] == START[0] * samples(8).astype(np.float64).mean()
+    expected = START[0] * samples(8).astype(np.float64).mean()
+    check.equal(actual=metrics["mean"], expected=expected, what="the metric, averaged over replicas,")
 
 
 @pytest.mark.parametrize("replicas", [2, pytest.param(4, marks=FOUR)])
@@ -138,21 +122,16 @@ def test_predictions_of_replicas_come_in_the_order_of_the_input(estimators: Esti
     check.identical(actual=actual, expected=START[0] * samples(8 * replicas), what="the products")
 
 
-def test_replicas_leave_one_copy_of_their_variables(estimators: Estimators) -> None:
-    """A checkpoint has the variables of one replica."""
-    estimator = estimators.make(estimators.product(replicas=2, momentum=0.5), replicas=2)
-    estimator.train(estimators.feed(4), steps=2)
-
-    assert sorted(estimator.get_variable_names()) == ["global_step", WEIGHT, f"{WEIGHT}/Momentum"]
-
-
 def test_replicas_go_on_from_a_checkpoint(estimators: Estimators) -> None:
-    """A second training restores every replica."""
+    """A checkpoint has the variables of one replica; a second training restores every replica."""
     estimator = estimators.make(estimators.product(replicas=2, momentum=0.5), replicas=2)
     estimator.train(estimators.feed(4), steps=2)
+    names = sorted(estimator.get_variable_names())
     estimator.train(estimators.feed(4, skip=4), steps=2)
 
-    check_weight(estimator.get_variable_value(WEIGHT), counts(4, replicas=2, momentum=0.5))
+    expected = ["global_step", WEIGHT, f"{WEIGHT}/Momentum"]
+    check.equal(actual=names, expected=expected, what="the variables of the checkpoint")
+    estimators.check_left(estimator, 4, counts(4, replicas=2, momentum=0.5))
 
 
 @pytest.mark.ipus(1)
@@ -166,8 +145,8 @@ def test_gradients_are_accumulated(estimators: Estimators, count: int, method: s
     expected = trained(1, counts(8 // count, count, accumulation_reduction=method.lower()))
 
     check.identical(actual=left.weight, expected=expected.weights[0], what="the weight")
-    assert list(left.losses.values()) == means(expected.losses, 4)
-    assert left.step == 8
+    check_losses(left, expected.losses, 4)
+    check.equal(actual=left.step, expected=8, what="the global step")
 
 
 @pytest.mark.level("qualify")
@@ -194,7 +173,7 @@ def test_replicas_accumulate_before_they_meet(estimators: Estimators, name: str)
     expected = trained(1, counts(4, 2, 2))
 
     check.identical(actual=left.weight, expected=expected.weights[0], what="the weight")
-    assert list(left.losses.values()) == means(expected.losses, 4)
+    check_losses(left, expected.losses, 4)
 
 
 def test_accumulation_alone_does_not_let_replicas_meet(estimators: Estimators) -> None:
@@ -202,7 +181,7 @@ def test_accumulation_alone_does_not_let_replicas_meet(estimators: Estimators) -
     wrapped = estimators.ipu.optimizers.GradientAccumulationOptimizerV2
     estimator = estimators.make(estimators.product(lambda opt: wrapped(opt, 2)), replicas=2)
 
-    with pytest.raises(ValueError, match=r"(?i)replica"):
+    with check.raises(ValueError, match=r"(?i)replica", what="training of two replicas that only accumulate"):
         estimator.train(estimators.feed(8), steps=4)
 
 
@@ -212,7 +191,8 @@ def test_a_loop_holds_whole_accumulations(estimators: Estimators) -> None:
     wrapped = estimators.ipu.optimizers.GradientAccumulationOptimizerV2
     estimator = estimators.make(estimators.product(lambda opt: wrapped(opt, 3)), loop=4)
 
-    with pytest.raises(estimators.tf.errors.FailedPreconditionError):
+    error = estimators.tf.errors.FailedPreconditionError
+    with check.raises(error, match="", what="training with 3 mini-batches in loops of 4"):
         estimator.train(estimators.feed(4), steps=4)
 
 
@@ -245,16 +225,16 @@ def test_shards_train_as_one_ipu_does(estimators: Estimators, replicas: int) -> 
     weights = [estimator.get_variable_value(name) for name in ("w0", "w1")]
     expected = trained(2, counts(2, replicas=replicas))
 
-    check.identical(actual=np.asarray(weights, np.float32), expected=expected.weights, what="the weights")
-    assert list(estimators.left(estimator).losses.values()) == means(expected.losses, 2)
+    check.identical(actual=np.asarray(weights, np.float32), expected=expected.weights, what="the weights of shards")
+    check_losses(estimators.left(estimator), expected.losses, 2)
 
 
 def test_shards_take_no_elements(estimators: Estimators) -> None:
     """A sharded model takes one element a step, however many IPUs it has."""
     estimator = estimators.make(sharded(estimators, 1), shards=2)
-    metrics = estimator.evaluate(estimators.feed(2), steps=2)
+    loss = estimator.evaluate(estimators.feed(2), steps=2)["loss"]
 
-    assert metrics["loss"] == START[0] * START[1] * samples(2).mean()
+    check.equal(actual=loss, expected=START[0] * START[1] * samples(2).mean(), what="the loss of two steps")
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -267,4 +247,6 @@ def test_replicas_know_their_number(estimators: Estimators, replicas: int) -> No
     estimator = estimators.make(estimators.predicts(index), replicas=replicas)
     predictions = list(estimator.predict(estimators.feed(4 * replicas), num_predictions=4))
 
-    assert [float(each) for each in predictions] == [float(number % replicas) for number in range(4)]
+    indices = [float(each) for each in predictions]
+    expected = [float(number % replicas) for number in range(4)]
+    check.equal(actual=indices, expected=expected, what="the index of the replica that made each prediction")

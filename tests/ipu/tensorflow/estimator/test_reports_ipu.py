@@ -1,70 +1,70 @@
-"""Report folders of an IPUEstimator: one for training, one for evaluation."""
+"""Report folders of an IPUEstimator: one for each call."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, List
 
 import pytest
+
+from ipu_conformance import check
 
 from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
-
-def profiles(folders: List[Path]) -> List[Dict[str, Any]]:
-    """What the reports tell of their programs."""
-    return [json.loads((folder / "profile.json").read_text()) for folder in folders]
+each_replicas = pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.ipus(2))])
 
 
-def both(estimators: Estimators, replicas: int = 1) -> Any:
-    """An estimator that has trained and evaluated."""
+def run(estimators: Estimators, replicas: int, reports: Callable[[], Any] = list) -> List[Any]:
+    """What there is of reports after a training, an evaluation and another training."""
     estimator = estimators.make(replicas=replicas)
-    estimator.train(estimators.feed(4 * replicas), steps=4)
-    estimator.evaluate(estimators.feed(2 * replicas), steps=2)
-    return estimator
+    seen = []
+    for call, steps in ((estimator.train, 4), (estimator.evaluate, 2), (estimator.train, 2)):
+        call(estimators.feed(steps * replicas), steps=steps)
+        seen.append(reports())
+    return seen
 
 
-@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.ipus(2))])
-def test_training_and_evaluation_leave_a_report_each(
-    estimators: Estimators, reports: Callable[[], List[Path]], replicas: int
-) -> None:
-    """Two programs are compiled, and there are two folders."""
-    estimator = estimators.make(replicas=replicas)
-    estimator.train(estimators.feed(4 * replicas), steps=4)
-    first = reports()
-    estimator.evaluate(estimators.feed(2 * replicas), steps=2)
+@pytest.fixture
+def reported(shared: Estimators, reports: Callable[[], List[Path]]) -> Callable[[int], List[List[Path]]]:
+    """The folders after each call on so many replicas; the calls are made once."""
+    return lambda replicas: shared.once(("reports", replicas), lambda: run(shared, replicas, reports))
 
-    assert len(first) == 1
-    assert reports()[0] == first[0]
-    assert len(reports()) == 2
+
+@each_replicas
+def test_training_and_evaluation_leave_a_report_each(reported: Any, replicas: int) -> None:
+    """Each call builds its own program and leaves a report of it; the older ones stay."""
+    folders = reported(replicas)
+
+    numbers = [len(each) for each in folders]
+    check.equal(actual=numbers, expected=[1, 2, 3], what="the number of reports after each of three calls")
+    check.equal(actual=[folders[1][:1], folders[2][:2]], expected=folders[:2], what="the older reports")
 
 
 @pytest.mark.emulator
-@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.ipus(2))])
-def test_the_older_report_is_that_of_training(
-    estimators: Estimators, reports: Callable[[], List[Path]], replicas: int
-) -> None:
+@each_replicas
+def test_the_older_report_is_that_of_training(reported: Any, replicas: int) -> None:
     """The profiles say which program trains, and on how many replicas."""
-    both(estimators, replicas)
-    programs = [profile["program"] for profile in profiles(reports())]
+    programs = [json.loads((folder / "profile.json").read_text())["program"] for folder in reported(replicas)[-1]]
 
-    assert [program["training"] for program in programs] == [True, False]
-    assert [program["replicas"] for program in programs] == [replicas] * 2
+    actual = [(program["training"], program["replicas"]) for program in programs]
+    expected = [(training, replicas) for training in (True, False, True)]
+    check.equal(actual=actual, expected=expected, what="whether each program trains, and its replicas")
 
 
 @pytest.mark.emulator
-def test_reports_open(estimators: Estimators, reports: Callable[[], List[Path]]) -> None:
+def test_reports_open(reported: Any) -> None:
     """Each folder has a profile with the memory of the IPU, a trace and a page."""
-    both(estimators)
-
-    for folder, profile in zip(reports(), profiles(reports())):
-        events = json.loads((folder / "trace.json").read_text())["traceEvents"]
-        assert {file.name for file in folder.iterdir()} == {"profile.json", "trace.json", "report.html"}
-        assert profile["memory"]["ipus"][0]["weights"] >= 4
-        assert [event for event in events if event["ph"] == "X"]
-        assert "Timeline" in (folder / "report.html").read_text()
+    for folder in reported(1)[-1]:
+        files = sorted(file.name for file in folder.iterdir())
+        check.equal(actual=files, expected=["profile.json", "report.html", "trace.json"], what="the files of a report")
+        held = json.loads((folder / "profile.json").read_text())["memory"]["ipus"][0]["weights"]
+        check.holds(held >= 4, f"The profile says that weights take {held} bytes of the IPU, where one takes 4.")
+        phases = [event["ph"] for event in json.loads((folder / "trace.json").read_text())["traceEvents"]]
+        check.contains(actual=phases, expected="X", what="the phases of the trace's events")
+        check.contains(actual=(folder / "report.html").read_text(), expected="Timeline", what="the page")
 
 
 @pytest.mark.emulator
@@ -73,24 +73,10 @@ def test_the_report_knows_the_options(estimators: Estimators, reports: Callable[
     options = estimators.options(1)
     options.allow_recompute = True
     estimators.make(run={"ipu_options": options}).train(estimators.feed(2), steps=2)
-    (profile,) = profiles(reports())
+    (folder,) = reports()
 
-    assert profile["configuration"]["allow_recompute"] is True
-
-
-def test_prediction_leaves_a_report(estimators: Estimators, reports: Callable[[], List[Path]]) -> None:
-    """A program that predicts is reported, too."""
-    list(estimators.make().predict(estimators.feed(2), num_predictions=2))
-
-    assert len(reports()) == 1
-
-
-def test_every_call_compiles(estimators: Estimators, reports: Callable[[], List[Path]]) -> None:
-    """Each call builds its own program, and leaves a report of it."""
-    estimator = both(estimators)
-    estimator.train(estimators.feed(2), steps=2)
-
-    assert len(reports()) == 3
+    recompute = json.loads((folder / "profile.json").read_text())["configuration"]["allow_recompute"]
+    check.equal(actual=recompute, expected=True, what="allow_recompute in the profile")
 
 
 def test_no_report_is_written_unasked(estimators: Estimators, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -98,6 +84,6 @@ def test_no_report_is_written_unasked(estimators: Estimators, monkeypatch: pytes
     (tmp_path / "here").mkdir()
     monkeypatch.delenv("POPLAR_ENGINE_OPTIONS", raising=False)
     monkeypatch.chdir(tmp_path / "here")
-    both(estimators)
+    run(estimators, 1)
 
-    assert list((tmp_path / "here").iterdir()) == []
+    check.equal(actual=list((tmp_path / "here").iterdir()), expected=[], what="what was written to the current folder")

@@ -1,47 +1,76 @@
-"""The seven things that an IPUEstimator does for its user, who only writes a model function and an input function.
+"""What an IPUEstimator does for its user, who only writes a model function and an input function.
 
-Scoping, compiling with a loop, feeding, configuring, counting steps, replicating and sharding, reporting: each is done
-without a word of the user's about it. Cases of one service have its name at the beginning of theirs.
+Scoping, compiling with a loop, feeding, configuring, counting steps, sharding, reporting: each is done without being
+asked for, as is replicating (test_replication_ipu.py). The cases of a service begin with its name.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List, NamedTuple
 
 import pytest
 
-from ..exact import START, check_weight, counts, samples
+from ipu_conformance import check
+
+from ..exact import START, samples
 from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
-MODES = ("train", "evaluate", "predict")
+each_mode = pytest.mark.parametrize("mode", ["train", "evaluate", "predict"])
+each_loop = pytest.mark.parametrize("loop", [1, 4])
 
 
-def call(estimators: Estimators, mode: str, model_fn: Any, steps: int = 4, **settings: Any) -> Any:
-    """What a new estimator returns when it trains, evaluates or predicts for so many steps."""
-    estimator = estimators.make(model_fn, **settings)
-    return estimators.call(estimator, mode, estimators.feed(steps * settings.get("replicas", 1)), steps)
+class Looked(NamedTuple):
+    """What a model function sees when it is called, and what there is around a call of its estimator."""
+
+    devices: List[str]
+    """The devices of operations."""
+    inside: List[bool]
+    """Whether a function is being built."""
+    ipus: List[int]
+    """The IPUs of the device."""
+    configured: List[int]
+    """The number of configurations before and after the call."""
+    reports: List[Any]
 
 
-def looking(estimators: Estimators, look: Any, replicas: int = 1) -> Any:
-    """A model function that lets ``look(features, products)`` look around while it is built."""
+@pytest.fixture
+def look(shared: Estimators, reports: Any) -> Callable[[str], Looked]:
+    """What is seen when an estimator trains, evaluates or predicts; each is done once."""
+    utils = shared.ipu.utils
 
-    def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
-        look(features, products)
-        return {}
+    def configured() -> int:
+        try:
+            return len(utils.get_ipu_config())
+        except RuntimeError:
+            return 0
 
-    return estimators.product(replicas=replicas, also=also)
+    def run(mode: str) -> Looked:
+        devices: List[str] = []
+        inside: List[bool] = []
+        ipus: List[int] = []
+
+        def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
+            devices.append(products.op.device)
+            inside.append(shared.v1.get_default_graph().building_function)
+            ipus.append(utils.get_num_of_ipus_in_device("/device:IPU:0"))
+            return {}
+
+        before = configured()
+        shared.call(shared.make(shared.product(also=also)), mode, shared.feed(4), 4)
+        return Looked(devices, inside, ipus, [before, configured()], reports())
+
+    return lambda mode: shared.once(("looked", mode), lambda: run(mode))
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_scoping_places_the_model_on_the_device(estimators: Estimators, mode: str) -> None:
+@each_mode
+def test_scoping_places_the_model_on_the_device(look: Any, mode: str) -> None:
     """What a model function makes belongs to the IPU, though it opens no scope."""
-    devices: List[str] = []
-    call(estimators, mode, looking(estimators, lambda features, products: devices.append(products.op.device)))
+    devices = look(mode).devices
 
-    assert devices
-    assert all(device.endswith("device:IPU:0") for device in devices)
+    placed = devices and all(device.endswith("device:IPU:0") for device in devices)
+    check.holds(placed, f"In {mode} the model is placed on {devices}.")
 
 
 def test_scoping_leaves_the_input_on_the_host(estimators: Estimators) -> None:
@@ -54,8 +83,7 @@ def test_scoping_leaves_the_input_on_the_host(estimators: Estimators) -> None:
 
     estimators.make().train(input_fn, steps=2)
 
-    assert len(devices) == 1
-    assert "IPU" not in devices[0]
+    check.holds(len(devices) == 1 and "IPU" not in devices[0], f"The input function is placed on {devices}.")
 
 
 def test_scoping_makes_resources_of_variables(estimators: Estimators) -> None:
@@ -69,37 +97,27 @@ def test_scoping_makes_resources_of_variables(estimators: Estimators) -> None:
 
     estimators.make(estimators.trains(loss)).train(estimators.feed(2), steps=2)
 
-    assert set(types) == {"VarHandleOp"}
+    check.equal(actual=set(types), expected={"VarHandleOp"}, what="the type of the variable's operation")
 
 
-@pytest.mark.parametrize("mode", ["train", "predict"])
-def test_compiling_puts_the_model_into_a_program(estimators: Estimators, mode: str) -> None:
-    """The model is built once for a call, inside of a function, and not in the graph of the session."""
-    inside: List[bool] = []
-
-    def look(features: Any, products: Any) -> None:
-        inside.append(estimators.v1.get_default_graph().building_function)
-
-    call(estimators, mode, looking(estimators, look))
-
-    assert inside == [True]
+@each_mode
+def test_compiling_puts_the_model_into_a_program(look: Any, mode: str) -> None:
+    """The model is built once for a call, inside a function, and not in the graph of the session."""
+    check.equal(actual=look(mode).inside, expected=[True], what=f"whether each build of the model in {mode} is inside")
 
 
-@pytest.mark.parametrize("loop", [1, 4])
-def test_compiling_repeats_the_model_on_the_device(estimators: Estimators, loop: int) -> None:
+@each_loop
+def test_compiling_repeats_the_model_on_the_device(shared: Estimators, loop: int) -> None:
     """The host runs the program once for every iterations_per_loop steps."""
-    seeing = estimators.seeing()
-    estimators.make(loop=loop).train(estimators.feed(4), steps=4, hooks=[seeing])
-
-    assert len(seeing.steps) == 4 // loop
+    runs = len(shared.trained(8, loop).steps)
+    check.equal(actual=runs, expected=8 // loop, what=f"the number of runs for 8 steps in loops of {loop}")
 
 
-@pytest.mark.parametrize("loop", [1, 4])
-def test_feeding_brings_every_element_once(estimators: Estimators, loop: int) -> None:
+@each_loop
+def test_feeding_brings_every_element_once(shared: Estimators, loop: int) -> None:
     """Elements come to the device in the order of the data set, none twice and none left out."""
-    predictions = call(estimators, "predict", None, steps=8, loop=loop)
-
-    assert [float(each["input"]) for each in predictions] == samples(8).tolist()
+    elements = [float(each["input"]) for each in shared.predicted(8, loop)]
+    check.equal(actual=elements, expected=samples(8).tolist(), what="the elements on the device")
 
 
 def test_feeding_restarts_with_every_call(estimators: Estimators) -> None:
@@ -107,7 +125,7 @@ def test_feeding_restarts_with_every_call(estimators: Estimators) -> None:
     estimator = estimators.make()
     losses = [estimator.evaluate(estimators.feed(2), steps=2)["loss"] for _ in range(2)]
 
-    assert losses == [START[0] * samples(2).mean()] * 2
+    check.equal(actual=losses, expected=[START[0] * samples(2).mean()] * 2, what="the losses of two evaluations")
 
 
 def test_feeding_brings_losses_and_metrics_back(estimators: Estimators) -> None:
@@ -116,26 +134,19 @@ def test_feeding_brings_losses_and_metrics_back(estimators: Estimators) -> None:
     def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
         return {"eval_metrics": (lambda values: {"mean": estimators.v1.metrics.mean(values)}, [2 * products])}
 
-    estimator = estimators.make(estimators.product(also=also))
-    metrics = estimator.evaluate(estimators.feed(4), steps=4)
+    metrics = estimators.make(estimators.product(also=also)).evaluate(estimators.feed(4), steps=4)
 
     mean = START[0] * samples(4).mean()
-    assert metrics == {"loss": mean, "mean": 2 * mean, "global_step": 0}
+    check.equal(actual=metrics, expected={"loss": mean, "mean": 2 * mean, "global_step": 0}, what="the evaluation")
 
 
-@pytest.mark.parametrize("mode", ["train", "evaluate"])
-def test_configuring_puts_the_options_in_force(estimators: Estimators, mode: str) -> None:
+@each_mode
+def test_configuring_puts_the_options_in_force(look: Any, mode: str) -> None:
     """The system is configured with ipu_options before the model is built."""
-    utils, ipus = estimators.ipu.utils, []
-    options = estimators.options(1)
-    options.compilation_poplar_options = {"debug.instrument": "true"}
-    with pytest.raises(RuntimeError, match="No IPU devices configured"):
-        utils.get_ipu_config()
-    count = lambda features, products: ipus.append(utils.get_num_of_ipus_in_device("/device:IPU:0"))  # noqa: E731
-    call(estimators, mode, looking(estimators, count), run={"ipu_options": options})
+    looked = look(mode)
 
-    assert ipus == [1]
-    assert len(utils.get_ipu_config()) == 1
+    found = looked.ipus, looked.configured
+    check.equal(actual=found, expected=([1], [0, 1]), what="the device's IPUs, and configurations before and after")
 
 
 @pytest.mark.ipus(2)
@@ -143,39 +154,28 @@ def test_configuring_follows_each_estimator(estimators: Estimators) -> None:
     """Estimators with different options can take turns."""
     ipus = []
     for replicas in (1, 2, 1):
-        call(estimators, "evaluate", None, replicas=replicas)
+        estimators.make(replicas=replicas).evaluate(estimators.feed(2 * replicas), steps=2)
         ipus.append(estimators.ipu.utils.get_num_of_ipus_in_device("/device:IPU:0"))
 
-    assert ipus == [1, 2, 1]
+    check.equal(actual=ipus, expected=[1, 2, 1], what="the IPUs of the device after each of three calls")
 
 
-@pytest.mark.parametrize("loop", [1, 4])
-def test_counting_steps_is_the_estimator_s(estimators: Estimators, loop: int) -> None:
+@each_loop
+def test_counting_steps_is_the_estimator_s(shared: Estimators, loop: int) -> None:
     """The global step grows by iterations_per_loop with every loop, though the model function does not touch it."""
-    seeing = estimators.seeing()
-    estimator = estimators.make(loop=loop)
-    estimator.train(estimators.feed(8), steps=8, hooks=[seeing])
+    left = shared.trained(8, loop)
 
-    assert seeing.steps == list(range(loop, 9, loop))
-    assert int(estimator.get_variable_value("global_step")) == 8
+    steps = [*left.steps, left.step]
+    check.equal(actual=steps, expected=[*range(loop, 9, loop), 8], what="the global step after each loop, and saved")
 
 
 @pytest.mark.parametrize("mode", ["evaluate", "predict"])
-def test_counting_steps_is_for_training(estimators: Estimators, mode: str) -> None:
+def test_counting_steps_is_for_training(shared: Estimators, mode: str) -> None:
     """Evaluation and prediction are no steps of a training."""
-    estimator = estimators.make()
-    estimator.train(estimators.feed(2), steps=2)
-    estimators.call(estimator, mode, estimators.feed(4), 4)
+    estimator = shared.make(folder=shared.trained(4, 2).folder)
+    shared.call(estimator, mode, shared.feed(4), 4)
 
-    assert int(estimator.get_variable_value("global_step")) == 2
-
-
-@pytest.mark.ipus(2)
-def test_replicating_needs_a_number_only(estimators: Estimators) -> None:
-    """With num_replicas and an optimizer across replicas the same model function trains on all of them."""
-    estimator = call(estimators, "train", estimators.product(replicas=2), replicas=2)
-
-    check_weight(estimator.get_variable_value("w0"), counts(4, replicas=2))
+    shared.check_left(estimator, 4)
 
 
 @pytest.mark.ipus(2)
@@ -191,15 +191,13 @@ def test_sharding_needs_a_number_only(estimators: Estimators) -> None:
         optimizer = estimators.ipu.optimizers.ShardedOptimizer(estimators.optimizer())
         return estimators.spec(mode, loss=loss, train_op=optimizer.minimize(loss))
 
-    estimator = call(estimators, "train", model_fn, shards=2)
+    estimator = estimators.make(model_fn, shards=2).train(estimators.feed(4), steps=4)
 
-    assert set(shards) == {1}
-    check_weight(estimator.get_variable_value("w0"), counts(4))
+    check.equal(actual=set(shards), expected={1}, what="the shard of the loss")
+    estimators.check_left(estimator, 4)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_reporting_needs_the_environment_only(estimators: Estimators, mode: str, reports: Any) -> None:
+@each_mode
+def test_reporting_needs_the_environment_only(look: Any, mode: str) -> None:
     """With POPLAR_ENGINE_OPTIONS each call leaves a report of what was compiled and executed."""
-    call(estimators, mode, None)
-
-    assert len(reports()) == 1
+    check.equal(actual=len(look(mode).reports), expected=1, what=f"the number of reports of {mode}")

@@ -14,40 +14,37 @@ from .programs import WEIGHT, Estimators, Trained, means
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
-STEPS = 4
-LOOPS = (1, 2, 4)
+STEPS = 8
+each_loop = pytest.mark.parametrize("loop", [1, 2, 4])
 
 
-@pytest.fixture(scope="module")
-def trainings(shared: Estimators) -> Dict[int, Trained]:
-    """What four steps leave, by the number of steps in a loop."""
-    return {loop: shared.train(STEPS, loop=loop) for loop in LOOPS}
+def check_losses(left: Trained, loop: int) -> None:
+    """The loss of each loop is the mean over its steps, under the global step after it."""
+    __tracebackhide__ = True
+    expected = dict(zip(range(loop, STEPS + 1, loop), means(trained(1, counts(STEPS)).losses, loop)))
+    check.equal(actual=left.losses, expected=expected, what="the loss of each loop by its global step")
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-def test_a_step_takes_an_element_and_updates(trainings: Dict[int, Trained], loop: int) -> None:
+@each_loop
+def test_a_step_takes_an_element_and_updates(shared: Estimators, loop: int) -> None:
     """So many steps are so many updates, with one element each, however many of them a loop has."""
-    check_weight(trainings[loop].weight, counts(STEPS))
+    left = shared.trained(STEPS, loop)
+
+    check_weight(left.weight, counts(STEPS))
+    check.equal(actual=left.step, expected=STEPS, what="the global step")
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-def test_the_loss_of_a_loop_is_the_mean(trainings: Dict[int, Trained], loop: int) -> None:
+@each_loop
+def test_the_loss_of_a_loop_is_the_mean(shared: Estimators, loop: int) -> None:
     """The host sees one loss for each loop: the mean over its steps."""
-    assert list(trainings[loop].losses.values()) == means(trained(1, counts(STEPS)).losses, loop)
-
-
-@pytest.mark.parametrize("loop", LOOPS)
-def test_the_host_sees_the_step_of_a_loop(trainings: Dict[int, Trained], loop: int) -> None:
-    """The global step grows by iterations_per_loop with each loop."""
-    assert list(trainings[loop].losses) == list(range(loop, STEPS + 1, loop))
-    assert trainings[loop].step == STEPS
+    check_losses(shared.trained(STEPS, loop), loop)
 
 
 def test_train_returns_the_estimator(estimators: Estimators) -> None:
     """Calls can be chained."""
     estimator = estimators.make()
 
-    assert estimator.train(estimators.feed(2), steps=2) is estimator
+    check.equal(actual=estimator.train(estimators.feed(2), steps=2), expected=estimator, what="what train returns")
 
 
 def test_the_optimizer_keeps_its_state_in_a_loop_and_between_loops(estimators: Estimators) -> None:
@@ -59,12 +56,13 @@ def test_the_optimizer_keeps_its_state_in_a_loop_and_between_loops(estimators: E
 
 @pytest.mark.parametrize(("steps", "loop"), [(1, 2), (3, 2), (6, 4)])
 def test_steps_are_whole_loops(estimators: Estimators, steps: int, loop: int) -> None:
-    """A number of steps that is no multiple of iterations_per_loop is refused before anything is built."""
+    """A number of steps that is not a multiple of iterations_per_loop is refused before anything is built."""
     estimator = estimators.make(loop=loop)
+    message = rf"steps \({steps}\) must be a multiple of iterations_per_loop \({loop}\)"
 
-    with pytest.raises(ValueError, match=rf"steps \({steps}\) must be a multiple of iterations_per_loop \({loop}\)"):
+    with check.raises(ValueError, match=message, what=f"training for {steps} steps in loops of {loop}"):
         estimator.train(estimators.feed(8), steps=steps)
-    assert estimators.checkpoints(estimator) == []
+    check.equal(actual=estimators.checkpoints(estimator), expected=[], what="the steps of the checkpoints")
 
 
 @pytest.mark.parametrize(("max_steps", "loop", "done"), [(4, 2, 4), (3, 2, 4), (5, 4, 8)])
@@ -72,10 +70,8 @@ def test_max_steps_is_rounded_up(estimators: Estimators, max_steps: int, loop: i
     """The loop in which max_steps is reached is completed."""
     estimator = estimators.make(loop=loop)
     estimator.train(estimators.feed(16), max_steps=max_steps)
-    left = estimators.left(estimator)
 
-    assert left.step == done
-    check_weight(left.weight, counts(done))
+    estimators.check_left(estimator, done)
 
 
 @pytest.mark.parametrize("max_steps", [3, 4])
@@ -85,7 +81,7 @@ def test_max_steps_counts_all_trainings(estimators: Estimators, max_steps: int) 
     estimator.train(estimators.feed(8), steps=4)
     estimator.train(estimators.feed(8, skip=4), max_steps=max_steps)
 
-    assert estimators.left(estimator).step == 4
+    estimators.check_left(estimator, 4)
 
 
 @pytest.mark.parametrize("numbers", [{"max_steps": 6}, {"steps": 4}], ids=["max_steps", "steps"])
@@ -94,10 +90,8 @@ def test_a_second_training_goes_on_from_the_last_step(estimators: Estimators, nu
     estimator = estimators.make()
     estimator.train(estimators.feed(2), steps=2)
     estimator.train(estimators.feed(8, skip=2), **numbers)
-    left = estimators.left(estimator)
 
-    assert left.step == 6
-    check_weight(left.weight, counts(6))
+    estimators.check_left(estimator, 6)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +106,7 @@ def test_a_second_training_goes_on_from_the_last_step(estimators: Estimators, nu
 )
 def test_numbers_of_steps_are_sensible(estimators: Estimators, numbers: Dict[str, int], reason: str) -> None:
     """Steps and max_steps exclude one another, and are positive."""
-    with pytest.raises(ValueError, match=reason):
+    with check.raises(ValueError, match=reason, what=f"training with {numbers}"):
         estimators.make().train(estimators.feed(2), **numbers)
 
 
@@ -129,7 +123,8 @@ def test_the_model_function_gets_what_it_asks_for(estimators: Estimators) -> Non
     estimator = estimators.make(model_fn, params=own_params)
     estimator.train(estimators.slices(samples(2) + 2, np.asarray([2, 2], np.float32)), steps=2)
 
-    assert arguments == {"mode": "train", "params": own_params, "loop": 2}
+    expected = {"mode": "train", "params": own_params, "loop": 2}
+    check.equal(actual=arguments, expected=expected, what="the arguments of the model function")
     check_weight(estimator.get_variable_value(WEIGHT), counts(2))
 
 
@@ -155,7 +150,7 @@ def test_the_input_function_gets_what_it_asks_for(estimators: Estimators) -> Non
         input_fn, steps=2
     )
 
-    assert arguments == [("train", 2, 2)]
+    check.equal(actual=arguments, expected=[("train", 2, 2)], what="the mode, params and loop that input_fn gets")
 
 
 def test_a_stock_spec_will_do(estimators: Estimators) -> None:
@@ -167,7 +162,7 @@ def test_a_stock_spec_will_do(estimators: Estimators) -> None:
 
     left = estimators.train(STEPS, model_fn=model_fn)
 
-    assert list(left.losses.values()) == means(trained(1, counts(STEPS)).losses, 2)
+    check_losses(left, 2)
     check_weight(left.weight, counts(STEPS))
 
 
@@ -188,4 +183,4 @@ def test_the_loss_may_have_one_element(estimators: Estimators) -> None:
     """A loss of shape [1] counts as a scalar."""
     left = estimators.train(STEPS, model_fn=estimators.trains(lambda features: estimators.weight() * features))
 
-    assert list(left.losses.values()) == means(trained(1, counts(STEPS)).losses, 2)
+    check_losses(left, 2)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+import itertools
+from dataclasses import replace
+from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 import pytest
 
-from ...training import cut
-from .nets import MLP, PLAIN, Keras, assert_trained
+from ipu_conformance import check
 
-PHASES = ("fit", "evaluate", "predict")
-X, Y = np.ones((6, 6), np.float32), np.zeros(6, np.int32)
+from ...training import cut
+from .nets import MLP, PLAIN, Keras
+
+X, Y = np.arange(36, dtype=np.float32).reshape(6, 6) / 36, np.zeros(6, np.int32)
+
+each_phase = pytest.mark.parametrize("phase", ["fit", "evaluate", "predict"])
 
 
 def compiled(keras: Keras, **settings: Any) -> Any:
@@ -21,26 +26,24 @@ def compiled(keras: Keras, **settings: Any) -> Any:
     return model
 
 
-def run(model: Any, phase: str, data: Any, **settings: Any) -> Any:
-    """Fit, evaluate or predict."""
-    return getattr(model, phase)(data, verbose=0, **settings)
+def run(model: Any, phase: str, data: Any, steps: int = 0, **settings: Any) -> Any:
+    """Fit, evaluate or predict, for so many steps if a number is given."""
+    number = {"steps_per_epoch" if phase == "fit" else "steps": steps} if steps else {}
+    return getattr(model, phase)(data, verbose=0, **number, **settings)
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_generators_are_refused(keras: Keras, phase: str) -> None:
-    """A Python generator cannot feed a model."""
-
-    def batches() -> Iterator[Any]:
-        while True:
-            yield X[:2], Y[:2]
-
-    with keras.scope(PLAIN), pytest.raises(ValueError, match="Python generators"):
-        run(compiled(keras), phase, batches(), **{"steps_per_epoch" if phase == "fit" else "steps": 2})
+def batches(tf: Any) -> Any:
+    """A data set of three batches."""
+    return tf.data.Dataset.from_tensor_slices((X, Y)).batch(2, drop_remainder=True)
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_sequences_are_refused(keras: Keras, tf: Any, phase: str) -> None:
-    """A Keras sequence cannot feed a model either."""
+def uncounted(tf: Any) -> Any:
+    """The same data set, whose size TensorFlow does not know."""
+    return batches(tf).filter(lambda x, y: True)
+
+
+def sequence(tf: Any) -> Any:
+    """The same batches as a Keras sequence."""
 
     class Batches(tf.keras.utils.Sequence):
         def __len__(self) -> int:
@@ -49,74 +52,62 @@ def test_sequences_are_refused(keras: Keras, tf: Any, phase: str) -> None:
         def __getitem__(self, index: int) -> Any:
             return X[:2], Y[:2]
 
-    with keras.scope(PLAIN), pytest.raises(ValueError, match="Keras sequences"):
-        run(compiled(keras), phase, Batches())
+    return Batches()
 
 
-@pytest.mark.parametrize("phase", PHASES)
+UNFIT: Dict[str, Tuple[Callable[[Any], Any], int, str]] = {
+    "generator": (lambda tf: ((X[:2], Y[:2]) for _ in itertools.count()), 2, "Python generators"),
+    "sequence": (sequence, 0, "Keras sequences"),
+    "smaller-last-batch": (
+        lambda tf: tf.data.Dataset.from_tensor_slices((X, Y)).batch(2),
+        0,
+        r"Output shape \(None, 6\) is not fully defined.*set `drop_remainder=True`",
+    ),
+    "unknown-size": (uncounted, 0, "The size of the data is unknown"),
+    "endless": (lambda tf: batches(tf).repeat(), 0, "steps"),
+}
+
+
+@each_phase
+@pytest.mark.parametrize("name", UNFIT)
+def test_data_that_cannot_be_fed_is_refused(keras: Keras, tf: Any, name: str, phase: str) -> None:
+    """Generators, sequences, batches of an open size and data of an open length are refused, with the way out."""
+    make, steps, message = UNFIT[name]
+
+    with keras.scope(PLAIN), check.raises(ValueError, match=message, what=f"{phase} with {name} data"):
+        run(compiled(keras), phase, make(tf), steps)
+
+
+@each_phase
 @pytest.mark.parametrize(("samples", "size"), [(5, 2), (6, 4), (3, 5)])
 def test_partial_batches_of_arrays_are_refused(keras: Keras, phase: str, samples: int, size: int) -> None:
     """Samples that do not fill the last batch are an error."""
-    labels = {} if phase == "predict" else {"y": Y[:samples]}
-    with keras.scope(PLAIN):
-        model = compiled(keras)
+    labels: Any = {} if phase == "predict" else {"y": Y[:samples]}
+    message = rf"not a multiple of the batch size \({size}\)"
 
-        with pytest.raises(ValueError, match=rf"not a multiple of the batch size \({size}\)"):
-            getattr(model, phase)(X[:samples], batch_size=size, verbose=0, **labels)
-
-
-@pytest.mark.parametrize("phase", PHASES)
-def test_a_shape_is_fully_defined(keras: Keras, tf: Any, phase: str) -> None:
-    """A data set that was batched without drop_remainder is refused, with the way out."""
-    data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(2)
-    message = r"Output shape \(None, 6\) is not fully defined.*set `drop_remainder=True`"
-
-    with keras.scope(PLAIN), pytest.raises(ValueError, match=message):
-        run(compiled(keras), phase, data)
+    with keras.scope(PLAIN), check.raises(ValueError, match=message, what=f"{phase} with {samples} samples"):
+        run(compiled(keras), phase, X[:samples], batch_size=size, **labels)
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_the_size_of_the_data_is_known(keras: Keras, tf: Any, phase: str) -> None:
-    """A data set of unknown size needs a number of steps."""
-    data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(2, drop_remainder=True).filter(lambda x, y: True)
-
-    with keras.scope(PLAIN), pytest.raises(ValueError, match="The size of the data is unknown"):
-        run(compiled(keras), phase, data)
-
-
-@pytest.mark.parametrize("phase", PHASES)
+@each_phase
 def test_a_number_of_steps_makes_an_unknown_size_known(keras: Keras, tf: Any, phase: str) -> None:
-    """The same data set is accepted with steps."""
-    data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(2, drop_remainder=True).filter(lambda x, y: True)
-
+    """A data set of unknown size is accepted with steps, and used as one of that size."""
     with keras.scope(PLAIN):
-        assert run(compiled(keras), phase, data, **{"steps_per_epoch" if phase == "fit" else "steps": 3}) is not None
+        results = [run(compiled(keras), phase, data, 3) for data in (uncounted(tf), batches(tf))]
+    actual, expected = (np.asarray(each.history["loss"] if phase == "fit" else each) for each in results)
+
+    check.identical(actual=actual, expected=expected, what=f"the result of {phase}")
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_an_endless_data_set_needs_steps(keras: Keras, tf: Any, phase: str) -> None:
-    """A repeated data set without a number of steps is refused."""
-    data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(2, drop_remainder=True).repeat()
-
-    with keras.scope(PLAIN), pytest.raises(ValueError, match="steps"):
-        run(compiled(keras), phase, data)
-
-
-@pytest.mark.parametrize("phase", PHASES)
-def test_eager_execution_is_refused(keras: Keras, phase: str) -> None:
-    """A model that was compiled with run_eagerly=True cannot be run."""
-    with keras.scope(PLAIN), pytest.raises(RuntimeError, match="cannot be run eagerly"):
-        run(compiled(keras, run_eagerly=True), phase, keras.dataset(PLAIN))
-
-
-@pytest.mark.parametrize("phase", PHASES)
-def test_functions_that_run_eagerly_are_refused(keras: Keras, tf: Any, phase: str) -> None:
-    """Nor can any model while tf.functions run eagerly."""
+@each_phase
+@pytest.mark.parametrize("how", ["model", "functions"])
+def test_eager_execution_is_refused(keras: Keras, tf: Any, how: str, phase: str) -> None:
+    """A model that was compiled with run_eagerly=True cannot be run, nor any model while tf.functions run eagerly."""
     with keras.scope(PLAIN):
-        model = compiled(keras)
-        tf.config.run_functions_eagerly(True)
+        model = compiled(keras, run_eagerly=True if how == "model" else None)
+        tf.config.run_functions_eagerly(how == "functions")
         try:
-            with pytest.raises(RuntimeError, match="cannot be run eagerly"):
+            with check.raises(RuntimeError, match="cannot be run eagerly", what=f"an eager {phase}"):
                 run(model, phase, keras.dataset(PLAIN))
         finally:
             tf.config.run_functions_eagerly(False)
@@ -124,7 +115,7 @@ def test_functions_that_run_eagerly_are_refused(keras: Keras, tf: Any, phase: st
 
 def test_a_model_is_compiled_first(keras: Keras) -> None:
     """fit of a model that was never compiled is Keras' own error."""
-    with keras.scope(PLAIN), pytest.raises(RuntimeError, match="must compile"):
+    with keras.scope(PLAIN), check.raises(RuntimeError, match="must compile", what="fit of a model never compiled"):
         keras.build().fit(keras.dataset(PLAIN), verbose=0)
 
 
@@ -133,34 +124,30 @@ def test_a_model_is_compiled_first(keras: Keras) -> None:
 ])  # fmt: skip
 def test_reserved_options_of_queues_are_refused(keras: Keras, method: str, key: str) -> None:
     """What Keras sets itself is refused with the name of the key."""
-    with keras.scope(PLAIN), pytest.raises(ValueError, match=f"Found `{key}` key in `{method}`"):
+    with keras.scope(PLAIN), check.raises(ValueError, match=f"Found `{key}` key in `{method}`", what=method):
         getattr(compiled(keras), method)(**{key: 1})
 
 
-@pytest.mark.parametrize("options", [
-    {"set_infeed_queue_options": {"prefetch_depth": 3}}, {"set_outfeed_queue_options": {"buffer_depth": 2}},
+@pytest.mark.parametrize(("method", "depth"), [
+    ("set_infeed_queue_options", {"prefetch_depth": 3}), ("set_outfeed_queue_options", {"buffer_depth": 2}),
 ], ids=["infeed", "outfeed"])  # fmt: skip
-def test_the_depth_of_queues_changes_nothing(keras: Keras, options: Any) -> None:
+def test_the_depth_of_queues_changes_nothing(keras: Keras, method: str, depth: Any) -> None:
     """Queues may be deeper: the training is the same."""
-    with keras.scope(PLAIN):
-        model = compiled(keras, steps_per_execution=3)
-        for method, settings in options.items():
-            getattr(model, method)(**settings)
-        model.fit(keras.dataset(PLAIN), verbose=0)
-
-    assert_trained(keras.trained(model), PLAIN)
+    keras.check_fit(PLAIN, options=lambda model: getattr(model, method)(**depth))
 
 
 def test_an_unknown_option_of_a_pipeline_is_refused(keras: Keras) -> None:
     """A keyword that the pipelining operation does not have is an error."""
-    with keras.scope(PLAIN), pytest.raises(TypeError, match="`depth` is not an option of a pipeline"):
+    message = "`depth` is not an option of a pipeline"
+    with keras.scope(PLAIN), check.raises(TypeError, match=message, what="set_pipelining_options"):
         compiled(keras).set_pipelining_options(4, depth=2)
 
 
 @pytest.mark.parametrize("mapping", ["01", [0, "1"], [0.0, 1.0], 1])
 def test_a_device_mapping_is_a_list_of_integers(keras: Keras, mapping: Any) -> None:
     """Anything else is refused when it is set."""
-    with keras.scope(PLAIN), pytest.raises(ValueError, match="`device_mapping` must be a list of integers"):
+    message = "`device_mapping` must be a list of integers"
+    with keras.scope(PLAIN), check.raises(ValueError, match=message, what=f"the device_mapping {mapping!r}"):
         compiled(keras).set_pipelining_options(4, device_mapping=mapping)
 
 
@@ -178,25 +165,22 @@ def test_a_pipeline_has_no_step_of_its_own(keras: Keras, tf: Any) -> None:
         model = Own(inputs, keras.called(MLP, keras.layers(MLP), inputs, config.stages))
         keras.compile(model, config, steps_per_execution=4)
         model.set_pipelining_options(4)
-
-        with pytest.raises(RuntimeError, match="its own `train_step`"):
+        with check.raises(RuntimeError, match="its own `train_step`", what="fit of a pipeline"):
             model.fit(np.ones((8, 6), np.float32), np.zeros(8), batch_size=2, verbose=0)
 
 
 @pytest.mark.ipus(2)
 def test_one_stage_is_no_pipeline(keras: Keras) -> None:
     """A pipeline has at least two stages."""
-    with keras.scope(PLAIN):
-        model = keras.build("sequential", [0] * 7)
-        keras.compile(model, PLAIN, steps_per_execution=1)
-        model.set_pipelining_options(1, pipeline_schedule=keras.schedule("sequential"))
-
-        with pytest.raises(Exception, match="at least two computational stages"):
-            model.fit(keras.dataset(PLAIN), verbose=0)
+    config = replace(PLAIN, stages=(0,) * 7, schedule="sequential")
+    refused = check.raises(Exception, match="at least two computational stages", what="fit of a pipeline of one stage")
+    with keras.ready(config, "sequential", steps_per_execution=1) as model, refused:
+        model.fit(keras.dataset(PLAIN), verbose=0)
 
 
 @pytest.mark.emulator
 def test_an_export_for_serving_needs_the_vendors_compiler(keras: Keras, tmp_path: Any) -> None:
     """Where there is no compiler the export says so."""
-    with keras.scope(PLAIN), pytest.raises(NotImplementedError, match="the vendor's compiler"):
+    message = "the vendor's compiler"
+    with keras.scope(PLAIN), check.raises(NotImplementedError, match=message, what="export_for_ipu_serving"):
         compiled(keras).export_for_ipu_serving(str(tmp_path), 1)

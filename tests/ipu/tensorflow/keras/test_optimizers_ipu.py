@@ -11,6 +11,8 @@ from typing import Any, Callable, List, Optional, Sequence
 import numpy as np
 import pytest
 
+from ipu_conformance import check
+
 from ..device_programs import Device
 
 RATE, MOMENTUM, START = 0.125, 0.5, 1.0
@@ -70,29 +72,29 @@ def fit(tf: Any, ipu: Any, configure: Callable[..., Any]) -> Callable[..., Any]:
     return fitted
 
 
-def weight_of(model: Any) -> float:
-    """The one weight."""
-    return float(model.get_weights()[0][0, 0])
+def check_descent(model: Any, gradients: Sequence[float]) -> None:
+    """The weight is that after updates with these gradients, and the optimizer has counted them."""
+    __tracebackhide__ = True
+    found = float(model.get_weights()[0][0, 0]), int(model.optimizer.iterations)
+    expected = descent(gradients), len(gradients)
+    check.equal(actual=found, expected=expected, what="the weight and the optimizer's count of updates")
 
 
-def over_replicas(replicas: int) -> List[float]:
+def over_replicas(replicas: int, steps: int = STEPS) -> List[float]:
     """The gradient of every step: fit adds up those of replicas."""
-    return [float(sum(step)) for step in np.reshape(inputs(STEPS * replicas), (STEPS, replicas))]
+    return [float(sum(step)) for step in np.reshape(inputs(steps * replicas), (steps, replicas))]
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["new", "legacy"])
 @pytest.mark.parametrize("name", ["IpuOptimizer", "CrossReplicaOptimizer"])
 def test_a_wrapper_leaves_updates_to_its_optimizer(fit: Any, optimizers: Any, name: str, legacy: bool) -> None:
     """On one replica a wrapped optimizer does what it does alone, whichever generation it is of."""
-    model = fit(getattr(optimizers, name), legacy=legacy)
-
-    assert weight_of(model) == descent(inputs(STEPS))
-    assert int(model.optimizer.iterations) == STEPS
+    check_descent(fit(getattr(optimizers, name), legacy=legacy), inputs(STEPS))
 
 
 def test_a_fit_on_replicas_stays_a_sum(fit: Any, optimizers: Any) -> None:
     """The mean over replicas of what ``fit`` has added up is the sum."""
-    assert weight_of(fit(optimizers.CrossReplicaOptimizer, replicas=2)) == descent(over_replicas(2))
+    check_descent(fit(optimizers.CrossReplicaOptimizer, replicas=2), over_replicas(2))
 
 
 def test_a_function_takes_the_mean(tf: Any, ipu: Any, strategy_on: Any, optimizers: Any) -> None:
@@ -109,23 +111,20 @@ def test_a_function_takes_the_mean(tf: Any, ipu: Any, strategy_on: Any, optimize
 
         strategy.run(step)
 
-    assert weight.numpy() == START - RATE * 1.5
+    check.equal(actual=float(weight), expected=START - RATE * 1.5, what="the weight after gradients of 1 and 2")
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("method", ["SUM", "MEAN", "RUNNING_MEAN"])
 def test_gradients_are_accumulated(fit: Any, optimizers: Any, method: str, replicas: int) -> None:
-    """The wrapped optimizer updates once for two mini-batches, with the sum or the mean of their gradients."""
-    model = fit(
-        lambda inner: optimizers.GradientAccumulationOptimizer(
-            optimizers.CrossReplicaOptimizer(inner), 2, reduction_method=method
-        ),
-        replicas=replicas,
-    )
+    """The wrapped optimizer updates once for four mini-batches, with the sum or the mean of their gradients."""
 
-    pairs = np.reshape(over_replicas(replicas), (STEPS // 2, 2)).sum(1) / (1 if method == "SUM" else 2)
-    assert weight_of(model) == descent(pairs.tolist())
-    assert int(model.optimizer.iterations) == STEPS // 2
+    def wrap(inner: Any) -> Any:
+        inner = optimizers.CrossReplicaOptimizer(inner)
+        return optimizers.GradientAccumulationOptimizer(inner, 4, reduction_method=method)
+
+    reduced = np.reshape(over_replicas(replicas, 12), (3, 4)).sum(1) / (1 if method == "SUM" else 4)
+    check_descent(fit(wrap, replicas=replicas, feed=inputs(12 * replicas)), reduced.tolist())
 
 
 def test_gradients_are_mapped(fit: Any, optimizers: Any) -> None:
@@ -138,8 +137,8 @@ def test_gradients_are_mapped(fit: Any, optimizers: Any) -> None:
 
     model = fit(lambda inner: optimizers.MapGradientOptimizer(inner, doubled))
 
-    assert weight_of(model) == descent([2 * value for value in inputs(STEPS)])
-    assert set(seen) == {(1, 1)}
+    check_descent(model, [2 * value for value in inputs(STEPS)])
+    check.equal(actual=set(seen), expected={(1, 1)}, what="the shapes of the variables that were mapped")
 
 
 @pytest.mark.parametrize("stages", [(), (0, 1)], ids=["stages0", "stages1"])
@@ -148,20 +147,17 @@ def test_a_scaled_loss_leaves_the_same_weights(fit: Any, optimizers: Any, replic
     """A loss that is scaled by a power of two leaves the bits of one that is not, in pipelines too."""
     model = fit(lambda inner: optimizers.ALSOptimizer(inner, 64), replicas=replicas, stages=stages)
 
-    plain = fit(lambda inner: inner, replicas=replicas, stages=stages)
-    assert weight_of(model) == weight_of(plain)
-    assert weight_of(model) != START
+    gradients = over_replicas(replicas)
+    check_descent(model, [sum(gradients)] if stages else gradients)
 
 
 def test_a_wrapper_outside_sees_gradients_of_the_scaled_loss(fit: Any, optimizers: Any) -> None:
     """Gradients are those of the scaled loss until the scaling optimizer gets them."""
-    model = fit(
-        lambda inner: optimizers.MapGradientOptimizer(
-            optimizers.ALSOptimizer(inner, 64), lambda gradient, variable: gradient - 16
-        )
-    )
 
-    assert weight_of(model) == descent([value - 16 / 64 for value in inputs(STEPS)])
+    def wrap(inner: Any) -> Any:
+        return optimizers.MapGradientOptimizer(optimizers.ALSOptimizer(inner, 64), lambda gradient, _: gradient - 16)
+
+    check_descent(fit(wrap), [value - 16 / 64 for value in inputs(STEPS)])
 
 
 @pytest.mark.parametrize(
@@ -181,15 +177,16 @@ def test_the_factor_follows_gradients_in_float16(
         lambda inner: optimizers.ALSOptimizer(inner, 8, update_frequency=2), dtype=dtype, feed=inputs_[:updates]
     )
 
-    assert float(model.optimizer.loss_scaling_factor) == factor
+    found = float(model.optimizer.loss_scaling_factor)
+    check.equal(actual=found, expected=factor, what=f"the loss_scaling_factor after {updates} updates")
     model.optimizer.reset()
-    assert float(model.optimizer.loss_scaling_factor) == 8
+    check.equal(actual=float(model.optimizer.loss_scaling_factor), expected=8, what="the factor after a reset")
 
 
 @pytest.mark.emulator
 def test_captured_gradients_are_refused(tf: Any, optimizers: Any) -> None:
     """A factor that follows captured gradients only is refused: none are captured here."""
-    with pytest.raises(NotImplementedError, match="captured_grads_only"):
+    with check.raises(NotImplementedError, match="captured_grads_only", what="ALSOptimizer(captured_grads_only=True)"):
         optimizers.ALSOptimizer(tf.keras.optimizers.SGD(), captured_grads_only=True)
 
 
@@ -210,7 +207,7 @@ def test_scaled_gradients_are_accumulated_in_a_loop(device: Device, optimizers: 
     device.repeat(STEPS, body, queue)
 
     pairs = np.reshape(inputs(STEPS), (STEPS // 2, 2)).sum(1)
-    assert device.read(["w"])[0] == descent(pairs.tolist())
+    check.equal(actual=float(device.read(["w"])[0]), expected=descent(pairs.tolist()), what="the weight")
 
 
 def test_the_learning_rate_is_that_of_the_wrapped(tf: Any, optimizers: Any) -> None:
@@ -220,7 +217,8 @@ def test_the_learning_rate_is_that_of_the_wrapped(tf: Any, optimizers: Any) -> N
 
     outer.learning_rate = 0.5
 
-    assert float(inner.learning_rate) == float(outer.learning_rate) == float(outer.lr) == 0.5
+    rates = [float(rate) for rate in (inner.learning_rate, outer.learning_rate, outer.lr)]
+    check.equal(actual=rates, expected=[0.5] * 3, what="the wrapped optimizer's and the wrapper's learning rates")
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["new", "legacy"])
@@ -232,20 +230,21 @@ def test_a_wrapper_is_made_again_from_its_configuration(tf: Any, optimizers: Any
 
     again = type(outer).from_config(outer.get_config())
 
-    assert again.get_config() == outer.get_config()
-    assert [type(again), type(again.opt), type(again.opt.opt)] == [type(outer), type(inner), owner.Adam]
-    assert float(again.learning_rate) == RATE
+    check.equal(actual=again.get_config(), expected=outer.get_config(), what="the configuration of the copy")
+    types = [type(again), type(again.opt), type(again.opt.opt)]
+    check.equal(actual=types, expected=[type(outer), type(inner), owner.Adam], what="the types in the copy")
+    check.equal(actual=float(again.learning_rate), expected=RATE, what="the learning rate of the copy")
 
 
 @pytest.mark.parametrize("name", ["IpuOptimizer", "CrossReplicaOptimizer", "ALSOptimizer"])
 def test_only_optimizers_are_wrapped(optimizers: Any, name: str) -> None:
-    """What is no Keras optimizer is refused."""
-    with pytest.raises(ValueError, match="pass a Keras optimizer"):
+    """What is not a Keras optimizer is refused."""
+    with check.raises(ValueError, match="pass a Keras optimizer", what=f"{name} of a word"):
         getattr(optimizers, name)("sgd")
 
 
 @pytest.mark.parametrize("number", [0, -1, True])
 def test_a_number_of_mini_batches_is_positive(tf: Any, optimizers: Any, number: Any) -> None:
     """No mini-batches cannot be accumulated."""
-    with pytest.raises(ValueError, match="num_mini_batches"):
+    with check.raises(ValueError, match="num_mini_batches", what=f"the accumulation of {number!r} mini-batches"):
         optimizers.GradientAccumulationOptimizer(tf.keras.optimizers.SGD(), number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator, List, Tuple
 
 import numpy as np
 import pytest
@@ -14,13 +14,14 @@ from ipu_conformance import check
 from ipu_conformance.nets import Data, distinct_micro_batches
 
 from ...training import cut
-from .nets import MLP, PLAIN, Keras, adam, assert_trained, momentum
+from .nets import MLP, PLAIN, Keras, adam, check_trained, momentum
 
 CONFIGS = {
     "plain": PLAIN,
     "replicated": replace(PLAIN, replicas=2),
     "pipelined": cut("mlp", replace(PLAIN, device_iterations=1, gradient_accumulation=4), 2),
 }
+WEIGHTS = {"tf": "weights", "h5": "weights.h5"}
 FORMATS = {"saved-model": "model", "h5": "model.h5", "keras": "model.keras"}
 
 
@@ -32,39 +33,60 @@ def _old_format() -> Iterator[None]:
         yield
 
 
-def assert_same_weights(actual: Any, expected: Any) -> None:
-    """Two models hold the same bits."""
-    for number, (one, other) in enumerate(zip(actual.get_weights(), expected.get_weights())):
+@pytest.fixture
+def saved(keras: Keras, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tuple[Path, List[np.ndarray]]]:
+    """Trains a model of a configuration once; the folder in which it is saved in all formats, and its weights."""
+
+    def run(name: str) -> Tuple[Path, List[np.ndarray]]:
+        folder = tmp_path_factory.mktemp(name)
+        with keras.ready(CONFIGS[name]) as model:
+            model.fit(keras.dataset(CONFIGS[name]), verbose=0)
+        for save, files in ((model.save_weights, WEIGHTS), (model.save, FORMATS)):
+            for file in files.values():
+                save(str(folder / file))
+        return folder, model.get_weights()
+
+    return lambda name: keras.once(("saved", name), lambda: run(name))
+
+
+def check_weights(model: Any, expected: List[np.ndarray]) -> None:
+    """A model holds these bits."""
+    __tracebackhide__ = True
+    weights = model.get_weights()
+    check.equal(actual=len(weights), expected=len(expected), what="the number of weights")
+    for number, (one, other) in enumerate(zip(weights, expected)):
         check.identical(actual=one, expected=other, what=f"weight {number}")
 
 
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("form", ["tf", "h5"])
-def test_weights_are_saved_and_restored(keras: Keras, tmp_path: Path, name: str, form: str) -> None:
+@pytest.mark.parametrize("form", WEIGHTS)
+def test_weights_are_saved_and_restored(keras: Keras, saved: Any, name: str, form: str) -> None:
     """A model restored from saved weights holds the bits that the device had after training."""
-    trained = keras.fit(CONFIGS[name]).model
-    path = str(tmp_path / ("weights.h5" if form == "h5" else "weights"))
-    trained.save_weights(path)
+    folder, weights = saved(name)
     with keras.scope(CONFIGS[name]):
         restored = keras.build(seed=5)
-        restored.load_weights(path)
+        restored.load_weights(str(folder / WEIGHTS[form]))
 
-    assert_same_weights(restored, trained)
+    check_weights(restored, weights)
 
 
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.level("qualify")
-def test_a_whole_model_is_saved_and_restored(keras: Keras, tf: Any, tmp_path: Path, name: str, form: str) -> None:
+def test_a_whole_model_is_saved_and_restored(tf: Any, saved: Any, name: str, form: str) -> None:
     """A saved model can be loaded, outside of any scope too, with the device's weights."""
-    trained = keras.fit(CONFIGS[name]).model
-    path = str(tmp_path / FORMATS[form])
-    trained.save(path)
-    restored = tf.keras.models.load_model(path)
+    folder, weights = saved(name)
 
-    assert_same_weights(restored, trained)
+    check_weights(tf.keras.models.load_model(str(folder / FORMATS[form])), weights)
+
+
+def halves(keras: Keras, config: Any) -> List[Any]:
+    """The data of the two steps of a configuration."""
+    data, one = distinct_micro_batches(MLP, config), replace(config, steps=1)
+    parts = [Data(data.inputs[step : step + 1], data.labels[step : step + 1]) for step in range(2)]
+    return [keras.dataset(one, part) for part in parts]
 
 
 @pytest.mark.ipus(2)
@@ -75,17 +97,15 @@ def test_a_loaded_model_belongs_to_the_scope(keras: Keras, tf: Any, tmp_path: Pa
     config = replace(PLAIN, device_iterations=2, replicas=2, steps=2)
     if form != "saved-model":  # Keras does not restore the state of an optimizer from one
         config = momentum(config)
-    data = distinct_micro_batches(MLP, config)
-    one = replace(config, steps=1)
-    parts = [Data(data.inputs[step : step + 1], data.labels[step : step + 1]) for step in range(2)]
+    first, second = halves(keras, config)
     with keras.ready(config) as model:
-        model.fit(keras.dataset(one, parts[0]), verbose=0)
+        model.fit(first, verbose=0)
         model.save(path)
         restored = tf.keras.models.load_model(path)
         keras.compile(restored, config, optimizer=restored.optimizer)
-        restored.fit(keras.dataset(one, parts[1]), verbose=0)
+        restored.fit(second, verbose=0)
 
-    assert_trained(keras.trained(restored), config)
+    check_trained(keras.trained(restored), config)
 
 
 @pytest.mark.ipus(2)
@@ -95,22 +115,17 @@ def test_a_loaded_model_belongs_to_the_scope(keras: Keras, tf: Any, tmp_path: Pa
 def test_training_goes_on_from_a_checkpoint(keras: Keras, tf: Any, tmp_path: Path, change: Any, replicas: int) -> None:
     """A checkpoint holds the optimizer's state too: restored on another model, training goes on as if uncut."""
     config = change(replace(PLAIN, device_iterations=2, replicas=replicas, steps=2))
-    data = distinct_micro_batches(MLP, config)
-    one = replace(config, steps=1)
-    parts = [Data(data.inputs[step : step + 1], data.labels[step : step + 1]) for step in range(2)]
-    with keras.scope(config):
-        first = keras.build()
-        keras.compile(first, config)
-        first.fit(keras.dataset(one, parts[0]), verbose=0)
-        path = tf.train.Checkpoint(model=first, optimizer=first.optimizer).save(str(tmp_path / "checkpoint"))
+    first, second = halves(keras, config)
+    with keras.ready(config) as model:
+        model.fit(first, verbose=0)
+        path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).save(str(tmp_path / "checkpoint"))
+        other = keras.build(seed=5)
+        keras.compile(other, config)
+        other.fit(second, verbose=0)
+        tf.train.Checkpoint(model=other, optimizer=other.optimizer).restore(path)
+        other.fit(second, verbose=0)
 
-        second = keras.build(seed=5)
-        keras.compile(second, config)
-        second.fit(keras.dataset(one, parts[1]), verbose=0)
-        tf.train.Checkpoint(model=second, optimizer=second.optimizer).restore(path).assert_existing_objects_matched()
-        second.fit(keras.dataset(one, parts[1]), verbose=0)
-
-    assert_trained(keras.trained(second), config)
+    check_trained(keras.trained(other), config)
 
 
 @pytest.mark.ipus(2)
@@ -127,8 +142,8 @@ def test_a_callback_saves_checkpoints(keras: Keras, tf: Any, tmp_path: Path, rep
         second = keras.build(seed=5)
         second.load_weights(path.format(epoch=2))
 
-    assert_same_weights(second, model)
-    assert_trained(keras.trained(first), config)
+    check_weights(second, model.get_weights())
+    check_trained(keras.trained(first), config)
 
 
 @pytest.mark.ipus(2)
@@ -137,7 +152,7 @@ def test_what_the_host_writes_reaches_every_replica(keras: Keras, tmp_path: Path
     """Weights that are set between two fits are those that every replica goes on with."""
     config = replace(PLAIN, replicas=2)
     with keras.ready(config) as model:
-        start = model.get_weights()
+        start, by_layer = model.get_weights(), [layer.get_weights() for layer in model.layers]
         model.save_weights(str(tmp_path / "start"))
         model.fit(keras.dataset(config), verbose=0)
         if how == "set_weights":
@@ -148,10 +163,11 @@ def test_what_the_host_writes_reaches_every_replica(keras: Keras, tmp_path: Path
         elif how == "load_weights":
             model.load_weights(str(tmp_path / "start"))
         else:
-            keras.load(model, MLP.initial_weights(2021))
+            for layer, values in zip(model.layers, by_layer):
+                layer.set_weights(values)
         model.fit(keras.dataset(config), verbose=0)
 
-    assert_trained(keras.trained(model), config)
+    check_trained(keras.trained(model), config)
 
 
 @pytest.mark.parametrize("kind", ["sequential", "functional"])
@@ -162,8 +178,9 @@ def test_a_model_can_be_cloned_and_described(keras: Keras, tf: Any, kind: str) -
         clone = tf.keras.models.clone_model(model)
         again = type(model).from_config(model.get_config())
 
-    assert type(clone).__name__ == type(model).__name__ == type(again).__name__
-    assert all(hasattr(copied, "set_pipelining_options") for copied in (clone, again))
+    for copied in (clone, again):
+        check.equal(actual=type(copied).__name__, expected=type(model).__name__, what="the name of the copy's class")
+        check.contains(actual=dir(copied), expected="set_pipelining_options", what="the copy")
 
 
 def test_json_names_the_class_that_the_user_knows(keras: Keras) -> None:
@@ -172,16 +189,17 @@ def test_json_names_the_class_that_the_user_knows(keras: Keras) -> None:
     with keras.scope(PLAIN):
         inside = keras.build("sequential")
 
-    assert inside.to_json().replace(inside.name, outside.name) == outside.to_json()
+    named = inside.to_json().replace(inside.name, outside.name)
+    check.equal(actual=named, expected=outside.to_json(), what="to_json of a model of the scope")
 
 
 def test_predictions_of_a_restored_model_are_the_same(keras: Keras, tf: Any, tmp_path: Path) -> None:
     """A restored model predicts the same bits in the same scope."""
-    model = keras.fit(PLAIN).model
-    with model.distribute_strategy.scope():
+    with keras.ready(PLAIN) as model:
+        model.fit(keras.dataset(PLAIN), verbose=0)
         model.save(str(tmp_path / "model"))
         restored = tf.keras.models.load_model(str(tmp_path / "model"))
         keras.compile(restored, PLAIN)
-        results = [each.predict(keras.dataset(PLAIN), verbose=0) for each in (model, restored)]
+        expected, actual = (each.predict(keras.dataset(PLAIN), verbose=0) for each in (model, restored))
 
-    check.identical(actual=np.asarray(results[1]), expected=np.asarray(results[0]), what="the predictions")
+    check.identical(actual=actual, expected=expected, what="the predictions of the restored model")

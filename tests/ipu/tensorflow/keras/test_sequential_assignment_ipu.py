@@ -7,6 +7,8 @@ from typing import Any, List
 
 import pytest
 
+from ipu_conformance import check
+
 
 @pytest.fixture
 def keras_ipu(tf: Any, ipu: Any) -> Any:
@@ -29,6 +31,13 @@ def assignments(keras_ipu: Any, model: Any, stages: List[Any]) -> List[Any]:
     return [kind(layer, stage) for layer, stage in zip(model.layers, stages)]
 
 
+def check_stages(model: Any, expected: List[int]) -> None:
+    """The assignments that a model returns have these stages, in the order of its layers."""
+    __tracebackhide__ = True
+    stages = [one.pipeline_stage for one in model.get_pipeline_stage_assignment()]
+    check.equal(actual=stages, expected=expected, what="the stages of the layers")
+
+
 def test_stages_are_integers(model: Any) -> None:
     """Integers are given back as they were set, and cannot be changed from outside."""
     stages = [0, 0, 1]
@@ -36,17 +45,17 @@ def test_stages_are_integers(model: Any) -> None:
     model.get_pipeline_stage_assignment().append(7)
     stages[0] = 9
 
-    assert model.get_pipeline_stage_assignment() == [0, 0, 1]
+    check.equal(actual=model.get_pipeline_stage_assignment(), expected=[0, 0, 1], what="the stages of the layers")
 
 
 def test_stages_are_assignments(keras_ipu: Any, model: Any) -> None:
     """Assignments are given back with their layers and stages."""
     model.set_pipeline_stage_assignment(assignments(keras_ipu, model, [0, 1, 1]))
 
-    assigned = model.get_pipeline_stage_assignment()
-    assert [one.pipeline_stage for one in assigned] == [0, 1, 1]
-    assert all(one.layer is layer for one, layer in zip(assigned, model.layers))
-    assert not any(one.is_nested_model for one in assigned)
+    check_stages(model, [0, 1, 1])
+    assigned = [(one.layer, one.is_nested_model) for one in model.get_pipeline_stage_assignment()]
+    expected = [(layer, False) for layer in model.layers]
+    check.equal(actual=assigned, expected=expected, what="the layer and is_nested_model of each assignment")
 
 
 def test_assignments_are_changed_and_set_again(keras_ipu: Any, model: Any) -> None:
@@ -55,9 +64,9 @@ def test_assignments_are_changed_and_set_again(keras_ipu: Any, model: Any) -> No
     assigned = model.get_pipeline_stage_assignment()
     assigned[1].pipeline_stage = 0
 
-    assert [one.pipeline_stage for one in model.get_pipeline_stage_assignment()] == [0, 1, 1]
+    check_stages(model, [0, 1, 1])
     model.set_pipeline_stage_assignment(assigned)
-    assert [one.pipeline_stage for one in model.get_pipeline_stage_assignment()] == [0, 0, 1]
+    check_stages(model, [0, 0, 1])
 
 
 @pytest.mark.parametrize("form", ["integers", "assignments"])
@@ -75,7 +84,8 @@ def test_both_train_alike(tf: Any, keras_ipu: Any, strategy_on: Any, form: str) 
         column = [[0.25]] * 4
         model.fit(tf.data.Dataset.from_tensor_slices((column, column)).batch(1, drop_remainder=True), verbose=0)
 
-    assert [float(weight[0, 0]) for weight in model.get_weights()] == [1 - 0.125 * 4 * 0.25] * 2
+    weights = [float(weight[0, 0]) for weight in model.get_weights()]
+    check.equal(actual=weights, expected=[1 - 0.125 * 4 * 0.25] * 2, what="the weights of both stages")
 
 
 @pytest.mark.parametrize("wrong", ["mixed", "order", "missing", "short", "floats"])
@@ -90,9 +100,9 @@ def test_wrong_assignments_are_refused(keras_ipu: Any, model: Any, wrong: str) -
         "floats": [0.0, 1.0, 1.0],
     }[wrong]
 
-    with pytest.raises(ValueError, match="pipeline"):
+    with check.raises(ValueError, match="pipeline", what=f"an assignment that is wrong ({wrong})"):
         model.set_pipeline_stage_assignment(refused)
-    assert model.get_pipeline_stage_assignment() == []
+    check.equal(actual=model.get_pipeline_stage_assignment(), expected=[], what="the assignment after the refusal")
 
 
 def test_models_have_the_extension_of_their_kind(tf: Any, keras_ipu: Any, strategy: Any, model: Any) -> None:
@@ -103,7 +113,8 @@ def test_models_have_the_extension_of_their_kind(tf: Any, keras_ipu: Any, strate
         subclassed = type("Own", (tf.keras.Model,), {})()
 
     extensions = keras_ipu.extensions
-    assert isinstance(model, extensions.SequentialExtension)
-    assert isinstance(functional, extensions.FunctionalExtension)
-    assert isinstance(subclassed, extensions.ModelExtension)
-    assert not isinstance(subclassed, (extensions.SequentialExtension, extensions.FunctionalExtension))
+    check.instance(actual=model, expected=extensions.SequentialExtension, what="a Sequential model")
+    check.instance(actual=functional, expected=extensions.FunctionalExtension, what="a Functional model")
+    check.instance(actual=subclassed, expected=extensions.ModelExtension, what="a subclassed model")
+    chain = isinstance(subclassed, (extensions.SequentialExtension, extensions.FunctionalExtension))
+    check.holds(not chain, f"A subclassed model has the extension of another kind: {type(subclassed).__mro__}.")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from typing import Any, List
+from typing import Any, List, Tuple
 
 import pytest
 
+from ipu_conformance import check
+
 from ...training import cut
-from .nets import PLAIN, Keras, assert_trained
+from .nets import KINDS, PLAIN, Keras, check_trained
 
 CUT = cut("mlp", replace(PLAIN, device_iterations=1, gradient_accumulation=4), 2)
 LAYERS = ["fc1", "act1", "fc2", "act2", "fc3", "act3", "fc4"]
@@ -32,25 +34,32 @@ def assign(model: Any, kind: str, stages: List[int]) -> None:
     model.set_pipeline_stage_assignment(assignments)
 
 
+def unassigned(kind: str) -> List[Any]:
+    """The stages of a model that has none: a chain's list is empty, other models' calls have no stage."""
+    return [] if kind == "sequential" else [None] * len(LAYERS)
+
+
+def check_calls(assignment: List[Any], expected: List[Tuple[str, int, int]]) -> None:
+    """An assignment has these layers, numbers of their calls, and stages."""
+    __tracebackhide__ = True
+    calls = [(one.layer.name, one.node_index, one.pipeline_stage) for one in assignment]
+    check.equal(actual=calls, expected=expected, what="the layer, node_index and pipeline_stage of each call")
+
+
 def test_a_stage_needs_a_scope(tf: Any, ipu: Any) -> None:
     """PipelineStage outside of a strategy's scope is an error."""
     stage = importlib.import_module("keras.ipu").PipelineStage
+    message = "may only be used from within an IPUStrategy context"
 
-    with pytest.raises(RuntimeError, match="may only be used from within an IPUStrategy context"), stage(0):
+    with check.raises(RuntimeError, match=message, what="a PipelineStage outside of a scope"), stage(0):
         pass
 
 
 def test_stages_do_not_nest(keras: Keras) -> None:
-    """A stage inside of a stage is an error."""
-    refused = pytest.raises(RuntimeError, match="Pipeline stages must not be nested")
-    with keras.scope(PLAIN), keras.stage(0), refused, keras.stage(1):
-        pass
-
-
-def test_a_stage_can_be_entered_after_a_refused_one(keras: Keras) -> None:
-    """A refused scope leaves nothing behind."""
+    """A stage inside a stage is an error, which leaves nothing behind."""
+    refused = check.raises(RuntimeError, match="Pipeline stages must not be nested", what="a stage inside a stage")
     with keras.scope(PLAIN):
-        with keras.stage(0), pytest.raises(RuntimeError), keras.stage(1):
+        with keras.stage(0), refused, keras.stage(1):
             pass
         with keras.stage(1):
             pass
@@ -59,29 +68,20 @@ def test_a_stage_can_be_entered_after_a_refused_one(keras: Keras) -> None:
 @pytest.mark.parametrize("number", [-1, 1.5, "0", None, True])
 def test_a_stage_is_counted_from_zero(keras: Keras, number: Any) -> None:
     """The number of a stage is an integer of at least 0."""
-    with keras.scope(PLAIN), pytest.raises(ValueError, match="pipeline stage must be an integer"):
+    message = "pipeline stage must be an integer"
+    with keras.scope(PLAIN), check.raises(ValueError, match=message, what=f"PipelineStage({number!r})"):
         keras.stage(number)
 
 
 @pytest.mark.parametrize("kind", ["functional", "subclassed"])
 def test_scopes_assign_the_layers_called_inside(keras: Keras, kind: str) -> None:
-    """The assignment lists every call of a layer in the order of execution with the stage of its scope."""
-    with keras.scope(CUT):
-        model = keras.build(kind, CUT.stages)
-        assignment = model.get_pipeline_stage_assignment()
-
-        assert [one.layer.name for one in assignment] == LAYERS
-        assert [one.pipeline_stage for one in assignment] == STAGES
-        assert [one.node_index for one in assignment] == [0] * len(LAYERS)
-
-
-@pytest.mark.parametrize("kind", ["functional", "subclassed"])
-def test_an_assignment_knows_what_a_call_reads(keras: Keras, kind: str) -> None:
-    """inbound_layers are the layers whose outputs a call reads."""
+    """The assignment lists every call of a layer, in order, with the stage of its scope and the layer that it reads."""
     with keras.scope(CUT):
         assignment = keras.build(kind, CUT.stages).get_pipeline_stage_assignment()
 
-        assert [layer.name for layer in assignment[3].inbound_layers] == ["fc2"]
+        check_calls(assignment, [(name, 0, stage) for name, stage in zip(LAYERS, STAGES)])
+        read = [layer.name for one in assignment[1:] for layer in one.inbound_layers]
+        check.equal(actual=read, expected=LAYERS[:-1], what="the inbound_layers of all layers but the first")
 
 
 def test_a_layer_that_is_called_twice_has_two_stages(keras: Keras, tf: Any) -> None:
@@ -94,44 +94,41 @@ def test_a_layer_that_is_called_twice_has_two_stages(keras: Keras, tf: Any) -> N
             value = shared(value)
         assignment = tf.keras.Model(inputs, value).get_pipeline_stage_assignment()
 
-        assert [(one.layer.name, one.node_index, one.pipeline_stage) for one in assignment] == [
-            ("shared", 0, 0),
-            ("shared", 1, 1),
-        ]
+        check_calls(assignment, [("shared", 0, 0), ("shared", 1, 1)])
 
 
-@pytest.mark.parametrize("kind", ["sequential", "functional", "subclassed"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_assignment_that_is_set_is_returned(keras: Keras, kind: str) -> None:
     """What set_pipeline_stage_assignment was given is what get returns."""
     with keras.scope(CUT):
         model = keras.build(kind)
         assign(model, kind, STAGES)
 
-        assert assigned(model) == STAGES
+        check.equal(actual=assigned(model), expected=STAGES, what="the stages of the layers")
 
 
 @pytest.mark.ipus(2)
-@pytest.mark.parametrize("kind", ["sequential", "functional", "subclassed"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_assignment_that_is_set_is_run(keras: Keras, kind: str) -> None:
     """A model whose stages were assigned later trains as specified in a pipeline."""
     with keras.ready(CUT, kind, stages=()) as model:
         assign(model, kind, STAGES)
         model.fit(keras.dataset(CUT), verbose=0)
 
-    assert_trained(keras.trained(model), CUT)
+    check_trained(keras.trained(model), CUT)
 
 
-@pytest.mark.parametrize("kind", ["sequential", "functional", "subclassed"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_model_without_stages_has_none_assigned(keras: Keras, kind: str) -> None:
     """A chain returns an empty list, other models calls without a stage."""
     with keras.scope(PLAIN):
         stages = assigned(keras.build(kind))
 
-    assert stages == ([] if kind == "sequential" else [None] * len(LAYERS))
+    check.equal(actual=stages, expected=unassigned(kind), what="the stages of the layers")
 
 
 @pytest.mark.ipus(2)
-@pytest.mark.parametrize("kind", ["sequential", "functional", "subclassed"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_reset_takes_the_pipeline_back(keras: Keras, kind: str) -> None:
     """After a reset the model runs on one IPU, as two replicas of the two that there are."""
     config = replace(PLAIN, device_iterations=2, replicas=2)
@@ -140,13 +137,13 @@ def test_a_reset_takes_the_pipeline_back(keras: Keras, kind: str) -> None:
         model.reset_pipeline_stage_assignment()
         keras.compile(model, config)
 
-        assert set(assigned(model)) <= {None}
+        check.equal(actual=assigned(model), expected=unassigned(kind), what="the stages after the reset")
         model.fit(keras.dataset(config), verbose=0)
 
-    assert_trained(keras.trained(model), config)
+    check_trained(keras.trained(model), config)
 
 
-@pytest.mark.parametrize("kind", ["sequential", "functional", "subclassed"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_summary_names_layers_and_stages(keras: Keras, kind: str) -> None:
     """The printed table has a line for every layer, which ends in its stage."""
     lines: List[str] = []
@@ -154,8 +151,8 @@ def test_a_summary_names_layers_and_stages(keras: Keras, kind: str) -> None:
         model = keras.build(kind, CUT.stages)
         model.print_pipeline_stage_assignment_summary(print_fn=lines.append)
 
-    rows = [line for line in lines if line.split(" ")[0] in LAYERS]
-    assert [(row.split(" ")[0], int(row.split()[-1])) for row in rows] == list(zip(LAYERS, STAGES))
+    rows = [(line.split(" ")[0], line.split()[-1]) for line in lines if line.split(" ")[0] in LAYERS]
+    check.equal(actual=rows, expected=list(zip(LAYERS, map(str, STAGES))), what="the rows of the table")
 
 
 @pytest.mark.parametrize("length", [60, 120])
@@ -166,28 +163,24 @@ def test_a_summary_is_as_wide_as_asked(keras: Keras, length: int) -> None:
         model = keras.build("sequential", CUT.stages)
         model.print_pipeline_stage_assignment_summary(line_length=length, print_fn=lines.append)
 
-    assert lines.count("_" * length) == 2
-    assert lines.count("=" * length) == 1
+    rules = [line for line in lines if set(line) in ({"_"}, {"="})]
+    check.equal(actual=sorted(rules), expected=["=" * length, *["_" * length] * 2], what="the rules of the table")
 
 
 @pytest.mark.parametrize("stages", [(0, 0, 0, 1, 1, 1, 1), "0001111", [0.0] * 7, None], ids=str)
 def test_a_chain_takes_a_list_of_integers(keras: Keras, stages: Any) -> None:
     """Anything but a list of integers is refused for a Sequential model."""
-    with keras.scope(CUT):
-        model = keras.build("sequential")
-
-        with pytest.raises(ValueError, match="must be a list of integers"):
-            model.set_pipeline_stage_assignment(stages)
+    message = "must be a list of integers"
+    with keras.scope(CUT), check.raises(ValueError, match=message, what=f"the assignment {stages!r}"):
+        keras.build("sequential").set_pipeline_stage_assignment(stages)
 
 
 @pytest.mark.parametrize("number", [0, 6, 8])
 def test_a_chain_takes_a_stage_for_each_layer(keras: Keras, number: int) -> None:
     """A list that is shorter or longer than the layers is refused."""
-    with keras.scope(CUT):
-        model = keras.build("sequential")
-
-        with pytest.raises(ValueError, match="does not match the number of layers"):
-            model.set_pipeline_stage_assignment([0] * number)
+    message = "does not match the number of layers"
+    with keras.scope(CUT), check.raises(ValueError, match=message, what=f"{number} stages for {len(LAYERS)} layers"):
+        keras.build("sequential").set_pipeline_stage_assignment([0] * number)
 
 
 @pytest.mark.parametrize("kind", ["functional", "subclassed"])
@@ -202,7 +195,7 @@ def test_a_graph_takes_its_own_assignment(keras: Keras, kind: str, change: str) 
             "foreign": other.get_pipeline_stage_assignment(),
         }[change]
 
-        with pytest.raises(ValueError, match="pipeline_stage_assignment"):
+        with check.raises(ValueError, match="pipeline_stage_assignment", what=f"an assignment ({change})"):
             model.set_pipeline_stage_assignment(assignment)
 
 
@@ -213,14 +206,13 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("kind", ["sequential", "functional", "subclassed"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("stages", "message"), WRONG.values(), ids=list(WRONG))
 def test_stages_follow_the_data(keras: Keras, kind: str, stages: List[int], message: str) -> None:
     """Stages are consecutive from 0, and no layer reads what a later stage makes."""
     with keras.scope(CUT):
         model = keras.build(kind)
-
-        with pytest.raises(ValueError, match=message):
+        with check.raises(ValueError, match=message, what=f"the stages {stages}"):
             assign(model, kind, stages)
 
 
@@ -235,7 +227,8 @@ def test_every_layer_of_a_pipeline_has_a_stage(keras: Keras, tf: Any) -> None:
         keras.compile(model, CUT)
         keras.options(model, CUT)
 
-        with pytest.raises(ValueError, match=r"must have an associated pipeline stage.*forgotten"):
+        message = r"must have an associated pipeline stage.*forgotten"
+        with check.raises(ValueError, match=message, what="fit with a layer without a stage"):
             model.fit(keras.dataset(CUT), verbose=0)
 
 
@@ -246,18 +239,14 @@ def test_a_subclassed_model_is_asked_after_it_is_built(keras: Keras, tf: Any) ->
         def call(self, inputs: Any) -> Any:
             return inputs
 
-    with keras.scope(CUT):
-        model = Unbuilt()
-
-        with pytest.raises(RuntimeError, match="before it is built"):
-            model.get_pipeline_stage_assignment()
+    with keras.scope(CUT), check.raises(RuntimeError, match="before it is built", what="a model that is not built"):
+        Unbuilt().get_pipeline_stage_assignment()
 
 
 @pytest.mark.ipus(2)
 def test_a_device_mapping_has_an_entry_for_each_stage(keras: Keras) -> None:
     """A mapping of another length is refused when the model is run."""
-    with keras.ready(CUT, options=False) as model:
+    message = "`device_mapping` has 3 entries for a pipeline of 2 stages"
+    with keras.ready(CUT) as model, check.raises(ValueError, match=message, what="fit with a longer mapping"):
         model.set_pipelining_options(4, device_mapping=[0, 1, 0])
-
-        with pytest.raises(ValueError, match="`device_mapping` has 3 entries for a pipeline of 2 stages"):
-            model.fit(keras.dataset(CUT), verbose=0)
+        model.fit(keras.dataset(CUT), verbose=0)

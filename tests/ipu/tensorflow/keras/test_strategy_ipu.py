@@ -2,60 +2,47 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any, Callable
 
 import numpy as np
 import pytest
 
-NAMES = ("IPUStrategy", "IPUStrategyV1")
+from ipu_conformance import check
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_strategy_is_one_of_tensorflow(tf: Any, ipu: Any, name: str) -> None:
-    """An IPU strategy is a strategy of TensorFlow 1, and so of TensorFlow."""
-    strategy = getattr(ipu.ipu_strategy, name)()
-
-    assert isinstance(strategy, tf.compat.v1.distribute.Strategy)
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["IPUStrategy", "IPUStrategyV1"])
 def test_the_scope_makes_the_strategy_current(tf: Any, ipu: Any, name: str) -> None:
-    """Inside the scope TensorFlow's current strategy is this one, after it another."""
+    """Inside the scope TensorFlow's current strategy is this one, as what stands behind ``as``; after it another is."""
     strategy = getattr(ipu.ipu_strategy, name)()
-    with strategy.scope():
-        inside = tf.distribute.get_strategy()
-    outside = tf.distribute.get_strategy()
-
-    assert inside is strategy
-    assert outside is not strategy
-    assert not tf.distribute.has_strategy()
-
-
-def test_the_scope_gives_the_strategy(ipu: Any) -> None:
-    """What stands behind ``as`` of the scope is the strategy."""
-    strategy = ipu.ipu_strategy.IPUStrategy()
     with strategy.scope() as entered:
-        pass
+        inside = tf.distribute.get_strategy()
 
-    assert entered is strategy
+    check.instance(actual=strategy, expected=tf.compat.v1.distribute.Strategy, what=name)
+    check.equal(actual=[entered, inside], expected=[strategy] * 2, what="what the scope gives and what is current")
+    check.differs(actual=tf.distribute.get_strategy(), other=strategy, what="the current strategy after the scope")
+    check.equal(actual=tf.distribute.has_strategy(), expected=False, what="has_strategy after the scope")
 
 
 def test_a_scope_can_be_entered_again(tf: Any, ipu: Any) -> None:
     """A scope may be entered inside itself and after itself."""
-    strategy = ipu.ipu_strategy.IPUStrategy()
+    strategy, current = ipu.ipu_strategy.IPUStrategy(), []
     with strategy.scope():
         with strategy.scope():
-            assert tf.distribute.get_strategy() is strategy
-        assert tf.distribute.get_strategy() is strategy
+            current.append(tf.distribute.get_strategy())
+        current.append(tf.distribute.get_strategy())
     with strategy.scope():
-        assert tf.distribute.get_strategy() is strategy
+        current.append(tf.distribute.get_strategy())
+
+    check.equal(actual=current, expected=[strategy] * 3, what="the current strategy inside, around and after")
 
 
 def test_scopes_of_two_strategies_do_not_nest(ipu: Any) -> None:
     """A second strategy cannot be entered inside the scope of a first."""
     first, second = ipu.ipu_strategy.IPUStrategy(), ipu.ipu_strategy.IPUStrategy()
-    with first.scope(), pytest.raises(RuntimeError), second.scope():
+    refused = check.raises(RuntimeError, match="Mixing different", what="the scope of a second strategy")
+    with first.scope(), refused, second.scope():
         pass
 
 
@@ -67,43 +54,40 @@ def test_the_scope_belongs_to_its_thread(tf: Any, ipu: Any) -> None:
         thread.start()
         thread.join()
 
-    assert seen == [False]
+    check.equal(actual=seen, expected=[False], what="has_strategy in another thread")
 
 
 @pytest.mark.parametrize("ipus", [1, 2, 4])
-def test_replicas_in_sync_stay_one(ipu: Any, configure: Callable[..., Any], ipus: int) -> None:
+def test_replicas_in_sync_stay_one(strategy_on: Any, ipus: int) -> None:
     """The replicas that IPUs make are not TensorFlow's: num_replicas_in_sync is 1 on any number of IPUs."""
-    configure(ipus)
-
-    assert ipu.ipu_strategy.IPUStrategy().num_replicas_in_sync == 1
+    check.equal(actual=strategy_on(ipus).num_replicas_in_sync, expected=1, what=f"num_replicas_in_sync on {ipus} IPUs")
 
 
 @pytest.mark.parametrize("device", ["/device:IPU:0", "/device:IPU:1"])
 def test_the_worker_is_the_named_device(ipu: Any, device: str) -> None:
     """Workers and parameters are on the IPU device that the strategy was made for."""
-    strategy = ipu.ipu_strategy.IPUStrategy(ipu_device=device)
+    extended = ipu.ipu_strategy.IPUStrategy(ipu_device=device).extended
 
-    assert [name.endswith(device[1:]) for name in strategy.extended.worker_devices] == [True]
-    assert [name.endswith(device[1:]) for name in strategy.extended.parameter_devices] == [True]
+    for devices in (extended.worker_devices, extended.parameter_devices):
+        one = [name.endswith(device[1:]) for name in devices] == [True]
+        check.holds(one, f"The devices of a strategy for {device} are {devices}.")
 
 
-@pytest.mark.parametrize(
-    ("attribute", "value"),
-    [("should_checkpoint", True), ("should_save_summary", True), ("experimental_between_graph", False)],
-)
-def test_one_worker_does_what_one_worker_must(ipu: Any, attribute: str, value: bool) -> None:
+def test_one_worker_does_what_one_worker_must(ipu: Any) -> None:
     """There is one worker: it saves checkpoints and summaries, in one graph."""
-    assert getattr(ipu.ipu_strategy.IPUStrategy().extended, attribute) is value
+    extended = ipu.ipu_strategy.IPUStrategy().extended
+
+    expected = {"should_checkpoint": True, "should_save_summary": True, "experimental_between_graph": False}
+    check.equal(actual={name: getattr(extended, name) for name in expected}, expected=expected, what="the strategy")
 
 
 def test_variables_of_the_scope_belong_to_the_strategy(tf: Any, strategy: Any) -> None:
     """A variable knows whether it was made in the scope."""
     outside = tf.Variable(1.0)
     with strategy.scope():
-        inside = tf.Variable(1.0)
+        created = [strategy.extended.variable_created_in_scope(variable) for variable in (tf.Variable(1.0), outside)]
 
-        assert strategy.extended.variable_created_in_scope(inside)
-        assert not strategy.extended.variable_created_in_scope(outside)
+    check.equal(actual=created, expected=[True, False], what="variable_created_in_scope of two variables")
 
 
 @pytest.mark.parametrize("trainable", [True, False])
@@ -113,10 +97,9 @@ def test_variables_of_the_scope_are_variables(tf: Any, strategy: Any, trainable:
         variable = tf.Variable([1.0, 2.0], name="weights", trainable=trainable)
         variable.assign_add([1.0, 1.0])
 
-    assert isinstance(variable, tf.Variable)
-    assert variable.name == "weights:0"
-    assert variable.trainable is trainable
-    np.testing.assert_array_equal(variable.numpy(), np.asarray([2, 3], np.float32))
+    check.instance(actual=variable, expected=tf.Variable, what="the variable")
+    actual = variable.name, variable.trainable, variable.numpy().tolist()
+    check.equal(actual=actual, expected=("weights:0", trainable, [2.0, 3.0]), what="its name, trainable and value")
 
 
 def test_models_of_the_scope_belong_to_the_strategy(tf: Any, strategy: Any) -> None:
@@ -124,14 +107,14 @@ def test_models_of_the_scope_belong_to_the_strategy(tf: Any, strategy: Any) -> N
     with strategy.scope():
         model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))])
 
-    assert model.distribute_strategy is strategy
-    assert all(strategy.extended.variable_created_in_scope(weight) for weight in model.weights)
+    check.equal(actual=model.distribute_strategy, expected=strategy, what="the distribute_strategy of the model")
+    created = [strategy.extended.variable_created_in_scope(weight) for weight in model.weights]
+    check.equal(actual=created, expected=[True, True], what="variable_created_in_scope of its weights")
 
 
 @pytest.mark.parametrize("kind", ["function", "lambda", "method", "partial"])
 def test_eager_functions_are_refused(tf: Any, strategy: Any, kind: str) -> None:
     """What is not compiled cannot be run by a strategy in eager execution."""
-    import functools
 
     class Holder:
         def method(self) -> Any:
@@ -146,7 +129,7 @@ def test_eager_functions_are_refused(tf: Any, strategy: Any, kind: str) -> None:
         "method": Holder().method,
         "partial": functools.partial(function),
     }
-    with pytest.raises(Exception, match="eager execution"):
+    with check.raises(Exception, match="eager execution", what=f"run of a {kind} that is not compiled"):
         strategy.run(kinds[kind])
 
 
@@ -160,7 +143,7 @@ def test_a_compiled_function_is_run(tf: Any, strategy: Any, compiled: Any) -> No
 
     result = strategy.run(scaled, args=(tf.constant(3.0),), kwargs={"factor": tf.constant(2.0)})
 
-    assert float(result) == 6.0
+    check.equal(actual=float(result), expected=6.0, what="3 times 2")
 
 
 def test_a_plain_function_is_run_inside_a_compiled_one(tf: Any, strategy: Any) -> None:
@@ -170,7 +153,7 @@ def test_a_plain_function_is_run_inside_a_compiled_one(tf: Any, strategy: Any) -
     def outer(value: Any) -> Any:
         return strategy.run(lambda inner: inner + 1, args=(value,))
 
-    assert float(outer(tf.constant(1.0))) == 2.0
+    check.equal(actual=float(outer(tf.constant(1.0))), expected=2.0, what="1 and 1")
 
 
 @pytest.mark.parametrize("structure", ["tuple", "dict", "nested", "nothing"])
@@ -182,17 +165,14 @@ def test_results_keep_their_structure(tf: Any, strategy: Any, structure: str) ->
         "nested": lambda value: [{"a": (value,)}, value + 1],
         "nothing": lambda value: None,
     }
-    expected = makers[structure](np.float32(1))
     result = strategy.run(tf.function(makers[structure]), args=(tf.constant(1.0),))
 
-    tf.nest.assert_same_structure(expected, result)
-    assert [float(item) for item in tf.nest.flatten(result) if item is not None] == [
-        float(item) for item in tf.nest.flatten(expected) if item is not None
-    ]
+    numbers = tf.nest.map_structure(lambda item: None if item is None else float(item), result)
+    check.equal(actual=numbers, expected=makers[structure](1.0), what="the result")
 
 
 def test_a_function_runs_in_replica_context(tf: Any, strategy: Any) -> None:
-    """Inside of run the context is that of a replica, outside that of the strategy."""
+    """Inside run the context is that of a replica, outside that of the strategy."""
     seen = []
 
     @tf.function
@@ -204,11 +184,12 @@ def test_a_function_runs_in_replica_context(tf: Any, strategy: Any) -> None:
     with strategy.scope():
         seen.append((tf.distribute.in_cross_replica_context(), tf.distribute.get_strategy() is strategy))
 
-    assert seen == [(False, True), (True, True)]
+    what = "in_cross_replica_context and whether the strategy is current, in run and in the scope"
+    check.equal(actual=seen, expected=[(False, True), (True, True)], what=what)
 
 
 def test_a_function_changes_the_variables_of_the_scope(tf: Any, strategy: Any) -> None:
-    """Assignments inside of run are seen by the host."""
+    """The host sees assignments inside run."""
     with strategy.scope():
         counter = tf.Variable(0.0)
 
@@ -219,7 +200,7 @@ def test_a_function_changes_the_variables_of_the_scope(tf: Any, strategy: Any) -
     for _ in range(3):
         strategy.run(count)
 
-    assert float(counter) == 3.0
+    check.equal(actual=float(counter), expected=3.0, what="the variable after three runs that add 1")
 
 
 def test_a_function_takes_from_an_iterator(tf: Any, strategy: Any) -> None:
@@ -233,7 +214,8 @@ def test_a_function_takes_from_an_iterator(tf: Any, strategy: Any) -> None:
             total += next(elements)
         return total
 
-    assert [int(strategy.run(taken, args=(iterator,))) for _ in range(3)] == [0 + 1 + 2, 3 + 4 + 5, 6 + 7 + 8]
+    sums = [int(strategy.run(taken, args=(iterator,))) for _ in range(3)]
+    check.equal(actual=sums, expected=[0 + 1 + 2, 3 + 4 + 5, 6 + 7 + 8], what="the sums of three elements by run")
 
 
 @pytest.mark.parametrize("ipus", [2, 4])
@@ -251,11 +233,10 @@ def test_replicas_take_neighbouring_elements(tf: Any, strategy_on: Any, ipus: in
             seen.scatter_nd_update([[step]], [next(elements)])
 
     strategy.run(taken, args=(iterator,))
-    first = seen.numpy().tolist()
-    after = int(next(iterator))
 
-    assert first == [step * ipus for step in range(steps)]
-    assert after == steps * ipus
+    expected = [step * ipus for step in range(steps)]
+    check.equal(actual=seen.numpy().tolist(), expected=expected, what="the elements of replica 0 by step")
+    check.equal(actual=int(next(iterator)), expected=steps * ipus, what="the first element after the run")
 
 
 @pytest.mark.parametrize("ipus", [1, 2, 4])
@@ -266,7 +247,7 @@ def test_the_result_is_that_of_the_first_replica(tf: Any, strategy_on: Any, ipus
 
     result = strategy.run(tf.function(lambda elements: next(elements)), args=(iterator,))
 
-    assert int(result) == 7
+    check.equal(actual=int(result), expected=7, what=f"the result of a run on {ipus} IPUs")
 
 
 def test_replicas_have_variables_of_their_own(tf: Any, strategy_on: Any) -> None:
@@ -283,7 +264,7 @@ def test_replicas_have_variables_of_their_own(tf: Any, strategy_on: Any) -> None
     for _ in range(3):
         strategy.run(add, args=(iterator,))
 
-    assert int(total) == 0 + 2 + 4
+    check.equal(actual=int(total), expected=0 + 2 + 4, what="the sum of replica 0's elements")
 
 
 def test_functions_called_by_replicas_see_their_variables(tf: Any, strategy_on: Any) -> None:
@@ -304,12 +285,13 @@ def test_functions_called_by_replicas_see_their_variables(tf: Any, strategy_on: 
 
     strategy.run(step, args=(iterator,))
 
-    assert int(strategy.run(step, args=(iterator,))) == 0 + 2
+    total_after_two = int(strategy.run(step, args=(iterator,)))
+    check.equal(actual=total_after_two, expected=0 + 2, what="the sum of replica 0's elements after two runs")
 
 
 @pytest.mark.parametrize("ipus", [1, 2])
 def test_a_training_step_of_ones_own_trains(tf: Any, strategy_on: Any, ipus: int) -> None:
-    """Gradients and updates inside of run are those of the element that the replica takes."""
+    """Gradients and updates inside run are those of the element that the replica takes."""
     strategy = strategy_on(ipus)
     iterator = iter(tf.data.Dataset.from_tensor_slices(np.asarray([1, 2, 3, 4, 5, 6], np.float32)))
     with strategy.scope():
@@ -326,33 +308,27 @@ def test_a_training_step_of_ones_own_trains(tf: Any, strategy_on: Any, ipus: int
         return loss
 
     loss = strategy.run(train, args=(iterator,))
-    taken = [1.0, 1.0 + ipus]
 
-    assert float(loss) == (1.0 - 0.5 * taken[0]) * taken[1]
-    assert float(weight) == 1.0 - 0.5 * sum(taken)
+    first, second = 1.0, 1.0 + ipus
+    expected = (1.0 - 0.5 * first) * second, 1.0 - 0.5 * (first + second)
+    check.equal(actual=(float(loss), float(weight)), expected=expected, what="replica 0's last loss and weight")
 
 
-@pytest.mark.parametrize("reduction", ["SUM", "MEAN"])
-def test_reduce_leaves_the_one_value(tf: Any, strategy: Any, reduction: str) -> None:
-    """With one replica in sync a reduction over replicas is the value itself."""
+@pytest.mark.parametrize(("reduction", "axis", "expected"), [
+    ("SUM", None, [1.0, 3.0]), ("MEAN", None, [1.0, 3.0]), ("SUM", 0, 4.0), ("MEAN", 0, 2.0),
+])  # fmt: skip
+def test_reduce_leaves_the_one_value(tf: Any, strategy: Any, reduction: str, axis: Any, expected: Any) -> None:
+    """With one replica in sync a reduction over replicas is the value itself; one over an axis reduces inside it."""
     with strategy.scope():
-        result = strategy.reduce(getattr(tf.distribute.ReduceOp, reduction), tf.constant([1.0, 3.0]), axis=None)
+        result = strategy.reduce(getattr(tf.distribute.ReduceOp, reduction), tf.constant([1.0, 3.0]), axis=axis)
 
-    np.testing.assert_array_equal(result, np.asarray([1, 3], np.float32))
-
-
-@pytest.mark.parametrize(("reduction", "expected"), [("SUM", 4.0), ("MEAN", 2.0)])
-def test_reduce_over_an_axis(tf: Any, strategy: Any, reduction: str, expected: float) -> None:
-    """A reduction over an axis reduces inside of the value."""
-    with strategy.scope():
-        result = strategy.reduce(getattr(tf.distribute.ReduceOp, reduction), tf.constant([1.0, 3.0]), axis=0)
-
-    assert float(result) == expected
+    check.equal(actual=result.numpy().tolist(), expected=expected, what=f"{reduction} of [1, 3] over the axis {axis}")
 
 
 def test_local_results_are_the_value(tf: Any, strategy: Any) -> None:
     """There is one local result."""
-    assert [float(value) for value in strategy.experimental_local_results(tf.constant(5.0))] == [5.0]
+    results = [float(value) for value in strategy.experimental_local_results(tf.constant(5.0))]
+    check.equal(actual=results, expected=[5.0], what="experimental_local_results of 5")
 
 
 def test_a_dataset_is_not_split(tf: Any, strategy: Any) -> None:
@@ -361,7 +337,7 @@ def test_a_dataset_is_not_split(tf: Any, strategy: Any) -> None:
 
     parts = [batch.numpy().tolist() for batch in strategy.experimental_distribute_dataset(dataset)]
 
-    assert parts == [[0, 1, 2, 3], [4, 5]]
+    check.equal(actual=parts, expected=[[0, 1, 2, 3], [4, 5]], what="the batches of the distributed data set")
 
 
 def test_a_dataset_function_is_called_once(tf: Any, strategy: Any) -> None:
@@ -374,8 +350,8 @@ def test_a_dataset_function_is_called_once(tf: Any, strategy: Any) -> None:
 
     parts = [int(item) for item in strategy.distribute_datasets_from_function(make)]
 
-    assert parts == [0, 1, 2]
-    assert seen == [(1, 0)]
+    check.equal(actual=parts, expected=[0, 1, 2], what="the elements of the distributed data set")
+    check.equal(actual=seen, expected=[(1, 0)], what="num_input_pipelines and input_pipeline_id of each call")
 
 
 def test_checkpoints_go_through_the_scope(tf: Any, strategy: Any, tmp_path: Any) -> None:
@@ -386,12 +362,12 @@ def test_checkpoints_go_through_the_scope(tf: Any, strategy: Any, tmp_path: Any)
     variable.assign([0.0, 0.0])
     tf.train.Checkpoint(variable=variable).restore(saved)
 
-    np.testing.assert_array_equal(variable.numpy(), np.asarray([1, 2], np.float32))
+    check.equal(actual=variable.numpy().tolist(), expected=[1.0, 2.0], what="the restored variable")
 
 
 def test_a_device_that_is_no_ipu_is_refused(ipu: Any) -> None:
     """A strategy is made for an IPU device."""
-    with pytest.raises(ValueError, match="CPU"):
+    with check.raises(ValueError, match="CPU", what="a strategy for a CPU"):
         ipu.ipu_strategy.IPUStrategy(ipu_device="/device:CPU:0")
 
 
@@ -402,9 +378,8 @@ def test_two_devices_have_strategies_of_their_own(tf: Any, ipu: Any, configure: 
     taken = tf.function(lambda elements: next(elements))
     first, second = (ipu.ipu_strategy.IPUStrategy(ipu_device=f"/device:IPU:{device}") for device in (0, 1))
 
-    assert int(first.run(taken, args=(iterator,))) == 0
-    assert int(second.run(taken, args=(iterator,))) == 1
-    assert int(first.run(taken, args=(iterator,))) == 3
+    elements = [int(strategy.run(taken, args=(iterator,))) for strategy in (first, second, first)]
+    check.equal(actual=elements, expected=[0, 1, 3], what="the elements of the first, the second and the first device")
 
 
 def test_a_dataset_is_made_of_arrays(tf: Any, strategy: Any) -> None:
@@ -412,7 +387,8 @@ def test_a_dataset_is_made_of_arrays(tf: Any, strategy: Any) -> None:
     with strategy.scope():
         dataset = strategy.experimental_make_numpy_dataset(np.asarray([[1, 2], [3, 4]], np.float32))
 
-    assert [row.numpy().tolist() for row in dataset] == [[1.0, 2.0], [3.0, 4.0]]
+    rows = [row.numpy().tolist() for row in dataset]
+    check.equal(actual=rows, expected=[[1.0, 2.0], [3.0, 4.0]], what="the elements of the data set")
 
 
 def test_a_graph_of_tensorflow_1_takes_from_a_dataset(tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:
@@ -426,4 +402,5 @@ def test_a_graph_of_tensorflow_1_takes_from_a_dataset(tf: Any, ipu: Any, configu
             result = strategy.run(lambda value: value * weight, args=(iterator.get_next(),))
         session.run([iterator.initializer, tf.compat.v1.global_variables_initializer()])
 
-        assert [int(session.run(result)) for _ in range(3)] == [10, 12, 14]
+        products = [int(session.run(result)) for _ in range(3)]
+    check.equal(actual=products, expected=[10, 12, 14], what="twice the elements by run")

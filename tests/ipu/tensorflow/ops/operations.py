@@ -11,7 +11,7 @@ from ipu_conformance import check
 from ipu_conformance.oracle import ops  # noqa: F401  importing it fills the table
 from ipu_conformance.oracle.op import OPS, Term, as_tuple
 from ipu_conformance.oracle.sample import Sample, SeededChooser, round_to
-from ipu_conformance.oracle.tolerance.ops import ACCUMULATE, Precision, Tolerance, for_gradients, for_outputs
+from ipu_conformance.oracle.tolerance.ops import ACCUMULATE, Precision, for_gradients, for_op, for_outputs
 
 DTYPES = ("float32", "float16")
 
@@ -51,7 +51,7 @@ def run(
     operands = [tf.constant(_held(value, dtype)) for value in inputs]
     slopes = [tf.constant(_held(value, dtype)) for value in cotangents]
 
-    @tf.function
+    @tf.function(autograph=False)
     def program(operands: Any, slopes: Any) -> Any:
         with tf.GradientTape() as tape:
             for value in operands:
@@ -68,9 +68,8 @@ def run(
 
     with strategy.scope():
         outputs, gradients = strategy.run(program, args=(operands, slopes))
-    return OpResult(
-        tuple(value.numpy() for value in outputs), tuple(None if g is None else np.asarray(g) for g in gradients)
-    )
+    slopes = [None if gradient is None else np.asarray(gradient) for gradient in gradients]
+    return OpResult(tuple(value.numpy() for value in outputs), tuple(slopes))
 
 
 def run_graph(
@@ -121,30 +120,31 @@ def as_specified(
     row, sample = OPS[op], Sample(tuple(inputs), attributes).rounded_to(dtype)
     specified = as_tuple(row.forward(*sample.inputs, **attributes))
     for place, (expected, tolerance) in enumerate(zip(specified, for_outputs(row, sample, dtype=dtype))):
-        check.close(
-            actual=turned("output", result.outputs[place]), expected=expected, tolerance=tolerance,
-            what=f"output {place} of {op}", dtype=dtype,
-        )  # fmt: skip
+        value, what = turned("output", result.outputs[place]), f"output {place} of {op}"
+        check.close(actual=value, expected=expected, tolerance=tolerance, what=what, dtype=dtype)
     if cotangent is None:
         return
-    assert row.vjp is not None
-    slopes = row.vjp(round_to(dtype, cotangent), *sample.inputs, **attributes)
     bounds = for_gradients(row, sample, cotangent, dtype=dtype)
-    assert len(result.gradients) >= len(slopes), f"{len(result.gradients)} gradients, {len(slopes)} expected"
-    for place, (slope, bound) in enumerate(zip(slopes, bounds)):
-        if slope is not None and bound is not None:
-            check.close(
-                actual=turned(str(place), result.gradients[place]), expected=slope, tolerance=bound,
-                what=f"the gradient of input {place} of {op}", dtype=dtype,
-            )  # fmt: skip
+    slopes = row.vjp(round_to(dtype, cotangent), *sample.inputs, **attributes)
+    gradients = [*result.gradients, *[None] * len(slopes)][: len(slopes)]
+    without, none = ([place for place, slope in enumerate(each) if slope is None] for each in (gradients, slopes))
+    check.equal(actual=without, expected=none, what=f"the inputs of {op} without a gradient")
+    for place, (slope, allowed) in enumerate(zip(slopes, bounds)):
+        if slope is not None and allowed is not None:
+            value, what = turned(str(place), result.gradients[place]), f"the gradient of input {place} of {op}"
+            check.close(actual=value, expected=slope, tolerance=allowed, what=what, dtype=dtype)
+
+
+def kept(actual: Any, x: np.ndarray, rate: float, dtype: str = "float32") -> np.ndarray:
+    """The mask of a dropped tensor, True where a value is kept and scaled as the oracle scales it."""
+    __tracebackhide__ = True
+    tolerance = for_op(OPS["dropout"], Sample((x, np.ones(x.shape, bool)), {"rate": rate}), dtype=dtype)
+    check.dtype(actual=actual, expected=dtype, what="the dropped tensor")
+    return check.dropout_values(actual=actual, inputs=x, rate=rate, tolerance=tolerance, what="the dropped tensor")
 
 
 def within(actual: Any, expected: Any, terms: Sequence[Term], what: str, dtype: str = "float32") -> None:
     """The values are those expected, within what the listed sources of error allow."""
     __tracebackhide__ = True
-    check.close(actual=actual, expected=expected, tolerance=bound(expected, terms, dtype), what=what, dtype=dtype)
-
-
-def bound(expected: Any, terms: Sequence[Term], dtype: str = "float32") -> Tolerance:
-    """The tolerance that sources of error make."""
-    return Precision(dtype, ACCUMULATE[dtype]).tolerance(np.asarray(expected), terms)
+    tolerance = Precision(dtype, ACCUMULATE[dtype]).tolerance(np.asarray(expected), terms)
+    check.close(actual=actual, expected=expected, tolerance=tolerance, what=what, dtype=dtype)

@@ -35,7 +35,6 @@ def compare(actual: Dict[str, Any], specification: Specification, dtype: str = "
     """Everything that a specification names is there, and within its tolerance."""
     __tracebackhide__ = True
     expected, tolerances = with_tolerances(specification, dtype)
-
-    assert set(actual) == set(expected)
+    check.equal(actual=sorted(actual), expected=sorted(expected), what="the outputs and gradients of the layer")
     for name, value in expected.items():
         check.close(actual=actual[name], expected=value, tolerance=tolerances[name], what=name, dtype=dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
 import numpy as np
 import pytest
@@ -10,100 +10,99 @@ import pytest
 from ipu_conformance import check
 
 from ..device_programs import Device
-from ..exact import samples
 
-WIDTH = 3
+REPLICAS, WIDTH = 4, 3
+REDUCTIONS: Dict[str, Callable[..., Any]] = {"cross_replica_sum": np.sum, "cross_replica_mean": np.mean}
 
 
-def by_replica(device: Device, replicas: int, function: Callable[[Any], Any], width: int = WIDTH) -> np.ndarray:
-    """What a function of a vector of each replica gives, by replica."""
-    device.open(replicas)
-    rows = samples(replicas * width).reshape(replicas, width)
-    queue, out = device.infeed(rows), device.outfeed(last=True)
+def rows_of(replicas: int, width: int = WIDTH) -> np.ndarray:
+    """A vector for each replica; whole numbers, so that sums and means of four are exact."""
+    return np.square(np.arange(1, replicas * width + 1, dtype=np.float32)).reshape(replicas, width)
+
+
+def by_replica(device: Device, function: Callable[[Any], Any], replicas: int = REPLICAS, width: int = WIDTH) -> Any:
+    """What a function of each replica's vector gives, by replica."""
+    queue, out = device.open(replicas).infeed(rows_of(replicas, width)), device.outfeed(last=True)
     device.repeat(1, lambda x: out.enqueue(function(x)), queue)
-    got = device.dequeue(out)
-    return got if replicas > 1 else got[None]
+    return device.tf.nest.map_structure(lambda value: value if replicas > 1 else value[None], device.dequeue(out))
 
 
-def grouped(rows: np.ndarray, group: Any, reduce: Callable[..., Any]) -> np.ndarray:
-    """The reduction of each run of consecutive rows, once for every member."""
-    size = group or len(rows)
-    parts = [reduce(rows[start : start + size], axis=0) for start in range(0, len(rows), size)]
-    return np.asarray([part for part in parts for _ in range(size)], np.float32)
+def grouped(rows: np.ndarray, size: int, reduce: Callable[..., Any]) -> np.ndarray:
+    """The reduction of each run of ``size`` consecutive rows, once for every member."""
+    return np.repeat(reduce(rows.reshape(-1, size, rows.shape[1]), axis=1), size, axis=0)
 
 
-@pytest.mark.parametrize(("replicas", "group"), [(1, None), (2, None), (4, 2), (4, 1)])
-@pytest.mark.parametrize(("name", "reduce"), [("cross_replica_sum", np.sum), ("cross_replica_mean", np.mean)])
-def test_replicas_reduce(device: Device, replicas: int, group: Any, name: str, reduce: Any) -> None:
+@pytest.mark.parametrize(("replicas", "groups"), [(1, (None,)), (4, (None, 2, 1))], ids=["1", "4"])
+def test_replicas_reduce(device: Device, replicas: int, groups: Any) -> None:
     """Sums and means are over all replicas, or over groups of consecutive ones."""
-    operation = getattr(device.ipu.cross_replica_ops, name)
-    got = by_replica(device, replicas, lambda x: operation(x, group) if group else operation(x))
+    calls, ops = [(name, group) for name in REDUCTIONS for group in groups], device.ipu.cross_replica_ops
+    results = by_replica(device, lambda x: [getattr(ops, name)(x, group) for name, group in calls], replicas)
 
-    rows = samples(replicas * WIDTH).reshape(replicas, WIDTH)
-    check.identical(actual=got, expected=grouped(rows, group, reduce), what=name)
+    check.equal(actual=len(results), expected=len(calls), what="the number of results")
+    for (name, group), actual in zip(calls, results):
+        expected = grouped(rows_of(replicas), group or replicas, REDUCTIONS[name])
+        check.identical(actual=actual, expected=expected, what=f"{name} over groups of {group or replicas}, by replica")
 
 
-@pytest.mark.parametrize("name", ["cross_replica_sum", "cross_replica_mean"])
-def test_gradients_are_reduced_alike(device: Device, name: str) -> None:
-    """The gradient of a reduction is the same reduction of what comes from above, which differs by replica."""
-    tf, reduce = device.tf, getattr(device.ipu.cross_replica_ops, name)
+def test_gradients_are_reduced_alike(device: Device) -> None:
+    """The gradient of a reduction is the same reduction of the replicas' incoming gradients 1, 2, 3 and 4."""
+    tf = device.tf
 
-    def gradient(x: Any) -> Any:
+    def gradient(x: Any, name: str) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            value = reduce(x) * tf.cast(device.ipu.replication_ops.replication_index() + 1, tf.float32)
+            incoming = tf.cast(device.ipu.replication_ops.replication_index() + 1, tf.float32)
+            value = getattr(device.ipu.cross_replica_ops, name)(x) * incoming
         return tape.gradient(value, x)
 
-    got = by_replica(device, 2, gradient)
+    results = by_replica(device, lambda x: [gradient(x, name) for name in REDUCTIONS])
 
-    check.identical(
-        actual=got, expected=np.full((2, WIDTH), 3 if name.endswith("sum") else 1.5, np.float32), what="the gradient"
-    )
+    expected = np.stack([np.full((REPLICAS, WIDTH), value, np.float32) for value in (10, 2.5)])
+    check.identical(actual=np.asarray(results), expected=expected, what="the gradients of sum and mean, by replica")
 
 
 @pytest.mark.parametrize("group", [0, -2, 1.5, True])
 def test_a_group_is_a_number_of_replicas(ipu: Any, group: Any) -> None:
-    """Groups have at least one replica."""
-    with pytest.raises(ValueError, match="replica_group_size"):
+    """A group has at least one replica."""
+    with check.raises(ValueError, match="replica_group_size", what=f"a replica_group_size of {group}"):
         ipu.cross_replica_ops.cross_replica_sum(1.0, group)
 
 
 def test_replicas_are_numbered(device: Device) -> None:
     """The index of a replica is its number, from 0."""
     tf, index = device.tf, device.ipu.replication_ops.replication_index
-    got = by_replica(device, 4, lambda x: tf.cast(index(), tf.float32))
+    actual = by_replica(device, lambda x: tf.cast(index(), tf.float32))
 
-    assert got.tolist() == [0.0, 1.0, 2.0, 3.0]
+    check.identical(actual=actual, expected=np.arange(REPLICAS, dtype=np.float32), what="replication_index, by replica")
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [1, 4])
 def test_all_gather_stacks(device: Device, replicas: int) -> None:
     """Every replica gets the tensors of all under a new leading axis."""
-    got = by_replica(device, replicas, lambda x: device.ipu.all_to_all_op.all_gather(x, replicas))
+    actual = by_replica(device, lambda x: device.ipu.all_to_all_op.all_gather(x, replicas), replicas)
 
-    rows = samples(replicas * WIDTH).reshape(replicas, WIDTH)
-    check.identical(actual=got, expected=np.stack([rows] * replicas), what="what was gathered")
+    check.identical(actual=actual, expected=np.stack([rows_of(replicas)] * replicas), what="all_gather, by replica")
 
 
 def test_all_to_all_transposes(device: Device) -> None:
     """Piece s of replica r becomes piece r of replica s."""
-    got = by_replica(device, 2, lambda x: device.ipu.all_to_all_op.all_to_all(x, 0, 0, 2), width=4)
+    actual = by_replica(device, lambda x: device.ipu.all_to_all_op.all_to_all(x, 0, 0, REPLICAS), width=8)
 
-    rows = samples(8).reshape(2, 2, 2)
-    check.identical(actual=got, expected=rows.transpose(1, 0, 2).reshape(2, 4), what="what was received")
+    expected = rows_of(REPLICAS, 8).reshape(4, 4, 2).transpose(1, 0, 2).reshape(4, 8)
+    check.identical(actual=actual, expected=expected, what="all_to_all, by replica")
 
 
 @pytest.mark.parametrize("operation", ["all_gather", "all_to_all", "reduce_scatter"])
 def test_another_number_of_replicas_is_refused(device: Device, operation: str) -> None:
-    """The number of replicas that is given must be the one that there is."""
+    """The number of replicas in the call is the one that the program runs on."""
     calls = {
         "all_gather": lambda x: device.ipu.all_to_all_op.all_gather(x, 4),
         "all_to_all": lambda x: device.ipu.all_to_all_op.all_to_all(x, 0, 0, 4),
         "reduce_scatter": lambda x: device.ipu.reduce_scatter_op.reduce_scatter(x, 4),
     }
 
-    with pytest.raises(ValueError, match="given 4 replicas, and the program runs on 2"):
-        by_replica(device, 2, calls[operation], width=4)
+    with check.raises(ValueError, match="given 4 replicas, and the program runs on 2", what=f"{operation} over 4 of 2"):
+        by_replica(device, calls[operation], replicas=2, width=4)
 
 
 @pytest.mark.parametrize(
@@ -112,38 +111,40 @@ def test_another_number_of_replicas_is_refused(device: Device, operation: str) -
 )
 def test_reduce_scatter_leaves_pieces(device: Device, op: str, reduce: Any) -> None:
     """Each replica keeps its piece of the reduced vector, or of its own; zeros fill the last piece."""
-    got = by_replica(device, 2, lambda x: device.ipu.reduce_scatter_op.reduce_scatter(x, 2, op))
+    actual = by_replica(device, lambda x: device.ipu.reduce_scatter_op.reduce_scatter(x, REPLICAS, op), width=7)
 
-    rows = np.pad(samples(2 * WIDTH).reshape(2, WIDTH), [[0, 0], [0, 1]])
-    whole = rows if reduce is None else grouped(rows, None, reduce)
-    check.identical(actual=got, expected=np.stack([whole[0, :2], whole[1, 2:]]), what="the pieces")
-
-
-def test_reduce_scatter_takes_vectors(ipu: Any) -> None:
-    """A tensor of two dimensions has no pieces in order."""
-    with pytest.raises(ValueError, match="vector"):
-        ipu.reduce_scatter_op.reduce_scatter(np.ones((2, 2), np.float32), 1)
+    rows = np.pad(rows_of(REPLICAS, 7), [[0, 0], [0, 1]])
+    whole = rows if reduce is None else grouped(rows, REPLICAS, reduce)
+    expected = np.stack([whole[replica, 2 * replica :][:2] for replica in range(REPLICAS)])
+    check.identical(actual=actual, expected=expected, what=f"reduce_scatter by {op}, by replica")
 
 
-def test_an_unknown_reduction_is_refused(ipu: Any) -> None:
-    """Reductions have the vendor's names."""
-    with pytest.raises(ValueError, match="COLLECTIVE_OP_ADD"):
-        ipu.reduce_scatter_op.reduce_scatter(np.ones(2, np.float32), 1, "add")
+@pytest.mark.parametrize(
+    ("shape", "op", "text"), [((2, 2), "COLLECTIVE_OP_ADD", "vector"), ((2,), "add", "COLLECTIVE_OP_ADD")]
+)
+def test_reduce_scatter_takes_vectors_and_known_reductions(ipu: Any, shape: Any, op: str, text: str) -> None:
+    """A tensor of two dimensions has no pieces in order, and reductions have the vendor's names."""
+    with check.raises(ValueError, match=text, what=f"reduce_scatter by {op} of a tensor of shape {shape}"):
+        ipu.reduce_scatter_op.reduce_scatter(np.ones(shape, np.float32), 1, op)
 
 
 def test_equal_values_pass(device: Device) -> None:
     """Assuming values to be equal changes nothing: every replica keeps its own."""
     assume = device.ipu.cross_replica_ops.assume_equal_across_replicas
-    got = by_replica(device, 2, lambda x: assume([x, 2 * x])[1])
+    actual = by_replica(device, lambda x: assume([x, 2 * x])[1])
 
-    check.identical(actual=got, expected=2 * samples(2 * WIDTH).reshape(2, WIDTH), what="the values")
+    check.identical(actual=actual, expected=2 * rows_of(REPLICAS), what="the assumed value, by replica")
 
 
 def test_ipus_of_a_replica_exchange_shards(ipu: Any) -> None:
     """Within a replica shards are gathered, reduced, or reduced and scattered over its IPUs."""
-    ops = ipu.within_replica_ops
-    shards = [np.asarray([1, 2, 3], np.float32), np.asarray([4, 5, 6], np.float32)]
+    shards = [np.asarray(shard, np.float32) for shard in ([1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 13])]
+    expected = {
+        "all_gather": [[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13]] * 3,
+        "all_reduce": [[15, 18, 21, 25]] * 3,
+        "reduce_scatter": [[15, 18], [21, 25], [0, 0]],
+    }
 
-    assert [value.numpy().tolist() for value in ops.all_gather(shards)] == [[1, 2, 3, 4, 5, 6]] * 2
-    assert [value.numpy().tolist() for value in ops.all_reduce(shards)] == [[5, 7, 9]] * 2
-    assert [value.numpy().tolist() for value in ops.reduce_scatter(shards)] == [[5, 7], [9, 0]]
+    for name, values in expected.items():
+        actual = [shard.numpy().tolist() for shard in getattr(ipu.within_replica_ops, name)(shards)]
+        check.equal(actual=actual, expected=values, what=f"within_replica_ops.{name}, by shard")

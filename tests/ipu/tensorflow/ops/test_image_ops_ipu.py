@@ -41,7 +41,6 @@ def test_the_gradient_of_an_image_is_scaled(tf: Any, ipu: Any, strategy: Any) ->
         tf, strategy, lambda image: ipu.image_ops.normalise_image(image, OFFSETS, SCALES, scale=1 / 64),
         [_pixels(2, 3).astype(float)], [cotangent],
     )  # fmt: skip
-
     expected = (cotangent[..., :3] * SCALES / 64).astype(np.float32)
     check.identical(actual=result.gradients[0], expected=expected, what="the gradient of the image")
 
@@ -57,7 +56,7 @@ def test_the_gradient_of_an_image_is_scaled(tf: Any, ipu: Any, strategy: Any) ->
 )
 def test_what_is_no_image_is_refused(tf: Any, ipu: Any, image: Any, offsets: Any, word: str) -> None:
     """An image has three channels of a known type, and an offset for each."""
-    with pytest.raises(ValueError, match=word):
+    with check.raises(ValueError, match=word, what=f"normalise_image of {image.dtype} {list(image.shape)}"):
         ipu.image_ops.normalise_image(tf.constant(image), offsets, SCALES)
 
 
@@ -78,7 +77,7 @@ def test_values_are_counted_between_levels(
 
 
 def test_a_histogram_is_added_to(tf: Any, ipu: Any, strategy: Any) -> None:
-    """New counts come on top of the old."""
+    """New counts are added to the old."""
     result = run(
         tf, strategy, lambda old, x, levels: ipu.statistics_ops.histogram_update(old, x, levels),
         [np.array([5.0, 0.0, 1.0, 7.0]), VALUES, LEVELS],
@@ -88,7 +87,7 @@ def test_a_histogram_is_added_to(tf: Any, ipu: Any, strategy: Any) -> None:
 
 
 def test_a_histogram_becomes_shares(tf: Any, ipu: Any, strategy: Any) -> None:
-    """Counts over their sum, which is a power of two here."""
+    """The shares are the counts over their sum, here a power of two."""
     result = run(tf, strategy, ipu.statistics_ops.histogram_normalize, [np.array([3.0, 0.0, 1.0, 4.0])])
 
     check.identical(actual=result.outputs[0], expected=np.array([0.375, 0, 0.125, 0.5], np.float32), what="the shares")
@@ -138,14 +137,3 @@ def test_sequences_are_packed_and_unpacked(tf: Any, ipu: Any, strategy: Any) -> 
 
     check.identical(actual=result.outputs[0], expected=dense, what="the packed sequences")
     check.identical(actual=result.outputs[1], expected=padded.astype(np.float32), what="the unpacked sequences")
-
-
-# Summaries
-
-
-@pytest.mark.emulator
-@pytest.mark.parametrize("name", ["ipu_compile_summary", "get_ipu_reports"])
-def test_summaries_of_the_compiler_are_refused(ipu: Any, name: str) -> None:
-    """What the vendor's compiler writes is refused by name."""
-    with pytest.raises(NotImplementedError, match=f"{name} is not available"):
-        getattr(ipu.summary_ops, name)("name", [])

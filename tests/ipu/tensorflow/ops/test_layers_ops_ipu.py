@@ -14,7 +14,7 @@ from ipu_conformance.oracle import recurrence
 from ipu_conformance.oracle.op import OPS, Term
 from ipu_conformance.oracle.tolerance.ops import ULPS
 
-from .operations import DTYPES, as_specified, distinct, run, values, within
+from .operations import DTYPES, as_specified, distinct, kept, run, values, within
 from .recurrent_layers import BATCH, SIZE, STEPS, UNITS, compare, sequences, weights
 
 EPSILON = 2.0**-10
@@ -47,9 +47,10 @@ def _built(strategy: Any, kind: Any, shape: Tuple[int, ...], weights: List[np.nd
 
 def test_layers_have_two_names(tf: Any, ipu: Any, layers: Any) -> None:
     """The module is that of ``keras.ipu`` and that of the vendor's package; short names are the same classes."""
-    assert importlib.import_module("tensorflow.python.ipu.keras.layers") is layers
+    vendors = importlib.import_module("tensorflow.python.ipu.keras.layers")
+    check.equal(actual=vendors, expected=layers, what="tensorflow.python.ipu.keras.layers")
     for short, long in (("LSTM", "PopnnLSTM"), ("GRU", "PopnnGRU"), ("GroupNorm", "GroupNormalization")):
-        assert getattr(layers, short) is getattr(layers, long)
+        check.equal(actual=getattr(layers, short), expected=getattr(layers, long), what=f"layers.{short}")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -120,13 +121,14 @@ def test_an_embedding_is_as_specified(tf: Any, layers: Any, strategy: Any, facto
 
 @pytest.mark.parametrize("training", [True, False])
 def test_dropout_is_for_training(tf: Any, layers: Any, strategy: Any, training: bool) -> None:
-    """In training some values are 0, out of it all pass as they are."""
+    """In training values are dropped at the rate, out of it all pass as they are."""
     x = values((30, 40), 1, 0.5, 2.0)
-    layer = layers.Dropout(0.5, seed=(1, 2))
+    layer = layers.Dropout(0.25, seed=(1, 2))
     result = run(tf, strategy, lambda x: layer(x, training=training), [x]).outputs[0]
 
-    assert (result == 0).any() == training
-    if not training:
+    if training:
+        check.dropout_masks(masks=kept(result, x, 0.25), rate=0.25, axes=(), what="the mask in training")
+    else:
         check.identical(actual=result, expected=x.astype(np.float32), what="the values out of training")
 
 
@@ -192,8 +194,8 @@ def test_a_layer_is_made_again_from_its_configuration(tf: Any, layers: Any, stra
     one, two = (run(tf, strategy, lambda x, layer=layer: layer(x), [x]).outputs[0] for layer in (first, second))
 
     check.identical(actual=two, expected=one, what=f"a {name} made again")
-    for key, value in settings.items():
-        assert second.get_config()[key] == value
+    config = second.get_config()
+    check.equal(actual={key: config.get(key) for key in settings}, expected=settings, what=f"the settings of a {name}")
 
 
 def test_the_best_path_is_predicted(tf: Any, layers: Any, strategy: Any) -> None:
@@ -204,7 +206,7 @@ def test_the_best_path_is_predicted(tf: Any, layers: Any, strategy: Any) -> None
     layer = layers.CTCPredictionsLayer(from_logits=True, top_paths=2)
     result = run(tf, strategy, layer, [x, np.array([5])])
 
-    assert result.outputs[0].tolist() == [[1, 1, 2, 0, 0]]
+    check.equal(actual=result.outputs[0].tolist(), expected=[[1, 1, 2, 0, 0]], what="the best path")
 
 
 @pytest.mark.parametrize("from_logits", [True, False])
@@ -212,9 +214,7 @@ def test_the_loss_layer_takes_logits_or_logarithms(tf: Any, ipu: Any, strategy: 
     """With one step and one label there is one alignment, so that the loss is minus the logarithm of its label."""
     x, labels = values((1, 2, 3), 1, -3.0, -1.0), np.array([[1], [2]])
     layer = importlib.import_module("keras.ipu.losses").CTCLoss(from_logits=from_logits)
-    result = run(
-        tf, strategy, lambda x, labels, ones: layer(labels, x, ones, ones), [x, labels, np.array([1, 1])]
-    )  # fmt: skip
+    result = run(tf, strategy, lambda x, labels, ones: layer(labels, x, ones, ones), [x, labels, np.array([1, 1])])
     logs = np.asarray(OPS["log_softmax"].forward(x, axis=-1)) if from_logits else x
     expected = -logs[0, [0, 1], labels[:, 0]]
 
@@ -239,12 +239,12 @@ def test_settings_that_the_device_does_not_have_are_refused(
     layers: Any, name: str, settings: Dict[str, Any], word: str
 ) -> None:
     """A layer says which setting it does not support."""
-    with pytest.raises(ValueError, match=word):
+    with check.raises(ValueError, match=word, what=f"{name} with {settings}"):
         getattr(layers, name)(**settings)
 
 
 @pytest.mark.emulator
 def test_the_effective_transformer_is_refused(layers: Any) -> None:
     """What needs the vendor's library is refused by name."""
-    with pytest.raises(NotImplementedError, match="EffectiveTransformer is not available"):
+    with check.raises(NotImplementedError, match="EffectiveTransformer is not available", what="EffectiveTransformer"):
         layers.EffectiveTransformer(output_layer_size=4)

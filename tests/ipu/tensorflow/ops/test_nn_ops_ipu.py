@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_gelu_can_be_exact(tf: Any, ipu: Any, strategy: Any) -> None:
 
 @pytest.mark.parametrize(("stable", "largest"), [(True, 0.5), (False, np.nan)], ids=["stable", "plain"])
 def test_a_stable_softmax_does_not_overflow(tf: Any, ipu: Any, strategy: Any, stable: bool, largest: float) -> None:
-    """Two values whose exponentials no float32 holds have equal shares, if differences are taken first."""
+    """Two equal values whose exponentials overflow float32 have a half each, if the largest is subtracted first."""
     x = np.array([[128.0, 128.0]])
     result = run(tf, strategy, lambda x: ipu.nn_ops.softmax(x, stable=stable), [x])
 
@@ -57,11 +57,8 @@ def test_a_stable_softmax_does_not_overflow(tf: Any, ipu: Any, strategy: Any, st
 # Products
 
 
-SIDES = ("plain", "transposed")
-
-
 @pytest.mark.parametrize("dimension", ["a_columns", "a_rows_b_columns", "b_rows"])
-@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("side", ["plain", "transposed"])
 def test_a_product_in_pieces_is_the_product(tf: Any, ipu: Any, strategy: Any, dimension: str, side: str) -> None:
     """Along any dimension, with a or b transposed or not, values and gradients are those of one product."""
     turned = side == "transposed"
@@ -79,22 +76,20 @@ def test_a_product_in_pieces_is_the_product(tf: Any, ipu: Any, strategy: Any, di
 @pytest.mark.parametrize(("factor", "dimension"), [(4, "a_columns"), (0, "b_rows"), (2, "a_rows_b_columns")])
 def test_pieces_divide_the_dimension(tf: Any, ipu: Any, factor: int, dimension: str) -> None:
     """A product of 6 x 9 and 9 x 12 has no 4 pieces of 6, none of 0, and no 2 of 9."""
-    with pytest.raises(ValueError, match=f"`serialization_factor` is {factor}"):
+    with check.raises(ValueError, match=f"`serialization_factor` is {factor}", what=f"{factor} pieces of {dimension}"):
         ipu.math_ops.serialized_matmul(tf.zeros((6, 9)), tf.zeros((9, 12)), factor, dimension)
 
 
 def test_the_dimension_of_pieces_is_known(tf: Any, ipu: Any) -> None:
     """Any other word is refused."""
-    with pytest.raises(ValueError, match="serialization_dimension"):
+    with check.raises(ValueError, match="serialization_dimension", what="the serialization_dimension a_rows"):
         ipu.math_ops.serialized_matmul(tf.zeros((6, 9)), tf.zeros((9, 12)), 3, "a_rows")
 
 
 def test_segments_are_summed(tf: Any, ipu: Any, strategy: Any) -> None:
-    """Rows of one number are added, and a number that no row has gives zeros; small whole numbers are exact."""
-    data = np.arange(10.0).reshape(5, 2)
-    result = run(
-        tf, strategy, lambda data, ids: ipu.math_ops.segment_sum(data, ids, 4), [data, np.array([0, 0, 1, 3, 3])]
-    )
+    """Rows of one segment are added, and a segment without rows is 0; small whole numbers are exact."""
+    data, ids = np.arange(10.0).reshape(5, 2), np.array([0, 0, 1, 3, 3])
+    result = run(tf, strategy, lambda data, ids: ipu.math_ops.segment_sum(data, ids, 4), [data, ids])
 
     expected = np.array([[2, 4], [4, 5], [0, 0], [14, 16]], np.float32)
     check.identical(actual=result.outputs[0], expected=expected, what="the sums of segments")
@@ -123,19 +118,16 @@ def test_convolutions_side_by_side_are_the_convolutions(tf: Any, ipu: Any, strat
     orders = {"output": (0, 3, 1, 2), "0": (0, 3, 1, 2), "1": (3, 2, 0, 1)}  # to the oracle's channels second
     for place in (0, 1):
         one = OpResult((result.outputs[place],), (result.gradients[place], result.gradients[2 + place]))
-        as_specified(
-            one, "conv", [images[place].transpose(orders["0"]), kernels[place].transpose(orders["1"])],
-            cotangents[place].transpose(orders["output"]),
-            turned=lambda what, value: value.transpose(orders[what]),
-        )  # fmt: skip
+        inputs = [images[place].transpose(orders["0"]), kernels[place].transpose(orders["1"])]
+        cotangent = cotangents[place].transpose(orders["output"])
+        as_specified(one, "conv", inputs, cotangent, turned=lambda what, value: value.transpose(orders[what]))
 
 
-def test_what_is_no_function_is_refused(ipu: Any) -> None:
+@pytest.mark.parametrize("setting", [{"func": 3}, {"func": abs, "options": ["planType"]}], ids=["func", "options"])
+def test_what_is_no_function_is_refused(ipu: Any, setting: Dict[str, Any]) -> None:
     """Convolutions stand in a function, and options are a dictionary."""
-    with pytest.raises(TypeError, match="func"):
-        ipu.nn_ops.multi_conv(3)
-    with pytest.raises(TypeError, match="options"):
-        ipu.nn_ops.multi_conv(lambda x: x, options=["planType"])
+    with check.raises(TypeError, match=list(setting)[-1], what=f"multi_conv with {setting}"):
+        ipu.nn_ops.multi_conv(**setting)
 
 
 # Temporal classification: the sum over all alignments, written out
@@ -206,9 +198,9 @@ def test_the_loss_of_logits_is_as_specified(tf: Any, ipu: Any, strategy: Any, bl
     within(result.gradients[0], slope, _sources(logs, size), "the gradient of the loss")
 
 
-@pytest.mark.parametrize("blank", [1])
-def test_the_loss_of_log_probabilities_is_as_specified(tf: Any, ipu: Any, strategy: Any, blank: int) -> None:
+def test_the_loss_of_log_probabilities_is_as_specified(tf: Any, ipu: Any, strategy: Any) -> None:
     """Logarithms of probabilities are taken as they are, so that the gradient is minus the share of a class."""
+    blank = 1
     logs, cotangent = _logs(values((STEPS, BATCH, CLASSES), 41)).astype(np.float32).astype(float), values([BATCH], 42)
     result = run(
         tf, strategy,
@@ -227,14 +219,8 @@ def test_the_loss_of_log_probabilities_is_as_specified(tf: Any, ipu: Any, strate
 def test_a_wide_beam_finds_the_best_paths(tf: Any, ipu: Any, strategy: Any, blank: int) -> None:
     """The paths are those of the sum over all alignments, best first, with minus the logarithms of their chances."""
     x, top = values((STEPS, BATCH, CLASSES), 43), 3
-    result = run(
-        tf, strategy,
-        lambda x, lengths: ipu.nn_ops.ctc_beam_search_decoder(
-            x, lengths, beam_width=100, top_paths=top, blank_index=blank
-        ),
-        [x, LENGTHS],
-    )  # fmt: skip
-    scores, lengths, labels = result.outputs
+    decode, settings = ipu.nn_ops.ctc_beam_search_decoder, {"beam_width": 100, "top_paths": top, "blank_index": blank}
+    scores, lengths, labels = run(tf, strategy, lambda *inputs: decode(*inputs, **settings), [x, LENGTHS]).outputs
     logs, empty = _logs(x), blank % CLASSES
     best = [_best(logs[: LENGTHS[row], row], empty, top) for row in range(BATCH)]
 
@@ -242,9 +228,10 @@ def test_a_wide_beam_finds_the_best_paths(tf: Any, ipu: Any, strategy: Any, blan
     path = 1.0 + np.abs(logs).max(axis=2).sum(axis=0)[:, None]
     ulps = 2 * (ULPS["exp"] + ULPS["log"]) + 0.5
     within(scores, expected, [Term(np.broadcast_to(path, expected.shape), length=3 * STEPS, ulps=ulps)], "the scores")
-    assert lengths.tolist() == [[len(path) for path, _ in paths] for paths in best]
-    assert labels.shape == (BATCH, top, STEPS)
-    assert labels.tolist() == [[_filled(path, empty) for path, _ in paths] for paths in best]
+    sizes = [[len(path) for path, _ in paths] for paths in best]
+    check.equal(actual=lengths.tolist(), expected=sizes, what="the lengths of the paths, by row")
+    filled = [[[*path, *[empty] * (STEPS - len(path))] for path, _ in paths] for paths in best]
+    check.equal(actual=labels.tolist(), expected=filled, what="the labels of the paths, by row")
 
 
 def _best(logs: np.ndarray, blank: int, top: int) -> List[Tuple[Tuple[int, ...], float]]:
@@ -252,12 +239,8 @@ def _best(logs: np.ndarray, blank: int, top: int) -> List[Tuple[Tuple[int, ...],
     return sorted(sums.items(), key=lambda item: item[1])[:top]
 
 
-def _filled(path: Sequence[int], blank: int) -> List[int]:
-    return [*path, *[blank] * (STEPS - len(path))]
-
-
 @pytest.mark.parametrize("blank", [3, -4])
 def test_the_blank_is_a_class(tf: Any, ipu: Any, blank: int) -> None:
-    """Of three classes the blank is none with the number 3."""
-    with pytest.raises(ValueError, match="blank_index"):
+    """The blank is one of the three classes."""
+    with check.raises(ValueError, match="blank_index", what=f"ctc_loss_v2 of 3 classes with the blank {blank}"):
         ipu.nn_ops.ctc_loss_v2(LABELS, tf.zeros((STEPS, BATCH, CLASSES)), LABEL_LENGTHS, LENGTHS, blank_index=blank)

@@ -69,7 +69,7 @@ def test_group_norm_is_as_specified(tf: Any, ipu: Any, layout: str, strided: boo
 
 
 def test_groups_are_two_and_strided_by_default(tf: Any, ipu: Any) -> None:
-    """Without words a group holds every second channel."""
+    """By default a group holds every second channel."""
     result, _, inputs, cotangent, turned = _norm(tf, ipu, "group_norm", "NHWC", "float32", _order(2, strided=True))
 
     as_specified(result, "group_norm", inputs, cotangent, "float32", turned, groups=2, epsilon=EPSILON)
@@ -102,9 +102,9 @@ def test_parameters_are_made_when_asked_for(tf: Any, ipu: Any, name: str, center
         [distinct((2, 4, 4))], values((2, 4, 4)), "float32",
     )  # fmt: skip
 
-    names = [name for name, wanted in (("own/beta:0", center), ("own/gamma:0", scale)) if wanted]
-    assert sorted(variable.name for variable in variables) == names
-    assert len(result.gradients) == 1 + len(names)
+    names = ["own/beta:0"] * center + ["own/gamma:0"] * scale
+    found = (sorted(variable.name for variable in variables), len(result.gradients))
+    check.equal(actual=found, expected=(names, 1 + len(names)), what="the parameters, and the number of gradients")
 
 
 def test_parameters_need_not_be_trained(tf: Any, ipu: Any) -> None:
@@ -114,8 +114,9 @@ def test_parameters_need_not_be_trained(tf: Any, ipu: Any) -> None:
         [distinct((2, 4, 4))], values((2, 4, 4)), "float32",
     )  # fmt: skip
 
-    assert len(result.gradients) == 1
-    assert [variable.name for variable in variables] == ["GroupNorm/beta:0", "GroupNorm/gamma:0"]
+    found = ([variable.name for variable in variables], len(result.gradients))
+    expected = (["GroupNorm/beta:0", "GroupNorm/gamma:0"], 1)
+    check.equal(actual=found, expected=expected, what="the parameters, and the number of gradients")
 
 
 def test_training_changes_no_statistics(tf: Any, ipu: Any) -> None:
@@ -134,12 +135,12 @@ def test_training_changes_no_statistics(tf: Any, ipu: Any) -> None:
 @pytest.mark.parametrize("groups", [5, 24, 0])
 def test_groups_divide_the_channels(tf: Any, ipu: Any, groups: int) -> None:
     """12 channels are neither 5 groups nor 24 nor none."""
-    with pytest.raises(ValueError, match=f"{groups} groups"):
+    with check.raises(ValueError, match=f"{groups} groups", what=f"group_norm of 12 channels in {groups} groups"):
         ipu.normalization_ops.group_norm(tf.zeros((2, 3, 12)), groups=groups)
 
 
 @pytest.mark.parametrize("axis", [3, -4, 0])
 def test_the_channels_are_an_axis_of_the_inputs(tf: Any, ipu: Any, axis: int) -> None:
-    """An axis that there is not, and that of the batch, are refused."""
-    with pytest.raises(ValueError, match="channels_axis"):
+    """An axis that does not exist is refused, and so is that of the batch."""
+    with check.raises(ValueError, match="channels_axis", what=f"layer_norm of [2, 3, 12] along axis {axis}"):
         ipu.normalization_ops.layer_norm(tf.zeros((2, 3, 12)), channels_axis=axis)

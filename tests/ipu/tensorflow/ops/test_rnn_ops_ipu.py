@@ -119,23 +119,21 @@ def test_a_state_begins_with_zeros(tf: Any, ipu: Any, strategy: Any, name: str) 
     check.identical(actual=without, expected=explicit.outputs[0], what="the outputs without a state")
 
 
-@pytest.mark.parametrize(
-    ("name", "kernel", "biases"),
-    [("PopnnLSTM", [9, 20], [4, 5]), ("PopnnGRU", [9, 15], [3, 5])],
-)
+@pytest.mark.parametrize(("name", "kernel", "biases"), [("PopnnLSTM", [9, 20], [4, 5]), ("PopnnGRU", [9, 15], [3, 5])])
 def test_weights_have_their_shapes(ipu: Any, strategy: Any, name: str, kernel: List[int], biases: List[int]) -> None:
     """One kernel serves inputs and state; the properties say its shape and that of the biases."""
     with strategy.scope():
         layer = getattr(ipu.rnn_ops, name)(UNITS)
         layer.build((STEPS, BATCH, SIZE))
 
-    assert [list(weight.shape) for weight in layer.trainable_weights] == [kernel, biases]
-    assert [list(layer.canonical_weight_shape), list(layer.canonical_bias_shape)] == [kernel, biases]
+    weights = [list(weight.shape) for weight in layer.trainable_weights]
+    canonical = [list(layer.canonical_weight_shape), list(layer.canonical_bias_shape)]
+    check.equal(actual=weights, expected=[kernel, biases], what="the shapes of kernel and biases")
+    check.equal(actual=canonical, expected=[kernel, biases], what="canonical_weight_shape and canonical_bias_shape")
 
 
-def test_what_the_device_cannot_do_is_refused(ipu: Any) -> None:
-    """Only float16 and float32 are for recurrent layers, and only some activations."""
-    with pytest.raises(ValueError, match="float64"):
-        ipu.rnn_ops.PopnnLSTM(UNITS, dtype="float64")
-    with pytest.raises(ValueError, match="selu"):
-        ipu.rnn_ops.PopnnGRU(UNITS, activation="selu")
+@pytest.mark.parametrize(("name", "setting", "value"), [("LSTM", "dtype", "float64"), ("GRU", "activation", "selu")])
+def test_what_the_device_cannot_do_is_refused(ipu: Any, name: str, setting: str, value: str) -> None:
+    """Recurrent layers have float16 and float32, and some activations."""
+    with check.raises(ValueError, match=value, what=f"a Popnn{name} with the {setting} {value}"):
+        getattr(ipu.rnn_ops, f"Popnn{name}")(UNITS, **{setting: value})

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any, Dict
 
 import numpy as np
 import pytest
+
+from ipu_conformance import check
 
 STRUCTURES = ("one", "pair", "single", "dictionary")
 
@@ -23,99 +26,98 @@ def counting(tf: Any, structure: str, number: int) -> Any:
     return tf.data.Dataset.from_tensor_slices(values[structure])
 
 
-def measured(tf: Any, result: Any) -> Any:
-    """What a measurement says about each epoch."""
+def measured(ipu: Any, *arguments: Any, **settings: Any) -> Any:
+    """What a benchmark says about each epoch."""
+    result = ipu.dataset_benchmark.dataset_benchmark(*arguments, print_stats=False, **settings)
     return json.loads(result.numpy()[0])["epochs"]
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_a_buffered_data_set_has_whole_groups(tf: Any, ipu: Any, structure: str) -> None:
-    """A data set that is buffered has its elements, without the last ones that fill no buffer."""
-    buffered = ipu.data.ops.dataset_ops.BufferDataset(counting(tf, structure, 10), 4)
+    """A buffered data set has the elements of the other, but for the last ones that fill no buffer."""
+    buffered, whole = ipu.data.ops.dataset_ops.BufferDataset(counting(tf, structure, 10), 4), counting(tf, structure, 8)
 
-    expected = list(counting(tf, structure, 8).as_numpy_iterator())
-    assert list(buffered.as_numpy_iterator()) == expected
-    assert buffered.element_spec == counting(tf, structure, 8).element_spec
+    elements, expected = list(buffered.as_numpy_iterator()), list(whole.as_numpy_iterator())
+    check.equal(actual=elements, expected=expected, what="the elements of 10 in buffers of 4")
+    check.equal(actual=buffered.element_spec, expected=whole.element_spec, what="the element_spec")
 
 
 def test_a_buffer_holds_something(tf: Any, ipu: Any) -> None:
-    """A buffer of no element is refused."""
-    with pytest.raises(ValueError, match="buffer_size"):
+    """A buffer of no elements is refused."""
+    with check.raises(ValueError, match="buffer_size", what="a buffer of 0 elements"):
         ipu.data.ops.dataset_ops.BufferDataset(counting(tf, "one", 4), 0)
 
 
 @pytest.mark.parametrize("copied", [True, False])
 def test_a_data_set_is_measured(tf: Any, ipu: Any, copied: bool) -> None:
-    """A measurement counts elements, their bytes and the time of each epoch, and divides them."""
+    """A benchmark counts the elements, bytes and time of each epoch, and derives the rates."""
     dataset = tf.data.Dataset.from_tensor_slices((np.zeros((6, 5), np.float16), np.zeros(6, np.int32))).repeat()
 
-    result = ipu.dataset_benchmark.dataset_benchmark(dataset, 3, 4, print_stats=False, do_memcpy=copied)
+    epochs = measured(ipu, dataset, 3, 4, do_memcpy=copied)
 
-    epochs = measured(tf, result)
-    assert len(epochs) == 3
-    for epoch in epochs:
-        assert (epoch["elements_processed"], epoch["total_bytes_processed"]) == (4, 4 * (5 * 2 + 4))
-        assert epoch["time_elapsed"] > 0
-        assert epoch["elements_per_second"] == epoch["elements_processed"] / epoch["time_elapsed"]
-        assert epoch["bandwidth"] == epoch["total_bytes_processed"] / 1e9 / epoch["time_elapsed"]
+    check.equal(actual=len(epochs), expected=3, what="the number of epochs")
+    for number, epoch in enumerate(epochs):
+        time = epoch["time_elapsed"]
+        check.holds(time > 0, f"epoch {number} takes {time} s, which is not above 0.")
+        expected = {"elements_processed": 4, "total_bytes_processed": 4 * (5 * 2 + 4), "time_elapsed": time}
+        expected = {**expected, "elements_per_second": 4 / time, "bandwidth": 4 * (5 * 2 + 4) / 1e9 / time}
+        check.equal(actual={name: epoch.get(name) for name in expected}, expected=expected, what=f"epoch {number}")
 
 
 def test_a_slow_data_set_takes_its_time(tf: Any, ipu: Any) -> None:
-    """The time of an epoch is not less than what the elements need."""
+    """An epoch takes at least as long as its elements do."""
 
-    def slow(value: Any) -> Any:
-        def wait(element: Any) -> Any:
-            import time
+    def wait(element: Any) -> Any:
+        time.sleep(0.02)
+        return element
 
-            time.sleep(0.02)
-            return element
+    slow = lambda value: tf.ensure_shape(tf.numpy_function(wait, [value], tf.int32), [])  # noqa: E731
+    (epoch,) = measured(ipu, counting(tf, "one", 6).map(slow), 1, 6)
 
-        return tf.ensure_shape(tf.numpy_function(wait, [value], tf.int32), [])
-
-    dataset = counting(tf, "one", 6).map(slow)
-
-    (epoch,) = measured(tf, ipu.dataset_benchmark.dataset_benchmark(dataset, 1, 6, print_stats=False))
-
-    assert epoch["time_elapsed"] >= 5 * 0.02  # the first element may be ready before the clock is read
+    elapsed = epoch["time_elapsed"]  # the first element may be ready before the clock is read
+    check.holds(elapsed >= 5 * 0.02, f"6 elements of 0.02 s each take {elapsed} s, less than 5 of them.")
 
 
-def test_measurements_are_printed(tf: Any, ipu: Any, capsys: Any) -> None:
-    """Every epoch is printed, unless it is not wanted."""
-    ipu.dataset_benchmark.dataset_benchmark(counting(tf, "one", 4), 2, 2)
+@pytest.mark.parametrize("printed", [True, False])
+def test_measurements_are_printed(tf: Any, ipu: Any, capsys: Any, printed: bool) -> None:
+    """Every epoch is printed, or none is."""
+    ipu.dataset_benchmark.dataset_benchmark(counting(tf, "one", 9), 3, 3, print_stats=printed)
 
-    assert capsys.readouterr().out.count("elements") >= 2
-    ipu.dataset_benchmark.dataset_benchmark(counting(tf, "one", 4), 2, 2, print_stats=False)
-    assert capsys.readouterr().out == ""
+    text = capsys.readouterr().out
+    wrong = text.count("elements") < 3 if printed else text
+    check.holds(not wrong, f"with print_stats={printed} the statistics of 3 epochs are {text!r}.")
 
 
 def test_an_infeed_is_measured(tf: Any, ipu: Any) -> None:
-    """The data set of an infeed is measured in a session, and the infeed still has all its elements."""
+    """The data set of an infeed is measured in a session."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        queue = ipu.ipu_infeed_queue.IPUInfeedQueue(counting(tf, "one", 4))
-        operation = ipu.dataset_benchmark.infeed_benchmark(queue, 2, 2, print_stats=False)
+        queue = ipu.ipu_infeed_queue.IPUInfeedQueue(counting(tf, "one", 15))
+        operation = ipu.dataset_benchmark.infeed_benchmark(queue, 3, 5, print_stats=False)
         epochs = json.loads(session.run(operation)[0])["epochs"]
 
-    assert [epoch["total_bytes_processed"] for epoch in epochs] == [8, 8]
+    sizes = [epoch["total_bytes_processed"] for epoch in epochs]
+    check.equal(actual=sizes, expected=[20, 20, 20], what="the bytes of 5 int32 an epoch")
 
 
 def test_a_data_set_that_ends_too_early_is_an_error(tf: Any, ipu: Any) -> None:
     """More elements than there are cannot be measured."""
-    with pytest.raises(tf.errors.OutOfRangeError):
-        ipu.dataset_benchmark.dataset_benchmark(counting(tf, "one", 4), 2, 3, print_stats=False)
+    with check.raises(tf.errors.OutOfRangeError, match="", what="a benchmark of 2 epochs of 3 elements of 4"):
+        measured(ipu, counting(tf, "one", 4), 2, 3)
 
 
 @pytest.mark.parametrize(("epochs", "elements"), [(0, 1), (1, 0)])
 def test_something_is_measured(tf: Any, ipu: Any, epochs: int, elements: int) -> None:
-    """No epochs, and epochs of no element, are refused."""
-    with pytest.raises(ValueError, match="epochs"):
-        ipu.dataset_benchmark.dataset_benchmark(counting(tf, "one", 4), epochs, elements)
+    """No epochs, and epochs of no elements, are refused."""
+    with check.raises(ValueError, match="epochs", what=f"a benchmark of {epochs} epochs of {elements} elements"):
+        measured(ipu, counting(tf, "one", 4), epochs, elements)
 
 
 def test_only_data_sets_are_measured(tf: Any, ipu: Any) -> None:
-    """What is no data set, and no infeed, is refused, as are shapes that are not known."""
-    with pytest.raises(TypeError, match="dataset"):
-        ipu.dataset_benchmark.dataset_benchmark([1, 2], 1, 1)
-    with pytest.raises(TypeError, match="infeed_queue"):
-        ipu.dataset_benchmark.infeed_benchmark(counting(tf, "one", 4), 1, 1)
-    with pytest.raises(ValueError, match="not fully defined"):
-        ipu.dataset_benchmark.dataset_benchmark(counting(tf, "one", 4).batch(3), 1, 1)
+    """A benchmark takes a data set or an infeed, with shapes that are known."""
+    dataset = counting(tf, "one", 4)
+    with check.raises(TypeError, match="dataset", what="the dataset_benchmark of a list"):
+        measured(ipu, [1, 2], 1, 1)
+    with check.raises(TypeError, match="infeed_queue", what="the infeed_benchmark of a data set"):
+        ipu.dataset_benchmark.infeed_benchmark(dataset, 1, 1)
+    with check.raises(ValueError, match="not fully defined", what="the benchmark of batches that may be smaller"):
+        measured(ipu, dataset.batch(3), 1, 1)

@@ -18,70 +18,61 @@ def dataset(tf: Any, rows: int = 7) -> Any:
     return tf.data.Dataset.from_tensor_slices(samples(rows))
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_a_batch_that_may_be_smaller_is_refused(tf: Any, ipu: Any, size: int) -> None:
-    """A shape that is not fully defined cannot be fed; the message names the shape and the remedy."""
-    with pytest.raises(ValueError, match=r"Output shape \(None,\) is not fully defined.*drop_remainder=True"):
-        ipu.ipu_infeed_queue.IPUInfeedQueue(dataset(tf).batch(size))
+@pytest.mark.parametrize("tensors", [1, 2])
+def test_a_batch_that_may_be_smaller_is_refused(tf: Any, ipu: Any, tensors: int) -> None:
+    """No tensor of an element may have a shape that is not fully defined; the message names shape and remedy."""
+    batches = dataset(tf).batch(3)
+    batches = tf.data.Dataset.zip((dataset(tf).batch(3, drop_remainder=True), batches)) if tensors == 2 else batches
 
-
-def test_one_unknown_shape_among_others_is_refused(tf: Any, ipu: Any) -> None:
-    """Every tensor of an element needs a known shape."""
-    mixed = tf.data.Dataset.zip((dataset(tf).batch(2, drop_remainder=True), dataset(tf).batch(2)))
-
-    with pytest.raises(ValueError, match="not fully defined"):
-        ipu.ipu_infeed_queue.IPUInfeedQueue(mixed)
+    sentence = r"Output shape \(None,\) is not fully defined.*drop_remainder=True"
+    with check.raises(ValueError, match=sentence, what="an infeed of batches that may be smaller"):
+        ipu.ipu_infeed_queue.IPUInfeedQueue(batches)
 
 
 @pytest.mark.parametrize("elements", [1, 2, 3])
 def test_a_queue_counts_the_tensors_of_an_element(tf: Any, ipu: Any, elements: int) -> None:
-    """The number of tuple elements is that of the data set."""
+    """A queue has as many tuple elements as the data set."""
     queue = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.zip((dataset(tf),) * elements))
 
-    assert queue.number_of_tuple_elements == elements
+    check.equal(actual=queue.number_of_tuple_elements, expected=elements, what="number_of_tuple_elements")
 
 
 @pytest.mark.parametrize("depth", [0, -1])
 def test_a_prefetch_depth_is_positive(tf: Any, ipu: Any, depth: int) -> None:
     """At least one element is prefetched."""
-    with pytest.raises(ValueError, match="prefetch_depth"):
+    with check.raises(ValueError, match="prefetch_depth", what=f"a prefetch_depth of {depth}"):
         ipu.ipu_infeed_queue.IPUInfeedQueue(dataset(tf), prefetch_depth=depth)
 
 
 def test_the_initialiser_is_given_once(tf: Any, ipu: Any) -> None:
-    """In a graph the initialiser of a queue can be asked for once."""
+    """A queue of a graph gives its initialiser once."""
     with tf.Graph().as_default():
         queue = ipu.ipu_infeed_queue.IPUInfeedQueue(dataset(tf))
         _ = queue.initializer
 
-        with pytest.raises(ValueError, match="once"):
+        with check.raises(ValueError, match="once", what="a second initializer"):
             _ = queue.initializer
 
 
 def test_a_queue_knows_whether_it_is_used(device: Device) -> None:
-    """A queue is dequeued as soon as a program takes from it."""
+    """``dequeued`` is true as soon as a program takes from the queue."""
     queue = device.open().infeed(samples(4))
     before = queue.dequeued
     device.repeat(2, lambda total, x: total + x, queue, [0.0])
 
-    assert (before, queue.dequeued) == (False, True)
+    check.equal(actual=(before, queue.dequeued), expected=(False, True), what="dequeued before and after the program")
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 4])
-@pytest.mark.parametrize("steps", [1, 3])
-def test_replicas_take_neighbouring_elements(device: Device, replicas: int, steps: int) -> None:
+@pytest.mark.parametrize(("steps", "replicas"), [(5, 1), (1, 4), (3, 2), (2, 4)])
+def test_replicas_take_neighbouring_elements(device: Device, steps: int, replicas: int) -> None:
     """In iteration i replica r takes element i·R + r, and the next run goes on where this one ended."""
-    device.open(replicas)
-    queue, out = device.infeed(samples(2 * steps * replicas)), device.outfeed()
+    queue, out = device.open(replicas).infeed(samples(3 * steps * replicas)), device.outfeed()
     go = device.compile(lambda: device.ipu.loops.repeat(steps, lambda x: out.enqueue(x), [], queue))
-    go()
-    first = device.dequeue(out)
-    go()
-    second = device.dequeue(out)
 
-    expected = samples(2 * steps * replicas).reshape((2, steps, replicas) if replicas > 1 else (2, steps))
-    check.identical(actual=first, expected=expected[0], what="what the first run took")
-    check.identical(actual=second, expected=expected[1], what="what the second run took")
+    rows = samples(3 * steps * replicas).reshape((3, steps, replicas) if replicas > 1 else (3, steps))
+    for run, expected in enumerate(rows):
+        go()
+        check.identical(actual=device.dequeue(out), expected=expected, what=f"what run {run} took")
 
 
 FIRST, SECOND = np.split(samples(6), 2)
@@ -90,8 +81,7 @@ FIRST, SECOND = np.split(samples(6), 2)
 @pytest.mark.parametrize("rows", [{"b": SECOND, "a": FIRST}, (FIRST, SECOND)], ids=["names", "tuple"])
 def test_elements_of_several_tensors_are_arguments(device: Device, rows: Any) -> None:
     """A dictionary becomes keyword arguments of the body, a tuple positional ones after the values of the loop."""
-    device.open()
-    queue = device.infeed(rows)
+    queue = device.open().infeed(rows)
 
     (result,) = device.repeat(3, lambda total, a, b: total + a - 2 * b, queue, [0.0])
 
@@ -99,34 +89,33 @@ def test_elements_of_several_tensors_are_arguments(device: Device, rows: Any) ->
 
 
 def test_the_end_of_the_data_ends_the_run(device: Device) -> None:
-    """A loop that asks for more than there is fails as a data set's end does."""
-    device.open()
-    queue = device.infeed(samples(2))
+    """A loop that asks for more elements than there are fails with OutOfRangeError, as a data set does."""
+    queue = device.open().infeed(samples(2))
     go = device.compile(lambda: device.ipu.loops.repeat(3, lambda total, x: total + x, [0.0], queue))
 
-    with pytest.raises(device.tf.errors.OutOfRangeError):
+    with check.raises(device.tf.errors.OutOfRangeError, match="", what="a loop of 3 steps on 2 elements"):
         go()
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [1, 4])
 def test_an_iterator_feeds_functions(tf: Any, ipu: Any, strategy_on: Any, replicas: int) -> None:
-    """IPUIterator gives a function of a strategy one element after the other, R of them for R replicas."""
-    strategy = strategy_on(replicas)
-    iterator = ipu.ipu_infeed_queue.IPUIterator(dataset=dataset(tf, 8))
+    """Each run of a strategy's function takes R elements of an IPUIterator; the host sees those of replica 0."""
+    strategy, rows = strategy_on(replicas), samples(3 * replicas)
+    iterator = ipu.ipu_infeed_queue.IPUIterator(dataset=dataset(tf, len(rows)))
     taken = tf.function(lambda elements: next(elements))
 
-    got = [float(strategy.run(taken, args=(iterator,))) for _ in range(3)]
+    elements = [float(strategy.run(taken, args=(iterator,))) for _ in range(3)]
 
-    assert got == samples(8)[: 3 * replicas : replicas].tolist()
+    check.equal(actual=elements, expected=rows[::replicas].tolist(), what="the elements of replica 0, by run")
 
 
 def test_an_iterator_needs_known_shapes(tf: Any, ipu: Any) -> None:
     """IPUIterator refuses shapes that are not fully defined, as a queue does."""
-    with pytest.raises(ValueError, match="not fully defined"):
+    with check.raises(ValueError, match="not fully defined", what="an IPUIterator of batches that may be smaller"):
         ipu.ipu_infeed_queue.IPUIterator(dataset=dataset(tf).batch(2))
 
 
 def test_an_iterator_needs_eager_mode(tf: Any, ipu: Any) -> None:
-    """In a graph there are no iterators of this kind."""
-    with tf.Graph().as_default(), pytest.raises(RuntimeError, match="eager"):
+    """A graph has no IPUIterator."""
+    with tf.Graph().as_default(), check.raises(RuntimeError, match="eager", what="an IPUIterator in a graph"):
         ipu.ipu_infeed_queue.IPUIterator(dataset=dataset(tf))

@@ -13,41 +13,36 @@ from ..device_programs import Device
 from ..exact import samples
 
 
-@pytest.mark.parametrize("times", [0, 1, 5])
-def test_repeat_runs_so_many_times(device: Device, times: int) -> None:
-    """``repeat`` applies its body n times; none leaves the values as they are."""
-    device.open()
+def test_repeat_runs_so_many_times(device: Device) -> None:
+    """``repeat`` applies its body n times, and 0 times leaves the values as they are."""
+    repeat = device.open().ipu.loops.repeat
 
-    (result,) = device.repeat(times, lambda x: 2 * x + 1, values=[3.0])
+    results = device.run(lambda: [repeat(number, lambda x: 2 * x + 1, [3.0])[0] for number in (0, 1, 5)])
 
-    check.identical(actual=result, expected=np.float32(4 * 2**times - 1), what="the value")
+    expected = np.asarray([3, 7, 127], np.float32)
+    check.identical(actual=np.asarray(results), expected=expected, what="3 after 0, 1 and 5 times 2x + 1")
 
 
 def test_repeat_takes_a_number_that_is_computed(device: Device) -> None:
     """The number of iterations may be a tensor."""
-    device.open()
-    steps = device.variable("steps", 3.0) if device.mode == "function" else None
+    device.open().variable("steps", 3.0)
+    tf, repeat = device.tf, device.ipu.loops.repeat
 
-    def program() -> Any:
-        number = device.variable("steps", 3.0) if steps is None else steps
-        return device.ipu.loops.repeat(device.tf.cast(number, device.tf.int32), lambda x: 2 * x + 1, [3.0])
+    (result,) = device.run(lambda: repeat(tf.cast(device.variable("steps", 3.0), tf.int32), lambda x: 2 * x + 1, [3.0]))
 
-    check.identical(actual=device.run(program)[0], expected=np.float32(31), what="the value")
+    check.identical(actual=result, expected=np.float32(31), what="3 after 3 times 2x + 1")
 
 
 def test_values_of_a_loop_stay_apart(device: Device) -> None:
     """Several values are passed, changed and returned in order."""
-    device.open()
+    results = device.open().repeat(4, lambda a, b: (b, a + b), values=[1.0, 1.0])
 
-    first, second = device.repeat(4, lambda a, b: (b, a + b), values=[1.0, 1.0])
-
-    assert (float(first), float(second)) == (5.0, 8.0)
+    check.equal(actual=[float(value) for value in results], expected=[5, 8], what="the values after 4 iterations")
 
 
 def test_a_loop_without_values_returns_an_operation(device: Device) -> None:
-    """A loop for its effects is an operation."""
-    device.open()
-    device.variable("total", 0.0)
+    """A loop without values is an operation, which has the effects of the body."""
+    device.open().variable("total", 0.0)
     operations = []
 
     def program() -> Any:
@@ -57,147 +52,115 @@ def test_a_loop_without_values_returns_an_operation(device: Device) -> None:
 
     device.run(program)
 
-    assert isinstance(operations[-1], device.tf.Operation)
-    assert float(device.read(["total"])[0]) == 6.0
+    check.instance(actual=operations[-1], expected=device.tf.Operation, what="what repeat returns")
+    check.equal(actual=float(device.read(["total"])[0]), expected=6.0, what="the total after 3 times 2")
 
 
-@pytest.mark.parametrize(("start", "end", "step"), [(0, 5, 1), (2, 9, 3), (5, 5, 1), (6, 0, -2)])
-def test_for_loop_counts(device: Device, start: int, end: int, step: int) -> None:
+def test_for_loop_counts(device: Device) -> None:
     """``for_loop`` passes start, start + step, … as the first argument of its body, and stops before end."""
-    device.open()
-    tf = device.tf
+    ranges, tf, loops = [(0, 5, 1), (2, 9, 3), (5, 5, 1), (6, 0, -2)], device.open().tf, device.ipu.loops
+    digits = lambda i, x: 10 * x + tf.cast(i, tf.float32)  # noqa: E731
 
-    (result,) = device.run(
-        lambda: device.ipu.loops.for_loop(start, end, step, lambda i, x: 10 * x + tf.cast(i, tf.float32), [1.0])
-    )
+    results = device.run(lambda: [loops.for_loop(*numbers, digits, [1.0])[0] for numbers in ranges])
 
-    expected = 1.0
-    for number in range(start, end, step):
-        expected = 10 * expected + number
-    check.identical(actual=result, expected=np.float32(expected), what="the digits")
+    expected = np.asarray([101234, 1258, 1, 1642], np.float32)
+    check.identical(actual=np.asarray(results), expected=expected, what=f"the digits of for_loops over {ranges}")
 
 
 def test_for_loop_is_fed(device: Device) -> None:
-    """The number, the values and then what the infeed gives are the arguments of a body."""
-    device.open()
-    tf, queue = device.tf, device.infeed(samples(3))
+    """A body gets the number, the values, and then what the infeed gives."""
+    tf, queue, loops = device.open().tf, device.infeed(samples(3)), device.ipu.loops
 
     (result,) = device.run(
-        lambda: device.ipu.loops.for_loop(1, 4, 1, lambda i, x, y: x + tf.cast(i, tf.float32) * y, [0.0], queue)
+        lambda: loops.for_loop(1, 4, 1, lambda i, x, y: x + tf.cast(i, tf.float32) * y, [0.0], queue)
     )
 
-    check.identical(actual=result, expected=np.float32(samples(3) @ [1, 2, 3]), what="the sum")
+    check.identical(actual=result, expected=np.float32(samples(3) @ [1, 2, 3]), what="the sum of number times element")
 
 
-@pytest.mark.parametrize("limit", [1.0, 7.0, 100.0])
-def test_while_loop_runs_while_its_condition_holds(device: Device, limit: float) -> None:
-    """``while_loop`` stops when its condition of the values is false."""
-    device.open()
+def test_while_loop_runs_while_its_condition_holds(device: Device) -> None:
+    """``while_loop`` stops when its condition is false, or after ``maximum_iterations``."""
+    limits, loops = [(1.0, None), (7.0, None), (100.0, None), (20.0, 1), (20.0, 2), (20.0, 50)], device.open().ipu.loops
 
-    (result,) = device.run(lambda: device.ipu.loops.while_loop(lambda x: x < limit, lambda x: 2 * x + 1, [1.0]))
+    def program() -> Any:
+        return [
+            loops.while_loop(lambda x, limit=limit: x < limit, lambda x: 2 * x + 1, [1.0], maximum_iterations=most)[0]
+            for limit, most in limits
+        ]
 
-    expected = 1.0
-    while expected < limit:
-        expected = 2 * expected + 1
-    check.identical(actual=result, expected=np.float32(expected), what="the value")
-
-
-@pytest.mark.parametrize("most", [1, 2, 50])
-def test_while_loop_can_be_limited(device: Device, most: int) -> None:
-    """There are no more than ``maximum_iterations``."""
-    device.open()
-
-    (result,) = device.run(
-        lambda: device.ipu.loops.while_loop(lambda x: x < 20.0, lambda x: 2 * x + 1, [1.0], maximum_iterations=most)
-    )
-
-    check.identical(actual=result, expected=np.float32({1: 3, 2: 7, 50: 31}[most]), what="the value")
+    actual, expected = np.asarray(device.run(program)), np.asarray([1, 7, 127, 3, 7, 31], np.float32)
+    check.identical(actual=actual, expected=expected, what=f"1, 3, 7, … by limit and maximum_iterations {limits}")
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [1, 4])
 def test_while_loop_is_fed(device: Device, replicas: int) -> None:
     """The condition sees the values only; the body also takes what the infeed gives its replica."""
-    device.open(replicas)
-    queue = device.infeed(samples(12))
+    queue, loops = device.open(replicas).infeed(samples(15)), device.ipu.loops
+    below, body = lambda total, number: number < 3.0, lambda total, number, x: (total + x, number + 1)
 
-    (result, _) = device.run(
-        lambda: device.ipu.loops.while_loop(
-            lambda total, number: number < 3.0, lambda total, number, x: (total + x, number + 1), [0.0, 0.0], queue
-        )
-    )
+    result, _ = device.run(lambda: loops.while_loop(below, body, [0.0, 0.0], queue))
 
-    check.identical(actual=result, expected=samples(12)[: 3 * replicas : replicas].sum(), what="replica 0's sum")
+    expected = samples(15)[: 3 * replicas : replicas].sum()
+    check.identical(actual=result, expected=expected, what="the sum of replica 0 over 3 iterations")
 
 
 @pytest.mark.parametrize("returned", [0, 2])
 def test_a_body_returns_a_value_for_each_input(device: Device, returned: int) -> None:
     """A body that returns another number of tensors is refused."""
-    device.open()
-
-    with pytest.raises(ValueError, match=f"returned {returned} tensors for 1 inputs"):
-        device.repeat(2, lambda x: [x] * returned, values=[1.0])
+    sentence = f"returned {returned} tensors for 1 inputs"
+    with check.raises(ValueError, match=sentence, what=f"a body of 1 input that returns {returned} tensors"):
+        device.open().repeat(2, lambda x: [x] * returned, values=[1.0])
 
 
 def test_operations_come_after_tensors(device: Device) -> None:
     """A body returns its tensors first."""
-    device.open()
-
-    with pytest.raises(ValueError, match="followed by"):
-        device.repeat(2, lambda x: [device.tf.no_op(), x], values=[1.0])
+    with check.raises(ValueError, match="followed by", what="a body that returns an operation before its tensor"):
+        device.open().repeat(2, lambda x: [device.tf.no_op(), x], values=[1.0])
 
 
 def test_loops_can_be_nested(device: Device) -> None:
     """A body may run a loop of its own."""
-    device.open()
-    loops = device.ipu.loops
+    loops = device.open().ipu.loops
 
     (result,) = device.run(lambda: loops.repeat(3, lambda x: loops.repeat(2, lambda y: y + 1, [2 * x])[0], [1.0]))
 
-    check.identical(actual=result, expected=np.float32(((1 * 2 + 2) * 2 + 2) * 2 + 2), what="the value")
+    check.identical(actual=result, expected=np.float32(((1 * 2 + 2) * 2 + 2) * 2 + 2), what="the nested loops")
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [1, 4])
 def test_replicas_meet_in_every_iteration(device: Device, replicas: int) -> None:
     """A sum over replicas inside a loop is that of the elements of the same iteration."""
-    device.open(replicas)
-    queue, out = device.infeed(samples(3 * replicas)), device.outfeed()
+    queue, out = device.open(replicas).infeed(samples(3 * replicas)), device.outfeed()
 
-    def body(x: Any) -> Any:
-        return out.enqueue(device.ipu.cross_replica_ops.cross_replica_sum(x))
+    device.repeat(3, lambda x: out.enqueue(device.ipu.cross_replica_ops.cross_replica_sum(x)), queue)
 
-    device.repeat(3, body, queue)
     sums = samples(3 * replicas).reshape(3, replicas).sum(axis=1)
-    got = device.dequeue(out)
-
-    check.identical(actual=got, expected=np.stack([sums] * replicas, axis=1) if replicas > 1 else sums, what="the sums")
+    expected = np.stack([sums] * replicas, axis=1) if replicas > 1 else sums
+    check.identical(actual=device.dequeue(out), expected=expected, what="cross_replica_sum by iteration and replica")
 
 
 def test_a_body_knows_its_iteration(device: Device) -> None:
-    """The counter of a loop goes from 0."""
-    device.open()
-    out, tf = device.outfeed(), device.tf
-    counter = device.ipu.internal_ops.get_current_iteration_counter
-    device.run(lambda: device.ipu.loops.repeat(4, lambda: out.enqueue(tf.cast(counter(), tf.float32)), []))
+    """The counter of a loop goes up from 0."""
+    out, tf, counter = device.open().outfeed(), device.tf, device.ipu.internal_ops.get_current_iteration_counter
+    device.repeat(4, lambda: out.enqueue(tf.cast(counter(), tf.float32)))
 
-    assert device.dequeue(out).tolist() == [0.0, 1.0, 2.0, 3.0]
+    check.equal(actual=device.dequeue(out).tolist(), expected=[0, 1, 2, 3], what="the counter, by iteration")
 
 
 def test_the_counter_needs_a_loop(ipu: Any) -> None:
-    """Outside of loops there is no iteration."""
-    with pytest.raises(ValueError, match="outside of a loop"):
+    """Outside of loops there are no iterations to count."""
+    with check.raises(ValueError, match="outside of a loop", what="the counter without a loop"):
         ipu.internal_ops.get_current_iteration_counter()
 
 
 def test_a_body_is_converted(tf: Any, ipu: Any, strategy: Any) -> None:
-    """Python's conditions on tensors work in the body of a loop of a converted function."""
+    """Python conditions on tensors work in the body of a loop."""
 
     def body(x: Any) -> Any:
         if x > 4.0:
             x = x - 4.0
         return 2.0 * x
 
-    @tf.function
-    def program() -> Any:
-        return ipu.loops.repeat(4, body, [3.0])
+    result = strategy.run(tf.function(lambda: ipu.loops.repeat(4, body, [3.0])))[0]
 
-    assert float(strategy.run(program)[0]) == 8.0
+    check.equal(actual=float(result), expected=8.0, what="3 after 4 times 2x, less 8 above 4")

@@ -13,169 +13,139 @@ from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 from ..device_programs import Device
 from ..exact import RATE, START, check_weight, counts, samples, trained
 
-METHODS = ("SUM", "MEAN", "RUNNING_MEAN")
 
-
-def train(device: Device, wrap: Callable[[Any], Any], steps: int, replicas: int = 1, momentum: float = 0.0) -> Any:
-    """The weight after so many iterations of a loop with a wrapped optimizer of TensorFlow 1."""
-    device.open(replicas)
-    v1, queue = device.tf.compat.v1, device.infeed(samples(steps * replicas))
-    if device.mode == "function":
+def train(
+    device: Device, wrap: Callable[[Any], Any], steps: int, replicas: int = 1, rate: float = RATE, fed: Any = None
+) -> np.ndarray:
+    """The weight after a loop of ``steps`` iterations with a wrapped optimizer of TensorFlow 1."""
+    queue = device.open(replicas).infeed(samples(steps * replicas) if fed is None else fed)
+    if device.mode == "function":  # a graph makes its variables inside the program
         device.variable("w0", START[0])
 
     def body(x: Any) -> Any:
         weight = device.variable("w0", START[0])
-        inner = v1.train.MomentumOptimizer(RATE, momentum) if momentum else v1.train.GradientDescentOptimizer(RATE)
+        inner = device.tf.compat.v1.train.GradientDescentOptimizer(rate)
         return wrap(inner).minimize(weight * x, var_list=[weight])
 
-    with device.tf.device("/device:CPU:0"):
-        device.repeat(steps, body, queue)
+    device.repeat(steps, body, queue)
     return device.read(["w0"])[0]
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 4])
+@pytest.mark.parametrize("replicas", [1, 4])
 def test_cross_replica_takes_the_mean(device: Device, replicas: int) -> None:
     """Every replica applies the mean over replicas of the gradients of one iteration."""
-    got = train(device, device.ipu.optimizers.CrossReplicaOptimizer, 3, replicas)
+    weight = train(device, device.ipu.optimizers.CrossReplicaOptimizer, 3, replicas)
 
-    check_weight(got, counts(3, replicas=replicas))
+    check_weight(weight, counts(3, replicas=replicas))
 
 
 def test_without_it_replicas_go_apart(device: Device) -> None:
     """An optimizer alone applies each replica's own gradients: the host sees replica 0."""
-    got = train(device, lambda opt: opt, 3, replicas=2)
+    weight = train(device, lambda opt: opt, 3, replicas=4)
 
-    alone = trained(1, counts(3), fed=samples(6)[::2])
-    check.identical(actual=got, expected=alone.weights[0], what="the weight of replica 0")
-
-
-def test_the_wrapped_optimizer_keeps_its_state(device: Device) -> None:
-    """Momentum works on the means."""
-    if device.mode == "function":
-        device = Device(device.tf, device.ipu, device._configure, "graph")
-    got = train(device, device.ipu.optimizers.CrossReplicaOptimizer, 3, replicas=2, momentum=0.5)
-    device.close()
-
-    check_weight(got, counts(3, replicas=2, momentum=0.5))
+    expected = trained(1, counts(3), fed=samples(12)[::4]).weights[0]
+    check.identical(actual=weight, expected=expected, what="the weight of replica 0")
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("method", "count"), [("SUM", 1), ("SUM", 5), ("MEAN", 4), ("RUNNING_MEAN", 2)])
 def test_gradients_are_accumulated(device: Device, method: str, count: int) -> None:
-    """After every so many mini-batches there is one update, with the sum or the mean of their gradients."""
+    """After every ``count`` mini-batches there is one update, with the sum or the mean of their gradients."""
     methods = device.ipu.gradient_accumulation.GradientAccumulationReductionMethod
     wrapped = device.ipu.optimizers.GradientAccumulationOptimizerV2
-    got = train(device, lambda opt: wrapped(opt, count, reduction_method=methods[method]), 3 * count)
+    weight = train(device, lambda opt: wrapped(opt, count, reduction_method=methods[method]), 3 * count)
 
-    check_weight(got, counts(3, count, accumulation_reduction=method.lower()))
+    check_weight(weight, counts(3, count, accumulation_reduction=method.lower()))
 
 
 def test_a_running_mean_is_kept_up(device: Device) -> None:
     """Over three mini-batches the running mean is their mean up to rounding: two products and a sum for each."""
     wrapped = device.ipu.optimizers.GradientAccumulationOptimizerV2
-    got = train(device, lambda opt: wrapped(opt, 3, reduction_method="running_mean"), 3)
+    weight = train(device, lambda opt: wrapped(opt, 3, reduction_method="running_mean"), 3)
 
-    mean = samples(3).astype(np.float64).mean()
+    expected = np.float64(START[0] - RATE * samples(3).astype(np.float64).mean())
     bound = 3 * 4 * FORMATS["float32"].unit * RATE * samples(3).max() + FORMATS["float32"].unit * START[0]
-    check.close(
-        actual=got,
-        expected=np.float64(START[0] - RATE * mean),
-        tolerance=Tolerance(np.array(bound, np.float64), "three steps of four roundings each, and the update's", 0.0),
-        what="the weight",
-    )
+    tolerance = Tolerance(np.array(bound, np.float64), "three steps of four roundings each, and the update's", 0.0)
+    check.close(actual=weight, expected=expected, tolerance=tolerance, what="the weight")
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-@pytest.mark.parametrize(
-    "name", ["CrossReplicaGradientAccumulationOptimizerV2", "CrossReplicaGradientAccumulationOptimizer"]
-)
-def test_accumulation_comes_before_the_mean_over_replicas(device: Device, replicas: int, name: str) -> None:
+@pytest.mark.parametrize(("version", "replicas"), [("V2", 1), ("V2", 4), ("", 4)])
+def test_accumulation_comes_before_the_mean_over_replicas(device: Device, version: str, replicas: int) -> None:
     """Replicas accumulate alone, meet once for each update, and apply the mean."""
-    wrapped = getattr(device.ipu.optimizers, name)
-    got = train(device, lambda opt: wrapped(opt, 2), 4, replicas)
+    wrapped = getattr(device.ipu.optimizers, f"CrossReplicaGradientAccumulationOptimizer{version}")
+    weight = train(device, lambda opt: wrapped(opt, 3), 6, replicas)
 
-    check_weight(got, counts(2, 2, replicas))
+    check_weight(weight, counts(2, 3, replicas))
 
 
 @pytest.mark.parametrize("steps", [4, 5, 7])
 def test_a_loop_holds_whole_accumulations(device: Device, steps: int) -> None:
-    """A number of iterations that the mini-batches do not divide fails when it runs, without an update."""
-    wrapped = device.ipu.optimizers.GradientAccumulationOptimizerV2
+    """A loop with a part of an accumulation left over fails when it runs, without an update."""
+    wrapped, error = device.ipu.optimizers.GradientAccumulationOptimizerV2, device.tf.errors.FailedPreconditionError
 
-    with pytest.raises(device.tf.errors.FailedPreconditionError, match=f"3 mini-batches in a loop of {steps} iter"):
+    sentence = f"3 mini-batches in a loop of {steps} iter"
+    with check.raises(error, match=sentence, what=f"an accumulation of 3 in {steps} iterations"):
         train(device, lambda opt: wrapped(opt, 3), steps)
-    assert device.read(["w0"]) == [START[0]]
+    check.equal(actual=device.read(["w0"]), expected=[START[0]], what="the weight after the loop failed")
 
 
 def test_accumulation_needs_a_loop(device: Device) -> None:
     """Outside of loops there are no mini-batches to count."""
-    device.open()
-    wrapped = device.ipu.optimizers.GradientAccumulationOptimizerV2
-    v1 = device.tf.compat.v1
-    device.variable("w0", START[0])
+    device.open().variable("w0", START[0])
 
     def program() -> Any:
-        weight = device.variable("w0", START[0])
-        return wrapped(v1.train.GradientDescentOptimizer(RATE), 2).minimize(3 * weight, var_list=[weight])
+        inner, weight = device.tf.compat.v1.train.GradientDescentOptimizer(RATE), device.variable("w0", START[0])
+        wrapped = device.ipu.optimizers.GradientAccumulationOptimizerV2(inner, 2)
+        return wrapped.minimize(3 * weight, var_list=[weight])
 
-    with pytest.raises(ValueError, match="outside of a loop"):
+    with check.raises(ValueError, match="outside of a loop", what="accumulation without a loop"):
         device.run(program)
 
 
 def test_accumulation_may_use_another_type(device: Device) -> None:
-    """Gradients are accumulated in the type that is asked for: float16 forgets what is too small."""
-    wrapped = device.ipu.optimizers.GradientAccumulationOptimizerV2
-    device.open()
-    v1, queue = device.tf.compat.v1, device.infeed(np.asarray([2048.0, 1.0], np.float32))
-    if device.mode == "function":
-        device.variable("w0", START[0])
+    """Gradients are accumulated in the given type: 2048 + 1 is 2048 in float16."""
+    wrapped, fed = device.ipu.optimizers.GradientAccumulationOptimizerV2, np.asarray([2048, 1], np.float32)
+    weight = train(device, lambda opt: wrapped(opt, 2, dtype=device.tf.float16), 2, rate=1.0, fed=fed)
 
-    def body(x: Any) -> Any:
-        weight = device.variable("w0", START[0])
-        opt = wrapped(v1.train.GradientDescentOptimizer(1.0), 2, dtype=device.tf.float16)
-        return opt.minimize(weight * x, var_list=[weight])
-
-    device.repeat(2, body, queue)
-
-    assert device.read(["w0"]) == [START[0] - float(np.float16(2048.0) + np.float16(1.0))]
+    check.identical(actual=weight, expected=np.float32(START[0] - 2048), what="the weight")
 
 
 @pytest.mark.parametrize("number", [0, -1, 1.5, True])
 def test_a_number_of_mini_batches_is_positive(tf: Any, ipu: Any, number: Any) -> None:
     """At least one mini-batch is accumulated."""
-    with pytest.raises(ValueError, match="num_mini_batches"):
+    with check.raises(ValueError, match="num_mini_batches", what=f"an accumulation of {number} mini-batches"):
         ipu.optimizers.GradientAccumulationOptimizerV2(tf.compat.v1.train.GradientDescentOptimizer(1.0), number)
 
 
 @pytest.mark.parametrize("method", ["most", 7])
 def test_an_unknown_reduction_is_refused(tf: Any, ipu: Any, method: Any) -> None:
     """A reduction is a member of the enumeration or its name."""
-    with pytest.raises(ValueError, match=r"Cannot parse .* as one of GradientAccumulationReductionMethod"):
-        ipu.optimizers.GradientAccumulationOptimizerV2(
-            tf.compat.v1.train.GradientDescentOptimizer(1.0), 2, reduction_method=method
-        )
+    inner, wrapped = tf.compat.v1.train.GradientDescentOptimizer(1.0), ipu.optimizers.GradientAccumulationOptimizerV2
+
+    sentence = r"Cannot parse .* as one of GradientAccumulationReductionMethod"
+    with check.raises(ValueError, match=sentence, what=f"the reduction_method {method!r}"):
+        wrapped(inner, 2, reduction_method=method)
 
 
 def test_the_first_version_is_for_linear_optimizers(tf: Any, ipu: Any) -> None:
-    """The older optimizer checks what it wraps unless it is told not to."""
-    adam = tf.compat.v1.train.AdamOptimizer(1.0)
-    wrapped = ipu.optimizers.GradientAccumulationOptimizer
+    """The older optimizer refuses to wrap Adam unless it is told not to check."""
+    optimizers, wrapped = tf.compat.v1.train, ipu.optimizers.GradientAccumulationOptimizer
 
-    with pytest.raises(ValueError, match="AdamOptimizer"):
-        wrapped(adam, 2)
-    assert wrapped(adam, 2, verify_usage=False)
-    assert wrapped(tf.compat.v1.train.MomentumOptimizer(1.0, 0.5), 2)
+    with check.raises(ValueError, match="AdamOptimizer", what="the accumulation of Adam"):
+        wrapped(optimizers.AdamOptimizer(1.0), 2)
+    wrapped(optimizers.AdamOptimizer(1.0), 2, verify_usage=False)
+    wrapped(optimizers.MomentumOptimizer(1.0, 0.5), 2)
 
 
 @pytest.mark.parametrize("name", ["MapGradientOptimizer", "MapGradientOptimizerInvertedChaining"])
 def test_gradients_are_mapped(device: Device, name: str) -> None:
     """The function of a gradient and its variable replaces the gradient."""
     wrapped = getattr(device.ipu.optimizers, name)
-    got = train(device, lambda opt: wrapped(opt, lambda gradient, weight: gradient - 2 * weight), 1)
+    weight = train(device, lambda opt: wrapped(opt, lambda gradient, weight: gradient - 2 * weight), 3)
 
-    check.identical(
-        actual=got, expected=np.float32(START[0] - RATE * (samples(1)[0] - 2 * START[0])), what="the weight"
-    )
+    expected = START[0]
+    for x in samples(3).tolist():
+        expected -= RATE * (x - 2 * expected)
+    check.identical(actual=weight, expected=np.float32(expected), what="the weight")
 
 
 def test_wrappers_can_be_wrapped(device: Device) -> None:
@@ -184,96 +154,90 @@ def test_wrappers_can_be_wrapped(device: Device) -> None:
 
     def wrap(opt: Any) -> Any:
         mapped = optimizers.MapGradientOptimizer(opt, lambda gradient, _: device.tf.minimum(gradient, 2.0))
-        return optimizers.CrossReplicaGradientAccumulationOptimizerV2(mapped, 2)
+        return optimizers.CrossReplicaGradientAccumulationOptimizerV2(mapped, 3)
 
-    got = train(device, wrap, 2)
-
-    assert float(got) == START[0] - RATE * float(np.minimum(samples(2), 2.0).sum())
+    expected = np.float32(START[0] - RATE * np.minimum(samples(3), 2.0).sum())
+    check.identical(actual=train(device, wrap, 3), expected=expected, what="the weight")
 
 
 def test_the_plain_wrapper_changes_nothing(device: Device) -> None:
     """IpuOptimizer and ShardedOptimizer leave gradients as they are."""
     optimizers = device.ipu.optimizers
-    got = train(device, lambda opt: optimizers.ShardedOptimizer(optimizers.IpuOptimizer(opt)), 3)
+    weight = train(device, lambda opt: optimizers.ShardedOptimizer(optimizers.IpuOptimizer(opt)), 3)
 
-    check_weight(got, counts(3))
+    check_weight(weight, counts(3))
 
 
 def test_what_is_wrapped_is_an_optimizer(ipu: Any) -> None:
-    """Something else is refused."""
-    with pytest.raises(ValueError, match="optimizer"):
+    """What is not an optimizer is refused."""
+    with check.raises(ValueError, match="optimizer", what="a CrossReplicaOptimizer of 3"):
         ipu.optimizers.CrossReplicaOptimizer(3)
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [1, 4])
 def test_keras_optimizers_can_be_wrapped(tf: Any, ipu: Any, configure: Any, replicas: int) -> None:
-    """In a function a gradient tape and an optimizer of Keras do the same."""
+    """In a function a gradient tape and a Keras optimizer train as a TensorFlow 1 optimizer does."""
     device = Device(tf, ipu, configure, "function").open(replicas)
-    queue, weight = device.infeed(samples(4 * replicas)), device.variable("w0", START[0])
+    queue, weight = device.infeed(samples(6 * replicas)), device.variable("w0", START[0])
     with device.strategy.scope():
         inner = tf.keras.optimizers.SGD(RATE, momentum=0.5)
         inner.build([weight])
-    opt = ipu.optimizers.CrossReplicaGradientAccumulationOptimizerV2(inner, 2)
+    opt = ipu.optimizers.CrossReplicaGradientAccumulationOptimizerV2(inner, 3)
 
     def body(x: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = weight * x
         return opt.apply_gradients([(tape.gradient(loss, weight), weight)])
 
-    device.run(lambda: ipu.loops.repeat(4, body, [], queue))
+    device.repeat(6, body, queue)
 
-    check_weight(weight.numpy(), counts(2, 2, replicas, momentum=0.5))
+    check_weight(weight.numpy(), counts(2, 3, replicas, momentum=0.5))
+
+
+def scaling(tf: Any, ipu: Any, **settings: Any) -> Any:
+    """Plain gradient descent with a loss that is scaled."""
+    return ipu.optimizers.AutomaticLossScalingOptimizer(tf.compat.v1.train.GradientDescentOptimizer(RATE), **settings)
 
 
 @pytest.mark.parametrize("factor", [1.0, 8.0])
 def test_a_scaled_loss_trains_alike(tf: Any, ipu: Any, strategy: Any, factor: float) -> None:
     """Gradients of the scaled loss are scaled back before they are applied."""
     with strategy.scope():
-        weight = tf.Variable(START[0])
-        opt = ipu.optimizers.AutomaticLossScalingOptimizer(
-            tf.compat.v1.train.GradientDescentOptimizer(RATE), initial_loss_scaling_factor=factor
-        )
-    seen = []
+        weight, opt = tf.Variable(START[0]), scaling(tf, ipu, initial_loss_scaling_factor=factor)
 
     @tf.function
     def step() -> Any:
         pairs = opt.compute_gradients(3.0 * weight, var_list=[weight])
-        seen.append(pairs[0][0])
         opt.apply_gradients(pairs)
         return pairs[0][0]
 
-    assert float(strategy.run(step)) == 3.0 * factor
-    assert float(weight) == START[0] - RATE * 3.0
+    results = {"gradient": float(strategy.run(step)), "weight": float(weight)}
+    expected = {"gradient": 3 * factor, "weight": START[0] - RATE * 3}
+    check.equal(actual=results, expected=expected, what="the gradient of the scaled loss, and the weight")
 
 
 def test_the_scale_follows_gradients_in_float16(tf: Any, ipu: Any, strategy: Any) -> None:
     """Every two updates the factor doubles, until gradients come near the largest float16: then it halves."""
     with strategy.scope():
-        weight = tf.Variable(np.float16(1.0))
-        opt = ipu.optimizers.AutomaticLossScalingOptimizer(
-            tf.compat.v1.train.GradientDescentOptimizer(0.0), initial_loss_scaling_factor=2, update_frequency=2
-        )
+        weight, opt = tf.Variable(np.float16(1.0)), scaling(tf, ipu, initial_loss_scaling_factor=2, update_frequency=2)
 
     @tf.function
     def step() -> Any:
         opt.apply_gradients(opt.compute_gradients(np.float16(4096.0) * weight, var_list=[weight]))
         return opt.loss_scaling_factor
 
-    assert [float(strategy.run(step)) for _ in range(8)] == [2.0, 4.0, 4.0, 8.0, 8.0, 4.0, 4.0, 8.0]
+    factors = [float(strategy.run(step)) for _ in range(8)]
+    check.equal(actual=factors, expected=[2, 4, 4, 8, 8, 4, 4, 8], what="loss_scaling_factor, by update")
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        {"initial_loss_scaling_factor": 0},
-        {"update_frequency": 0},
-        {"increment_factor": 1},
-        {"max_loss_scaling_factor": 0.5},
-        {"ratio_threshold": 2},
-    ],
-    ids=lambda setting: next(iter(setting)),
-)
-def test_wrong_scales_are_refused(tf: Any, ipu: Any, setting: Any) -> None:
+SETTINGS = {
+    "initial_loss_scaling_factor": 0, "update_frequency": 0, "increment_factor": 1, "max_loss_scaling_factor": 0.5,
+    "ratio_threshold": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_wrong_scales_are_refused(tf: Any, ipu: Any, name: str) -> None:
     """A setting of loss scaling that cannot work is refused by its name."""
-    with pytest.raises(ValueError, match=next(iter(setting))):
-        ipu.optimizers.AutomaticLossScalingOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0), **setting)
+    with check.raises(ValueError, match=name, what=f"loss scaling with {name}={SETTINGS[name]}"):
+        scaling(tf, ipu, **{name: SETTINGS[name]})

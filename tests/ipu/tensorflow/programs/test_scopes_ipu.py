@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable
 
 import pytest
+
+from ipu_conformance import check
 
 from ..device_programs import Device
 from ..exact import samples
@@ -12,37 +15,38 @@ from ..exact import samples
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_scope_places_on_a_device(tf: Any, ipu: Any, number: int) -> None:
-    """What is made inside belongs to the named IPU device."""
+    """Operations made in the scope are placed on the IPU device that it names."""
     with tf.Graph().as_default(), ipu.scopes.ipu_scope(f"/device:IPU:{number}"):
         total = tf.constant(1.0) + 1
 
-    assert total.op.device.endswith(f"device:IPU:{number}")
+    place = total.op.device.rpartition("/")[2]
+    check.equal(actual=place, expected=f"device:IPU:{number}", what="the device of the sum")
 
 
 def test_variables_of_the_scope_are_resources(tf: Any, ipu: Any) -> None:
-    """A variable that is made in the scope can live on the device."""
+    """A variable made in the scope is a resource, which can live on the device."""
     with tf.Graph().as_default(), ipu.scopes.ipu_scope("/device:IPU:0"):
         variable = tf.compat.v1.get_variable("made", [2])
 
-    assert variable.op.type == "VarHandleOp"
+    check.equal(actual=variable.op.type, expected="VarHandleOp", what="the type of the variable's operation")
 
 
 @pytest.mark.parametrize("index", [0, 1, 3])
 def test_a_shard_is_marked(tf: Any, ipu: Any, index: int) -> None:
-    """An operation made in a shard's scope knows its IPU; one made outside has none."""
+    """An operation made in the scope of a shard is on it; one made outside is on none."""
     with tf.Graph().as_default():
         with ipu.scopes.ipu_shard(index):
             inside = tf.constant(1.0)
         outside = tf.constant(2.0)
 
-    assert ipu.sharding.get_shard_from_colocation(inside.op) == index
-    assert ipu.sharding.get_shard_from_colocation(outside.op) is None
+    shards = [ipu.sharding.get_shard_from_colocation(tensor.op) for tensor in (inside, outside)]
+    check.equal(actual=shards, expected=[index, None], what="the shards of operations inside and outside of the scope")
 
 
 @pytest.mark.parametrize("index", [-1, "0", True])
 def test_a_shard_is_a_number(ipu: Any, index: Any) -> None:
     """IPUs are counted from 0."""
-    with pytest.raises(ValueError, match="index"), ipu.scopes.ipu_shard(index):
+    with check.raises(ValueError, match="index", what=f"the shard {index!r}"), ipu.scopes.ipu_shard(index):
         pass
 
 
@@ -51,8 +55,7 @@ def test_a_shard_is_a_number(ipu: Any, index: Any) -> None:
 )
 def test_shards_take_ipus_from_replicas(device: Device, ipus: int, shards: Any, replicas: int) -> None:
     """There are IPUs / (highest shard + 1, rounded up to a power of two) replicas."""
-    device.open(ipus)
-    queue, out = device.infeed(samples(2 * ipus)), device.outfeed()
+    queue, out = device.open(ipus).infeed(samples(2 * ipus)), device.outfeed()
 
     def body(x: Any) -> Any:
         for shard in shards:
@@ -62,24 +65,24 @@ def test_shards_take_ipus_from_replicas(device: Device, ipus: int, shards: Any, 
 
     device.repeat(2, body, queue)
 
-    assert device.dequeue(out).shape == ((2, replicas) if replicas > 1 else (2,))
+    expected = samples(2 * replicas).reshape((2, replicas) if replicas > 1 else (2,)) + len(shards)
+    check.identical(actual=device.dequeue(out), expected=expected, what="the outfeed by iteration and replica")
 
 
 def test_a_shard_that_does_not_fit_is_refused(device: Device) -> None:
-    """A device has a whole number of replicas, or the program is refused."""
-    device.open(2)
+    """A program whose shards need more IPUs than the device has is refused."""
 
     def program() -> Any:
         with device.ipu.scopes.ipu_shard(2):
             return device.tf.constant(1.0) + 1
 
-    with pytest.raises(ValueError, match="2 IPUs attached, however the current model requires a multiple of 4 IPUs"):
-        device.run(program)
+    sentence = "2 IPUs attached, however the current model requires a multiple of 4 IPUs"
+    with check.raises(ValueError, match=sentence, what="shard 2 on 2 IPUs"):
+        device.open(2).run(program)
 
 
 def test_what_is_outside_of_compilation_still_computes(device: Device) -> None:
-    """The host computes in the middle of a program."""
-    device.open()
+    """A program may compute on the host in its middle."""
 
     def program() -> Any:
         x = device.tf.constant(3.0)
@@ -87,12 +90,13 @@ def test_what_is_outside_of_compilation_still_computes(device: Device) -> None:
             x = x * x
         return x + 1
 
-    assert float(device.run(program)[0]) == 10.0
+    check.equal(actual=float(device.open().run(program)[0]), expected=10.0, what="3 * 3 on the host, plus 1")
 
 
 def test_outside_of_compilation_is_inside_of_a_program(tf: Any, ipu: Any) -> None:
-    """There is nothing to be outside of where nothing is compiled."""
-    with pytest.raises(ValueError, match="outside_compilation_scope"), ipu.scopes.outside_compilation_scope():
+    """The scope is refused where nothing is compiled."""
+    name = "outside_compilation_scope"
+    with check.raises(ValueError, match=name, what=f"{name} outside of a program"), getattr(ipu.scopes, name)():
         pass
 
 
@@ -108,55 +112,56 @@ def test_outside_of_compilation_is_inside_of_a_program(tf: Any, ipu: Any) -> Non
 )
 @pytest.mark.emulator
 def test_attributes_are_marked(tf: Any, ipu: Any, scope: Callable[..., Any], text: bytes) -> None:
-    """An operation made inside carries the attribute, one made after does not."""
+    """An operation made inside carries the attribute, one made afterwards does not."""
     with tf.Graph().as_default():
         with scope(ipu.scopes):
             inside = tf.constant(1.0)
         outside = tf.constant(1.0)
 
-    assert text in inside.op.get_attr("_XlaFrontendAttributes")
-    assert not ipu.sharding.has_attr(outside.op, "_XlaFrontendAttributes")
+    name = "_XlaFrontendAttributes"
+    check.contains(actual=inside.op.get_attr(name), expected=text, what="the attributes inside of the scope")
+    check.equal(actual=ipu.sharding.has_attr(outside.op, name), expected=False, what=f"{name} outside of the scope")
 
 
 @pytest.mark.emulator
 def test_attributes_add_up(tf: Any, ipu: Any) -> None:
-    """Scopes inside scopes add their attributes, and the inner one of the same name counts."""
+    """Nested scopes add their attributes, and an inner one replaces an outer one of the same name."""
     scopes = ipu.scopes
     outer, inner = scopes.stochastic_rounding(True), scopes.stochastic_rounding(False)
     with tf.Graph().as_default(), outer, scopes.partials_type("half"), inner:
         constant = tf.constant(1.0)
 
-    assert constant.op.get_attr("_XlaFrontendAttributes") == b"PARTIALS_TYPE=half;STOCHASTIC_ROUNDING=THREESTATE_OFF"
+    expected = b"PARTIALS_TYPE=half;STOCHASTIC_ROUNDING=THREESTATE_OFF"
+    check.equal(actual=constant.op.get_attr("_XlaFrontendAttributes"), expected=expected, what="the attributes")
 
 
 def test_a_type_of_partials_is_known(ipu: Any) -> None:
     """Partial sums are held in float16 or float32."""
-    with pytest.raises(ValueError, match="double"):
+    with check.raises(ValueError, match="double", what="the partials_type double"):
         ipu.scopes.partials_type("double")
 
 
 @pytest.mark.parametrize("shards", [2, 4])
 def test_a_graph_is_sharded_by_itself(tf: Any, ipu: Any, shards: int) -> None:
-    """Operations between an input and a loss are spread over all shards in the order of the graph."""
+    """automatic_sharding spreads the operations between an input and a loss over all shards, in their order."""
     with tf.Graph().as_default():
         x = tf.compat.v1.placeholder(tf.float32, [])
-        value = x
-        for _ in range(8):
-            value = tf.sin(value)
+        value = functools.reduce(lambda value, _: tf.sin(value), range(8), x)
         ipu.autoshard.automatic_sharding(shards, x, value)
         placed = [ipu.sharding.get_shard_from_colocation(op) for op in value.graph.get_operations() if op.type == "Sin"]
 
-    assert placed == sorted(placed)
-    assert set(placed) == set(range(shards))
+    right = placed == sorted(placed) and set(placed) == set(range(shards))
+    check.holds(right, f"8 operations in a row are on the shards {placed}, not on all {shards} in order.")
 
 
 def test_shards_spread_to_what_reads_from_them(tf: Any, ipu: Any) -> None:
-    """An operation that is not placed goes where its input is."""
+    """propagate_sharding puts an operation without a shard on the shard of its input."""
     with tf.Graph().as_default() as graph:
         with ipu.scopes.ipu_shard(1):
             x = tf.constant(1.0)
         y = x + 1
         ipu.sharding.propagate_sharding(graph)
 
-    assert ipu.sharding.get_shard_from_colocation(y.op) == 1
-    assert {op.name for op in ipu.sharding.dependencies([y])} >= {x.op.name, y.op.name}
+    check.equal(actual=ipu.sharding.get_shard_from_colocation(y.op), expected=1, what="the shard of x + 1")
+    for op in (x.op, y.op):
+        check.contains(actual=ipu.sharding.dependencies([y]), expected=op, what="the dependencies of x + 1")

@@ -1,4 +1,4 @@
-"""Training loops as users write them: functions of their own inside a strategy, with feeds."""
+"""Training loops as users write them: their own functions inside a strategy, with feeds."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ipu_conformance import check
+
 
 def test_a_step_that_makes_its_variables_enqueues(tf: Any, ipu: Any, configure: Any) -> None:
-    """A function in a program is built twice when its first call makes variables; it enqueues in one place still."""
+    """A function whose first call makes variables is traced twice, and yet enqueues once an iteration."""
     configure(1)
     strategy = ipu.ipu_strategy.IPUStrategyV1()
     with strategy.scope():
@@ -30,4 +32,5 @@ def test_a_step_that_makes_its_variables_enqueues(tf: Any, ipu: Any, configure: 
         rows = np.arange(6, dtype=np.float32).reshape(3, 2)
         strategy.run(loop, args=(3, iter(tf.data.Dataset.from_tensor_slices(rows))))
 
-    assert outfeed.dequeue().numpy().tolist() == np.add(np.cumsum(rows, axis=0), [1, 2]).tolist()
+    expected = np.cumsum(rows, axis=0) + np.asarray([1, 2], np.float32)
+    check.identical(actual=outfeed.dequeue().numpy(), expected=expected, what="the variable, by iteration")

@@ -6,8 +6,13 @@ import importlib
 import operator
 from typing import Any, Callable
 
+import numpy as np
 import pytest
 
+from ipu_conformance import check
+
+pytestmark = pytest.mark.emulator
+REPLICAS = 4
 STRATEGIES = (
     ("distributed.popdist_strategy", "PopDistStrategy"),
     ("horovod.popdist_strategy", "PopDistStrategy"),
@@ -23,17 +28,17 @@ def strategy_of(ipu: Any, module: str, name: str, *arguments: Any, **settings: A
 
 @pytest.fixture
 def popdist(ipu: Any, configure: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a strategy of one process on so many IPUs."""
+    """Makes a strategy of one process with four replicas."""
 
-    def on(ipus: int, **settings: Any) -> Any:
-        configure(ipus)
+    def on(**settings: Any) -> Any:
+        configure(REPLICAS)
         return strategy_of(ipu, *STRATEGIES[0], **settings)
 
     return on
 
 
 def stepped(tf: Any, ipu: Any, strategy: Any, kind: str) -> Any:
-    """The weight after one step in which replica r has the gradient r + 1."""
+    """The weight, 4 at first, after one step in which replica r has the gradient r + 1."""
     with strategy.scope():
         weight = tf.Variable(4.0)
         optimizer = operator.attrgetter(kind)(tf.keras.optimizers)(RATE)
@@ -47,129 +52,123 @@ def stepped(tf: Any, ipu: Any, strategy: Any, kind: str) -> Any:
     return weight.numpy()
 
 
-@pytest.mark.emulator
 @pytest.mark.parametrize(("module", "name"), STRATEGIES)
 def test_a_strategy_of_one_process_is_an_ipu_strategy(
     tf: Any, ipu: Any, configure: Callable[..., Any], module: str, name: str
 ) -> None:
-    """A function runs in the scope of a strategy of one process as in that of an IPUStrategy."""
-    configure(1)
+    """A strategy of one process runs functions as an IPUStrategy does, and counts one replica."""
+    configure(REPLICAS)
     strategy = strategy_of(ipu, module, name)
 
     with strategy.scope():
-        assert strategy.run(tf.function(lambda x: x + 1), args=(tf.constant(2),)).numpy() == 3
-    assert strategy.num_replicas_in_sync == 1
+        result = strategy.run(tf.function(lambda x: x + 1), args=(tf.constant(2),))
+    check.equal(actual=int(result), expected=3, what="2 + 1 in the scope")
+    check.equal(actual=strategy.num_replicas_in_sync, expected=1, what="num_replicas_in_sync on 4 IPUs")
 
 
-@pytest.mark.emulator
 @pytest.mark.parametrize("kind", ["SGD", "legacy.SGD"])
 def test_optimizers_add_up_gradients_of_replicas(tf: Any, ipu: Any, popdist: Callable[..., Any], kind: str) -> None:
     """In a function that the strategy runs an optimizer applies the sum of the replicas' gradients."""
-    strategy = popdist(2)
+    weight = stepped(tf, ipu, popdist(), kind)
 
-    assert stepped(tf, ipu, strategy, kind) == 4 - RATE * (1 + 2)
+    check.identical(actual=weight, expected=np.float32(4 - RATE * (1 + 2 + 3 + 4)), what="the weight")
 
 
-@pytest.mark.emulator
 def test_reductions_can_be_left_out(tf: Any, ipu: Any, popdist: Callable[..., Any]) -> None:
     """Without cross-replica reductions every replica applies its own gradients; the host reads the first's."""
-    strategy = popdist(2, add_ipu_cross_replica_reductions=False)
+    weight = stepped(tf, ipu, popdist(add_ipu_cross_replica_reductions=False), "SGD")
 
-    assert stepped(tf, ipu, strategy, "SGD") == 4 - RATE * 1
+    check.identical(actual=weight, expected=np.float32(4 - RATE * 1), what="the weight of replica 0")
 
 
-@pytest.mark.emulator
 def test_the_replica_context_reduces(tf: Any, ipu: Any, popdist: Callable[..., Any]) -> None:
     """Inside a function the replica context adds up or averages over replicas."""
-    strategy = popdist(2)
+    strategy = popdist()
 
     @tf.function
     def both() -> Any:
         value = tf.cast(ipu.replication_ops.replication_index(), tf.float32) + 1
-        context = tf.distribute.get_replica_context()
-        kinds = tf.distribute.ReduceOp
+        context, kinds = tf.distribute.get_replica_context(), tf.distribute.ReduceOp
         return context.all_reduce(kinds.SUM, value), context.all_reduce(kinds.MEAN, value)
 
     with strategy.scope():
-        total, mean = strategy.run(both)
+        results = [float(value) for value in strategy.run(both)]
 
-    assert (total.numpy(), mean.numpy()) == (3, 1.5)
+    check.equal(actual=results, expected=[10, 2.5], what="the sum and the mean of 1, 2, 3 and 4")
 
 
-@pytest.mark.emulator
 def test_keras_models_reduce_once(tf: Any, popdist: Callable[..., Any]) -> None:
-    """A model that is fitted on replicas adds up their gradients once."""
-    strategy = popdist(2)
-    with strategy.scope():
+    """Fitting a model adds up the replicas' gradients once."""
+    with popdist().scope():
         model = tf.keras.Sequential([tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")])
         model.build((None, 1))
         model.compile(tf.keras.optimizers.SGD(RATE), loss=lambda labels, outputs: outputs)
-        data = tf.data.Dataset.from_tensor_slices(([[1.0], [2.0]], [[0.0], [0.0]])).batch(1, drop_remainder=True)
-        model.fit(data, verbose=0)
+        rows = np.arange(1, REPLICAS + 1, dtype=np.float32)[:, None]
+        model.fit(tf.data.Dataset.from_tensor_slices((rows, rows)).batch(1, drop_remainder=True), verbose=0)
 
-    assert model.get_weights()[0] == [[1 - RATE * (1 + 2)]]
+    expected = np.asarray([[1 - RATE * (1 + 2 + 3 + 4)]], np.float32)
+    check.identical(actual=model.get_weights()[0], expected=expected, what="the kernel")
 
 
-@pytest.mark.emulator
 def test_a_value_of_one_replica_is_not_reduced(tf: Any, popdist: Callable[..., Any]) -> None:
     """Outside of a function the values of other replicas are gone, and reducing is refused."""
-    strategy = popdist(2)
-
-    with pytest.raises(NotImplementedError, match="outside of `run`"):
-        strategy.reduce("SUM", tf.constant(1.0), axis=None)
+    with check.raises(NotImplementedError, match="outside of `run`", what="reduce outside of a function"):
+        popdist().reduce("SUM", tf.constant(1.0), axis=None)
 
 
-@pytest.mark.emulator
 def test_the_configuration_learns_of_the_process(ipu: Any, popdist: Callable[..., Any]) -> None:
     """A strategy writes the number of processes, and which one this is, into a configuration."""
-    config = ipu.config.IPUConfig()
-    popdist(1).update_ipu_config(config)
+    config, strategy = ipu.config.IPUConfig(), popdist()
+    strategy.update_ipu_config(config)
 
     distribution = config.experimental.multi_replica_distribution
-    assert (distribution.process_count, distribution.process_index) == (1, 0)
-    with pytest.raises(TypeError, match="IPUConfig"):
-        popdist(1).update_ipu_config({})
+    process = (distribution.process_count, distribution.process_index)
+    check.equal(actual=process, expected=(1, 0), what="process_count and process_index")
+    with check.raises(TypeError, match="IPUConfig", what="update_ipu_config of a dictionary"):
+        strategy.update_ipu_config({})
 
 
-@pytest.mark.emulator
 @pytest.mark.parametrize("variable", ["POPDIST_NUM_INSTANCES", "OMPI_COMM_WORLD_SIZE"])
 def test_several_processes_are_refused(ipu: Any, monkeypatch: Any, variable: str) -> None:
-    """One of several processes is told in one sentence that it cannot meet the others."""
-    monkeypatch.setenv(variable, "2")
+    """One of several processes is refused, as it cannot meet the others."""
+    monkeypatch.setenv(variable, "3")
 
-    with pytest.raises(NotImplementedError, match="one of 2 processes"):
+    with check.raises(NotImplementedError, match="one of 3 processes", what="a strategy in one of 3 processes"):
         strategy_of(ipu, *STRATEGIES[0])
-    with pytest.raises(NotImplementedError, match="one of 2 processes"):
+    with check.raises(NotImplementedError, match="one of 3 processes", what="horovod.init in one of 3 processes"):
         ipu.horovod.init()
 
 
-@pytest.mark.emulator
 def test_a_cluster_of_one_worker_is_a_strategy(tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:
-    """A cluster of one task is run, one of several is refused."""
+    """A cluster of one task runs functions, and one of several is refused."""
     configure(1)
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver
-    kind = ipu.ipu_multi_worker_strategy.IPUMultiWorkerStrategyV1
 
-    one = kind(resolver(tf.train.ClusterSpec({"worker": ["a:1"]})))
-    with one.scope():
-        assert one.run(tf.function(lambda: tf.constant(7))).numpy() == 7
-    with pytest.raises(NotImplementedError, match="2 tasks"):
-        kind(resolver(tf.train.ClusterSpec({"worker": ["a:1", "b:1"]})))
+    def of(*tasks: str) -> Any:
+        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({"worker": list(tasks)}))
+        return ipu.ipu_multi_worker_strategy.IPUMultiWorkerStrategyV1(resolver)
+
+    strategy = of("a:1")
+    with strategy.scope():
+        result = strategy.run(tf.function(lambda: tf.constant(7)))
+    check.equal(actual=int(result), expected=7, what="a constant in the scope")
+    with check.raises(NotImplementedError, match="3 tasks", what="a cluster of 3 tasks"):
+        of("a:1", "b:1", "c:1")
 
 
-@pytest.mark.emulator
 def test_one_process_meets_itself(tf: Any, ipu: Any) -> None:
-    """Between processes one process is rank 0 of 1, and collectives give it its own values."""
-    horovod = ipu.horovod
+    """A process alone is rank 0 of 1, and collectives give it its own values."""
+    horovod, value = ipu.horovod, tf.constant([1.0, 2.0])
     horovod.init()
-    value = tf.constant([1.0, 2.0])
 
-    assert (horovod.size(), horovod.rank(), horovod.local_size(), horovod.local_rank()) == (1, 0, 1, 0)
-    assert horovod.allreduce(value, op=horovod.Sum, prescale_factor=2.0).numpy().tolist() == [2, 4]
-    assert horovod.allgather(value).numpy().tolist() == [1, 2]
-    assert horovod.broadcast(value, 0).numpy().tolist() == [1, 2]
-    with pytest.raises(ValueError, match="root_rank"):
+    place = (horovod.size(), horovod.rank(), horovod.local_size(), horovod.local_rank())
+    check.equal(actual=place, expected=(1, 0, 1, 0), what="size, rank, local_size and local_rank")
+    tensors = [horovod.allgather(value), horovod.broadcast(value, 0), horovod.allreduce(value, op=horovod.Sum)]
+    tensors.append(horovod.allreduce(value, op=horovod.Sum, prescale_factor=2.0))
+    results = [tensor.numpy().tolist() for tensor in tensors]
+    what = "what allgather, broadcast, allreduce and allreduce with a prescale_factor of 2 give"
+    check.equal(actual=results, expected=[[1, 2], [1, 2], [1, 2], [2, 4]], what=what)
+    with check.raises(ValueError, match="root_rank", what="a broadcast from rank 1"):
         horovod.broadcast(value, 1)
     horovod.shutdown()
-    with pytest.raises(ValueError, match="init"):
+    with check.raises(ValueError, match="init", what="horovod.size after shutdown"):
         horovod.size()

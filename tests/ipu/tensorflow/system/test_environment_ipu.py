@@ -1,10 +1,13 @@
-"""Environment variables: TF_POPLAR_FLAGS counts whenever something asks."""
+"""TF_POPLAR_FLAGS: its switches, and that they are read each time they are needed."""
 
 from __future__ import annotations
 
 from typing import Any, Callable
 
+import numpy as np
 import pytest
+
+from ipu_conformance import check
 
 CATEGORIES = ("Infeed", "Outfeed", "Seed", "HostEmbedding", "Parameters")
 
@@ -13,6 +16,11 @@ CATEGORIES = ("Infeed", "Outfeed", "Seed", "HostEmbedding", "Parameters")
 def flags(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Sets TF_POPLAR_FLAGS."""
     return lambda text: monkeypatch.setenv("TF_POPLAR_FLAGS", text)
+
+
+def synthetic(ipu: Any) -> Any:
+    """The categories of data that are synthetic."""
+    return [name for name in CATEGORIES if ipu.utils.use_synthetic_data_for(ipu.utils.SyntheticDataCategory[name])]
 
 
 @pytest.mark.parametrize(
@@ -27,10 +35,10 @@ def flags(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     ],
 )
 def test_the_ipu_model_is_asked_for(ipu: Any, flags: Callable[[str], None], text: str) -> None:
-    """The switch may stand anywhere, with or without a value."""
+    """The switch may be anywhere among the flags, with or without a value."""
     flags(text)
 
-    assert ipu.utils.running_on_ipu_model() is True
+    check.identical(actual=ipu.utils.running_on_ipu_model(), expected=True, what=f"running_on_ipu_model with {text}")
 
 
 @pytest.mark.emulator
@@ -38,15 +46,15 @@ def test_the_ipu_model_is_asked_for(ipu: Any, flags: Callable[[str], None], text
     "text", ["", "--use_ipu_model=false", "--use_ipu_model=0", "--use_synthetic_data", "--executable_cache_path=/tmp"]
 )
 def test_the_ipu_model_is_not_asked_for(ipu: Any, flags: Callable[[str], None], text: str) -> None:
-    """Without the switch, or with it turned off, the device is hardware."""
+    """Without the switch, or with it off, the device is hardware."""
     flags(text)
 
-    assert ipu.utils.running_on_ipu_model() is False
+    check.identical(actual=ipu.utils.running_on_ipu_model(), expected=False, what=f"running_on_ipu_model with {text}")
 
 
 @pytest.mark.emulator
 def test_flags_are_read_when_they_are_needed(ipu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A switch that is set or removed after the import counts at once."""
+    """A switch that is set or removed after the import takes effect at once."""
     answers = []
     for text in ("--use_ipu_model", "", "--use_ipu_model"):
         monkeypatch.setenv("TF_POPLAR_FLAGS", text)
@@ -54,18 +62,16 @@ def test_flags_are_read_when_they_are_needed(ipu: Any, monkeypatch: pytest.Monke
     monkeypatch.delenv("TF_POPLAR_FLAGS")
     answers.append(ipu.utils.running_on_ipu_model())
 
-    assert answers == [True, False, True, False]
+    what = "running_on_ipu_model with the switch, without it, with it, and without the variable"
+    check.equal(actual=answers, expected=[True, False, True, False], what=what)
 
 
-@pytest.mark.parametrize("category", CATEGORIES)
-def test_synthetic_data_stand_for_everything(ipu: Any, flags: Callable[[str], None], category: str) -> None:
-    """--use_synthetic_data is about every category."""
-    wanted = ipu.utils.SyntheticDataCategory[category]
+def test_synthetic_data_stand_for_everything(ipu: Any, flags: Callable[[str], None]) -> None:
+    """--use_synthetic_data makes every category synthetic."""
     flags("")
-    before = ipu.utils.use_synthetic_data_for(wanted)
+    check.equal(actual=synthetic(ipu), expected=[], what="the synthetic categories without a switch")
     flags("--use_synthetic_data")
-
-    assert [before, ipu.utils.use_synthetic_data_for(wanted)] == [False, True]
+    check.equal(actual=synthetic(ipu), expected=list(CATEGORIES), what="the synthetic categories")
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
@@ -76,26 +82,21 @@ def test_synthetic_data_stand_for_one_category(
     """--synthetic_data_categories names the categories one by one, in any case."""
     flags(f"--synthetic_data_categories={text(category)}")
 
-    assert [name for name in CATEGORIES if ipu.utils.use_synthetic_data_for(ipu.utils.SyntheticDataCategory[name])] == [
-        category
-    ]
+    check.equal(actual=synthetic(ipu), expected=[category], what="the synthetic categories")
 
 
 def test_synthetic_data_stand_for_several_categories(ipu: Any, flags: Callable[[str], None]) -> None:
     """Several categories are separated by commas."""
     flags("--synthetic_data_categories='infeed, seed'")
 
-    assert [name for name in CATEGORIES if ipu.utils.use_synthetic_data_for(ipu.utils.SyntheticDataCategory[name])] == [
-        "Infeed",
-        "Seed",
-    ]
+    check.equal(actual=synthetic(ipu), expected=["Infeed", "Seed"], what="the synthetic categories")
 
 
 @pytest.mark.emulator
 @pytest.mark.parametrize("wrong", ["infeed", 0, None], ids=repr)
 def test_a_category_is_a_member(ipu: Any, wrong: Any) -> None:
-    """Synthetic data are asked for by a member of the enumeration."""
-    with pytest.raises(ValueError, match="category"):
+    """A category is a member of the enumeration."""
+    with check.raises(ValueError, match="category", what=f"use_synthetic_data_for({wrong!r})"):
         ipu.utils.use_synthetic_data_for(wrong)
 
 
@@ -117,37 +118,38 @@ def test_a_switch_that_does_not_exist_is_refused(ipu: Any, flags: Callable[[str]
     """An unknown switch, or a value of a wrong kind, is an error that names it."""
     flags(text)
 
-    with pytest.raises(ValueError, match="TF_POPLAR_FLAGS") as caught:
+    with check.raises(ValueError, match="TF_POPLAR_FLAGS", what=text) as caught:
         ipu.utils.running_on_ipu_model()
-
-    assert named in str(caught.value)
+    check.contains(actual=str(caught.value), expected=named, what=f"the refusal of {text}")
 
 
 @pytest.mark.parametrize("ipus", [1, 3, 6])
 def test_the_ipu_model_has_any_number_of_ipus(
     ipu: Any, flags: Callable[[str], None], configure: Callable[..., Any], ipus: int
 ) -> None:
-    """The IPU model makes devices of any number of IPUs."""
+    """A device of the IPU model has any number of IPUs."""
     flags("--use_ipu_model")
     configure(ipus)
 
-    assert ipu.utils.get_num_of_ipus_in_device("/device:IPU:0") == ipus
+    number = ipu.utils.get_num_of_ipus_in_device("/device:IPU:0")
+    check.equal(actual=number, expected=ipus, what="the number of IPUs in the device")
 
 
 @pytest.mark.parametrize("version", ["ipu1", "ipu2"])
 def test_the_ipu_model_has_a_version(
     tf: Any, flags: Callable[[str], None], configure: Callable[..., Any], version: str
 ) -> None:
-    """The IPU that the model stands for can be chosen; functions run on it."""
+    """The version of the IPU model can be chosen, and functions run on it."""
     flags("--use_ipu_model")
     configure(1, ipu_model__version=version)
 
     with tf.device("/device:IPU:0"):
-        assert float(tf.function(lambda: tf.constant(2.0) * 3.0)()) == 6.0
+        product = tf.function(lambda: tf.constant(2.0) * 3.0)()
+    check.equal(actual=float(product), expected=6.0, what=f"2 * 3 on {version}")
 
 
 @pytest.mark.emulator
-@pytest.mark.parametrize("ipus", [1, 2])
+@pytest.mark.parametrize("ipus", [1, 4])
 @pytest.mark.parametrize("text", ["--use_synthetic_data", "--synthetic_data_categories=infeed"])
 def test_synthetic_data_are_not_taken_from_the_host(
     tf: Any, flags: Callable[[str], None], strategy_on: Any, text: str, ipus: int
@@ -157,15 +159,16 @@ def test_synthetic_data_are_not_taken_from_the_host(
     iterator = iter(tf.data.Dataset.range(1, 100).batch(3, drop_remainder=True))
     taken = tf.function(lambda elements: next(elements))
     flags(text)
-    synthetic = [strategy.run(taken, args=(iterator,)).numpy().tolist() for _ in range(2)]
+    elements = [strategy.run(taken, args=(iterator,)).numpy().tolist() for _ in range(3)]
     flags("")
+    elements.append(strategy.run(taken, args=(iterator,)).numpy().tolist())
 
-    assert synthetic == [[0, 0, 0]] * 2
-    assert strategy.run(taken, args=(iterator,)).numpy().tolist() == [1, 2, 3]
+    expected = [[0, 0, 0], [0, 0, 0], [0, 0, 0], [1, 2, 3]]
+    check.equal(actual=elements, expected=expected, what="the elements of 3 synthetic runs, and of one that is not")
 
 
 @pytest.mark.emulator
-@pytest.mark.parametrize(("text", "expected"), [("", {0.0}), ("2.5", {2.5}), ("random", None)])
+@pytest.mark.parametrize(("text", "expected"), [("", 0.0), ("2.5", 2.5), ("random", None)])
 def test_synthetic_data_have_an_initializer(
     tf: Any, strategy: Any, flags: Callable[[str], None], text: str, expected: Any
 ) -> None:
@@ -173,20 +176,20 @@ def test_synthetic_data_have_an_initializer(
     iterator = iter(tf.data.Dataset.from_tensors((tf.ones([8]), tf.ones([8], tf.int32))))
     flags(f"--use_synthetic_data --synthetic_data_initializer={text}")
     features, labels = strategy.run(tf.function(lambda elements: next(elements)), args=(iterator,))
-    values = set(features.numpy().tolist())
 
-    assert labels.dtype == tf.int32
     if expected is None:
-        assert len(values) == 8
-        assert set(labels.numpy().tolist()) == {0}
+        check.identical(actual=labels.numpy(), expected=np.zeros(8, np.int32), what="the labels beside random features")
+        values = features.numpy().tolist()
+        check.holds(len(set(values)) == 8, f"8 random features are {values}, some of them alike.")
     else:
-        assert values == expected
+        check.dtype(actual=labels.numpy(), expected=np.int32, what="the labels")
+        check.identical(actual=features.numpy(), expected=np.full(8, expected, np.float32), what="the features")
 
 
 @pytest.mark.emulator
 def test_an_initializer_is_a_number_or_random(tf: Any, strategy: Any, flags: Callable[[str], None]) -> None:
-    """Any other initializer of synthetic data is refused."""
+    """An initializer of synthetic data that is neither a number nor "random" is refused."""
     flags("--use_synthetic_data --synthetic_data_initializer=ones")
 
-    with pytest.raises(ValueError, match="synthetic_data_initializer"):
+    with check.raises(ValueError, match="synthetic_data_initializer", what="the synthetic_data_initializer ones"):
         strategy.run(tf.function(lambda elements: next(elements)), args=(iter(tf.data.Dataset.range(3)),))

@@ -4,36 +4,32 @@ from __future__ import annotations
 
 import importlib
 import operator
-from typing import Any, List
+from typing import Any
 
 import pytest
 
-MODULES = ("config", "ipu_strategy", "utils", "serving")
+from ipu_conformance import check
 
 
-def missing(module: Any, names: str) -> List[str]:
-    """Which of the names a module does not have, or does not list."""
-    return [name for name in names.split() if not hasattr(module, name) or name not in dir(module)]
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_a_module_is_an_attribute_and_can_be_imported(ipu: Any, name: str) -> None:
-    """A module is the same as an attribute of the package and as an import of its own."""
-    assert importlib.import_module(f"tensorflow.python.ipu.{name}") is getattr(ipu, name)
+def check_names(module: Any, names: str) -> None:
+    """A module has all of the names, and dir lists them."""
+    __tracebackhide__ = True
+    missing = [name for name in names.split() if not hasattr(module, name) or name not in dir(module)]
+    check.equal(actual=missing, expected=[], what=f"the names that {module.__name__} does not have or list")
 
 
 def test_the_package_is_an_attribute_of_tensorflow(ipu: Any) -> None:
     """``from tensorflow.python import ipu`` gives the package."""
     python = importlib.import_module("tensorflow.python")
 
-    assert python.ipu is ipu
+    check.equal(actual=python.ipu, expected=ipu, what="tensorflow.python.ipu")
 
 
 def test_what_does_not_exist_cannot_be_imported(ipu: Any) -> None:
     """An unknown name of the package is an AttributeError, and an unknown module a ModuleNotFoundError."""
-    with pytest.raises(AttributeError, match="no_such_module"):
+    with check.raises(AttributeError, match="no_such_module", what="an unknown name of the package"):
         _ = ipu.no_such_module
-    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+    with check.raises(ModuleNotFoundError, match="no_such_module", what="the import of an unknown module"):
         importlib.import_module("tensorflow.python.ipu.no_such_module")
 
 
@@ -115,17 +111,18 @@ KERAS_NAMES = {
 
 @pytest.mark.parametrize("module", NAMES)
 def test_a_module_has_its_names(ipu: Any, module: str) -> None:
-    """Every documented name of a module exists and is found by dir, and the module can be reached from the package."""
+    """Every documented name of a module exists and is found by dir, and the module is an attribute of the package."""
     imported = importlib.import_module(f"tensorflow.python.ipu.{module}")
 
-    assert missing(imported, NAMES[module]) == []
-    assert operator.attrgetter(module)(ipu) is imported
+    check_names(imported, NAMES[module])
+    check.equal(actual=operator.attrgetter(module)(ipu), expected=imported, what=f"ipu.{module}")
+    check.contains(actual=dir(ipu), expected=module.partition(".")[0], what="dir(ipu)")
 
 
 @pytest.mark.parametrize("module", KERAS_NAMES)
 def test_a_module_of_keras_has_its_names(tf: Any, ipu: Any, module: str) -> None:
     """Every documented name of ``keras.ipu`` exists and is found by dir."""
-    assert missing(importlib.import_module(f"keras.ipu{module}"), KERAS_NAMES[module]) == []
+    check_names(importlib.import_module(f"keras.ipu{module}"), KERAS_NAMES[module])
 
 
 @pytest.mark.parametrize(
@@ -156,20 +153,14 @@ def test_a_module_of_keras_has_its_names(tf: Any, ipu: Any, module: str) -> None
     ],
 )
 def test_programs_import_in_their_own_ways(ipu: Any, line: str) -> None:
-    """A line with which programs get at the package works."""
+    """Programs import the package in any of these ways."""
     exec(line, {})
 
 
 @pytest.mark.parametrize("name", ["configure_ipu_system", "get_ipu_config", "reset_ipu_configuration"])
 def test_configurations_are_put_in_force_by_either_module(ipu: Any, name: str) -> None:
-    """What concerns a configuration is the same in ``ipu.config`` and in ``ipu.utils``."""
-    assert getattr(ipu.config, name) is getattr(ipu.utils, name)
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_the_package_lists_its_modules(ipu: Any, name: str) -> None:
-    """The package's modules are found by dir before they are imported."""
-    assert name in dir(ipu)
+    """The functions of a configuration are the same in ``ipu.config`` and in ``ipu.utils``."""
+    check.equal(actual=getattr(ipu.config, name), expected=getattr(ipu.utils, name), what=f"ipu.config.{name}")
 
 
 @pytest.mark.parametrize("keras", ["keras", "tensorflow.keras"])
@@ -177,8 +168,8 @@ def test_keras_has_a_module_of_its_own(tf: Any, ipu: Any, keras: str) -> None:
     """``keras.ipu`` is the same under every name of Keras, as an attribute and as an import."""
     module = importlib.import_module(keras)
 
-    assert module.ipu is tf.keras.ipu
-    assert importlib.import_module(f"{keras}.ipu") is tf.keras.ipu
+    modules = [module.ipu, importlib.import_module(f"{keras}.ipu")]
+    check.equal(actual=modules, expected=[tf.keras.ipu] * 2, what=f"{keras}.ipu as an attribute and as an import")
 
 
 @pytest.mark.emulator
@@ -205,22 +196,23 @@ def test_keras_has_a_module_of_its_own(tf: Any, ipu: Any, keras: str) -> None:
     ],
 )
 def test_what_needs_the_compiler_is_refused(ipu: Any, module: str, name: str) -> None:
-    """What only the vendor's compiler or runtime can do is refused by name, whatever it is called with."""
-    with pytest.raises(NotImplementedError, match=f"{name} is not available"):
+    """What only the vendor's compiler or runtime can do is refused by name, with any arguments."""
+    with check.raises(NotImplementedError, match=f"{name} is not available", what=name):
         getattr(getattr(ipu, module), name)("anything", some="thing")
 
 
-@pytest.mark.parametrize("name", ["RuntimeContext"])
-def test_what_is_refused_can_be_named(ipu: Any, name: str) -> None:
-    """A class of which nothing can be made can be asked whether something is of it."""
-    assert not isinstance(3, getattr(ipu.embedded_runtime, name))
+def test_what_is_refused_can_be_named(ipu: Any) -> None:
+    """A class that is not available can still be used in isinstance."""
+    known = isinstance(3, ipu.embedded_runtime.RuntimeContext)
+
+    check.equal(actual=known, expected=False, what="whether 3 is a RuntimeContext")
 
 
 def test_tables_on_the_host_have_specs(ipu: Any) -> None:
-    """How a table on the host is updated can be said, with its learning rate and over how many micro-batches."""
+    """A table on the host has an optimizer specification with a learning rate."""
     specs = ipu.embedding_ops
-
-    assert specs.HostEmbeddingOptimizerSpec(0.5).get_learning_rate() == 0.5
     accumulated = specs.HostEmbeddingSGDGAOptimizerSpec(learning_rate=0.25, accumulation_factor=4)
-    assert accumulated.get_learning_rate() == 0.25
-    assert isinstance(accumulated, specs.HostEmbeddingOptimizerSpec)
+
+    check.instance(actual=accumulated, expected=specs.HostEmbeddingOptimizerSpec, what="a specification of SGD")
+    rates = [spec.get_learning_rate() for spec in (specs.HostEmbeddingOptimizerSpec(0.5), accumulated)]
+    check.equal(actual=rates, expected=[0.5, 0.25], what="the learning rates")

@@ -11,13 +11,15 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
+from ipu_conformance import check
+
 ALL = {"autoReport.all": "true"}
 Ask = Callable[..., Path]
 
 
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
-    """Asks for reports by POPLAR_ENGINE_OPTIONS, and gives the folder that they go to."""
+    """Asks for reports in POPLAR_ENGINE_OPTIONS, and returns the folder that they go to."""
 
     def put(options: Dict[str, Any], directory: bool = True) -> Path:
         where = {"autoReport.directory": str(tmp_path)} if directory else {}
@@ -45,11 +47,8 @@ def slots(directory: Path) -> List[Dict[str, Any]]:
 
 
 def run(tf: Any, strategy: Any, name: str = "double") -> Any:
-    """Run a function that was never compiled before."""
-
-    def function(value: Any) -> Any:
-        return value * 2.0
-
+    """Run a new function, which is compiled first."""
+    function = lambda value: value * 2.0  # noqa: E731
     function.__name__ = name
     compiled = tf.function(function)
     strategy.run(compiled, args=(tf.constant(1.0),))
@@ -58,12 +57,13 @@ def run(tf: Any, strategy: Any, name: str = "double") -> Any:
 
 @pytest.mark.parametrize("value", ["true", "1", True, "TRUE"], ids=repr)
 def test_a_compiled_program_leaves_a_report(tf: Any, strategy: Any, ask: Ask, value: Any) -> None:
-    """With autoReport.all one folder appears, named by the time and the process."""
+    """With autoReport.all one folder appears, with the time and the process in its name."""
     where = ask({"autoReport.all": value})
     run(tf, strategy)
     (folder,) = folders(where)
 
-    assert re.fullmatch(rf"tf_report__\d{{4}}-\d\d-\d\d.*__{os.getpid()}", folder.name)
+    named = re.fullmatch(rf"tf_report__\d{{4}}-\d\d-\d\d.*__{os.getpid()}", folder.name)
+    check.holds(named, f"the folder {folder.name} is not named by the time and the process {os.getpid()}.")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_no_report_is_written_unasked(tf: Any, strategy: Any, ask: Ask, options:
     where = ask(options)
     run(tf, strategy)
 
-    assert folders(where) == []
+    check.equal(actual=folders(where), expected=[], what=f"the reports with {options}")
 
 
 def test_no_variable_means_no_report(tf: Any, strategy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_no_variable_means_no_report(tf: Any, strategy: Any, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     run(tf, strategy)
 
-    assert list(tmp_path.iterdir()) == []
+    check.equal(actual=list(tmp_path.iterdir()), expected=[], what="what is written to the current folder")
 
 
 def test_reports_go_to_the_current_folder(tf: Any, strategy: Any, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,66 +92,70 @@ def test_reports_go_to_the_current_folder(tf: Any, strategy: Any, ask: Ask, monk
     monkeypatch.chdir(where)
     run(tf, strategy)
 
-    assert len(folders(where)) == 1
+    check.equal(actual=len(folders(where)), expected=1, what="the number of reports in the current folder")
 
 
 def test_the_directory_is_made(tf: Any, strategy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory that does not exist is made."""
+    """A directory that does not exist is created."""
     where = tmp_path / "not" / "yet"
     monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps({**ALL, "autoReport.directory": str(where)}))
     run(tf, strategy)
 
-    assert len(folders(where)) == 1
+    check.equal(actual=len(folders(where)), expected=1, what="the number of reports in the new directory")
 
 
 def test_a_program_that_is_compiled_once_leaves_one_report(tf: Any, strategy: Any, ask: Ask) -> None:
     """Running a compiled program again writes nothing more; another shape is another program."""
     where = ask(ALL)
-    compiled = run(tf, strategy)
-    strategy.run(compiled, args=(tf.constant(2.0),))
-    once = len(folders(where))
-    strategy.run(compiled, args=(tf.constant([1.0, 2.0]),))
+    compiled, numbers = run(tf, strategy), []
+    for value in (2.0, [1.0, 2.0]):
+        strategy.run(compiled, args=(tf.constant(value),))
+        numbers.append(len(folders(where)))
 
-    assert [once, len(folders(where))] == [1, 2]
+    check.equal(actual=numbers, expected=[1, 2], what="the number of reports after another value and another shape")
 
 
 @pytest.mark.emulator
 def test_each_program_leaves_a_report_of_its_own(tf: Any, strategy: Any, ask: Ask) -> None:
-    """Folders sort as their programs were compiled."""
+    """Report folders sort in the order in which their programs were compiled."""
     where = ask(ALL)
     names = ["zeroth", "first", "second"]
     for name in names:
         run(tf, strategy, name)
 
-    assert [profile["program"]["name"] for profile in profiles(where)] == names
+    programs = [profile["program"]["name"] for profile in profiles(where)]
+    check.equal(actual=programs, expected=names, what="the programs of the reports, oldest first")
+
+
+def batches(tf: Any, rows: int) -> Any:
+    """Batches of two rows of three features and two labels."""
+    return tf.data.Dataset.from_tensor_slices((tf.ones([rows, 3]), tf.ones([rows, 2]))).batch(2, drop_remainder=True)
 
 
 @pytest.mark.emulator
-@pytest.mark.parametrize("ipus", [1, 2])
-def test_a_model_leaves_a_report_for_each_phase(tf: Any, strategy_on: Any, ask: Ask, ipus: int) -> None:
+def test_a_model_leaves_a_report_for_each_phase(tf: Any, strategy_on: Any, ask: Ask) -> None:
     """Training and evaluation leave a report each, the older for training; doing it again leaves no more."""
-    where = ask(ALL)
-    data = tf.data.Dataset.from_tensor_slices((tf.ones([8, 3]), tf.ones([8, 2]))).batch(2, drop_remainder=True)
-    with strategy_on(ipus).scope():
+    where, data = ask(ALL), batches(tf, 16)
+    with strategy_on(4).scope():
         model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))])
         model.compile("sgd", "mse", steps_per_execution=2)
         for _ in range(2):
             model.fit(data, verbose=0)
             model.evaluate(data, verbose=0)
-    programs = [profile["program"] for profile in profiles(where)]
-    memories = [profile["memory"]["ipus"][0] for profile in profiles(where)]
 
-    assert [program["name"] for program in programs] == ["train_function", "test_function"]
-    assert [program["training"] for program in programs] == [True, False]
-    assert [program["replicas"] for program in programs] == [ipus, ipus]
-    assert [memory["weights"] for memory in memories] == [4 * (3 * 2 + 2)] * 2
+    for phase, (name, profile) in enumerate(zip(["train_function", "test_function"], profiles(where))):
+        program = {key: profile["program"].get(key) for key in ("name", "training", "replicas")}
+        expected = {"name": name, "training": phase == 0, "replicas": 4}
+        check.equal(actual=program, expected=expected, what=f"the program of report {phase}")
+        weights = profile["memory"]["ipus"][0]["weights"]
+        check.equal(actual=weights, expected=4 * (3 * 2 + 2), what=f"the bytes of weights in report {phase}")
+    check.equal(actual=len(folders(where)), expected=2, what="the number of reports")
 
 
 @pytest.mark.emulator
 def test_a_pipeline_is_reported_by_ipu(tf: Any, ipu: Any, strategy_on: Any, ask: Ask) -> None:
-    """The report of a pipeline deals memory out to its IPUs, and its trace shows every slot."""
+    """The report of a pipeline has the memory of each IPU, and its trace has every slot."""
     where = ask(ALL)
-    data = tf.data.Dataset.from_tensor_slices((tf.ones([8, 3]), tf.ones([8, 2]))).batch(2, drop_remainder=True)
     with strategy_on(2).scope():
         inputs = tf.keras.Input((3,))
         with tf.keras.ipu.PipelineStage(0):
@@ -161,12 +165,15 @@ def test_a_pipeline_is_reported_by_ipu(tf: Any, ipu: Any, strategy_on: Any, ask:
         model = tf.keras.Model(inputs, values)
         model.compile("sgd", "mse", steps_per_execution=4)
         model.set_pipelining_options(gradient_accumulation_steps_per_replica=4)
-        model.fit(data, verbose=0)
+        model.fit(batches(tf, 8), verbose=0)
     (profile,) = profiles(where)
 
-    assert [memory["weights"] for memory in profile["memory"]["ipus"]] == [4 * (3 * 5 + 5), 4 * (5 * 2 + 2)]
-    assert profile["program"]["slots"] == {"forward": 8, "recompute": 0, "backward": 8, "reduce": 0, "update": 2}
-    assert [sum(event["tid"] == stage for event in slots(where)) for stage in (0, 1)] == [9, 9]
+    weights = [memory["weights"] for memory in profile["memory"]["ipus"]]
+    check.equal(actual=weights, expected=[4 * (3 * 5 + 5), 4 * (5 * 2 + 2)], what="the bytes of weights, by IPU")
+    expected = {"forward": 8, "recompute": 0, "backward": 8, "reduce": 0, "update": 2}
+    check.equal(actual=profile["program"]["slots"], expected=expected, what="the slots")
+    events = [sum(event["tid"] == stage for event in slots(where)) for stage in (0, 1)]
+    check.equal(actual=events, expected=[9, 9], what="the slots in the trace, by stage")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"text"', '{"autoReport.all": "perhaps"}'])
@@ -176,7 +183,7 @@ def test_options_that_are_no_options_are_refused(
     """POPLAR_ENGINE_OPTIONS is a JSON object, and a switch of it is true or false."""
     monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", text)
 
-    with pytest.raises(Exception, match=r"(?i)option"):
+    with check.raises(Exception, match=r"(?i)option", what=f"POPLAR_ENGINE_OPTIONS={text}"):
         run(tf, strategy)
 
 
@@ -198,62 +205,54 @@ class Page(HTMLParser):
 
 
 @pytest.mark.emulator
-@pytest.mark.parametrize("ipus", [1, 2])
+@pytest.mark.parametrize("ipus", [1, 4])
 def test_the_profile_tells_of_the_program(tf: Any, strategy_on: Any, ask: Ask, ipus: int) -> None:
-    """profile.json says what was compiled: its name, its replicas, the device and the configuration in force."""
+    """profile.json holds the program, the device and the configuration in force; trace.json a slot for each replica."""
     where = ask(ALL)
     run(tf, strategy_on(ipus, allow_recompute=True), "double_all")
     (profile,) = profiles(where)
+    program, configuration = profile["program"], profile["configuration"]
 
-    assert profile["program"]["name"] == "double_all"
-    assert profile["program"]["replicas"] == ipus
-    assert profile["program"]["slots"]["forward"] == 1
-    assert profile["device"]["tiles"] == 1472
-    assert profile["devices"] == [ipus]
-    assert profile["configuration"]["allow_recompute"] is True
-    assert profile["process"] == os.getpid()
+    values = (program["name"], program["replicas"], program["slots"]["forward"])
+    check.equal(actual=values, expected=("double_all", ipus, 1), what="the program's name, replicas and forward slots")
+    system = (profile["device"]["tiles"], profile["devices"], profile["process"], configuration["allow_recompute"])
+    what = "the tiles of an IPU, the IPUs of devices, the process and allow_recompute"
+    check.equal(actual=system, expected=(1472, [ipus], os.getpid(), True), what=what)
+    replicas = sorted(event["pid"] for event in slots(where))
+    check.equal(actual=replicas, expected=list(range(ipus)), what="the replicas of the trace's slots")
+    for event in slots(where):
+        check.holds(event["dur"] > 0 and event["ts"] >= 0, f"the slot {event} begins before 0 or takes no time.")
 
 
 @pytest.mark.emulator
-@pytest.mark.parametrize("ipus", [1, 2])
+@pytest.mark.parametrize("ipus", [1, 4])
 def test_the_profile_tells_of_memory_and_time(tf: Any, strategy_on: Any, ask: Ask, ipus: int) -> None:
-    """profile.json holds the memory of each IPU and the products of one replica, read from the program itself."""
-    where = ask(ALL)
-    strategy = strategy_on(ipus)
+    """profile.json holds the memory of each IPU and one replica's multiplications, both read from the program."""
+    where, strategy = ask(ALL), strategy_on(ipus)
     with strategy.scope():
         weight = tf.Variable(tf.ones([32, 16]), name="weight")
     strategy.run(tf.function(lambda value: tf.matmul(value, weight)), args=(tf.ones([8, 32]),))
     (profile,) = profiles(where)
     (memory,) = profile["memory"]["ipus"]
 
-    assert profile["cost"]["macs"] == 8 * 32 * 16
-    assert memory["weights"] == 4 * 32 * 16
-    assert memory["peak"] <= profile["memory"]["capacity"] == 1472 * 624 * 1024
-    assert memory["largest"][0]["name"] == "weight:0"
-
-
-@pytest.mark.emulator
-def test_the_trace_opens_in_perfetto(tf: Any, strategy_on: Any, ask: Ask) -> None:
-    """trace.json holds an event for every slot of every replica, in the Trace Event Format."""
-    where = ask(ALL)
-    run(tf, strategy_on(2))
-
-    assert {event["pid"] for event in slots(where)} == {0, 1}
-    assert all(event["dur"] > 0 and event["ts"] >= 0 for event in slots(where))
+    capacity, peak = profile["memory"]["capacity"], memory["peak"]
+    values = (profile["cost"]["macs"], memory["weights"], capacity, memory["largest"][0]["name"])
+    expected = (8 * 32 * 16, 4 * 32 * 16, 1472 * 624 * 1024, "weight:0")
+    check.equal(actual=values, expected=expected, what="the macs, bytes of weights, capacity and largest tensor")
+    check.holds(2048 <= peak <= capacity, f"the peak is {peak} bytes, with weights of 2048 and room for {capacity}.")
 
 
 @pytest.mark.emulator
 def test_the_page_stands_alone(tf: Any, strategy: Any, ask: Ask) -> None:
     """report.html shows the program and a timeline, and fetches nothing."""
-    where = ask(ALL)
+    where, page = ask(ALL), Page()
     run(tf, strategy, "a<b")
-    page = Page()
     page.feed((folders(where)[0] / "report.html").read_text())
 
-    assert "a<b" in page.text
-    assert "Timeline" in page.text
-    assert page.shapes >= 1
-    assert page.fetched == []
+    for word in ("a<b", "Timeline"):
+        check.contains(actual=page.text, expected=word, what="the text of the page")
+    check.equal(actual=page.fetched, expected=[], what="what the page fetches")
+    check.holds(page.shapes, "the timeline of the page has no rectangles.")
 
 
 @pytest.mark.emulator
@@ -270,8 +269,9 @@ def test_the_page_stands_alone(tf: Any, strategy: Any, ask: Ask) -> None:
 def test_parts_of_a_report_can_be_asked_for(
     tf: Any, strategy: Any, ask: Ask, options: Dict[str, str], files: Any
 ) -> None:
-    """A part that is named counts more than autoReport.all."""
+    """A part that is named overrides autoReport.all."""
     where = ask(options)
     run(tf, strategy)
 
-    assert {file.name for file in folders(where)[0].iterdir()} == files
+    written = {file.name for file in folders(where)[0].iterdir()}
+    check.equal(actual=written, expected=files, what="the files of the report")

@@ -1,13 +1,16 @@
-"""Arguments of the vendor's functions and classes: their names, and what they are when they are left out."""
+"""Arguments of the vendor's functions and classes: their names and their defaults."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import inspect
+import operator
 from typing import Any, Dict
 
 import pytest
+
+from ipu_conformance import check
 
 REQUIRED = "…"
 """Stands for an argument that must be given."""
@@ -144,10 +147,7 @@ KERAS: Dict[str, str] = {
 
 def named(package: str, name: str) -> Any:
     """What a dotted name leads to, module by module and then attribute by attribute."""
-    value: Any = importlib.import_module(package)
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
+    return operator.attrgetter(name)(importlib.import_module(package))
 
 
 def defaults_of(arguments: str) -> Dict[str, Any]:
@@ -175,10 +175,12 @@ def differences(function: Any, documented: str) -> Dict[str, Any]:
 @pytest.mark.parametrize("name", IPU)
 def test_a_function_has_its_arguments(ipu: Any, name: str) -> None:
     """Every documented argument of the package's functions and classes exists, with its default."""
-    assert differences(named("tensorflow.python.ipu", name), IPU[name]) == {}
+    wrong = differences(named("tensorflow.python.ipu", name), IPU[name])
+    check.equal(actual=wrong, expected={}, what=f"the defaults of {name} that are not as documented")
 
 
 @pytest.mark.parametrize("name", KERAS)
 def test_a_function_of_keras_has_its_arguments(tf: Any, ipu: Any, name: str) -> None:
     """Every documented argument of what ``keras.ipu`` has exists, with its default."""
-    assert differences(named("keras.ipu", name), KERAS[name]) == {}
+    wrong = differences(named("keras.ipu", name), KERAS[name])
+    check.equal(actual=wrong, expected={}, what=f"the defaults of {name} that are not as documented")

@@ -8,6 +8,8 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
+from ipu_conformance import check
+
 
 @pytest.fixture
 def config(ipu: Any) -> Any:
@@ -15,47 +17,46 @@ def config(ipu: Any) -> Any:
     return ipu.config.IPUConfig()
 
 
+def number(ipu: Any, device: str = "/device:IPU:0") -> Any:
+    """The number of IPUs in a device."""
+    return ipu.utils.get_num_of_ipus_in_device(device)
+
+
 def test_nothing_is_configured_at_first(tf: Any, ipu: Any) -> None:
-    """Before a configuration there is no IPU device, and asking for the configuration is an error."""
-    with pytest.raises(RuntimeError, match="No IPU devices configured"):
-        ipu.utils.get_ipu_config()
+    """Without a configuration there is none to ask for, and a reset does nothing."""
+    for _ in range(2):
+        with check.raises(RuntimeError, match="No IPU devices configured", what="get_ipu_config without one"):
+            ipu.utils.get_ipu_config()
+        ipu.utils.reset_ipu_configuration()
 
 
 @pytest.mark.parametrize("way", ["method", "function"])
 def test_a_configuration_is_put_in_force(tf: Any, ipu: Any, config: Any, way: str) -> None:
-    """The method of a configuration and the function of utils do the same."""
+    """A configuration is put in force by its method or by the function of utils."""
     config.auto_select_ipus = 2
     if way == "method":
         config.configure_ipu_system()
     else:
         ipu.utils.configure_ipu_system(config)
 
-    assert ipu.utils.get_num_of_ipus_in_device("/device:IPU:0") == 2
-    assert len(ipu.utils.get_ipu_config()) == 1
+    values = (number(ipu), len(ipu.utils.get_ipu_config()))
+    check.equal(actual=values, expected=(2, 1), what="the number of IPUs in the device, and of configurations")
 
 
 @pytest.mark.parametrize(
     ("selected", "ipus"),
-    [
-        ([], [1]),
-        (1, [1]),
-        (4, [4]),
-        ([2], [2]),
-        ((1, 1), [1, 1]),
-        ([4, 1, 2], [4, 1, 2]),
-        ([8], [8]),
-    ],
+    [([], [1]), (1, [1]), (4, [4]), ([2], [2]), ((1, 1), [1, 1]), ([4, 1, 2], [4, 1, 2]), ([8], [8])],
     ids=str,
 )
 def test_auto_select_makes_devices(tf: Any, ipu: Any, config: Any, selected: Any, ipus: Any) -> None:
     """A number makes one device of so many IPUs, several numbers one device each, and nothing one IPU."""
     config.auto_select_ipus = selected
     config.configure_ipu_system()
-    names = [f"/device:IPU:{index}" for index in range(len(ipus))]
+    devices = tf.config.list_physical_devices("IPU")
 
-    assert [ipu.utils.get_num_of_ipus_in_device(name) for name in names] == ipus
-    assert len(tf.config.list_physical_devices("IPU")) == len(ipus)
-    assert len(ipu.utils.get_ipu_config()) == len(ipus)
+    numbers = [number(ipu, f"/device:IPU:{index}") for index in range(len(devices))]
+    check.equal(actual=numbers, expected=ipus, what="the number of IPUs, by device")
+    check.equal(actual=len(ipu.utils.get_ipu_config()), expected=len(ipus), what="the number of configurations")
 
 
 @pytest.mark.emulator
@@ -65,28 +66,30 @@ def test_auto_select_makes_devices(tf: Any, ipu: Any, config: Any, selected: Any
     ids=str,
 )
 def test_select_makes_devices(ipu: Any, config: Any, ids: Any, ipus: Any) -> None:
-    """An id stands for one IPU, a pair, four and so on, as the system of 64 IPUs numbers them."""
+    """An id stands for one IPU, a pair, four and so on, in the numbering of a system of 64 IPUs."""
     config.select_ipus = ids
     config.configure_ipu_system()
 
-    assert [ipu.utils.get_num_of_ipus_in_device(f"/device:IPU:{index}") for index in range(len(ipus))] == ipus
+    numbers = [number(ipu, f"/device:IPU:{index}") for index in range(len(ipus))]
+    check.equal(actual=numbers, expected=ipus, what="the number of IPUs, by device")
 
 
 def test_ipus_are_selected_in_one_way(config: Any) -> None:
-    """IPUs cannot be selected by their number and by their ids at once: such a configuration cannot be used."""
+    """A configuration selects IPUs by their number or by their ids, not by both."""
     config.auto_select_ipus = 1
     config.select_ipus = [0]
 
-    with pytest.raises(Exception, match="Only one of `auto_select_ipus` and `select_ipus` can be set"):
+    sentence = "Only one of `auto_select_ipus` and `select_ipus` can be set"
+    with check.raises(Exception, match=sentence, what="a configuration with both selections"):
         config.configure_ipu_system()
 
 
 def test_the_ipu_model_has_no_ids(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the IPU model IPUs are selected by their number only."""
+    """On the IPU model IPUs are selected by their number only."""
     monkeypatch.setenv("TF_POPLAR_FLAGS", "--use_ipu_model")
     config.select_ipus = [0]
 
-    with pytest.raises(Exception, match="When using the IPUModel"):
+    with check.raises(Exception, match="When using the IPUModel", what="select_ipus on the IPU model"):
         config.configure_ipu_system()
 
 
@@ -98,14 +101,14 @@ def test_more_than_there_is_cannot_be_selected(config: Any, attribute: str, valu
     """More IPUs than the system has, or an id that it does not have, are refused."""
     setattr(config, attribute, value)
 
-    with pytest.raises(ValueError, match=r"64|126"):
+    with check.raises(ValueError, match=r"64|126", what=f"{attribute} = {value} on 64 IPUs"):
         config.configure_ipu_system()
 
 
 @pytest.mark.parametrize("wrong", [None, 1, {}, "config", []], ids=repr)
 def test_only_a_configuration_can_be_put_in_force(ipu: Any, wrong: Any) -> None:
-    """Anything else than a configuration is a TypeError."""
-    with pytest.raises(TypeError):
+    """Anything but a configuration is a TypeError."""
+    with check.raises(TypeError, match="", what=f"configure_ipu_system({wrong!r})"):
         ipu.utils.configure_ipu_system(wrong)
 
 
@@ -116,16 +119,16 @@ def test_a_configuration_that_was_asked_for_can_be_put_in_force(ipu: Any, config
     ipu.utils.reset_ipu_configuration()
     ipu.utils.configure_ipu_system(options)
 
-    assert ipu.utils.get_num_of_ipus_in_device("/device:IPU:0") == 2
+    check.equal(actual=number(ipu), expected=2, what="the number of IPUs in the device")
 
 
 def test_a_configuration_in_force_does_not_change(ipu: Any, config: Any) -> None:
-    """What is set after a configuration was put in force counts from the next time on."""
+    """What is set after a configuration was put in force has no effect until it is put in force again."""
     config.auto_select_ipus = 2
     config.configure_ipu_system()
     config.auto_select_ipus = 4
 
-    assert ipu.utils.get_num_of_ipus_in_device("/device:IPU:0") == 2
+    check.equal(actual=number(ipu), expected=2, what="the number of IPUs in the device")
 
 
 def test_the_same_configuration_again_says_nothing(ipu: Any, config: Any, said: Any) -> None:
@@ -135,7 +138,7 @@ def test_the_same_configuration_again_says_nothing(ipu: Any, config: Any, said: 
     config.configure_ipu_system()
     copy.deepcopy(config).configure_ipu_system()
 
-    assert said() == ""
+    check.equal(actual=said(), expected="", what="the log")
 
 
 @pytest.mark.parametrize(("attribute", "value"), [("auto_select_ipus", 4), ("allow_recompute", True)])
@@ -146,8 +149,8 @@ def test_another_configuration_replaces_the_first(ipu: Any, config: Any, said: A
     setattr(config, attribute, value)
     config.configure_ipu_system()
 
-    assert said() != ""
-    assert ipu.utils.get_num_of_ipus_in_device("/device:IPU:0") == config.auto_select_ipus
+    check.differs(actual=said(), other="", what="the log after a configuration was replaced")
+    check.equal(actual=number(ipu), expected=config.auto_select_ipus, what="the number of IPUs in the device")
 
 
 def test_without_a_reset_another_configuration_is_refused(tf: Any, ipu: Any, config: Any) -> None:
@@ -155,129 +158,93 @@ def test_without_a_reset_another_configuration_is_refused(tf: Any, ipu: Any, con
     config.auto_select_ipus = 2
     config.configure_ipu_system()
     config.auto_select_ipus = 4
-    with pytest.raises(tf.errors.OpError):
+    with check.raises(tf.errors.OpError, match="", what="another configuration without a reset"):
         ipu.utils.configure_ipu_system(config, reset_configuration=False)
 
-    assert ipu.utils.get_num_of_ipus_in_device("/device:IPU:0") == 2
+    check.equal(actual=number(ipu), expected=2, what="the number of IPUs in the device")
 
 
 def test_a_reset_forgets_the_configuration(tf: Any, ipu: Any, configure: Callable[..., Any], said: Any) -> None:
-    """After a reset nothing is configured, and another configuration is nothing to warn of."""
+    """After a reset nothing is configured, and another configuration causes no warning."""
     configure(2)
     ipu.utils.reset_ipu_configuration()
-    with pytest.raises(RuntimeError, match="No IPU devices configured"):
+    with check.raises(RuntimeError, match="No IPU devices configured", what="get_ipu_config after a reset"):
         ipu.utils.get_ipu_config()
     configure(4)
 
-    assert said() == ""
-
-
-def test_a_reset_of_nothing_is_allowed(ipu: Any) -> None:
-    """Resetting a system that is not configured does nothing."""
-    ipu.utils.reset_ipu_configuration()
-    ipu.utils.reset_ipu_configuration()
+    check.equal(actual=said(), expected="", what="the log")
 
 
 @pytest.mark.emulator
 def test_floating_point_behaviour_is_set_all_at_once(ipu: Any, config: Any) -> None:
-    """With set_all every behaviour is on in the configuration in force, and the tree itself is unchanged."""
+    """With set_all every behaviour is on in the configuration in force; the one that was given stays."""
     config.floating_point_behaviour.set_all = True
     config.configure_ipu_system()
     (options,) = ipu.utils.get_ipu_config()
-    in_force = options.floating_point_behaviour
 
-    assert [in_force.inv, in_force.div0, in_force.oflo, in_force.nanoo] == [True] * 4
-    assert in_force.esr is ipu.config.StochasticRoundingBehaviour.ON
-    assert config.floating_point_behaviour.inv is False
+    behaviours = [
+        [getattr(chosen.floating_point_behaviour, name) for name in ("inv", "div0", "oflo", "nanoo", "esr")]
+        for chosen in (options, config)
+    ]
+    on, off = ipu.config.StochasticRoundingBehaviour.ON, ipu.config.StochasticRoundingBehaviour.OFF
+    expected = [[True, True, True, True, on], [False, False, False, False, off]]
+    check.equal(actual=behaviours, expected=expected, what="the behaviours in force, and those that were given")
 
 
-@pytest.mark.parametrize("name", ["/device:CPU:0", "/device:GPU:0", "/cpu:0"])
-def test_only_ipu_devices_have_ipus(ipu: Any, configure: Callable[..., Any], name: str) -> None:
-    """The number of IPUs of another device is an error."""
+@pytest.mark.parametrize("name", ["/device:CPU:0", "/device:GPU:0", "/cpu:0", "/device:IPU:1", "/device:IPU:7"])
+def test_only_configured_ipu_devices_have_ipus(ipu: Any, configure: Callable[..., Any], name: str) -> None:
+    """A device that is not an IPU, or that was not configured, has no number of IPUs."""
     configure(1)
 
-    with pytest.raises(ValueError, match="IPU"):
-        ipu.utils.get_num_of_ipus_in_device(name)
-
-
-@pytest.mark.parametrize("name", ["/device:IPU:1", "/device:IPU:7"])
-def test_a_device_that_was_not_configured_has_no_ipus(ipu: Any, configure: Callable[..., Any], name: str) -> None:
-    """The number of IPUs of a device that does not exist is an error."""
-    configure(1)
-
-    with pytest.raises(ValueError, match=name):
-        ipu.utils.get_num_of_ipus_in_device(name)
+    with check.raises(ValueError, match=name if "IPU" in name else "IPU", what=f"the number of IPUs in {name}"):
+        number(ipu, name)
 
 
 @pytest.mark.parametrize(
     "name", ["/device:IPU:1", "/job:localhost/replica:0/task:0/device:IPU:1", "/replica:0/device:IPU:1"]
 )
 def test_a_device_may_be_named_in_full(ipu: Any, configure: Callable[..., Any], name: str) -> None:
-    """A device's name may say job, replica and task."""
+    """The name of a device may include job, replica and task."""
     configure([1, 4])
 
-    assert ipu.utils.get_num_of_ipus_in_device(name) == 4
+    check.equal(actual=number(ipu, name), expected=4, what=f"the number of IPUs in {name}")
 
 
 @pytest.mark.parametrize("ask", ["list_physical_devices", "list_logical_devices", "get_visible_devices"])
 @pytest.mark.parametrize("devices", [0, 1, 3])
 def test_tensorflow_lists_ipu_devices(tf: Any, ipu: Any, configure: Callable[..., Any], ask: str, devices: int) -> None:
-    """The IPU devices of the configuration stand in TensorFlow's lists, beside the CPU, until a reset."""
+    """TensorFlow lists the IPU devices of the configuration beside the CPU, until a reset."""
     if devices:
         configure([1] * devices)
-    listed = getattr(tf.config, ask)("IPU")
-    everything = getattr(tf.config, ask)()
+    listed, everything = getattr(tf.config, ask)("IPU"), getattr(tf.config, ask)()
 
-    assert [device.device_type for device in listed] == ["IPU"] * devices
-    assert [device.name.rpartition(":")[2] for device in listed] == [str(index) for index in range(devices)]
-    assert [device for device in everything if device.device_type == "IPU"] == listed
-    assert [device.device_type for device in everything].count("CPU") == 1
+    places = [(device.device_type, device.name.rpartition(":")[2]) for device in listed]
+    check.equal(actual=places, expected=[("IPU", str(index)) for index in range(devices)], what="the IPU devices")
+    among = [device for device in everything if device.device_type == "IPU"]
+    check.equal(actual=among, expected=listed, what="the IPU devices among all")
+    kinds = [device.device_type for device in everything]
+    check.equal(actual=kinds.count("CPU"), expected=1, what="the number of CPUs among all devices")
     ipu.utils.reset_ipu_configuration()
-    assert getattr(tf.config, ask)("IPU") == []
+    check.equal(actual=getattr(tf.config, ask)("IPU"), expected=[], what="the IPU devices after a reset")
 
 
 @pytest.mark.parametrize("name", ["/device:IPU:0", "/job:localhost/replica:0/task:0/device:IPU:0"])
-def test_eager_operations_run_on_an_ipu_device(tf: Any, configure: Callable[..., Any], name: str) -> None:
-    """Operations under an IPU device are computed."""
-    configure(1)
-    with tf.device(name):
-        result = tf.constant([1.0, 2.0]) * 3.0
-
-    np.testing.assert_array_equal(result, np.asarray([3, 6], np.float32))
-
-
-@pytest.mark.parametrize("name", ["/device:IPU:0", "/job:localhost/replica:0/task:0/device:IPU:0"])
-def test_compiled_functions_run_on_an_ipu_device(tf: Any, configure: Callable[..., Any], name: str) -> None:
-    """A tf.function under an IPU device is computed, its variables included."""
-    configure(1)
-    with tf.device(name):
-        variable = tf.Variable(2.0)
-
-    @tf.function(jit_compile=True)
-    def scaled(value: Any) -> Any:
-        with tf.device(name):
-            return variable * value
-
-    with tf.device(name):
-        assert float(scaled(tf.constant(3.0))) == 6.0
-
-
 @pytest.mark.parametrize("soft", [False, True])
-def test_an_ipu_device_needs_no_soft_placement(tf: Any, configure: Callable[..., Any], soft: bool) -> None:
-    """An IPU device runs operations and functions whether or not TensorFlow places softly."""
+def test_operations_run_on_an_ipu_device(tf: Any, configure: Callable[..., Any], soft: bool, name: str) -> None:
+    """An IPU device runs operations, functions and variables, whether or not TensorFlow places softly."""
     configure(1)
     before = tf.config.get_soft_device_placement()
     tf.config.set_soft_device_placement(soft)
     try:
-        with tf.device("/device:IPU:0"):
-            eager = tf.constant(2.0) * 3.0
-            compiled = tf.function(lambda: tf.constant(2.0) * 4.0)()
-        said = tf.config.get_soft_device_placement()
+        with tf.device(name):
+            variable, eager = tf.Variable(2.0), tf.constant([1.0, 2.0]) * 3.0
+            compiled = tf.function(lambda value: variable * value, jit_compile=True)(tf.constant(3.0))
+        check.equal(actual=tf.config.get_soft_device_placement(), expected=soft, what="the soft placement")
     finally:
         tf.config.set_soft_device_placement(before)
 
-    assert [float(eager), float(compiled)] == [6.0, 8.0]
-    assert said is soft
+    values = (eager.numpy().tolist(), float(compiled))
+    check.equal(actual=values, expected=([3, 6], 6), what=f"an operation and a function on {name}")
 
 
 @pytest.mark.parametrize("soft", [None, False, True])
@@ -291,30 +258,31 @@ def test_sessions_run_on_an_ipu_device(tf: Any, configure: Callable[..., Any], s
             result = variable * 3.0
         session.run(tf.compat.v1.global_variables_initializer())
 
-        assert result.device.endswith("device:IPU:0")
-        assert float(session.run(result)) == 6.0
+        place = (result.device.rpartition("/")[2], float(session.run(result)))
+        check.equal(actual=place, expected=("device:IPU:0", 6.0), what="the device and the value of the product")
 
 
 def test_a_session_lists_ipu_devices(tf: Any, configure: Callable[..., Any]) -> None:
     """A session knows the IPU devices of the configuration."""
-    configure([1, 2])
+    configure([1, 4, 2])
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        names = [device.name for device in session.list_devices() if device.device_type == "IPU"]
+        devices = [device.name for device in session.list_devices() if device.device_type == "IPU"]
 
-    assert [name.rpartition("/")[2] for name in names] == ["device:IPU:0", "device:IPU:1"]
+    names, expected = [name.rpartition("/")[2] for name in devices], [f"device:IPU:{index}" for index in range(3)]
+    check.equal(actual=names, expected=expected, what="the IPU devices of the session")
 
 
 def test_a_session_keeps_its_own_settings(tf: Any, ipu: Any) -> None:
-    """What a session was told about anything but placement is not changed."""
+    """A session keeps its other settings, and the settings that it was given are not changed."""
     settings = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, allow_soft_placement=False)
     with tf.Graph().as_default(), tf.compat.v1.Session(config=settings) as session:
-        assert session._config.intra_op_parallelism_threads == 1
+        values = (session._config.intra_op_parallelism_threads, settings.allow_soft_placement)
 
-    assert settings.allow_soft_placement is False
+    check.equal(actual=values, expected=(1, False), what="the session's threads, and the soft placement that was given")
 
 
 def test_variables_are_initialised_on_the_host(tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:
-    """After move_variable_initialization_to_cpu no initialiser is left on an IPU, and what uses the variable is."""
+    """move_variable_initialization_to_cpu moves every initialiser, and leaves what uses a variable on the IPU."""
     configure(1)
     with tf.Graph().as_default() as graph, tf.compat.v1.Session() as session:
         with tf.device("/device:IPU:0"):
@@ -324,57 +292,49 @@ def test_variables_are_initialised_on_the_host(tf: Any, ipu: Any, configure: Cal
         ipu.utils.move_variable_initialization_to_cpu()
         values = [op for op in graph.get_operations() if op.type == "Mul" and op is not result.op]
 
-        assert all("CPU" in op.device for op in [variable.initializer, local.initializer, *values])
-        assert "IPU" in result.device
+        for op in (variable.initializer, local.initializer, *values):
+            check.contains(actual=op.device, expected="CPU", what=f"the device of {op.name}")
+        check.contains(actual=result.device, expected="IPU", what="the device of the product")
         session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
-        np.testing.assert_array_equal(session.run(result), np.asarray([10, 10], np.float32))
+        check.equal(actual=session.run(result).tolist(), expected=[10, 10], what="the product of the variables")
 
 
 def test_the_graph_of_variables_can_be_named(tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:
     """move_variable_initialization_to_cpu changes the graph that it is given, and no other."""
     configure(1)
-    graphs = [tf.Graph(), tf.Graph()]
-    variables = []
+    graphs, variables = [tf.Graph(), tf.Graph()], []
     for graph in graphs:
         with graph.as_default(), tf.device("/device:IPU:0"):
             variables.append(tf.compat.v1.get_variable("v", initializer=tf.ones([2]), use_resource=True))
     ipu.utils.move_variable_initialization_to_cpu(graphs[0])
 
-    assert "CPU" in variables[0].initializer.device
-    assert "IPU" in variables[1].initializer.device
+    for variable, kind, graph in zip(variables, ("CPU", "IPU"), ("given", "other")):
+        what = f"the device of the initialiser in the {graph} graph"
+        check.contains(actual=variable.initializer.device, expected=kind, what=what)
 
 
-def draws(tf: Any) -> Any:
-    """Some random numbers of an eager program and of a compiled one."""
-    compiled = tf.function(lambda: tf.random.normal([4]))
-    return np.concatenate([tf.random.uniform([4]), compiled(), compiled()])
-
-
-def test_a_seed_repeats_random_numbers(tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:
-    """The same program draws the same numbers after the same seed, and others after another."""
-    configure(1)
-    drawn = []
+@pytest.mark.parametrize(("device", "identical"), [("/device:IPU:0", False), ("/device:IPU:1", True)])
+def test_a_seed_repeats_random_numbers(
+    tf: Any, ipu: Any, configure: Callable[..., Any], device: str, identical: bool
+) -> None:
+    """The same program on a device draws the same numbers after the same seed, and others after another."""
+    configure([1, 1])
+    draws = []
     for seed in (42, 42, 43):
-        ipu.utils.reset_ipu_seed(seed)
-        drawn.append(draws(tf))
+        ipu.utils.reset_ipu_seed(seed, device=device, experimental_identical_replicas=identical)
+        with tf.device(device):
+            compiled = tf.function(lambda: tf.random.normal([4]))
+            draws.append(np.concatenate([tf.random.uniform([4]), compiled(), compiled()]))
 
-    np.testing.assert_array_equal(drawn[0], drawn[1])
-    assert (drawn[0] != drawn[2]).all()
-    assert len(set(drawn[0].tolist())) == drawn[0].size
+    check.identical(actual=draws[1], expected=draws[0], what="the random numbers after the same seed")
+    numbers = np.concatenate([draws[0], draws[2]]).tolist()
+    check.holds(len(set(numbers)) == 24, f"12 numbers after each of two seeds are {numbers}, some of them alike.")
 
 
 @pytest.mark.parametrize("wrong", ["1", 1.5, None, True], ids=repr)
 def test_a_seed_is_a_whole_number(ipu: Any, configure: Callable[..., Any], wrong: Any) -> None:
-    """Anything else than a whole number is refused as a seed."""
+    """Anything but a whole number is refused as a seed."""
     configure(1)
 
-    with pytest.raises((TypeError, ValueError)):
+    with check.raises((TypeError, ValueError), match="", what=f"the seed {wrong!r}"):
         ipu.utils.reset_ipu_seed(wrong)
-
-
-@pytest.mark.parametrize("identical", [False, True])
-def test_a_seed_takes_a_device(ipu: Any, configure: Callable[..., Any], identical: bool) -> None:
-    """A seed may be given for any configured device, with identical replicas or not."""
-    configure([1, 1])
-
-    ipu.utils.reset_ipu_seed(3, device="/device:IPU:1", experimental_identical_replicas=identical)

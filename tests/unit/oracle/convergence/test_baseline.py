@@ -13,7 +13,7 @@ from ipu_conformance import cli
 from ipu_conformance.cli import baseline as command
 from ipu_conformance.oracle.convergence import baseline, recording
 from ipu_conformance.oracle.convergence.baseline import Baseline, BaselineError
-from ipu_conformance.workloads.oracle_digits import find
+from ipu_conformance.workloads.recordable import find
 
 
 class Toy:

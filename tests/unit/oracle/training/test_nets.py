@@ -64,18 +64,23 @@ def test_most_nets_make_four_stages() -> None:
     """Four stages are possible wherever a net has four layers with weights."""
     four = {name for name, make in NETS.items() if sum(layer.cut_before for layer in make().layers) >= 3}
 
-    assert four == {"mlp", "convnet", "bn_convnet", "residual", "tied_weights"}
+    assert four == {"mlp", "convnet", "bn_convnet", "residual", "tied_weights", "resnet", "transformer", "unet"}
 
 
 @every_net
 def test_every_micro_batch_differs(name: str) -> None:
-    """No two micro-batches of a run share a value, and the data is exact in float16."""
+    """No two micro-batches of a run are the same, the data is exact in float16, and tokens repeat in every sample."""
     net, config = NETS[name](), RunConfig(device_iterations=2, gradient_accumulation=3, replicas=5, steps=2)
     data = distinct_micro_batches(net, config)
     batches = data.inputs.reshape(config.steps * config.micro_batches, -1)
 
     assert data.inputs.shape == (2, 60, *net.input_shape)
-    assert data.labels.shape == (2, 60)
+    assert data.labels.shape == (2, 60, *net.label_shape)
     assert set(np.unique(data.labels)) == set(range(net.classes))
     assert len(np.unique(batches, axis=0)) == len(batches)
     np.testing.assert_array_equal(batches, batches.astype(np.float16).astype(np.float64))
+    if net.tokens:
+        samples = data.inputs.reshape(-1, *net.input_shape)
+        assert data.inputs.dtype == np.int64
+        assert set(np.unique(samples)) == set(range(net.tokens))
+        assert all(len(np.unique(sample)) < sample.size for sample in samples)

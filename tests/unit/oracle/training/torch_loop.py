@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Sequence
 
 import numpy as np
 
@@ -38,7 +38,17 @@ def logits(
         else:
             value = {
                 "linear": lambda x, w, b: f.linear(x, w, b),
-                "conv": lambda x, w, b=None, s=s: f.conv2d(x, w, b, padding=s["padding"]),
+                "conv": lambda x, w, b=None, s=s: f.conv2d(x, w, b, s.get("stride", 1), s["padding"]),
+                "conv_transpose": lambda x, w, b, s=s: f.conv_transpose2d(x, w, b, s["stride"]),
+                "interpolate_nearest": lambda x, s=s: f.interpolate(x, s["size"], mode="nearest"),
+                "concat": lambda *xs, s=s: torch.cat(xs, s["axis"]),
+                "mean": lambda x, s=s: x.mean(s["axis"]),
+                "matmul": lambda x, w: x @ w.T,
+                "embedding": f.embedding,
+                "layer_norm": lambda x, w, b, s=s: f.layer_norm(x, w.shape, w, b, s["epsilon"]),
+                "gelu_tanh": lambda x: f.gelu(x, approximate="tanh"),
+                "lstm": _lstm,
+                "multi_head_attention": lambda x, *own, s=s: _attention(x, own, s["heads"]),
                 "max_pool": lambda x, s=s: f.max_pool2d(x, s["kernel"], s["stride"]),
                 "avg_pool": lambda x, s=s: f.avg_pool2d(x, s["kernel"], s["stride"]),
                 "relu": torch.relu,
@@ -48,6 +58,23 @@ def logits(
             }[layer.op](*inputs, *own)
         values[layer.name] = value
     return value
+
+
+def _lstm(x: Any, kernel: Any, recurrent: Any, bias: Any) -> Any:
+    torch = installed("torch")
+    state = x.new_zeros(1, len(x), recurrent.shape[1])
+    weights = [kernel, recurrent, bias, torch.zeros_like(bias)]
+    return torch.lstm(x, (state, state), weights, True, 1, 0.0, True, False, True)[0][:, -1]
+
+
+def _attention(x: Any, own: Sequence[Any], heads: int) -> Any:
+    """torch's own function, which takes steps before samples."""
+    torch = installed("torch")
+    turned = x.transpose(0, 1)
+    kernel = torch.cat([*own[:3]])
+    return torch.nn.functional.multi_head_attention_forward(
+        turned, turned, turned, x.shape[-1], heads, kernel, None, None, None, False, 0.0, own[3], None
+    )[0].transpose(0, 1)
 
 
 def trained(net: Net, data: Data, config: RunConfig, masks: Mapping[Any, np.ndarray]) -> Dict[str, Any]:
@@ -64,7 +91,7 @@ def trained(net: Net, data: Data, config: RunConfig, masks: Mapping[Any, np.ndar
     losses: List[float] = []
     for step in range(config.steps):
         inputs = torch.tensor(data.inputs[step]).reshape(*shape, *net.input_shape)
-        labels = torch.tensor(data.labels[step]).reshape(shape)
+        labels = torch.tensor(data.labels[step]).reshape(*shape, *net.label_shape)
         for d in range(config.device_iterations):
             total = 0.0
             for g in range(config.gradient_accumulation):

@@ -80,17 +80,21 @@ def test_a_value_passes_through_the_stages_between() -> None:
 
 
 def test_a_value_that_a_stage_does_not_use_passes_through_too() -> None:
-    """A stage between that has nothing to do with a value hands it and its gradient on."""
+    """A stage between that has nothing to do with a value hands it and its gradient on, beside what it does itself."""
+    fed = np.random.default_rng(1).standard_normal((2, 3)).astype(np.float32)
     with static() as (program, _, _):
         x = paddle.static.data("x", [2, 3], "float32")
         first = paddle.add(x, parameter("a", [1.0, 2.0, 3.0]))
-        other = paddle.tanh(x)
-        loss = paddle.sum(paddle.add(first, other))
-        stages = cut(program, [0, 1, 2, 2], loss.name)
+        other = paddle.multiply(x, parameter("b", [0.5, 1.5, 2.5]))
+        loss = paddle.sum(paddle.tanh(paddle.add(first, other)))
+        stages = cut(program, [0, 1, 2, 2, 2], loss.name)
 
         assert stages[1].received == (first.name,)
         assert stages[1].handed == (first.name, other.name)
         assert set(stages[1].outgoing) == {first.name}
+        parts, whole = (_gradients(each, fed) for each in (stages, cut(program, [0] * 5, loss.name)))
+        for name in ("a", "b"):
+            np.testing.assert_array_equal(parts[name], whole[name])
 
 
 def test_whole_numbers_have_no_gradient() -> None:

@@ -7,18 +7,19 @@ import importlib
 import operator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import pytest
 
 from ipu_conformance import check, nets
-from ipu_conformance.nets import Data, distinct_micro_batches
+from ipu_conformance.nets import Data, Net, distinct_micro_batches
 from ipu_conformance.oracle.convergence import baseline
 from ipu_conformance.oracle.convergence.band import band, judge
 from ipu_conformance.oracle.tolerance import runs as run_tolerance
 from ipu_conformance.oracle.tolerance.runs import RunTolerance, TwoRunTolerance
 from ipu_conformance.oracle.training import train as oracle
+from ipu_conformance.oracle.training.execution import Rounding
 from ipu_conformance.run import RunConfig, RunRecord, learning_rate
 from ipu_conformance.workloads.oracle_digits import WORKLOADS
 
@@ -29,20 +30,28 @@ SCHEDULES = {"pipelined": "grouped", "sharded": "sequential"}
 """How stages are executed with pipelining on and off, and the schedules of configurations that it stands for."""
 
 
-def cut(name: str, config: RunConfig, stages: int, schedule: str = "grouped") -> RunConfig:
+AnyNet = Union[str, Net]
+"""A net, or its name among the suite's."""
+
+
+def net_of(name: AnyNet) -> Net:
+    """The net of a name."""
+    return nets.NETS[name]() if isinstance(name, str) else name
+
+
+def cut(name: AnyNet, config: RunConfig, stages: int, schedule: str = "grouped") -> RunConfig:
     """A configuration with a net cut into stages, under a schedule or one of the words of SCHEDULES."""
-    return replace(config, stages=nets.NETS[name]().cut(stages), schedule=SCHEDULES.get(schedule, schedule))
+    return replace(config, stages=net_of(name).cut(stages), schedule=SCHEDULES.get(schedule, schedule))
 
 
 def uncut(config: RunConfig) -> RunConfig:
     """The same configuration with all layers on one stage."""
-    return replace(config, stages=(), devices=(), schedule="grouped")
+    return replace(config, stages=(), devices=(), schedule="grouped", recompute=False)
 
 
 def inference(config: RunConfig) -> RunConfig:
-    """The same configuration without training; all micro-batches that a replica sees are device iterations."""
-    iterations = config.device_iterations * config.gradient_accumulation
-    return replace(config, training=False, device_iterations=iterations, gradient_accumulation=1)
+    """The same configuration, steps included, without training."""
+    return replace(config.inference(), steps=config.steps)
 
 
 def ipus(config: RunConfig) -> pytest.MarkDecorator:
@@ -94,107 +103,126 @@ def cuts(names: Iterable[str], rows: Sequence[Row]) -> List[Any]:
     return params
 
 
-def data_of(name: str, config: RunConfig, steps: Optional[int] = None) -> Data:
+def data_of(name: AnyNet, config: RunConfig, steps: Optional[int] = None) -> Data:
     """The data of a run, or of its first steps."""
-    whole = distinct_micro_batches(nets.NETS[name](), config)
+    whole = distinct_micro_batches(net_of(name), config)
     return Data(whole.inputs[:steps], whole.labels[:steps])
 
 
-def expected(name: str, config: RunConfig, steps: Optional[int] = None) -> RunRecord:
+@functools.lru_cache(maxsize=None)
+def expected(name: AnyNet, config: RunConfig, steps: Optional[int] = None) -> RunRecord:
     """The oracle's record of a training, or of its first steps."""
     data, config = data_of(name, config, steps), replace(config, steps=steps or config.steps)
-    return oracle.train(nets.NETS[name](), data, config)
+    return oracle.train(net_of(name), data, config)
 
 
-def tolerance(name: str, config: RunConfig, steps: Optional[int] = None) -> RunTolerance:
+@functools.lru_cache(maxsize=None)
+def tolerance(name: AnyNet, config: RunConfig, steps: Optional[int] = None) -> RunTolerance:
     """The tolerance of a training; unless updates happen inside the pipeline, one serves every cut."""
     data, config = data_of(name, config, steps), replace(config, steps=steps or config.steps)
     if config.update != "micro_batch":
         config = uncut(config)
-    return run_tolerance.for_run(nets.NETS[name](), data, config)
+    return run_tolerance.for_run(net_of(name), data, config)
 
 
 @functools.lru_cache(maxsize=None)
-def inferred(name: str, config: RunConfig) -> Any:
+def inferred(name: AnyNet, config: RunConfig) -> Any:
     """The oracle's outputs of each step of an inference, and their tolerances; a cut changes neither."""
-    return run_tolerance.for_inference(nets.NETS[name](), data_of(name, config), uncut(config))
+    return run_tolerance.for_inference(net_of(name), data_of(name, config), uncut(config))
 
 
 @functools.lru_cache(maxsize=None)
-def optimizer_state(name: str, config: RunConfig) -> Any:
+def statistics_by_replica(name: AnyNet, config: RunConfig) -> Any:
+    """The oracle's running statistics by (replica, name), and their tolerances; a cut changes neither."""
+    net, data, config = net_of(name), data_of(name, config), uncut(config)
+
+    def statistics(rounding: Optional[Rounding]) -> Dict[Tuple[int, str], np.ndarray]:
+        held = oracle.train(net, data, config, rounding=rounding).statistics_by_replica or ()
+        return {(replica, word): value for replica, each in enumerate(held) for word, value in each.items()}
+
+    return run_tolerance.reference(net, config, statistics)
+
+
+@functools.lru_cache(maxsize=None)
+def optimizer_state(name: AnyNet, config: RunConfig) -> Any:
     """The oracle's optimizer state by (state, weight), and its tolerances; a cut changes neither."""
-    return run_tolerance.for_optimizer_state(nets.NETS[name](), data_of(name, config), uncut(config))
+    return run_tolerance.for_optimizer_state(net_of(name), data_of(name, config), uncut(config))
 
 
 class Runs:
     """What the cases of a framework have run so far: those that ask for the same run share it."""
 
     def __init__(self, framework: str) -> None:
-        self._framework = framework
+        self.framework = framework
         self._records: Dict[Any, RunRecord] = {}
 
     @property
     def driver(self) -> Any:
         """The framework's driver; it imports the vendor's package, so it comes after the target was chosen."""
-        return importlib.import_module(f"ipu_conformance.frameworks.{self._framework}")
+        return importlib.import_module(f"ipu_conformance.frameworks.{self.framework}")
 
-    def _run(self, way: str, name: str, config: RunConfig, **options: Any) -> RunRecord:
+    def _run(self, way: str, name: AnyNet, config: RunConfig, **options: Any) -> RunRecord:
         key = (way, name, config, repr(sorted(options.items())))
         if key not in self._records:
             run = getattr(self.driver, way)
-            self._records[key] = run(nets.NETS[name](), config, data_of(name, config), **options)
+            self._records[key] = run(net_of(name), config, data_of(name, config), **options)
         return self._records[key]
 
-    def train(self, name: str, config: RunConfig, **options: Any) -> RunRecord:
+    def train(self, name: AnyNet, config: RunConfig, **options: Any) -> RunRecord:
         """The record of training a net on the target, with options of the driver."""
         return self._run("train", name, config, **options)
 
-    def infer(self, name: str, config: RunConfig) -> RunRecord:
+    def infer(self, name: AnyNet, config: RunConfig) -> RunRecord:
         """The record of inference from the net's initial weights on the target."""
         return self._run("infer", name, config)
 
-    def native(self, name: str, config: RunConfig) -> RunRecord:
+    def native(self, name: AnyNet, config: RunConfig) -> RunRecord:
         """The record of training a net with the stock framework."""
         return self._run("native", name, config)
 
-    def compare(self, name: str, config: RunConfig, fields: Sequence[str] = (), **options: Any) -> RunRecord:
+    def compare(self, name: AnyNet, config: RunConfig, fields: Sequence[str] = (), **options: Any) -> RunRecord:
         """Train on the target, compare with the oracle, and return the target's record."""
         __tracebackhide__ = True
         run = self.train(name, config, **options)
-        fields = fields or ["losses", "outputs", "weights"] + (["statistics"] if nets.NETS[name]().statistics else [])
+        fields = fields or ["losses", "outputs", "weights"] + (["statistics"] if net_of(name).statistics else [])
         check.runs_equivalent(
-            actual=run, expected=expected(name, config), tolerance=tolerance(name, config), fields=fields
+            actual=run,
+            expected=expected(name, config),
+            tolerance=tolerance(name, config),
+            fields=fields,
+            net=net_of(name),
         )
         return run
 
-    def compare_state(self, name: str, config: RunConfig, **options: Any) -> None:
+    def compare_state(self, name: AnyNet, config: RunConfig, **options: Any) -> None:
         """The optimizer's state after a training on the target is the oracle's."""
         __tracebackhide__ = True
         actual = self.train(name, config, **options).optimizer_state or {}
         values, allowed = optimizer_state(name, config)
-        assert actual, f"the optimizer {config.optimizer.name} keeps no state"
+        check.holds(actual, f"the optimizer {config.optimizer.name} keeps no state")
         for state, by_weight in actual.items():
             for weight, value in by_weight.items():
                 key = (state, weight)
                 what = f"the {state} of {weight}"
                 check.close(actual=value, expected=values[key], tolerance=allowed[key], what=what)
 
-    def compare_inference(self, name: str, config: RunConfig) -> None:
+    def compare_inference(self, name: AnyNet, config: RunConfig) -> None:
         """Every output of an inference on the target is the oracle's, in its place."""
         __tracebackhide__ = True
         outputs_as_specified(self.infer(name, config).outputs, *inferred(name, config))
 
-    def compare_trainings(self, name: str, config: RunConfig, other: RunRecord, fields: Sequence[str] = ()) -> None:
+    def compare_trainings(self, name: AnyNet, config: RunConfig, other: RunRecord, fields: Sequence[str] = ()) -> None:
         """A training on the target and another run of it agree, each with errors of its own."""
         __tracebackhide__ = True
         check.runs_equivalent(
             actual=self.train(name, config),
             expected=other,
             tolerance=TwoRunTolerance(tolerance(name, config)),
+            net=net_of(name),
             **({"fields": fields} if fields else {}),
         )
 
-    def compare_order(self, name: str, config: RunConfig) -> None:
+    def compare_order(self, name: AnyNet, config: RunConfig) -> None:
         """Read in memory's order, losses stand as [device iteration, accumulation, replica]."""
         __tracebackhide__ = True
         check.outputs_in_order(
@@ -209,30 +237,21 @@ class Runs:
             },
         )
 
-    def compare_replicas_with_host(self, name: str, config: RunConfig) -> None:
+    def compare_replicas_with_host(self, name: AnyNet, config: RunConfig) -> None:
         """The weights that the user reads after a training are those of every replica, bit for bit."""
         __tracebackhide__ = True
         run = self.train(name, config)
         replicas = run.weights_by_replica or ()
-        assert len(replicas) == config.replicas
+        check.equal(actual=len(replicas), expected=config.replicas, what="the number of replicas with weights")
         for weights in replicas:
             for weight, value in weights.items():
                 check.identical(actual=(run.weights or {})[weight], expected=value, what=weight)
-
-    def compare_statistics(self, config: RunConfig) -> None:
-        """Running statistics follow the micro-batches of one replica, not those of all."""
-        __tracebackhide__ = True
-        run = self.compare("bn_convnet", config, fields=["statistics"])
-        alone = replace(config, replicas=1, gradient_accumulation=config.replicas * config.gradient_accumulation)
-        assert np.array_equal(data_of("bn_convnet", alone).inputs, data_of("bn_convnet", config).inputs)
-        other, mean = self.train("bn_convnet", alone), "bn1.running_mean"
-        assert not np.array_equal((run.statistics or {})[mean], (other.statistics or {})[mean])
 
 
 def outputs_as_specified(actual: Any, values: Mapping[int, Any], allowed: Mapping[int, Any]) -> None:
     """As many outputs come back as there are steps, each within its tolerance."""
     __tracebackhide__ = True
-    assert len(actual or ()) == len(values), f"{len(actual or ())} outputs come back of {len(values)} steps"
+    check.equal(actual=len(actual or ()), expected=len(values), what="the number of steps that give outputs")
     for step, value in values.items():
         check.close(actual=actual[step], expected=value, tolerance=allowed[step], what=f"the outputs of step {step}")
 
@@ -254,7 +273,7 @@ def learned_as_recorded(driver: Any, config: RunConfig) -> None:
     seeded = replace(config, seed=DIGITS_SEED)
     curve = DIGITS.accuracies(lambda net, data, config: driver.train(net, config, data), seeded)
     verdict = judge(band(recorded.values), [curve], metric=recorded.metric)
-    assert verdict.passed, verdict.sentence
+    check.holds(verdict.passed, verdict.sentence)
 
 
 def native_reference(

@@ -1,0 +1,1 @@
+"""Models of the kinds that people train, on every framework."""

@@ -1,0 +1,67 @@
+"""Nets whose outputs show what dropout did, and the oracle's run with the masks that were seen.
+
+The first layer gives one for every sample, whatever it is fed; what follows dropout keeps zero where it is.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+import numpy as np
+
+from ipu_conformance import check
+from ipu_conformance.nets import INPUT, Layer, Net, Weight
+from ipu_conformance.oracle.tolerance import runs as run_tolerance
+from ipu_conformance.oracle.training import train as oracle
+from ipu_conformance.oracle.training.execution import Place, Rounding
+from ipu_conformance.run import RunConfig, RunRecord
+
+from .frame import Runs, data_of, uncut
+
+POSITIONS = 160
+RATE = 0.375
+
+
+@functools.lru_cache(maxsize=None)
+def mask_net(stages: int = 1) -> Net:
+    """A linear layer and dropout, and rectifiers that change nothing, each of which can begin a stage."""
+    weights = (Weight("fc1.weight", (POSITIONS, 3)), Weight("fc1.bias", (POSITIONS,), constant=1.0))
+    layers = [
+        Layer("fc1", "linear", (INPUT,), tuple(weight.name for weight in weights)),
+        Layer("drop1", "dropout", ("fc1",), settings=(("rate", RATE),)),
+    ]
+    for number in range(1, stages):
+        layers.append(Layer(f"act{number}", "relu", (layers[-1].name,), cut_before=True))
+    return Net(f"mask-{stages}", (3,), POSITIONS, tuple(layers), weights)
+
+
+def kept(run: RunRecord) -> np.ndarray:
+    """What was kept: [step, device iteration, accumulation, replica, sample, position]."""
+    config = run.config
+    counts = (config.device_iterations, config.gradient_accumulation, config.replicas, config.micro_batch, POSITIONS)
+    return np.stack([np.reshape(outputs, counts) != 0 for outputs in run.outputs or ()])
+
+
+def compare_with_masks(runs: Runs, net: Net, config: RunConfig) -> None:
+    """Losses and weights are the oracle's when it drops what the device's outputs show as dropped."""
+    __tracebackhide__ = True
+    run = runs.train(net, config)
+    seen, whole, data = kept(run), uncut(config), data_of(net, config)
+
+    def masks(layer: str, place: Place, shape: Tuple[int, ...], rate: float) -> np.ndarray:
+        return seen[place].astype(np.float64)
+
+    def arrays(rounding: Optional[Rounding]) -> Mapping[Tuple[str, Any], np.ndarray]:
+        return _arrays(oracle.train(net, data, whole, masks=masks, rounding=rounding))
+
+    values, allowed = run_tolerance.reference(net, whole, arrays)
+    for (field, key), value in values.items():
+        got = run.losses[key] if field == "losses" else (run.weights or {})[key]
+        what = f"{field} of step {key}" if field == "losses" else key
+        check.close(actual=got, expected=value, tolerance=allowed[field, key], what=what)
+
+
+def _arrays(record: RunRecord) -> Dict[Tuple[str, Any], np.ndarray]:
+    losses: Dict[Tuple[str, Any], np.ndarray] = {("losses", step): each for step, each in enumerate(record.losses)}
+    return {**losses, **{("weights", name): value for name, value in (record.weights or {}).items()}}

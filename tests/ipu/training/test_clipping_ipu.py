@@ -1,0 +1,53 @@
+"""Gradient clipping: by the norm of all gradients together, once an update, after they are reduced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ipu_conformance import check
+from ipu_conformance.run import RunConfig
+
+from .frame import Runs, net_of, tolerance
+from .table import Row, each, row, table
+
+LIMIT = 0.25
+CLIPPED = table(
+    row("mlp", (2, 3, 1), "sgd", clip_norm=LIMIT, steps=2, dear=True),
+    row("mlp", (2, 3, 1), "momentum", clip_norm=LIMIT, steps=2),
+    row("mlp", (2, 3, 1), "adam", clip_norm=LIMIT, steps=2, dear=True),
+    row("mlp", (2, 3, 1), "adamw", clip_norm=LIMIT, steps=2, dear=True),
+    row("convnet", (1, 2, 3), "momentum", clip_norm=LIMIT, dear=True),
+    row("mlp", (2, 4, 1), "momentum", "pipelined-2", clip_norm=LIMIT, dear=True),
+    row("mlp", (1, 8, 1), "adam", "pipelined-4", clip_norm=LIMIT, dear=True),
+    row("tied_weights", (1, 6, 2), "momentum", "pipelined-3", clip_norm=LIMIT),
+    row("tied_weights", (2, 3, 1), "adamw", "sharded-4", clip_norm=LIMIT, dear=True),
+    row("mlp", (2, 3, 1), "momentum", word="tight", clip_norm=0.0625, dear=True),
+)
+
+
+@each(CLIPPED)
+def test_gradients_are_clipped_together(runs: Runs, name: str, config: RunConfig) -> None:
+    """A norm above the limit shrinks the gradients of all stages alike, after their reduction and before decay."""
+    runs.compare(name, config, ["losses", "weights"])
+
+
+SOME = {word: Row(*CLIPPED[word][:2], dear=number > 0) for number, word in enumerate(list(CLIPPED)[1:8:3])}
+
+
+@each(SOME)
+def test_a_limit_above_the_norm_changes_no_bit(runs: Runs, name: str, config: RunConfig) -> None:
+    """Gradients below the limit are multiplied by exactly one."""
+    check.runs_identical(
+        actual=runs.train(name, replace(config, clip_norm=1024.0)),
+        expected=runs.train(name, replace(config, clip_norm=None)),
+        net=net_of(name),
+    )
+
+
+@each(SOME)
+def test_clipping_makes_a_difference(runs: Runs, name: str, config: RunConfig) -> None:
+    """The limit of these cases is below the norms that occur."""
+    clipped, free = (runs.train(name, replace(config, clip_norm=limit)).weights or {} for limit in (LIMIT, None))
+
+    for weight, allowed in tolerance(name, config).weights.items():
+        check.apart(actual=clipped[weight], other=free[weight], tolerance=allowed, what=weight)

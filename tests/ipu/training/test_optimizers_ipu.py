@@ -1,0 +1,81 @@
+"""Every optimizer takes the oracle's steps and leaves the oracle's state, while its learning rate changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Iterable
+
+from ipu_conformance.run import RunConfig, learning_rate, optimizer
+
+from .frame import Runs, cut
+from .table import BETAS, RULES, SHORT, STAGED, WHOLE, Row, Table, chosen, counted, each
+
+SQUARES = {"alpha": 0.75, "epsilon": 0.0625}
+OPTIMIZERS = {
+    **RULES,
+    "sgd-decay": optimizer("sgd", weight_decay=0.125),
+    "momentum-decay": optimizer("sgd", momentum=0.75, weight_decay=0.125),
+    "dampening": optimizer("sgd", momentum=0.75, dampening=0.5),
+    "nesterov": optimizer("sgd", momentum=0.75, nesterov=True),
+    "adam-betas": optimizer("adam", **SHORT),
+    "adam-decay": optimizer("adam", weight_decay=0.125, **BETAS),
+    "adamw-betas": optimizer("adamw", weight_decay=0.25, **BETAS),
+    "adamax": optimizer("adamax", **BETAS),
+    "adamax-decay": optimizer("adamax", weight_decay=0.125, **SHORT),
+    "lamb-plain": optimizer("lamb", weight_decay=0.0, **BETAS),
+    "adadelta": optimizer("adadelta", rho=0.75, epsilon=0.0625),
+    "adadelta-decay": optimizer("adadelta", rho=0.5, epsilon=0.0625, weight_decay=0.125),
+    "adagrad": optimizer("adagrad", epsilon=0.0625, initial=0.125),
+    "adagrad-decay": optimizer("adagrad", epsilon=0.0625, weight_decay=0.125),
+    "rmsprop-plain": optimizer("rmsprop", **SQUARES),
+    "rmsprop-centred": optimizer("rmsprop", centred=True, **SQUARES),
+    "rmsprop-all": optimizer("rmsprop", centred=True, momentum=0.5, weight_decay=0.125, **SQUARES),
+}
+HALVED = learning_rate("step", base=0.0625, size=1, gamma=0.5)
+STATE = "what the tensors of its optimizer's state mean"
+"""PopTorch hands them out under the names of its compiler, and documents neither the names nor the values."""
+
+
+def placed(name: str, config: RunConfig, rules: Iterable[str], dear: bool = True) -> Table:
+    """Optimizers with one configuration, whose rate is halved after every step."""
+    return {rule: Row(name, replace(config, optimizer=OPTIMIZERS[rule], learning_rate=HALVED), dear) for rule in rules}
+
+
+SINGLE = placed("linear", counted(1, 2, 1, steps=3), OPTIMIZERS, dear=False)
+PIPELINE = cut("tied_weights", counted(2, 6, 1, steps=2), 3, "pipelined")
+CUT = placed("tied_weights", PIPELINE, ("momentum-decay", "nesterov", "adam-decay", "adamax", "lamb", "rmsprop-all"))
+SHARED = placed("mlp", counted(1, 3, 4, steps=2), ("dampening", "adam-betas", "adagrad", "adadelta", "rmsprop-centred"))
+
+
+def _stateful(rows: Table) -> Any:
+    return chosen(rows, lambda each: each.config.optimizer.name != "sgd" or each.config.optimizer["momentum"])
+
+
+@each(SINGLE)
+def test_an_optimizer_steps_as_specified(runs: Runs, name: str, config: RunConfig) -> None:
+    """State is kept from call to call, and a rate that changes between them applies to the next."""
+    runs.compare(name, config, ["losses", "weights"])
+
+
+@each(_stateful(SINGLE), without={"poptorch": STATE})
+def test_the_state_is_the_oracle_s(runs: Runs, name: str, config: RunConfig) -> None:
+    """Velocities, means and variances of every weight are the oracle's after the last step."""
+    runs.compare_state(name, config)
+
+
+@each(CUT)
+def test_stages_keep_their_own_state(runs: Runs, name: str, config: RunConfig) -> None:
+    """A net in stages, each with the state of its own weights, is updated as a whole one is."""
+    runs.compare(name, config, ["losses", "weights"])
+
+
+@each(SHARED)
+def test_replicas_step_alike(runs: Runs, name: str, config: RunConfig) -> None:
+    """The optimizer of each replica sees the reduced gradient."""
+    runs.compare(name, config, ["losses", "weights"])
+
+
+@each(_stateful({**WHOLE, **STAGED}), without={"poptorch": STATE})
+def test_the_state_of_every_weight_moves(runs: Runs, name: str, config: RunConfig) -> None:
+    """Whatever the counts and the cut, the state of the last weight is as the oracle says, like that of the first."""
+    runs.compare_state(name, config)

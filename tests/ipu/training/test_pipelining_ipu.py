@@ -1,0 +1,87 @@
+"""A net in stages learns what the whole net learns: a cut changes when things happen, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Tuple
+
+from ipu_conformance import check
+from ipu_conformance.run import RunConfig
+
+from .frame import Runs, net_of, uncut
+from .table import STAGED, Row, Table, chosen, each, row, table
+
+
+def shared(each: Row) -> bool:
+    """Do stages share a weight, whose gradients a cut adds in another order?"""
+    return each.net == "tied_weights"
+
+
+@each(chosen(STAGED, lambda each: not shared(each)))
+def test_a_cut_changes_no_bit(runs: Runs, name: str, config: RunConfig) -> None:
+    """Pipelined, sharded and single execution leave the same bits behind."""
+    check.runs_identical(actual=runs.train(name, config), expected=runs.train(name, uncut(config)), net=net_of(name))
+
+
+@each(chosen(STAGED, shared))
+def test_a_cut_between_uses_of_a_weight_changes_the_order_of_its_gradients_only(
+    runs: Runs, name: str, config: RunConfig
+) -> None:
+    """Where stages share a weight their gradients may be added in another order, which no tolerance notices."""
+    runs.compare_trainings(name, config, runs.train(name, uncut(config)))
+
+
+LEAST = table(
+    row("mlp", (1, 3, 2), at="pipelined-2"),
+    row("mlp", (2, 5, 3), at="pipelined-3"),
+    row("mlp", (1, 7, 2), at="pipelined-4"),
+    row("mlp", (2, 3, 1), at="interleaved-3"),
+    row("bn_convnet", (1, 4, 2), at="interleaved-2", dear=True),
+    row("residual", (1, 8, 2), at="interleaved-4", dear=True),
+)
+
+
+@each(LEAST)
+def test_a_full_pipeline_trains_as_specified(runs: Runs, name: str, config: RunConfig) -> None:
+    """The fewest micro-batches that fill a pipeline are enough, under every schedule."""
+    runs.compare(name, config)
+
+
+def on(name: str, counts: Tuple[int, int, int], schedule: str, devices: Tuple[int, ...]) -> Table:
+    """A row whose stages are on these IPUs."""
+    rows = row(name, counts, at=f"{schedule}-{len(devices)}", dear=True)
+    numbers = "".join(map(str, devices))
+    return {
+        f"{word}-on-{numbers}": Row(name, replace(each.config, devices=devices), True) for word, each in rows.items()
+    }
+
+
+PLACED = table(
+    on("mlp", (2, 7, 3), "pipelined", (0, 1, 0)),
+    on("mlp", (1, 8, 2), "pipelined", (0, 1, 0, 1)),
+    on("bn_convnet", (2, 7, 1), "pipelined", (0, 1, 2, 0)),
+    on("mlp", (2, 3, 1), "sharded", (2, 0, 1)),
+    on("residual", (1, 2, 3), "sharded", (3, 1, 2, 0)),
+)
+
+
+@each(PLACED)
+def test_stages_may_be_on_any_ipu(runs: Runs, name: str, config: RunConfig) -> None:
+    """Which IPU holds which stage changes no bit; a pipeline may return to an IPU."""
+    check.runs_identical(actual=runs.train(name, config), expected=runs.train(name, uncut(config)), net=net_of(name))
+
+
+ORDERS = table(
+    row("mlp", (2, 6, 1), "sgd", "pipelined-3", dear=True),
+    row("residual", (1, 4, 2), "momentum", "pipelined-2", dear=True),
+)
+
+
+@each(ORDERS)
+def test_a_pipeline_gives_the_bits_of_its_shards(runs: Runs, name: str, config: RunConfig) -> None:
+    """Stages at work together and one after the other leave the same bits."""
+    check.runs_identical(
+        actual=runs.train(name, config),
+        expected=runs.train(name, replace(config, schedule="sequential")),
+        net=net_of(name),
+    )

@@ -1,0 +1,78 @@
+"""How the gradients of micro-batches and replicas become one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ipu_conformance import check
+from ipu_conformance.run import RunConfig, learning_rate
+
+from .frame import Runs, tolerance
+from .table import Table, each, row, table
+
+
+def reduced(name: str, counts: tuple, how: str, at: str = "", dear: bool = False) -> Table:
+    """A row in which accumulation and replicas are reduced alike; the rate is low enough for sums."""
+    both = {"accumulation_reduction": how, "replica_reduction": "sum" if how == "sum" else "mean"}
+    return row(name, counts, at=at, word=how, dear=dear, learning_rate=learning_rate(base=0.015625), **both)
+
+
+REDUCED = table(
+    reduced("mlp", (2, 5, 3), "mean", dear=True),
+    reduced("mlp", (3, 5, 2), "sum"),
+    reduced("tied_weights", (1, 4, 2), "mean", "pipelined-2"),
+    reduced("tied_weights", (1, 4, 2), "sum", "pipelined-2", dear=True),
+    reduced("convnet", (3, 1, 2), "mean", dear=True),
+    reduced("convnet", (3, 7, 1), "sum", dear=True),
+    reduced("mlp", (2, 5, 1), "running_mean"),
+    reduced("mlp", (1, 6, 1), "running_mean", "pipelined-3"),
+)
+
+
+@each(REDUCED)
+def test_gradients_are_reduced_as_asked(runs: Runs, name: str, config: RunConfig) -> None:
+    """A mean divides by the micro-batches, a sum by nothing, and both see every micro-batch of every replica."""
+    runs.compare(name, config)
+
+
+@each(table(reduced("mlp", (2, 5, 1), "mean"), reduced("convnet", (1, 3, 1), "mean", dear=True)))
+def test_a_sum_is_no_mean(runs: Runs, name: str, config: RunConfig) -> None:
+    """The two reductions are two different trainings."""
+    added = replace(config, accumulation_reduction="sum", replica_reduction="sum")
+    means, sums = runs.train(name, config).weights or {}, runs.train(name, added).weights or {}
+
+    for weight, allowed in tolerance(name, config).weights.items():
+        check.apart(actual=sums[weight], other=means[weight], tolerance=allowed, what=weight)
+
+
+BATCHES = table(
+    row("mlp", (1, 4, 1)),
+    row("residual", (2, 3, 1), "adam", dear=True),
+    row("tied_weights", (1, 5, 1), "adamw", dear=True),
+)
+
+
+@each(BATCHES)
+def test_micro_batches_are_worth_one_large_batch(runs: Runs, name: str, config: RunConfig) -> None:
+    """The mean over accumulated micro-batches is the gradient of one micro-batch of all their samples."""
+    large = replace(config, gradient_accumulation=1, micro_batch=config.micro_batch * config.gradient_accumulation)
+
+    runs.compare_trainings(name, config, runs.train(name, large), ["weights"])
+
+
+NARROW = table(
+    row("mlp", (2, 5, 1), word="float16", accumulators="float16"),
+    row("convnet", (1, 3, 2), "adam", word="float16", accumulators="float16", dear=True),
+    row("mlp", (1, 6, 1), "momentum", "pipelined-3", word="float16", accumulators="float16", dear=True),
+)
+
+
+@each(NARROW)
+def test_accumulators_have_the_type_that_was_asked_for(runs: Runs, name: str, config: RunConfig) -> None:
+    """Gradients added up in float16 stay within its rounding, and beyond that of accumulators in float32."""
+    run = runs.compare(name, config)
+    wide = replace(config, accumulators="float32")
+    other, allowed = runs.train(name, wide).weights or {}, tolerance(name, wide).weights
+    weight = max(allowed, key=lambda weight: other[weight].size)
+
+    check.apart(actual=(run.weights or {})[weight], other=other[weight], tolerance=allowed[weight], what=weight)

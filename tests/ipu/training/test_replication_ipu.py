@@ -1,0 +1,65 @@
+"""Replicas: what each is fed, how their gradients meet, and that they never drift apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Dict
+
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.run import RunConfig, learning_rate
+
+from .frame import Runs
+from .table import GRID, chosen, each, row, table
+
+REPLICATED = chosen(GRID, lambda each: each.config.replicas > 1)
+
+
+@pytest.mark.emulator
+@each(REPLICATED)
+def test_replicas_hold_identical_weights(runs: Runs, name: str, config: RunConfig) -> None:
+    """After an update every replica holds the same bits, on one IPU or on several."""
+    check.replicas_identical(runs.train(name, config).weights_by_replica, step=config.steps)
+
+
+@pytest.mark.emulator
+@each(REPLICATED)
+def test_the_user_reads_the_weights_of_every_replica(runs: Runs, name: str, config: RunConfig) -> None:
+    """What the host holds after training is what each replica holds, bit for bit."""
+    runs.compare_replicas_with_host(name, config)
+
+
+SUMS: Dict[str, Any] = {
+    "accumulation_reduction": "sum",
+    "replica_reduction": "sum",
+    "learning_rate": learning_rate(base=0.015625),
+}
+WORTH = table(
+    row("mlp", (1, 2, 3), word="sum", **SUMS),
+    row("convnet", (2, 1, 3), word="sum", dear=True, **SUMS),
+    row("residual", (1, 4, 5), word="sum", dear=True, **SUMS),
+    row("tied_weights", (3, 4, 2), "momentum", "pipelined-2", word="sum", dear=True, **SUMS),
+)
+MEANS = table(
+    row("mlp", (1, 2, 3)),
+    row("convnet", (3, 4, 2)),
+    row("residual", (1, 2, 5), "adam"),
+    row("tied_weights", (1, 4, 3), "adamw", "pipelined-2"),
+)
+
+
+@each(WORTH)
+def test_replicas_are_worth_accumulation(runs: Runs, name: str, config: RunConfig) -> None:
+    """R replicas that accumulate G micro-batches learn what one that accumulates R x G learns."""
+    alone = replace(config, replicas=1, gradient_accumulation=config.replicas * config.gradient_accumulation)
+
+    runs.compare_trainings(name, config, runs.train(name, alone), ["weights"])
+
+
+@each(MEANS, without={"tensorflow": "a mean over replicas in fit"})
+def test_averaged_replicas_are_worth_accumulation(runs: Runs, name: str, config: RunConfig) -> None:
+    """The mean over replicas of means over micro-batches is the mean over all of them."""
+    alone = replace(config, replicas=1, gradient_accumulation=config.replicas * config.gradient_accumulation)
+
+    runs.compare_trainings(name, config, runs.train(name, alone), ["weights"])

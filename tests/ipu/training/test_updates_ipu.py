@@ -1,0 +1,100 @@
+"""Losses, outputs and weights of every update are the oracle's, whatever the counts, the cut and the optimizer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.run import RunConfig
+
+from .frame import Runs, expected, net_of, tolerance
+from .table import GRID, WHOLE, chosen, each, row, table
+
+
+@each(GRID)
+def test_losses_are_the_oracle_s(runs: Runs, name: str, config: RunConfig) -> None:
+    """Every micro-batch of every step gives its loss, in its place."""
+    runs.compare(name, config, ["losses"])
+
+
+@each(GRID)
+def test_outputs_are_the_oracle_s(runs: Runs, name: str, config: RunConfig) -> None:
+    """Every sample gives its output, in its place."""
+    runs.compare(name, config, ["outputs"])
+
+
+@each(GRID)
+def test_weights_are_the_oracle_s(runs: Runs, name: str, config: RunConfig) -> None:
+    """After the last step every weight is where the oracle's is."""
+    runs.compare(name, config, ["weights"])
+
+
+MIXED = chosen(GRID, lambda each: each.config.counts_id.count("1") == 0)
+
+
+@each(MIXED)
+def test_losses_come_back_in_the_order_of_the_feed(runs: Runs, name: str, config: RunConfig) -> None:
+    """Read in memory's order the losses stand as [device iteration, accumulation, replica]."""
+    runs.compare_order(name, config)
+
+
+FIVE = table(
+    row("mlp", (1, 3, 2), "adam", steps=5),
+    row("bn_convnet", (1, 2, 3), "momentum", steps=5),
+    row("tied_weights", (1, 4, 1), "adamw", "pipelined-2", steps=5),
+)
+
+
+@each(FIVE)
+@pytest.mark.parametrize("updates", [1, 2, 5])
+def test_every_update_goes_on_where_the_last_one_ended(runs: Runs, name: str, config: RunConfig, updates: int) -> None:
+    """The weights after one, two and five calls are the oracle's: accumulators are empty again, state is kept."""
+    weights = (runs.train(name, config).weights_by_step or ())[updates - 1]
+    wanted, allowed = expected(name, config, updates), tolerance(name, config, updates)
+
+    for weight, value in (wanted.weights or {}).items():
+        what = f"{weight} after update {updates}"
+        check.close(actual=weights[weight], expected=value, tolerance=allowed.weights[weight], what=what)
+
+
+TOGETHER = table(
+    row("mlp", (3, 2, 1), "adam"),
+    row("mlp", (5, 1, 2), "momentum", dear=True),
+    row("mlp", (3, 4, 2), "momentum", "pipelined-2", dear=True),
+)
+
+
+@each(TOGETHER)
+def test_weights_are_updated_once_a_device_iteration(runs: Runs, name: str, config: RunConfig) -> None:
+    """One call of several device iterations leaves the bits of as many calls of one."""
+    apart = replace(config, device_iterations=1, steps=config.device_iterations)
+
+    check.runs_identical(
+        actual=runs.train(name, config), expected=runs.train(name, apart), fields=["weights"], net=net_of(name)
+    )
+
+
+NATIVE = table(
+    row("mlp", (3, 1, 1), "adam", steps=2),
+    row("bn_convnet", (3, 1, 1), "momentum", steps=2, dear=True),
+    row("residual", (2, 4, 1), "rmsprop", dear=True),
+    row("tied_weights", (2, 3, 1), "adamw"),
+    row("convnet", (1, 5, 1), "sgd", dear=True),
+)
+
+
+@each(NATIVE)
+def test_the_stock_framework_trains_the_same(runs: Runs, name: str, config: RunConfig) -> None:
+    """The same program on the host, without any IPU and fed all samples of an update, learns the same."""
+    runs.compare_trainings(name, config, runs.native(name, config))
+
+
+@each(WHOLE)
+def test_training_changes_every_weight(runs: Runs, name: str, config: RunConfig) -> None:
+    """No weight keeps its initial value, the last bias as little as the first kernel."""
+    weights = runs.train(name, config).weights or {}
+
+    for weight, start in net_of(name).initial_weights(config.seed).items():
+        check.differs(actual=weights[weight], other=start, what=f"{weight} after training")

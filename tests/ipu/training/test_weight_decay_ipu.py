@@ -1,0 +1,81 @@
+"""Weight decay: part of the gradient or apart from it, once an update, for every weight that is not exempt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ipu_conformance import check
+from ipu_conformance.run import RunConfig, learning_rate, optimizer
+
+from .frame import Runs, net_of, tolerance
+from .table import SHORT, Row, cut, each, row, table
+from .table import counted as _counted
+
+DECAYED = {
+    "sgd": optimizer("sgd", weight_decay=0.5),
+    "momentum": optimizer("sgd", momentum=0.75, weight_decay=0.5),
+    "adam": optimizer("adam", weight_decay=0.5, **SHORT),
+    "adamw": optimizer("adamw", weight_decay=0.5, **SHORT),
+    "lamb": optimizer("lamb", weight_decay=0.5, **SHORT),
+}
+
+
+def counted(iterations: int, accumulation: int, replicas: int, rule: str, **changes: Any) -> RunConfig:
+    """A configuration with a decay of one half and a gentle rate."""
+    gentle = learning_rate(base=0.0625)
+    return replace(
+        _counted(iterations, accumulation, replicas), optimizer=DECAYED[rule], learning_rate=gentle, **changes
+    )
+
+
+PLAIN = {
+    **{f"tied_weights-{rule}": Row("tied_weights", counted(1, 2, 3, rule), rule != "adamw") for rule in DECAYED},
+    **{
+        f"mlp-{rule}": Row("mlp", cut("mlp", counted(2, 6, 1, rule), 3, "pipelined"), True)
+        for rule in ("momentum", "lamb")
+    },
+}
+
+
+@each(PLAIN)
+def test_weights_decay_as_specified(runs: Runs, name: str, config: RunConfig) -> None:
+    """Decay is applied once an update, to every weight of every stage, and a weight of two layers decays once."""
+    runs.compare(name, config, ["losses", "weights"])
+
+
+EXEMPT = (("fc1.bias", 0.0), ("fc3.weight", 0.0))
+OWN = (("fc1.bias", 0.0), ("fc2.weight", 0.125), ("fc3.weight", 0.125), ("fc4.bias", 0.25))
+GROUPED = {
+    **{f"exempt-{rule}": Row("mlp", counted(1, 2, 3, rule, decays=EXEMPT)) for rule in ("adam", "adamw", "lamb")},
+    **{f"groups-{rule}": Row("mlp", counted(1, 3, 2, rule, decays=OWN)) for rule in ("sgd", "momentum", "adamw")},
+    **{
+        f"stages-{rule}": Row("mlp", cut("mlp", counted(2, 6, 1, rule, decays=EXEMPT), 3, "pipelined"), True)
+        for rule in ("adamw", "lamb")
+    },
+}
+
+
+@each(GROUPED)
+def test_a_weight_may_have_a_decay_of_its_own(runs: Runs, name: str, config: RunConfig) -> None:
+    """Groups of weights decay as each says, the second group like the first, and exempt ones do not decay."""
+    runs.compare(name, config, ["losses", "weights"])
+
+
+@each({word: GROUPED[word] for word in ("exempt-adamw", "exempt-lamb", "groups-momentum")})
+def test_its_own_decay_makes_a_difference(runs: Runs, name: str, config: RunConfig) -> None:
+    """A weight with a decay of its own ends elsewhere than with that of all."""
+    run, other = (runs.train(name, each).weights or {} for each in (config, replace(config, decays=())))
+
+    for weight, _ in config.decays:
+        allowed = tolerance(name, config).weights[weight]
+        check.apart(actual=run[weight], other=other[weight], tolerance=allowed, what=weight)
+
+
+@each(table(row("mlp", (1, 2, 1), "adamw", word="rate-0", learning_rate=learning_rate(base=0.0))))
+def test_nothing_decays_without_a_rate(runs: Runs, name: str, config: RunConfig) -> None:
+    """At a rate of 0 every weight keeps its bits, however large the decay."""
+    weights = runs.train(name, config).weights or {}
+
+    for weight, value in net_of(name).initial_weights(config.seed).items():
+        check.identical(actual=weights[weight], expected=value, what=weight)
