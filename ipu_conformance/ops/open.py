@@ -62,9 +62,10 @@ OPEN: Mapping[str, Mapping[str, str]] = {
         **{f"paddle: gradient {edge}": "it is formed by dividing by zero" for edge in ("zeros", "ties")},
     },
     "adaptive_max_pool": {
-        "paddle: infinities": "kernels begin a maximum at the lowest finite number: the host's, the device's in float16",
+        "paddle: infinities": "a kernel, in float16 the device's too, begins a maximum at the lowest finite number",
         "paddle: nan": SELECTS_NAN,
     },
+    "global_max_pool": {"paddle: nan": SELECTS_NAN},
     "gru": {"paddle: gradient large": OVERFLOWS},
     "dist": {
         "gradient large": "rounding makes ties, and which of them is the largest is open",

@@ -122,7 +122,7 @@ for _name, _what, _wrong in (
      _attribute("gelu", "approximate", lambda value: True)),
     ("op-prelu-is-relu", "the slope of prelu is taken for 0", _taken_for("prelu", "relu", without="Alpha")),
     ("op-softmax-along-first", "softmax runs along the first dimension",
-     _attribute("softmax log_softmax", "axis", lambda value: 0)),
+     _attribute("softmax", "axis", lambda value: 0)),
     ("op-norm-without-epsilon", "normalizations add no epsilon", _attribute(_NORMS, "epsilon", lambda value: 0.0)),
     ("op-dilations-swapped", "a convolution has the dilations of its dimensions swapped",
      _attribute("conv2d", "dilations", _reversed)),

@@ -1,19 +1,20 @@
 """Ops of the executed Program whose kernels on the host are wrong or missing, as compositions of others.
 
-The device has none of these defects: the host's gradient of gather is wrong along any axis but the first, its cross
-entropy of probabilities bounds the logarithm, its distance is compared unrounded with a rounded maximum, and it cannot
-unstack truth values.
+The device has none of these defects: the host's gradient of gather is wrong along any axis but the first, those of
+products fail where stacks have different ranks, logarithms of a softmax end at -64, the largest distance is searched
+for unrounded where it was rounded, and truth values cannot be unstacked.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from paddle.base import core
 
 from ipu_conformance.emulator.paddle.compile.compilation import place_like
 from ipu_conformance.emulator.paddle.compile.subprograms import new_variable, program_of
 
+_TYPES = core.VarDesc.VarType
 SUFFIX = "@PART@"
 """What stands between the name of a result and the number of a value on the way to it."""
 
@@ -33,26 +34,40 @@ class _Writer:
         return list(self.variable(name).shape())
 
     def add(
-        self, kind: str, inputs: Mapping[str, str], output: Optional[str] = None, slot: str = "Out", **attributes: Any
+        self,
+        kind: str,
+        inputs: Mapping[str, str],
+        output: Optional[str] = None,
+        *,
+        made_in: Any = None,
+        slot: str = "Out",
+        more: Sequence[str] = (),
+        **attributes: Any,
     ) -> str:
-        """Write an op; without a name for its output, it is a new variable like the first input."""
-        if output is None:
-            like = self.variable(next(iter(inputs.values())))
-            output = f"{self._like.output_arg_names()[0]}{SUFFIX}{self._parts}"
-            self._parts += 1
-            new_variable(self._block, output, like.dtype(), like.shape())
+        """Write an op; an output without a name is a new variable, of the first input's type unless one is given."""
+        dtype = made_in or self.variable(output or next(iter(inputs.values()))).dtype()
+        output = output or self._part(dtype)
         desc = self._block._insert_op(self._index)
         self._index += 1
         desc.set_type(kind)
         for name, variable in inputs.items():
             desc.set_input(name, [variable])
         desc.set_output(slot, [output])
+        for other in more:
+            desc.set_output(other, [self._part(dtype)])
         for name, value in attributes.items():
             desc._set_attr(name, value)
         place_like(desc, self._like)
         desc.check_attrs()
         desc.infer_shape(self._block)
+        self.variable(output).set_dtype(dtype)
         return output
+
+    def _part(self, dtype: Any) -> str:
+        name = f"{self._like.output_arg_names()[0]}{SUFFIX}{self._parts}"
+        self._parts += 1
+        new_variable(self._block, name, dtype, [])
+        return name
 
 
 def _gather(op: Any, to: _Writer) -> bool:
@@ -72,35 +87,79 @@ def _distance(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _soft_cross_entropy(op: Any, to: _Writer) -> bool:
-    """The kernel takes the logarithm of probabilities, which it keeps from vanishing."""
-    if not op.attr("soft_label"):
+def _product(op: Any, to: _Writer) -> bool:
+    """Stacks of matrices get the same rank, and vectors are not turned."""
+    factors = {slot: op.input(slot)[0] for slot in ("X", "Y")}
+    ranks = {slot: len(to.shape(name)) for slot, name in factors.items()}
+    turned = {slot: bool(op.attr(f"trans_{slot.lower()}")) for slot in factors}
+    low, high = min(ranks.values()), max(ranks.values())
+    if not (2 < low < high or any(turned[slot] and ranks[slot] == 1 for slot in factors)):
         return False
-    scores, axis = op.input("Logits")[0], int(op.attr("axis"))
+    for slot, name in factors.items():
+        if 2 < ranks[slot] < high:
+            shape = [1] * (high - ranks[slot]) + to.shape(name)
+            factors[slot] = to.add("reshape2", {"X": name}, more=["XShape"], shape=shape)
+    flags: Dict[str, Any] = {f"trans_{slot.lower()}": turned[slot] and ranks[slot] > 1 for slot in factors}
+    to.add("matmul_v2", factors, op.output("Out")[0], **flags)
+    return True
+
+
+def _log_softmax(op: Any, to: _Writer) -> bool:
+    _logarithms(op.input("X")[0], int(op.attr("axis")), to, op.output("Out")[0])
+    return True
+
+
+def _logarithms(scores: str, axis: int, to: _Writer, output: Optional[str] = None) -> str:
+    """The logarithms of the softmax along an axis."""
+    axis %= len(to.shape(scores))
+    total = to.add("logsumexp", {"X": scores}, made_in=_TYPES.FP32, axis=[axis], keepdim=True, reduce_all=False)
+    return to.add("elementwise_sub", {"X": scores, "Y": total}, output, axis=-1)
+
+
+def _cross_entropy(op: Any, to: _Writer) -> bool:
+    """The loss follows from the logarithms of the softmax; where probabilities are given, the kernel is right."""
+    if not op.attr("use_softmax"):
+        return False
+    scores, label, axis = op.input("Logits")[0], op.input("Label")[0], int(op.attr("axis"))
     to.add("softmax", {"X": scores}, op.output("Softmax")[0], axis=axis)
-    logarithms = to.add("log_softmax", {"X": scores}, axis=axis)
-    shares = to.add("elementwise_mul", {"X": op.input("Label")[0], "Y": logarithms}, axis=-1)
-    total = to.add("reduce_sum", {"X": shares}, dim=[axis], keep_dim=True)
-    to.add("scale", {"X": total}, op.output("Loss")[0], scale=-1.0)
+    logarithms = _logarithms(scores, axis, to)
+    if op.attr("soft_label"):
+        shares = to.add("elementwise_mul", {"X": label, "Y": logarithms}, axis=-1)
+        picked = to.add("reduce_sum", {"X": shares}, dim=[axis], keep_dim=True)
+        to.add("scale", {"X": picked}, op.output("Loss")[0], scale=-1.0)
+        return True
+    kind, ignored = to.variable(label).dtype(), int(op.attr("ignore_index"))
+    constant: Dict[str, Any] = {"shape": [1], "value": float(ignored), "str_value": str(ignored), "dtype": int(kind)}
+    class_ignored = to.add("fill_constant", {}, made_in=kind, **constant)
+    counts = to.add("not_equal", {"X": label, "Y": class_ignored}, made_in=_TYPES.BOOL, axis=-1)
+    factor = to.add("cast", {"X": counts}, made_in=kind, in_dtype=int(_TYPES.BOOL), out_dtype=int(kind))
+    place = to.add("elementwise_mul", {"X": label, "Y": factor}, axis=-1)
+    axis %= len(to.shape(scores))
+    picked = to.add("take_along_axis", {"Input": logarithms, "Index": place}, slot="Result", Axis=axis)
+    loss = to.add("scale", {"X": picked}, scale=-1.0)
+    nothing = to.add("fill_any_like", {"X": loss}, value=0.0, dtype=-1)
+    to.add("where", {"Condition": counts, "X": loss, "Y": nothing}, op.output("Loss")[0])
     return True
 
 
 def _unstack(op: Any, to: _Writer) -> bool:
     """There is no kernel for truth values; slices have one."""
     source = op.input("X")[0]
-    if to.variable(source).dtype() != core.VarDesc.VarType.BOOL:
+    if to.variable(source).dtype() != _TYPES.BOOL:
         return False
     axis = int(op.attr("axis")) % len(to.shape(source))
     for number, output in enumerate(op.output("Y")):
-        where = {"axes": [axis], "starts": [number], "ends": [number + 1]}
-        to.add("slice", {"Input": source}, output, decrease_axis=[axis], infer_flags=[1], **where)
+        part: Dict[str, Any] = {"axes": [axis], "starts": [number], "ends": [number + 1], "infer_flags": [1]}
+        to.add("slice", {"Input": source}, output, decrease_axis=[axis], **part)
     return True
 
 
 COMPOSITIONS: Dict[str, Callable[[Any, _Writer], bool]] = {
     "gather": _gather,
     "dist": _distance,
-    "softmax_with_cross_entropy": _soft_cross_entropy,
+    "matmul_v2": _product,
+    "log_softmax": _log_softmax,
+    "softmax_with_cross_entropy": _cross_entropy,
     "unstack": _unstack,
 }
 """What writes each op otherwise, if it must be."""

@@ -1,1 +1,1 @@
-"""Cases of single ops, named like Paddle's own."""
+"""Ops of Paddle's own, and its other calls of ops that all frameworks have."""

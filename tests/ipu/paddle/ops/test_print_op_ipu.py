@@ -50,9 +50,9 @@ def test_tensors_are_printed(paddle: Any, static: Any, capfd: pytest.CaptureFixt
     captured = capfd.readouterr()
     text = captured.out + captured.err
 
-    assert text.count(MESSAGE) == count
+    check.equal(actual=text.count(MESSAGE), expected=count, what="the number of messages that are printed")
     for value in (X @ START).ravel().tolist():
-        assert f"{value:g}" in text
+        check.contains(actual=text, expected=f"{value:g}", what="what is printed")
 
 
 def test_a_printed_tensor_goes_on_unchanged(paddle: Any, static: Any) -> None:

@@ -1,0 +1,79 @@
+"""Ops of the table under Paddle's other names make what they make under the first."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+import pytest
+
+from ipu_conformance import check, frameworks
+from ipu_conformance.errors import Inexpressible
+from ipu_conformance.ops.row import Call, Missing, Row
+from ipu_conformance.ops.rows.loss.reduced import reduced
+from tests.ipu.ops import judge
+from tests.ipu.ops.bench import Bench
+
+
+def _diag_embed(paddle: Any, x: Any, offset: int) -> Any:
+    if x.ndim != 1:
+        raise Inexpressible("it makes matrices of vectors")
+    return paddle.squeeze(paddle.nn.functional.diag_embed(paddle.unsqueeze(x, 0), offset), 0)
+
+
+def _diagonal(paddle: Any, x: Any, offset: int) -> Any:
+    if x.ndim != 2:
+        raise Inexpressible("it takes the diagonal of matrices")
+    return paddle.diagonal(x, offset)
+
+
+def _add_n(paddle: Any, *tensors: Any) -> Any:
+    if any(list(x.shape) != list(tensors[0].shape) for x in tensors):
+        raise Inexpressible("it adds tensors of one shape")
+    return paddle.add_n(list(tensors))
+
+
+def _appended(paddle: Any, type: str, slot: str, **inputs: Any) -> Any:
+    """The output of an op that Paddle has no function for and that takes columns."""
+    like = next(iter(inputs.values()))
+    block = paddle.static.default_main_program().current_block()
+    columns = {name: paddle.reshape(x, [-1, 1]) for name, x in inputs.items()}
+    column = block.create_var(dtype=like.dtype, shape=next(iter(columns.values())).shape)
+    block.append_op(type=type, inputs=columns, outputs={slot: column})
+    return paddle.reshape(column, like.shape)
+
+
+def _rank(paddle: Any, left: Any, right: Any, label: Any) -> Any:
+    return _appended(paddle, "rank_loss", "Out", Left=left, Right=right, Label=label)
+
+
+def _hinge(paddle: Any, scores: Any, sign: Any) -> Any:
+    return _appended(paddle, "hinge_loss", "Loss", Logits=scores, Labels=paddle.scale(sign, 0.5, 0.5))
+
+
+def _row(op: str, call: Call, **options: Any) -> Row:
+    """A row that is not in the table."""
+    return Row(op, *(Missing("the name is Paddle's"),) * 2, call, **options)
+
+
+OTHERS: Mapping[str, Row] = {
+    "diag_embed": _row("diag", _diag_embed, without_gradient=("paddle",)),
+    "diagonal": _row("diag", _diagonal),
+    "add_n": _row("add", _add_n),
+    "expand_as": _row("expand", lambda paddle, x, shape: paddle.expand_as(x, paddle.zeros(list(shape), x.dtype))),
+    "rank_loss": _row("rank_loss", reduced(_rank)),
+    "hinge_loss": _row("hinge_loss", reduced(_hinge)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_call_is_the_same_op(paddle: Any, name: str, dtype: str) -> None:
+    """Outputs are the oracle's, and gradients where Paddle has them."""
+    row = OTHERS[name]
+    trials = Bench("paddle", frameworks.load("paddle"), dtype, [(row, "drawn")]).trials(row, "drawn")
+
+    for trial in trials:
+        judge.forward(row, trial, dtype, "paddle")
+        if trial.asked.wanted:
+            judge.gradient(row, trial, dtype, "paddle")
+    check.differs(actual=len(trials), other=0, what=f"the number of calls of {name} that Paddle can express")
