@@ -31,8 +31,8 @@ MARKERS = (
     "ipus(n): the case needs n IPUs",
     "requires(module): the case needs a module that only some versions of its framework come with",
     "unable(framework, what): the framework's API has no words for what the case asks for",
-    "level(name[, framework]): the least thorough level that the case runs at; premerge without it, and the first case of "
-    "an area of a framework is also one of smoke",
+    "level(name[, framework]): the least thorough level that the case runs at; premerge without it, and the first case "
+    "of an area of a framework is also one of smoke",
 )
 CASE_TIME_LIMIT = 300
 """Seconds after which a case that hangs has failed, unless it carries a time limit of its own."""
