@@ -84,7 +84,7 @@ REDUCED = {
 
 @pytest.mark.parametrize("config", configured(REDUCED))
 def test_other_rules_train_as_specified(shared: Estimators, config: RunConfig) -> None:
-    """Gradients that are averaged, and another optimizer, follow the oracle, too."""
+    """Averaged gradients and another optimizer follow the oracle as well."""
     compare(trained(shared, "mlp", config), "mlp", config)
 
 

@@ -149,7 +149,7 @@ def test_tensors_for_the_host_may_have_names(estimators: Estimators) -> None:
 
 
 def test_metrics_of_eval_metrics_run_on_the_host(estimators: Estimators) -> None:
-    """The function of eval_metrics is called once, outside of the program, and its operations are not the device's."""
+    """The function of eval_metrics is called once, outside the program, and its operations are not the device's."""
     where: List[Any] = []
 
     def metrics_fn(products: Any) -> Dict[str, Any]:

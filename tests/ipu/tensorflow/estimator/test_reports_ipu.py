@@ -80,7 +80,7 @@ def test_the_report_knows_the_options(estimators: Estimators, reports: Callable[
 
 
 def test_no_report_is_written_unasked(estimators: Estimators, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without POPLAR_ENGINE_OPTIONS nothing is written outside of the model's folder."""
+    """Without POPLAR_ENGINE_OPTIONS nothing is written outside the model's folder."""
     (tmp_path / "here").mkdir()
     monkeypatch.delenv("POPLAR_ENGINE_OPTIONS", raising=False)
     monkeypatch.chdir(tmp_path / "here")

@@ -49,9 +49,9 @@ def test_models_of_a_scope_have_the_methods(keras: Keras, kind: str) -> None:
         inside = keras.build(kind)
 
     missing = [method for method in METHODS if not callable(getattr(inside, method, None))]
-    check.equal(actual=missing, expected=[], what="what a model of the scope lacks")
+    check.equal(actual=missing, expected=[], what="the IPU's methods that a model of the scope lacks")
     extra = [method for method in METHODS if hasattr(outside, method)]
-    check.equal(actual=extra, expected=[], what="what a model outside of a scope has of the IPU's")
+    check.equal(actual=extra, expected=[], what="the IPU's methods on a model outside the scope")
     check.equal(actual=type(inside).__name__, expected=type(outside).__name__, what="the name of the model's class")
     check.instance(actual=inside, expected=keras.tf.keras.Model, what="the model")
     chain = isinstance(inside, keras.tf.keras.Sequential)

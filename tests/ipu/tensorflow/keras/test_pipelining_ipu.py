@@ -202,7 +202,7 @@ def test_an_accumulated_outfeed_returns_the_mean_of_a_run(keras: Keras) -> None:
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize(("ipus", "stages"), [(3, 2), (1, 2), (2, 3), (6, 4)])
 def test_a_device_holds_whole_replicas(keras: Keras, strategy_on: Any, ipus: int, stages: int) -> None:
-    """A number of IPUs that is no multiple of what the pipeline needs is an error."""
+    """A number of IPUs that is not a multiple of what the pipeline needs is an error."""
     needed = 1 << (stages - 1).bit_length()
     config = piped(stages, 2 * stages)
     with strategy_on(ipus).scope():

@@ -76,7 +76,7 @@ def test_weights_are_saved_and_restored(keras: Keras, saved: Any, name: str, for
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.level("qualify")
 def test_a_whole_model_is_saved_and_restored(tf: Any, saved: Any, name: str, form: str) -> None:
-    """A saved model can be loaded, outside of any scope too, with the device's weights."""
+    """A saved model can be loaded with the device's weights, outside any scope too."""
     folder, weights = saved(name)
 
     check_weights(tf.keras.models.load_model(str(folder / FORMATS[form])), weights)
@@ -184,7 +184,7 @@ def test_a_model_can_be_cloned_and_described(keras: Keras, tf: Any, kind: str) -
 
 
 def test_json_names_the_class_that_the_user_knows(keras: Keras) -> None:
-    """to_json of a model is the same inside and outside of a scope, but for the names of layers."""
+    """to_json of a model is the same inside and outside a scope, except for the model's name."""
     outside = keras.build("sequential")
     with keras.scope(PLAIN):
         inside = keras.build("sequential")

@@ -47,11 +47,11 @@ def check_calls(assignment: List[Any], expected: List[Tuple[str, int, int]]) -> 
 
 
 def test_a_stage_needs_a_scope(tf: Any, ipu: Any) -> None:
-    """PipelineStage outside of a strategy's scope is an error."""
+    """PipelineStage outside a strategy's scope is an error."""
     stage = importlib.import_module("keras.ipu").PipelineStage
     message = "may only be used from within an IPUStrategy context"
 
-    with check.raises(RuntimeError, match=message, what="a PipelineStage outside of a scope"), stage(0):
+    with check.raises(RuntimeError, match=message, what="a PipelineStage outside a scope"), stage(0):
         pass
 
 
@@ -220,7 +220,7 @@ def test_stages_follow_the_data(keras: Keras, kind: str, stages: List[int], mess
 
 @pytest.mark.ipus(2)
 def test_every_layer_of_a_pipeline_has_a_stage(keras: Keras, tf: Any) -> None:
-    """A model with some layers outside of all scopes cannot be run."""
+    """A model with a layer outside all stages cannot be run."""
     with keras.scope(CUT):
         inputs = tf.keras.Input((6,))
         with keras.stage(0):

@@ -47,7 +47,7 @@ def test_scopes_of_two_strategies_do_not_nest(ipu: Any) -> None:
 
 
 def test_the_scope_belongs_to_its_thread(tf: Any, ipu: Any) -> None:
-    """Another thread is outside of the scope that this one has entered."""
+    """A scope that one thread has entered is not current in another."""
     seen = []
     with ipu.ipu_strategy.IPUStrategy().scope():
         thread = threading.Thread(target=lambda: seen.append(tf.distribute.has_strategy()))
