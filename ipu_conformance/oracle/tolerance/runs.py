@@ -123,7 +123,7 @@ def for_run(
         )
         if cache:
             tolerance_cache.write(key, arrays)
-    return _assembled(arrays, runs, false_alarm_rate)
+    return assembled(arrays, runs, false_alarm_rate)
 
 
 def arrays_of(record: RunRecord) -> Dict[Path, Array]:
@@ -258,7 +258,10 @@ def _collect(path: Path, value: Any, result: Dict[Path, Array]) -> None:
         result[path] = np.asarray(value, np.float64)
 
 
-def _assembled(arrays: Mapping[Path, ArrayTolerance], runs: int, rate: float) -> RunTolerance:
+def assembled(
+    arrays: Mapping[Path, ArrayTolerance], runs: int = LEAST_RUNS, rate: float = FALSE_ALARM_RATE
+) -> RunTolerance:
+    """The tolerance of a run from those of its arrays by their places."""
     updates = 1 + max((int(path[1]) for path in arrays if path[0] == "gradients"), default=-1)
     return RunTolerance(
         losses=tuple(_under(arrays, "losses").values()),

@@ -6,7 +6,7 @@ The first layer gives one for every sample, whatever it is fed; what follows dro
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Optional, Tuple
 
 import numpy as np
 
@@ -52,16 +52,14 @@ def compare_with_masks(runs: Runs, net: Net, config: RunConfig) -> None:
     def masks(layer: str, place: Place, shape: Tuple[int, ...], rate: float) -> np.ndarray:
         return seen[place].astype(np.float64)
 
-    def arrays(rounding: Optional[Rounding]) -> Mapping[Tuple[str, Any], np.ndarray]:
-        return _arrays(oracle.train(net, data, whole, masks=masks, rounding=rounding))
+    def trained(rounding: Optional[Rounding] = None) -> RunRecord:
+        return oracle.train(net, data, whole, masks=masks, rounding=rounding)
 
-    values, allowed = run_tolerance.reference(net, whole, arrays)
-    for (field, key), value in values.items():
-        got = run.losses[key] if field == "losses" else (run.weights or {})[key]
-        what = f"{field} of step {key}" if field == "losses" else key
-        check.close(actual=got, expected=value, tolerance=allowed[field, key], what=what)
-
-
-def _arrays(record: RunRecord) -> Dict[Tuple[str, Any], np.ndarray]:
-    losses: Dict[Tuple[str, Any], np.ndarray] = {("losses", step): each for step, each in enumerate(record.losses)}
-    return {**losses, **{("weights", name): value for name, value in (record.weights or {}).items()}}
+    _, arrays = run_tolerance.reference(net, whole, lambda rounding: run_tolerance.arrays_of(trained(rounding)))
+    check.runs_equivalent(
+        actual=run,
+        expected=trained(),
+        tolerance=run_tolerance.assembled(arrays),
+        fields=["losses", "weights"],
+        net=net,
+    )

@@ -7,6 +7,8 @@ from typing import Any, Union
 import numpy as np
 import pytest
 
+from ipu_conformance import check
+
 from ..device import Device, compiled, started
 from ..regression import FEEDS, RATE, REDUCTIONS, START, float32, samples, step, targets
 
@@ -33,8 +35,8 @@ def test_a_loss_is_reduced(paddle: Any, static: Any, reduction: str, named: bool
     (got,) = reducing(paddle, reduction if named else REDUCTIONS[reduction]).run(x, y)
     wanted = step(START, x, y, reduction=reduction).loss
 
-    assert got.shape == wanted.shape == ((SIZE, 2) if reduction == "none" else (1,))
-    assert got.tolist() == float32(wanted).tolist()
+    check.shape(actual=got, expected=(SIZE, 2) if reduction == "none" else (1,), what="the loss")
+    check.identical(actual=got, expected=float32(wanted), what="the loss")
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
@@ -47,11 +49,11 @@ def test_training_follows_the_reduced_loss(paddle: Any, static: Any, reduction: 
         x, y = samples(SIZE, turn * SIZE), targets(SIZE, turn * SIZE)
         wanted = step(weight, x, y, rate=rate, reduction=reduction)
         (got,) = device.run(x, y)
-        assert got.tolist() == float32(wanted.loss).tolist()
+        check.identical(actual=got, expected=float32(wanted.loss), what=f"the loss of run {turn}")
         weight = wanted.weight
     device.sync()
 
-    assert device.value("w").tolist() == float32(weight).tolist()
+    check.identical(actual=device.value("w"), expected=float32(weight), what="the weight")
 
 
 @pytest.mark.parametrize("batches", [3, 5])
@@ -61,8 +63,8 @@ def test_every_micro_batch_has_its_own_loss(paddle: Any, static: Any, batches: i
     (got,) = reducing(paddle, "sum", batches_per_step=batches).run(x, y)
     parts = zip(np.split(x, batches), np.split(y, batches))
 
-    assert got.shape == (batches, 1)
-    assert got.reshape(-1).tolist() == [float(step(START, *part, reduction="sum").loss[0]) for part in parts]
+    expected = float32(np.stack([step(START, *part, reduction="sum").loss for part in parts]))
+    check.identical(actual=got, expected=expected, what="the losses of the micro-batches")
 
 
 @pytest.mark.parametrize(
@@ -70,5 +72,5 @@ def test_every_micro_batch_has_its_own_loss(paddle: Any, static: Any, batches: i
 )
 def test_an_unknown_reduction_is_refused(paddle: Any, static: Any, wrong: Any, sentence: str) -> None:
     """There are three reductions."""
-    with pytest.raises(Exception, match=sentence):
+    with check.raises(Exception, match=sentence, what="an unknown reduction"):
         reducing(paddle, wrong)

@@ -7,6 +7,8 @@ from typing import Any, Callable, Dict
 import numpy as np
 import pytest
 
+from ipu_conformance import check
+
 from ..compiling import Compiling
 
 EXTRACT, ALIGN, FORWARD = "optimizer_extract_pass", "optimizer_state_align_pass", "forward_graph_extract_pass"
@@ -59,8 +61,8 @@ def test_an_optimizer_is_folded_into_one_op(static: Any, paddle: Any, name: str)
 
     found = compiling.upto(EXTRACT)
 
-    assert found.types == [*kept, FOLDED]
-    assert found.attributes(FOLDED)["type"] == name
+    check.equal(actual=found.types, expected=[*kept, FOLDED], what="the ops of the program")
+    check.equal(actual=found.attributes(FOLDED)["type"], expected=name, what="the type of the folded op")
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -68,15 +70,16 @@ def test_the_settings_of_an_optimizer_are_folded(static: Any, paddle: Any, name:
     """The folded op holds momentum, betas, epsilon and so on as the optimizer was given them."""
     attributes = trained(paddle, OPTIMIZERS[name]).upto(EXTRACT).attributes(FOLDED)
 
-    assert {key: attributes[key] for key in SETTINGS[name]} == {
-        key: value if isinstance(value, bool) else single(value) for key, value in SETTINGS[name].items()
-    }
+    settings = {key: value if isinstance(value, bool) else single(value) for key, value in SETTINGS[name].items()}
+    check.equal(actual={key: attributes[key] for key in settings}, expected=settings, what="the folded settings")
 
 
 @pytest.mark.parametrize("name", DECAYS)
 def test_weight_decay_is_folded(static: Any, paddle: Any, name: str) -> None:
     """The folded op holds the decay, whichever ops the optimizer writes it in."""
-    assert trained(paddle, OPTIMIZERS[name]).upto(EXTRACT).attributes(FOLDED)["weight_decay"] == DECAYS[name]
+    found = trained(paddle, OPTIMIZERS[name]).upto(EXTRACT).attributes(FOLDED)
+
+    check.equal(actual=found["weight_decay"], expected=DECAYS[name], what="the folded decay")
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])
@@ -87,12 +90,14 @@ def test_clipping_by_the_global_norm_is_folded(static: Any, paddle: Any, name: s
 
     found = trained(paddle, lambda paddle: make(0.1, grad_clip=clip)).upto(EXTRACT).attributes(FOLDED)
 
-    assert found["clip_norm"] == 1.75
+    check.equal(actual=found["clip_norm"], expected=1.75, what="the folded norm")
 
 
 def test_without_clipping_no_norm_is_folded(static: Any, paddle: Any) -> None:
     """An optimizer that does not clip has no norm."""
-    assert "clip_norm" not in trained(paddle, OPTIMIZERS["adam"]).upto(EXTRACT).attributes(FOLDED)
+    found = trained(paddle, OPTIMIZERS["adam"]).upto(EXTRACT).attributes(FOLDED)
+
+    check.lacks(actual=found, unexpected="clip_norm", what="the folded op")
 
 
 def test_the_loss_and_the_rate_are_found(static: Any, paddle: Any) -> None:
@@ -102,8 +107,8 @@ def test_the_loss_and_the_rate_are_found(static: Any, paddle: Any) -> None:
 
     found = compiling.upto(EXTRACT).attributes(FOLDED)
 
-    assert found["loss_var"] == compiling.fetches[0]
-    assert found["lr_var"] == update.input("LearningRate")[0]
+    check.equal(actual=found["loss_var"], expected=compiling.fetches[0], what="the name of the loss")
+    check.equal(actual=found["lr_var"], expected=update.input("LearningRate")[0], what="the name of the rate")
 
 
 def test_an_identity_loss_is_the_loss(static: Any, paddle: Any) -> None:
@@ -114,7 +119,7 @@ def test_an_identity_loss_is_the_loss(static: Any, paddle: Any) -> None:
 
     found = Compiling(paddle, ["x"], [loss.name]).upto(EXTRACT)
 
-    assert found.attributes(FOLDED)["loss_var"] == loss.name
+    check.equal(actual=found.attributes(FOLDED)["loss_var"], expected=loss.name, what="the name of the loss")
 
 
 REFUSED: Dict[str, Make] = {
@@ -129,7 +134,7 @@ REFUSED: Dict[str, Make] = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_an_ipu_cannot_train_with_is_refused(static: Any, paddle: Any, what: str) -> None:
     """The rest of Paddle's optimizers, clipping and decay is unimplemented, and the error names it."""
-    with pytest.raises(NotImplementedError, match=f"Unimplemented.*{what}"):
+    with check.raises(NotImplementedError, match=f"Unimplemented.*{what}", what=what):
         trained(paddle, REFUSED[what]).upto(EXTRACT)
 
 
@@ -139,7 +144,7 @@ def test_training_needs_an_optimizer(static: Any, paddle: Any) -> None:
     loss = paddle.mean(paddle.tanh(hidden))
     static.append_backward(loss)
 
-    with pytest.raises(RuntimeError, match="No optimizer found"):
+    with check.raises(RuntimeError, match="No optimizer found", what="training without an optimizer"):
         Compiling(paddle, ["x"], [loss.name]).upto(EXTRACT)
 
 
@@ -153,9 +158,8 @@ def test_the_power_of_beta1_becomes_the_step(static: Any, paddle: Any, name: str
 
     compiling.upto(ALIGN)
 
-    assert before == np.float32(0.8)
-    assert np.array(held).shape == before.shape
-    assert np.array(held) == 0
+    check.identical(actual=before, expected=np.full(before.shape, 0.8, np.float32), what="the power before")
+    check.identical(actual=np.array(held), expected=np.zeros_like(before), what="the power once it is compiled")
 
 
 @pytest.mark.parametrize("steps", [1, 4])
@@ -172,8 +176,8 @@ def test_the_step_counts_what_was_trained_before(static: Any, paddle: Any, steps
     first = np.array(held)
     Compiling(paddle, ["x"], compiling.fetches).upto(ALIGN)
 
-    assert first == steps
-    assert np.array(held) == steps
+    check.identical(actual=first, expected=np.full(first.shape, steps, first.dtype), what="the count of steps")
+    check.identical(actual=np.array(held), expected=first, what="the count after compiling again")
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])
@@ -182,4 +186,4 @@ def test_only_the_forward_pass_is_kept(static: Any, paddle: Any, name: str) -> N
     compiling = trained(paddle, OPTIMIZERS[name])
     forward = [op.type for op in compiling.main.global_block().ops if op.attr("op_role") in (0, 256)]
 
-    assert compiling.upto(FORWARD).types == [*forward, FOLDED]
+    check.equal(actual=compiling.upto(FORWARD).types, expected=[*forward, FOLDED], what="the ops that stay")

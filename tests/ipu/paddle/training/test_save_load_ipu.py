@@ -8,6 +8,8 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
+from ipu_conformance import check
+
 from .. import regression
 from ..device import Device, compiled
 from ..regression import FEEDS, RATE, START, float32, samples, step, targets
@@ -74,7 +76,7 @@ def test_what_is_saved_is_what_the_host_holds(paddle: Any, static: Any, tmp_path
     static.global_scope().find_var("w").get_tensor().set(np.zeros(2, np.float32), paddle.CPUPlace())
     load(paddle, main, tmp_path, way)
 
-    assert device.value("w").tolist() == float32(TRAINED if synced else START).tolist()
+    check.identical(actual=device.value("w"), expected=float32(TRAINED if synced else START), what="the loaded weight")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -96,10 +98,10 @@ def test_a_resumed_run_is_the_same_run(paddle: Any, static: Any, tmp_path: Path,
     again = train(resumed, STEPS)
     resumed.sync()
 
-    assert before[-1] != after[-1]
-    assert again == after
+    check.differs(actual=after[-1], other=before[-1], what="the last loss")
+    check.equal(actual=again, expected=after, what="the losses of the resumed run")
     for name, value in ended.items():
-        assert resumed.value(name).tolist() == value.tolist(), name
+        check.identical(actual=resumed.value(name), expected=value, what=name)
 
 
 @pytest.mark.parametrize("rule", OPTIMIZERS)
@@ -113,7 +115,7 @@ def test_loading_does_not_reach_a_compiled_program(paddle: Any, static: Any, tmp
     restart(paddle)
     from_the_start = train(compiled_again(paddle, device), STEPS, steps=1)
 
-    assert going_on != from_the_start
+    check.differs(actual=going_on, other=from_the_start, what="the losses after loading")
 
 
 @pytest.mark.parametrize("rule", ["momentum", "adam"])
@@ -128,8 +130,8 @@ def test_state_has_paddles_names(paddle: Any, static: Any, tmp_path: Path, rule:
 
     for suffix in suffixes:
         (name,) = [name for name in saved if name.endswith(suffix)]
-        assert name.startswith("w")
-        assert np.asarray(saved[name]).any(), name
+        check.holds(name.startswith("w"), f"the state {name} does not begin with the name of its weight")
+        check.holds(np.asarray(saved[name]).any(), f"{name} is saved as zero")
 
 
 def test_adams_count_of_steps_is_saved(paddle: Any, static: Any, tmp_path: Path) -> None:
@@ -144,7 +146,7 @@ def test_adams_count_of_steps_is_saved(paddle: Any, static: Any, tmp_path: Path)
     train(again, STEPS, steps=2)
     again.sync()
 
-    assert again.value("w_beta1_pow_acc_0").tolist() == [STEPS + 2]
+    check.equal(actual=again.value("w_beta1_pow_acc_0").tolist(), expected=[STEPS + 2], what="the count of steps")
 
 
 @pytest.mark.parametrize("how", ["weights_to_host", "detach", "reset", "compiling"])
@@ -152,10 +154,10 @@ def test_what_brings_weights_home(paddle: Any, static: Any, how: str) -> None:
     """Asking for it, detaching, resetting and compiling again do; running alone does not."""
     _, device = trainable(paddle, "sgd")
     train(device, 0, steps=1)
-    assert device.value("w").tolist() == START.tolist()
+    check.identical(actual=device.value("w"), expected=float32(START), what="the weight on the host")
     if how == "compiling":
         compiled_again(paddle, device)
     else:
         getattr(device.backend, how)()
 
-    assert device.value("w").tolist() == float32(TRAINED).tolist()
+    check.identical(actual=device.value("w"), expected=float32(TRAINED), what="the weight that came home")

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from ipu_conformance import check
+
 from ..on_device import as_model, infer
 
 STEP = 2.0**-10
@@ -37,13 +39,15 @@ def test_a_floating_point_exception_stops_the_run(poptorch: Any, torch: Any, tra
     operands = {"division": (1.0, 0.0), "overflow": (3e38, 1e-5), "invalid": (0.0, 0.0)}[trap]
     inputs = [torch.full((2,), value) for value in operands]
 
-    with pytest.raises(poptorch.Error):
+    with check.raises(poptorch.Error, match="", what=trap):
         infer(poptorch, quotient, *inputs, options=precision(poptorch, "enableFloatingPointExceptions", True))
 
 
 def test_without_exceptions_the_run_goes_on(poptorch: Any, torch: Any) -> None:
     """Exceptions are off by default: a division by zero gives an infinity."""
-    assert infer(poptorch, quotient, torch.ones(2), torch.zeros(2)).tolist() == [float("inf")] * 2
+    out = infer(poptorch, quotient, torch.ones(2), torch.zeros(2))
+
+    check.equal(actual=out.tolist(), expected=[float("inf")] * 2, what="one by zero")
 
 
 def test_exceptions_leave_sound_runs_alone(poptorch: Any, torch: Any) -> None:
@@ -55,7 +59,7 @@ def test_exceptions_leave_sound_runs_alone(poptorch: Any, torch: Any) -> None:
         for options in (precision(poptorch, "enableFloatingPointExceptions", True), None)
     )
 
-    assert torch.equal(trapped, plain)
+    check.identical(actual=trapped, expected=plain, what="the output with exceptions")
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -69,12 +73,13 @@ def test_stochastic_rounding_reaches_both_neighbours(poptorch: Any, torch: Any, 
     out = infer(poptorch, total, *inputs, options=precision(poptorch, "enableStochasticRounding", enabled))
     up = int((out == 1 + STEP).sum())
 
-    assert out.dtype == torch.float16
-    assert set(out.tolist()) <= {1.0, 1 + STEP}
+    check.equal(actual=out.dtype, expected=torch.float16, what="the type of the sum")
+    check.equal(actual=set(out.tolist()) - {1.0, 1 + STEP}, expected=set(), what="the values beside the neighbours")
     if enabled:
-        assert abs(up - count / 4) < 5 * (count * 0.25 * 0.75) ** 0.5
+        spread = 5 * (count * 0.25 * 0.75) ** 0.5
+        check.holds(abs(up - count / 4) < spread, f"{up} of {count} went up, expected {count / 4:g} +- {spread:.3g}")
     else:
-        assert up == 0
+        check.equal(actual=up, expected=0, what="the number of sums that went up")
 
 
 def test_stochastic_rounding_follows_the_seed(poptorch: Any, torch: Any) -> None:
@@ -85,8 +90,8 @@ def test_stochastic_rounding_follows_the_seed(poptorch: Any, torch: Any) -> None
         for seed in (1, 1, 2)
     )
 
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
+    check.identical(actual=again, expected=first, what="the sum of the same seed")
+    check.differs(actual=other.numpy(), other=first.numpy(), what="the sum of another seed")
 
 
 def test_partial_sums_in_float32_are_the_default(poptorch: Any, torch: Any) -> None:
@@ -94,7 +99,7 @@ def test_partial_sums_in_float32_are_the_default(poptorch: Any, torch: Any) -> N
     terms = 4096
     inputs = torch.ones(1, terms).half(), torch.full((terms, 1), 1.5).half()
 
-    assert infer(poptorch, product, *inputs).item() == 1.5 * terms
+    check.equal(actual=infer(poptorch, product, *inputs).item(), expected=1.5 * terms, what="the product")
 
 
 def test_partial_sums_in_float16_lose_low_bits(poptorch: Any, torch: Any) -> None:
@@ -111,8 +116,9 @@ def test_partial_sums_in_float16_lose_low_bits(poptorch: Any, torch: Any) -> Non
     wide = infer(poptorch, product, left, right).item()
     narrow = infer(poptorch, product, left, right, options=precision(poptorch, "setPartialsType", torch.half)).item()
 
-    assert abs(wide - exact) <= 16.0  # half the distance of float16 values from 32768 on
-    assert abs(narrow - exact) > 16.0
+    half = 16.0  # half the distance of float16 values from 32768 on
+    check.holds(abs(wide - exact) <= half, f"with float32 partials the sum is {wide}, {exact} is exact")
+    check.holds(abs(narrow - exact) > half, f"with float16 partials the sum is {narrow}, as exact as with float32's")
 
 
 def test_training_with_stochastic_rounding_follows_the_seed(poptorch: Any, torch: Any) -> None:
@@ -137,5 +143,5 @@ def test_training_with_stochastic_rounding_follows_the_seed(poptorch: Any, torch
     before, first = trained()
     _, second = trained()
 
-    assert not torch.equal(before, first)
-    assert torch.equal(first, second)
+    check.differs(actual=first.numpy(), other=before.numpy(), what="the weight after training")
+    check.identical(actual=second, expected=first, what="the weight of the same seed")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ipu_conformance import check
 from ipu_conformance.run import RunConfig
 
 from ...training import counts_id
@@ -47,7 +48,7 @@ def test_training_in_half(poptorch: Any, torch: Any, config: RunConfig) -> None:
 
     _, losses = trainer(x)
 
-    assert losses.dtype == torch.float16
+    check.equal(actual=losses.dtype, expected=torch.float16, what="the type of the losses")
     assert_same(model.weight.detach(), expected, "weight")
 
 
@@ -65,7 +66,7 @@ def test_loss_scaling_saves_small_gradients(poptorch: Any, torch: Any, scaling: 
 
     poptorch.trainingModel(model, poptorch.Options(), optimizer)(torch.full((1, 1), tiny, dtype=torch.float16))
 
-    assert model.weight.item() == (-(2.0**-6) if moved else 0.0)
+    check.equal(actual=model.weight.item(), expected=-(2.0**-6) if moved else 0.0, what="the weight")
 
 
 def test_a_half_input_meets_float_weights(poptorch: Any, torch: Any) -> None:
@@ -101,4 +102,5 @@ def test_a_half_model_keeps_its_type_on_the_host(poptorch: Any, torch: Any) -> N
     trainer(exact.samples(1).half())
     trainer.detachFromDevice()
 
-    assert {value.dtype for value in model.state_dict().values()} == {torch.float16}
+    kinds = {value.dtype for value in model.state_dict().values()}
+    check.equal(actual=kinds, expected={torch.float16}, what="the types on the host")

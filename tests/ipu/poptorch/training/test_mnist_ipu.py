@@ -56,15 +56,21 @@ def test_a_short_run_learns() -> None:
     losses = trained(LEARNS).losses
     last_call = losses[-LEARNS.device_iterations :]
 
-    assert float(np.mean(last_call)) < blind_loss(labels_of(LEARNS))
-    assert float(np.mean(last_call)) < float(np.mean(losses[: LEARNS.device_iterations]))
+    last, start = float(np.mean(last_call)), float(np.mean(losses[: LEARNS.device_iterations]))
+    blind = blind_loss(labels_of(LEARNS))
+    check.holds(last < blind, f"the loss ends at {last}, no lower than {blind} of a model that looks at no image")
+    check.holds(last < start, f"the loss ends at {last}, no lower than the {start} that it began with")
 
 
 def test_every_batch_gives_its_loss() -> None:
     """With all outputs returned there is a loss for each batch of each epoch."""
     calls = SHORT.train_size // SHORT.combined_batch
 
-    assert len(trained(SHORT).losses) == SHORT.epochs * calls * SHORT.device_iterations
+    check.equal(
+        actual=len(trained(SHORT).losses),
+        expected=SHORT.epochs * calls * SHORT.device_iterations,
+        what="the number of losses",
+    )
 
 
 def test_the_evaluation_finds_what_training_learnt() -> None:
@@ -73,7 +79,8 @@ def test_the_evaluation_finds_what_training_learnt() -> None:
 
     labels = load(LEARNS.data, train=0, test=LEARNS.test_size).test.labels
 
-    assert trained(LEARNS).accuracies[-1] > np.bincount(labels).max() / len(labels)
+    accuracy, frequent = trained(LEARNS).accuracies[-1], np.bincount(labels).max() / len(labels)
+    check.holds(accuracy > frequent, f"the accuracy is {accuracy}, the most frequent label alone gives {frequent}")
 
 
 def reordered(weights: Dict[str, Any], seed: int) -> Dict[str, Any]:
@@ -164,9 +171,9 @@ def test_the_inference_model_gives_the_scores_of_the_trained_weights(torch: Any)
         for images, labels in loader:
             side.train(images, labels)
         side.stop_training()
-        assert not side.training_model.isAttachedToDevice()
+        check.holds(not side.training_model.isAttachedToDevice(), "the training model is still attached")
         scores = [side.classify(images).numpy() for images, _ in side.test_batches(test)]
-        assert side.inference_model.isAttachedToDevice()
+        check.holds(side.inference_model.isAttachedToDevice(), "the inference model is not attached")
     expected, tolerance = noise(SHORT)[1]
 
     check.close(actual=np.concatenate(scores), expected=expected, tolerance=tolerance, what="the scores on the device")
@@ -179,8 +186,8 @@ def test_a_seed_makes_a_run_repeatable(dropout: float) -> None:
     first, again = train(settings), train(settings)
     other = train(replace(settings, seed=settings.seed + 1))
 
-    assert first.losses == again.losses
-    assert first.losses != other.losses
+    check.equal(actual=again.losses, expected=first.losses, what="the losses of the same seed")
+    check.differs(actual=other.losses, other=first.losses, what="the losses of another seed")
 
 
 def test_dropout_is_for_training_only(torch: Any) -> None:
@@ -204,7 +211,7 @@ def test_dropout_is_for_training_only(torch: Any) -> None:
     without = trainers.IpuTrainer(kept, SHORT).train(images, labels)[1]
 
     check.identical(actual=twice.numpy(), expected=once.numpy(), what="the scores of a second call")
-    assert with_dropout[0] != without[0]
+    check.differs(actual=float(with_dropout[0]), other=float(without[0]), what="the first loss with dropout")
 
 
 @pytest.mark.parametrize(
@@ -218,4 +225,4 @@ def test_the_workload_converges_like_its_baseline(reference: Reference, seeds: T
     """The values of runs with new seeds lie in the band of the native runs at each epoch, neither below nor above."""
     outcome = verdict(reference, [train(replace(reference.settings, seed=seed)) for seed in seeds])
 
-    assert outcome.passed, outcome.sentence
+    check.holds(outcome.passed, outcome.sentence)

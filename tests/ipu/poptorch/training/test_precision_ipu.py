@@ -30,9 +30,9 @@ def test_types_come_back_as_they_were(torch: Any, runs: Runs, dtype: str) -> Non
     kinds = {value.dtype for value in module.state_dict().values()}
     trainer.destroy()
 
-    assert logits.dtype == getattr(torch, dtype)
-    assert loss.dtype == torch.float32
-    assert kinds == {getattr(torch, dtype)}
+    check.equal(actual=logits.dtype, expected=getattr(torch, dtype), what="the type of the logits")
+    check.equal(actual=loss.dtype, expected=torch.float32, what="the type of the loss")
+    check.equal(actual=kinds, expected={getattr(torch, dtype)}, what="the types of the weights")
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def test_wide_types_are_narrowed_on_the_device(poptorch: Any, torch: Any, wide: 
     x = torch.arange(6).reshape(3, 2).to(getattr(torch, wide))
     same, more = infer(poptorch, lambda model, x: (x, x + 1), x, options=poptorch.Options().deviceIterations(3))
 
-    assert (same.dtype, more.dtype) == (getattr(torch, narrow),) * 2
-    assert torch.equal(same, x.to(same.dtype))
-    assert torch.equal(more, (x + 1).to(more.dtype))
+    kind = getattr(torch, narrow)
+    check.identical(actual=same, expected=x.to(kind), what="the input that comes back")
+    check.identical(actual=more, expected=(x + 1).to(kind), what="the sum")
 
 
 def test_stochastic_rounding_follows_the_seed(runs: Runs) -> None:
@@ -63,7 +63,7 @@ def test_stochastic_rounding_follows_the_seed(runs: Runs) -> None:
         trainer(*driver.tensors(distinct_micro_batches(net, config), 0, config))
         weights[seed] = module.weights()
         trainer.destroy()
-    assert any(not (weights[1][name] == weights[2][name]).all() for name in weights[1])
+    check.differs(actual=weights[2]["fc1.weight"], other=weights[1]["fc1.weight"], what="fc1.weight of another seed")
 
 
 def test_small_values_survive_stochastic_rounding(poptorch: Any, torch: Any) -> None:
@@ -73,5 +73,4 @@ def test_small_values_survive_stochastic_rounding(poptorch: Any, torch: Any) -> 
     options.Precision.enableStochasticRounding(True)
     out = infer(poptorch, lambda model, x: -x, x, options=options)
 
-    assert out.dtype == torch.float16
-    assert torch.equal(out, -x)
+    check.identical(actual=out, expected=-x, what="the negated values")

@@ -158,8 +158,10 @@ def test_the_perfetto_file_has_a_process_per_replica_and_a_thread_per_ipu(outcom
     processes = {event["pid"]: event["args"]["name"] for event in named if event["name"] == "process_name"}
     threads = {(event["pid"], event["tid"]): event["args"]["name"] for event in named if event["name"] == "thread_name"}
 
-    assert processes == {replica: f"replica {replica}" for replica in range(REPLICAS)}
-    assert threads == {(replica, ipu): f"IPU {ipu}" for replica in range(REPLICAS) for ipu in range(STAGES)}
+    replicas = {replica: f"replica {replica}" for replica in range(REPLICAS)}
+    ipus = {(replica, ipu): f"IPU {ipu}" for replica in range(REPLICAS) for ipu in range(STAGES)}
+    check.equal(actual=processes, expected=replicas, what="the names of the processes")
+    check.equal(actual=threads, expected=ipus, what="the names of the threads")
 
 
 @pytest.mark.emulator
@@ -168,13 +170,10 @@ def test_the_perfetto_file_shows_the_schedule(outcome: Outcome, replica: int) ->
     """Stage s takes micro-batch m forward in cycle m + s and backward in cycle m + 2S - 2 - s; then all update."""
     executed = slots(outcome, replica)
     passes, updates = ITERATIONS * ACCUMULATION * STAGES, ITERATIONS * STAGES
-    assert Counter(slot["cat"] for slot in executed) == {
-        "forward": passes,
-        "backward": passes,
-        "reduce": updates,
-        "update": updates,
-    }
-    assert all(slot["dur"] >= 0 and slot["tid"] == slot["args"]["stage"] for slot in executed)
+    kinds = {"forward": passes, "backward": passes, "reduce": updates, "update": updates}
+    check.equal(actual=dict(Counter(slot["cat"] for slot in executed)), expected=kinds, what="the numbers of slots")
+    wrong = [slot for slot in executed if slot["dur"] < 0 or slot["tid"] != slot["args"]["stage"]]
+    check.equal(actual=wrong, expected=[], what="the slots on another IPU than their stage's, or of negative length")
     # A cycle is two ticks, a forward and a backward; the last updates of an iteration take two more.
     length = 2 * (ACCUMULATION + 2 * STAGES - 2) + 2
     for slot in executed:
@@ -182,7 +181,8 @@ def test_the_perfetto_file_shows_the_schedule(outcome: Outcome, replica: int) ->
         iteration, number = divmod(where["micro_batch"], ACCUMULATION)
         later = {"forward": where["stage"], "backward": 2 * STAGES - 2 - where["stage"]}.get(slot["cat"])
         if later is not None:
-            assert where["tick"] // 2 == iteration * length // 2 + number + later
+            cycle = iteration * length // 2 + number + later
+            check.equal(actual=where["tick"] // 2, expected=cycle, what=f"the cycle of {slot['cat']} {where}")
 
 
 @pytest.mark.emulator
@@ -194,4 +194,5 @@ def test_the_perfetto_file_keeps_time_on_every_ipu(outcome: Outcome) -> None:
     for in_order in by_ipu.values():
         for before, after in zip(in_order, in_order[1:]):
             # Times are microseconds with three decimals: half of the last one is lost twice.
-            assert after["ts"] >= before["ts"] + before["dur"] - 0.001
+            end = before["ts"] + before["dur"] - 0.001
+            check.holds(after["ts"] >= end, f"a slot begins at {after['ts']}, before the one ahead of it ends at {end}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ipu_conformance import check
 from ipu_conformance.run import RunConfig
 
 from ...training import counts_id
@@ -56,7 +57,7 @@ def weighted(poptorch: Any) -> Any:
 
 def test_no_reduction_is_refused(poptorch: Any) -> None:
     """Gradients are always reduced."""
-    with pytest.raises(ValueError, match="NoReduction"):
+    with check.raises(ValueError, match="NoReduction", what="no reduction"):
         poptorch.Options().Training.accumulationAndReplicationReductionType(poptorch.ReductionType.NoReduction)
 
 
@@ -73,9 +74,9 @@ def test_a_running_mean_does_not_overflow(poptorch: Any, torch: Any, strategy: s
 
     poptorch.trainingModel(model, options, optimizer)(torch.full((4, 1), 2.0**15))
 
-    assert bool(torch.isfinite(model.weight).all()) == finite
+    check.equal(actual=bool(torch.isfinite(model.weight).all()), expected=finite, what="whether the weight is finite")
     if finite:
-        assert model.weight.item() == -1.0
+        check.equal(actual=model.weight.item(), expected=-1.0, what="the weight")
 
 
 def test_accumulators_are_cleared_by_an_update(poptorch: Any, torch: Any) -> None:
@@ -86,7 +87,7 @@ def test_accumulators_are_cleared_by_an_update(poptorch: Any, torch: Any) -> Non
 
     trainer(torch.tensor([1.0, 2.0, 4.0, 0.0, 0.0, 0.0])[:, None])
 
-    assert model.weight.item() == -7.0
+    check.equal(actual=model.weight.item(), expected=-7.0, what="the weight")
 
 
 @pytest.mark.parametrize("accumulation", [2, 4])

@@ -148,7 +148,8 @@ def test_the_device_classifies_as_its_native_twin(trained: Trained, way: str) ->
     check.close(
         actual=run.probabilities, expected=expected, tolerance=tolerance, what="the probabilities of the test set"
     )
-    assert run.accuracy * SHORT.test_size == round(run.accuracy * SHORT.test_size)
+    right = run.accuracy * SHORT.test_size
+    check.equal(actual=right, expected=round(right), what="the number of images that are recognised")
 
 
 @pytest.mark.parametrize(
@@ -166,6 +167,6 @@ def test_dropout_is_random_in_training_and_absent_in_tests(trained: Trained, way
     once = replace(WAYS[way], epochs=1, train_size=SHORT.batch_size)
     first, again = (train(replace(once, dropout=True)) for _ in range(2))
 
-    assert first.losses == again.losses
-    assert first.losses != trained(once).losses
+    check.equal(actual=again.losses, expected=first.losses, what="the losses of the same seed")
+    check.differs(actual=trained(once).losses, other=first.losses, what="the losses without dropout")
     check.identical(actual=again.probabilities, expected=first.probabilities, what="the probabilities of the test set")

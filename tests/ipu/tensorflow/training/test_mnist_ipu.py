@@ -163,7 +163,7 @@ def test_the_length_of_an_execution_changes_no_bit(trained: Trained) -> None:
     first, *others = (trained(replace(SHORT, steps_per_execution=steps)) for steps in (3, 1, 6))
 
     for other in others:
-        assert other.losses == first.losses
+        check.equal(actual=other.losses, expected=first.losses, what="the losses of epochs")
         for name, value, expected in zip(WEIGHTS, other.weights, first.weights):
             check.identical(actual=value, expected=expected, what=f"the {name}")
 
@@ -172,8 +172,8 @@ def test_a_seed_makes_a_run_repeatable(trained: Trained) -> None:
     """The same seed gives the same bits; another one does not."""
     again, other = train(SHORT), train(replace(SHORT, seed=SHORT.seed + 1))
 
-    assert again.losses == trained(SHORT).losses
-    assert other.losses != again.losses
+    check.equal(actual=again.losses, expected=trained(SHORT).losses, what="the losses of the same seed")
+    check.differs(actual=other.losses, other=again.losses, what="the losses of another seed")
     for name, value, expected in zip(WEIGHTS, again.weights, trained(SHORT).weights):
         check.identical(actual=value, expected=expected, what=f"the {name}")
 
@@ -192,6 +192,7 @@ def test_the_workload_converges_like_its_baseline() -> None:
     runs = [train(replace(RECORDED.settings, seed=seed)) for seed in (1000, 1001, 1002)]
     band = verdict(RECORDED, runs)
 
-    assert band.passed, band.sentence
+    check.holds(band.passed, band.sentence)
     labels = load(RECORDED.settings.data, train=RECORDED.settings.train_size, test=0).train.labels
-    assert max(run.losses[-1] for run in runs) < blind_loss(labels)
+    last, blind = max(run.losses[-1] for run in runs), blind_loss(labels)
+    check.holds(last < blind, f"a run ends at a loss of {last}, and a blind model at {blind}")
