@@ -44,7 +44,7 @@ OPEN: Mapping[str, Mapping[str, str]] = {
     "trunc_mod": {f"gradient {edge}": COMPOSED for edge in ("zeros", "denormals")},
     "atan2": {"denormals": "the quotient of numbers that may count as zero has no direction"},
     "interpolate_linear": {"infinities": WEIGHTED, "nan": WEIGHTED},
-    "max_pool": {"tensorflow: nan": SELECTS_NAN},
+    "max_pool": {"tensorflow: nan": SELECTS_NAN, "paddle: nan": SELECTS_NAN},
     "softmax": {"tensorflow: infinities": NOT_A_NUMBER, "tensorflow: nan": SELECTS_NAN},
     "logsumexp": {"paddle: infinities": NOT_A_NUMBER},
     **{
@@ -77,11 +77,12 @@ OPEN: Mapping[str, Mapping[str, str]] = {
     "multi_margin_loss": {"infinities": NOT_A_NUMBER, "nan": SELECTS_NAN},
     **{
         name: {"infinities": NOT_A_NUMBER}
-        for name in ("multilabel_soft_margin_loss", "bce_with_logits_loss", "rank_loss")
+        for name in ("multilabel_soft_margin_loss", "bce_with_logits_loss", "rank_loss", "log_cosh_loss")
     },
     "triplet_margin_loss": {"tensorflow: gradient large": OVERFLOWS},
     "weighted_bce_with_logits_loss": {
-        f"tensorflow: gradient {edge}": COMPOSED for edge in ("zeros", "ties", "denormals")
+        "paddle: infinities": NOT_A_NUMBER,
+        **{f"tensorflow: gradient {edge}": COMPOSED for edge in ("zeros", "ties", "denormals")},
     },
     **{
         name: {"paddle: nan": SELECTS_NAN}
