@@ -8,13 +8,13 @@ import itertools
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Generator, List, Optional, Sequence, Type
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Generator, List, Optional, Sequence, Tuple, Type
 
 import pytest
 
 from ipu_conformance import targets
 from ipu_conformance.errors import ConformanceError
-from ipu_conformance.scheduling import framework_of, threads
+from ipu_conformance.scheduling import framework_of, program_of, threads
 from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
 from ipu_conformance.tally import Tally
 from ipu_conformance.targets import FRAMEWORKS, Inspector, activate, active, discover
@@ -31,7 +31,8 @@ MARKERS = (
     "ipus(n): the case needs n IPUs",
     "requires(module): the case needs a module that only some versions of its framework come with",
     "unable(framework, what): the framework's API has no words for what the case asks for",
-    f"level(name[, framework]): the least thorough level that the case runs at: {', '.join(LEVELS)}; smoke without it",
+    "level(name[, framework]): the least thorough level that the case runs at; premerge without it, and the first case "
+    "of an area of a framework is also one of smoke",
 )
 CASE_TIME_LIMIT = 300
 """Seconds after which a case that hangs has failed, unless it carries a time limit of its own."""
@@ -203,6 +204,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         else:
             left_out.append(item)
             counts[why] = counts.get(why, 0) + 1
+    if selection.level == LEVELS[0]:
+        rest = beyond_smoke(kept)
+        counts["are beyond the first of their area"] = len(rest)
+        left_out.extend(rest)
+        beyond = set(map(id, rest))
+        kept = [item for item in kept if id(item) not in beyond]
     config.stash[TALLY].left_out = counts
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -240,9 +247,9 @@ def why_left_out(item: pytest.Item, selection: Selection) -> Optional[str]:
     for name in FRAMEWORKS:
         if name in names and selection.choice(name) is None:
             return f"need {name}"
-        for marker in item.iter_markers("unable"):
-            if marker.args[0] == name:
-                return f"ask {name} for {marker.args[1]}"
+    for marker in item.iter_markers("unable"):
+        if marker.args[0] in names:
+            return f"ask {marker.args[0]} for {marker.args[1]}"
     for kind in ("hardware", "emulator"):
         if kind in names and kind not in kinds_of(item, selection):
             return f"need target kind {kind}"
@@ -250,12 +257,25 @@ def why_left_out(item: pytest.Item, selection: Selection) -> Optional[str]:
         for marker in item.iter_markers("requires"):
             if importlib.util.find_spec(marker.args[0]) is None:
                 return f"need {marker.args[0]}"
-    if "level" not in names:
-        return None
-    level = case_level(item)
-    if LEVELS.index(level) > LEVELS.index(selection.level):
+    level = case_level(item) if "level" in names else LEVELS[1]
+    if LEVELS.index(level) > max(1, LEVELS.index(selection.level)):
         return f"need level {level}"
     return None
+
+
+def beyond_smoke(items: Sequence[pytest.Item]) -> List[pytest.Item]:
+    """All but the first case of each area of each framework: what a smoke run leaves out."""
+    first: Dict[Tuple[str, Optional[str]], pytest.Item] = {}
+    cases = [item for item in items if item.get_closest_marker("ipu") is not None]
+    for item in cases:
+        first.setdefault((smoke_area(item.nodeid), framework_of(item.nodeid)), item)
+    kept = set(map(id, first.values()))
+    return [item for item in cases if id(item) not in kept]
+
+
+def smoke_area(nodeid: str) -> str:
+    """The file of a case, or the program that it shares with others of its family of ops."""
+    return program_of(nodeid) or nodeid.split("::", 1)[0]
 
 
 def kinds_of(item: pytest.Item, selection: Selection) -> List[Optional[str]]:
@@ -274,7 +294,7 @@ def case_level(item: pytest.Item) -> str:
     for level in levels:
         if level not in LEVELS:
             raise pytest.UsageError(f"{item.nodeid} asks for level {level!r}; choose one of {', '.join(LEVELS)}.")
-    return max(levels, key=LEVELS.index, default=LEVELS[0])
+    return max(levels, key=LEVELS.index, default=LEVELS[1])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -56,7 +56,7 @@ def run_ops(calls: Sequence[OpCall], dtype: str) -> Sequence[OpResult]:
             runs.append(strategy.run(step, args=[[_tensor(array, dtype) for array in arrays]]))
     results: Dict[int, OpResult] = {}
     for place, site in enumerate(sites):
-        for run, (number, micro_batch) in enumerate(site.runs):
+        for run, (number, _) in enumerate(site.runs):
             outputs, gradients = ([value.numpy() for value in values] for values in runs[run][place])
             results[number] = _with(results.get(number), calls[number], outputs, gradients)
     return [results[number] for number in range(len(calls))]

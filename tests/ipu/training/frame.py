@@ -7,7 +7,7 @@ import importlib
 import operator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import pytest
@@ -79,28 +79,6 @@ def reduced(config: RunConfig, reduction: str, rate: float) -> RunConfig:
     """The same configuration with one reduction for accumulation and replicas, and a constant learning rate."""
     rule = learning_rate(base=rate)
     return replace(config, accumulation_reduction=reduction, replica_reduction=reduction, learning_rate=rule)
-
-
-def by_counts(config: RunConfig, *rows: Tuple[int, int, int], **changes: Any) -> List[Any]:
-    """A configuration with other counts (device iterations, accumulation, replicas), as parameters named by them."""
-    counted = [config.with_counts(*row, **changes) for row in rows]
-    return configured({each.counts_id: each for each in counted})
-
-
-Row = Tuple[str, int, RunConfig]
-"""A schedule, a number of stages, and the configuration to cut."""
-
-
-def cuts(names: Iterable[str], rows: Sequence[Row]) -> List[Any]:
-    """Every net in every row as parameters (name, configuration)."""
-    params = []
-    for name in names:
-        for schedule, stages, whole in rows:
-            config = cut(name, whole, stages, schedule)
-            params.append(
-                pytest.param(name, config, id=f"{name}-{schedule}-{stages}-{config.counts_id}", marks=ipus(config))
-            )
-    return params
 
 
 def data_of(name: AnyNet, config: RunConfig, steps: Optional[int] = None) -> Data:

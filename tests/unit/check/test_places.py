@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,8 @@ def changed(record: RunRecord, field: str, step: int, flat: int) -> RunRecord:
     """The same run with another value at one place of a step, counted in the order of memory."""
     arrays = [np.array(each) for each in getattr(record, field)]
     arrays[step].reshape(-1)[flat] += 1.0
-    return replace(record, **{field: tuple(arrays)})
+    changes: Any = {field: tuple(arrays)}
+    return replace(record, **changes)
 
 
 def subject(config: RunConfig, field: str, step: int, flat: int) -> str:

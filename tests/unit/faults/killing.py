@@ -1,6 +1,7 @@
 """Shows that cases of the suite notice faults, and prints the table of which case notices which.
 
-``<front end>.ini`` beside this file holds the kills: a section for each area, a line ``fault = case`` for each kill.
+``<front end>.ini`` beside this file holds the kills: a section for each area, a line ``fault = case`` for each kill. A
+case's path begins in the front end's folder of the suite, or with a slash in the suite's own.
 The section ``spared`` holds the faults that the front end cannot have, each with the reason. ``core.ini`` does the same
 for the core without a framework. ``python -m tests.unit.faults.killing`` prints docs/faults.md.
 """
@@ -11,7 +12,6 @@ import configparser
 import functools
 import json
 import os
-import posixpath
 import subprocess
 import sys
 from pathlib import Path
@@ -73,8 +73,8 @@ print("VERDICTS", json.dumps(verdicts))
 
 def assert_all_killed(front_end: str, area: str) -> None:
     """Every case of an area passes on the right device and fails under its fault."""
-    folder = "tests/unit/emulator/core" if front_end == CORE else f"tests/ipu/{front_end}"
-    cases = {fault: _below(folder, case) for fault, case in kills(front_end)[area].items()}
+    folder = "tests/unit/emulator/core/" if front_end == CORE else "tests/ipu/"
+    cases = {fault: folder + named(front_end, case) for fault, case in kills(front_end)[area].items()}
     process = subprocess.run(
         [sys.executable, "-c", _RUN, json.dumps(cases), front_end],
         cwd=ROOT,
@@ -103,15 +103,16 @@ def _table(front_end: str) -> Mapping[str, Mapping[str, str]]:
     return {section: dict(parser[section]) for section in parser.sections()}
 
 
-def _below(folder: str, case: str) -> str:
-    """The id of a case whose path begins at a folder; that of a case for all frameworks leads out of it."""
-    path, separator, name = case.partition("::")
-    return posixpath.normpath(posixpath.join(folder, path)) + separator + name
-
-
 def kills(front_end: str) -> Dict[str, Mapping[str, str]]:
     """The killing case of each fault, by area; those of workloads and models may kill what another area has, too."""
     return {area: rows for area, rows in _table(front_end).items() if area != SPARED}
+
+
+def named(front_end: str, case: str) -> str:
+    """The path of a case from the suite's folder: a slash begins there, other cases are in the front end's folder."""
+    if front_end == CORE:
+        return case
+    return case[1:] if case.startswith("/") else f"{front_end}/{case}"
 
 
 def spared(front_end: str) -> Mapping[str, str]:
@@ -149,7 +150,7 @@ def _section(front_end: str) -> List[str]:
     killers: Dict[str, str] = dict(spared(front_end))
     for rows in kills(front_end).values():
         for name, case in rows.items():
-            killers.setdefault(name, f"`{_below(front_end, case)}`")
+            killers.setdefault(name, f"`{named(front_end, case)}`")
     lines: List[str] = []
     area = ""
     for fault in registered(front_end):

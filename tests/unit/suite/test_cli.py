@@ -105,7 +105,7 @@ def test_columns_are_as_wide_as_their_widest_entry():
     assert text_table(rows, align=str.rjust) == ["  a  bb", "ccc   d"]
 
 
-CASE = "poptorch/training/test_replication_ipu.py::test_replicas_hold_identical_weights[mlp-D1-G2-R3]"
+CASE = "training/test_replication_ipu.py::test_replicas_hold_identical_weights[poptorch-mlp-D2-G4-R3-momentum]"
 
 
 def test_case_runs_one_case_alone():

@@ -1,7 +1,7 @@
 """Operations in float16 that the host would compute otherwise than the device, or not at all: here in float32.
 
-The device holds the partial sums of products and convolutions in float32 unless it is told otherwise; the host's kernels
-hold them in float16, where they have any. What is computed in float32 is rounded to float16 once, at its end.
+The device holds the partial sums of products and convolutions in float32 unless it is told otherwise; the host's
+kernels hold them in float16, where they have any. What is computed in float32 is rounded to float16 once, at its end.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ from typing import Any, List, Tuple
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.run import RunConfig
 
 from ..exact import assert_same
 from ..on_device import as_model, infer
@@ -17,7 +16,6 @@ from .placed import (
     assert_placed,
     assert_trains,
     batch,
-    cases,
     chain,
     options,
     placed,
@@ -25,37 +23,6 @@ from .placed import (
     samples,
     train,
 )
-
-TRAINING = (
-    placed((0, 1), 1, 5, 3),
-    placed((0, 1), 4, 3, 1),
-    placed((0, 1, 2), 1, 5, 2),
-    placed((0, 1, 0), 2, 5, 1),
-    placed((0, 0, 1, 1), 1, 4, 3),
-    placed((0, 1, 2, 3), 1, 7, 2),
-    placed((0, 1, 1, 0), 2, 6, 1),
-)
-INFERENCE = (
-    placed((0, 1), 3, 1, 5),
-    placed((0, 1, 2), 5, 1, 2),
-    placed((0, 1, 0), 4, 1, 2),
-    placed((0, 1, 2, 3), 5, 1, 3),
-    placed((1, 0), 4, 1, 2),
-)
-
-
-@pytest.mark.parametrize("config", cases(TRAINING))
-def test_a_pipeline_trains_as_a_plain_loop_does(poptorch: Any, config: RunConfig) -> None:
-    """Weights and outputs of a pipelined model are those of a loop over the micro-batches."""
-    assert_trains(poptorch, config, calls=2)
-
-
-@pytest.mark.parametrize("config", cases(INFERENCE))
-def test_a_pipeline_infers_as_the_model_does(poptorch: Any, config: RunConfig) -> None:
-    """Outputs of a pipelined model come back in the order of its inputs."""
-    pipelined = options(poptorch, config, training=False)
-
-    assert_infers(poptorch, config.devices, pipelined, batch(config, micro=3))
 
 
 @pytest.mark.ipus(8)
@@ -246,20 +213,3 @@ def test_auto_ids_count_blocks_without_an_id(poptorch: Any, capfd: Any) -> None:
 
         assert_placed(places, _in_order(2))
         assert_same(output, samples(2) * 2 - 2, "the output")
-
-
-@pytest.mark.ipus(2)
-def test_dropout_does_not_depend_on_the_cut(poptorch: Any, torch: Any) -> None:
-    """With one seed, a pipelined and a sharded model draw the same masks."""
-    x = torch.ones(4, 300)
-    outputs = []
-    for strategy in (poptorch.PipelinedExecution(), poptorch.ShardedExecution()):
-        options = poptorch.Options().deviceIterations(4).randomSeed(11).setExecutionStrategy(strategy)
-        model = torch.nn.Sequential(torch.nn.Dropout(0.5), poptorch.BeginBlock(torch.nn.Dropout(0.25), ipu_id=1))
-        model.train()
-        outputs.append(poptorch.inferenceModel(model, options)(x))
-
-    pipelined, sharded = outputs
-    assert_same(pipelined, sharded, "the output of the pipeline")
-    masks = (pipelined != 0).numpy()
-    check.dropout_masks(masks=masks, rate=1 - 0.5 * 0.75, axes=("device iteration",), what="the mask of both dropouts")

@@ -12,36 +12,16 @@ from ipu_conformance.run import RunConfig
 from .placed import (
     assert_infers,
     assert_placed,
-    assert_same_run,
-    assert_trains,
-    batch,
-    cases,
     chain,
     options,
     placed,
     placements,
     samples,
-    train,
-)
-
-TRAINING = (
-    placed((0, 1), 3, 1, 5),
-    placed((0, 1), 4, 3, 1),
-    placed((0, 1, 2), 4, 2, 1),
-    placed((0, 1, 0), 1, 2, 5),
-    placed((0, 1, 2, 3), 1, 3, 2),
-    placed((3, 1), 1, 4, 3),
 )
 
 
 def _sharded(poptorch: Any, config: RunConfig, *, training: bool = True) -> Any:
     return options(poptorch, config, training=training).setExecutionStrategy(poptorch.ShardedExecution())
-
-
-@pytest.mark.parametrize("config", cases(TRAINING))
-def test_shards_train_as_a_plain_loop_does(poptorch: Any, config: RunConfig) -> None:
-    """Weights and outputs of a sharded model are those of a loop over the micro-batches, whatever the accumulation."""
-    assert_trains(poptorch, config, _sharded(poptorch, config), calls=2)
 
 
 @pytest.mark.ipus(4)
@@ -51,22 +31,6 @@ def test_one_device_iteration_is_enough(poptorch: Any, ipus: Any) -> None:
     options = _sharded(poptorch, placed(ipus, 1, 1, 1), training=False)
 
     assert_infers(poptorch, ipus, options, samples(5))
-
-
-@pytest.mark.parametrize("config", cases((placed((0, 1), 4, 3, 1), placed((0, 1, 0), 1, 5, 2))))
-def test_pipelined_sharded_and_single_agree(poptorch: Any, config: RunConfig) -> None:
-    """The strategy decides when things happen, and nothing else."""
-    pipelined, sharded, single = (
-        train(poptorch, chain(poptorch, ipus), chosen, batch(config), calls=2)
-        for chosen, ipus in (
-            (options(poptorch, config), config.devices),
-            (_sharded(poptorch, config), config.devices),
-            (options(poptorch, config), (0,) * len(config.devices)),
-        )
-    )
-
-    assert_same_run(pipelined, sharded)
-    assert_same_run(sharded, single)
 
 
 @pytest.mark.ipus(2)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
-
-from ...training import by_counts
 
 FACTORS = RunConfig(
     device_iterations=2,
@@ -19,5 +15,3 @@ FACTORS = RunConfig(
 
 counted = FACTORS.with_counts
 """``counted(2, 3, 5)`` has other numbers of device iterations, accumulated micro-batches and replicas."""
-counts = functools.partial(by_counts, FACTORS)
-"""Parameters with these counts, named by them."""

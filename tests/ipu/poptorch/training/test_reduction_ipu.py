@@ -8,9 +8,9 @@ import pytest
 
 from ipu_conformance.run import RunConfig
 
-from ...training import counts_id, reduced
+from ...training import counts_id
 from .. import exact
-from ..exact import TRAINING, assert_same, counts
+from ..exact import assert_same, counts
 from ..on_device import as_model
 
 STRATEGIES = ("Running", "Post", "PostAndLoss")
@@ -24,17 +24,6 @@ def assert_trains(poptorch: Any, config: RunConfig, options: Any, rate: float = 
     model, x = exact.scale(poptorch), exact.batch(config)
     poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=rate))(x)
     exact.assert_weights(model, exact.plain_run(x, config).weights)
-
-
-@pytest.mark.parametrize("reduction", ["Mean", "Sum"])
-@pytest.mark.parametrize("config", TRAINING, ids=counts_id)
-def test_gradients_are_reduced_as_asked(poptorch: Any, config: RunConfig, reduction: str) -> None:
-    """Mean divides by accumulation times replicas, Sum by nothing; one update per device iteration."""
-    rate = exact.RATE if reduction == "Mean" else exact.RATE / 8
-    options = exact.options(poptorch, config)
-    options.Training.accumulationAndReplicationReductionType(getattr(poptorch.ReductionType, reduction))
-
-    assert_trains(poptorch, reduced(config, reduction.lower(), rate), options, rate)
 
 
 @pytest.mark.parametrize("config", [counts(2, 3, 1), counts(2, 1, 4), counts(1, 4, 2)], ids=counts_id)
@@ -87,18 +76,6 @@ def test_a_running_mean_does_not_overflow(poptorch: Any, torch: Any, strategy: s
     assert bool(torch.isfinite(model.weight).all()) == finite
     if finite:
         assert model.weight.item() == -1.0
-
-
-@pytest.mark.parametrize("config", [counts(1, 4, 2), counts(2, 1, 4)], ids=counts_id)
-def test_micro_batches_and_replicas_are_alike(poptorch: Any, config: RunConfig) -> None:
-    """Eight, or four, parts of a batch give the same weights as accumulation steps or as replicas."""
-    weights = []
-    for each in (config, counts(config.device_iterations, config.gradient_accumulation * config.replicas, 1)):
-        trainer, model = exact.trainer(poptorch, each)
-        trainer(exact.batch(config))
-        weights.append(model.weight.detach().clone())
-
-    assert_same(weights[0], weights[1], "weight")
 
 
 def test_accumulators_are_cleared_by_an_update(poptorch: Any, torch: Any) -> None:

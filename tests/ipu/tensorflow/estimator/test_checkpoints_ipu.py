@@ -38,9 +38,9 @@ def test_checkpoints_are_written_after_loops(estimators: Estimators, every: int,
     """A checkpoint that is due within a loop is written after it, with the weights of that step."""
     estimator = estimators.make(save_checkpoints_steps=every)
     estimator.train(estimators.feed(8), steps=8)
-    read = estimators.tf.train.load_checkpoint(str(Path(estimator.model_dir) / "model.ckpt-4"))
 
     check_steps(estimators, estimator, written)
+    read = estimators.tf.train.load_checkpoint(str(Path(estimator.model_dir) / "model.ckpt-4"))
     check_weight(np.float32(read.get_tensor(WEIGHT)), counts(4))
 
 

@@ -35,7 +35,7 @@ def test_hooks_are_called_around_loops(shared: Estimators, loop: int) -> None:
 def test_hooks_of_evaluation_are_called_around_loops(estimators: Estimators) -> None:
     """An evaluation of two loops has two runs; the global step stays as it is."""
     seeing = estimators.seeing()
-    estimators.make().evaluate(estimators.feed(4), hooks=[seeing], steps=4)
+    estimators.make().evaluate(estimators.feed(8), hooks=[seeing], steps=4)
 
     check_calls(seeing.calls, 2, "end")
     check.equal(actual=seeing.steps, expected=[0, 0], what="the global step after each run")

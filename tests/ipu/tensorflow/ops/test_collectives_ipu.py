@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 import pytest
@@ -11,20 +11,65 @@ from ipu_conformance import check
 
 from ..device_programs import Device
 
-REPLICAS, WIDTH = 4, 3
+WIDTH = 8
 REDUCTIONS: Dict[str, Callable[..., Any]] = {"cross_replica_sum": np.sum, "cross_replica_mean": np.mean}
+GROUPS = {1: (None,), 4: (None, 2, 1)}
+SCATTERED: Dict[str, Any] = {"COLLECTIVE_OP_ADD": np.sum, "COLLECTIVE_OP_MEAN": np.mean, "COLLECTIVE_OP_LOCAL": None}
+Record = Dict[str, np.ndarray]
 
 
-def rows_of(replicas: int, width: int = WIDTH) -> np.ndarray:
+def rows_of(replicas: int) -> np.ndarray:
     """A vector for each replica; whole numbers, so that sums and means of four are exact."""
-    return np.square(np.arange(1, replicas * width + 1, dtype=np.float32)).reshape(replicas, width)
+    return np.square(np.arange(1, replicas * WIDTH + 1, dtype=np.float32)).reshape(replicas, WIDTH)
 
 
-def by_replica(device: Device, function: Callable[[Any], Any], replicas: int = REPLICAS, width: int = WIDTH) -> Any:
+def by_replica(device: Device, replicas: int, function: Callable[[Any], Any]) -> Any:
     """What a function of each replica's vector gives, by replica."""
-    queue, out = device.open(replicas).infeed(rows_of(replicas, width)), device.outfeed(last=True)
+    queue, out = device.open(replicas).infeed(rows_of(replicas)), device.outfeed(last=True)
     device.repeat(1, lambda x: out.enqueue(function(x)), queue)
     return device.tf.nest.map_structure(lambda value: value if replicas > 1 else value[None], device.dequeue(out))
+
+
+def collectives(device: Device, replicas: int, x: Any) -> Dict[str, Any]:
+    """What every collective gives for a vector of each replica, by name."""
+    tf, ipu, cross = device.tf, device.ipu, device.ipu.cross_replica_ops
+    index = tf.cast(ipu.replication_ops.replication_index(), tf.float32)
+    results = {
+        "replication_index": index,
+        "all_gather": ipu.all_to_all_op.all_gather(x, replicas),
+        "all_to_all": ipu.all_to_all_op.all_to_all(x, 0, 0, replicas),
+        "assume_equal_across_replicas": cross.assume_equal_across_replicas([x, 2 * x])[1],
+        **{op: ipu.reduce_scatter_op.reduce_scatter(x[:7], replicas, op) for op in SCATTERED},
+    }
+    for name in REDUCTIONS:
+        reduce = getattr(cross, name)
+        results.update({f"{name} over {group}": reduce(x, group) for group in GROUPS[replicas]})
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = reduce(x) * (index + 1)
+        results[f"the gradient of {name}"] = tape.gradient(value, x)
+    return results
+
+
+@pytest.fixture(scope="session")
+def records() -> Dict[Tuple[str, int], Record]:
+    """The runs of this session, by mode and number of replicas."""
+    return {}
+
+
+@pytest.fixture(params=[1, 4])
+def replicas(request: Any) -> int:
+    """The number of replicas."""
+    return int(request.param)
+
+
+@pytest.fixture
+def record(device: Device, replicas: int, records: Dict[Tuple[str, int], Record]) -> Record:
+    """What one program with every collective gave, by name and then by replica; all cases read the same run."""
+    run = (device.mode, replicas)
+    if run not in records:
+        records[run] = by_replica(device, replicas, lambda x: collectives(device, replicas, x))
+    return records[run]
 
 
 def grouped(rows: np.ndarray, size: int, reduce: Callable[..., Any]) -> np.ndarray:
@@ -32,33 +77,21 @@ def grouped(rows: np.ndarray, size: int, reduce: Callable[..., Any]) -> np.ndarr
     return np.repeat(reduce(rows.reshape(-1, size, rows.shape[1]), axis=1), size, axis=0)
 
 
-@pytest.mark.parametrize(("replicas", "groups"), [(1, (None,)), (4, (None, 2, 1))], ids=["1", "4"])
-def test_replicas_reduce(device: Device, replicas: int, groups: Any) -> None:
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_replicas_reduce(record: Record, replicas: int, name: str) -> None:
     """Sums and means are over all replicas, or over groups of consecutive ones."""
-    calls, ops = [(name, group) for name in REDUCTIONS for group in groups], device.ipu.cross_replica_ops
-    results = by_replica(device, lambda x: [getattr(ops, name)(x, group) for name, group in calls], replicas)
-
-    check.equal(actual=len(results), expected=len(calls), what="the number of results")
-    for (name, group), actual in zip(calls, results):
-        expected = grouped(rows_of(replicas), group or replicas, REDUCTIONS[name])
-        check.identical(actual=actual, expected=expected, what=f"{name} over groups of {group or replicas}, by replica")
+    for group in GROUPS[replicas]:
+        what, expected = f"{name} over {group}", grouped(rows_of(replicas), group or replicas, REDUCTIONS[name])
+        check.identical(actual=record[what], expected=expected, what=f"{what}, by replica")
 
 
-def test_gradients_are_reduced_alike(device: Device) -> None:
-    """The gradient of a reduction is the same reduction of the replicas' incoming gradients 1, 2, 3 and 4."""
-    tf = device.tf
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_gradients_are_reduced_alike(record: Record, replicas: int, name: str) -> None:
+    """The gradient of a reduction is the same reduction of the replicas' incoming gradients 1, 2, …"""
+    what, incoming = f"the gradient of {name}", np.arange(1, replicas + 1, dtype=np.float32)
 
-    def gradient(x: Any, name: str) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            incoming = tf.cast(device.ipu.replication_ops.replication_index() + 1, tf.float32)
-            value = getattr(device.ipu.cross_replica_ops, name)(x) * incoming
-        return tape.gradient(value, x)
-
-    results = by_replica(device, lambda x: [gradient(x, name) for name in REDUCTIONS])
-
-    expected = np.stack([np.full((REPLICAS, WIDTH), value, np.float32) for value in (10, 2.5)])
-    check.identical(actual=np.asarray(results), expected=expected, what="the gradients of sum and mean, by replica")
+    expected = np.full((replicas, WIDTH), REDUCTIONS[name](incoming), np.float32)
+    check.identical(actual=record[what], expected=expected, what=f"{what}, by replica")
 
 
 @pytest.mark.parametrize("group", [0, -2, 1.5, True])
@@ -68,28 +101,39 @@ def test_a_group_is_a_number_of_replicas(ipu: Any, group: Any) -> None:
         ipu.cross_replica_ops.cross_replica_sum(1.0, group)
 
 
-def test_replicas_are_numbered(device: Device) -> None:
+def test_replicas_are_numbered(record: Record, replicas: int) -> None:
     """The index of a replica is its number, from 0."""
-    tf, index = device.tf, device.ipu.replication_ops.replication_index
-    actual = by_replica(device, lambda x: tf.cast(index(), tf.float32))
-
-    check.identical(actual=actual, expected=np.arange(REPLICAS, dtype=np.float32), what="replication_index, by replica")
+    expected = np.arange(replicas, dtype=np.float32)
+    check.identical(actual=record["replication_index"], expected=expected, what="replication_index, by replica")
 
 
-@pytest.mark.parametrize("replicas", [1, 4])
-def test_all_gather_stacks(device: Device, replicas: int) -> None:
+def test_all_gather_stacks(record: Record, replicas: int) -> None:
     """Every replica gets the tensors of all under a new leading axis."""
-    actual = by_replica(device, lambda x: device.ipu.all_to_all_op.all_gather(x, replicas), replicas)
+    expected = np.stack([rows_of(replicas)] * replicas)
+    check.identical(actual=record["all_gather"], expected=expected, what="all_gather, by replica")
 
-    check.identical(actual=actual, expected=np.stack([rows_of(replicas)] * replicas), what="all_gather, by replica")
 
-
-def test_all_to_all_transposes(device: Device) -> None:
+def test_all_to_all_transposes(record: Record, replicas: int) -> None:
     """Piece s of replica r becomes piece r of replica s."""
-    actual = by_replica(device, lambda x: device.ipu.all_to_all_op.all_to_all(x, 0, 0, REPLICAS), width=8)
+    expected = rows_of(replicas).reshape(replicas, replicas, -1).transpose(1, 0, 2).reshape(replicas, WIDTH)
+    check.identical(actual=record["all_to_all"], expected=expected, what="all_to_all, by replica")
 
-    expected = rows_of(REPLICAS, 8).reshape(4, 4, 2).transpose(1, 0, 2).reshape(4, 8)
-    check.identical(actual=actual, expected=expected, what="all_to_all, by replica")
+
+def test_equal_values_pass(record: Record, replicas: int) -> None:
+    """Assuming values to be equal changes nothing: every replica keeps its own."""
+    name = "assume_equal_across_replicas"
+    check.identical(actual=record[name], expected=2 * rows_of(replicas), what=f"{name}, by replica")
+
+
+@pytest.mark.parametrize("op", SCATTERED)
+def test_reduce_scatter_leaves_pieces(record: Record, replicas: int, op: str) -> None:
+    """Each replica keeps its piece of the reduced vector, or of its own; zeros fill the last of several pieces."""
+    reduce, width = SCATTERED[op], -(-7 // replicas)
+
+    rows = np.pad(rows_of(replicas)[:, :7], [[0, 0], [0, replicas * width - 7]])
+    whole = rows if reduce is None else grouped(rows, replicas, reduce)
+    expected = np.stack([whole[replica, width * replica :][:width] for replica in range(replicas)])
+    check.identical(actual=record[op], expected=expected, what=f"reduce_scatter by {op}, by replica")
 
 
 @pytest.mark.parametrize("operation", ["all_gather", "all_to_all", "reduce_scatter"])
@@ -102,21 +146,7 @@ def test_another_number_of_replicas_is_refused(device: Device, operation: str) -
     }
 
     with check.raises(ValueError, match="given 4 replicas, and the program runs on 2", what=f"{operation} over 4 of 2"):
-        by_replica(device, calls[operation], replicas=2, width=4)
-
-
-@pytest.mark.parametrize(
-    ("op", "reduce"),
-    [("COLLECTIVE_OP_ADD", np.sum), ("COLLECTIVE_OP_MEAN", np.mean), ("COLLECTIVE_OP_LOCAL", None)],
-)
-def test_reduce_scatter_leaves_pieces(device: Device, op: str, reduce: Any) -> None:
-    """Each replica keeps its piece of the reduced vector, or of its own; zeros fill the last piece."""
-    actual = by_replica(device, lambda x: device.ipu.reduce_scatter_op.reduce_scatter(x, REPLICAS, op), width=7)
-
-    rows = np.pad(rows_of(REPLICAS, 7), [[0, 0], [0, 1]])
-    whole = rows if reduce is None else grouped(rows, REPLICAS, reduce)
-    expected = np.stack([whole[replica, 2 * replica :][:2] for replica in range(REPLICAS)])
-    check.identical(actual=actual, expected=expected, what=f"reduce_scatter by {op}, by replica")
+        by_replica(device, 2, calls[operation])
 
 
 @pytest.mark.parametrize(
@@ -126,14 +156,6 @@ def test_reduce_scatter_takes_vectors_and_known_reductions(ipu: Any, shape: Any,
     """A tensor of two dimensions has no pieces in order, and reductions have the vendor's names."""
     with check.raises(ValueError, match=text, what=f"reduce_scatter by {op} of a tensor of shape {shape}"):
         ipu.reduce_scatter_op.reduce_scatter(np.ones(shape, np.float32), 1, op)
-
-
-def test_equal_values_pass(device: Device) -> None:
-    """Assuming values to be equal changes nothing: every replica keeps its own."""
-    assume = device.ipu.cross_replica_ops.assume_equal_across_replicas
-    actual = by_replica(device, lambda x: assume([x, 2 * x])[1])
-
-    check.identical(actual=actual, expected=2 * rows_of(REPLICAS), what="the assumed value, by replica")
 
 
 def test_ipus_of_a_replica_exchange_shards(ipu: Any) -> None:

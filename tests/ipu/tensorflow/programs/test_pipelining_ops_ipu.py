@@ -91,7 +91,7 @@ def test_a_count_that_does_not_fit_fails_when_it_runs(
 
     error = device.tf.errors.FailedPreconditionError
     sentence = f"The number of iterations of the pipeline must be a multiple of {multiple}, but it is {count}."
-    with check.raises(error, match=sentence, what=f"a {name.lower()} pipeline of {count} micro-batches"):
+    with check.raises(error, match=sentence, what=f"{count} micro-batches in schedule {name}"):
         go()
     check.equal(actual=device.read(chain.names), expected=list(START[:2]), what="the weights after the run failed")
 
