@@ -18,6 +18,9 @@ def features(op: Op, sample: Sample) -> Set[str]:
     words = {f"{len(sample.inputs)} inputs", f"rank {max((x.ndim for x in sample.inputs), default=0)}"}
     words.update(_attributes(sample.attributes))
     words.update(_shapes(op, sample.inputs))
+    words.update(_axes(sample))
+    if sample.attributes.get("mode") == "constant" and sample.attributes.get("value"):
+        words.add("a border of numbers")
     words.update(_indices(sample.inputs))
     if op.family in WINDOWS:
         words.update(_windows(sample))
@@ -35,6 +38,14 @@ def _attributes(attributes: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key}={value}"
         elif isinstance(value, (int, float)):
             yield f"{key}={np.sign(value):+.0f}"
+
+
+def _axes(sample: Sample) -> Iterator[str]:
+    """Where a single axis is: an op that always takes the first, or the last, is right about that one."""
+    axis = sample.attributes.get("axis")
+    rank = max((x.ndim for x in sample.inputs), default=0)
+    if isinstance(axis, int) and not isinstance(axis, bool) and rank > 1:
+        yield "the first axis" if axis % rank == 0 else "the last axis" if axis % rank == rank - 1 else "an inner axis"
 
 
 def _shapes(op: Op, inputs: Sequence[np.ndarray]) -> Iterator[str]:
@@ -68,8 +79,11 @@ def _windows(sample: Sample) -> Iterator[str]:
         yield "a stride above the kernel"
     if len(set(stride)) > 1:
         yield "unequal strides"
-    if any(step > 1 for step in attributes.get("dilation", ()) or ()):
+    dilation = attributes.get("dilation", ()) or ()
+    if any(step > 1 and size > 1 for step, size in zip(dilation, kernel)):
         yield "dilation"
+        if len(kernel) == 2 and len(set(dilation)) > 1:
+            yield "unequal dilations"
     if attributes.get("groups", 1) > 1:
         yield "groups"
     if any(attributes.get("output_padding", ())):

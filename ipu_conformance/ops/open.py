@@ -11,8 +11,10 @@ from typing import Dict, Mapping, Tuple
 OUTSIDE: Mapping[str, Tuple[str, ...]] = {
     "bce_loss": ("zeros", "ties", "denormals", "large", "infinities", "nan"),
     "cross_entropy_of_probabilities": ("zeros", "ties", "denormals", "large", "infinities", "nan"),
+    "cast_integer": ("bits",),
 }
-"""Probabilities lie between 0 and 1, and frameworks differ in how they keep the logarithm of 0 away."""
+"""Probabilities lie between 0 and 1, and frameworks differ in how they keep the logarithm of 0 away; NaN, infinities and
+numbers beyond a whole number's range have no whole number."""
 
 SELECTS_NAN = "which of a number and NaN is larger is not promised"
 COMPOSED = "the framework composes it of functions with kinks, whose slopes need not add up there"
@@ -44,7 +46,7 @@ OPEN: Mapping[str, Mapping[str, str]] = {
     "trunc_mod": {f"gradient {edge}": COMPOSED for edge in ("zeros", "denormals")},
     "atan2": {"denormals": "the quotient of numbers that may count as zero has no direction"},
     "interpolate_linear": {"infinities": WEIGHTED, "nan": WEIGHTED},
-    "max_pool": {"tensorflow: nan": SELECTS_NAN},
+    "max_pool": {"tensorflow: nan": SELECTS_NAN, "paddle: nan": SELECTS_NAN},
     "softmax": {"tensorflow: infinities": NOT_A_NUMBER, "tensorflow: nan": SELECTS_NAN},
     "logsumexp": {"paddle: infinities": NOT_A_NUMBER},
     **{
@@ -77,11 +79,12 @@ OPEN: Mapping[str, Mapping[str, str]] = {
     "multi_margin_loss": {"infinities": NOT_A_NUMBER, "nan": SELECTS_NAN},
     **{
         name: {"infinities": NOT_A_NUMBER}
-        for name in ("multilabel_soft_margin_loss", "bce_with_logits_loss", "rank_loss")
+        for name in ("multilabel_soft_margin_loss", "bce_with_logits_loss", "rank_loss", "log_cosh_loss")
     },
     "triplet_margin_loss": {"tensorflow: gradient large": OVERFLOWS},
     "weighted_bce_with_logits_loss": {
-        f"tensorflow: gradient {edge}": COMPOSED for edge in ("zeros", "ties", "denormals")
+        "paddle: infinities": NOT_A_NUMBER,
+        **{f"tensorflow: gradient {edge}": COMPOSED for edge in ("zeros", "ties", "denormals")},
     },
     **{
         name: {"paddle: nan": SELECTS_NAN}

@@ -191,7 +191,7 @@ def _roomy(row: Row, edge: str, expressible: Callable[[Call], bool]) -> Optional
     largest: Optional[Call] = None
     for number in range(SEEDS):
         call = drawn(row, seed_of(row, number), edge)
-        if (largest is None or _room(call) > _room(largest)) and expressible(call):
+        if _room(call) > (_room(largest) if largest else 0) and expressible(call):
             largest = call
             if is_pointwise(row.op) or _room(call) >= ROOM:
                 break
@@ -199,7 +199,8 @@ def _roomy(row: Row, edge: str, expressible: Callable[[Call], bool]) -> Optional
 
 
 def _room(call: Call) -> int:
-    return next(x.size for x in call.samples[0].inputs if x.dtype.kind == "f")
+    """The elements of the first floating-point input; a cast may have none."""
+    return next((x.size for x in call.samples[0].inputs if x.dtype.kind == "f"), 0)
 
 
 def joined(parts: Sequence[Call]) -> Tuple[Call, Mapping[str, slice]]:

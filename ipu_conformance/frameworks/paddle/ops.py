@@ -108,12 +108,17 @@ def _run(calls: Sequence[OpCall], dtype: str, *, cast: bool) -> Sequence[OpResul
             shapes = [tuple(output.shape) for output in each.outputs]
             first += len(each.outputs)
             outputs = tuple(
-                tuple(np.asarray(value)[micro_batch].reshape(shape) for value, shape in zip(of_call, shapes))
+                tuple(_scalar(np.asarray(value)[micro_batch], shape) for value, shape in zip(of_call, shapes))
                 for micro_batch in range(micro_batches)
             )
             moved = {place: np.array(scope.find_var(f"moved{number}_{place}").get_tensor()) for place in call.wanted}
             results.append(OpResult(outputs, {place: -value for place, value in moved.items()}))
     return results
+
+
+def _scalar(value: np.ndarray, declared: Tuple[int, ...]) -> np.ndarray:
+    """A fetched value; what is declared without dimensions is fetched with one."""
+    return value.reshape(()) if declared == () and value.shape == (1,) else value
 
 
 def _strategy(micro_batches: int, dtype: str) -> Any:
