@@ -27,7 +27,7 @@ def runs(request: pytest.FixtureRequest, runs_of_session: Dict[str, Runs]) -> Ru
 
 
 @pytest.fixture
-def converges(record_property: Callable[[str, object], None]) -> Callable[[Verdict], None]:
+def converges(request: pytest.FixtureRequest) -> Callable[[Verdict], None]:
     """Fails a case whose runs leave the band of their baseline; reports have the verdict of those that stay, too.
 
     The sentence states the false-alarm rate and the smallest shift that is detected.
@@ -35,7 +35,7 @@ def converges(record_property: Callable[[str, object], None]) -> Callable[[Verdi
 
     def within_band(verdict: Verdict) -> None:
         __tracebackhide__ = True
-        record_property("convergence", verdict.sentence)
+        request.node.user_properties.append(("convergence", verdict.sentence))
         check.holds(verdict.passed, verdict.sentence)
 
     return within_band

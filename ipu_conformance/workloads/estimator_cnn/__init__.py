@@ -7,10 +7,13 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ipu_conformance.workloads import WorkloadError, options
 from ipu_conformance.workloads.options import Budget, Budgets
+
+if TYPE_CHECKING:
+    from ipu_conformance.oracle.convergence.band import Verdict
 
 NAME = "estimator-cnn"
 RUNS = Path("estimator_cnn")
@@ -93,14 +96,18 @@ def run(args: argparse.Namespace) -> int:
     from ipu_conformance.workloads.reference import show
 
     expect_ipu_placement()
-    from ipu_conformance.workloads.estimator_cnn import training
+    from ipu_conformance.workloads.estimator_cnn import reference, training
 
+    verdicts: List[Verdict] = []
     if not args.test_only:
-        training.train(settings, data, folder, native=args.native, say=lambda line: print(line, flush=True))
+        losses = training.train(settings, data, folder, native=args.native, say=lambda line: print(line, flush=True))
         print(f"Saved checkpoints to {folder}", flush=True)
     result = training.evaluate(settings, data, folder, native=args.native)
     print(f"Step {result.step}, loss on test set {result.loss:.4f}")
-    return show((), result.accuracy)
+    if not args.test_only and result.step == settings.loops * settings.batches_per_step:
+        # A baseline is of networks that were new.
+        verdicts = reference.judgements(settings, losses)
+    return show(verdicts, result.accuracy)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:

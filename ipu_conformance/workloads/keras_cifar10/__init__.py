@@ -177,10 +177,11 @@ def run(args: argparse.Namespace) -> int:
 
     plots.show_samples(settings.data, args.folder)
     expect_ipu_placement()
+    from ipu_conformance.workloads.keras_cifar10.reference import judgements
     from ipu_conformance.workloads.keras_cifar10.training import train
 
     result = train(settings, native=args.native, progress=True, say=lambda line: print(line, flush=True))
-    return show((), result.accuracy)
+    return show(judgements(settings, result), result.accuracy)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:

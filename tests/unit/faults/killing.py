@@ -24,6 +24,8 @@ ROOT = HERE.parents[2]
 DOCUMENT = ROOT / "docs" / "faults.md"
 CORE = "core"
 SPARED = "spared"
+AGAIN = ("workloads", "models", "convergence")
+"""The areas whose cases kill what a case of another area kills, too."""
 
 FRONT_ENDS: Mapping[str, str] = {"poptorch": "PopTorch", "paddle": "Paddle", "tensorflow": "TensorFlow"}
 """The front ends by the names of their folders, and how they are called."""
@@ -104,7 +106,7 @@ def _table(front_end: str) -> Mapping[str, Mapping[str, str]]:
 
 
 def kills(front_end: str) -> Dict[str, Mapping[str, str]]:
-    """The killing case of each fault, by area; those of workloads and models may kill what another area has, too."""
+    """The killing case of each fault, by area."""
     return {area: rows for area, rows in _table(front_end).items() if area != SPARED}
 
 

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.oracle.convergence.band import Verdict
 from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance
-from ipu_conformance.workloads.keras_cifar10 import Settings
+from ipu_conformance.workloads.keras_cifar10 import APPROACHES, Settings
+from ipu_conformance.workloads.keras_cifar10.reference import SHORT as RECORDED
+from ipu_conformance.workloads.reference import verdict
 
 from ...training import native_reference
 
@@ -170,3 +173,29 @@ def test_dropout_is_random_in_training_and_absent_in_tests(trained: Trained, way
     check.equal(actual=again.losses, expected=first.losses, what="the losses of the same seed")
     check.differs(actual=trained(once).losses, other=first.losses, what="the losses without dropout")
     check.identical(actual=again.probabilities, expected=first.probabilities, what="the probabilities of the test set")
+
+
+CONVERGING: Dict[str, Settings] = {
+    name: replace(RECORDED.settings, approach=name, seed=seed, **approach._asdict())
+    for seed, (name, approach) in enumerate(APPROACHES.items(), start=1000)
+}
+"""Every approach with the baseline's budget, and seeds that the baseline does not have."""
+
+
+@pytest.mark.level("qualify")
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(each)) for name, each in CONVERGING.items()])
+def test_an_approach_converges_like_the_baseline(
+    trained: Trained, converges: Callable[[Verdict], None], name: str
+) -> None:
+    """The losses of a run lie in the band of the native runs, neither below nor above."""
+    converges(verdict(RECORDED, [trained(CONVERGING[name])]))
+
+
+@pytest.mark.level("qualify")
+@pytest.mark.ipus(2)
+@pytest.mark.requires("tensorflow_estimator")
+def test_the_approaches_together_converge_like_the_baseline(
+    trained: Trained, converges: Callable[[Verdict], None]
+) -> None:
+    """The mean over the approaches, which do the same mathematics, lies in a narrower band."""
+    converges(verdict(RECORDED, [trained(settings) for settings in CONVERGING.values()]))
