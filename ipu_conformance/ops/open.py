@@ -13,8 +13,10 @@ OUTSIDE: Mapping[str, Tuple[str, ...]] = {
     "cross_entropy_of_probabilities": ("zeros", "ties", "denormals", "large", "infinities", "nan"),
     "cast_integer": ("bits",),
 }
-"""Probabilities lie between 0 and 1, and frameworks differ in how they keep the logarithm of 0 away; NaN, infinities and
-numbers beyond a whole number's range have no whole number."""
+"""Probabilities lie between 0 and 1, and frameworks differ in how they keep the logarithm of 0 away.
+
+NaN, infinities and numbers beyond the range of whole numbers are cast to none.
+"""
 
 SELECTS_NAN = "which of a number and NaN is larger is not promised"
 COMPOSED = "the framework composes it of functions with kinks, whose slopes need not add up there"
