@@ -32,7 +32,7 @@ class _Site:
     def fed(self, calls: Sequence[OpCall], run: int) -> List[np.ndarray]:
         """The inputs of a run, then the factors; a site with fewer runs than others starts over."""
         number, micro_batch = self.runs[run % len(self.runs)]
-        factors = calls[number].factors or tuple([np.zeros_like(x) for x in each] for each in self.call.factors)
+        factors = calls[number].factors or tuple(tuple(map(np.zeros_like, each)) for each in self.call.factors)
         return [*calls[number].inputs[micro_batch], *(factors[micro_batch] if factors else ())]
 
 

@@ -29,7 +29,7 @@ def scope_of(ipu: Any, ipus: int) -> Any:
 def counting_model(tf: Any, calls: List[str], *, lazy: bool = False) -> Any:
     """A linear model that notes how often its steps are built; a lazy one makes a variable in its step."""
 
-    class Counting(tf.keras.Model):  # type: ignore[misc]
+    class Counting(tf.keras.Model):
         counted: Any = None
 
         def train_step(self, data: Any) -> Any:
