@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, Sequence, Tuple
 from ipu_conformance.emulator.core.plan import Plan
 from ipu_conformance.emulator.tensorflow.run.replicas import ReplicaError
 
-MOST_UNROLLED = 16
-"""Slots that are built one by one: building so many costs less than building, differentiating and calling functions."""
+MOST_UNROLLED = 64
+"""Slots that are built one by one: up to here a graph runs fastest and is built in a few seconds."""
 LARGEST_INLINED = 100
 """Operations of a slot whose calls TensorFlow may replace by its parts.
 
