@@ -147,9 +147,17 @@ def _write(call: OpCall, number: int, dtype: str) -> _Written:
         return _Written(feeds, outputs, [], None)
     differentiable = [place for place, output in enumerate(outputs) if not output.stop_gradient]
     factors = _declared([call.factors[0][place] for place in differentiable], dtype, f"factor{number}_")
-    parts = [paddle.sum(outputs[place] * factor) for place, factor in zip(differentiable, factors)]
+    parts = [
+        _same_type(paddle.sum(_same_type(factor, outputs[place]) * outputs[place]), factor)
+        for place, factor in zip(differentiable, factors)
+    ]
     loss = functools.reduce(paddle.add, parts) if parts else None
     return _Written([*feeds, *factors], outputs, differentiable, loss)
+
+
+def _same_type(value: Any, other: Any) -> Any:
+    """A value in the type of another; a cast may have changed it."""
+    return value if value.dtype == other.dtype else paddle.cast(value, other.dtype)
 
 
 def _asked(call: OpCall, tensors: Sequence[Any]) -> List[Any]:

@@ -6,6 +6,7 @@ the rate 1 then leaves minus the sum of the micro-batches' gradients in the para
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -97,7 +98,8 @@ def why_inexpressible(call: OpCall, dtype: str) -> Optional[str]:
 
 def _asked(call: OpCall) -> Sequence[torch.Tensor]:
     """The outputs of a call on the host, for how many there are."""
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's advice about a call, which the device's own capture leaves out too
         return _sequence(call.ask(torch, *(_tensor(value, "float32") for value in call.inputs[0]), **call.attributes))
 
 

@@ -82,10 +82,12 @@ class Bench:
         return [self._trial(row, call, number) for number, call in enumerate(chosen)]
 
     def _expressible(self, row: Row, call: Call) -> bool:
-        """Whether the framework can express a call; no device has 64 bits of floating point."""
+        """Whether the framework can express a call; no device has numbers of 64 bits."""
         if call.attributes.get("dtype") == "float64":
             return False
         inputs = held(call.samples[0], self.dtype).inputs
+        if any(x.dtype == np.int64 and x.size and np.abs(x).max() > np.iinfo(np.int32).max for x in inputs):
+            return False
         asked = OpCall(row.call(self._library), (inputs,), call.attributes)
         return self._driver.why_inexpressible(asked, self._floating) is None
 

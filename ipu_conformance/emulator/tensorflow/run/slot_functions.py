@@ -18,6 +18,10 @@ copies of a larger slot would take long to optimize and gain little.
 """
 
 
+class RandomSlotError(Exception):
+    """A slot draws random numbers, whose seeds a function built once would repeat for every micro-batch."""
+
+
 class SlotFunctions:
     """The functions of slots, by replica and stage."""
 
@@ -30,8 +34,8 @@ class SlotFunctions:
         if self.shared and key not in self._built:
             try:
                 self._built[key] = _built(function, arguments)
-            except ReplicaError:
-                # Replicas meet inside, which they can in the graph of all replicas only.
+            except (ReplicaError, RandomSlotError):
+                # Replicas meet inside, which they can in the graph of all replicas only, or random numbers are drawn.
                 self.shared = False
         if not self.shared:
             return function(*arguments)
@@ -43,6 +47,10 @@ def _built(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     import tensorflow as tf
 
     built = tf.function(function, autograph=False).get_concrete_function(*arguments)
+    definition = built.graph.as_graph_def()
+    parts = [definition.node, *(part.node_def for part in definition.library.function)]
+    if any("Random" in node.op for nodes in parts for node in nodes):
+        raise RandomSlotError("the slot draws random numbers: each micro-batch needs seeds of its own")
     attributes = "experimental_attributes" in inspect.signature(tf.function).parameters
     if len(built.graph.get_operations()) <= LARGEST_INLINED or not attributes:
         return built
