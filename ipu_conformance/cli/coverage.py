@@ -23,11 +23,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--op", metavar="NAME", help="one op of the table, edge by edge")
     parser.add_argument("--gaps", action="store_true", help="what is not asked, and why")
     parser.add_argument("--open", action="store_true", help="what is asked and left open by the vendors, and why")
+    parser.add_argument("--training", action="store_true", help="the rules of training instead of ops")
     parser.add_argument("--csv", action="store_true", help="a line for every combination, as comma-separated values")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what is asked for."""
+    if args.training:
+        from ipu_conformance.cli.training_coverage import training
+        from ipu_conformance.plugin import suite_folder
+
+        print("\n".join(training(suite_folder() / "training")))
+        return 0
     rows: Sequence[Row] = [TABLE[args.op]] if args.op else list(TABLE.values())
     known = list(combinations(rows))
     if args.csv:
