@@ -10,8 +10,9 @@ from ipu_conformance import check, frameworks
 from ipu_conformance.errors import Inexpressible
 from ipu_conformance.ops.row import Call, Missing, Row
 from ipu_conformance.ops.rows.loss.reduced import reduced
-from tests.ipu.ops import judge
-from tests.ipu.ops.bench import Bench
+
+from ...ops import judge
+from ...ops.bench import Bench
 
 
 def _diag_embed(paddle: Any, x: Any, offset: int) -> Any:
