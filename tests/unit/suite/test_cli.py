@@ -124,7 +124,7 @@ def test_a_failing_case_says_how_to_run_it_alone(monkeypatch):
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert answer.returncode == 1
-    assert "differs between replicas 0 and 2 after step 1" in answer.stdout
+    assert "differs between replicas 0 and 2 after step 2" in answer.stdout
     assert f"reproduce: ipu-conformance case '{CASE}'" in answer.stdout
 
 

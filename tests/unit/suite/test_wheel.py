@@ -120,7 +120,7 @@ def test_a_run_without_a_framework_fails(base_install, tmp_path):
     answer = run(base_install / "bin" / "python", *command, cwd=tmp_path, check=False)
 
     assert answer.returncode != 0
-    assert "No case was executed." in answer.stdout
+    assert "No case was executed" in answer.stdout
 
 
 def test_a_framework_that_is_missing_fails_when_it_is_asked_for(base_install, tmp_path):
