@@ -86,7 +86,7 @@ def test_a_failure_is_one_sentence():
 
     assert verdict.sentence == (
         "mnist's accuracy is too high at epoch 1: 50, allowed -14.0419 to 33.0419 around 9.5 (Student's band of a run "
-        "from 20 seeds, false-alarm rate 0.001 over 1 epoch)."
+        "from 20 seeds, false-alarm rate 0.001 over 1 epoch); a shift of 35 is detected with 95% power."
     )
 
 

@@ -75,7 +75,7 @@ def test_another_order_of_gates_is_told() -> None:
         inward, forget, cell, outward = np.split(weights[name], 4)
         weights[name] = np.concatenate([forget, inward, cell, outward])
 
-    with pytest.raises(check.CheckFailure, match=r"^losses of step 0"):
+    with pytest.raises(check.CheckFailure, match=r"^the loss of step 0"):
         compare("lstm", weights=weights)
 
 

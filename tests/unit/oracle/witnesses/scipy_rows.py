@@ -68,3 +68,9 @@ def _scipy_max(scipy, x, **geometry):
     running = scipy.ndimage.maximum_filter(padded, (1, 1, *kernel), mode="constant", cval=-np.inf)
     centres = [slice(k // 2, n - (k - 1 - k // 2), s) for k, n, s in zip(kernel, padded.shape[2:], stride)]
     return running[space(centres)]
+
+
+@SCIPY.row("masked_select")
+def _masked_select(scipy, x, mask):
+    """NumPy's own selection, which no framework's device has: its shape depends on values."""
+    return x[mask]
