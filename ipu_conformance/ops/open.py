@@ -78,7 +78,6 @@ OPEN: Mapping[str, Mapping[str, str]] = {
     "soft_margin_loss": {"poptorch: large": OVERFLOWS},
     "cosine_embedding_loss": {"large": OVERFLOWS},
     "nll_loss": {"infinities": NOT_A_NUMBER, "paddle: nan": WEIGHTED},
-    "data_norm": {"paddle: large": OVERFLOWS},
     "poisson_nll_loss": dict.fromkeys(("zeros", "denormals"), "what keeps the logarithm of 0 away vanishes in float16"),
     "multi_margin_loss": {"infinities": NOT_A_NUMBER, "nan": SELECTS_NAN},
     **{

@@ -62,7 +62,8 @@ def _paddle_data(paddle, x, size, total, squares):
     if paddle.in_dynamic_mode():
         raise Inexpressible("Paddle has data_norm in programs only")
     start = {"batch_size": size, "batch_sum": total, "batch_square": squares}
-    return paddle.static.nn.data_norm(x, param_attr=start)
+    # Without a name of its own a call would share the sums of every other one in its program.
+    return paddle.static.nn.data_norm(x, param_attr=start, name=paddle.utils.unique_name.generate("data_norm"))
 
 
 # TensorFlow: moments, and what its batch_normalization makes of them.
