@@ -78,7 +78,9 @@ OPEN: Mapping[str, Mapping[str, str]] = {
     "soft_margin_loss": {"poptorch: large": OVERFLOWS},
     "cosine_embedding_loss": {"large": OVERFLOWS},
     "nll_loss": {"infinities": NOT_A_NUMBER, "paddle: nan": WEIGHTED},
-    "poisson_nll_loss": dict.fromkeys(("zeros", "denormals"), "what keeps the logarithm of 0 away vanishes in float16"),
+    "poisson_nll_loss": dict.fromkeys(
+        ("zeros", "ties", "denormals"), "what keeps the logarithm of 0 away vanishes in float16"
+    ),
     "multi_margin_loss": {"infinities": NOT_A_NUMBER, "nan": SELECTS_NAN},
     **{
         name: {"infinities": NOT_A_NUMBER}
@@ -86,7 +88,7 @@ OPEN: Mapping[str, Mapping[str, str]] = {
     },
     "triplet_margin_loss": {"tensorflow: gradient large": OVERFLOWS},
     "weighted_bce_with_logits_loss": {
-        "paddle: infinities": NOT_A_NUMBER,
+        "infinities": NOT_A_NUMBER,
         **{f"tensorflow: gradient {edge}": COMPOSED for edge in ("zeros", "ties", "denormals")},
     },
     **{

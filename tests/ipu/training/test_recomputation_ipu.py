@@ -14,7 +14,7 @@ from .table import STAGED, Row, chosen, counted, cut, each
 RECOMPUTED = chosen(STAGED, lambda each: each.config.recompute)
 
 
-# The host adds the gradients of a value with several uses in an order that is not always the same.
+# On a host two runs of the residual net do not always leave the same bits; the cause has not been found.
 @each(chosen(RECOMPUTED, lambda each: each.net != "residual"))
 def test_recomputation_changes_no_bit(runs: Runs, name: str, config: RunConfig) -> None:
     """Losses, outputs and weights have the bits of a run that keeps everything."""
