@@ -92,7 +92,7 @@ class Engine:
     def __init__(self, plan: Plan, machine: Machine, *, parallel: bool = False) -> None:
         self.plan = plan
         self.machine = machine
-        self._segments = _segments(plan.columns)
+        self._segments = _segments(faults.at("plan.slots", plan.columns))
         self._pool = ThreadPoolExecutor(plan.replicas) if parallel and plan.replicas > 1 else None
 
     def __enter__(self) -> Engine:
@@ -115,14 +115,11 @@ class Engine:
                 f"inputs for {len(counts)} replicas with {counts} micro-batches were given: the plan needs "
                 f"{plan.replicas} with {plan.total_micro_batches} each"
             )
-        segments = self._segments
-        if faults.active:
-            segments = _segments(faults.apply("plan.slots", plan.columns, plan=plan))
         replicas = [
             _Replica(number, fed, plan, None if recorder is None else recorder.events[number])
             for number, fed in enumerate(inputs)
         ]
-        for rows, reductions in segments:
+        for rows, reductions in self._segments:
             if self._pool is None:
                 for replica in replicas:
                     self._execute(replica, rows)
@@ -168,17 +165,13 @@ class Engine:
                     if stage == last:
                         replica.outputs[micro_batch] = output
                     else:
-                        if faults.active:
-                            output = _faulty_boundary(output, number, row)
-                        boundaries[stage + 1][micro_batch] = output
+                        boundaries[stage + 1][micro_batch] = _handed_on(output, number, row)
                 elif kind == _BACKWARD:
                     stash = stashes[stage].pop(micro_batch)
                     gradient = None if stage == last else gradients[stage].pop(micro_batch)
                     gradient = machine.backward(number, stage, micro_batch, stash, gradient)
                     if stage:
-                        if faults.active:
-                            gradient = _faulty_boundary(gradient, number, row)
-                        gradients[stage - 1][micro_batch] = gradient
+                        gradients[stage - 1][micro_batch] = _handed_on(gradient, number, row)
                 elif kind == _RECOMPUTE:
                     inputs = stashes[stage]
                     inputs[micro_batch] = machine.recompute(number, stage, micro_batch, inputs[micro_batch])
@@ -205,13 +198,12 @@ class Engine:
 
     def _reduced_gradients(self, stage: int, replicas: Sequence[int]) -> List[Any]:
         gradients = [self.machine.gradients(replica, stage) for replica in replicas]
-        if faults.active:
-            gradients = faults.apply("reduce.gradients", gradients, divisor=self.machine.divisor, stage=stage)
+        gradients = faults.at("reduce.gradients", gradients, divisor=self.machine.divisor, stage=stage)
         return self.machine.reduce(stage, gradients)
 
     def _update(self, replica: _Replica, row: Tuple[int, ...]) -> None:
         """One step of one stage; a single replica has no reduce slot, so it divides its gradients here."""
-        _, _, stage, _, iteration, _ = row
+        stage = row[2]
         number, machine = replica.number, self.machine
         reduced = (
             replica.reduced.pop(stage, _MISSING)
@@ -220,16 +212,7 @@ class Engine:
         )
         if reduced is _MISSING:
             raise _missing_input(number, row)
-        if not faults.active:
-            machine.update(number, stage, reduced)
-            return
-        before = machine.weights(number, stage)
         machine.update(number, stage, reduced)
-        after = machine.weights(number, stage)
-        context = {"before": before, "step": iteration, "replica": number, "replicas": self.plan.replicas}
-        faulty = faults.apply("update.step", after, stage=stage, **context)
-        if faulty is not after:
-            machine.set_weights(number, stage, faulty)
 
 
 def _missing_input(replica: int, row: Tuple[int, ...]) -> ExecutionError:
@@ -238,11 +221,10 @@ def _missing_input(replica: int, row: Tuple[int, ...]) -> ExecutionError:
     return ExecutionError(f"{slot} has no input: the slot that makes it was not executed before")
 
 
-def _faulty_boundary(value: Any, replica: int, row: Tuple[int, ...]) -> Any:
+def _handed_on(value: Any, replica: int, row: Tuple[int, ...]) -> Any:
+    """What the next stage receives of what one stage made in a slot."""
     _, _, stage, micro_batch, _, kind = row
-    return faults.apply(
-        "execute.boundary", value, replica=replica, stage=stage, micro_batch=micro_batch, kind=str(Kind(kind))
-    )
+    return faults.at("execute.boundary", value, replica=replica, stage=stage, micro_batch=micro_batch, kind=kind)
 
 
 def _segments(columns: np.ndarray) -> List[_Segment]:

@@ -74,9 +74,7 @@ def to_float16(
         # Infinities that were there before do not count as overflow.
         overflow &= np.isfinite(exact)
         rounded = _overflowed(rounded, overflow, exact, traps, op)
-    if faults.active:
-        rounded = faults.apply("numerics.round", rounded, exact=exact, stochastic=seed is not None)
-    return rounded
+    return faults.at("numerics.round", rounded, exact=exact, stochastic=seed is not None)
 
 
 def _nearest(exact: Array) -> Array:
@@ -158,8 +156,7 @@ def dot(
             f"{op} of shapes {left.shape} and {right.shape} is not possible; "
             f"the last dimension of the first must be the last but one of the second"
         )
-    if faults.active:
-        partials = faults.apply("numerics.partials", partials)
+    partials = faults.at("numerics.partials", partials)
     generator = None if seed is None else np.random.default_rng(seed)
 
     def rounded(values: Array, dtype: str) -> Array:
@@ -221,9 +218,7 @@ def narrow(array: Any, *, overflow: str = "wrap", traps: Traps = NO_TRAPS, op: s
             )
     else:
         check(op, narrowed, exact, traps=traps)
-    if faults.active:
-        narrowed = faults.apply("numerics.narrow", narrowed, exact=exact)
-    return narrowed
+    return faults.at("numerics.narrow", narrowed, exact=exact)
 
 
 def bfloat16_to_float32(bits: Array) -> Array:

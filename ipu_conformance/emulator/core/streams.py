@@ -80,8 +80,7 @@ class Layout:
         replica = np.arange(self.replicas)
         group = replica // self.grouping if self.grouped_by == CONSECUTIVE else replica % groups
         positions = (np.arange(self.micro_batches)[:, None] * groups + group).reshape(self.factors)
-        if faults.active:
-            positions = faults.apply("streams.split", positions, replicas=self.replicas)
+        positions = faults.at("streams.split", positions, replicas=self.replicas)
         return positions.reshape(self.micro_batches, self.replicas).T
 
 
@@ -117,8 +116,7 @@ class Selection:
 def _slot_numbers(layout: Layout) -> np.ndarray:
     """The number of the slot whose output is returned for [micro-batch, replica]: its own, on a right device."""
     numbers = np.arange(layout.micro_batches * layout.replicas).reshape(layout.factors)
-    if faults.active:
-        numbers = faults.apply("streams.join", numbers, replicas=layout.replicas)
+    numbers = faults.at("streams.join", numbers, replicas=layout.replicas)
     return numbers.reshape(layout.micro_batches, layout.replicas)
 
 

@@ -21,9 +21,9 @@ class Decisions:
 
     def __call__(self, rule: str, value: Value, **context: Any) -> Value:
         """What the device does where ``value`` is right: the same unless a fault of that rule is on."""
-        if not faults.active:
+        if not faults.changes:
             return value
-        decided: Value = faults.apply(self.point, value, rule=rule, **context)
+        decided: Value = faults.at(self.point, value, rule=rule, **context)
         return decided
 
 

@@ -43,8 +43,7 @@ def change_paddle(paddle: Any) -> None:
         _change_layers()
         _change_predictors(paddle.inference, core)
         _change_extensions()
-    faults.load("paddle")
-    faults.activate_from_environment()
+    faults.wake("paddle")
 
 
 def _change_places(paddle: Any, core: Any) -> None:

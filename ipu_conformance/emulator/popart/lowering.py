@@ -61,7 +61,7 @@ def lower(forward: Graph, execution: Execution, training: Optional[Training] = N
         copies.copy(program, pipelined=execution.pipelined)
     program.ops = [_marked(op, execution) for op in program.ops]
     graph = program.graph([*forward.outputs, *ends])
-    return faults.apply("ir.graph", graph) if faults.active else graph
+    return faults.at("ir.graph", graph)
 
 
 def _marked(op: Op, execution: Execution) -> Op:

@@ -24,8 +24,7 @@ def change_tensorflow(tensorflow: ModuleType) -> None:
     The whole of ``tensorflow`` is imported by then: it refers to operations by their identity while it is imported.
     """
     _widen_half()
-    faults.load("tensorflow")
-    faults.activate_from_environment()
+    faults.wake("tensorflow")
 
 
 def change_keras(keras: ModuleType) -> None:

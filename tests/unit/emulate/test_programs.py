@@ -107,8 +107,8 @@ def test_the_vendors_name_leads_to_the_emulator(folder, monkeypatch):
     monkeypatch.setenv("IPU_CONFORMANCE_FAULT", "update-halved")
     text = """
         import poptorch, poptorch.options
-        from ipu_conformance.emulator import faults
-        print(poptorch.Options(), poptorch.__name__, list(faults.active))
+        from ipu_conformance.emulator.faults import catalogue
+        print(poptorch.Options(), poptorch.__name__, list(catalogue.active))
     """
     emulated = answer(*EMULATE, program(folder, text))
 

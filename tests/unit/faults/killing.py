@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Mapping, Tuple
 
-from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.faults import catalogue
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -36,7 +36,7 @@ _RUN = """
 import json, sys
 import pytest
 from _pytest.runner import runtestprotocol
-from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.faults import catalogue
 
 table = json.loads(sys.argv[1])
 verdicts = {"right": {}, "wrong": {fault: {} for fault in table}}
@@ -59,10 +59,10 @@ class Loop:
         cases = {item.nodeid: item for item in session.items}
         for case, item in cases.items():
             verdicts["right"][case] = outcome(item)
-        faults.load(sys.argv[2])
+        catalogue.load(sys.argv[2])
         for fault, case in table.items():
             if case in cases:
-                with faults.inject(fault):
+                with catalogue.inject(fault):
                     verdicts["wrong"][fault][case] = outcome(cases[case])
         return True
 
@@ -80,7 +80,7 @@ def assert_all_killed(front_end: str, area: str) -> None:
     process = subprocess.run(
         [sys.executable, "-c", _RUN, json.dumps(cases), front_end],
         cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if name != faults.ENVIRONMENT},
+        env={name: value for name, value in os.environ.items() if name != catalogue.ENVIRONMENT},
         capture_output=True,
         text=True,
         check=False,
@@ -122,13 +122,13 @@ def spared(front_end: str) -> Mapping[str, str]:
     return _table(front_end).get(SPARED, {})
 
 
-def registered(front_end: str) -> Tuple[faults.Fault, ...]:
+def registered(front_end: str) -> Tuple[catalogue.Fault, ...]:
     """Every fault of the core and of one front end, whichever others this process has imported."""
-    faults.load(front_end)
+    catalogue.load(front_end)
     # In the order of the modules' names, whichever a process has imported first.
-    owners = {module: place for place, module in enumerate((faults.CORE, *faults.modules(front_end)))}
-    rows = [fault for fault in faults.table() if fault.module in owners]
-    return tuple(sorted(rows, key=lambda fault: (faults.AREAS.index(fault.area), owners[fault.module])))
+    owners = {module: place for place, module in enumerate((catalogue.CORE, *catalogue.modules(front_end)))}
+    rows = [fault for fault in catalogue.table() if fault.module in owners]
+    return tuple(sorted(rows, key=lambda fault: (catalogue.AREAS.index(fault.area), owners[fault.module])))
 
 
 def document() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -10,7 +11,8 @@ import pytest
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core.plan import plan
-from ipu_conformance.emulator.faults import Fault, FaultError
+from ipu_conformance.emulator.faults import catalogue, refusals
+from ipu_conformance.emulator.faults.catalogue import Fault, FaultError
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,6 @@ SITUATIONS: Dict[str, Callable[[], Tuple[Any, Dict[str, Any]]]] = {
     "streams.split": lambda: (_dealt(), {}),
     "streams.join": lambda: (_dealt(), {}),
     "reduce.gradients": lambda: ([_weights(r + 1) for r in range(3)], {"divisor": 6}),
-    "update.step": lambda: (_weights(2), {"before": _weights(1), "step": 1, "replica": 2, "replicas": 3}),
     "execute.boundary": lambda: (_weights(2), {"replica": 0, "stage": 0, "micro_batch": 1, "kind": "forward"}),
     "numerics.round": _rounding,
     "numerics.partials": lambda: ("float32", {}),
@@ -87,16 +88,17 @@ def _same(left: Any, right: Any) -> bool:
 @pytest.fixture(autouse=True)
 def _restored():
     """The table, the points and the set of active faults are as before after each test."""
-    mappings: List[Dict[str, Any]] = [faults._TABLE, faults.POINTS, faults.active]
+    mappings: List[Dict[str, Any]] = [catalogue._TABLE, faults.POINTS, catalogue.active, refusals._ROWS]
     copies = [dict(mapping) for mapping in mappings]
     yield
+    faults.changes.clear()
     for mapping, before in zip(mappings, copies):
         mapping.clear()
         mapping.update(before)
 
 
-CORE = [fault for fault in faults.table() if fault.module == faults.CORE]
-"""The faults of the core; a front end that another test imported has added its own to the table."""
+CORE = [fault for fault in catalogue.table() if fault.module == catalogue.CORE and fault.point in faults.POINTS]
+"""The core's faults of the seam; a front end that another test imported has added its own to the table."""
 
 
 @pytest.mark.parametrize("fault", CORE, ids=lambda fault: fault.name)
@@ -104,10 +106,10 @@ def test_every_fault_changes_the_value_at_its_point(fault):
     """A fault of the table gives another value than the right one, and leaves the right one alone."""
     value, context = _situation(fault)
     untouched, _ = _situation(fault)
-    with faults.inject(fault.name):
+    with catalogue.inject(fault.name):
         if fault.name == "boundary-stale-by-one":
-            faults.apply(fault.point, _weights(3), **context)
-        wrong = faults.apply(fault.point, value, **context)
+            faults.at(fault.point, _weights(3), **context)
+        wrong = faults.at(fault.point, value, **context)
 
     assert not _same(value, wrong)
     assert _same(untouched, value)
@@ -118,68 +120,70 @@ def test_apply_is_the_identity_when_nothing_is_injected(point):
     """With no fault on, a hook point gives back the very object, and ``active`` is false."""
     value = object()
 
-    assert not faults.active
-    assert faults.apply(point, value) is value
+    assert not catalogue.active
+    assert faults.at(point, value) is value
 
 
 def test_a_fault_touches_its_own_point_only():
     """A fault of one point leaves the values of every other point alone."""
     value = object()
     for fault in CORE:
-        with faults.inject(fault.name):
+        with catalogue.inject(fault.name):
             for point in faults.POINTS:
-                assert point == fault.point or faults.apply(point, value) is value
+                assert point == fault.point or faults.at(point, value) is value
 
 
 def test_every_area_has_a_fault_of_the_core():
     """No area is without a fault that every front end can have."""
-    assert {fault.area for fault in CORE} == set(faults.AREAS)
+    areas = {fault.area for fault in catalogue.table() if fault.module == catalogue.CORE}
+
+    assert areas == set(catalogue.AREAS) - {"refusal"}
 
 
 def test_injection_ends_with_its_block():
     """A fault is off after its block; blocks nest."""
-    with faults.inject("update-halved"):
-        with faults.inject("update-halved", "ir-drop-op"):
-            assert set(faults.active) == {"update-halved", "ir-drop-op"}
-        assert set(faults.active) == {"update-halved"}
-    assert not faults.active
+    with catalogue.inject("update-halved"):
+        with catalogue.inject("update-halved", "ir-drop-op"):
+            assert set(catalogue.active) == {"update-halved", "ir-drop-op"}
+        assert set(catalogue.active) == {"update-halved"}
+    assert not catalogue.active
 
 
 def test_injection_ends_with_an_exception():
     """An exception inside the block turns the fault off and passes through."""
-    with pytest.raises(ZeroDivisionError), faults.inject("update-halved"):
+    with pytest.raises(ZeroDivisionError), catalogue.inject("update-halved"):
         _ = 1 // 0
-    assert not faults.active
+    assert not catalogue.active
 
 
 def test_two_faults_of_one_point_both_apply():
     """Faults of one point apply in the order in which they were named."""
-    with faults.inject("boundary-halved", "boundary-stale-by-one"):
-        faults.apply("execute.boundary", np.float32(8), replica=0, stage=0, kind="forward")
-        actual = faults.apply("execute.boundary", np.float32(2), replica=0, stage=0, kind="forward")
+    with catalogue.inject("boundary-halved", "boundary-stale-by-one"):
+        faults.at("execute.boundary", np.float32(8), replica=0, stage=0, kind="forward")
+        actual = faults.at("execute.boundary", np.float32(2), replica=0, stage=0, kind="forward")
 
     assert actual == np.float32(4)
 
 
 def test_a_stale_boundary_does_not_mix_boundaries():
     """Each replica and stage has a boundary of its own, and a new injection remembers nothing."""
-    with faults.inject("boundary-stale-by-one"):
-        faults.apply("execute.boundary", 1, replica=0, stage=0, kind="forward")
-        assert faults.apply("execute.boundary", 2, replica=1, stage=0, kind="forward") == 2
-        assert faults.apply("execute.boundary", 3, replica=0, stage=0, kind="forward") == 1
-    with faults.inject("boundary-stale-by-one"):
-        assert faults.apply("execute.boundary", 4, replica=0, stage=0, kind="forward") == 4
+    with catalogue.inject("boundary-stale-by-one"):
+        faults.at("execute.boundary", 1, replica=0, stage=0, kind="forward")
+        assert faults.at("execute.boundary", 2, replica=1, stage=0, kind="forward") == 2
+        assert faults.at("execute.boundary", 3, replica=0, stage=0, kind="forward") == 1
+    with catalogue.inject("boundary-stale-by-one"):
+        assert faults.at("execute.boundary", 4, replica=0, stage=0, kind="forward") == 4
 
 
 def test_streams_faults_deal_out_what_their_names_say():
     """The transposing faults number the samples in the other order, slot by slot."""
     value = np.arange(2 * 3 * 5).reshape(2, 3, 5)
-    with faults.inject("device-iterations-transposed"):
-        transposed = faults.apply("streams.split", value)
-    with faults.inject("accumulation-and-replicas-transposed"):
-        inner = faults.apply("streams.split", value)
-    with faults.inject("replica-order-swapped"):
-        swapped = faults.apply("streams.split", value)
+    with catalogue.inject("device-iterations-transposed"):
+        transposed = faults.at("streams.split", value)
+    with catalogue.inject("accumulation-and-replicas-transposed"):
+        inner = faults.at("streams.split", value)
+    with catalogue.inject("replica-order-swapped"):
+        swapped = faults.at("streams.split", value)
 
     for d, g, r in np.ndindex(2, 3, 5):
         assert transposed[d, g, r] == (g * 2 + d) * 5 + r
@@ -198,24 +202,17 @@ def test_streams_faults_deal_out_what_their_names_say():
 )
 def test_reduce_faults_change_the_contributions(name, expected):
     """Each reduce fault changes the replicas' contributions by the factor its name says."""
-    with faults.inject(name):
-        actual = faults.apply("reduce.gradients", [np.float32(1), np.float32(2), np.float32(4)], divisor=6)
+    with catalogue.inject(name):
+        actual = faults.at("reduce.gradients", [np.float32(1), np.float32(2), np.float32(4)], divisor=6)
 
     assert expected == actual
-
-
-def test_even_steps_are_updated_under_the_fault_of_odd_steps():
-    """The fault that skips odd steps lets even ones through."""
-    with faults.inject("update-skipped-on-odd-steps"):
-        assert faults.apply("update.step", 2, before=1, step=0) == 2
-        assert faults.apply("update.step", 2, before=1, step=1) == 1
 
 
 def test_truncation_never_moves_away_from_zero():
     """Rounding toward zero gives the largest float16 that is not beyond the exact value."""
     exact = np.concatenate([np.linspace(-3, 3, 1001), [1e9, -1e9, 1e-9]])
-    with faults.inject("round-toward-zero"):
-        actual = faults.apply("numerics.round", exact, exact=exact)
+    with catalogue.inject("round-toward-zero"):
+        actual = faults.at("numerics.round", exact, exact=exact)
 
     assert (np.abs(actual.astype(np.float64)) <= np.abs(exact)).all()
     with np.errstate(over="ignore"):
@@ -226,58 +223,50 @@ def test_truncation_never_moves_away_from_zero():
 def test_an_unknown_name_offers_the_nearest_and_the_list():
     """The error names what was given, the nearest fault and all faults."""
     with pytest.raises(FaultError, match="did you mean 'sum-instead-of-mean'") as info:
-        faults.get("sum-instead-of-means")
+        catalogue.get("sum-instead-of-means")
     assert str(info.value).startswith("no fault is named 'sum-instead-of-means';")
     assert all(fault.name in str(info.value) for fault in CORE)
 
 
 def test_injecting_an_unknown_name_injects_nothing():
     """One unknown name among good ones leaves every fault off."""
-    with pytest.raises(FaultError, match="'nonsense'"), faults.inject("ir-drop-op", "nonsense"):
+    with pytest.raises(FaultError, match="'nonsense'"), catalogue.inject("ir-drop-op", "nonsense"):
         pass
-    assert not faults.active
-
-
-def test_an_unknown_point_is_refused():
-    """A hook site with a misspelt point fails rather than never being wrong."""
-    with pytest.raises(FaultError, match=r"no hook point is named 'stream\.split'"):
-        faults.apply("stream.split", 1)
+    assert not catalogue.active
 
 
 def test_the_environment_names_faults():
     """The variable's comma-separated names are on after the explicit call, and only then."""
-    environment = {faults.ENVIRONMENT: "ir-drop-op, update-halved"}
-    assert faults.activate_from_environment(environment) == ("ir-drop-op", "update-halved")
-    assert set(faults.active) == {"ir-drop-op", "update-halved"}
+    environment = {catalogue.ENVIRONMENT: "ir-drop-op, boundary-halved"}
+    assert catalogue.activate_from_environment("core", environment) == ("ir-drop-op", "boundary-halved")
+    assert set(catalogue.active) == {"ir-drop-op", "boundary-halved"}
 
 
 @pytest.mark.parametrize("text", ["", " , "])
 def test_an_empty_variable_activates_nothing(text):
     """An unset or empty variable leaves the device right."""
-    assert faults.activate_from_environment({faults.ENVIRONMENT: text}) == ()
-    assert not faults.active
+    assert catalogue.activate_from_environment("core", {catalogue.ENVIRONMENT: text}) == ()
+    assert not catalogue.active
 
 
 def test_the_environment_of_the_process_is_the_default(monkeypatch):
     """Without an argument the process's own environment is read; one bad name activates none."""
-    monkeypatch.setenv(faults.ENVIRONMENT, "ir-drop-op,nonsense")
+    monkeypatch.setenv(catalogue.ENVIRONMENT, "ir-drop-op,nonsense")
     with pytest.raises(FaultError, match="nonsense"):
-        faults.activate_from_environment()
-    assert not faults.active
+        catalogue.activate_from_environment("core")
+    assert not catalogue.active
 
 
 def test_front_ends_add_rows_and_points():
     """A registered point and fault are used like the core's and appear in the table."""
     faults.register_point("poptorch.lifecycle", "value: a flag")
-    fault = faults.register(
+    fault = catalogue.register(
         Fault("flag-inverted", "weights", "poptorch.lifecycle", "the flag is inverted", lambda value, **_: not value)
     )
 
-    with faults.inject("flag-inverted"):
-        assert faults.apply("poptorch.lifecycle", True) is False
-    assert fault in faults.table()
-    with pytest.raises(FaultError, match="registered already"):
-        faults.register_point("poptorch.lifecycle", "again")
+    with catalogue.inject("flag-inverted"):
+        assert faults.at("poptorch.lifecycle", True) is False
+    assert fault in catalogue.table()
 
 
 @pytest.mark.parametrize(
@@ -286,17 +275,162 @@ def test_front_ends_add_rows_and_points():
         ({"name": "Not_Kebab"}, "kebab-case"),
         ({"name": "ir-drop-op"}, "registered already"),
         ({"area": "elsewhere"}, "the areas are plan, streams"),
-        ({"point": "nowhere"}, "no hook point is named 'nowhere'"),
+        ({"point": "nowhere"}, "no point of the seam is named 'nowhere'"),
     ],
 )
 def test_a_bad_row_is_refused(change, message):
     """A row needs a new kebab-case name, a known area and a known point."""
     good = Fault("brand-new", "ir", "ir.graph", "nothing", lambda value, **_: value)
     with pytest.raises(FaultError, match=message):
-        faults.register(replace(good, **change))
+        catalogue.register(replace(good, **change))
 
 
 def test_the_table_says_what_each_fault_does():
     """Names are unique and every row has a sentence of its own."""
     assert len({fault.name for fault in CORE}) == len({fault.what for fault in CORE}) == len(CORE)
     assert all(fault.what for fault in CORE)
+
+
+# Functions that are replaced
+
+
+@pytest.mark.parametrize("holder", ["streams", "engine"])
+def test_a_function_is_replaced_wherever_the_emulator_holds_it(holder, monkeypatch):
+    """A module that imported the function by name gets the wrong one too, and both are right again afterwards."""
+    module: Any = importlib.import_module("ipu_conformance.emulator.core.plan")
+
+    held = importlib.import_module(f"ipu_conformance.emulator.core.{holder}")
+    right = lambda: 3  # noqa: E731  one object in both modules
+    for each in (module, held):
+        monkeypatch.setattr(each, "total", right, raising=False)
+    catalogue.patch("total-doubled", "plan", "core.plan:total", "twice")(lambda original: 2 * original())
+
+    with catalogue.inject("total-doubled"):
+        assert (module.total(), held.total()) == (6, 6)
+    assert (module.total(), held.total()) == (3, 3)
+
+
+class _Device:
+    kind = "right"
+
+    @property
+    def answer(self):
+        return 3
+
+    @staticmethod
+    def count():
+        return 5
+
+    @classmethod
+    def named(cls):
+        return cls.kind
+
+
+class _Other(_Device):
+    """Inherits everything."""
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("answer", lambda device: device.answer), ("count", lambda device: device.count()),
+     ("named", lambda device: device.named())],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", [_Device, _Other])
+def test_properties_and_methods_of_classes_are_replaced(kind, name, read, monkeypatch):
+    """A property, a static method and a class method keep what they are, and what is inherited is left to its owner."""
+    module: Any = importlib.import_module("ipu_conformance.emulator.core.plan")
+
+    monkeypatch.setattr(module, "Device", kind, raising=False)
+    catalogue.patch("answer-repeated", "plan", f"core.plan:Device.{name}", "twice")(
+        lambda original, *arguments: [original(*arguments)] * 2
+    )
+    right = read(kind())
+
+    with catalogue.inject("answer-repeated"):
+        assert read(kind()) == [right, right]
+        assert read(_Device()) == ([right, right] if kind is _Device else right)
+    assert read(kind()) == right
+    assert name not in vars(_Other)
+
+
+def test_a_function_that_remembers_starts_with_nothing(monkeypatch):
+    """What a replaced function keeps is gone with its injection."""
+    module: Any = importlib.import_module("ipu_conformance.emulator.core.plan")
+
+    monkeypatch.setattr(module, "total", lambda: 3, raising=False)
+
+    def counted(memory, original):
+        memory["calls"] = memory.get("calls", 0) + 1
+        return memory["calls"]
+
+    catalogue.patch("calls-counted", "plan", "core.plan:total", "counts", remembers=True)(counted)
+    for _ in range(2):
+        with catalogue.inject("calls-counted"):
+            assert [module.total(), module.total()] == [1, 2]
+
+
+@pytest.mark.parametrize("place", ["core.plan:nothing", "core.nowhere:plan", "core.plan:Plan.nothing"])
+def test_a_place_that_is_not_there_is_one_sentence(place):
+    """A patch of a function that was renamed says so instead of changing nothing."""
+    catalogue.patch("renamed", "plan", place, "nothing")(lambda original: None)
+
+    with pytest.raises(FaultError, match=f"the emulator has no function at '{place}'"), catalogue.inject("renamed"):
+        pass
+
+
+# Refusals
+
+
+def test_a_refusal_raises_where_its_rule_says():
+    """The row raises its error with its sentence, and lets everything else pass."""
+    row = faults.refuse(
+        "paddle.test-count", when=lambda count: count > 3, error=ValueError, sentence="{count} is given; at most 3."
+    )
+
+    row(count=3)
+    with pytest.raises(ValueError, match=r"^5 is given; at most 3\.$"):
+        row(count=5)
+
+
+def test_every_refusal_has_a_fault_that_leaves_it_out():
+    """``off:<rule>`` is in the table, and under it the device accepts what it must refuse."""
+    row = faults.refuse("paddle.test-count", when=lambda: True, error="builtins.KeyError", sentence="no")
+
+    with catalogue.inject("off:paddle.test-count") as (fault,):
+        row()
+    assert (fault.front_end, fault.area) == ("paddle", "refusal")
+    with pytest.raises(KeyError):
+        row()
+
+
+def test_a_rule_is_declared_once():
+    """Two rows of one rule are refused."""
+    faults.refuse("paddle.test-count", when=lambda: True, error=ValueError, sentence="no")
+
+    with pytest.raises(ValueError, match="declared already"):
+        faults.refuse("paddle.test-count", when=lambda: True, error=ValueError, sentence="no")
+
+
+# The control
+
+
+def test_the_control_changes_nothing_and_passes_every_place(monkeypatch):
+    """Under ``inert`` each place is passed with the right result: points, functions and refusals."""
+    module: Any = importlib.import_module("ipu_conformance.emulator.core.plan")
+
+    monkeypatch.setattr(module, "total", lambda: 3, raising=False)
+    catalogue.patch("total-doubled", "plan", "core.plan:total", "twice")(lambda original: 2 * original())
+    row = faults.refuse("paddle.test-count", when=lambda: False, error=ValueError, sentence="no")
+    passed: List[str] = []
+    value = object()
+
+    with catalogue.motions(passed.append):
+        assert module.total() == 3
+        assert faults.at("streams.split", value) is value
+        row()
+    with catalogue.inject("inert") as chosen:
+        assert module.total() == 3
+
+    assert passed == ["core.plan:total", "streams.split", "off:paddle.test-count"]
+    assert chosen == ()
+    assert not faults.changes

@@ -32,8 +32,7 @@ from ipu_conformance.emulator.poptorch.run.hardware import (
 )
 
 configure_log()
-faults.load("poptorch")
-faults.activate_from_environment()
+faults.wake("poptorch")
 del configure_log, faults
 
 __all__ = [

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import numerics
 from ipu_conformance.emulator.core.numerics import NumericsError, Traps
+from ipu_conformance.emulator.faults import catalogue
 
 HALF = np.finfo(np.float16)
 HALF_MAX = float(HALF.max)
@@ -430,7 +430,7 @@ class TestFaults:
     )
     def test_rounding(self, name, expected):
         """A rounding fault changes what the cast gives."""
-        with faults.inject(name):
+        with catalogue.inject(name):
             actual = numerics.to_float16(self.EXACT)
 
         assert actual.dtype == expected.dtype
@@ -439,7 +439,7 @@ class TestFaults:
     def test_stochastic_rounding_off(self):
         """Under the fault a seeded cast gives the nearest value, overflow included."""
         exact = np.array([*self.EXACT, 1e9] * 50)
-        with faults.inject("stochastic-rounding-off"):
+        with catalogue.inject("stochastic-rounding-off"):
             actual = numerics.to_float16(exact, seed=1)
 
         assert actual.tobytes() == numerics.to_float16(exact).tobytes()
@@ -447,13 +447,13 @@ class TestFaults:
     def test_partials(self):
         """Under the fault a product with float32 partials is that with float16 partials."""
         ones = np.ones(4096, np.float16)
-        with faults.inject("float16-partials"):
+        with catalogue.inject("float16-partials"):
             assert numerics.dot(ones, ones, partials="float32", block=1) == 2048
 
     @pytest.mark.parametrize("name", ["int64", "float64"])
     def test_narrowing(self, name):
         """Under the fault the 64-bit type of its name stays; the other is narrowed."""
         other = {"int64": "float64", "float64": "int64"}[name]
-        with faults.inject(f"{name}-not-narrowed"):
+        with catalogue.inject(f"{name}-not-narrowed"):
             assert numerics.narrow(np.ones(2, name)).dtype == name
             assert numerics.narrow(np.ones(2, other)).dtype == other.replace("64", "32")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import streams
 from ipu_conformance.emulator.core.streams import Layout, StreamError
+from ipu_conformance.emulator.faults import catalogue
 from tests.unit.emulator.core import strategies
 
 examples = settings(max_examples=50, deadline=None)
@@ -262,11 +262,11 @@ def test_outfeeds_hold_the_replicas_of_each_iteration(layout: Layout, size: int)
 # Faults
 
 
-@pytest.mark.parametrize("fault", [row.name for row in faults.table() if row.point == "streams.split"])
+@pytest.mark.parametrize("fault", [row.name for row in catalogue.table() if row.point == "streams.split"])
 def test_a_fault_of_the_split_changes_what_slots_are_fed(fault: str) -> None:
     """With pairwise different factors every fault of the split is visible in some slot."""
     right = LAYOUT.positions()
-    with faults.inject(fault):
+    with catalogue.inject(fault):
         wrong = LAYOUT.positions()
 
     assert wrong.shape == right.shape
@@ -274,12 +274,12 @@ def test_a_fault_of_the_split_changes_what_slots_are_fed(fault: str) -> None:
     assert np.array_equal(LAYOUT.positions(), right)
 
 
-@pytest.mark.parametrize("fault", [row.name for row in faults.table() if row.point == "streams.join"])
+@pytest.mark.parametrize("fault", [row.name for row in catalogue.table() if row.point == "streams.join"])
 def test_a_fault_of_the_join_changes_what_comes_back(fault: str) -> None:
     """With pairwise different factors every fault of the join is visible in mode All."""
     produced = outputs(LAYOUT, 2)
     right = streams.join(produced, streams.select_all(LAYOUT))
-    with faults.inject(fault):
+    with catalogue.inject(fault):
         wrong = streams.join(produced, streams.select_all(LAYOUT))
 
     assert wrong.shape == right.shape

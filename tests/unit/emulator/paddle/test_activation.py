@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.faults import catalogue
 
 ASK = """
 import json
@@ -83,7 +83,7 @@ VENDOR_NAMES = {"paddle.base.core": ["IpuBackend", "IpuStrategy", "get_ipu_devic
 
 def answer(program: str, **variables: str) -> Any:
     """What a process of its own prints last, read as JSON."""
-    environment = {name: value for name, value in os.environ.items() if name != faults.ENVIRONMENT}
+    environment = {name: value for name, value in os.environ.items() if name != catalogue.ENVIRONMENT}
     process = subprocess.run(
         [sys.executable, "-c", program], env={**environment, **variables}, capture_output=True, text=True, check=False
     )
@@ -137,4 +137,4 @@ def test_faults_are_turned_on_by_the_environment() -> None:
     """IPU_CONFORMANCE_FAULT names faults of Paddle, which are on once it is imported."""
     program = INSTALL + "import json, paddle\nprint(json.dumps([paddle.is_compiled_with_ipu()]))"
 
-    assert answer(program, **{faults.ENVIRONMENT: "paddle-cpu-build"}) == [False]
+    assert answer(program, **{catalogue.ENVIRONMENT: "paddle-cpu-build"}) == [False]

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import streams
+from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import OutputMode
 from ipu_conformance.emulator.poptorch.run import micro_batches, outputs
@@ -124,7 +124,7 @@ def test_narrowing_can_be_left_out(name: str) -> None:
     wide = torch.tensor([2**40]) if name.startswith("int") else torch.tensor([1 + 2.0**-40], dtype=torch.float64)
 
     right = micro_batches.narrowed(wide)
-    with faults.inject(name):
+    with catalogue.inject(name):
         wrong = micro_batches.narrowed(wide)
 
     assert torch.equal(wrong.double(), wide.double())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault, always, never, where
+from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.emulator.faults.catalogue import Fault, always, never, where
 from ipu_conformance.emulator.faults.decisions import tensorflow_system
 
 POINT = tensorflow_system.point
@@ -85,6 +85,6 @@ for _name, _rule, _what, _wrong in (
     # This one comes last: what it leaves configured would be found by whoever comes next.
     ("config-never-reset", "reset", "a reset forgets nothing", never),
 ):  # fmt: skip
-    faults.register(
+    catalogue.register(
         Fault(_name, "streams" if "elements" in _name else "plan", POINT, _what, where(_rule, _wrong)), __name__
     )

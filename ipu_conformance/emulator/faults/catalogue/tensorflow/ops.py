@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault, always, never, where
+from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.emulator.faults.catalogue import Fault, always, never, where
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops
 
 POINT = tensorflow_ops.point
@@ -130,4 +130,4 @@ for _name, _rule, _area, _what, _wrong in (
     ("strategy-never-reduces", "strategy-reduces", "reduce",
      "replicas of several processes keep their own gradients", never),
 ):  # fmt: skip
-    faults.register(Fault(_name, _area, POINT, _what, where(_rule, _wrong)), __name__)
+    catalogue.register(Fault(_name, _area, POINT, _what, where(_rule, _wrong)), __name__)

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence
 import numpy as np
 
 from ipu_conformance.emulator.core.plan import Kind
-from ipu_conformance.emulator.faults import Fault, Wrong, map_arrays, register
+from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, map_arrays, register
 
 # The wrong functions. Arrays are only reshaped, indexed with lists and combined with arithmetic, so that NumPy, torch
 # and Paddle arrays all work.
@@ -184,12 +184,6 @@ for _fault in (
           _sum_instead_of_mean),
     Fault("gradient-sign-flipped", "reduce", "reduce.gradients", "the reduced gradient has the wrong sign",
           _per_replica(lambda index, count, array: -array)),
-    Fault("update-skipped-on-odd-steps", "update", "update.step", "every second step leaves the weights as they were",
-          lambda value, *, before, step, **context: before if step % 2 else value),
-    Fault("update-skipped-on-last-replica", "update", "update.step", "the last replica never updates its weights",
-          lambda value, *, before, replica, replicas, **context: before if replica == replicas - 1 else value),
-    Fault("update-halved", "update", "update.step", "every step moves the weights half as far as it should",
-          lambda value, *, before, **context: map_arrays(lambda new, old: old + (new - old) * 0.5, value, before)),
     Fault("round-toward-zero", "numerics", "numerics.round", "float16 values are truncated", _truncated),
     Fault("stochastic-rounding-off", "numerics", "numerics.round", "stochastic rounding rounds to nearest", _nearest),
     Fault("float16-subnormals-flushed", "numerics", "numerics.round", "float16 subnormals become zero", _flushed),
@@ -218,3 +212,30 @@ for _fault in (
           lambda value, **context: _replace_last_op(value, ipu=lambda ipu: (ipu or 0) + 1)),
 ):  # fmt: skip
     register(_fault, __name__)
+
+
+def _other_step(change: Callable[..., Any]) -> Wrong:
+    """An update after which the weights are ``change(after, before=…, step=…, replica=…, replicas=…)``."""
+
+    def wrong(original: Callable[..., None], engine: Any, replica: Any, row: Sequence[int]) -> None:
+        _, _, stage, _, step, _ = row
+        machine, number = engine.machine, replica.number
+        before = machine.weights(number, stage)
+        original(engine, replica, row)
+        after = machine.weights(number, stage)
+        machine.set_weights(
+            number, stage, change(after, before=before, step=step, replica=number, replicas=engine.plan.replicas)
+        )
+
+    return wrong
+
+
+for _name, _what, _change in (
+    ("update-skipped-on-odd-steps", "every second step leaves the weights as they were",
+     lambda after, *, before, step, **context: before if step % 2 else after),
+    ("update-skipped-on-last-replica", "the last replica never updates its weights",
+     lambda after, *, before, replica, replicas, **context: before if replica == replicas - 1 else after),
+    ("update-halved", "every step moves the weights half as far as it should",
+     lambda after, *, before, **context: map_arrays(lambda new, old: old + (new - old) * 0.5, after, before)),
+):  # fmt: skip
+    register(Fault(_name, "update", "core.engine:Engine._update", _what, _other_step(_change)), __name__)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault, Wrong, always, at, never, where
+from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, never, rule, where
 from ipu_conformance.emulator.faults.decisions import paddle_execution
 
 POINT = paddle_execution.point
@@ -17,7 +17,7 @@ def _not_synced(by: str) -> Wrong:
 
 def _without(position: int) -> Wrong:
     """A draw does not depend on one of its parts."""
-    return at("what a draw depends on", lambda parts: (*parts[:position], 0, *parts[position + 1 :]))
+    return rule("what a draw depends on", lambda parts: (*parts[:position], 0, *parts[position + 1 :]))
 
 
 def _leading(order: Callable[..., Any]) -> Wrong:
@@ -31,46 +31,46 @@ def _leading(order: Callable[..., Any]) -> Wrong:
 
 for _name, _area, _what, _wrong in (
     ("paddle-factor-without-switch", "plan", "a factor counts though its switch is off",
-     at("refuse a factor that is off", never)),
-    ("paddle-pipeline-on-one-ipu", "plan", "one IPU is accepted as a pipeline", at("pipelining needs IPUs", never)),
-    ("paddle-uneven-replicas", "plan", "replicas need not divide the IPUs", at("check num_ipus", never)),
-    ("paddle-stages-backwards", "plan", "a stage reads what a later one makes", at("check stage order", never)),
-    ("paddle-shallow-pipeline", "plan", "a pipeline of any depth is accepted", at("check depth", never)),
+     rule("refuse a factor that is off", never)),
+    ("paddle-pipeline-on-one-ipu", "plan", "one IPU is accepted as a pipeline", rule("pipelining needs IPUs", never)),
+    ("paddle-uneven-replicas", "plan", "replicas need not divide the IPUs", rule("check num_ipus", never)),
+    ("paddle-stages-backwards", "plan", "a stage reads what a later one makes", rule("check stage order", never)),
+    ("paddle-shallow-pipeline", "plan", "a pipeline of any depth is accepted", rule("check depth", never)),
     ("paddle-stages-by-index", "plan", "the stages that are set do not count",
-     at("stage of op", always(None))),
+     rule("stage of op", always(None))),
     ("paddle-shards-without-switch", "plan", "shards count though manual sharding is off",
-     at("sharded by hand", always(True))),
-    ("paddle-always-pipelined", "plan", "sharded programs are pipelined", at("pipelined", always(True))),
+     rule("sharded by hand", always(True))),
+    ("paddle-always-pipelined", "plan", "sharded programs are pipelined", rule("pipelined", always(True))),
     ("paddle-batches-accumulated", "update", "a pipeline without accumulation updates at the end of the run",
-     at("update at once", never)),
+     rule("update at once", never)),
     ("paddle-update-per-micro-batch", "update", "accumulated micro-batches update one by one",
-     at("update once", lambda value: (1, value[0] * value[1]))),
+     rule("update once", lambda value: (1, value[0] * value[1]))),
     ("paddle-loss-scale-stays", "reduce", "gradients keep the scale of the loss",
      where("factor of gradients", lambda value, *, loss_scale, **context: value * loss_scale)),
     ("paddle-accumulation-not-in-mean", "reduce", "the mean is over the replicas alone",
      where("factor of gradients", lambda value, *, accumulation, **context: value * accumulation)),
-    ("paddle-reduction-type-ignored", "reduce", "a sum of gradients is a mean", at("mean", always(True))),
+    ("paddle-reduction-type-ignored", "reduce", "a sum of gradients is a mean", rule("mean", always(True))),
     ("paddle-running-mean-is-sum", "reduce", "a running mean is accumulated as a sum",
-     at("running mean", always((1.0, 1.0)))),
+     rule("running mean", always((1.0, 1.0)))),
     ("paddle-gradients-carried-over", "reduce", "gradients of earlier updates stay in the accumulators",
-     at("forget gradients", never)),
+     rule("forget gradients", never)),
     ("paddle-first-use-only", "reduce", "a shared weight gets the gradient of its first stage only",
      where("every use", lambda value, *, first, **context: first)),
     ("paddle-norm-of-one-stage", "reduce", "clipping sees the gradients of the first stage only",
      where("part of the norm", lambda value, *, stage, **context: value if stage == 0 else 0.0)),
     ("paddle-rate-of-compilation", "update", "the learning rate stays as it was when the program was compiled",
-     at("set rates", never)),
-    ("paddle-evaluation-trains", "update", "evaluation moves the weights", at("no rate in evaluation", never)),
+     rule("set rates", never)),
+    ("paddle-evaluation-trains", "update", "evaluation moves the weights", rule("no rate in evaluation", never)),
     ("paddle-evaluation-decays", "update", "weight decay is part of the moments in evaluation",
-     at("no decay in evaluation", never)),
+     rule("no decay in evaluation", never)),
     ("paddle-power-comes-home", "weights", "the power of beta1 comes home instead of the steps",
-     at("count steps", never)),
+     rule("count steps", never)),
     ("paddle-host-follows", "weights", "the host's weights follow the device's by themselves",
-     at("host stays stale", never)),
+     rule("host stays stale", never)),
     ("paddle-inference-comes-home", "weights", "a program that does not train overwrites the host's weights",
-     at("training comes home", always(True))),
+     rule("training comes home", always(True))),
     ("paddle-last-replica-comes-home", "weights", "the host gets the statistics of the last replica",
-     at("replica that comes home", always(-1))),
+     rule("replica that comes home", always(-1))),
     ("paddle-detach-loses-weights", "weights", "detaching leaves the trained weights behind", _not_synced("detach")),
     ("paddle-reset-loses-weights", "weights", "a reset leaves the trained weights behind", _not_synced("reset")),
     ("paddle-scope-loses-weights", "weights", "another scope leaves the trained weights behind",
@@ -80,22 +80,22 @@ for _name, _area, _what, _wrong in (
     ("paddle-saving-loses-weights", "weights", "saving the model leaves the trained weights behind",
      _not_synced("save_model_proto")),
     ("paddle-replaced-program-runs", "plan", "a program that was replaced still runs",
-     at("only the last one runs", never)),
-    ("paddle-detached-runs", "plan", "a detached device still runs", at("detached does not run", never)),
-    ("paddle-any-feed", "streams", "a feed of any size is cut or repeated", at("check feeds", never)),
+     rule("only the last one runs", never)),
+    ("paddle-detached-runs", "plan", "a detached device still runs", rule("detached does not run", never)),
+    ("paddle-any-feed", "streams", "a feed of any size is cut or repeated", rule("check feeds", never)),
     ("paddle-other-fetch", "streams", "what was not compiled is looked for when it is fetched",
-     at("refuse other fetches", never)),
+     rule("refuse other fetches", never)),
     ("paddle-fetches-sorted", "streams", "fetches come back in another order than asked for",
-     at("order of fetches", lambda names: sorted(names))),
+     rule("order of fetches", lambda names: sorted(names))),
     ("paddle-shape-in-slot-order", "streams", "batches per step come first in a fetched shape",
      _leading(lambda leading, layout: leading[::-1])),
     ("paddle-one-batch-reported", "streams", "one batch per step has a dimension of its own",
      _leading(lambda leading, layout: (*leading, 1) if layout.device_iterations == 1 else leading)),
     ("paddle-scalar-without-dimension", "streams", "a fetched scalar has no dimension",
      where("fetched shape", lambda shape, *, own, **context: shape if own else shape[:-1])),
-    ("paddle-never-traps", "numerics", "floating-point checks are never made", at("trap", never)),
-    ("paddle-memory-without-end", "plan", "a program of any size fits", at("refuse what does not fit", never)),
+    ("paddle-never-traps", "numerics", "floating-point checks are never made", rule("trap", never)),
+    ("paddle-memory-without-end", "plan", "a program of any size fits", rule("refuse what does not fit", never)),
     ("paddle-drops-without-seed", "streams", "dropout ignores the seed", _without(0)),
     ("paddle-drops-same-for-every-micro-batch", "streams", "all micro-batches are dropped alike", _without(3)),
 ):  # fmt: skip
-    faults.register(Fault(_name, _area, POINT, _what, _wrong), __name__)
+    catalogue.register(Fault(_name, _area, POINT, _what, _wrong), __name__)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 
-from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault, always, at, never
+from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.emulator.faults.catalogue import Fault, always, never, rule
 
 POINT = "poptorch.operation"
 
-faults.register_point(POINT, "operation: which detail of which operation this is; value: what it is there")
+catalogue.register_point(POINT, "operation: which detail of which operation this is; value: what it is there")
 
-_at = functools.partial(at, key="operation")
+_at = functools.partial(rule, key="operation")
 
 for _fault in (
     Fault("loss-mean-is-sum", "reduce", POINT, "the mean of a loss is its sum",
@@ -53,4 +53,4 @@ for _fault in (
     Fault("attributes-lost", "ir", POINT, "operations do not carry their attributes",
           _at("poptorch_attributes", lambda attributes: {})),
 ):  # fmt: skip
-    faults.register(_fault, __name__)
+    catalogue.register(_fault, __name__)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault, always, at, never
+from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.emulator.faults.catalogue import Fault, always, never, rule
 from ipu_conformance.emulator.faults.decisions import keras_model
 from ipu_conformance.emulator.tensorflow.run import variables  # noqa: F401  it registers its hook point
 
@@ -76,7 +76,7 @@ for _name, _area, _rule, _what, _wrong in (
     ("keras-epoch-hurries", "streams", "epoch-waits", "an epoch ends before its steps are seen", never),
     ("keras-callback-error-lost", "streams", "callback-error", "an error in a callback is not raised", always(None)),
 ):  # fmt: skip
-    faults.register(Fault(_name, _area, POINT, _what, at(_rule, _wrong)), __name__)
+    catalogue.register(Fault(_name, _area, POINT, _what, rule(_rule, _wrong)), __name__)
 
 _what = "what the host writes reaches replica 0 only"
-faults.register(Fault("keras-host-writes-to-one", "weights", "variables.others", _what, always([])), __name__)
+catalogue.register(Fault("keras-host-writes-to-one", "weights", "variables.others", _what, always([])), __name__)

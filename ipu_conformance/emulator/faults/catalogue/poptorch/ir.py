@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Dict, List
 
-from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault, at, never, where
+from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.emulator.faults.catalogue import Fault, never, rule, where
 from ipu_conformance.emulator.faults.decisions import popart_ir
 from ipu_conformance.ir.graph import Graph, Op
 
 CYCLES = "ir.cycles"
-faults.register_point(CYCLES, "value: the estimated cycles of one call; plan: its plan")
+catalogue.register_point(CYCLES, "value: the estimated cycles of one call; plan: its plan")
 
 
 def _without(graph: Graph, unwanted: Callable[[Op], bool]) -> Graph:
@@ -64,25 +64,25 @@ def _row(name: str, what: str, change: _Change) -> Fault:
     return Fault(f"poptorch-ir-{name}", "ir", "ir.graph", what, wrong)
 
 
-def _rule(name: str, what: str, wrong: faults.Wrong) -> Fault:
+def _rule(name: str, what: str, wrong: catalogue.Wrong) -> Fault:
     """A fault of a decision of the lowering."""
     return Fault(f"poptorch-ir-{name}", "ir", popart_ir.point, what, wrong)
 
 
 for _fault in (
-    _rule("no-copies", "values change their IPU without a copy", at("copies", never)),
-    _rule("no-all-reduce", "gradients are not reduced over replicas", at("all-reduce", never)),
+    _rule("no-copies", "values change their IPU without a copy", rule("copies", never)),
+    _rule("no-all-reduce", "gradients are not reduced over replicas", rule("all-reduce", never)),
     _row("update-lost", "the last parameter has no update", _last_update_lost),
     _rule("stages-mirrored", "the backward pass has the stage numbers of the forward pass",
           where("backward stage", lambda value, forward, **context: forward)),
     _row("scopes-lost", "ops are not named after their modules",
          lambda graph: _each(graph, lambda op: replace(op, name=op.name.rpartition("/")[2]))),
     _row("optimizer-is-sgd", "Adam is lowered to SGD", lambda graph: _retyped(graph, "AdamVarUpdate", "SGD0VarUpdate")),
-    _rule("not-accumulated", "gradients are updated without being accumulated", at("accumulate", never)),
+    _rule("not-accumulated", "gradients are updated without being accumulated", rule("accumulate", never)),
     _row("labels-wide", "integers keep 64 bits", _dtypes_kept),
     _row("all-recomputed", "every op is marked as recomputed", _recomputed),
     _row("dropout-lost", "training has no dropout", lambda graph: _without(graph, lambda op: op.type == "Dropout")),
     Fault("poptorch-cycles-of-one-iteration", "ir", CYCLES, "the cycles of one device iteration are counted",
           lambda value, plan, **context: value // plan.device_iterations),
 ):  # fmt: skip
-    faults.register(_fault, __name__)
+    catalogue.register(_fault, __name__)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault, always, never, where
+from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.emulator.faults.catalogue import Fault, always, never, where
 from ipu_conformance.emulator.faults.decisions import tensorflow_estimator
 
 POINT = tensorflow_estimator.point
@@ -100,4 +100,4 @@ for _name, _rule, _area, _what, _wrong in (
     ("pipelined-first-prediction", "pipeline-predictions-named", "streams", "only the first prediction counts",
      never),
 ):  # fmt: skip
-    faults.register(Fault(_name, _area, POINT, _what, where(_rule, _wrong)), __name__)
+    catalogue.register(Fault(_name, _area, POINT, _what, where(_rule, _wrong)), __name__)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Tuple
 
-from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault
+from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.emulator.faults.catalogue import Fault
 
-faults.register_point("loader.factor", "value: how many micro-batches one call consumes; options: the loader's options")
-faults.register_point("loader.share", "value: the index of the first sample of this process")
-faults.register_point("loader.rebatched", "value: whether the rows left at the end are dropped")
-faults.register_point("loader.received", "value: (kind, item) from the worker; consumed: how many elements came before")
+catalogue.register_point(
+    "loader.factor", "value: how many micro-batches one call consumes; options: the loader's options"
+)
+catalogue.register_point("loader.share", "value: the index of the first sample of this process")
+catalogue.register_point("loader.rebatched", "value: whether the rows left at the end are dropped")
+catalogue.register_point(
+    "loader.received", "value: (kind, item) from the worker; consumed: how many elements came before"
+)
 
 
 def _cut_short(value: Tuple[str, Any], consumed: int) -> Tuple[str, Any]:
@@ -35,4 +39,4 @@ for _fault in (
     Fault("loader-failure-is-an-end", "streams", "loader.received", "a failure in the worker looks like the end",
           lambda value, **context: ("end", None) if value[0] == "failure" else value),
 ):  # fmt: skip
-    faults.register(_fault, __name__)
+    catalogue.register(_fault, __name__)

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault, Wrong
+from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.emulator.faults.catalogue import Fault, Wrong
 
 POINTS = {
     "optim.hyper_parameters": "value: namespace of the numbers that a group of weights is updated with; kind: the "
@@ -35,7 +35,7 @@ POINTS = {
     "optim.restored": "value: dict of the device's state by name, as load_state_dict sends it",
 }
 for _name, _what in POINTS.items():
-    faults.register_point(_name, _what)
+    catalogue.register_point(_name, _what)
 
 
 def _zeros(value: Any) -> Any:
@@ -115,4 +115,4 @@ for _fault in (
     Fault("set-optimizer-ignored", "update", "optim.replaced", "the optimizer that was compiled in stays",
           lambda value, *, before, **context: before),
 ):  # fmt: skip
-    faults.register(_fault, __name__)
+    catalogue.register(_fault, __name__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Callable
 
-from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault, always, never, where
+from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.emulator.faults.catalogue import Fault, always, never, where
 from ipu_conformance.emulator.faults.decisions import tensorflow_estimator
 
 POINT = tensorflow_estimator.point
@@ -144,4 +144,4 @@ for _name, _rule, _area, _what, _wrong in (
     ("estimator-report-of-inference", "report-training", "ir", "the report of a training tells of no training",
      never),
 ):  # fmt: skip
-    faults.register(Fault(_name, _area, POINT, _what, where(_rule, _wrong)), __name__)
+    catalogue.register(Fault(_name, _area, POINT, _what, where(_rule, _wrong)), __name__)

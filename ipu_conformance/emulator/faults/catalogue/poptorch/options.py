@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault
+from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.emulator.faults.catalogue import Fault
 
 POINTS = {
     "options.frozen": "value: whether a change is refused because the options are in use",
@@ -16,7 +16,7 @@ POINTS = {
     "options.calls": "value: list of what was read: (number, line) of a file or (method, value) of JSON",
 }
 for _name, _what in POINTS.items():
-    faults.register_point(_name, _what)
+    catalogue.register_point(_name, _what)
 
 
 def _without(value: Dict[str, Any], name: str) -> Dict[str, Any]:
@@ -39,7 +39,7 @@ for _fault in (
     Fault("options-file-last-line-ignored", "plan", "options.calls", "the last call of a file or of JSON is left out",
           lambda value, **context: value[:-1]),
 ):  # fmt: skip
-    faults.register(_fault, __name__)
+    catalogue.register(_fault, __name__)
 
 
 def _frozen_like(value: Any, original: Any) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault, always, at, never
+from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.emulator.faults.catalogue import Fault, always, never, rule
 from ipu_conformance.emulator.faults.decisions import tensorflow_ops
 
 POINT = tensorflow_ops.point
@@ -68,4 +68,4 @@ for _name, _rule, _what, _wrong in (
     ("unused-rows-otherwise", "unused-zeroed", "rows that nothing is put at are zeroed, or kept", _other),
     ("mark-doubles", "mark", "a mark doubles its value", lambda value: value * 2),
 ):
-    faults.register(Fault(f"numerical-{_name}", "numerics", POINT, _what, at(_rule, _wrong)), __name__)
+    catalogue.register(Fault(f"numerical-{_name}", "numerics", POINT, _what, rule(_rule, _wrong)), __name__)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Dict, Tuple
 
-from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults import Fault, Wrong
+from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.emulator.faults.catalogue import Fault, Wrong
 
-faults.register_point("draw.seed", "value: what a slot's seed is made of: (seed, run, replica, micro-batch)")
-faults.register_point("draw.dropout", "value: the share that is dropped and the factor of what is kept")
+catalogue.register_point("draw.seed", "value: what a slot's seed is made of: (seed, run, replica, micro-batch)")
+catalogue.register_point("draw.dropout", "value: the share that is dropped and the factor of what is kept")
 
 
 def _always(place: int) -> Wrong:
@@ -37,4 +37,4 @@ for _fault in (
     Fault("dropout-keeps-more", "numerics", "draw.dropout", "dropout drops a tenth less than it should",
           lambda value, **context: (value[0] * 0.9, value[1])),
 ):  # fmt: skip
-    faults.register(_fault, __name__)
+    catalogue.register(_fault, __name__)
