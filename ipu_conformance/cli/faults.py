@@ -1,0 +1,104 @@
+"""``ipu-conformance faults list|run|matrix``: the ways for a device to be wrong, and the cases that notice them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import List
+
+from ipu_conformance.selection import LEVELS
+from ipu_conformance.targets import FRAMEWORKS
+from ipu_conformance.text_table import text_table
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the actions of the command."""
+    actions = parser.add_subparsers(metavar="action", required=True)
+    action = actions.add_parser("list", help="every fault of a framework's device, with its place")
+    action.add_argument("framework", choices=list(FRAMEWORKS))
+    action.set_defaults(action=_list)
+    action = actions.add_parser("run", help="run cases under a fault and say what became of each")
+    action.add_argument("framework", choices=list(FRAMEWORKS))
+    action.add_argument("fault", metavar="NAME")
+    action.add_argument(
+        "cases", nargs="*", metavar="CASE", help="cases of the suite; the published killers without any"
+    )
+    action.set_defaults(action=_run)
+    action = actions.add_parser("matrix", help="find the cases that notice each fault, and write the matrix")
+    action.add_argument("--frameworks", nargs="+", choices=list(FRAMEWORKS), default=list(FRAMEWORKS))
+    action.add_argument(
+        "--folder", type=Path, required=True, help="where the runs are kept; one that ended is not repeated"
+    )
+    action.add_argument("--level", choices=LEVELS, default="qualify", help="the cases that are tried (qualify)")
+    action.add_argument("--processes", type=int, default=2, metavar="N", help="processes side by side (2)")
+    action.add_argument("--paths", nargs="*", default=[], metavar="PATH", help="files of the suite instead of all")
+    action.add_argument("--publish", action="store_true", help="replace the matrix of the package")
+    action.set_defaults(action=_matrix)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked for."""
+    code: int = args.action(args)
+    return code
+
+
+def _list(args: argparse.Namespace) -> int:
+    from ipu_conformance.matrix import session
+
+    session.wake(args.framework)
+    rows = [[fault.name, fault.area, fault.point, fault.what] for fault in session.known(args.framework)]
+    print("\n".join(text_table([["fault", "area", "place", "what the device does"], *rows], ruled=True)))
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    from ipu_conformance.emulator.faults import catalogue
+    from ipu_conformance.matrix import session, table
+    from ipu_conformance.matrix.verdict import Verdict
+
+    session.wake(args.framework)
+    fault = catalogue.get(args.fault)
+    cases: List[str] = args.cases
+    if not cases:
+        rows = table.read().rows.get(args.framework, {})
+        if fault.name not in rows or not rows[fault.name].kills:
+            raise table.MatrixError(f"no case is known to notice {fault.name} on {args.framework}; name some.")
+        cases = rows[fault.name].kills
+    verdicts: List[Verdict] = []
+
+    def work(loop: session.Loop) -> None:
+        for case in cases:
+            if case not in loop.cases:
+                raise table.MatrixError(f"the suite has no case {case!r} of {args.framework}.")
+            with catalogue.inject(fault.name):
+                outcome = loop.run(case)
+            verdicts.append(outcome.verdict)
+            print(f"{outcome.verdict.value:8}{case}\n        {outcome.sentence}".rstrip())
+
+    session.pytest_session(sorted({case.partition("::")[0] for case in cases}), args.framework, "soak", work)
+    return 0 if Verdict.KILLED in verdicts else 1
+
+
+def _matrix(args: argparse.Namespace) -> int:
+    from ipu_conformance.matrix import campaign, table
+
+    started = time.monotonic()
+
+    def say(line: str) -> None:
+        print(f"{time.monotonic() - started:7.0f} s  {line}", file=sys.stderr, flush=True)
+
+    matrix = campaign.make(args.folder, args.frameworks, args.level, args.processes, say, args.paths)
+    lines = [["framework", "faults", "killed", "survivors", "of these by crash", "families", "without a kill"]]
+    for name in args.frameworks:
+        rows, families = matrix.rows[name], matrix.families[name]
+        survivors = matrix.survivors(name)
+        counts = (len(rows), len(rows) - len(survivors), len(survivors), len(matrix.crashed_only(name)))
+        lines.append([name, *map(str, counts), str(len(families)), str(len(matrix.idle(name)))])
+    print("\n".join(text_table(lines, ruled=True)))
+    for name in args.frameworks:
+        for fault in matrix.survivors(name):
+            print(f"survives on {name}: {fault}")
+    table.write(matrix, table.PUBLISHED if args.publish else args.folder / "matrix.json")
+    return 1 if any(matrix.survivors(name) for name in args.frameworks) else 0

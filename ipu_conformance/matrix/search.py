@@ -1,0 +1,66 @@
+"""Which cases to run under which fault: pure functions of a recording and of what is known already."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Set, Tuple
+
+from ipu_conformance.scheduling import framework_of, program_of
+
+
+def family(case: str) -> str:
+    """The test function of a case: the file and the function, without parameters."""
+    return case.partition("[")[0]
+
+
+def group(case: str) -> str:
+    """The cases that may share what was run: those of one program, else of one file and framework."""
+    return program_of(case) or f"{case.partition('::')[0]}::{framework_of(case)}"
+
+
+def passing(recording: Mapping[str, Mapping[str, Any]]) -> Dict[str, List[str]]:
+    """The sound cases that pass each place, cheapest first.
+
+    A case that reads what another one ran passes no place itself, so the places of a group are those of all its cases.
+    """
+    by_group: Dict[str, Set[str]] = {}
+    for case, note in recording.items():
+        by_group.setdefault(group(case), set()).update(note["places"])
+    result: Dict[str, List[str]] = {}
+    for case, note in sorted(recording.items(), key=lambda pair: float(pair[1]["seconds"])):
+        if note["verdict"] == "passed":
+            for place in by_group[group(case)]:
+                result.setdefault(place, []).append(case)
+    return result
+
+
+def candidates(
+    faults: Mapping[str, str],
+    recording: Mapping[str, Mapping[str, Any]],
+    hints: Mapping[str, Sequence[str]],
+    most: int,
+) -> Dict[str, List[str]]:
+    """For each fault (by name, with its place) at most ``most`` cases in the order to try them.
+
+    Known killers come first, then cases that pass the place themselves, each family's cheapest before its second.
+    """
+    passed = passing(recording)
+    result = {}
+    for fault, place in faults.items():
+        known = [case for case in hints.get(fault, ()) if case in recording]
+        direct, indirect = [], []
+        for case in passed.get(place, ()):
+            (direct if place in recording[case]["places"] else indirect).append(case)
+        ordered = [*known, *_by_turns(direct), *_by_turns(indirect)]
+        result[fault] = list(dict.fromkeys(ordered))[:most]
+    return result
+
+
+def _by_turns(cases: Iterable[str]) -> List[str]:
+    """The first case of every family, then the second of each, and so on."""
+    counts: Dict[str, int] = {}
+    placed: List[Tuple[int, int, str]] = []
+    for number, case in enumerate(cases):
+        turn = counts.get(family(case), 0)
+        counts[family(case)] = turn + 1
+        placed.append((turn, number, case))
+    return [case for _, _, case in sorted(placed)]

@@ -1,0 +1,177 @@
+"""Runs cases of one framework in one process: on the right device, noting places, and under one fault at a time.
+
+After every case all fixtures end, those of the session too, so that no case reads what another one ran before. Only a
+recording keeps them, case after case of one program, as an ordinary run does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Generator, List, Mapping, NamedTuple, Optional, Sequence, Set, TextIO
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.matrix import search
+from ipu_conformance.matrix.verdict import Verdict, of_exception
+from ipu_conformance.plugin import suite_folder
+from ipu_conformance.targets import FRAMEWORKS, activate, discover
+
+QUIET = ("-qq", "--tb=line", "--assert=plain", "--no-header", "--no-summary", "-p", "no:cacheprovider")
+    "-qq",
+    "--tb=line",
+    "--assert=plain",
+    "--no-header",
+    "--no-summary",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+)
+TARGET = ("--ipu-target", "emulator")
+
+
+class Outcome(NamedTuple):
+    """What became of one run of one case."""
+
+    verdict: Verdict
+    seconds: float
+    sentence: str
+
+
+class Exceptions:
+    """Keeps the first exception of a test, which a report tells of in words only."""
+
+    def __init__(self) -> None:
+        self.first: Optional[BaseException] = None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: Any) -> Generator[None, Any, Any]:
+        """Keep what was raised in any phase."""
+        if call.excinfo is not None and self.first is None:
+            self.first = call.excinfo.value
+        return (yield)
+
+
+class Loop:
+    """A pytest plug-in that hands the collected cases to ``work`` instead of running each once."""
+
+    def __init__(self, work: Callable[[Loop], None]) -> None:
+        self._work = work
+        self._raised = Exceptions()
+        self.cases: Dict[str, pytest.Item] = {}
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Do the work on the cases of the session."""
+        session.config.pluginmanager.register(self._raised)
+        folder = suite_folder()
+        for item in session.items:
+            path = item.path.resolve()
+            if folder in path.parents:
+                name = f"{path.relative_to(folder).as_posix()}::{item.nodeid.partition('::')[2]}"
+                self.cases[name] = item
+        self._work(self)
+        return True
+
+    def run(self, case: str, then: Optional[str] = None) -> Outcome:
+        """Run one case; fixtures that the case ``then`` shares with it are kept for that one."""
+        item = self.cases[case]
+        if hasattr(item, "_initrequest"):
+            item._initrequest()
+        self._raised.first = None
+        start = time.process_time()
+        reports = runtestprotocol(item, log=False, nextitem=self.cases[then] if then else None)
+        seconds = time.process_time() - start
+        error = self._raised.first
+        if error is not None and any(report.failed for report in reports):
+            line = (str(error).strip().splitlines() or [""])[0]
+            return Outcome(of_exception(error, suite_folder()), seconds, f"{type(error).__name__}: {line}"[:300])
+        called = next((report.outcome for report in reports if report.when == "call"), "skipped")
+        return Outcome(Verdict(called), seconds, "")
+
+
+def pytest_session(paths: Sequence[str], framework: str, level: str, work: Callable[[Loop], None]) -> None:
+    """Collect the cases of a framework once and do ``work`` on them."""
+    folder = suite_folder()
+    arguments = [str(folder / path) for path in paths] or [str(folder)]
+    options = [*QUIET, *TARGET, "--ipu-level", level, "--ipu-frameworks", framework, "-m", f"ipu and {framework}"]
+    loop = Loop(work)
+    code = pytest.main([*options, *arguments], plugins=[loop])
+    if not loop.cases:
+        raise catalogue.FaultError(f"no case of {framework} was collected (pytest ended with {int(code)})")
+
+
+def record(framework: str, level: str, out: TextIO, paths: Sequence[str] = ()) -> None:
+    """Write a line for every case: its verdict on the right device, its processor time and the places it passed."""
+
+    def work(loop: Loop) -> None:
+        wake(framework)
+        places: Set[str] = set()
+        order = list(loop.cases)
+        with catalogue.motions(places.add):
+            for case, following in zip(order, [*order[1:], None]):
+                outcome = loop.run(case, following)
+                note = {"case": case, "verdict": outcome.verdict, "seconds": round(outcome.seconds, 4)}
+                print(json.dumps({**note, "places": sorted(places)}), file=out, flush=True)
+                places.clear()
+
+    pytest_session(paths, framework, level, work)
+
+
+def judge(
+    framework: str,
+    level: str,
+    candidates: Mapping[str, Sequence[str]],
+    enough: int,
+    out: TextIO,
+    paths: Sequence[str] = (),
+) -> None:
+    """Write a line for every run of a case under a fault, until ``enough`` families of cases have noticed each."""
+
+    def work(loop: Loop) -> None:
+        wake(framework)
+        for fault, cases in candidates.items():
+            families: Set[str] = set()
+            for case in cases:
+                if case not in loop.cases or search.family(case) in families:
+                    continue
+                with catalogue.inject(fault):
+                    outcome = loop.run(case)
+                if outcome.verdict is Verdict.KILLED:
+                    families.add(search.family(case))
+                note = {"fault": fault, "case": case, **outcome._asdict()}
+                print(json.dumps(note), file=out, flush=True)
+                if len(families) >= enough:
+                    break
+
+    pytest_session(paths, framework, level, work)
+
+
+def wake(framework: str) -> None:
+    """Import a framework with the emulator in place, and know all of its faults.
+
+    A function of the emulator can be replaced only once the framework is there, and a refusal is known once its row is.
+    """
+    activate(discover()["emulator"], FRAMEWORKS[framework])
+    importlib.import_module(framework)
+    catalogue.load(framework)
+
+
+def known(framework: str) -> List[catalogue.Fault]:
+    """The faults that a framework's device can have, those of the core among them."""
+    return [fault for fault in catalogue.table() if fault.front_end in ("core", framework)]
+
+
+def lines(path: Path) -> List[Dict[str, Any]]:
+    """What a process wrote, without a last line that it did not finish."""
+    notes = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            notes.append(json.loads(line))
+        except ValueError:
+            break
+    return notes

@@ -1,0 +1,124 @@
+"""The published matrix: what is known of every fault and every family of cases, as data in the package."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Mapping, Sequence
+
+from ipu_conformance.atomic_write import replacing
+from ipu_conformance.errors import ConformanceError
+from ipu_conformance.matrix.search import family
+from ipu_conformance.matrix.verdict import Verdict
+
+PUBLISHED = Path(__file__).with_name("matrix.json")
+VERSION = 1
+
+
+class MatrixError(ConformanceError):
+    """A matrix cannot be read, or was asked for what it does not hold."""
+
+
+@dataclass
+class Row:
+    """What is known of one fault on one framework."""
+
+    what: str
+    place: str
+    kills: List[str] = field(default_factory=list)
+    """The cases that noticed, in the order in which they were tried."""
+    broke: List[str] = field(default_factory=list)
+    """The cases in which the device crashed."""
+    survived: int = 0
+    """How many cases passed."""
+    seconds: float = 0.0
+    """Processor time up to the first kill."""
+
+
+@dataclass
+class Matrix:
+    """The rows by framework and fault, and the families of cases by framework."""
+
+    rows: Dict[str, Dict[str, Row]] = field(default_factory=dict)
+    families: Dict[str, Dict[str, float]] = field(default_factory=dict)
+    """The processor time of each family's cases."""
+
+    def survivors(self, framework: str) -> List[str]:
+        """The faults that no case noticed."""
+        return [fault for fault, row in self.rows[framework].items() if not row.kills]
+
+    def crashed_only(self, framework: str) -> List[str]:
+        """The faults under which cases failed by crashing alone."""
+        return [fault for fault in self.survivors(framework) if self.rows[framework][fault].broke]
+
+    def killing(self, framework: str) -> Dict[str, List[str]]:
+        """The faults that each family of cases notices."""
+        result: Dict[str, List[str]] = {name: [] for name in self.families[framework]}
+        for fault, row in self.rows[framework].items():
+            for name in dict.fromkeys(map(family, row.kills)):
+                result.setdefault(name, []).append(fault)
+        return result
+
+    def idle(self, framework: str) -> List[str]:
+        """The families of cases that notice no fault."""
+        return [name for name, faults in self.killing(framework).items() if not faults]
+
+
+def gathered(
+    framework: str,
+    faults: Mapping[str, Mapping[str, str]],
+    recording: Iterable[Mapping[str, Any]],
+    runs: Iterable[Mapping[str, Any]],
+) -> Matrix:
+    """The matrix of one framework from what its processes wrote; ``faults`` holds what and place of each by name."""
+    rows = {name: Row(each["what"], each["place"]) for name, each in faults.items()}
+    for run in runs:
+        row = rows[str(run["fault"])]
+        if not row.kills:
+            row.seconds = round(row.seconds + float(run["seconds"]), 3)
+        if run["verdict"] == Verdict.KILLED:
+            row.kills.append(str(run["case"]))
+        elif run["verdict"] == Verdict.BROKE:
+            row.broke.append(str(run["case"]))
+        else:
+            row.survived += 1
+    families: Dict[str, float] = {}
+    for note in recording:
+        name = family(str(note["case"]))
+        families[name] = round(families.get(name, 0.0) + float(note["seconds"]), 3)
+    return Matrix({framework: rows}, {framework: families})
+
+
+def joined(parts: Sequence[Matrix]) -> Matrix:
+    """The matrices of several frameworks in one."""
+    whole = Matrix()
+    for part in parts:
+        whole.rows.update(part.rows)
+        whole.families.update(part.families)
+    return whole
+
+
+def write(matrix: Matrix, path: Path = PUBLISHED) -> None:
+    """Write the matrix as JSON, whole or not at all."""
+    data = {
+        "version": VERSION,
+        "rows": {name: {fault: vars(row) for fault, row in rows.items()} for name, rows in matrix.rows.items()},
+        "families": matrix.families,
+    }
+    with replacing(path) as beside:
+        beside.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def read(path: Path = PUBLISHED) -> Matrix:
+    """The matrix of a file."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["version"] != VERSION:
+            raise MatrixError(f"{path.name} has version {data['version']}, this program reads {VERSION}.")
+        rows = {name: {fault: Row(**row) for fault, row in each.items()} for name, each in data["rows"].items()}
+        return Matrix(rows, data["families"])
+    except OSError as error:
+        raise MatrixError(f"{path.name} cannot be read: {error.strerror}; make it with `faults matrix`.") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MatrixError(f"{path.name} holds no matrix of faults: {error!r}.") from error

@@ -1,0 +1,221 @@
+"""Wrong ops by construction: from an op's row follow the ways in which a device can compute it wrongly.
+
+Nothing here is written for one op. A region of numbers, a word for the geometry of a call, an attribute, an input with
+a gradient and a precision each give a wrong op; one that changes no call which the op can have does not apply.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+
+import numpy as np
+
+from ipu_conformance.ops.dtypes import FORMATS
+from ipu_conformance.ops.features import features
+from ipu_conformance.ops.row import Row
+from ipu_conformance.ops.variants import LONG, drawn, is_floating, seed_of, special
+from ipu_conformance.oracle.op import Array, Op, as_tuple
+from ipu_conformance.oracle.sample import Sample
+
+SEEDS = 160
+"""Samples that tell what calls of an op can be like: more than those among which the suite's own are chosen."""
+FAR = 50.0
+REDUCING = ("reduction", "matmul", "convolution", "pooling", "loss", "normalization", "recurrent", "attention")
+
+Forward = Callable[..., Any]
+Gradient = Callable[..., Sequence[Optional[Array]]]
+
+
+@dataclass(frozen=True)
+class WrongOp:
+    """A way to compute an op wrongly: another forward function, or another gradient."""
+
+    op: str
+    name: str
+    forward: Optional[Forward] = None
+    gradient: Optional[Gradient] = None
+    dtypes: Tuple[str, ...] = tuple(FORMATS)
+    """The types of numbers in which it is wrong."""
+
+    def __str__(self) -> str:
+        return f"{self.op}: {self.name}"
+
+
+def wrong_ops(row: Row) -> Iterator[WrongOp]:
+    """Every way to compute an op wrongly that follows from its row."""
+    yield from _regions(row)
+    yield from _geometry(row)
+    yield from _attributes(row)
+    yield from _gradients(row)
+    yield from _precision(row)
+
+
+# Regions of numbers
+
+
+def _where(region: Callable[[Array], Array], other: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    def replaced(x: Array) -> Array:
+        return np.where(region(x), other(x), x) if x.dtype.kind == "f" else x
+
+    return replaced
+
+
+def _is_denormal(x: Array) -> Array:
+    return (x != 0) & (np.abs(x) < float(FORMATS["float16"].tiny if np.abs(x).max() < 1e5 else FORMATS["float32"].tiny))
+
+
+REGIONS: Mapping[str, Tuple[str, Callable[[Array], Array]]] = {
+    "a zero is a small number": ("zeros", _where(lambda x: x == 0, lambda x: np.full_like(x, 2.0**-4))),
+    "a large number is infinite": ("large", _where(lambda x: np.abs(x) >= FAR, lambda x: np.copysign(np.inf, x))),
+    "an infinity is a number": ("infinities", _where(np.isinf, lambda x: np.copysign(3.0, x))),
+    "NaN is zero": ("nan", _where(np.isnan, np.zeros_like)),
+    "a tie is broken": ("ties", _where(lambda x: x == np.round(2 * x) / 2, lambda x: x * 1.03125)),
+}
+
+
+def _regions(row: Row) -> Iterator[WrongOp]:
+    if not is_floating(row.op):
+        return
+    for name, (edge, change) in REGIONS.items():
+        if edge in special(row):
+
+            def forward(*inputs: Array, _change: Callable[[Array], Array] = change, **attributes: Any) -> Any:
+                return row.op.forward(*map(_change, inputs), **attributes)
+
+            yield WrongOp(row.name, name, forward)
+
+
+# Geometry: where a word holds of a call, one element of the result is wrong
+
+
+@functools.lru_cache(maxsize=None)
+def _samples(row: Row) -> Tuple[Sample, ...]:
+    return tuple(drawn(row, seed_of(row, number)).samples[0] for number in range(SEEDS))
+
+
+def _words(row: Row) -> Set[str]:
+    words = [features(row.op, sample) for sample in _samples(row) if sample.inputs and sample.inputs[0].size]
+    return set().union(*words)
+
+
+def _one_element_off(values: Any, place: int = -1) -> Any:
+    first, *others = (np.array(value) for value in as_tuple(values))
+    flat = first.reshape(-1)
+    if flat.size:
+        if first.dtype.kind == "b":
+            flat[place] = ~flat[place]
+        elif first.dtype.kind == "f":
+            flat[place] = flat[place] * 1.03125 + 2.0**-6
+        else:
+            flat[place] += 1
+    return (first, *others) if others else first
+
+
+def _geometry(row: Row) -> Iterator[WrongOp]:
+    op = row.op
+    for word in sorted(_words(row)):
+
+        def forward(*inputs: Array, _word: str = word, **attributes: Any) -> Any:
+            right = op.forward(*inputs, **attributes)
+            return _one_element_off(right) if _word in features(op, Sample(inputs, attributes)) else right
+
+        def gradient(held: Any, *inputs: Array, _word: str = word, **attributes: Any) -> Any:
+            assert op.vjp is not None
+            right = list(op.vjp(held, *inputs, **attributes))
+            if _word in features(op, Sample(inputs, attributes)):
+                right = [value if value is None else _one_element_off(value) for value in right]
+            return right
+
+        yield WrongOp(row.name, f"the last element is off with {word}", forward)
+        if op.vjp is not None:
+            yield WrongOp(row.name, f"gradients are off with {word}", gradient=gradient)
+    yield WrongOp(row.name, "the first element is off", lambda *x, **a: _one_element_off(op.forward(*x, **a), 0))
+    if op.family in REDUCING:
+        yield WrongOp(row.name, "the last term is left out", functools.partial(_without_last, op))
+
+
+def _without_last(op: Op, *inputs: Array, **attributes: Any) -> Any:
+    first = np.array(inputs[0])
+    if first.size and first.dtype.kind == "f":
+        first.reshape(-1)[-1] = 0.0
+    return op.forward(first, *inputs[1:], **attributes)
+
+
+# Attributes that have no effect
+
+
+def _attributes(row: Row) -> Iterator[WrongOp]:
+    values: Dict[str, List[Any]] = {}
+    for sample in _samples(row):
+        for key, value in sample.attributes.items():
+            seen = values.setdefault(key, [])
+            if not any(_equal(value, other) for other in seen):
+                seen.append(value)
+    for key, seen in values.items():
+        for number, fixed in enumerate(seen[:3]):
+
+            def forward(*inputs: Array, _key: str = key, _fixed: Any = fixed, **attributes: Any) -> Any:
+                try:
+                    return row.op.forward(*inputs, **{**attributes, _key: _fixed})
+                except Exception:  # the value does not go with these shapes: nothing to be wrong with
+                    return row.op.forward(*inputs, **attributes)
+
+            if len(seen) > 1:
+                yield WrongOp(row.name, f"{key} is always its value {number} ({fixed!r:.30})", forward)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    return type(left) is type(right) and bool(np.array_equal(np.asarray(left), np.asarray(right)))
+
+
+# Gradients and precision
+
+
+def _gradients(row: Row) -> Iterator[WrongOp]:
+    op = row.op
+    if op.vjp is None:
+        return
+    for place in range(max(len(sample.inputs) for sample in _samples(row))):
+
+        def gradient(held: Any, *inputs: Array, _place: int = place, **attributes: Any) -> Any:
+            assert op.vjp is not None
+            right = list(op.vjp(held, *inputs, **attributes))
+            if _place < len(right) and right[_place] is not None:
+                right[_place] = np.asarray(right[_place]) * 1.001
+            return right
+
+        yield WrongOp(
+            row.name, f"the gradient of input {place} is larger by 0.1 %", gradient=gradient, dtypes=("float32",)
+        )
+
+
+def _precision(row: Row) -> Iterator[WrongOp]:
+    if not is_floating(row.op):
+        return
+
+    def forward(*inputs: Array, **attributes: Any) -> Any:
+        values = [_with_bits(np.asarray(value), 11) for value in as_tuple(row.op.forward(*inputs, **attributes))]
+        return tuple(values) if len(values) > 1 else values[0]
+
+    yield WrongOp(row.name, "results have eleven bits", forward, dtypes=("float32",))
+    if row.name in LONG:
+        yield WrongOp(
+            row.name, "long sums have eleven bits", functools.partial(_half_sums, row.op), dtypes=("float16",)
+        )
+
+
+def _with_bits(x: Array, bits: int) -> Array:
+    if x.dtype.kind != "f":
+        return x
+    mantissa, exponent = np.frexp(x)
+    return np.where(np.isfinite(x), np.ldexp(np.round(mantissa * 2.0**bits) / 2.0**bits, exponent), x)
+
+
+def _half_sums(op: Op, *inputs: Array, **attributes: Any) -> Any:
+    """The error of a running sum in float16 over the terms: about half a unit of the sum for each doubling."""
+    values = [np.asarray(value) for value in as_tuple(op.forward(*inputs, **attributes))]
+    terms = max(x.size for x in inputs)
+    wrong = [value * (1 + 2.0**-11 * terms**0.5) for value in values]
+    return tuple(wrong) if len(wrong) > 1 else wrong[0]
