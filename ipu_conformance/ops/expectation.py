@@ -27,7 +27,7 @@ from ipu_conformance.oracle.sample import Sample, round_to
 from ipu_conformance.oracle.tolerance.ops import ACCUMULATE, Precision, Tolerance
 
 WITHOUT_GRADIENT = ("infinities", "nan", "bits")
-SELECTING = ("max", "min", "max_pool", "adaptive_max_pool", "global_max_pool", "sort", "topk")
+SELECTING = ("max", "min", "sort", "topk")
 """Ops that hand a gradient on to the elements they select: which of equal ones gets it is open, the sum is not."""
 ROUNDED_PARTIALS = ("prod",)
 """Ops whose partial results may be rounded to the element type: nobody promises a wider one for products."""

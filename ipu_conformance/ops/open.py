@@ -22,7 +22,10 @@ SELECTS_NAN = "which of a number and NaN is larger is not promised"
 COMPOSED = "the framework composes it of functions with kinks, whose slopes need not add up there"
 OVERFLOWS = "the framework's own formula overflows before the result does"
 NOT_A_NUMBER = "the framework's own formula forms inf - inf, inf * 0 or 0 / 0 there"
+EVERY_MAXIMUM = "poplibs hands the gradient of a pool to every element that equals the maximum, or shares it among them"
 WEIGHTED = "whether a weight of zero times an infinity or NaN counts is not promised"
+
+_GRADIENT_OF_MAXIMA = {f"gradient {edge}": EVERY_MAXIMUM for edge in ("zeros", "ties")}
 
 OPEN: Mapping[str, Mapping[str, str]] = {
     "relu": {"paddle: nan": SELECTS_NAN},
@@ -48,7 +51,7 @@ OPEN: Mapping[str, Mapping[str, str]] = {
     "trunc_mod": {f"gradient {edge}": COMPOSED for edge in ("zeros", "denormals")},
     "atan2": {"denormals": "the quotient of numbers that may count as zero has no direction"},
     "interpolate_linear": {"infinities": WEIGHTED, "nan": WEIGHTED},
-    "max_pool": {"tensorflow: nan": SELECTS_NAN, "paddle: nan": SELECTS_NAN},
+    "max_pool": {"tensorflow: nan": SELECTS_NAN, "paddle: nan": SELECTS_NAN, **_GRADIENT_OF_MAXIMA},
     "softmax": {"tensorflow: infinities": NOT_A_NUMBER, "tensorflow: nan": SELECTS_NAN},
     "logsumexp": {"paddle: infinities": NOT_A_NUMBER},
     **{
@@ -66,10 +69,11 @@ OPEN: Mapping[str, Mapping[str, str]] = {
         **{f"paddle: gradient {edge}": "it is formed by dividing by zero" for edge in ("zeros", "ties")},
     },
     "adaptive_max_pool": {
+        **_GRADIENT_OF_MAXIMA,
         "paddle: infinities": "a kernel, in float16 the device's too, begins a maximum at the lowest finite number",
         "paddle: nan": SELECTS_NAN,
     },
-    "global_max_pool": {"paddle: nan": SELECTS_NAN},
+    "global_max_pool": {"paddle: nan": SELECTS_NAN, **_GRADIENT_OF_MAXIMA},
     "gru": {"paddle: gradient large": OVERFLOWS},
     "dist": {
         "gradient large": "rounding makes ties, and which of them is the largest is open",
