@@ -8,13 +8,13 @@ import itertools
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Generator, List, Optional, Sequence, Tuple, Type
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Generator, List, Optional, Sequence, Type
 
 import pytest
 
-from ipu_conformance import targets
+from ipu_conformance import levels, targets
 from ipu_conformance.errors import ConformanceError
-from ipu_conformance.scheduling import framework_of, program_of, threads
+from ipu_conformance.scheduling import framework_of, threads
 from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
 from ipu_conformance.tally import Tally
 from ipu_conformance.targets import FRAMEWORKS, Inspector, activate, active, discover
@@ -31,8 +31,7 @@ MARKERS = (
     "ipus(n): the case needs n IPUs",
     "requires(module): the case needs a module that only some versions of its framework come with",
     "unable(framework, what): the framework's API has no words for what the case asks for",
-    "level(name[, framework]): the least thorough level that the case runs at; premerge without it, and the first case "
-    "of an area of a framework is also one of smoke",
+    "level(name): the least thorough level that a case runs at which is not one of the suite's own",
 )
 CASE_TIME_LIMIT = 300
 """Seconds after which a case that hangs has failed, unless it carries a time limit of its own."""
@@ -207,12 +206,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         else:
             left_out.append(item)
             counts[why] = counts.get(why, 0) + 1
-    if selection.level == LEVELS[0]:
-        rest = beyond_smoke(kept)
-        counts["are beyond the first of their area"] = len(rest)
-        left_out.extend(rest)
-        beyond = set(map(id, rest))
-        kept = [item for item in kept if id(item) not in beyond]
     config.stash[TALLY].left_out = counts
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -260,25 +253,10 @@ def why_left_out(item: pytest.Item, selection: Selection) -> Optional[str]:
         for marker in item.iter_markers("requires"):
             if importlib.util.find_spec(marker.args[0]) is None:
                 return f"need {marker.args[0]}"
-    level = case_level(item) if "level" in names else LEVELS[1]
-    if LEVELS.index(level) > max(1, LEVELS.index(selection.level)):
+    level = case_level(item)
+    if LEVELS.index(level) > LEVELS.index(selection.level):
         return f"need level {level}"
     return None
-
-
-def beyond_smoke(items: Sequence[pytest.Item]) -> List[pytest.Item]:
-    """All but the first case of each area of each framework: what a smoke run leaves out."""
-    first: Dict[Tuple[str, Optional[str]], pytest.Item] = {}
-    cases = [item for item in items if item.get_closest_marker("ipu") is not None]
-    for item in cases:
-        first.setdefault((smoke_area(item.nodeid), framework_of(item.nodeid)), item)
-    kept = set(map(id, first.values()))
-    return [item for item in cases if id(item) not in kept]
-
-
-def smoke_area(nodeid: str) -> str:
-    """The file of a case, or the program that it shares with others of its family of ops."""
-    return program_of(nodeid) or nodeid.split("::", 1)[0]
 
 
 def kinds_of(item: pytest.Item, selection: Selection) -> List[Optional[str]]:
@@ -288,16 +266,24 @@ def kinds_of(item: pytest.Item, selection: Selection) -> List[Optional[str]]:
 
 
 def case_level(item: pytest.Item) -> str:
-    """The level that a case asks for: the highest of those it has on its framework."""
-    levels = [
-        str(marker.args[0])
-        for marker in item.iter_markers("level")
-        if len(marker.args) == 1 or marker.args[1] in frameworks_of(item)
-    ]
-    for level in levels:
-        if level not in LEVELS:
-            raise pytest.UsageError(f"{item.nodeid} asks for level {level!r}; choose one of {', '.join(LEVELS)}.")
-    return max(levels, key=LEVELS.index, default=LEVELS[1])
+    """The least thorough level that has a case: the lists say it of the suite's own, a marker of others."""
+    if in_suite(item.path):
+        return levels.shipped().of(case_id(item))
+    marker = item.get_closest_marker("level")
+    level = str(marker.args[0]) if marker is not None else LEVELS[1]
+    if level not in LEVELS:
+        raise pytest.UsageError(f"{item.nodeid} asks for level {level!r}; choose one of {', '.join(LEVELS)}.")
+    return level
+
+
+def case_id(item: pytest.Item) -> str:
+    """The stable name of a case of the suite: its path below the suite's folder, and its name."""
+    return f"{_below_suite(item.path)}::{item.nodeid.partition('::')[2]}"
+
+
+@functools.lru_cache(maxsize=None)
+def _below_suite(path: Path) -> str:
+    return path.resolve().relative_to(suite_folder()).as_posix()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -307,9 +293,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     from ipu_conformance.check.failure import CaseReference, current_case
 
-    name = item.nodeid.partition("::")[2]
-    case = CaseReference(f"{item.path.resolve().relative_to(suite_folder()).as_posix()}::{name}")
-    token = current_case.set(case)
+    token = current_case.set(CaseReference(case_id(item)))
     try:
         return (yield)
     finally:

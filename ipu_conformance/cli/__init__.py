@@ -26,6 +26,7 @@ COMMANDS = (
     Command("baseline", "ipu_conformance.cli.baseline", "record, show and check convergence baselines"),
     Command("coverage", "ipu_conformance.cli.coverage", "what the suite asks of each framework, and the gaps"),
     Command("faults", "ipu_conformance.cli.faults", "ways for a device to be wrong, and the cases that notice them"),
+    Command("levels", "ipu_conformance.cli.levels", "which cases smoke and premerge have; remake the lists"),
     Command("case", "ipu_conformance.cli.case", "run one case of the suite alone"),
     Command("train", "ipu_conformance.cli.train", "train one of the workloads"),
     Command("infer", "ipu_conformance.cli.infer", "use the trained model of a workload"),

@@ -22,16 +22,6 @@ from ipu_conformance.plugin import suite_folder
 from ipu_conformance.targets import FRAMEWORKS, activate, discover
 
 QUIET = ("-qq", "--tb=line", "--assert=plain", "--no-header", "--no-summary", "-p", "no:cacheprovider")
-    "-qq",
-    "--tb=line",
-    "--assert=plain",
-    "--no-header",
-    "--no-summary",
-    "-p",
-    "no:cacheprovider",
-    "-p",
-    "no:xdist",
-)
 TARGET = ("--ipu-target", "emulator")
 
 

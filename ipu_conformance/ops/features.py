@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Iterator, Mapping, Sequence, Set
 
 import numpy as np
@@ -23,7 +24,9 @@ def features(op: Op, sample: Sample) -> Set[str]:
         words.add("a border of numbers")
     words.update(_indices(sample.inputs))
     if op.family in WINDOWS:
-        words.update(_windows(sample))
+        geometry = {*_windows(sample), f"rank {sample.inputs[0].ndim}"}
+        words.update(geometry)
+        words.update(f"{one} and {other}" for one, other in itertools.combinations(sorted(geometry), 2))
     return words
 
 
@@ -51,6 +54,8 @@ def _axes(sample: Sample) -> Iterator[str]:
 def _shapes(op: Op, inputs: Sequence[np.ndarray]) -> Iterator[str]:
     if any(1 in x.shape for x in inputs):
         yield "an axis of one"
+    if inputs and inputs[0].ndim:
+        yield "an odd last axis" if inputs[0].shape[-1] % 2 else "an even last axis"
     if op.family in ("elementwise", "compare") and len(inputs) > 1:
         whole = np.broadcast_shapes(*(x.shape for x in inputs))
         for place, x in enumerate(inputs):
@@ -75,6 +80,8 @@ def _windows(sample: Sample) -> Iterator[str]:
         yield "an even kernel"
     if any(size % 2 for size in kernel):
         yield "an odd kernel"
+    if kernel and max(kernel) == 1:
+        yield "a kernel of one"
     if any(step > size for step, size in zip(stride, kernel)):
         yield "a stride above the kernel"
     if len(set(stride)) > 1:
@@ -86,10 +93,25 @@ def _windows(sample: Sample) -> Iterator[str]:
             yield "unequal dilations"
     if attributes.get("groups", 1) > 1:
         yield "groups"
+        if attributes["groups"] == sample.inputs[0].shape[1]:
+            yield "a group for every channel"
     if any(attributes.get("output_padding", ())):
         yield "output padding"
     pairs = attributes.get("padding", ())
     if not isinstance(pairs, str):
+        sides = sample.inputs[0].shape[2:]
+        spans = [1 + (size - 1) * step for size, step in zip(kernel, dilation or (1,) * len(kernel))]
+        free = [side + sum(pair) - span for side, pair, span in zip(sides, pairs, spans)]
+        rests = [left % step for left, step in zip(free, stride)]
+        if "count_include_pad" in attributes and any(map(any, pairs)):
+            yield "a border that counts" if attributes["count_include_pad"] else "a border that does not count"
+        if any(rests):
+            yield "a rest"
+        # A window that begins beyond the input and its lower padding is left out.
+        begins = [-(-left // step) * step for left, step in zip(free, stride)]
+        inside = [begin < side + pair[0] for begin, side, pair in zip(begins, sides, pairs)]
+        if attributes.get("ceil_mode") and any(rest and fits for rest, fits in zip(rests, inside)):
+            yield "one more window"
         if any(low != high for low, high in pairs):
             yield "asymmetric padding"
         if any(low == high > 0 for low, high in pairs):

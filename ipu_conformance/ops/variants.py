@@ -16,15 +16,17 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, 
 import numpy as np
 
 from ipu_conformance.ops.dtypes import FORMATS
-from ipu_conformance.ops.features import features
+from ipu_conformance.ops.features import WINDOWS, features
 from ipu_conformance.ops.open import OUTSIDE
 from ipu_conformance.ops.row import Row
-from ipu_conformance.oracle.op import Op
+from ipu_conformance.oracle.op import Op, as_tuple
 from ipu_conformance.oracle.sample import Chooser, Sample, SeededChooser
 
 MICRO_BATCHES = 2
 SEEDS = 48
 """Samples among which those of an op are chosen."""
+WINDOW_SEEDS = 320
+"""The same for ops with windows, whose kernels, strides, paddings and modes show only in combination."""
 ROOM = 20
 """Elements of an input into which special numbers are spliced."""
 
@@ -34,19 +36,8 @@ NOT_POINTWISE = ("prelu", "glu")
 INDEXED = ("sort", "topk", "argsort", "argmax", "argmin")
 SUMMED = ("cumsum", "scatter_add", "scatter_nd_add")
 
-DRAWN: Mapping[str, int] = {
-    "activation": 1,
-    "elementwise": 3,
-    "compare": 3,
-    "cast": 1,
-    "convolution": 6,
-    "pooling": 6,
-    "reduction": 5,
-    "matmul": 4,
-    "loss": 4,
-    "indexing": 4,
-}
-"""How many samples of an op of a family are drawn; three unless it stands here."""
+MOST = 12
+"""Samples of an op that are drawn at the most; few ops need more than six to show all that they can do."""
 
 
 @dataclass(frozen=True)
@@ -122,12 +113,12 @@ def _call(op: Op, chooser: Callable[[int], Chooser], edge: str) -> Call:
 
 def covering(row: Row, expressible: Callable[[Call], bool] = lambda call: True) -> List[Call]:
     """The fewest drawn calls that exercise all that the op's samples can, of those that a framework can express."""
-    wanted = DRAWN.get(row.op.family, 3)
-    calls = [drawn(row, seed_of(row, number)) for number in range(SEEDS)]
+    seeds = WINDOW_SEEDS if row.op.family in WINDOWS else SEEDS
+    calls = [drawn(row, seed_of(row, number)) for number in range(seeds)]
     known = [(call, features(row.op, call.samples[0])) for call in calls]
     chosen: List[Call] = []
     seen: Set[str] = set()
-    while known and len(chosen) < wanted:
+    while known and len(chosen) < MOST:
         # A call without elements exercises nothing; of two that add as much the larger one shows more.
         best = max(range(len(known)), key=lambda i: (len(known[i][1] - seen), known[i][0].samples[0].inputs[0].size))
         call, words = known.pop(best)
@@ -160,7 +151,9 @@ def edges(row: Row, dtype: str) -> Tuple[str, ...]:
         names.append("long")
     if op.family in MOVEMENT and op.name not in (*INDEXED, *SUMMED):
         names.append("bits")
-    elif op.name not in INDEXED:
+    elif op.name in INDEXED:
+        names.append("large")
+    else:
         names.extend(special(row) if dtype == "float32" else (ALL_SPECIAL,))
     return tuple(names)
 
@@ -191,16 +184,21 @@ def _roomy(row: Row, edge: str, expressible: Callable[[Call], bool]) -> Optional
     largest: Optional[Call] = None
     for number in range(SEEDS):
         call = drawn(row, seed_of(row, number), edge)
-        if _room(call) > (_room(largest) if largest else 0) and expressible(call):
+        if _room(row, call) > (_room(row, largest) if largest else 0) and expressible(call):
             largest = call
-            if is_pointwise(row.op) or _room(call) >= ROOM:
+            if is_pointwise(row.op) or _room(row, call) >= ROOM:
                 break
     return largest
 
 
-def _room(call: Call) -> int:
-    """The elements of the first floating-point input; a cast may have none."""
-    return next((x.size for x in call.samples[0].inputs if x.dtype.kind == "f"), 0)
+def _room(row: Row, call: Call) -> int:
+    """The elements of the first floating-point input, and of the result where data only moves; a cast may have none."""
+    sample = call.samples[0]
+    given = next((x.size for x in sample.inputs if x.dtype.kind == "f"), 0)
+    if row.op.family not in MOVEMENT:
+        return given
+    outputs = as_tuple(row.op.forward(*sample.inputs, **sample.attributes))
+    return min(given, max(np.size(value) for value in outputs))
 
 
 def joined(parts: Sequence[Call]) -> Tuple[Call, Mapping[str, slice]]:
@@ -257,12 +255,14 @@ def _grid(edge: str, sample: Sample, numbers: Sequence[float]) -> Sample:
 
 
 def _spliced(edge: str, sample: Sample, numbers: Sequence[float]) -> Sample:
-    """The first floating-point input with special numbers at some of its places; ties are everywhere."""
+    """The first floating-point input with special numbers at some of its places; ties and moved bits are everywhere."""
     place = next(place for place, x in enumerate(sample.inputs) if x.dtype.kind == "f")
     x = sample.inputs[place].copy()
     flat = x.reshape(-1)
     if edge == "ties":
         flat[:] = np.round(flat)
+    elif edge == "bits":  # everywhere: an op that moves data may leave most of it behind
+        flat[:] = np.random.default_rng(len(flat)).permutation(np.resize(numbers, len(flat)))
     else:
         stride = max(2, len(flat) // len(numbers))
         for number, start in zip(numbers, range(0, len(flat), stride)):

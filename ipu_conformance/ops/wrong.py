@@ -52,6 +52,27 @@ def wrong_ops(row: Row) -> Iterator[WrongOp]:
     yield from _precision(row)
 
 
+def possible(row: Row, wrong: WrongOp) -> bool:
+    """Whether some sample of ordinary numbers that the op can have shows that it is wrong."""
+    for sample in _samples(row):
+        with np.errstate(all="ignore"):
+            right = as_tuple(row.op.forward(*sample.inputs, **sample.attributes))
+            if wrong.forward is not None:
+                other = as_tuple(wrong.forward(*sample.inputs, **sample.attributes))
+            elif row.op.vjp is not None:
+                held = right if len(right) > 1 else right[0]
+                right = _known(row.op.vjp(held, *sample.inputs, **sample.attributes))
+                assert wrong.gradient is not None
+                other = _known(wrong.gradient(held, *sample.inputs, **sample.attributes))
+            if len(right) != len(other) or not all(map(_equal, map(np.asarray, right), map(np.asarray, other))):
+                return True
+    return False
+
+
+def _known(gradients: Sequence[Optional[Array]]) -> Tuple[Array, ...]:
+    return tuple(value for value in gradients if value is not None)
+
+
 # Regions of numbers
 
 
@@ -60,10 +81,6 @@ def _where(region: Callable[[Array], Array], other: Callable[[Array], Array]) ->
         return np.where(region(x), other(x), x) if x.dtype.kind == "f" else x
 
     return replaced
-
-
-def _is_denormal(x: Array) -> Array:
-    return (x != 0) & (np.abs(x) < float(FORMATS["float16"].tiny if np.abs(x).max() < 1e5 else FORMATS["float32"].tiny))
 
 
 REGIONS: Mapping[str, Tuple[str, Callable[[Array], Array]]] = {

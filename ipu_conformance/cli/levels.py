@@ -1,0 +1,62 @@
+"""``ipu-conformance levels show|update``: which cases smoke and premerge have, and how the lists are remade."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Dict, List
+
+from ipu_conformance import levels
+from ipu_conformance.scheduling import framework_of
+from ipu_conformance.targets import FRAMEWORKS
+from ipu_conformance.text_table import text_table
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the actions of the command."""
+    actions = parser.add_subparsers(metavar="action", required=True)
+    action = actions.add_parser("show", help="how many cases the levels have, by framework")
+    action.set_defaults(action=_show)
+    action = actions.add_parser("update", help="remake the lists from measured times and the matrix of faults")
+    action.add_argument("notes", type=Path, help="the folder that benchmarks.suite_time left its notes in")
+    action.set_defaults(action=_update)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked for."""
+    code: int = args.action(args)
+    return code
+
+
+def _show(args: argparse.Namespace) -> int:
+    lists = levels.shipped()
+    rows = [["level", *FRAMEWORKS, "all"]]
+    for name, table in (("smoke", lists.smoke), ("premerge", lists.premerge)):
+        counts = Counter(framework_of(f"{family}[{each}]") for family, members in table.items() for each in members)
+        rows.append([name, *(str(counts[framework]) for framework in FRAMEWORKS), str(sum(counts.values()))])
+    print("\n".join(text_table(rows, ruled=True)))
+    print(f"digest {lists.digest}")
+    return 0
+
+
+def _update(args: argparse.Namespace) -> int:
+    from ipu_conformance.matrix import table
+    from ipu_conformance.plugin import suite_folder
+
+    seconds: Dict[str, float] = {}
+    for path in sorted(args.notes.glob("*.json")):
+        seconds.update(json.loads(path.read_text(encoding="utf-8"))["cases"])
+    prefix = f"tests/{suite_folder().name}/"
+    cases = {case[len(prefix) :]: amount for case, amount in seconds.items() if case.startswith(prefix)}
+    if not cases:
+        raise levels.LevelsError(f"{args.notes} holds no notes of a run of the suite; run benchmarks.suite_time first.")
+    kills: Dict[str, List[str]] = {}
+    if table.PUBLISHED.exists():
+        for framework, rows in table.read().rows.items():
+            kills.update({f"{framework} {fault}": row.kills for fault, row in rows.items()})
+    made = levels.computed(cases, kills)
+    made.write()
+    levels.shipped.cache_clear()
+    return _show(args)

@@ -1,0 +1,147 @@
+"""Which cases a level has, as data: computed from measured times and from the faults that each case notices.
+
+``levels.json`` lists the cases of smoke and premerge by family, that is by test function; qualify and soak have the
+rest. A family that the file does not know runs at premerge until the lists are remade:
+
+    python -m benchmarks.suite_time --notes FOLDER    # processor time of every case
+    ipu-conformance levels update FOLDER
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Sequence, Set, Tuple
+
+from ipu_conformance.atomic_write import replacing
+from ipu_conformance.errors import ConformanceError
+from ipu_conformance.scheduling import framework_of, program_of
+
+FILE = Path(__file__).with_name("levels.json")
+SMOKE_CASES = 300
+PREMERGE_SECONDS = 330.0
+"""Processor time of premerge's cases: four minutes on two cores, less what starting and collecting takes."""
+DEAR_SECONDS = 3.0
+"""A case above it is in premerge only where no cheaper one notices a fault."""
+KILLERS = 2
+"""Cases of different families that premerge has for every fault."""
+
+
+class LevelsError(ConformanceError):
+    """The lists of levels cannot be read, or do not fit the suite."""
+
+
+def parted(case: str) -> Tuple[str, str]:
+    """The family of a case and its parameters, which are empty for a case without any."""
+    family, _, rest = case.partition("[")
+    return family, rest[:-1] if rest else ""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The cases of smoke and of premerge, which has those of smoke too, by family."""
+
+    smoke: Mapping[str, FrozenSet[str]]
+    premerge: Mapping[str, FrozenSet[str]]
+
+    def of(self, case: str) -> str:
+        """The least thorough level that has a case."""
+        family, parameters = parted(case)
+        if parameters in self.smoke.get(family, ()):
+            return "smoke"
+        if family not in self.premerge or parameters in self.premerge[family]:
+            return "premerge"
+        return "qualify"
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the lists."""
+        return hashlib.sha256(json.dumps(self._data(), sort_keys=True).encode()).hexdigest()
+
+    def _data(self) -> Dict[str, Any]:
+        return {
+            name: {family: sorted(cases) for family, cases in sorted(table.items())}
+            for name, table in (("smoke", self.smoke), ("premerge", self.premerge))
+        }
+
+    def write(self, path: Path = FILE) -> None:
+        """Write the lists with their digest, whole or not at all."""
+        with replacing(path) as beside:
+            beside.write_text(json.dumps({"digest": self.digest, **self._data()}, indent=0) + "\n", encoding="utf-8")
+
+
+def read(path: Path = FILE) -> Levels:
+    """The lists of a file, whose digest must be theirs."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        tables = [{family: frozenset(cases) for family, cases in data[name].items()} for name in ("smoke", "premerge")]
+        levels, digest = Levels(*tables), data["digest"]
+    except OSError as error:
+        raise LevelsError(f"{path.name} cannot be read: {error.strerror}; install the package again.") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LevelsError(f"{path.name} holds no lists of levels: {error!r}; install the package again.") from error
+    if levels.digest != digest:
+        raise LevelsError(f"{path.name} was changed by hand; remake it with `ipu-conformance levels update`.")
+    return levels
+
+
+@functools.lru_cache(maxsize=1)
+def shipped() -> Levels:
+    """The lists of the package."""
+    return read()
+
+
+def computed(seconds: Mapping[str, float], kills: Mapping[str, Sequence[str]]) -> Levels:
+    """The lists that follow from the processor time of every case and from the cases that notice each fault.
+
+    Smoke is the cheapest case of each area of each framework. Premerge adds, cheapest first, two cases of different
+    families for every fault, one case of every kind (a test function on a framework, an op), and then whatever fits.
+    """
+    order = sorted(seconds, key=lambda case: (seconds[case], case))
+    smoke = _first(order, _area)[:SMOKE_CASES]
+    chosen: Set[str] = set(smoke)
+    for killers in kills.values():
+        families: Set[str] = {parted(case)[0] for case in killers if case in chosen}
+        for case in sorted(set(killers) & set(seconds), key=lambda case: (seconds[case], case)):
+            if len(families) < KILLERS and parted(case)[0] not in families:
+                families.add(parted(case)[0])
+                chosen.add(case)
+    chosen.update(case for case in _first(order, _kind) if seconds[case] <= DEAR_SECONDS)
+    spent = sum(seconds[case] for case in chosen)
+    for case in order:
+        if case not in chosen and spent + seconds[case] <= PREMERGE_SECONDS:
+            chosen.add(case)
+            spent += seconds[case]
+    known = {parted(case)[0] for case in seconds}
+    return Levels(_by_family(smoke), {**dict.fromkeys(known, frozenset()), **_by_family(chosen)})
+
+
+def _first(order: Iterable[str], key: Any) -> List[str]:
+    result: Dict[Any, str] = {}
+    for case in order:
+        result.setdefault(key(case), case)
+    return list(result.values())
+
+
+def _area(case: str) -> Tuple[str, Any]:
+    """The file of a case, or the family of ops that it belongs to, and its framework."""
+    program = program_of(case)
+    return (program.rpartition("-")[0] if program else case.partition("::")[0]), framework_of(case)
+
+
+def _kind(case: str) -> Tuple[Any, ...]:
+    """The test function and the framework of a case; of ops also which."""
+    family, parameters = parted(case)
+    op = tuple(parameters.split("-")[2:3]) if program_of(case) else ()
+    return (family, framework_of(case), *op)
+
+
+def _by_family(cases: Iterable[str]) -> Dict[str, FrozenSet[str]]:
+    result: Dict[str, Set[str]] = {}
+    for case in cases:
+        family, parameters = parted(case)
+        result.setdefault(family, set()).add(parameters)
+    return {family: frozenset(members) for family, members in result.items()}

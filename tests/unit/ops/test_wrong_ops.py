@@ -1,0 +1,108 @@
+"""The op cases notice every wrong op that follows from a row: see ``ipu_conformance.ops.wrong``.
+
+A run takes one in ten of them, always the same; ``WRONG_OPS=all`` takes all (five minutes of processor time).
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import replace
+from typing import Any, Dict, Iterator, List, Tuple
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.frameworks import OpCall, OpResult
+from ipu_conformance.ops import TABLE, Row
+from ipu_conformance.ops.cases import OpCase
+from ipu_conformance.ops.row import LIBRARIES
+from ipu_conformance.ops.variants import edges
+from ipu_conformance.ops.wrong import WrongOp, possible, wrong_ops
+from tests.ipu.ops import judge
+from tests.ipu.ops.bench import Bench, Trial
+from tests.unit.ops.device import NumpyDevice
+
+SHARE = 1 if os.environ.get("WRONG_OPS") == "all" else 10
+
+
+def _same(left: OpResult, right: OpResult) -> bool:
+    def bits(result: OpResult) -> List[Tuple[Any, ...]]:
+        arrays = [*(value for values in result.outputs for value in values), *result.gradients.values()]
+        return [(array.shape, array.dtype, array.tobytes()) for array in map(np.asarray, arrays)]
+
+    return bits(left) == bits(right)
+
+
+def _trials(row: Row) -> Dict[str, List[Trial]]:
+    """What a right device makes of every call of the op's cases, by type of number."""
+    trials = {}
+    for dtype in ("float32", "float16"):
+        names = ("drawn", *edges(row, dtype))
+        device: Any = NumpyDevice(row)
+        bench = Bench("poptorch", device, dtype, [(device.row, edge) for edge in names])
+        trials[dtype] = [trial for edge in names for trial in bench.trials(device.row, edge)]
+    return trials
+
+
+def _result(row: Row, wrong: WrongOp, asked: OpCall, dtype: str) -> OpResult:
+    """What the wrong device makes of a call; a wrong result has no gradient, since its shape may be another."""
+    if wrong.forward is not None:
+        return NumpyDevice(row, forward=wrong.forward)._result(replace(asked, factors=(), wanted=()), dtype)
+    return NumpyDevice(row, gradient=wrong.gradient)._result(asked, dtype)
+
+
+def _differing(row: Row, wrong: WrongOp, trials: Dict[str, List[Trial]]) -> Iterator[Tuple[str, Trial]]:
+    """The calls that the wrong device gets wrong, with what it makes of them."""
+    for dtype in wrong.dtypes:
+        for trial in trials[dtype]:
+            asked = trial.asked if wrong.forward is None else replace(trial.asked, factors=(), wanted=())
+            right = NumpyDevice(row)._result(asked, dtype)
+            result = _result(row, wrong, trial.asked, dtype)
+            if not _same(right, result):
+                yield dtype, replace(trial, result=result)
+
+
+def _is_noticed(row: Row, wrong: WrongOp, dtype: str, trial: Trial, framework: str) -> bool:
+    try:
+        if wrong.forward is not None:
+            judge.forward(row, trial, dtype, framework)
+        else:
+            judge.gradient(row, trial, dtype, framework)
+    except check.CheckFailure:
+        return True
+    return False
+
+
+def _frameworks(row: Row) -> List[str]:
+    return [name for name, library in LIBRARIES.items() if row.missing(library) is None]
+
+
+def _is_open(row: Row, wrong: WrongOp, dtype: str, trial: Trial, framework: str) -> bool:
+    direction = "forward" if wrong.forward is not None else "gradient"
+    case = OpCase(framework, row, dtype, direction, trial.call.edge)
+    return bool(case.open or case.gap)
+
+
+@pytest.mark.parametrize("name", list(TABLE))
+def test_every_wrong_op_is_noticed(name: str) -> None:
+    """A wrong op fails a case on every framework, unless all that it gets wrong is left open there."""
+    row = TABLE[name]
+    chosen = [wrong for wrong in wrong_ops(row) if zlib.crc32(str(wrong).encode()) % SHARE == 0]
+    trials = _trials(row) if chosen else {}
+    survivors = []
+    for wrong in chosen:
+        waiting, asked = set(_frameworks(row)), set()
+        for dtype, trial in _differing(row, wrong, trials):
+            for framework in sorted(waiting):
+                if not _is_open(row, wrong, dtype, trial, framework):
+                    asked.add(framework)
+                    if _is_noticed(row, wrong, dtype, trial, framework):
+                        waiting.discard(framework)
+            if not waiting:
+                break
+        if waiting & asked or (not asked and possible(row, wrong)):
+            survivors.append(f"{wrong} on {', '.join(sorted(waiting))}")
+
+    assert not survivors, "\n".join(survivors)
