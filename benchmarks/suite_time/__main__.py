@@ -1,6 +1,9 @@
 """Where the processor time of a run of the suite goes.
 
-    python -m benchmarks.suite_time [arguments of pytest]     # tests/ipu -m ipu --ipu-level qualify -n 2 without any
+    python -m benchmarks.suite_time [--notes FOLDER] [arguments of pytest]
+
+Without arguments that is tests/ipu -m ipu --ipu-level qualify -n 2. The notes of the processes, with the time of every
+case, are kept in FOLDER: `ipu-conformance levels update` reads them.
 
 Runs the suite once, and prints the processor time (user and system, of all processes) by framework, by phase and by
 file, the slowest cases, and the peak memory of each worker.
@@ -8,6 +11,7 @@ file, the slowest cases, and the peak memory of each worker.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -84,10 +88,15 @@ def _row(name: str, amounts: Sequence[float], total: float) -> List[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run pytest with the clock, then print the tables; pytest's own exit code."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pytest", "-p", "benchmarks.suite_time.clock", *(arguments or DEFAULT)]
-        code = subprocess.run(command, env={**os.environ, FOLDER: folder}, check=False).returncode
-        notes = [json.loads(path.read_text()) for path in sorted(Path(folder).iterdir())]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.suite_time", description=__doc__.splitlines()[0])
+    parser.add_argument("--notes", type=Path, help="where the notes of the processes are kept")
+    args, for_pytest = parser.parse_known_args(arguments)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = args.notes or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "pytest", "-p", "benchmarks.suite_time.clock", *(for_pytest or DEFAULT)]
+        code = subprocess.run(command, env={**os.environ, FOLDER: str(folder)}, check=False).returncode
+        notes = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     print(report(notes))
     return code
 

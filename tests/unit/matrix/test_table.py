@@ -1,0 +1,75 @@
+"""The matrix says of every fault who noticed it, and of every family of cases what it notices."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipu_conformance.matrix import table
+from ipu_conformance.matrix.table import MatrixError
+
+FAULTS = {name: {"what": name, "place": "ir.graph"} for name in ("seen", "crashing", "unseen")}
+RECORDING = [
+    {"case": "paddle/test_a.py::test_one[x]", "seconds": 0.5},
+    {"case": "paddle/test_a.py::test_one[y]", "seconds": 0.25},
+    {"case": "paddle/test_a.py::test_two", "seconds": 0.125},
+]
+RUNS = [
+    {"fault": "seen", "case": "paddle/test_a.py::test_two", "verdict": "passed", "seconds": 1.0},
+    {"fault": "seen", "case": "paddle/test_a.py::test_one[x]", "verdict": "killed", "seconds": 2.0},
+    {"fault": "seen", "case": "paddle/test_a.py::test_one[y]", "verdict": "killed", "seconds": 4.0},
+    {"fault": "crashing", "case": "paddle/test_a.py::test_two", "verdict": "broke", "seconds": 1.0},
+    {"fault": "unseen", "case": "paddle/test_a.py::test_two", "verdict": "passed", "seconds": 1.0},
+]
+
+
+def _matrix():
+    return table.gathered("paddle", FAULTS, RECORDING, RUNS)
+
+
+def test_a_crash_is_no_kill():
+    """A fault under which cases only crash survives, and is listed apart."""
+    matrix = _matrix()
+
+    assert matrix.survivors("paddle") == ["crashing", "unseen"]
+    assert matrix.crashed_only("paddle") == ["crashing"]
+
+
+def test_families_without_a_kill_are_named():
+    """A family is a test function with all its parameters; its time is their sum."""
+    matrix = _matrix()
+
+    assert matrix.killing("paddle") == {"paddle/test_a.py::test_one": ["seen"], "paddle/test_a.py::test_two": []}
+    assert matrix.idle("paddle") == ["paddle/test_a.py::test_two"]
+    assert matrix.families["paddle"]["paddle/test_a.py::test_one"] == 0.75
+
+
+def test_the_time_to_the_first_kill_counts_what_passed_before():
+    """Runs after the first kill cost nothing more."""
+    assert _matrix().rows["paddle"]["seen"].seconds == 3.0
+
+
+def test_a_matrix_comes_back_from_its_file(tmp_path):
+    """What is written is read again."""
+    table.write(_matrix(), tmp_path / "matrix.json")
+
+    assert table.read(tmp_path / "matrix.json") == _matrix()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("{", "holds no matrix"), ("[]", "holds no matrix"), ('{"version": 9}', "has version 9"),
+     ('{"version": 1, "rows": {"paddle": {"a": {"size": 3}}}}', "holds no matrix")],
+)  # fmt: skip
+def test_a_file_that_holds_no_matrix_is_one_sentence(text, sentence, tmp_path):
+    """A damaged file, or one of another version, is refused."""
+    path = tmp_path / "matrix.json"
+    path.write_text(text)
+
+    with pytest.raises(MatrixError, match=sentence):
+        table.read(path)
+
+
+def test_a_missing_file_says_how_to_make_it(tmp_path):
+    """The command is named."""
+    with pytest.raises(MatrixError, match="faults matrix"):
+        table.read(tmp_path / "matrix.json")

@@ -1,0 +1,119 @@
+"""Levels are lists that follow from measured times and kills; a list that was changed by hand is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ipu_conformance import levels
+from ipu_conformance.levels import Levels, LevelsError
+
+CASES = {
+    "paddle/ir/test_a_ipu.py::test_one[x]": 0.5,
+    "paddle/ir/test_a_ipu.py::test_one[y]": 0.25,
+    "paddle/ir/test_a_ipu.py::test_two": 0.75,
+    "poptorch/ir/test_a_ipu.py::test_one[z]": 4.0,
+    "poptorch/ir/test_a_ipu.py::test_three[z]": 5.0,
+    "ops/test_ops_ipu.py::test_forward[paddle-softmax-log_softmax-float32-drawn]": 0.125,
+    "ops/test_ops_ipu.py::test_forward[paddle-softmax-softmax-float32-drawn]": 0.0625,
+}
+
+
+def _listed(table):
+    return {f"{family}[{each}]" if each else family for family, members in table.items() for each in members}
+
+
+def test_smoke_has_the_cheapest_case_of_every_area_of_every_framework():
+    """An area is a file, or a family of ops; a dear area has its case too."""
+    made = levels.computed(CASES, {})
+
+    assert _listed(made.smoke) == {
+        "paddle/ir/test_a_ipu.py::test_one[y]",
+        "poptorch/ir/test_a_ipu.py::test_one[z]",
+        "ops/test_ops_ipu.py::test_forward[paddle-softmax-softmax-float32-drawn]",
+    }
+
+
+def test_premerge_has_one_case_of_every_kind_that_is_not_dear(monkeypatch):
+    """With no time left beyond that, a kind is a test function on a framework, or an op."""
+    monkeypatch.setattr(levels, "PREMERGE_SECONDS", 0.0)
+    made = levels.computed(CASES, {})
+
+    assert set(CASES) - _listed(made.premerge) == {
+        "paddle/ir/test_a_ipu.py::test_one[x]",
+        "poptorch/ir/test_a_ipu.py::test_three[z]",
+    }
+
+
+def test_premerge_has_two_families_for_every_fault_however_dear(monkeypatch):
+    """The cheapest killers of different families are in, and no third."""
+    monkeypatch.setattr(levels, "PREMERGE_SECONDS", 0.0)
+    killers = {
+        "slow": ["poptorch/ir/test_a_ipu.py::test_three[z]", "paddle/ir/test_a_ipu.py::test_one[x]"],
+        "gone": ["paddle/ir/test_a_ipu.py::test_that_was_renamed"],
+    }
+    made = levels.computed(CASES, killers)
+
+    assert "poptorch/ir/test_a_ipu.py::test_three[z]" in _listed(made.premerge)
+    assert "paddle/ir/test_a_ipu.py::test_one[x]" in _listed(made.premerge)
+    assert not any("renamed" in case for case in _listed(made.premerge))
+
+
+def test_time_that_is_left_is_filled_with_the_cheapest(monkeypatch):
+    """What fits the budget is in, from the cheapest on."""
+    monkeypatch.setattr(levels, "PREMERGE_SECONDS", sum(CASES.values()) - 5.0)
+    made = levels.computed(CASES, {})
+
+    assert set(CASES) - _listed(made.premerge) == {"poptorch/ir/test_a_ipu.py::test_three[z]"}
+
+
+@pytest.mark.parametrize(
+    ("case", "level"),
+    [
+        ("a.py::test_one[x]", "smoke"),
+        ("a.py::test_one[y]", "premerge"),
+        ("a.py::test_one[z]", "qualify"),
+        ("a.py::test_new[z]", "premerge"),
+        ("a.py::test_plain", "premerge"),
+    ],
+)
+def test_a_family_that_is_not_known_runs_at_premerge(case, level):
+    """A new case runs by default until the lists are remade."""
+    lists = Levels(
+        {"a.py::test_one": frozenset("x")}, {"a.py::test_one": frozenset("xy"), "a.py::test_plain": frozenset([""])}
+    )
+
+    assert lists.of(case) == level
+
+
+def test_lists_come_back_from_their_file(tmp_path):
+    """What is written is read again, digest and all."""
+    made = levels.computed(CASES, {})
+    made.write(tmp_path / "levels.json")
+
+    assert levels.read(tmp_path / "levels.json") == made
+
+
+def _changed(data):
+    data["premerge"]["paddle/ir/test_a_ipu.py::test_two"] = []
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (_changed, "was changed by hand"),
+        (lambda data: "{", "holds no lists of levels"),
+        (lambda data: "[]", "holds no lists of levels"),
+        (lambda data: json.dumps({"smoke": {}}), "holds no lists of levels"),
+    ],
+)
+def test_a_damaged_list_is_one_sentence(damage, sentence, tmp_path):
+    """A list that does not have its digest, or is none, is refused."""
+    path = tmp_path / "levels.json"
+    levels.computed(CASES, {}).write(path)
+    path.write_text(damage(json.loads(path.read_text())))
+
+    with pytest.raises(LevelsError, match=sentence):
+        levels.read(path)
