@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 import itertools
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Generator, List, Optional, Sequence, Tuple, Type
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Generator, List, Mapping, Optional, Sequence, Tuple, Type
 
 import pytest
 
@@ -151,13 +152,32 @@ def inspector(request: pytest.FixtureRequest) -> Inspector:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:
-    """A run of conformance cases alone does not open the project's own tests, which import every framework."""
-    if not matches_cases_only(config.getoption("markexpr") or ""):
-        return None
-    own_tests = suite_folder().parent / "unit"
-    if collection_path != own_tests or any(own_tests in (path, *path.parents) for path in _asked_paths(config)):
+    """A run opens no folder that it is not about, unless the command line names it.
+
+    Conformance cases alone are not about the project's own tests, which import every framework, and no run is about
+    the folder of a framework that is left out.
+    """
+    own_tests, suite = suite_folder().parent / "unit", suite_folder()
+    if collection_path == own_tests:
+        left_out = matches_cases_only(config.getoption("markexpr") or "")
+    else:
+        left_out = collection_path.parent == suite and collection_path.name in config.stash[SELECTION].left_out
+    if not left_out or any(collection_path in (path, *path.parents) for path in _asked_paths(config)):
         return None
     return True
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collect without looking for garbage: thousands of cases come to stay, and none of them is looked through again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        if was_on:
+            gc.enable()
 
 
 def _asked_paths(config: pytest.Config) -> List[Path]:
@@ -195,15 +215,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     selection = config.stash[SELECTION]
     kept, left_out = [], []
     counts: Dict[str, int] = {}
-    for item in items:
-        if in_suite(item.path):
-            mark(item)
-        why = why_left_out(item, selection)
-        if why is None:
-            kept.append(item)
-        else:
-            left_out.append(item)
-            counts[why] = counts.get(why, 0) + 1
+    for path, cases in itertools.groupby(items, key=lambda item: item.path):
+        of_file = list(cases)
+        if in_suite(path):
+            mark(of_file)
+        for item in of_file:
+            why = why_left_out(item, selection)
+            if why is None:
+                kept.append(item)
+            else:
+                left_out.append(item)
+                counts[why] = counts.get(why, 0) + 1
     if selection.level == LEVELS[0]:
         rest = beyond_smoke(kept)
         counts["are beyond the first of their area"] = len(rest)
@@ -222,16 +244,19 @@ def in_suite(path: Path) -> bool:
     return suite_folder() in path.resolve().parents
 
 
-def mark(item: pytest.Item) -> None:
-    """Give a case of the suite the markers that follow from where it stands."""
-    names = {marker.name for marker in item.iter_markers()}
-    if "ipu" not in names:
-        item.add_marker("ipu")
-    framework = framework_of(item.nodeid)
-    if framework is not None and framework not in names:
-        item.add_marker(framework)
-    if "timeout" not in names:
-        item.add_marker(pytest.mark.timeout(CASE_TIME_LIMIT))
+def mark(cases: Sequence[pytest.Item]) -> None:
+    """Give the cases of a file of the suite the markers that follow from where they stand.
+
+    What holds of all of them is a marker of the file.
+    """
+    file = cases[0].getparent(pytest.File) or cases[0]
+    for marker in (pytest.mark.ipu, pytest.mark.timeout(CASE_TIME_LIMIT)):
+        if file.get_closest_marker(marker.name) is None:
+            file.add_marker(marker)
+    for case in cases:
+        framework = framework_of(case.nodeid)
+        if framework is not None and case.get_closest_marker(framework) is None:
+            case.add_marker(framework)
 
 
 def frameworks_of(item: pytest.Item) -> List[str]:
@@ -241,23 +266,24 @@ def frameworks_of(item: pytest.Item) -> List[str]:
 
 def why_left_out(item: pytest.Item, selection: Selection) -> Optional[str]:
     """Why a case does not belong to this run, None if it does."""
-    names = {marker.name for marker in item.iter_markers()}
-    if "ipu" not in names:
+    markers: Dict[str, List[pytest.Mark]] = {}
+    for marker in item.iter_markers():
+        markers.setdefault(marker.name, []).append(marker)
+    if "ipu" not in markers:
         return None
-    for name in FRAMEWORKS:
-        if name in names and selection.choice(name) is None:
+    for name in selection.left_out:
+        if name in markers:
             return f"need {name}"
-    for marker in item.iter_markers("unable"):
-        if marker.args[0] in names:
+    for marker in markers.get("unable", ()):
+        if marker.args[0] in markers:
             return f"ask {marker.args[0]} for {marker.args[1]}"
     for kind in ("hardware", "emulator"):
-        if kind in names and kind not in kinds_of(item, selection):
+        if kind in markers and kind not in kinds_of(item, selection):
             return f"need target kind {kind}"
-    if "requires" in names:
-        for marker in item.iter_markers("requires"):
-            if importlib.util.find_spec(marker.args[0]) is None:
-                return f"need {marker.args[0]}"
-    level = case_level(item) if "level" in names else LEVELS[1]
+    for marker in markers.get("requires", ()):
+        if importlib.util.find_spec(marker.args[0]) is None:
+            return f"need {marker.args[0]}"
+    level = case_level(item.nodeid, markers)
     if LEVELS.index(level) > max(1, LEVELS.index(selection.level)):
         return f"need level {level}"
     return None
@@ -284,16 +310,14 @@ def kinds_of(item: pytest.Item, selection: Selection) -> List[Optional[str]]:
     return [choice.kind for choice in choices if choice] or list(selection.kinds)
 
 
-def case_level(item: pytest.Item) -> str:
-    """The level that a case asks for: the highest of those it has on its framework."""
+def case_level(nodeid: str, markers: Mapping[str, Sequence[pytest.Mark]]) -> str:
+    """The level that a case with these markers asks for: the highest of those it has on its framework."""
     levels = [
-        str(marker.args[0])
-        for marker in item.iter_markers("level")
-        if len(marker.args) == 1 or marker.args[1] in frameworks_of(item)
+        str(marker.args[0]) for marker in markers.get("level", ()) if len(marker.args) == 1 or marker.args[1] in markers
     ]
     for level in levels:
         if level not in LEVELS:
-            raise pytest.UsageError(f"{item.nodeid} asks for level {level!r}; choose one of {', '.join(LEVELS)}.")
+            raise pytest.UsageError(f"{nodeid} asks for level {level!r}; choose one of {', '.join(LEVELS)}.")
     return max(levels, key=LEVELS.index, default=LEVELS[1])
 
 
