@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 import itertools
 import os
@@ -153,13 +154,32 @@ def inspector(request: pytest.FixtureRequest) -> Inspector:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:
-    """A run of conformance cases alone does not open the project's own tests, which import every framework."""
-    if not matches_cases_only(config.getoption("markexpr") or ""):
-        return None
-    own_tests = suite_folder().parent / "unit"
-    if collection_path != own_tests or any(own_tests in (path, *path.parents) for path in _asked_paths(config)):
+    """A run opens no folder that it is not about, unless the command line names it.
+
+    Conformance cases alone are not about the project's own tests, which import every framework, and no run is about
+    the folder of a framework that is left out.
+    """
+    own_tests, suite = suite_folder().parent / "unit", suite_folder()
+    if collection_path == own_tests:
+        left_out = matches_cases_only(config.getoption("markexpr") or "")
+    else:
+        left_out = collection_path.parent == suite and collection_path.name in config.stash[SELECTION].left_out
+    if not left_out or any(collection_path in (path, *path.parents) for path in _asked_paths(config)):
         return None
     return True
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collect without looking for garbage: thousands of cases come to stay."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        if was_on:
+            gc.enable()
 
 
 def _asked_paths(config: pytest.Config) -> List[Path]:
@@ -197,15 +217,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     selection = config.stash[SELECTION]
     kept, left_out = [], []
     counts: Dict[str, int] = {}
-    for item in items:
-        if in_suite(item.path):
-            mark(item)
-        why = why_left_out(item, selection)
-        if why is None:
-            kept.append(item)
-        else:
-            left_out.append(item)
-            counts[why] = counts.get(why, 0) + 1
+    for path, cases in itertools.groupby(items, key=lambda item: item.path):
+        of_file = list(cases)
+        if in_suite(path):
+            mark(of_file)
+        for item in of_file:
+            why = why_left_out(item, selection)
+            if why is None:
+                kept.append(item)
+            else:
+                left_out.append(item)
+                counts[why] = counts.get(why, 0) + 1
     config.stash[TALLY].left_out = counts
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -218,16 +240,19 @@ def in_suite(path: Path) -> bool:
     return suite_folder() in path.resolve().parents
 
 
-def mark(item: pytest.Item) -> None:
-    """Give a case of the suite the markers that follow from where it stands."""
-    names = {marker.name for marker in item.iter_markers()}
-    if "ipu" not in names:
-        item.add_marker("ipu")
-    framework = framework_of(item.nodeid)
-    if framework is not None and framework not in names:
-        item.add_marker(framework)
-    if "timeout" not in names:
-        item.add_marker(pytest.mark.timeout(CASE_TIME_LIMIT))
+def mark(cases: Sequence[pytest.Item]) -> None:
+    """Give the cases of a file of the suite the markers that follow from where they stand.
+
+    What holds of all of them is a marker of the file.
+    """
+    file = cases[0].getparent(pytest.File) or cases[0]
+    for marker in (pytest.mark.ipu, pytest.mark.timeout(CASE_TIME_LIMIT)):
+        if file.get_closest_marker(marker.name) is None:
+            file.add_marker(marker)
+    for case in cases:
+        framework = framework_of(case.nodeid)
+        if framework is not None and case.get_closest_marker(framework) is None:
+            case.add_marker(framework)
 
 
 def frameworks_of(item: pytest.Item) -> List[str]:
@@ -237,22 +262,23 @@ def frameworks_of(item: pytest.Item) -> List[str]:
 
 def why_left_out(item: pytest.Item, selection: Selection) -> Optional[str]:
     """Why a case does not belong to this run, None if it does."""
-    names = {marker.name for marker in item.iter_markers()}
-    if "ipu" not in names:
+    markers: Dict[str, List[pytest.Mark]] = {}
+    for marker in item.iter_markers():
+        markers.setdefault(marker.name, []).append(marker)
+    if "ipu" not in markers:
         return None
-    for name in FRAMEWORKS:
-        if name in names and selection.choice(name) is None:
+    for name in selection.left_out:
+        if name in markers:
             return f"need {name}"
-    for marker in item.iter_markers("unable"):
-        if marker.args[0] in names:
+    for marker in markers.get("unable", ()):
+        if marker.args[0] in markers:
             return f"ask {marker.args[0]} for {marker.args[1]}"
     for kind in ("hardware", "emulator"):
-        if kind in names and kind not in kinds_of(item, selection):
+        if kind in markers and kind not in kinds_of(item, selection):
             return f"need target kind {kind}"
-    if "requires" in names:
-        for marker in item.iter_markers("requires"):
-            if importlib.util.find_spec(marker.args[0]) is None:
-                return f"need {marker.args[0]}"
+    for marker in markers.get("requires", ()):
+        if importlib.util.find_spec(marker.args[0]) is None:
+            return f"need {marker.args[0]}"
     level = case_level(item)
     if LEVELS.index(level) > LEVELS.index(selection.level):
         return f"need level {level}"

@@ -14,6 +14,7 @@ from typing import (
     Callable,
     ContextManager,
     Dict,
+    Hashable,
     Iterator,
     Mapping,
     Optional,
@@ -53,6 +54,12 @@ class OpCall:
     """What each output is multiplied by in the loss, the sum of all floating-point ones; none for no gradient."""
     wanted: Tuple[int, ...] = ()
     """The inputs whose gradients are wanted."""
+
+    @property
+    def structure(self) -> Hashable:
+        """What a call is apart from the values of its inputs."""
+        inputs = tuple((x.shape, x.dtype.str) for x in self.inputs[0])
+        return self.ask, inputs, repr(sorted(self.attributes.items()))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, NamedTuple, Optional
+import itertools
+from typing import Iterable, Iterator, List, NamedTuple, Optional
 
 from ipu_conformance.ops import TABLE
 from ipu_conformance.ops.dtypes import DTYPES, FORMATS, applies
@@ -32,11 +33,10 @@ class OpCase(NamedTuple):
     @property
     def gap(self) -> str:
         """Why there is no such case, empty if there is."""
-        row, library = self.row, LIBRARIES[self.framework]
-        if row.missing(library) is not None:
-            return row.missing(library) or ""
-        if not applies(self.dtype, row.name, is_floating(row.op)):
-            return f"{self.dtype} does not apply"
+        row = self.row
+        unasked = why_unasked(self.framework, row, self.dtype)
+        if unasked:
+            return unasked
         if self.edge in OUTSIDE.get(row.name, ()):
             return "outside the domain"
         if self.edge not in ("drawn", *edges(row, self.dtype)):
@@ -68,9 +68,17 @@ class OpCase(NamedTuple):
         return "premerge" if self.dtype == "float32" and shown else "qualify"
 
 
+def why_unasked(framework: str, row: Row, dtype: str) -> str:
+    """Why there is no case of an op in a type of number, whatever the edge; empty if there are some."""
+    missing = row.missing(LIBRARIES[framework])
+    if missing is not None:
+        return missing
+    return "" if applies(dtype, row.name, is_floating(row.op)) else f"{dtype} does not apply"
+
+
 def combinations(rows: Optional[Iterable[Row]] = None) -> Iterator[OpCase]:
     """Every combination for some rows or all, those that share programs beside each other."""
-    ordered = sorted(TABLE.values() if rows is None else rows, key=lambda row: row.op.family)
+    ordered = _by_family(TABLE.values() if rows is None else rows)
     for framework in LIBRARIES:
         for dtype in DTYPES:
             for row in ordered:
@@ -79,6 +87,17 @@ def combinations(rows: Optional[Iterable[Row]] = None) -> Iterator[OpCase]:
                         yield OpCase(framework, row, dtype, direction, edge)
 
 
-def cases(direction: str) -> Iterator[OpCase]:
-    """The cases of a direction, "forward" or "gradient"."""
-    return (case for case in combinations() if case.direction == direction and not case.gap)
+def cases(direction: str, frameworks: Iterable[str] = tuple(LIBRARIES)) -> Iterator[OpCase]:
+    """The cases of a direction, "forward" or "gradient", on some frameworks or all, in the order of combinations."""
+    chosen = set(frameworks)
+    ordered = _by_family(TABLE.values())
+    for framework in LIBRARIES:
+        for dtype, row in itertools.product(DTYPES, ordered):
+            if framework in chosen and not why_unasked(framework, row, dtype):
+                asked = {"drawn", *edges(row, dtype)}
+                each = (OpCase(framework, row, dtype, direction, edge) for edge in EDGES if edge in asked)
+                yield from (case for case in each if not case.gap)
+
+
+def _by_family(rows: Iterable[Row]) -> List[Row]:
+    return sorted(rows, key=lambda row: row.op.family)

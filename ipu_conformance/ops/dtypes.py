@@ -76,9 +76,9 @@ MOVED = (
 def applies(dtype: str, op: str, floating: bool) -> bool:
     """Whether an op, which takes floating-point numbers or does not, is asked in a type."""
     if dtype == "int32":
-        return op in (*ARITHMETIC, *COMPARED, *MOVED)
+        return op in ARITHMETIC or op in COMPARED or op in MOVED
     if dtype == "bool":
-        return floating and op in (*LOGICAL, *MOVED)
+        return floating and (op in LOGICAL or op in MOVED)
     return floating or dtype == "float32"
 
 

@@ -11,7 +11,7 @@ import itertools
 import math
 import zlib
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -89,7 +89,12 @@ def seed_of(row: Row, number: int) -> int:
 
 def drawn(row: Row, seed: int, edge: str = "drawn") -> Call:
     """The call that follows from a seed."""
-    return _call(row.op, lambda number: _MicroBatch(seed, number), edge)
+    return Call(edge, _samples(row, seed))
+
+
+@functools.lru_cache(maxsize=None)
+def _samples(row: Row, seed: int) -> Tuple[Sample, ...]:
+    return _call(row.op, lambda number: _MicroBatch(seed, number), "drawn").samples
 
 
 def chosen_by(row: Row, chooser: Chooser) -> Call:
@@ -115,7 +120,7 @@ def covering(row: Row, expressible: Callable[[Call], bool] = lambda call: True) 
     """The fewest drawn calls that exercise all that the op's samples can, of those that a framework can express."""
     seeds = WINDOW_SEEDS if row.op.family in WINDOWS else SEEDS
     calls = [drawn(row, seed_of(row, number)) for number in range(seeds)]
-    known = [(call, features(row.op, call.samples[0])) for call in calls]
+    known = list(zip(calls, _features(row, seeds)))
     chosen: List[Call] = []
     seen: Set[str] = set()
     while known and len(chosen) < MOST:
@@ -128,6 +133,12 @@ def covering(row: Row, expressible: Callable[[Call], bool] = lambda call: True) 
             chosen.append(call)
             seen |= words
     return chosen
+
+
+@functools.lru_cache(maxsize=None)
+def _features(row: Row, seeds: int) -> Tuple[FrozenSet[str], ...]:
+    """What each of an op's samples exercises."""
+    return tuple(frozenset(features(row.op, _samples(row, seed_of(row, each))[0])) for each in range(seeds))
 
 
 @functools.lru_cache(maxsize=None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import warnings
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Hashable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
@@ -17,6 +17,9 @@ import paddle
 from ipu_conformance.errors import Inexpressible
 from ipu_conformance.frameworks import OpCall, OpResult
 from ipu_conformance.frameworks.paddle.programs import static_mode
+
+_REASONS: Dict[Hashable, Optional[str]] = {}
+"""Why Paddle cannot express calls of one structure; None where it can."""
 
 
 class _Written(NamedTuple):
@@ -46,20 +49,24 @@ def run_ops(calls: Sequence[OpCall], dtype: str) -> Sequence[OpResult]:
 
 
 def why_inexpressible(call: OpCall, dtype: str) -> Optional[str]:
-    """Why Paddle cannot express a call; it is asked in a program that is never run.
+    """Why Paddle cannot express a call; it is asked once, in a program that is never run.
 
     Its API refuses whole numbers and truth values where it documents no such type.
     """
-    with _program():
-        try:
-            _asked(call, _declared(call.inputs[0], "float32", "x"))
-        except Inexpressible as reason:
-            return str(reason)
-        except TypeError as refusal:
-            if "data type of" not in str(refusal):
-                raise
-            return str(refusal)
-    return None
+    key = call.structure
+    if key not in _REASONS:
+        reason = None
+        with _program():
+            try:
+                _asked(call, _declared(call.inputs[0], "float32", "x"))
+            except Inexpressible as lacking:
+                reason = str(lacking)
+            except TypeError as refusal:
+                if "data type of" not in str(refusal):
+                    raise
+                reason = str(refusal)
+        _REASONS[key] = reason
+    return _REASONS[key]
 
 
 def _takes(call: OpCall, dtype: str) -> bool:

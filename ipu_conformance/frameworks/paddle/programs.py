@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -52,6 +53,8 @@ def _attention(x: Any, weights: Sequence[Any], heads: int) -> Any:
     return functional.linear(paddle.reshape(mixed, [samples, steps, features]), weights[3])
 
 
+STACK = 4
+"""Lines of the stack that an op of a program knows."""
 FEEDS = ("x", "label")
 AXES = {"linear": (1, 0), "multi_head_attention": (1, 0)}
 """Paddle keeps the weights of linear layers as [in, out]."""
@@ -59,14 +62,32 @@ AXES = {"linear": (1, 0), "multi_head_attention": (1, 0)}
 
 @contextmanager
 def static_mode() -> Iterator[None]:
-    """Static mode inside the block, and afterwards the mode that was on before."""
+    """Static mode inside the block, and afterwards the mode that was on before; ops know short stacks."""
     dynamic = paddle.in_dynamic_mode()
     paddle.enable_static()
     try:
-        yield
+        with short_stacks():
+            yield
     finally:
         if dynamic:
             paddle.disable_static()
+
+
+@contextmanager
+def short_stacks() -> Iterator[None]:
+    """Ops that are written inside know the line that called Paddle, not the stack of the whole program.
+
+    Paddle writes the stack into every op as text and copies it with the op; in a test that is a hundred lines.
+    """
+    before = getattr(sys, "tracebacklimit", None)
+    sys.tracebacklimit = STACK
+    try:
+        yield
+    finally:
+        if before is None:
+            del sys.tracebacklimit
+        else:
+            sys.tracebacklimit = before
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ the rate 1 then leaves minus the sum of the micro-batches' gradients in the para
 from __future__ import annotations
 
 import warnings
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Hashable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import poptorch
@@ -75,7 +75,8 @@ def run_ops(calls: Sequence[OpCall], dtype: str) -> Sequence[OpResult]:
     moved = {name: -value.detach().numpy() for name, value in module.moved.items()}
     results, first = [], 0
     for number, call in enumerate(calls):
-        count = len(_asked(call))
+        count = _outputs(call)
+        assert isinstance(count, int)
         of_call = returned[first : first + count]
         first += count
         results.append(
@@ -89,18 +90,25 @@ def run_ops(calls: Sequence[OpCall], dtype: str) -> Sequence[OpResult]:
 
 def why_inexpressible(call: OpCall, dtype: str) -> Optional[str]:
     """Why torch cannot express a call; it is asked on the host."""
-    try:
-        _asked(call)
-    except Inexpressible as reason:
-        return str(reason)
-    return None
+    outputs = _outputs(call)
+    return outputs if isinstance(outputs, str) else None
 
 
-def _asked(call: OpCall) -> Sequence[torch.Tensor]:
-    """The outputs of a call on the host, for how many there are."""
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's advice about a call, which the device's own capture leaves out too
-        return _sequence(call.ask(torch, *(_tensor(value, "float32") for value in call.inputs[0]), **call.attributes))
+_OUTPUTS: Dict[Hashable, Union[int, str]] = {}
+
+
+def _outputs(call: OpCall) -> Union[int, str]:
+    """How many outputs a call has, or why torch cannot express it; one of its structure is asked once, on the host."""
+    key = call.structure
+    if key not in _OUTPUTS:
+        inputs = [_tensor(value, "float32") for value in call.inputs[0]]
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's advice on a call, which the device's own capture leaves out too
+            try:
+                _OUTPUTS[key] = len(_sequence(call.ask(torch, *inputs, **call.attributes)))
+            except Inexpressible as reason:
+                _OUTPUTS[key] = str(reason)
+    return _OUTPUTS[key]
 
 
 def _fed(calls: Sequence[OpCall], dtype: str) -> List[torch.Tensor]:

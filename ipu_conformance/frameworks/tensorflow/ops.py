@@ -77,18 +77,12 @@ def _with(
 def _sites(calls: Sequence[OpCall]) -> List[_Site]:
     sites: Dict[Any, _Site] = {}
     for number, call in enumerate(calls):
-        key = _structure(call)
+        key = call.structure
         site = sites.setdefault(key, _Site(call))
         if call.wanted and not site.call.wanted:
             site.call = call
         site.runs.extend((number, micro_batch) for micro_batch in range(len(call.inputs)))
     return list(sites.values())
-
-
-def _structure(call: OpCall) -> Any:
-    """What a call is apart from the values of its inputs."""
-    inputs = tuple((x.shape, x.dtype.str) for x in call.inputs[0])
-    return call.ask, inputs, repr(sorted(call.attributes.items()))
 
 
 @contextlib.contextmanager
@@ -126,7 +120,7 @@ _REASONS: Dict[Any, Optional[str]] = {}
 
 def why_inexpressible(call: OpCall, dtype: str) -> Optional[str]:
     """Why TensorFlow cannot express a call; it is asked once, in a graph that is never run."""
-    key = _structure(call)
+    key = call.structure
     if key not in _REASONS:
         _REASONS[key] = None
         with tf.Graph().as_default():

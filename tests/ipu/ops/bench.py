@@ -45,6 +45,7 @@ class Bench:
         single = ((row, each) for row, edge in asked for each in (special(row) if edge == ALL_SPECIAL else (edge,)))
         self._rows = dict.fromkeys((row, _key(row, edge)[1]) for row, edge in single)
         self._results: Dict[Key, List[Trial]] = {}
+        self._joined: Dict[Row, Tuple[Call, Mapping[str, slice]]] = {}
 
     def trials(self, row: Row, edge: str) -> List[Trial]:
         """What came of the calls of an edge; they run together with others that have not been run yet."""
@@ -59,7 +60,9 @@ class Bench:
         return [_restricted(trial, edge, region) for trial in self._results[key]]
 
     def _regions(self, row: Row) -> Tuple[Call, Mapping[str, slice]]:
-        return joined([call for edge in special(row) for call in calls(row, edge, self.dtype)])
+        if row not in self._joined:
+            self._joined[row] = joined([call for edge in special(row) for call in calls(row, edge, self.dtype)])
+        return self._joined[row]
 
     def _chunk(self, row: Row, edge: str) -> Dict[Key, List[Trial]]:
         """The trials of an edge and of those that follow it, as many as fit into one program."""

@@ -6,29 +6,31 @@ family share compiled programs.
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import List
 
 import pytest
 
 from ipu_conformance.ops import Row
 from ipu_conformance.ops.cases import cases
+from ipu_conformance.plugin import SELECTION
+from ipu_conformance.selection import LEVELS
 from ipu_conformance.triangulation import POINT
 
 from . import judge
 from .bench import Bench, Trial
 
+LEVEL_MARKS = {level: pytest.mark.level(level) for level in LEVELS}
 
-def parameters(direction: str) -> List[Any]:
-    """The cases of a direction as parameters (bench, row, edge)."""
-    return [
-        pytest.param(
-            (case.framework, case.dtype), case.row, case.edge, id=str(case), marks=pytest.mark.level(case.level)
-        )
-        for case in cases(direction)
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The cases of a direction, on the frameworks of the run, as parameters (bench, row, edge)."""
+    parameters = [
+        pytest.param((case.framework, case.dtype), case.row, case.edge, id=str(case), marks=LEVEL_MARKS[case.level])
+        for case in cases(metafunc.function.__name__[len("test_") :], metafunc.config.stash[SELECTION].frameworks)
     ]
+    metafunc.parametrize(("bench", "row", "edge"), parameters, indirect=["bench"])
 
 
-@pytest.mark.parametrize(("bench", "row", "edge"), parameters("forward"), indirect=["bench"])
 def test_forward(request: pytest.FixtureRequest, bench: Bench, row: Row, edge: str) -> None:
     """The outputs of an op are the oracle's."""
     made = trials(bench, row, edge)
@@ -39,7 +41,6 @@ def test_forward(request: pytest.FixtureRequest, bench: Bench, row: Row, edge: s
         judge.forward(row, trial, bench.dtype, bench.framework)
 
 
-@pytest.mark.parametrize(("bench", "row", "edge"), parameters("gradient"), indirect=["bench"])
 def test_gradient(bench: Bench, row: Row, edge: str) -> None:
     """The gradients of an op's inputs are the oracle's, summed over the micro-batches."""
     for trial in trials(bench, row, edge):
