@@ -36,6 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     action.add_argument("--paths", nargs="*", default=[], metavar="PATH", help="files of the suite instead of all")
     action.add_argument("--publish", action="store_true", help="replace the matrix of the package")
     action.set_defaults(action=_matrix)
+    action = actions.add_parser("page", help="write the published matrix as an HTML page with search")
+    action.add_argument("-o", "--output", type=Path, default=Path("faults.html"), help="the file (faults.html)")
+    action.set_defaults(action=_page)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -102,3 +105,14 @@ def _matrix(args: argparse.Namespace) -> int:
             print(f"survives on {name}: {fault}")
     table.write(matrix, table.PUBLISHED if args.publish else args.folder / "matrix.json")
     return 1 if any(matrix.survivors(name) for name in args.frameworks) else 0
+
+
+def _page(args: argparse.Namespace) -> int:
+    from ipu_conformance.atomic_write import replacing
+    from ipu_conformance.matrix import table
+    from ipu_conformance.matrix.page import page
+
+    with replacing(args.output) as beside:
+        beside.write_text(page(table.read()), encoding="utf-8")
+    print(args.output)
+    return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ipu_conformance.matrix import table
+from ipu_conformance.matrix.page import page
 from ipu_conformance.matrix.table import MatrixError
 
 FAULTS = {name: {"what": name, "place": "ir.graph"} for name in ("seen", "crashing", "unseen")}
@@ -73,3 +74,12 @@ def test_a_missing_file_says_how_to_make_it(tmp_path):
     """The command is named."""
     with pytest.raises(MatrixError, match="faults matrix"):
         table.read(tmp_path / "matrix.json")
+
+
+def test_the_page_names_faults_cases_and_survivors():
+    """A fault stands beside the case that notices it; a family without a kill and a survivor are said to be such."""
+    text = page(_matrix())
+
+    assert "<code>paddle/test_a.py::test_one[x]</code>" in text
+    assert text.count("no case") == 2
+    assert "none known" in text
