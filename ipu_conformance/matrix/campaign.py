@@ -74,7 +74,8 @@ def _ended(job: Path) -> bool:
 
 
 def _run(jobs: Sequence[Path], processes: int, say: Say) -> None:
-    waiting, running = list(jobs), {}
+    waiting = list(jobs)
+    running: Dict[Path, subprocess.Popen[bytes]] = {}
     environment = {name: value for name, value in os.environ.items() if name != ENVIRONMENT}
     environment.update(OMP_NUM_THREADS="1", TF_NUM_INTRAOP_THREADS="1")
     while waiting or running:

@@ -1,4 +1,4 @@
-"""The matrix as one HTML page: every fault with the cases that notice it, every family of cases with what it notices."""
+"""The matrix as one HTML page: each fault with the cases that notice it, each family of cases with what it notices."""
 
 from __future__ import annotations
 

@@ -47,9 +47,9 @@ def candidates(
     result = {}
     for fault, place in faults.items():
         known = [case for case in hints.get(fault, ()) if case in recording]
-        direct, indirect = [], []
-        for case in passed.get(place, ()):
-            (direct if place in recording[case]["places"] else indirect).append(case)
+        passing_it = passed.get(place, [])
+        direct = [case for case in passing_it if place in recording[case]["places"]]
+        indirect = [case for case in passing_it if place not in recording[case]["places"]]
         ordered = [*known, *_by_turns(direct), *_by_turns(indirect)]
         result[fault] = list(dict.fromkeys(ordered))[:most]
     return result
