@@ -137,8 +137,23 @@ def covering(row: Row, expressible: Callable[[Call], bool] = lambda call: True) 
 
 @functools.lru_cache(maxsize=None)
 def _features(row: Row, seeds: int) -> Tuple[FrozenSet[str], ...]:
-    """What each of an op's samples exercises."""
-    return tuple(frozenset(features(row.op, _samples(row, seed_of(row, each))[0])) for each in range(seeds))
+    """What each of an op's samples exercises, and which of the first two values of each attribute it has.
+
+    An op that takes an attribute for a constant is right about one value.
+    """
+    values: Dict[str, List[str]] = {}
+    words = []
+    for each in range(seeds):
+        sample = _samples(row, seed_of(row, each))[0]
+        own = features(row.op, sample)
+        for key, value in sample.attributes.items():
+            seen = values.setdefault(key, [])
+            if repr(value) not in seen:
+                seen.append(repr(value))
+            if seen.index(repr(value)) < 2:
+                own.add(f"value {seen.index(repr(value))} of {key}")
+        words.append(frozenset(own))
+    return tuple(words)
 
 
 @functools.lru_cache(maxsize=None)

@@ -118,7 +118,7 @@ def _words(row: Row) -> Set[str]:
 
 
 def _one_element_off(values: Any, place: int = -1) -> Any:
-    first, *others = (np.array(value) for value in as_tuple(values))
+    first, *others = (np.array(value, order="C") for value in as_tuple(values))
     flat = first.reshape(-1)
     if flat.size:
         if first.dtype.kind == "b":
@@ -154,7 +154,7 @@ def _geometry(row: Row) -> Iterator[WrongOp]:
 
 
 def _without_last(op: Op, *inputs: Array, **attributes: Any) -> Any:
-    first = np.array(inputs[0])
+    first = np.array(inputs[0], order="C")
     if first.size and first.dtype.kind == "f":
         first.reshape(-1)[-1] = 0.0
     return op.forward(first, *inputs[1:], **attributes)

@@ -85,11 +85,19 @@ def _is_open(row: Row, wrong: WrongOp, dtype: str, trial: Trial, framework: str)
     return bool(case.open or case.gap)
 
 
+def _is_asked(row: Row, wrong: WrongOp) -> bool:
+    """Whether any framework has cases in the direction in which the op is wrong."""
+    direction = "forward" if wrong.forward is not None else "gradient"
+    return any(not OpCase(name, row, "float32", direction, "drawn").gap for name in _frameworks(row))
+
+
 @pytest.mark.parametrize("name", list(TABLE))
 def test_every_wrong_op_is_noticed(name: str) -> None:
     """A wrong op fails a case on every framework, unless all that it gets wrong is left open there."""
     row = TABLE[name]
     chosen = [wrong for wrong in wrong_ops(row) if zlib.crc32(str(wrong).encode()) % SHARE == 0]
+    if not _frameworks(row):
+        chosen = []
     trials = _trials(row) if chosen else {}
     survivors = []
     for wrong in chosen:
@@ -102,7 +110,7 @@ def test_every_wrong_op_is_noticed(name: str) -> None:
                         waiting.discard(framework)
             if not waiting:
                 break
-        if waiting & asked or (not asked and possible(row, wrong)):
+        if waiting & asked or (not asked and _is_asked(row, wrong) and possible(row, wrong)):
             survivors.append(f"{wrong} on {', '.join(sorted(waiting))}")
 
     assert not survivors, "\n".join(survivors)
