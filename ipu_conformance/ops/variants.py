@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import math
 import zlib
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
+from pathlib import Path
+from typing import AbstractSet, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from ipu_conformance.ops.dtypes import FORMATS
-from ipu_conformance.ops.features import WINDOWS, features
+from ipu_conformance.ops.features import features
 from ipu_conformance.ops.open import OUTSIDE
 from ipu_conformance.ops.row import Row
 from ipu_conformance.oracle.op import Op, as_tuple
@@ -24,9 +26,8 @@ from ipu_conformance.oracle.sample import Chooser, Sample, SeededChooser
 
 MICRO_BATCHES = 2
 SEEDS = 48
-"""Samples among which those of an op are chosen."""
-WINDOW_SEEDS = 320
-"""The same for ops with windows, whose kernels, strides, paddings and modes show only in combination."""
+"""Samples among which those of a new op are chosen."""
+DRAWS = Path(__file__).with_name("draws.json")
 ROOM = 20
 """Elements of an input into which special numbers are spliced."""
 
@@ -116,44 +117,41 @@ def _call(op: Op, chooser: Callable[[int], Chooser], edge: str) -> Call:
     return Call(edge, tuple(Sample(sample.inputs, attributes) for sample in samples))
 
 
-def covering(row: Row, expressible: Callable[[Call], bool] = lambda call: True) -> List[Call]:
-    """The fewest drawn calls that exercise all that the op's samples can, of those that a framework can express."""
-    seeds = WINDOW_SEEDS if row.op.family in WINDOWS else SEEDS
-    calls = [drawn(row, seed_of(row, number)) for number in range(seeds)]
-    known = list(zip(calls, _features(row, seeds)))
-    chosen: List[Call] = []
-    seen: Set[str] = set()
+def covering(row: Row, words: Mapping[int, AbstractSet[str]], first: Iterable[int] = ()) -> List[int]:
+    """The fewest numbers of an op's samples that exercise all that these samples can, beginning with those ``first``.
+
+    ``words`` has what the sample of each number exercises.
+    """
+    chosen = list(first)
+    known = {number: each for number, each in words.items() if number not in chosen}
+    sizes = {number: drawn(row, seed_of(row, number)).samples[0].inputs[0].size for number in known}
+    seen: Set[str] = set().union(*(words[number] for number in chosen))
     while known and len(chosen) < MOST:
         # A call without elements exercises nothing; of two that add as much the larger one shows more.
-        best = max(range(len(known)), key=lambda i: (len(known[i][1] - seen), known[i][0].samples[0].inputs[0].size))
-        call, words = known.pop(best)
-        if chosen and not words - seen:
+        best = max(known, key=lambda number: (len(known[number] - seen), sizes[number]))
+        added = known.pop(best) - seen
+        if not added:
             break
-        if expressible(call):  # asked last: a framework takes long to answer
-            chosen.append(call)
-            seen |= words
+        chosen.append(best)
+        seen |= added
     return chosen
 
 
-@functools.lru_cache(maxsize=None)
-def _features(row: Row, seeds: int) -> Tuple[FrozenSet[str], ...]:
-    """What each of an op's samples exercises, and which of the first two values of each attribute it has.
+@functools.lru_cache(maxsize=1)
+def _shipped() -> Mapping[str, Mapping[str, Sequence[int]]]:
+    """The numbers of the samples of each op by framework, as ``python -m ipu_conformance.ops.draws`` chose them."""
+    listed: Dict[str, Dict[str, List[int]]] = json.loads(DRAWS.read_text(encoding="utf-8"))
+    return listed
 
-    An op that takes an attribute for a constant is right about one value.
-    """
-    values: Dict[str, List[str]] = {}
-    words = []
-    for each in range(seeds):
-        sample = _samples(row, seed_of(row, each))[0]
-        own = features(row.op, sample)
-        for key, value in sample.attributes.items():
-            seen = values.setdefault(key, [])
-            if repr(value) not in seen:
-                seen.append(repr(value))
-            if seen.index(repr(value)) < 2:
-                own.add(f"value {seen.index(repr(value))} of {key}")
-        words.append(frozenset(own))
-    return tuple(words)
+
+def numbers_of(row: Row, framework: str, expressible: Callable[[Call], bool]) -> Sequence[int]:
+    """The numbers of an op's samples; those of a new row are chosen here, by their features alone."""
+    try:
+        return _shipped()[row.name][framework]
+    except KeyError:
+        calls = {number: drawn(row, seed_of(row, number)) for number in range(SEEDS)}
+        words = {number: features(row.op, call.samples[0]) for number, call in calls.items() if expressible(call)}
+        return covering(row, words)
 
 
 @functools.lru_cache(maxsize=None)
@@ -189,10 +187,13 @@ def special(row: Row) -> Tuple[str, ...]:
     return tuple(edge for edge in SPECIAL if edge not in OUTSIDE.get(row.name, ()))
 
 
-def calls(row: Row, edge: str, dtype: str, expressible: Callable[[Call], bool] = lambda call: True) -> List[Call]:
+def calls(
+    row: Row, edge: str, dtype: str, framework: str, expressible: Callable[[Call], bool] = lambda call: True
+) -> List[Call]:
     """The calls of an edge that a framework can express."""
     if edge == "drawn":
-        return covering(row, expressible)
+        chosen = [drawn(row, seed_of(row, number)) for number in numbers_of(row, framework, expressible)]
+        return [call for call in chosen if expressible(call)]
     if edge == "size-one":
         return [call for call in [_call(row.op, _Least, edge)] if expressible(call)]
     if edge == "long":

@@ -47,7 +47,7 @@ def wrong_ops(row: Row) -> Iterator[WrongOp]:
     """Every way to compute an op wrongly that follows from its row."""
     yield from _regions(row)
     yield from _geometry(row)
-    yield from _attributes(row)
+    yield from fixed_attributes(row)
     yield from _gradients(row)
     yield from _precision(row)
 
@@ -163,7 +163,8 @@ def _without_last(op: Op, *inputs: Array, **attributes: Any) -> Any:
 # Attributes that have no effect
 
 
-def _attributes(row: Row) -> Iterator[WrongOp]:
+def fixed_attributes(row: Row) -> Iterator[WrongOp]:
+    """The op with one attribute that always has one of the first values it was seen with."""
     values: Dict[str, List[Any]] = {}
     for sample in _samples(row):
         for key, value in sample.attributes.items():

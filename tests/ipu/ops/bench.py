@@ -9,6 +9,7 @@ from typing import Dict, Iterable, List, Mapping, Sequence, Tuple, Union
 import numpy as np
 
 from ipu_conformance.frameworks import Driver, OpCall, OpResult
+from ipu_conformance.ops.draws import is_expressible
 from ipu_conformance.ops.dtypes import FORMATS, held
 from ipu_conformance.ops.expectation import has_gradient
 from ipu_conformance.ops.row import LIBRARIES, Row
@@ -61,7 +62,8 @@ class Bench:
 
     def _regions(self, row: Row) -> Tuple[Call, Mapping[str, slice]]:
         if row not in self._joined:
-            self._joined[row] = joined([call for edge in special(row) for call in calls(row, edge, self.dtype)])
+            every = [call for edge in special(row) for call in calls(row, edge, self.dtype, self.framework)]
+            self._joined[row] = joined(every)
         return self._joined[row]
 
     def _chunk(self, row: Row, edge: str) -> Dict[Key, List[Trial]]:
@@ -81,18 +83,11 @@ class Bench:
         if edge == JOINED:
             chosen = [self._regions(row)[0]]
         else:
-            chosen = calls(row, edge, self.dtype, lambda call: self._expressible(row, call))
+            chosen = calls(row, edge, self.dtype, self.framework, lambda call: self._expressible(row, call))
         return [self._trial(row, call, number) for number, call in enumerate(chosen)]
 
     def _expressible(self, row: Row, call: Call) -> bool:
-        """Whether the framework can express a call; no device has numbers of 64 bits."""
-        if call.attributes.get("dtype") == "float64":
-            return False
-        inputs = held(call.samples[0], self.dtype).inputs
-        if any(x.dtype == np.int64 and x.size and np.abs(x).max() > np.iinfo(np.int32).max for x in inputs):
-            return False
-        asked = OpCall(row.call(self._library), (inputs,), call.attributes)
-        return self._driver.why_inexpressible(asked, self._floating) is None
+        return is_expressible(row, self.framework, self._driver, call, self.dtype)
 
     def _trial(self, row: Row, call: Call, number: int) -> Trial:
         made = Call(call.edge, tuple(held(sample, self.dtype) for sample in call.samples))
