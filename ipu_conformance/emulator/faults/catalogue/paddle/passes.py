@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, List
 
 from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import Fault, always, never, rule, where
-from ipu_conformance.emulator.faults.decisions import paddle_ir, popart_ir
+from ipu_conformance.emulator.faults.catalogue import Fault, always, never, popart, rule, where
+from ipu_conformance.emulator.faults.decisions import paddle_ir
 
 
 def _all_ops(value: List[Any], ops: List[Any], **context: Any) -> List[Any]:
@@ -96,14 +96,16 @@ for _name, _what, _wrong in (
 ):  # fmt: skip
     catalogue.register(Fault(_name, "ir", paddle_ir.point, _what, _wrong), __name__)
 
-for _name, _what, _wrong in (
-    ("paddle-copies-missing", "values change their IPU without a copy", rule("copies", never)),
-    ("paddle-backward-stages-mirrored", "a gradient is in the stage of its forward op",
-     where("backward stage", lambda value, forward, **context: forward)),
-    ("paddle-all-reduce-missing", "gradients are not reduced over replicas", rule("all-reduce", never)),
-    ("paddle-all-reduce-of-one", "gradients are reduced though there is one replica",
-     rule("all-reduce", always(True))),
-    ("paddle-accumulation-missing", "gradients are not accumulated", rule("accumulate", never)),
-    ("paddle-clip-missing", "gradients are not clipped", rule("clip", never)),
+for _name, _place, _what, _wrong in (
+    ("paddle-copies-missing", "copies:copy", "values change their IPU without a copy", always(None)),
+    ("paddle-backward-stages-mirrored", "lowering:Execution.behind", "a gradient is in the stage of its forward op",
+     popart.in_the_forward_stage),
+    ("paddle-all-reduce-missing", "updates:updates", "gradients are not reduced over replicas",
+     popart.trained_with(replicas=1)),
+    ("paddle-all-reduce-of-one", "updates:updates", "gradients are reduced though there is one replica",
+     popart.trained_with(replicas=2)),
+    ("paddle-accumulation-missing", "updates:updates", "gradients are not accumulated",
+     popart.trained_with(accumulation=1)),
+    ("paddle-clip-missing", "updates:updates", "gradients are not clipped", popart.trained_with(clip_norm=None)),
 ):  # fmt: skip
-    catalogue.register(Fault(_name, "ir", popart_ir.point, _what, _wrong), __name__)
+    catalogue.register(Fault(_name, "ir", f"popart.{_place}", _what, _wrong), __name__)
