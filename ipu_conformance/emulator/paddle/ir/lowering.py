@@ -8,7 +8,6 @@ from typing import Any, Dict, Iterable, Optional, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
 from ipu_conformance.emulator.paddle.compile.compilation import RECOMPUTATION_OFF
 from ipu_conformance.emulator.popart import lowering
 from ipu_conformance.emulator.popart.program import NAME
@@ -28,8 +27,7 @@ _NUMPY = {
 
 def forward(record: Any, *, values: bool = False) -> Graph:
     """The forward pass alone, without copies: what PopART's builder holds; with the weights' values on request."""
-    graph = _forward(record, values=values)
-    return faults.apply("ir.graph", graph) if faults.active else graph
+    return faults.at("ir.graph", _forward(record, values=values))
 
 
 def lower(record: Any, upto: str = lowering.STEPS[-1]) -> Graph:
@@ -76,7 +74,7 @@ def _forward(record: Any, *, values: bool = False) -> Graph:
     feeds = [name for name in record.feeds if name in tensors]
     weights = [name for name in read if name not in feeds and name not in constants]
     initializers: Dict[str, Optional[bytes]] = {
-        name: value_of(record.scope, tensors[name]) if decide("values", values) else None for name in weights
+        name: value_of(record.scope, tensors[name]) if values else None for name in weights
     }
     initializers.update({name: data for name, data in constants.items() if name in read})
     fetched = [record.aliases.get(name, name) for name in record.fetches]
