@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import Any, Iterable, List, Mapping, Tuple
 
+from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile import environment
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
@@ -47,7 +48,7 @@ def checks(asked: Iterable[Any]) -> Tuple[str, ...]:
 
 def save_model_proto(record: Any, path: str) -> None:
     """Write the forward pass as ONNX, with its placement and the weights that the host holds."""
-    _write(lowering.forward(record, values=True), path, "onnx")
+    _write(faults.at("ir.graph", lowering.forward(record, values=True)), path, "onnx")
 
 
 def draw(record: Any, check: str, folder: str) -> None:

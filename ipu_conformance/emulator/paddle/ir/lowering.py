@@ -7,7 +7,6 @@ from typing import Any, Dict, Iterable, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.paddle.compile.compilation import RECOMPUTATION_OFF
 from ipu_conformance.emulator.popart import lowering
 from ipu_conformance.emulator.popart.program import NAME
@@ -25,14 +24,9 @@ _NUMPY = {
 }  # fmt: skip
 
 
-def forward(record: Any, *, values: bool = False) -> Graph:
-    """The forward pass alone, without copies: what PopART's builder holds; with the weights' values on request."""
-    return faults.at("ir.graph", _forward(record, values=values))
-
-
 def lower(record: Any, upto: str = lowering.STEPS[-1]) -> Graph:
     """The program of one replica for one micro-batch and, when training, one update, as far as a step."""
-    graph, value = _forward(record), record.strategy.value
+    graph, value = forward(record), record.strategy.value
     execution = lowering.Execution(
         stages=1 + max((op.stage or 0 for op in graph.ops), default=0),
         pipelined=bool(value("enable_pipelining")),
@@ -62,7 +56,8 @@ def rule_of(optimizer: Any) -> str:
     return RULES.get(optimizer.type, str(optimizer.type))
 
 
-def _forward(record: Any, *, values: bool = False) -> Graph:
+def forward(record: Any, *, values: bool = False) -> Graph:
+    """The forward pass alone, without copies: what PopART's builder holds; with the weights' values on request."""
     strategy, tensors = record.strategy, record.written.tensors
     sharded, pipelined = bool(strategy.value("enable_manual_shard")), bool(strategy.value("enable_pipelining"))
     ops = placed(record.written.ops, sharded=sharded, pipelined=pipelined)

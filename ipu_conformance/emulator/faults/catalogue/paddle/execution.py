@@ -15,11 +15,12 @@ DRAW = "paddle.run.random_state:number"
 Original = Callable[..., Any]
 
 
-def _without_sync(original: Original, device: Any, *arguments: Any) -> Any:
+def _without_sync(original: Any, *arguments: Any) -> Any:
     """The weights stay where they are while the device does the rest."""
+    device = original.__self__
     device._sync = lambda: None
     try:
-        return original(device, *arguments)
+        return original(*arguments)
     finally:
         del device._sync
 
@@ -32,7 +33,7 @@ for _name, _area, _place, _what, _wrong in (
     ("paddle-stages-by-index", "plan", "paddle.compile.placement:_sharded", "the stages that are set do not count",
      result(lambda sharded: replace(sharded, stage=None))),
     ("paddle-shards-without-switch", "plan", VALUE, "shards count though manual sharding is off",
-     told(enable_manual_shard=True)),
+     told(enable_manual_shard=True, num_ipus=64)),
     ("paddle-always-pipelined", "plan", VALUE, "sharded programs are pipelined", told(enable_pipelining=True)),
     ("paddle-batches-accumulated", "update", "core.plan:plan",
      "a pipeline without accumulation updates at the end of the run", argument("accumulate", lambda value: True)),
@@ -59,15 +60,15 @@ for _name, _area, _place, _what, _wrong in (
      lambda original, executable: executable._bring_home()),
     ("paddle-last-replica-comes-home", "weights", "paddle.run.machine:PaddleMachine.tensors",
      "the host gets the statistics of the last replica", argument("replica", lambda value: -1)),
-    ("paddle-detach-loses-weights", "weights", "paddle.run.device:Device.detach",
+    ("paddle-detach-loses-weights", "weights", "paddle.api.backend:IpuBackend.detach",
      "detaching leaves the trained weights behind", _without_sync),
-    ("paddle-reset-loses-weights", "weights", "paddle.run.device:Device.reset",
+    ("paddle-reset-loses-weights", "weights", "paddle.api.backend:IpuBackend.reset",
      "a reset leaves the trained weights behind", _without_sync),
-    ("paddle-scope-loses-weights", "weights", "paddle.run.device:Device.set_scope",
+    ("paddle-scope-loses-weights", "weights", "paddle.api.backend:IpuBackend.set_scope",
      "another scope leaves the trained weights behind", _without_sync),
-    ("paddle-strategy-loses-weights", "weights", "paddle.run.device:Device.set_ipu_strategy",
+    ("paddle-strategy-loses-weights", "weights", "paddle.api.backend:IpuBackend.set_ipu_strategy",
      "another strategy leaves the trained weights behind", _without_sync),
-    ("paddle-saving-loses-weights", "weights", "paddle.run.device:Device.save_model_proto",
+    ("paddle-saving-loses-weights", "weights", "paddle.api.backend:IpuBackend.save_model_proto",
      "saving the model leaves the trained weights behind", _without_sync),
     ("paddle-never-traps", "numerics", VALUE, "floating-point checks are never made",
      told(enable_floating_point_checks=False)),

@@ -11,18 +11,33 @@ from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, neve
 from ipu_conformance.emulator.faults.catalogue.paddle import VALUE, told
 
 PRECISION = "paddle.compile.precision"
-SETTINGS = "paddle.api.inference_config:IpuSettings.strategy"
 Original = Callable[..., Any]
-
-
-def _asked(**settings: Any) -> Wrong:
-    """A predictor compiles as if its configuration had other settings."""
-    return lambda original, given: original(replace(given, **settings))
 
 
 def _exact(original: Original, array: Any, declared: Any) -> Any:
     """All bits arrive, in the type in which the device holds them."""
     return np.asarray(array).astype(original(array, declared).dtype)
+
+
+def _with_float32_weights(original: Original, block: Any, names: Any, round_of: Any) -> None:
+    original(block, names - {variable.name() for variable in block.all_vars() if variable.persistable()}, round_of)
+
+
+def _first_of(factor: str) -> Wrong:
+    """A predictor computes the first of ``factor`` batches."""
+
+    def wrong(original: Original, predictor: Any, inputs: Any = None) -> Any:
+        answer = original(predictor, inputs)
+        for handle in predictor._outputs.values():
+            handle.hold(handle.array[: len(handle.array) // predictor._strategy.value(factor)])
+        return answer
+
+    return wrong
+
+
+def _unanswered(original: Original, request: Any, fetched: Any) -> Any:
+    answer = original(request, fetched)
+    return answer if request.samples == request.capacity else [array[:0] for array in answer]
 
 
 def _differentiable(original: Original, array: Any) -> Any:
@@ -45,8 +60,8 @@ for _name, _area, _place, _what, _wrong in (
      lambda original, array, declared: np.asarray(array)),
     ("stochastic-rounding-ignored", "numerics", VALUE, "the option for stochastic rounding has no effect",
      told(enable_stochastic_rounding=False)),
-    ("half-weights-become-float32", "weights", f"{PRECISION}:follow_the_scope",
-     "weights that the host holds in float16 are float32", always(None)),
+    ("half-weights-become-float32", "weights", f"{PRECISION}:_insert",
+     "weights that the host holds in float16 are float32", _with_float32_weights),
     ("master-weight-left-behind", "update", f"{PRECISION}:_keep_masters",
      "optimizers update the float16 weight and not its master", always(None)),
     ("unscaled-gradient-rounded", "numerics", f"{PRECISION}:_is_made_by_the_device",
@@ -57,17 +72,19 @@ for _name, _area, _place, _what, _wrong in (
      "a model becomes several programs, each compiled by itself", never),
     ("host-differentiates-again", "update", "paddle.run.dynamic:_tensor",
      "what a call returned can be differentiated on the host", _differentiable),
-    ("predictor-ignores-batches", "streams", SETTINGS, "a predictor has one batch per step",
-     _asked(ipu_batches_per_step=1)),
-    ("predictor-ignores-replicas", "streams", SETTINGS, "a predictor has one replica", _asked(ipu_replica_num=1)),
-    ("predictor-ignores-float16", "numerics", SETTINGS, "a predictor computes in float32",
-     _asked(ipu_enable_fp16=False)),
+    ("predictor-ignores-batches", "streams", "paddle.api.inference:Predictor.run",
+     "a predictor has one batch per step", _first_of("batches_per_step")),
+    ("predictor-ignores-replicas", "streams", "paddle.api.inference:Predictor.run", "a predictor has one replica",
+     _first_of("replicated_graph_count")),
+    ("predictor-ignores-float16", "numerics", "paddle.api.inference_config:IpuSettings.strategy",
+     "a predictor computes in float32",
+     lambda original, settings: original(replace(settings, ipu_enable_fp16=False))),
     ("predictor-shares-inputs", "streams", "paddle.api.inference:Handle.copy_from_cpu",
      "a handle keeps the array itself that is copied into it", _shared),
     ("predictor-always-on-ipu", "plan", "paddle.api.inference_config:settings_of",
      "predictors run on the IPU without enable_ipu", result(lambda settings: replace(settings, enabled=True))),
-    ("timeout-ignored", "streams", VALUE, "the model runtime refuses small batches in spite of a timeout",
-     told(timeout_ms=0.0)),
+    ("timeout-ignored", "streams", "paddle.run.model_runtime:Request.answer",
+     "the model runtime answers small batches with nothing in spite of a timeout", _unanswered),
     ("timeout-always", "streams", VALUE, "the model runtime completes small batches without a timeout",
      told(timeout_ms=1.0)),
     ("request-not-cut", "streams", "paddle.run.model_runtime:Request.answer",
