@@ -39,6 +39,7 @@ POINTS: Dict[str, str] = {
     "weights.to_host": "value: dict of arrays on the device; host: the dict of arrays that the host holds",
     "weights.to_device": "value: dict of arrays on the host; device: the dict that the device holds, None at first",
     "ir.graph": "value: ipu_conformance.ir.graph.Graph of the compiled program",
+    "paddle.ops": "value: the paddle Program that one kind of slot runs, about to be bound to a scope",
 }
 """Every point of the seam, with what ``value`` and the context are there."""
 

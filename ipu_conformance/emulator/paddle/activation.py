@@ -6,7 +6,6 @@ import functools
 from typing import Any
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults.decisions import paddle_host, paddle_strategy
 from ipu_conformance.emulator.paddle.api import places
 from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.compile import environment
@@ -16,8 +15,8 @@ def change_core(core: Any) -> None:
     """``paddle.base.core`` answers as in an IPU build; Paddle itself is not complete yet."""
     if getattr(core, "IpuStrategy", None) is IpuStrategy:
         return
-    core.is_compiled_with_ipu = lambda: paddle_strategy("ipu build", True)
-    core.get_ipu_device_count = environment.device_count
+    core.is_compiled_with_ipu = lambda: places.is_compiled_with_ipu()
+    core.get_ipu_device_count = lambda: environment.device_count()
     core.IPUPlace = places.ipu_place(core)
     core.IpuStrategy = IpuStrategy
     stock = core.get_pass
@@ -97,16 +96,15 @@ def _change_predictors(inference: Any, core: Any) -> None:
     from ipu_conformance.emulator.paddle.api import inference_config
     from ipu_conformance.emulator.paddle.api.inference import Predictor, PredictorPool
 
-    settings_of, config = inference_config.settings_of, core.AnalysisConfig
+    config = core.AnalysisConfig
     stock_predictor, stock_pool = core.create_predictor, core.PredictorPool
 
     @functools.wraps(stock_predictor)
     def create_predictor(config: Any) -> Any:
-        enabled = paddle_host("predictor on the IPU", settings_of(config).enabled)
-        return Predictor(config) if enabled else stock_predictor(config)
+        return (Predictor if inference_config.settings_of(config).enabled else stock_predictor)(config)
 
     def create_pool(config: Any, size: int) -> Any:
-        return (PredictorPool if settings_of(config).enabled else stock_pool)(config, size)
+        return (PredictorPool if inference_config.settings_of(config).enabled else stock_pool)(config, size)
 
     for method in inference_config.METHODS:
         setattr(config, method.__name__, method)

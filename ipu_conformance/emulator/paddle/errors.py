@@ -49,5 +49,9 @@ class Unimplemented(PaddleError, NotImplementedError):  # noqa: N818
     kind = "Unimplemented"
 
 
+class UncastableError(PaddleError, RuntimeError):
+    """A Python value has no counterpart in the type that an option is stored in."""
+
+
 class PopartError(PaddleError, RuntimeError):
     """PopART refuses a graph or a session; it has no word in brackets."""

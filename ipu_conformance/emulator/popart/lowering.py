@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Tuple
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults.decisions import popart_ir as decide
 from ipu_conformance.emulator.popart import copies
 from ipu_conformance.emulator.popart.gradients import backward
 from ipu_conformance.emulator.popart.program import Place, Program
@@ -35,8 +34,7 @@ class Execution:
         """The place that computes the gradients of a forward place; the last stage computes its own."""
         if place.stage is None:
             return place
-        stage = 2 * (self.stages - 1) - place.stage
-        return place._replace(stage=decide("backward stage", stage, forward=place.stage))
+        return place._replace(stage=2 * (self.stages - 1) - place.stage)
 
     def phase(self, stage: int) -> int:
         """The phase of a stage of either pass; that of a backward stage mirrors that of its forward stage."""
@@ -57,11 +55,10 @@ def lower(forward: Graph, execution: Execution, training: Optional[Training] = N
         ends = [gradient for gradient, _ in gradients.values()]
         if "update" in wanted:
             ends = updates(program, gradients, training)
-    if decide("copies", "copies" in wanted):
+    if "copies" in wanted:
         copies.copy(program, pipelined=execution.pipelined)
     program.ops = [_marked(op, execution) for op in program.ops]
-    graph = program.graph([*forward.outputs, *ends])
-    return faults.at("ir.graph", graph)
+    return faults.at("ir.graph", program.graph([*forward.outputs, *ends]))
 
 
 def _marked(op: Op, execution: Execution) -> Op:

@@ -10,7 +10,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from ipu_conformance.emulator.faults.decisions import popart_ir as decide
 from ipu_conformance.emulator.popart.program import Place, Program
 from ipu_conformance.ir.tensor import Tensor
 
@@ -111,10 +110,10 @@ def updates(program: Program, gradients: Mapping[str, Tuple[str, Place]], traini
     ready = {
         weight: _reduced(program, weight, gradient, place, training) for weight, (gradient, place) in gradients.items()
     }
-    if decide("clip", training.clip_norm is not None) and ready:
+    if training.clip_norm is not None and ready:
         # The norm spans all stages, so that what follows from it happens after the pipeline, in no stage.
         places = {weight: place._replace(stage=None) for weight, place in places.items()}
-        ready = _clipped(program, ready, places, float(training.clip_norm or 0))
+        ready = _clipped(program, ready, places, training.clip_norm)
     return [_update(program, weight, ready[weight], places[weight], training.optimizers[weight]) for weight in ready]
 
 
@@ -122,8 +121,8 @@ def _reduced(program: Program, weight: str, gradient: str, place: Place, trainin
     """The gradient of a weight, added up over the micro-batches of an update and over replicas."""
     like = program.tensors[weight]
     combined = training.optimizers[weight] == COMBINED
-    accumulating = decide("accumulate", training.accumulation > 1)
-    replicated = decide("all-reduce", training.replicas > 1)
+    accumulating = training.accumulation > 1
+    replicated = training.replicas > 1
 
     def add(type: str, inputs: List[str], output: str, name: str) -> str:
         return program.add(type, inputs, [replace(like, name=output)], place, name=name)[0]

@@ -28,6 +28,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
+import numpy as np
+
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults import refusals
 from ipu_conformance.errors import ConformanceError
@@ -302,11 +304,31 @@ never = always(False)
 """No, whatever the right value is."""
 
 
+def result(change: Callable[[Any], Any]) -> Wrong:
+    """A function whose result is ``change`` of the right one."""
+    return lambda original, *arguments, **settings: change(original(*arguments, **settings))
+
+
+def argument(name: str, change: Callable[[Any], Any]) -> Wrong:
+    """A function that gets ``change`` of the argument of that name, whether it was given or left out."""
+
+    def wrong(original: Any, *arguments: Any, **settings: Any) -> Any:
+        bound = inspect.signature(original).bind(*arguments, **settings)
+        bound.apply_defaults()
+        bound.arguments[name] = change(bound.arguments[name])
+        return original(*bound.args, **bound.kwargs)
+
+    return wrong
+
+
 def map_arrays(function: Callable[..., Any], value: Any, *others: Any) -> Any:
-    """``function`` applied to every array of a nest of dicts, lists and tuples (several nests of one shape in step)."""
+    """``function`` applied to every array of a nest of dicts, lists and tuples (several nests of one shape in step).
+
+    A tensor that has no arithmetic of its own, as those of Paddle's scopes, is copied into an array of NumPy's.
+    """
     if isinstance(value, Mapping):
         return {key: map_arrays(function, item, *(other[key] for other in others)) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         mapped = [map_arrays(function, *items) for items in zip(value, *others)]
         return type(value)(mapped) if type(value) in (list, tuple) else type(value)(*mapped)
-    return function(value, *others)
+    return function(*(each if hasattr(each, "__mul__") else np.array(each) for each in (value, *others)))

@@ -21,7 +21,7 @@ import inspect
 from pathlib import Path
 from typing import Any, Optional
 
-from ipu_conformance.emulator.faults.decisions import paddle_host as decide
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile import custom_ops
 from ipu_conformance.emulator.paddle.compile.custom_ops import CustomOp, CustomOpError, Function
 
@@ -62,11 +62,7 @@ def refuse_sources(load: Function) -> Function:
     def checked(*args: Any, **kwargs: Any) -> Any:
         arguments = inspect.signature(load).bind(*args, **kwargs).arguments
         for source in arguments.get("sources") or ():
-            if decide("source is for the IPU", _is_for_the_ipu(Path(source))):
-                raise CustomOpError(
-                    f"{source} is a custom op in C++ for the IPU, and the emulator has no PopART to build it with; "
-                    f"write the op in Python with ipu_conformance.emulator.paddle.api.custom_ops.register"
-                )
+            refusals.SDK_SOURCE(source=source, for_the_ipu=_is_for_the_ipu(Path(source)))
         return load(*args, **kwargs)
 
     return checked

@@ -9,7 +9,6 @@ import numpy as np
 import paddle
 from paddle.base import core, framework
 
-from ipu_conformance.emulator.faults.decisions import paddle_host as decide
 from ipu_conformance.emulator.paddle.api.inference_config import settings_of
 from ipu_conformance.emulator.paddle.compile import inference_model
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, NotFound, PreconditionNotMet, Unimplemented
@@ -38,7 +37,7 @@ class Handle:
             raise TypeError("In copy_from_cpu, we only support numpy ndarray and list[str] data type.")
         if not self._is_input:
             raise PreconditionNotMet(f"{self._name} is an output of the predictor; copy into its inputs")
-        self.array, self._shape = decide("copy inputs", data.copy(), given=data), tuple(data.shape)
+        self.array, self._shape = data.copy(), tuple(data.shape)
 
     def share_external_data(self, data: Any) -> None:
         """Take the values of a tensor of Paddle's."""

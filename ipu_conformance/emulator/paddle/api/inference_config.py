@@ -8,7 +8,6 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
-from ipu_conformance.emulator.faults.decisions import paddle_host as decide
 from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, NotFound
 
@@ -45,9 +44,9 @@ class IpuSettings:
                 "enable_manual_shard": several,
                 "need_avg_shard": several,
                 "enable_pipelining": several and self.ipu_enable_pipelining,
-                "batches_per_step": decide("predictor's batches per step", self.ipu_batches_per_step),
-                "enable_fp16": decide("predictor in float16", self.ipu_enable_fp16),
-                "replicated_graph_count": decide("predictor's replicas", self.ipu_replica_num),
+                "batches_per_step": self.ipu_batches_per_step,
+                "enable_fp16": self.ipu_enable_fp16,
+                "replicated_graph_count": self.ipu_replica_num,
                 "enable_replicated_graphs": self.ipu_replica_num > 1,
                 "available_memory_proportion": float(self.ipu_available_memory_proportion),
                 "enable_half_partial": self.ipu_enable_half_partial,

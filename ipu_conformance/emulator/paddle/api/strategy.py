@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
-from ipu_conformance.emulator.faults.decisions import paddle_strategy as decide
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile.options import MAP, OPTIONS, SET_ONLY, VECTOR
-from ipu_conformance.emulator.paddle.compile.strategy_options import StrategyOptions, UncastableError, option_text
-from ipu_conformance.emulator.paddle.errors import InvalidArgument, PaddleError
+from ipu_conformance.emulator.paddle.compile.strategy_options import StrategyOptions, option_text
+from ipu_conformance.emulator.paddle.errors import UncastableError
 
 DEFAULT_PATTERNS = frozenset(
     {
@@ -39,22 +39,15 @@ class IpuStrategy(StrategyOptions):
         """Set each option in order; one that is refused leaves those before it set."""
         if not isinstance(options, dict):
             raise TypeError(f"the options of a strategy are a dict of names and values, not {type(options).__name__}")
-        before = dict(self._values)
         for name, value in options.items():
             if not isinstance(name, str):
                 raise UncastableError(f"Unable to cast {name!r} to the name of an option: give a str")
-            try:
-                self.set(name, value)
-            except PaddleError:
-                decide("refused", self._values, before=before)
-                raise
+            self.set(name, value)
 
     def get_option(self, name: str) -> Dict[str, Any]:
         """The name, type and value of one option; a scalar's value also as text."""
-        option = decide("readable", OPTIONS).get(name)
-        if option is None:
-            hint = ", which can only be set" if name in SET_ONLY else ""
-            raise InvalidArgument(f"Cannot find option: {name} when getting IpuStrategy options{hint}")
+        refusals.UNREADABLE_OPTION(name=name, known=OPTIONS, set_only=SET_ONLY)
+        option = OPTIONS[name]
         value = self.read(option)
         result = {"name": name, "type": option.type, "value": value}
         if option.type not in (VECTOR, MAP):
@@ -71,7 +64,7 @@ class IpuStrategy(StrategyOptions):
 
     def disable_pattern(self, name: str) -> None:
         """Turn a graph rewrite off."""
-        self._patterns[_pattern(name)] = decide("pattern", False)
+        self._patterns[_pattern(name)] = False
 
     def is_pattern_enabled(self, name: str) -> bool:
         """Whether a graph rewrite is on: as it was set last, else by default."""

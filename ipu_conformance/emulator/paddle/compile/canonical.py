@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from paddle.base import core
 
-from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile.compilation import FORWARD, OPTIMIZER, ROLE, SCHEDULE, place, role_of
 from ipu_conformance.emulator.paddle.errors import Unimplemented
 from ipu_conformance.ir.graph import Op
@@ -52,7 +52,7 @@ class Written:
 
 def name_of(type: str) -> str:
     """The name of an op type in the IR of an IPU build."""
-    return decide("name", SPECIAL.get(type, PREFIX + type.lower()))
+    return SPECIAL.get(type, PREFIX + type.lower())
 
 
 def read(program: Any) -> Tuple[List[Variable], List[Call]]:
@@ -65,10 +65,8 @@ def translated(program: Any, custom_ops: Sequence[Any]) -> Written:
     variables, calls = read(program)
     rows = {row.paddle_op: row for row in custom_ops}
     wanted = [call for call in calls if _is_translated(call.type, call.get(ROLE, FORWARD))]
-    unknown = [call for call in wanted if _custom_name(call) not in rows and call.type not in ROWS]
-    if decide("refuse unknown ops", bool(unknown)):
-        names = ", ".join(dict.fromkeys(_custom_name(call) for call in unknown))
-        raise Unimplemented(f"Found unimplemented op_handler(s) for IPU: {names}")
+    names = {_custom_name(call): call.type for call in wanted}
+    refusals.OP_HANDLER(unknown=[name for name, type in names.items() if name not in rows and type not in ROWS])
     writer = Writer({variable.name: paddle_program.tensor_of(variable) for variable in variables})
     customs: Dict[str, Call] = {}
     for call in wanted:
@@ -149,8 +147,7 @@ def _append(block: Any, op: Op, customs: Mapping[str, Call]) -> None:
     desc.set_input(INPUTS, [name or core.empty_var_name() for name in op.inputs])
     desc.set_output(OUTPUTS, list(op.outputs))
     desc._set_attr(ROLE, FORWARD)
-    if decide("place", True):
-        place(desc, op.ipu, op.stage)
+    place(desc, op.ipu, op.stage)
     for name, value in op.attributes.items():
         _attribute(desc, name, value)
 

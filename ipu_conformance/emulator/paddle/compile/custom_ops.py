@@ -12,7 +12,7 @@ import numpy as np
 import paddle
 from paddle.base.layer_helper import LayerHelper
 
-from ipu_conformance.emulator.faults.decisions import paddle_host as decide
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile import subprograms
 from ipu_conformance.errors import ConformanceError
 
@@ -130,15 +130,13 @@ def bind(program: Any, strategy: Any) -> None:
     """
     for row in strategy.custom_ops:
         known = row.paddle_op in REGISTERED or row.paddle_op in stock_ops()
-        if not decide("custom op is registered", known):
-            raise _unregistered(row.paddle_op)
+        refusals.CUSTOM_OP(name=row.paddle_op, known=known, registered=REGISTERED)
     for block in program.blocks:
         for op in block.ops:
             if op.type != subprograms.CALL or not _mark(op.desc):
                 continue
             name = str(op.desc.attr(NAME))
-            if name not in REGISTERED:
-                raise _unregistered(name)
+            refusals.CUSTOM_OP(name=name, known=name in REGISTERED, registered=REGISTERED)
             forward, gradient = _numbers(REGISTERED[name], str(op.desc.attr(ATTRIBUTES)))
             op.desc._set_attr("forward_callable_id", forward)
             op.desc._set_attr("backward_callable_id", gradient)
@@ -152,14 +150,6 @@ def _mark(desc: Any) -> bool:
     desc._set_attr(NAME, kept[1])
     desc._set_attr(ATTRIBUTES, kept[2])
     return True
-
-
-def _unregistered(name: str) -> CustomOpError:
-    known = ", ".join(sorted(REGISTERED)) or "none"
-    return CustomOpError(
-        f"nobody registered the custom op {name!r} (registered: {known}); "
-        f"call ipu_conformance.emulator.paddle.api.custom_ops.register before the program is compiled"
-    )
 
 
 def _written(name: str, attributes: Mapping[str, Any]) -> str:

@@ -8,7 +8,6 @@ from typing import Any, List, Optional, Tuple
 import paddle
 from paddle.base import core
 
-from ipu_conformance.emulator.faults.decisions import paddle_host as decide
 from ipu_conformance.emulator.paddle.compile import custom_ops, subprograms
 from ipu_conformance.emulator.paddle.compile.passes.popart import EXECUTABLE
 from ipu_conformance.emulator.paddle.errors import NotFound, Unimplemented
@@ -75,7 +74,7 @@ def compile(program: Any, feeds: List[str], fetches: List[str], strategy: Any, s
     DEVICE.set_scope(scope)
     DEVICE.set_ipu_strategy(strategy)
     graph = core.Graph(program.desc)
-    for name in decide("predictor's passes", PASSES):
+    for name in PASSES:
         one = core.get_pass(name)
         one.set("feed_list", feeds)
         one.set("fetch_list", fetches)

@@ -8,7 +8,6 @@ from typing import Any, List, Tuple
 from ipu_conformance.emulator.core import memory
 from ipu_conformance.emulator.core import plan as planning
 from ipu_conformance.emulator.core.plan import Plan
-from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
 from ipu_conformance.emulator.paddle.errors import PopartError
 from ipu_conformance.emulator.paddle.ir import lowering
 from ipu_conformance.ir.graph import Graph
@@ -19,8 +18,7 @@ def check(record: Any, plan: Plan, *, pipelined: bool) -> None:
     try:
         memory.check(_estimate(record, plan, pipelined), plan.topology.device)
     except memory.OutOfMemory as error:
-        if decide("refuse what does not fit", True):
-            raise PopartError(f"Out of memory: {error}") from error
+        raise PopartError(f"Out of memory: {error}") from error
 
 
 def _estimate(record: Any, plan: Plan, pipelined: bool) -> memory.MemoryEstimate:

@@ -29,9 +29,7 @@ _GRADIENT = "_grad"
 def are_half(strategy: Any) -> bool:
     """Whether the strategy asks for partial sums in float16."""
     held = "float16" if strategy.value("partials_type_matmuls") == "half" else "float32"
-    if faults.active:
-        held = faults.apply("numerics.partials", held)
-    return bool(held == "float16")
+    return faults.at("numerics.partials", held) == "float16"
 
 
 def replace(block: Any, halves: FrozenSet[str]) -> None:

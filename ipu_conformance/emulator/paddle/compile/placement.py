@@ -10,7 +10,7 @@ from ipu_conformance.emulator.core import plan as planning
 from ipu_conformance.emulator.core.plan import Plan
 from ipu_conformance.emulator.core.streams import Layout
 from ipu_conformance.emulator.core.topology import Sharded, Topology
-from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile import subprograms
 from ipu_conformance.emulator.paddle.compile.compilation import INDEX, RECOMPUTATION_OFF, STAGE
 from ipu_conformance.emulator.paddle.compile.passes.forward import changes_nothing
@@ -36,19 +36,16 @@ class PlacementOptions:
         """The relevant options of a strategy, checked for what contradicts itself."""
         value = strategy.value
         replicated, accumulating = bool(value("enable_replicated_graphs")), bool(value("enable_gradient_accumulation"))
-        for name, option, enabled in (
+        for name, switch, enabled in (
             ("replicated_graph_count", "enable_replicated_graphs", replicated),
             ("accumulation_factor", "enable_gradient_accumulation", accumulating),
         ):
-            if decide("refuse a factor that is off", value(name) > 1 and not enabled):
-                raise PopartError(
-                    f"{name} is {value(name)} while {option} is off: set {option} to True, or {name} to 1"
-                )
+            refusals.FACTOR(name=name, factor=value(name), switch=switch, enabled=enabled)
         return cls(
             num_ipus=int(value("num_ipus")),
             training=bool(value("is_training")),
             sharded=bool(value("enable_manual_shard")),
-            pipelined=decide("pipelined", bool(value("enable_pipelining"))),
+            pipelined=bool(value("enable_pipelining")),
             accumulating=accumulating,
             replicated=replicated,
             recompute=int(value("auto_recomputation")) != RECOMPUTATION_OFF,
@@ -74,17 +71,12 @@ def place(ops: Sequence[Any], options: PlacementOptions) -> Placement:
     replicas = options.layout.replicas
     try:
         if options.pipelined:
-            if decide("pipelining needs IPUs", options.num_ipus // max(replicas, 1) < 2):
-                raise PopartError(
-                    f"Pipelining requires more than 1 IPU per replica, but num_ipus is {options.num_ipus} for "
-                    f"{replicas} replicas: use more IPUs or turn enable_pipelining off"
-                )
+            refusals.PIPELINED_IPUS(ipus=options.num_ipus, replicas=replicas)
             ipus = topology.paddle_stages(sharded, pipelining=True)
             stage_of = _pipeline_stages(sharded)
         else:
             ipus, stage_of = _segments(sharded)
-        if decide("check num_ipus", True):
-            topology.paddle_ipus(options.num_ipus, max(options.num_ipus // replicas, 1), replicas)
+        topology.paddle_ipus(options.num_ipus, max(options.num_ipus // replicas, 1), replicas)
         per_replica = options.num_ipus // replicas
         return Placement(stage_of, Topology(ipus, replicas, ipus_per_replica=max(per_replica, 1)))
     except topology.TopologyError as error:
@@ -94,10 +86,10 @@ def place(ops: Sequence[Any], options: PlacementOptions) -> Placement:
 def _sharded(op: Any, number: int, sharded: bool) -> Sharded:
     """An op's attributes, which count only where graphs are sharded by hand."""
     name = f"{op.type()}:{number}"
-    if not decide("sharded by hand", sharded):
+    if not sharded:
         return Sharded(name)
     stage = int(op.attr(STAGE)) if op.has_attr(STAGE) else None
-    return Sharded(name, int(op.attr(INDEX)) if op.has_attr(INDEX) else None, decide("stage of op", stage))
+    return Sharded(name, int(op.attr(INDEX)) if op.has_attr(INDEX) else None, stage)
 
 
 def _beside_what_they_copy(ops: Sequence[Any], sharded: Sequence[Sharded]) -> List[Sharded]:
@@ -137,11 +129,7 @@ def check_order(ops: Sequence[Any], stage_of: Sequence[int]) -> None:
     made_in: Dict[str, int] = {}
     for number, (op, stage) in enumerate(zip(ops, stage_of)):
         for name in subprograms.reads(op):
-            if decide("check stage order", made_in.get(name, 0) > stage):
-                raise PopartError(
-                    f"Op {op.type()}:{number} of pipeline stage {stage} consumes {name}, which pipeline stage "
-                    f"{made_in[name]} makes: give every op the stage of its inputs or a later one"
-                )
+            refusals.STAGE_ORDER(op=f"{op.type()}:{number}", stage=stage, name=name, made_in=made_in.get(name, 0))
         for name in subprograms.writes(op):
             made_in[name] = stage
 
@@ -150,29 +138,25 @@ def plan(placed: Placement, options: PlacementOptions) -> Plan:
     """The plan of one run; PopART fills and empties the pipeline once for every update."""
     layout, where = options.layout, placed.topology
     try:
-        if decide("check depth", True):
-            limits.check_paddle(
-                where.stages,
-                batches_per_step=layout.device_iterations,
-                accumulation=layout.accumulation,
-                accumulating=options.accumulating,
-                training=options.training,
-                pipelined=options.pipelined,
-            )
+        limits.check_paddle(
+            where.stages,
+            batches_per_step=layout.device_iterations,
+            accumulation=layout.accumulation,
+            accumulating=options.accumulating,
+            training=options.training,
+            pipelined=options.pipelined,
+        )
         by = "popart" if options.pipelined else "sequential"
         recompute = options.recompute and options.training and options.pipelined and where.stages > 1
         if options.training and options.pipelined and not options.accumulating:
-            return planning.plan(
-                where, by, layout.device_iterations, recompute=recompute, accumulate=not decide("update at once", True)
-            )
+            return planning.plan(where, by, layout.device_iterations, recompute=recompute, accumulate=False)
         if not options.training and not options.accumulating:
             return planning.plan(where, by, layout.device_iterations, training=False)
-        micro_batches, iterations = decide("update once", (layout.accumulation, layout.device_iterations))
         return planning.plan(
             where,
             by,
-            micro_batches,
-            device_iterations=iterations,
+            layout.accumulation,
+            device_iterations=layout.device_iterations,
             training=options.training,
             recompute=recompute,
         )

@@ -16,7 +16,6 @@ import numpy as np
 from paddle.base import core
 
 from ipu_conformance.emulator.core import numerics
-from ipu_conformance.emulator.faults.decisions import paddle_host as decide
 from ipu_conformance.emulator.paddle.compile import partials, subprograms
 from ipu_conformance.emulator.paddle.compile.compilation import ROLE, place_like
 from ipu_conformance.emulator.paddle.errors import PopartError
@@ -40,7 +39,7 @@ def to_device(array: Any, declared: Any) -> np.ndarray:
     values = np.asarray(array)
     if not _is_half(declared):
         return values
-    return np.asarray(decide("round feeds", numerics.to_float16(values), exact=values)).astype(np.float32)
+    return numerics.to_float16(values).astype(np.float32)
 
 
 def to_host(array: Any, declared: Any) -> np.ndarray:
@@ -48,7 +47,7 @@ def to_host(array: Any, declared: Any) -> np.ndarray:
     held = np.asarray(array)
     if not _is_half(declared):
         return held
-    return np.asarray(decide("halves arrive as float16", numerics.to_float16(held), exact=held))
+    return numerics.to_float16(held)
 
 
 def _is_half(declared: Any) -> bool:
@@ -76,16 +75,15 @@ def follow_the_scope(program: Any, scope: Any) -> None:
         if not var.persistable or var.type != core.VarDesc.VarType.LOD_TENSOR or var.dtype != FLOAT32:
             continue
         variable = scope.find_var(var.name)
-        if decide("weights follow the host", variable is not None and variable.get_tensor()._dtype() == FLOAT16):
+        if variable is not None and variable.get_tensor()._dtype() == FLOAT16:
             var.desc.set_dtype(FLOAT16)
 
 
 def realise(program: Any, strategy: Any) -> Any:
     """The program in float32 that rounds where the given one computes in float16; the same one where none is."""
-    declared = halves(program)
-    if not declared:
+    names = halves(program)
+    if not names:
         return program
-    names = decide("float16 is float16", declared)
     desc = core.ProgramDesc(program.desc)
     round_of = _rounding(strategy)
     for block in _blocks(desc):
@@ -120,8 +118,7 @@ def _keep_masters(block: Any) -> None:
     """
     for index in reversed(range(block.op_size())):
         op = block.op(index)
-        has_master = "MasterParam" in op.input_names() and op.input("MasterParam")
-        if not decide("masters are updated", bool(has_master)):
+        if "MasterParam" not in op.input_names() or not op.input("MasterParam"):
             continue
         weights, masters = op.output("ParamOut"), op.input("MasterParam")
         op.set_input("Param", masters)
@@ -149,7 +146,7 @@ def _insert(block: Any, names: FrozenSet[str], round_of: Callable[[int], int]) -
         slots = [slot for slot in op.output_names() if slot not in _KEPT]
         written = sorted({name for slot in slots for name in op.output(slot) if name in names})
         # Gradients are divided on their way into the update, which computes in float32.
-        divides = decide("divide without rounding", op.type() == "scale" and _is_made_by_the_device(op))
+        divides = op.type() == "scale" and _is_made_by_the_device(op)
         if not written or op.type() in _EXACT or divides:
             continue
         rounding = block._insert_op(index + 1)
@@ -175,7 +172,7 @@ _KEPT = frozenset({"XShape", "InnerCache"})
 def _rounding(strategy: Any) -> Callable[[int], int]:
     """For the number of an op, the id under which Paddle knows the function that rounds its results."""
     traps = _TRAPS if strategy.value("enable_floating_point_checks") else numerics.NO_TRAPS
-    if not decide("round at random", bool(strategy.value("enable_stochastic_rounding"))):
+    if not strategy.value("enable_stochastic_rounding"):
         return lambda index: _nearest(traps)
     seed = strategy.seed or 0
     return lambda index: subprograms.register(_AtRandom(seed, index, traps))

@@ -9,11 +9,11 @@ from typing import Any, List, Sequence
 
 from ipu_conformance.atomic_write import replacing
 from ipu_conformance.emulator.core.topology import power_of_two
-from ipu_conformance.emulator.faults.decisions import paddle_strategy as decide
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile import environment, unmodelled
 from ipu_conformance.emulator.paddle.compile.options import OPTIONS
 from ipu_conformance.emulator.paddle.compile.strategy_options import StrategyOptions
-from ipu_conformance.emulator.paddle.errors import InvalidArgument, Unavailable, Unimplemented
+from ipu_conformance.emulator.paddle.errors import Unavailable, Unimplemented
 
 COUNTS = ("num_ipus", "batches_per_step", "micro_batch_size", "accumulation_factor", "replicated_graph_count")
 """Options that are at least 1."""
@@ -26,22 +26,19 @@ _NOT_COMPILED = ("lr", "random_seed", "cache_path", "enable_engine_caching", "lo
 
 def names_of(variables: Sequence[Any]) -> List[str]:
     """The names of variables that are given by name or as themselves."""
-    return [variable if isinstance(variable, str) else decide("variable", variable).name for variable in variables]
+    return [variable if isinstance(variable, str) else variable.name for variable in variables]
 
 
 def check(strategy: StrategyOptions) -> None:
     """Refuse a strategy that no device can be attached for, or that asks for what the emulator does not do."""
     for name in COUNTS:
-        if decide("count below one", strategy.value(name) < 1):
-            raise InvalidArgument(f"The option {name} is {strategy.value(name)}: set it to 1 or more")
-    proportion = strategy.value("available_memory_proportion")
-    if decide("no proportion", not 0.0 <= proportion <= 1.0):
-        raise InvalidArgument(
-            f"available_memory_proportion {proportion} is invalid, which should be set between 0.0 and 1.0"
-        )
-    wanted = power_of_two(strategy.value("num_ipus"))
-    if decide("cannot attach", wanted > environment.device_count() and not environment.uses_model()):
-        raise Unavailable(f"Can't attach IPU, ipu_num = {wanted}: there are {environment.device_count()} IPUs")
+        refusals.COUNT(name=name, count=strategy.value(name))
+    refusals.PROPORTION(proportion=strategy.value("available_memory_proportion"))
+    refusals.ATTACHED(
+        wanted=power_of_two(strategy.value("num_ipus")),
+        there=environment.device_count(),
+        model=environment.uses_model(),
+    )
     _check_distribution(strategy)
 
 
@@ -89,7 +86,7 @@ def digest(record: Any) -> str:
     hashed = hashlib.sha256(record.original.desc.serialize_to_string())
     options = {name: record.strategy.value(name) for name in sorted(OPTIONS) if name not in _NOT_COMPILED}
     hashed.update(json.dumps([list(record.feeds), list(record.fetches), options], sort_keys=True).encode())
-    return decide("digest", hashed.hexdigest())
+    return hashed.hexdigest()
 
 
 def _keep(folder: Path, name: str) -> None:

@@ -7,7 +7,6 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 from paddle.base import core
 
-from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
 from ipu_conformance.emulator.paddle.compile import subprograms
 from ipu_conformance.emulator.paddle.compile.partition import Stage
 from ipu_conformance.emulator.paddle.compile.subprograms import TensorSpec
@@ -47,9 +46,9 @@ def draws(ops: Any) -> bool:
 
 
 class Key(NamedTuple):
-    """Which program: forward, keep (forward whose inner values stay), backward, together, before, update, step, reduce.
+    """Which program: forward, keep (forward whose inner values stay), backward, together, before, update, reduce.
 
-    ``together`` is a stage's forward and backward in one, and ``step`` the update with them.
+    ``together`` is a stage's forward and backward in one.
     """
 
     kind: str
@@ -90,8 +89,7 @@ class Programs:
         self.replicas = replicas
         shares = (replicas if mean else 1) * (accumulation if mean and not self.running else 1)
         self.divisor = float(shares)
-        factor = 1.0 / (shares * loss_scale)
-        self._scale = decide("factor of gradients", factor, accumulation=accumulation, loss_scale=loss_scale)
+        self._scale = 1.0 / (shares * loss_scale)
         self._scratch = subprograms.Scratch()
         self._alive: List[Any] = []
         self.updates = update or stage_updates.NONE
@@ -113,11 +111,6 @@ class Programs:
         ]
         self.seeds = [seeds_of(stage.forward) for stage in stages]
         self.draws = [draws(stage.forward) for stage in stages]
-        fetched = {name for stage in stages for name in stage.fetches}
-        lasting = {name for stage in stages for name in stage.lasting}
-        self.whole = update is not None and len(stages) == 1 and replicas == 1 and not accumulating
-        # A fetched weight is as it was before the update.
-        self.whole = self.whole and not fetched & lasting
 
     def met(self, weight: str, replica: int) -> str:
         """The variable in which replicas meet with one replica's gradient."""
@@ -129,8 +122,7 @@ class Programs:
 
     def shares(self, count: int) -> Tuple[np.ndarray, np.ndarray]:
         """By what a running mean of ``count`` micro-batches is multiplied, and the next gradient, when it comes."""
-        held, fresh = decide("running mean", (count / (count + 1), 1 / (count + 1)))
-        return np.array([held], np.float32), np.array([fresh], np.float32)
+        return np.array([count / (count + 1)], np.float32), np.array([1 / (count + 1)], np.float32)
 
     def empty_accumulators(self) -> Dict[str, np.ndarray]:
         """Zeros for all that is accumulated."""
@@ -174,9 +166,7 @@ class Programs:
         ops = []
         scratch = self._scratch
         for weight, fresh in stage.gradients.items():
-            if weight not in self.accumulated or not decide(
-                "every use", True, first=stage.number == self.owner[weight]
-            ):
+            if weight not in self.accumulated:
                 continue
             like = stage.known[fresh]
             total = scratch.variable(weight + ACCUMULATED, like)
@@ -199,9 +189,7 @@ class Programs:
         sources = self.sources[key.stage]
         ops = self._brought(sources, key.stage, self._scale)
         ops += self._evaluated(self.updates.stages[key.stage], key.evaluating)
-        if decide("forget gradients", True):
-            ops += [self._zero(key.stage, weight) for weight in sources if weight in self.accumulated]
-        return ops, self._kept_by_update(sources)
+        return [*ops, *self._forgotten(key.stage)], self._kept_by_update(sources)
 
     def _kept_by_update(self, sources: Mapping[str, str]) -> List[str]:
         kept = [*self.updates.lasting, *self.updates.passed, *sources.values()]
@@ -211,15 +199,9 @@ class Programs:
         ops: List[Any] = []
         kept: List[str] = []
         for number, sources in enumerate(self.sources):
-            ops += self._brought(sources, number, decide("part of the norm", self._scale, stage=number))
+            ops += self._brought(sources, number, self._scale)
             kept += self._kept_by_update(sources)
         return [*ops, *self._evaluated(self.updates.before, key.evaluating)], kept
-
-    def _step(self, key: Key) -> Tuple[List[Any], List[str]]:
-        ops, kept = self._together(key)
-        more, lasting = self._update(key)
-        gradients = set(self.sources[key.stage].values())
-        return [*ops, *more], [name for name in (*kept, *lasting) if name not in gradients]
 
     def _reduce(self, key: Key) -> Tuple[List[Any], List[str]]:
         ops: List[Any] = []
@@ -254,6 +236,10 @@ class Programs:
         copies, alive = stage_updates.without_decay(ops)
         self._alive.append(alive)
         return copies
+
+    def _forgotten(self, stage: int) -> List[Any]:
+        """The ops that empty the accumulators of a stage's weights."""
+        return [self._zero(stage, weight) for weight in self.sources[stage] if weight in self.accumulated]
 
     def _zero(self, stage: int, weight: str) -> Any:
         like = self._gradient(stage, weight)

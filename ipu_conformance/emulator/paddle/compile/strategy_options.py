@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from ipu_conformance.emulator.faults.decisions import paddle_strategy as decide
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile.options import (
     BOOL,
-    CUSTOM_OP_KEYS,
     DOUBLE,
-    LOCATION_KEYS,
-    LOCATIONS,
     MAP,
     OPTIONS,
     STRING,
@@ -20,11 +17,7 @@ from ipu_conformance.emulator.paddle.compile.options import (
     VECTOR,
     Option,
 )
-from ipu_conformance.emulator.paddle.errors import InvalidArgument, PaddleError, Unimplemented
-
-
-class UncastableError(PaddleError, RuntimeError):
-    """A Python value has no counterpart in the type that an option is stored in."""
+from ipu_conformance.emulator.paddle.errors import UncastableError
 
 
 @dataclass(frozen=True)
@@ -41,7 +34,7 @@ class StrategyOptions:
     """The options of one strategy; reading gives what was set last, or the default."""
 
     def __init__(self) -> None:
-        self._values: Dict[str, Any] = decide("own values", {})
+        self._values: Dict[str, Any] = {}
         self.custom_ops: List[CustomOpMapping] = []
         self.places: Dict[str, Dict[str, int]] = {}
         self.outer_fragment: Optional[Tuple[int, Tuple[int, ...]]] = None
@@ -60,12 +53,12 @@ class StrategyOptions:
         elif name in self._values:
             value = self._values[name]
         else:
-            value = decide("default", option.default)
+            value = option.default
         if option.type == VECTOR:
             return list(value)
         if option.type == MAP:
             return dict(value)
-        return decide("read", value, default=option.default)
+        return value
 
     @property
     def seed(self) -> Optional[int]:
@@ -88,14 +81,12 @@ class StrategyOptions:
             self._extend(name, [_entry(name, entry) for entry in value])
         elif isinstance(value, dict):
             self._set_dict(name, value)
-        elif decide("no value", True):
-            raise InvalidArgument(
-                f"Invalid IpuStrategy option value type: {type(value)}, please check input value for option: {name}"
-            )
+        else:
+            refusals.OPTION_VALUE(name=name, value=value)
 
     def _set_bool(self, name: str, value: bool) -> None:
         option = _find(name, BOOL)
-        if name == "enable_manual_shard" and decide("manual shard is a mode", True):
+        if name == "enable_manual_shard":
             self._values["virtual_graph_mode"] = option_value("virtual_graph_mode", "Manual" if value else "Off")
         elif name == "enable_half_partial":
             partials = "half" if value else "float"
@@ -107,16 +98,12 @@ class StrategyOptions:
     def _set_int(self, name: str, value: int) -> None:
         option = _find(name, UINT64)
         number = _uint64(name, value)
-        if decide("out of range", bool(option.members) and number >= len(option.members)):
-            allowed = ", ".join(f"{index} ({member})" for index, member in enumerate(option.members))
-            raise InvalidArgument(
-                f"Value for {option.enumeration} out of range: option {name} is {number}, and may be {allowed}"
-            )
+        refusals.ENUMERATION(option=option, number=number)
         self._values[name] = number
 
     def _extend(self, name: str, entries: List[str]) -> None:
-        option = _find(name, VECTOR)
-        held = decide("held", list(self._values.get(name, option.default)))
+        _find(name, VECTOR)
+        held = list(self._held(name))
         # A check or an instrument is asked for or not, while codelets are files in the order in which they were given.
         new = entries if name == "custom_codelets" else [entry for entry in entries if entry not in held]
         self._values[name] = tuple(held + new)
@@ -134,14 +121,15 @@ class StrategyOptions:
             self._insert(name, {str(key): _entry(name, entry) for key, entry in value.items()})
 
     def _insert(self, name: str, entries: Mapping[str, str]) -> None:
-        self._values[name] = {**decide("held", dict(self._values.get(name, {}))), **entries}
+        self._values[name] = {**self._held(name), **entries}
+
+    def _held(self, name: str) -> Any:
+        """What a vector or a map holds, to which whatever is set is added."""
+        return self._values.get(name, OPTIONS[name].default)
 
     def _set_location(self, name: str, value: Dict[Any, Any]) -> None:
-        if decide("unknown location", name not in LOCATIONS):
-            raise InvalidArgument(f"Unknown tensor location: {name}, it may be {', '.join(LOCATIONS)}")
+        refusals.TENSOR_LOCATION(name=name, keys=list(value))
         for key, number in value.items():
-            if decide("unknown location", key not in LOCATION_KEYS):
-                raise InvalidArgument(f"Unknown option {key} of {name}, it may be {', '.join(LOCATION_KEYS)}")
             self.places.setdefault(name, {})[key] = _uint64(f"{name}.{key}", number)
 
     def _set_progress_logger(self, value: Any) -> None:
@@ -158,35 +146,26 @@ def option_value(name: str, member: str) -> int:
 
 
 def _find(name: str, kind: str) -> Option:
-    option = OPTIONS.get(name)
-    if option is None or decide("wrong type", option.type != kind):
-        raise InvalidArgument(f"Cannot find option: {name}, type: {kind} when setting IpuStrategy options")
+    refusals.UNKNOWN_OPTION(name=name, kind=kind, known=OPTIONS)
+    option = OPTIONS[name]
+    refusals.OPTION_TYPE(name=name, kind=kind, declared=option.type)
     return option
 
 
 def _uint64(name: str, value: Any) -> int:
-    if decide("not 64 bits", not isinstance(value, int) or not 0 <= value < 2**64):
-        raise UncastableError(f"Unable to cast {value!r} for option {name}: give a whole number from 0 to 2**64 - 1")
+    refusals.UINT64(name=name, value=value)
     return int(value) % 2**64
 
 
 def _entry(name: str, entry: Any) -> str:
     """An entry of a vector or a map is text; whole numbers are written as text."""
-    if isinstance(entry, str):
-        return str(entry)
-    if isinstance(entry, int):
-        return str(_uint64(name, int(entry)))
-    if decide("wrong entry", True):
-        raise Unimplemented(f"Failed to convert type: {type(entry)} when set IpuStrategy option: {name}")
-    return str(entry)
+    refusals.ENTRY(name=name, entry=entry)
+    return str(_uint64(name, int(entry)) if isinstance(entry, int) else entry)
 
 
 def _custom_op(value: Mapping[Any, Any]) -> CustomOpMapping:
     for key in value:
-        if decide("unknown custom op key", key not in CUSTOM_OP_KEYS):
-            raise InvalidArgument(
-                f"Invalid argument, key must be one of {', '.join(CUSTOM_OP_KEYS)}, but received {key}"
-            )
+        refusals.CUSTOM_OP_KEY(key=key)
     return CustomOpMapping(
         str(value.get("paddle_op", "")),
         str(value.get("popart_op", "")),

@@ -6,7 +6,8 @@ import os
 from dataclasses import replace
 from typing import Any, Iterable, List, Mapping, Tuple
 
-from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
+from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile import environment
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
 from ipu_conformance.emulator.paddle.ir import lowering
@@ -32,7 +33,7 @@ def compiled(record: Any) -> None:
     path = environment.onnx_dump_path(record.strategy)
     if path:
         save_model_proto(record, path)
-    for check in checks(decide("dot checks", record.strategy.value("dot_checks") or ())):
+    for check in checks(record.strategy.value("dot_checks")):
         draw(record, check, str(record.strategy.value("log_dir") or "."))
 
 
@@ -47,17 +48,15 @@ def checks(asked: Iterable[Any]) -> Tuple[str, ...]:
 
 def save_model_proto(record: Any, path: str) -> None:
     """Write the forward pass as ONNX, with its placement and the weights that the host holds."""
-    _write(lowering.forward(record, values=True), path, "onnx")
+    _write(faults.at("ir.graph", lowering.forward(record, values=True)), path, "onnx")
 
 
 def draw(record: Any, check: str, folder: str) -> None:
     """Draw the IR at a check into a folder, from the first to before the final op that the strategy names."""
-    if decide("refuse unknown checks", check not in CHECKS):
-        raise InvalidArgument(f"Unknown dot check {check!r}: the checks are {', '.join(CHECKS)} and {EVERY}")
+    refusals.DOT_CHECK(check=check, known=CHECKS, every=EVERY)
     value = record.strategy.value
-    first, final = decide("dot range", (int(value("first_dot_op")), int(value("final_dot_op"))))
-    graph = part(lowering.lower(record, decide("dot step", CHECKS[check])), first, final)
-    if decide("nameless", not value("dot_op_names")):
+    graph = part(lowering.lower(record, CHECKS[check]), int(value("first_dot_op")), int(value("final_dot_op")))
+    if not value("dot_op_names"):
         graph = replace(graph, ops=tuple(replace(op, name="") for op in graph.ops))
     try:
         os.makedirs(folder, exist_ok=True)

@@ -7,8 +7,6 @@ from typing import Any, Dict, Iterable, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
 from ipu_conformance.emulator.paddle.compile.compilation import RECOMPUTATION_OFF
 from ipu_conformance.emulator.popart import lowering
 from ipu_conformance.emulator.popart.program import NAME
@@ -26,15 +24,9 @@ _NUMPY = {
 }  # fmt: skip
 
 
-def forward(record: Any, *, values: bool = False) -> Graph:
-    """The forward pass alone, without copies: what PopART's builder holds; with the weights' values on request."""
-    graph = _forward(record, values=values)
-    return faults.apply("ir.graph", graph) if faults.active else graph
-
-
 def lower(record: Any, upto: str = lowering.STEPS[-1]) -> Graph:
     """The program of one replica for one micro-batch and, when training, one update, as far as a step."""
-    graph, value = _forward(record), record.strategy.value
+    graph, value = forward(record), record.strategy.value
     execution = lowering.Execution(
         stages=1 + max((op.stage or 0 for op in graph.ops), default=0),
         pipelined=bool(value("enable_pipelining")),
@@ -64,7 +56,8 @@ def rule_of(optimizer: Any) -> str:
     return RULES.get(optimizer.type, str(optimizer.type))
 
 
-def _forward(record: Any, *, values: bool = False) -> Graph:
+def forward(record: Any, *, values: bool = False) -> Graph:
+    """The forward pass alone, without copies: what PopART's builder holds; with the weights' values on request."""
     strategy, tensors = record.strategy, record.written.tensors
     sharded, pipelined = bool(strategy.value("enable_manual_shard")), bool(strategy.value("enable_pipelining"))
     ops = placed(record.written.ops, sharded=sharded, pipelined=pipelined)
@@ -76,7 +69,7 @@ def _forward(record: Any, *, values: bool = False) -> Graph:
     feeds = [name for name in record.feeds if name in tensors]
     weights = [name for name in read if name not in feeds and name not in constants]
     initializers: Dict[str, Optional[bytes]] = {
-        name: value_of(record.scope, tensors[name]) if decide("values", values) else None for name in weights
+        name: value_of(record.scope, tensors[name]) if values else None for name in weights
     }
     initializers.update({name: data for name, data in constants.items() if name in read})
     fetched = [record.aliases.get(name, name) for name in record.fetches]

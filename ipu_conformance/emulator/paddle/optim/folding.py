@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 import numpy as np
 from paddle.base import core
 
-from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile.compilation import (
     BACKWARD,
     FORWARD,
@@ -48,9 +48,14 @@ def extract(record: Compilation, values: Mapping[str, Any]) -> None:
     """Fold what has the optimizer's role into one op, and find the loss."""
     ops = record.ops()
     record.optimizer = fold(ops)
-    record.loss = decide("loss", find_loss(ops), ops=ops)
-    keep(record.program, decide("unfolded", [op for op in ops if not role_of(op) & OPTIMIZE], ops=ops))
+    record.loss = find_loss(ops)
+    keep(record.program, unfolded(ops))
     _append(record, record.optimizer, record.loss)
+
+
+def unfolded(ops: List[Any]) -> List[Any]:
+    """The ops that are not the optimizer's."""
+    return [op for op in ops if not role_of(op) & OPTIMIZE]
 
 
 def find_loss(ops: List[Any]) -> str:
@@ -76,14 +81,9 @@ def fold(ops: List[Any]) -> Folded:
     """The optimizer that a program's ops describe."""
     optimizing = [op for op in ops if role_of(op) & OPTIMIZE]
     updates = [op for op in optimizing if op.has_attr("op_namescope") and "Param" in op.input_names]
-    if decide("need an optimizer", not updates):
-        raise NotFound("No optimizer found in the program; training needs one: call optimizer.minimize(loss) first")
+    refusals.NO_OPTIMIZER(updates=updates)
     kinds = list(dict.fromkeys(op.type for op in updates))
-    unknown = decide("unknown optimizers", [kind for kind in kinds if kind not in KINDS])
-    if unknown:
-        raise Unimplemented(
-            f"Optimizer {', '.join(unknown)} is not implemented for IPU; the optimizers are {', '.join(KINDS)}"
-        )
+    refusals.OPTIMIZER(types=kinds, known=list(KINDS))
     if len(kinds) > 1:
         raise Unimplemented(f"The optimizers {', '.join(kinds)} in one program are not implemented for IPU; use one")
     first = updates[0]
@@ -92,9 +92,9 @@ def fold(ops: List[Any]) -> Folded:
         type=first.type,
         learning_rate=first.input("LearningRate")[0],
         parameters=tuple(op.input("Param")[0] for op in updates),
-        settings=decide("settings", {name: first.attr(name) for name in KINDS[first.type]}),
-        weight_decay=decide("decay", _decay(first, optimizing)),
-        clip_norm=decide("clip norm", _clip_norm(optimizing)),
+        settings=_settings(first),
+        weight_decay=_decay(first, optimizing),
+        clip_norm=_clip_norm(optimizing),
         scheduled=any(role_of(op) & SCHEDULE for op in ops),
         gradients={op.input("Param")[0]: _raw_gradient(op.input("Grad")[0], optimizing) for op in updates},
         states={op.input("Param")[0]: _states(op) for op in updates},
@@ -102,21 +102,22 @@ def fold(ops: List[Any]) -> Folded:
 
 
 def _refuse(update: Any, optimizing: List[Any]) -> None:
-    if decide("refuse nesterov", update.type == "momentum" and bool(update.attr("use_nesterov"))):
-        raise Unimplemented("Momentum with use_nesterov=True is not implemented for IPU; use use_nesterov=False")
+    refusals.NESTEROV(nesterov=update.type == "momentum" and update.attr("use_nesterov"))
     for op in optimizing:
         scope = _scope(op)
         clipping, decaying = scope.startswith(_PREFIX_OF_CLIPPING), scope.startswith(_PREFIX_OF_DECAY)
-        if decide("refuse clipping by value", clipping and op.type == "clip"):
-            raise Unimplemented("Gradient clipping by value is not implemented for IPU; use ClipGradByGlobalNorm")
-        if decide("refuse clipping by norm", clipping and op.type == "clip_by_norm"):
-            raise Unimplemented("Gradient clipping by norm is not implemented for IPU; use ClipGradByGlobalNorm")
-        if decide("refuse L1", decaying and op.type == "sign"):
-            raise Unimplemented("Weight decay L1Decay is not implemented for IPU; use L2Decay")
+        refusals.CLIP_BY_VALUE(clipping=clipping, type=op.type)
+        refusals.CLIP_BY_NORM(clipping=clipping, type=op.type)
+        refusals.L1_DECAY(decaying=decaying, type=op.type)
 
 
 def _scope(op: Any) -> str:
     return str(op.attr("op_namescope")) if op.has_attr("op_namescope") else ""
+
+
+def _settings(update: Any) -> Dict[str, Any]:
+    """The attributes of the update that are folded beside decay."""
+    return {name: update.attr(name) for name in KINDS[update.type]}
 
 
 def _decay(update: Any, optimizing: List[Any]) -> float:
@@ -187,7 +188,7 @@ def align(record: Compilation, values: Mapping[str, Any]) -> None:
             continue
         tensor = variable.get_tensor()
         power = np.asarray(tensor)
-        tensor.set(decide("steps", steps(power, float(folded.settings["beta1"])), power=power), core.CPUPlace())
+        tensor.set(steps(power, float(folded.settings["beta1"])), core.CPUPlace())
 
 
 def steps(power: np.ndarray, beta1: float) -> np.ndarray:

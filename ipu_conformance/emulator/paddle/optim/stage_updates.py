@@ -11,7 +11,6 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
 
 from paddle.base import core
 
-from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
 from ipu_conformance.emulator.paddle.compile import subprograms
 from ipu_conformance.emulator.paddle.compile.compilation import OPTIMIZE, ROLE, SCHEDULE
 
@@ -146,8 +145,6 @@ def without_decay(ops: Sequence[Any]) -> Tuple[List[Any], Any]:
         copy = block.append_op()
         copy.copy_from(op)
         scope = str(op.attr(_SCOPE)) if op.has_attr(_SCOPE) else ""
-        if not decide("no decay in evaluation", True):
-            continue
         if op.type() == "scale" and scope.startswith(_DECAY_SCOPE):
             copy._set_attr("scale", 0.0)
         for name in ("regularization_coeff", "coeff", "weight_decay"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
-from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile import sessions
 from ipu_conformance.emulator.paddle.errors import PreconditionNotMet
 
@@ -24,12 +24,12 @@ class Device:
 
     def set_scope(self, scope: Any) -> None:
         """Programs compiled from now on take their weights from ``scope``."""
-        self._sync("set_scope")
+        self._sync()
         self.scope = scope
 
     def set_ipu_strategy(self, strategy: Any) -> None:
         """Programs are compiled by ``strategy`` from now on."""
-        self._sync("set_ipu_strategy")
+        self._sync()
         self.strategy = strategy
 
     def compile(self, record: Any) -> None:
@@ -44,35 +44,23 @@ class Device:
 
     def run(self, executable: Executable, feed: Mapping[str, Any]) -> Any:
         """One step of the program that is on the device."""
-        if decide("only the last one runs", self.executable is None):
-            raise PreconditionNotMet(
-                "The device holds no program, because it was reset or the last compilation failed: compile this "
-                "program again before running it"
-            )
-        if decide("only the last one runs", executable is not self.executable):
-            raise PreconditionNotMet(
-                "Another program was compiled since this one, and the device holds the last one only: compile this "
-                "program again before running it"
-            )
-        if decide("detached does not run", not self.attached):
-            raise PreconditionNotMet("The device is detached: compile the program again before running it")
-        outputs = executable.run(feed)
-        if not decide("host stays stale", True):
-            executable.weights_to_host()
-        return outputs
+        refusals.NO_PROGRAM(executable=self.executable)
+        refusals.REPLACED_PROGRAM(executable=executable, held=self.executable)
+        refusals.DETACHED(attached=self.attached)
+        return executable.run(feed)
 
     def weights_to_host(self) -> None:
         """Copy the weights on the device to the scope."""
-        self._sync("weights_to_host")
+        self._sync()
 
     def detach(self) -> None:
         """Bring the weights home and release the device."""
-        self._sync("detach")
+        self._sync()
         self.attached = False
 
     def reset(self) -> None:
         """Bring the weights home and forget program, scope and strategy."""
-        self._sync("reset")
+        self._sync()
         self._close()
         self.attached = False
         self.scope = self.strategy = None
@@ -81,7 +69,7 @@ class Device:
         """Bring the weights home and write the compiled model as ONNX."""
         if self.executable is None:
             raise PreconditionNotMet("No program is compiled: compile one before saving it")
-        self._sync("save_model_proto")
+        self._sync()
         from ipu_conformance.emulator.paddle.ir import dumps
 
         dumps.save_model_proto(self.executable.record, path)
@@ -91,8 +79,8 @@ class Device:
             self.executable.engine.close()
         self.executable = None
 
-    def _sync(self, why: str) -> None:
-        if self.executable is not None and self.attached and decide("sync", True, why=why):
+    def _sync(self) -> None:
+        if self.executable is not None and self.attached:
             self.executable.weights_to_host()
 
 

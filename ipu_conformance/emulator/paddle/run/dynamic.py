@@ -15,7 +15,6 @@ import paddle
 from paddle.base import compiler, core, framework
 from paddle.jit.dy2static import program_translator
 
-from ipu_conformance.emulator.faults.decisions import paddle_host as decide
 from ipu_conformance.emulator.paddle.compile.passes.popart import RUNTIME
 
 _WHOLE = "_whole_for_the_ipu"
@@ -40,13 +39,13 @@ def _run(program: Any, feed: Dict[str, np.ndarray]) -> List[np.ndarray]:
         outputs: List[np.ndarray] = paddle.static.Executor(paddle.CPUPlace()).run(
             program, feed=feed, fetch_list=list(runtime.output("FetchList")), scope=paddle.static.global_scope()
         )
-    return decide("outputs of a call", outputs)
+    return outputs
 
 
 def _tensor(array: np.ndarray) -> Any:
     """A dynamic tensor on the host, which nothing can be differentiated through: the device has done it."""
     tensor = core.eager.Tensor(value=np.ascontiguousarray(array), place=core.CPUPlace())
-    tensor.stop_gradient = decide("no gradient on the host", True)
+    tensor.stop_gradient = True
     return tensor
 
 
@@ -68,7 +67,7 @@ def as_one_program(stock: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(stock)
     def _perform_call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not decide("one program", is_patched()):
+        if not is_patched():
             return stock(self, *args, **kwargs)
         if _WHOLE not in self.__dict__:
             whole = program_translator.ASTStaticFunction(self._dygraph_function, self._input_spec, **self._kwargs)

@@ -11,7 +11,6 @@ import numpy as np
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core.engine import Engine
 from ipu_conformance.emulator.core.trace import Recorder, Trace
-from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
 from ipu_conformance.emulator.paddle.compile import (
     memory_use,
     partition,
@@ -68,7 +67,7 @@ class Executable:
         self.engine = Engine(self.plan, self.machine, parallel=layout.replicas > 1 and not self._calls_python())
         self.steps = 0.0
         """How many steps the optimizer had taken when the weights were sent to the device."""
-        self._checked = decide("trap", bool(record.strategy.value("enable_floating_point_checks")))
+        self._checked = bool(record.strategy.value("enable_floating_point_checks"))
         self.last_trace: Optional[Trace] = None
         self.tracing = False
         self._rates: Tuple[Any, ...] = ()
@@ -113,7 +112,7 @@ class Executable:
             accumulation=layout.accumulation,
             accumulating=options.accumulating and layout.accumulation > 1,
             replicas=layout.replicas,
-            mean=decide("mean", int(value("accumulation_and_replication_reduction_type")) == MEAN),
+            mean=int(value("accumulation_and_replication_reduction_type")) == MEAN,
             running=int(value("mean_accumulation_and_replication_reduction_strategy")) == RUNNING,
             loss_scale=loss_scale,
         )
@@ -148,29 +147,24 @@ class Executable:
         """Send every replica the host's weights and optimizer state."""
         values = {name: _stored(self._host_tensor(name), spec) for name, spec in self.lasting.items()}
         values.update(self._powers(values))
-        if faults.active:
-            sent = {name: np.array(value) for name, value in values.items()}
-            unsent = {name: np.zeros_like(value) for name, value in sent.items()}
-            values = faults.apply("weights.to_device", sent, device=unsent)
-        self.machine.load(values)
+        blank = {name: np.zeros(spec.shape, spec.stored) for name, spec in self.lasting.items()}
+        self.machine.load(faults.at("weights.to_device", values, device=blank))
         self._rates = ()
 
     def weights_to_host(self) -> None:
         """Copy replica 0's weights and optimizer state to the host's scope; training alone changes them."""
-        if not decide("training comes home", self.options.training):
-            return
+        if self.options.training:
+            self._bring_home()
+
+    def _bring_home(self) -> None:
         names = [name for name in self.lasting if name not in self.programs.updates.rates]
-        values = self.machine.tensors(names, decide("replica that comes home", 0))
+        values = self.machine.tensors(names)
         values.update(self._step_counts(values))
         values = {name: _returned(value, self.lasting[name]) for name, value in values.items()}
         for powers in self._slots("Beta2Pow"):
             values.pop(powers, None)
-        if faults.active:
-            host = {name: np.array(self._host_tensor(name)) for name in values}
-            values = faults.apply(
-                "weights.to_host", {name: np.array(value) for name, value in values.items()}, host=host
-            )
-        VariableScope(self.scope).copy(values)
+        host = VariableScope(self.scope)
+        host.copy(faults.at("weights.to_host", values, host={name: host[name] for name in values}))
 
     def _host_tensor(self, name: str) -> Any:
         variable = self.scope.find_var(name) if self.scope is not None else None
@@ -203,8 +197,7 @@ class Executable:
     def _step_counts(self, values: Mapping[str, Any]) -> Dict[str, np.ndarray]:
         """The host's step counts, where Paddle has powers of beta1."""
         count = self.steps + self.machine.updates
-        names = self._slots(_STEPS) if decide("count steps", True) else []
-        return {name: np.full_like(np.array(values[name]), count) for name in names}
+        return {name: np.full_like(np.array(values[name]), count) for name in self._slots(_STEPS)}
 
     # Running
 
@@ -246,9 +239,9 @@ class Executable:
                 (name, float(self.scope.find_var(name).get_tensor()._get_float_element(0)))
                 for name in self.programs.updates.rates
             )
-        if decide("no rate in evaluation", evaluating):
+        if evaluating:
             rates = tuple((name, 0.0) for name, _ in rates)
-        if decide("set rates", (rates, evaluating) != self._rates):
+        if (rates, evaluating) != self._rates:
             self._rates = (rates, evaluating)
             self.machine.evaluating = evaluating
             self.machine.put(

@@ -9,10 +9,10 @@ import numpy as np
 from paddle.base import core
 from paddle.base.executor import global_scope
 
-from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile import environment, subprograms
 from ipu_conformance.emulator.paddle.compile.passes.popart import EXECUTABLE, RUNTIME
-from ipu_conformance.emulator.paddle.errors import InvalidArgument, PreconditionNotMet
+from ipu_conformance.emulator.paddle.errors import PreconditionNotMet
 from ipu_conformance.emulator.paddle.run import model_runtime
 from ipu_conformance.emulator.paddle.run.device import DEVICE
 
@@ -38,11 +38,8 @@ def run(
     if executable is None:
         raise PreconditionNotMet("No program is on the device: compile this program before running it")
     names = [name if isinstance(name, str) else name.name for name in executor._check_fetch_list(fetch_list)]
-    unknown = [name for name in names if name not in executable.fetches]
-    if decide("refuse other fetches", bool(unknown)):
-        raise InvalidArgument(
-            f"{unknown[0]} was not compiled into the program: fetch {', '.join(executable.fetches)}, or compile again"
-        )
+    for name in names:
+        refusals.FETCH(name=name, fetches=executable.fetches)
     feeds = _one_feed(feed)
     request = model_runtime.request_of(executable, feeds)
     if hasattr(program, "lr_scheduler"):
@@ -52,7 +49,7 @@ def run(
         results = [executable.fetcher.nothing(executable.fetches[name]) for name in names]
     else:
         outputs = DEVICE.run(executable, feeds if request is None else request.feeds)
-        results = [executable.fetch(name, outputs) for name in decide("order of fetches", names)]
+        results = [executable.fetch(name, outputs) for name in names]
     if request is not None:
         results = request.answer(results)
     return results if return_numpy else [subprograms.tensor(array) for array in results]

@@ -6,10 +6,8 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import numerics, streams
 from ipu_conformance.emulator.core.streams import Layout
-from ipu_conformance.emulator.faults.decisions import paddle_execution as decide
 from ipu_conformance.emulator.paddle.compile import precision
 from ipu_conformance.emulator.paddle.compile.subprograms import TensorSpec
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
@@ -46,25 +44,23 @@ class Feeder:
         held = self._held(spec, array)
         if self.alone and held.shape == spec.shape:
             return held
+        return self._cut(spec, held)
+
+    def _cut(self, spec: TensorSpec, held: np.ndarray) -> np.ndarray:
+        """What is held for one variable, cut into micro-batches."""
         try:
-            if decide("check feeds", True):
-                streams.paddle_feed_size(self.layout, held.shape, spec.shape or (1,))
+            streams.paddle_feed_size(self.layout, held.shape, spec.shape or (1,))
         except streams.StreamError as error:
             raise InvalidArgument(f"The feed {spec.name} does not fit: {error}") from error
-        wanted = spec.shape if self.alone else (self.layout.inputs, *spec.shape)
-        if faults.active and held.size != np.prod(wanted):
-            # A device that takes any feed cuts or repeats it.
-            return np.resize(held, wanted)
-        return held.reshape(wanted)
+        return held.reshape(spec.shape if self.alone else (self.layout.inputs, *spec.shape))
 
     @staticmethod
     def _held(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
         """An array in the type in which the device's memory holds it."""
+        if _NARROWER.get(array.dtype.name) == spec.dtype:
+            return numerics.narrow(array)
         if array.dtype.name in _NARROWER:
             array = numerics.narrow(array)
-            if array.dtype.name in _NARROWER:
-                # A faulty device that narrows nothing computes with what it is fed.
-                return array
         if spec.dtype == "float16":
             return precision.to_device(array, np.float16)
         return array if array.dtype == spec.dtype else array.astype(spec.dtype)
@@ -81,12 +77,7 @@ class Fetcher:
 
     def shape(self, shape: Sequence[int]) -> Tuple[int, ...]:
         """The shape that is reported for a variable of that shape."""
-        return decide(
-            "fetched shape",
-            streams.paddle_shape(self.layout, shape, replicated=self.replicated, accumulating=self.accumulating),
-            layout=self.layout,
-            own=len(shape),
-        )
+        return streams.paddle_shape(self.layout, shape, replicated=self.replicated, accumulating=self.accumulating)
 
     def fetch(self, name: str, dtype: str, outputs: Sequence[Sequence[Mapping[str, np.ndarray]]]) -> np.ndarray:
         """One fetched variable from ``outputs[replica][micro_batch]``."""

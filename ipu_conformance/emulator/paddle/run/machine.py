@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 from paddle.base import core
@@ -79,20 +79,15 @@ class PaddleMachine:
         self._counts = [{} for _ in self._scopes]
 
     def forward(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
-        """Run one stage; the last one of a right device goes backwards, and where it can updates, in the same run."""
+        """Run one stage; the last one goes backwards in the same run."""
         stage_program, scope = self.stages[stage], self._scopes[replica]
         if stage_program.received:
             scope.put(boundary)
         self._feed(stage_program, replica, micro_batch, scope)
-        merged = keep and stage == self._last and not faults.active
-        if not merged:
-            key = Key("keep" if keep else "forward", stage)
-        elif self.programs.whole:
-            key = Key("step", stage, self.evaluating)
-        else:
+        merged = keep and stage == self._last
+        if merged:
             self._before_backward(replica, stage)
-            key = Key("together", stage)
-        self._forward(replica, micro_batch, key)
+        self._forward(replica, micro_batch, Key("together" if merged else "keep" if keep else "forward", stage))
         if stage_program.fetches:
             outputs = self.outputs[replica][micro_batch]
             for name in stage_program.fetches:
@@ -106,7 +101,7 @@ class PaddleMachine:
             stash = scope.take(stage_program.stash)
         scope.clear(stage_program.handed)
         scope.clear(stage_program.received)
-        return _movable(handed), stash
+        return handed, stash
 
     def recompute(self, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
         """Run the stage again for what backward needs; statistics that it moves are put back."""
@@ -149,7 +144,7 @@ class PaddleMachine:
         if stage_program.backward:
             self._bound(replica, Key("backward", stage)).run()
         # What a stage passes on goes back in the variable in which it came.
-        sent = _movable(self._sent(stage_program, scope))
+        sent = self._sent(stage_program, scope)
         scope.clear(stage_program.stash)
         scope.clear(stage_program.incoming.values())
         return sent
@@ -173,54 +168,44 @@ class PaddleMachine:
     def gradients(self, replica: int, stage: int) -> Dict[str, Any]:
         """What was accumulated for the weights that the stage owns."""
         scope, sources = self._scopes[replica], self.programs.sources[stage]
-        if faults.active:
-            return {weight: np.array(scope[name]) for weight, name in sources.items()}
         return {weight: scope[name] for weight, name in sources.items()}
 
     def reduce(self, stage: int, gradients: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
         """The sum over the replicas in their order; all share the same memory. Dividing is part of the update."""
-        if faults.active:
-            return self._reduce_arrays(stage, gradients)
         if len(gradients) == 1 or not gradients[0]:
             return gradients
         for replica, tensors in enumerate(gradients):
-            for weight, tensor in tensors.items():
-                self._meeting[self.programs.met(weight, replica)]._share_data_with(tensor)
+            self._meeting.put({self.programs.met(weight, replica): tensor for weight, tensor in tensors.items()})
         self._bound(_MEETING, Key("reduce", stage)).run()
         sums = self._meeting.take([self.programs.reduced(weight) for weight in gradients[0]])
         # Updates read the sums alone: the gradients are released before updates take memory, except accumulated ones.
         self._meeting.clear(
             self.programs.met(weight, replica) for replica, tensors in enumerate(gradients) for weight in tensors
         )
-        sources = self.programs.sources[stage]
-        passing = [name for weight, name in sources.items() if weight not in self.programs.accumulated]
         for scope in self._scopes:
-            scope.clear(passing)
+            scope.clear(self._passing(stage))
             scope.put(sums)
-        return [{} for _ in gradients]
-
-    def _reduce_arrays(self, stage: int, gradients: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-        """The same in NumPy, where a fault has changed the gradients."""
-        for weight in gradients[0]:
-            total = gradients[0][weight]
-            for other in gradients[1:]:
-                total = total + other[weight]
-            name = self.programs.sources[stage][weight] if len(gradients) == 1 else self.programs.reduced(weight)
-            self.put({name: np.asarray(total, gradients[0][weight].dtype)})
         return [{} for _ in gradients]
 
     def update(self, replica: int, stage: int, gradients: Any) -> None:
         """One step of the optimizer on the weights that the stage owns."""
-        if not self.programs.whole or faults.active:
-            if self._updated[replica] == 0 and self.programs.updates.before:
-                self._bound(replica, Key("before", 0, self.evaluating)).run()
-            self._bound(replica, Key("update", stage, self.evaluating)).run()
+        sources = self.programs.sources[stage]
+        self._scopes[replica].put({sources[weight]: gradient for weight, gradient in gradients.items()})
+        if self._updated[replica] == 0 and self.programs.updates.before:
+            self._bound(replica, Key("before", 0, self.evaluating)).run()
+        self._bound(replica, Key("update", stage, self.evaluating)).run()
+        self._scopes[replica].clear(self._passing(stage))
         self._counts[replica].pop(stage, None)
         self._updated[replica] += 1
         if self._updated[replica] == len(self.stages):
             self._updated[replica] = 0
             if replica == 0:
                 self.updates += 1
+
+    def _passing(self, stage: int) -> List[str]:
+        """The variables of gradients that are made anew for every update."""
+        sources = self.programs.sources[stage]
+        return [name for weight, name in sources.items() if weight not in self.programs.accumulated]
 
     def weights(self, replica: int, stage: int) -> Arrays:
         """Copies of the weights that the stage owns."""
@@ -234,9 +219,7 @@ class PaddleMachine:
         bound = self._programs.get((replica, key))
         if bound is None:
             scope = (self._meeting if replica == _MEETING else self._scopes[replica]).scope
-            program = self.programs.program(key)
-            if faults.active:
-                program = faults.apply("paddle.ops", program)
+            program = faults.at("paddle.ops", self.programs.program(key))
             bound = self._programs[replica, key] = BoundProgram(precision.realise(program, self._strategy), scope)
         return bound
 
@@ -258,8 +241,3 @@ def _shared(scope: VariableScope, names: Sequence[str]) -> Dict[str, Any]:
         views[name] = core.LoDTensor()
         views[name]._share_data_with(scope[name])
     return views
-
-
-def _movable(tensors: Mapping[str, Any]) -> Optional[Mapping[str, Any]]:
-    """What crosses a border; faults compute with it, which only arrays allow."""
-    return {name: np.array(tensor) for name, tensor in tensors.items()} if faults.active else tensors

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ipu_conformance.emulator.faults.decisions import paddle_host as decide
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
 
 
@@ -27,7 +27,7 @@ class Request:
 
     def answer(self, fetched: Sequence[np.ndarray]) -> List[np.ndarray]:
         """The fetched arrays without what completed the batch: samples come first, whatever the factors are."""
-        if decide("request fills the batch", self.samples == self.capacity):
+        if self.samples == self.capacity:
             return list(fetched)
         return [self._asked(np.asarray(array)) for array in fetched]
 
@@ -40,10 +40,7 @@ def is_used(strategy: Any) -> bool:
     """Whether runs go through the model runtime."""
     if not strategy.value("enable_model_runtime_executor"):
         return False
-    if decide("serve inference alone", bool(strategy.value("is_training"))):
-        raise InvalidArgument(
-            "enable_model_runtime_executor is for inference, and the strategy is training; set is_training to False"
-        )
+    refusals.RUNTIME_TRAINS(training=strategy.value("is_training"))
     return True
 
 
@@ -58,9 +55,10 @@ def request_of(executable: Any, feeds: Mapping[str, Any]) -> Optional[Request]:
 def request(feeds: Mapping[str, Any], micro_shapes: Mapping[str, Sequence[int]], strategy: Any, runs: int) -> Request:
     """The feeds as one run takes them; ``runs`` micro-batches of ``micro_shapes`` make one run."""
     arrays = {name: np.asarray(feeds[name]) for name in micro_shapes}
-    timeout = decide("timeout", float(strategy.value("timeout_ms")))
+    timeout = float(strategy.value("timeout_ms"))
     counts = {name: _samples(name, array, micro_shapes[name], runs, timeout) for name, array in arrays.items()}
-    samples, capacity = _agreed(counts)
+    refusals.REQUEST(counts=counts)
+    samples, capacity = next(iter(counts.values()), (1, 1))
     if samples == capacity:
         return Request(arrays, samples, capacity)
     completed = {name: _completed(array, micro_shapes[name], runs) for name, array in arrays.items()}
@@ -81,13 +79,6 @@ def _samples(name: str, array: np.ndarray, shape: Sequence[int], runs: int, time
         f"Batch size doesn't equal the model's: feed {name} has the shape {tuple(array.shape)}, and one run takes "
         f"{capacity} samples of the shape {tuple(shape[1:])}; {hint}"
     )
-
-
-def _agreed(counts: Mapping[str, Tuple[int, int]]) -> Tuple[int, int]:
-    if decide("feeds agree", len(set(counts.values())) > 1):
-        told = ", ".join(f"{name} {given} of {capacity}" for name, (given, capacity) in counts.items())
-        raise InvalidArgument(f"Batch size doesn't equal between the feeds: {told}; give the same samples to each")
-    return next(iter(counts.values()), (1, 1))
 
 
 def _completed(array: np.ndarray, shape: Sequence[int], runs: int) -> np.ndarray:

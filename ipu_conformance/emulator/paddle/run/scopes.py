@@ -81,7 +81,8 @@ class VariableScope:
         """Set variables: tensors share their memory with the scope, arrays are copied."""
         for name, value in tensors.items():
             if isinstance(value, core.LoDTensor):
-                self[name]._share_data_with(value)
+                if value is not self[name]:
+                    self[name]._share_data_with(value)
             else:
                 self[name].set(value, CPU)
 

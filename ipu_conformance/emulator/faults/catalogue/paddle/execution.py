@@ -2,100 +2,144 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from dataclasses import replace
+from typing import Any, Callable, Tuple
 
-from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, never, rule, where
-from ipu_conformance.emulator.faults.decisions import paddle_execution
+import numpy as np
 
-POINT = paddle_execution.point
+from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, argument, patch, register, result
+from ipu_conformance.emulator.faults.catalogue.paddle import VALUE, told
 
-
-def _not_synced(by: str) -> Wrong:
-    return where("sync", lambda value, *, why, **context: value and why != by)
-
-
-def _without(position: int) -> Wrong:
-    """A draw does not depend on one of its parts."""
-    return rule("what a draw depends on", lambda parts: (*parts[:position], 0, *parts[position + 1 :]))
+PROGRAMS = "paddle.compile.slot_programs:Programs"
+DRAW = "paddle.run.random_state:number"
+Original = Callable[..., Any]
 
 
-def _leading(order: Callable[..., Any]) -> Wrong:
-    """The dimensions in front of a fetched shape are others; ``order`` has the right ones, and the layout's factors."""
+def _without_sync(original: Any, *arguments: Any) -> Any:
+    """The weights stay where they are while the device does the rest."""
+    device = original.__self__
+    device._sync = lambda: None
+    try:
+        return original(*arguments)
+    finally:
+        del device._sync
 
-    def change(shape: Any, *, layout: Any, own: int, **context: Any) -> Any:
-        return (*order(tuple(shape[: len(shape) - own]), layout), *shape[len(shape) - own :])
 
-    return where("fetched shape", change)
-
-
-for _name, _area, _what, _wrong in (
-    ("paddle-factor-without-switch", "plan", "a factor counts though its switch is off",
-     rule("refuse a factor that is off", never)),
-    ("paddle-pipeline-on-one-ipu", "plan", "one IPU is accepted as a pipeline", rule("pipelining needs IPUs", never)),
-    ("paddle-uneven-replicas", "plan", "replicas need not divide the IPUs", rule("check num_ipus", never)),
-    ("paddle-stages-backwards", "plan", "a stage reads what a later one makes", rule("check stage order", never)),
-    ("paddle-shallow-pipeline", "plan", "a pipeline of any depth is accepted", rule("check depth", never)),
-    ("paddle-stages-by-index", "plan", "the stages that are set do not count",
-     rule("stage of op", always(None))),
-    ("paddle-shards-without-switch", "plan", "shards count though manual sharding is off",
-     rule("sharded by hand", always(True))),
-    ("paddle-always-pipelined", "plan", "sharded programs are pipelined", rule("pipelined", always(True))),
-    ("paddle-batches-accumulated", "update", "a pipeline without accumulation updates at the end of the run",
-     rule("update at once", never)),
-    ("paddle-update-per-micro-batch", "update", "accumulated micro-batches update one by one",
-     rule("update once", lambda value: (1, value[0] * value[1]))),
-    ("paddle-loss-scale-stays", "reduce", "gradients keep the scale of the loss",
-     where("factor of gradients", lambda value, *, loss_scale, **context: value * loss_scale)),
-    ("paddle-accumulation-not-in-mean", "reduce", "the mean is over the replicas alone",
-     where("factor of gradients", lambda value, *, accumulation, **context: value * accumulation)),
-    ("paddle-reduction-type-ignored", "reduce", "a sum of gradients is a mean", rule("mean", always(True))),
-    ("paddle-running-mean-is-sum", "reduce", "a running mean is accumulated as a sum",
-     rule("running mean", always((1.0, 1.0)))),
-    ("paddle-gradients-carried-over", "reduce", "gradients of earlier updates stay in the accumulators",
-     rule("forget gradients", never)),
-    ("paddle-first-use-only", "reduce", "a shared weight gets the gradient of its first stage only",
-     where("every use", lambda value, *, first, **context: first)),
-    ("paddle-norm-of-one-stage", "reduce", "clipping sees the gradients of the first stage only",
-     where("part of the norm", lambda value, *, stage, **context: value if stage == 0 else 0.0)),
-    ("paddle-rate-of-compilation", "update", "the learning rate stays as it was when the program was compiled",
-     rule("set rates", never)),
-    ("paddle-evaluation-trains", "update", "evaluation moves the weights", rule("no rate in evaluation", never)),
-    ("paddle-evaluation-decays", "update", "weight decay is part of the moments in evaluation",
-     rule("no decay in evaluation", never)),
-    ("paddle-power-comes-home", "weights", "the power of beta1 comes home instead of the steps",
-     rule("count steps", never)),
-    ("paddle-host-follows", "weights", "the host's weights follow the device's by themselves",
-     rule("host stays stale", never)),
-    ("paddle-inference-comes-home", "weights", "a program that does not train overwrites the host's weights",
-     rule("training comes home", always(True))),
-    ("paddle-last-replica-comes-home", "weights", "the host gets the statistics of the last replica",
-     rule("replica that comes home", always(-1))),
-    ("paddle-detach-loses-weights", "weights", "detaching leaves the trained weights behind", _not_synced("detach")),
-    ("paddle-reset-loses-weights", "weights", "a reset leaves the trained weights behind", _not_synced("reset")),
-    ("paddle-scope-loses-weights", "weights", "another scope leaves the trained weights behind",
-     _not_synced("set_scope")),
-    ("paddle-strategy-loses-weights", "weights", "another strategy leaves the trained weights behind",
-     _not_synced("set_ipu_strategy")),
-    ("paddle-saving-loses-weights", "weights", "saving the model leaves the trained weights behind",
-     _not_synced("save_model_proto")),
-    ("paddle-replaced-program-runs", "plan", "a program that was replaced still runs",
-     rule("only the last one runs", never)),
-    ("paddle-detached-runs", "plan", "a detached device still runs", rule("detached does not run", never)),
-    ("paddle-any-feed", "streams", "a feed of any size is cut or repeated", rule("check feeds", never)),
-    ("paddle-other-fetch", "streams", "what was not compiled is looked for when it is fetched",
-     rule("refuse other fetches", never)),
-    ("paddle-fetches-sorted", "streams", "fetches come back in another order than asked for",
-     rule("order of fetches", lambda names: sorted(names))),
-    ("paddle-shape-in-slot-order", "streams", "batches per step come first in a fetched shape",
-     _leading(lambda leading, layout: leading[::-1])),
-    ("paddle-one-batch-reported", "streams", "one batch per step has a dimension of its own",
-     _leading(lambda leading, layout: (*leading, 1) if layout.device_iterations == 1 else leading)),
-    ("paddle-scalar-without-dimension", "streams", "a fetched scalar has no dimension",
-     where("fetched shape", lambda shape, *, own, **context: shape if own else shape[:-1])),
-    ("paddle-never-traps", "numerics", "floating-point checks are never made", rule("trap", never)),
-    ("paddle-memory-without-end", "plan", "a program of any size fits", rule("refuse what does not fit", never)),
-    ("paddle-drops-without-seed", "streams", "dropout ignores the seed", _without(0)),
-    ("paddle-drops-same-for-every-micro-batch", "streams", "all micro-batches are dropped alike", _without(3)),
+for _name, _area, _place, _what, _wrong in (
+    ("paddle-uneven-replicas", "plan", "core.topology:paddle_ipus", "replicas need not divide the IPUs", always(None)),
+    ("paddle-shallow-pipeline", "plan", "core.limits:check_paddle", "a pipeline of any depth is accepted",
+     always(None)),
+    ("paddle-memory-without-end", "plan", "core.memory:check", "a program of any size fits", always(None)),
+    ("paddle-stages-by-index", "plan", "paddle.compile.placement:_sharded", "the stages that are set do not count",
+     result(lambda sharded: replace(sharded, stage=None))),
+    ("paddle-shards-without-switch", "plan", VALUE, "shards count though manual sharding is off",
+     told(enable_manual_shard=True, num_ipus=64)),
+    ("paddle-always-pipelined", "plan", VALUE, "sharded programs are pipelined", told(enable_pipelining=True)),
+    ("paddle-batches-accumulated", "update", "core.plan:plan",
+     "a pipeline without accumulation updates at the end of the run", argument("accumulate", lambda value: True)),
+    ("paddle-loss-scale-stays", "reduce", f"{PROGRAMS}.__init__", "gradients keep the scale of the loss",
+     argument("loss_scale", lambda value: 1.0)),
+    ("paddle-accumulation-not-in-mean", "reduce", f"{PROGRAMS}.__init__", "the mean is over the replicas alone",
+     argument("accumulation", lambda value: 1)),
+    ("paddle-reduction-type-ignored", "reduce", VALUE, "a sum of gradients is a mean",
+     told(accumulation_and_replication_reduction_type=1)),
+    ("paddle-running-mean-is-sum", "reduce", f"{PROGRAMS}.shares", "a running mean is accumulated as a sum",
+     result(lambda shares: tuple(map(np.ones_like, shares)))),
+    ("paddle-gradients-carried-over", "reduce", f"{PROGRAMS}._forgotten",
+     "gradients of earlier updates stay in the accumulators", result(lambda ops: [])),
+    ("paddle-rate-of-compilation", "update", "paddle.run.executable:Executable._set_rates",
+     "the learning rate stays as it was when the program was compiled", always(None)),
+    ("paddle-evaluation-trains", "update", VALUE, "evaluation moves the weights",
+     told(runtime_options__enable_eval=False)),
+    ("paddle-evaluation-decays", "update", "paddle.optim.stage_updates:without_decay",
+     "weight decay is part of the moments in evaluation", lambda original, ops: (list(ops), None)),
+    ("paddle-power-comes-home", "weights", "paddle.run.executable:Executable._step_counts",
+     "the power of beta1 comes home instead of the steps", result(lambda counts: {})),
+    ("paddle-inference-comes-home", "weights", "paddle.run.executable:Executable.weights_to_host",
+     "a program that does not train overwrites the host's weights",
+     lambda original, executable: executable._bring_home()),
+    ("paddle-last-replica-comes-home", "weights", "paddle.run.machine:PaddleMachine.tensors",
+     "the host gets the statistics of the last replica", argument("replica", lambda value: -1)),
+    ("paddle-detach-loses-weights", "weights", "paddle.api.backend:IpuBackend.detach",
+     "detaching leaves the trained weights behind", _without_sync),
+    ("paddle-reset-loses-weights", "weights", "paddle.api.backend:IpuBackend.reset",
+     "a reset leaves the trained weights behind", _without_sync),
+    ("paddle-scope-loses-weights", "weights", "paddle.api.backend:IpuBackend.set_scope",
+     "another scope leaves the trained weights behind", _without_sync),
+    ("paddle-strategy-loses-weights", "weights", "paddle.api.backend:IpuBackend.set_ipu_strategy",
+     "another strategy leaves the trained weights behind", _without_sync),
+    ("paddle-saving-loses-weights", "weights", "paddle.api.backend:IpuBackend.save_model_proto",
+     "saving the model leaves the trained weights behind", _without_sync),
+    ("paddle-never-traps", "numerics", VALUE, "floating-point checks are never made",
+     told(enable_floating_point_checks=False)),
+    ("paddle-drops-without-seed", "streams", DRAW, "dropout ignores the seed", argument("seed", lambda value: 0)),
+    ("paddle-drops-same-for-every-micro-batch", "streams", DRAW, "all micro-batches are dropped alike",
+     argument("micro_batch", lambda value: 0)),
 ):  # fmt: skip
-    catalogue.register(Fault(_name, _area, POINT, _what, _wrong), __name__)
+    register(Fault(_name, _area, _place, _what, _wrong), __name__)
+
+
+@patch("paddle-update-per-micro-batch", "update", "core.plan:plan", "accumulated micro-batches update one by one")
+def _one_by_one(original: Original, where: Any, by: Any, micro_batches: int, **settings: Any) -> Any:
+    iterations = micro_batches * settings.pop("device_iterations", 1)
+    return original(where, by, 1, device_iterations=iterations, **settings)
+
+
+@patch("paddle-first-use-only", "reduce", f"{PROGRAMS}._accumulation",
+       "a shared weight gets the gradient of its first stage only")  # fmt: skip
+def _first_use_only(original: Original, programs: Any, stage: Any) -> Any:
+    owned = {weight: name for weight, name in stage.gradients.items() if programs.owner[weight] == stage.number}
+    return original(programs, replace(stage, gradients=owned))
+
+
+@patch("paddle-norm-of-one-stage", "reduce", f"{PROGRAMS}._before",
+       "clipping sees the gradients of the first stage only")  # fmt: skip
+def _norm_of_one_stage(original: Original, programs: Any, key: Any) -> Any:
+    ops, kept = original(programs, key)
+    unseen = {programs.raw[weight] for sources in programs.sources[1:] for weight in sources}
+    for op in ops:
+        if op.type() == "scale" and op.output("Out")[0] in unseen:
+            op._set_attr("scale", 0.0)
+    return ops, kept
+
+
+@patch("paddle-host-follows", "weights", "paddle.run.device:Device.run",
+       "the host's weights follow the device's by themselves")  # fmt: skip
+def _host_follows(original: Original, device: Any, executable: Any, feed: Any) -> Any:
+    outputs = original(device, executable, feed)
+    executable.weights_to_host()
+    return outputs
+
+
+@patch("paddle-any-feed", "streams", "paddle.run.feeding:Feeder._cut", "a feed of any size is cut or repeated")
+def _any_feed(original: Original, feeder: Any, spec: Any, held: Any) -> Any:
+    return np.resize(held, spec.shape if feeder.alone else (feeder.layout.inputs, *spec.shape))
+
+
+@patch("paddle-fetches-sorted", "streams", "paddle.run.executor:run",
+       "fetches come back in another order than asked for")  # fmt: skip
+def _fetches_sorted(original: Original, executor: Any, program: Any, *, fetch_list: Any, **rest: Any) -> Any:
+    by_name = sorted(fetch_list, key=lambda fetch: str(getattr(fetch, "name", fetch)))
+    return original(executor, program, fetch_list=by_name, **rest)
+
+
+def _leading(order: Callable[[Tuple[int, ...], Any], Tuple[int, ...]]) -> Wrong:
+    """Other dimensions stand in front of a fetched shape: ``order`` of the right ones and the layout's factors."""
+
+    def wrong(original: Original, fetcher: Any, shape: Any) -> Any:
+        right = tuple(original(fetcher, shape))
+        own = len(right) - len(shape)
+        return (*order(right[:own], fetcher.layout), *right[own:])
+
+    return wrong
+
+
+for _name, _what, _wrong in (
+    ("paddle-shape-in-slot-order", "batches per step come first in a fetched shape",
+     _leading(lambda leading, layout: leading[::-1])),
+    ("paddle-one-batch-reported", "one batch per step has a dimension of its own",
+     _leading(lambda leading, layout: (*leading, 1) if layout.device_iterations == 1 else leading)),
+    ("paddle-scalar-without-dimension", "a fetched scalar has no dimension",
+     lambda original, fetcher, shape: original(fetcher, shape)[: None if len(shape) else -1]),
+):  # fmt: skip
+    register(Fault(_name, "streams", "paddle.run.feeding:Fetcher.shape", _what, _wrong), __name__)

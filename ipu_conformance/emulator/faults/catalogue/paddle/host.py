@@ -1,64 +1,93 @@
-"""Ways for float16, dynamic-to-static, predictors, the model runtime and custom ops of Paddle to be wrong."""
+"""Ways for float16, dynamic-to-static, predictors and the model runtime of Paddle to be wrong."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Callable
 
-from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import Fault, always, never, rule, where
-from ipu_conformance.emulator.faults.decisions import paddle_host
+import numpy as np
 
-POINT = paddle_host.point
+from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, never, register, result
+from ipu_conformance.emulator.faults.catalogue.paddle import VALUE, told
 
-
-def _exact(value: Any, *, exact: Any, **context: Any) -> Any:
-    return exact
+PRECISION = "paddle.compile.precision"
+Original = Callable[..., Any]
 
 
-for _fault in (
-    Fault("half-program-runs-in-float32", "numerics", POINT, "programs in float16 compute in float32",
-          rule("float16 is float16", lambda value: frozenset())),
-    Fault("half-feed-not-rounded", "numerics", POINT, "feeds of float16 variables keep the bits of a float32",
-          where("round feeds", _exact)),
-    Fault("half-arrives-as-float32", "numerics", POINT, "the host gets float16 variables as float32",
-          where("halves arrive as float16", _exact)),
-    Fault("stochastic-rounding-ignored", "numerics", POINT, "the option for stochastic rounding has no effect",
-          rule("round at random", never)),
-    Fault("half-weights-become-float32", "weights", POINT, "weights that the host holds in float16 are float32",
-          rule("weights follow the host", never)),
-    Fault("master-weight-left-behind", "update", POINT, "optimizers update the float16 weight and not its master",
-          rule("masters are updated", never)),
-    Fault("unscaled-gradient-rounded", "numerics", POINT, "gradients are rounded when the loss scale is taken out",
-          rule("divide without rounding", never)),
-    Fault("call-outputs-reversed", "streams", POINT, "a call of a model returns its outputs in the wrong order",
-          rule("outputs of a call", lambda value: value[::-1])),
-    Fault("model-cut-into-programs", "plan", POINT, "a model becomes several programs, each compiled by itself",
-          rule("one program", never)),
-    Fault("host-differentiates-again", "update", POINT, "what a call returned can be differentiated on the host",
-          rule("no gradient on the host", never)),
-    Fault("predictor-ignores-batches", "streams", POINT, "a predictor has one batch per step",
-          rule("predictor's batches per step", lambda value: 1)),
-    Fault("predictor-ignores-replicas", "streams", POINT, "a predictor has one replica",
-          rule("predictor's replicas", lambda value: 1)),
-    Fault("predictor-ignores-float16", "numerics", POINT, "a predictor computes in float32",
-          rule("predictor in float16", never)),
-    Fault("predictor-shares-inputs", "streams", POINT, "a handle keeps the array itself that is copied into it",
-          where("copy inputs", lambda value, given, **context: given)),
-    Fault("predictor-always-on-ipu", "plan", POINT, "predictors run on the IPU without enable_ipu",
-          rule("predictor on the IPU", always(True))),
-    Fault("timeout-ignored", "streams", POINT, "the model runtime refuses small batches in spite of a timeout",
-          rule("timeout", lambda value: 0.0)),
-    Fault("timeout-always", "streams", POINT, "the model runtime completes small batches without a timeout",
-          rule("timeout", lambda value: 1.0)),
-    Fault("request-not-cut", "streams", POINT, "the answer holds what completed the batch",
-          rule("request fills the batch", always(True))),
-    Fault("requests-may-disagree", "streams", POINT, "inputs of one request may have unequal numbers of samples",
-          rule("feeds agree", never)),
-    Fault("training-is-served", "plan", POINT, "the model runtime takes programs that train",
-          rule("serve inference alone", never)),
-    Fault("unknown-custom-op-accepted", "ir", POINT, "a custom op that nobody registered is accepted",
-          rule("custom op is registered", always(True))),
-    Fault("sdk-sources-accepted", "ir", POINT, "C++ sources for the IPU go to the host's compiler",
-          rule("source is for the IPU", never)),
+def _exact(original: Original, array: Any, declared: Any) -> Any:
+    """All bits arrive, in the type in which the device holds them."""
+    return np.asarray(array).astype(original(array, declared).dtype)
+
+
+def _with_float32_weights(original: Original, block: Any, names: Any, round_of: Any) -> None:
+    original(block, names - {variable.name() for variable in block.all_vars() if variable.persistable()}, round_of)
+
+
+def _first_of(factor: str) -> Wrong:
+    """A predictor computes the first of ``factor`` batches."""
+
+    def wrong(original: Original, predictor: Any, inputs: Any = None) -> Any:
+        answer = original(predictor, inputs)
+        for handle in predictor._outputs.values():
+            handle.hold(handle.array[: len(handle.array) // predictor._strategy.value(factor)])
+        return answer
+
+    return wrong
+
+
+def _unanswered(original: Original, request: Any, fetched: Any) -> Any:
+    answer = original(request, fetched)
+    return answer if request.samples == request.capacity else [array[:0] for array in answer]
+
+
+def _differentiable(original: Original, array: Any) -> Any:
+    tensor = original(array)
+    tensor.stop_gradient = False
+    return tensor
+
+
+def _shared(original: Original, handle: Any, data: Any) -> None:
+    original(handle, data)
+    handle.array = data
+
+
+for _name, _area, _place, _what, _wrong in (
+    ("half-program-runs-in-float32", "numerics", f"{PRECISION}:_insert", "programs in float16 compute in float32",
+     always(None)),
+    ("half-feed-not-rounded", "numerics", f"{PRECISION}:to_device",
+     "feeds of float16 variables keep the bits of a float32", _exact),
+    ("half-arrives-as-float32", "numerics", f"{PRECISION}:to_host", "the host gets float16 variables as float32",
+     lambda original, array, declared: np.asarray(array)),
+    ("stochastic-rounding-ignored", "numerics", VALUE, "the option for stochastic rounding has no effect",
+     told(enable_stochastic_rounding=False)),
+    ("half-weights-become-float32", "weights", f"{PRECISION}:_insert",
+     "weights that the host holds in float16 are float32", _with_float32_weights),
+    ("master-weight-left-behind", "update", f"{PRECISION}:_keep_masters",
+     "optimizers update the float16 weight and not its master", always(None)),
+    ("unscaled-gradient-rounded", "numerics", f"{PRECISION}:_is_made_by_the_device",
+     "gradients are rounded when the loss scale is taken out", never),
+    ("call-outputs-reversed", "streams", "paddle.run.dynamic:_run",
+     "a call of a model returns its outputs in the wrong order", result(lambda outputs: outputs[::-1])),
+    ("model-cut-into-programs", "plan", "paddle.run.dynamic:is_patched",
+     "a model becomes several programs, each compiled by itself", never),
+    ("host-differentiates-again", "update", "paddle.run.dynamic:_tensor",
+     "what a call returned can be differentiated on the host", _differentiable),
+    ("predictor-ignores-batches", "streams", "paddle.api.inference:Predictor.run",
+     "a predictor has one batch per step", _first_of("batches_per_step")),
+    ("predictor-ignores-replicas", "streams", "paddle.api.inference:Predictor.run", "a predictor has one replica",
+     _first_of("replicated_graph_count")),
+    ("predictor-ignores-float16", "numerics", "paddle.api.inference_config:IpuSettings.strategy",
+     "a predictor computes in float32",
+     lambda original, settings: original(replace(settings, ipu_enable_fp16=False))),
+    ("predictor-shares-inputs", "streams", "paddle.api.inference:Handle.copy_from_cpu",
+     "a handle keeps the array itself that is copied into it", _shared),
+    ("predictor-always-on-ipu", "plan", "paddle.api.inference_config:settings_of",
+     "predictors run on the IPU without enable_ipu", result(lambda settings: replace(settings, enabled=True))),
+    ("timeout-ignored", "streams", "paddle.run.model_runtime:Request.answer",
+     "the model runtime answers small batches with nothing in spite of a timeout", _unanswered),
+    ("timeout-always", "streams", VALUE, "the model runtime completes small batches without a timeout",
+     told(timeout_ms=1.0)),
+    ("request-not-cut", "streams", "paddle.run.model_runtime:Request.answer",
+     "the answer holds what completed the batch", lambda original, request, fetched: list(fetched)),
 ):  # fmt: skip
-    catalogue.register(_fault, __name__)
+    register(Fault(_name, _area, _place, _what, _wrong), __name__)

@@ -10,10 +10,6 @@ from typing import Any, Callable, Iterator, Sequence, Tuple
 from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.emulator.faults.catalogue import Fault, Wrong
 
-POINT = "paddle.ops"
-
-catalogue.register_point(POINT, "value: the paddle Program that one kind of slot runs, about to be bound to a scope")
-
 _NARROW = "@NARROW"
 _GRADIENT = "_grad"
 """How the types of ops end that make gradients."""
@@ -187,4 +183,4 @@ for _name, _what, _wrong in (
      _swapped("bce_loss", "X", "Label")),
     ("op-cast-left-out", "a cast changes nothing", _taken_for("cast", "assign")),
 ):  # fmt: skip
-    catalogue.register(Fault("paddle-" + _name, "numerics", POINT, _what, _wrong), __name__)
+    catalogue.register(Fault("paddle-" + _name, "numerics", "paddle.ops", _what, _wrong), __name__)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
-from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
 from ipu_conformance.emulator.paddle.compile.compilation import (
     FORWARD,
     LOSS,
@@ -23,9 +22,12 @@ _KEPT_ROLES = (FORWARD, FORWARD | LOSS, SCHEDULE)
 
 def extract(record: Compilation, values: Mapping[str, Any]) -> None:
     """Keep the ops of the forward pass, of the loss and of the learning rate, and the folded optimizer."""
-    ops = record.ops()
-    kept = [op for op in ops if op.type == OPTIMIZER or role_of(op) in _KEPT_ROLES]
-    keep(record.program, decide("kept ops", kept, ops=ops))
+    keep(record.program, forward_ops(record.ops()))
+
+
+def forward_ops(ops: List[Any]) -> List[Any]:
+    """The ops of the forward pass, and what is kept beside them."""
+    return [op for op in ops if op.type == OPTIMIZER or role_of(op) in _KEPT_ROLES]
 
 
 def delete_scale(record: Compilation, values: Mapping[str, Any]) -> None:
@@ -39,7 +41,7 @@ def delete_scale(record: Compilation, values: Mapping[str, Any]) -> None:
             if name in instead:
                 op.desc._rename_input(name, instead[name])
         written = op.output_arg_names
-        if decide("deleted", changes_nothing(op.desc) and _written_once(op, ops), op=op):
+        if changes_nothing(op.desc) and _written_once(op, ops):
             instead[written[0]] = op.input("X")[0]
             deleted.append(op)
     keep(record.program, [op for op in ops if not any(op is gone for gone in deleted)])
@@ -61,12 +63,14 @@ def _written_once(scale: Any, ops: List[Any]) -> bool:
 
 def average(record: Compilation, values: Mapping[str, Any]) -> None:
     """With ``need_avg_shard``, write index and stage on every op."""
-    if not decide("average", bool(record.strategy.value("need_avg_shard"))):
-        return
-    ops = [op for op in record.ops() if op.type != OPTIMIZER]
-    ipus = decide("IPUs per replica", ipus_per_replica(record.strategy), strategy=record.strategy)
-    for op, index in zip(ops, decide("runs", runs(len(ops), ipus), ipus=ipus)):
-        place(op.desc, index, decide("average stage", index))
+    if record.strategy.value("need_avg_shard"):
+        cut([op for op in record.ops() if op.type != OPTIMIZER], ipus_per_replica(record.strategy))
+
+
+def cut(ops: List[Any], ipus: int) -> None:
+    """Place ops on IPUs, each a stage of its own."""
+    for op, index in zip(ops, runs(len(ops), ipus)):
+        place(op.desc, index, index)
 
 
 def runs(ops: int, ipus: int) -> List[int]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Sequence
 
 from paddle.base import core
 
-from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile.compilation import FORWARD, ROLE, Compilation, insert_cast, name_of
 from ipu_conformance.emulator.paddle.compile.passes.forward import ipus_per_replica
 from ipu_conformance.emulator.paddle.compile.passes.shapes import TYPE_ATTRIBUTES
 from ipu_conformance.emulator.paddle.compile.subprograms import new_variable
-from ipu_conformance.emulator.paddle.errors import InvalidArgument
 
 _TYPES = core.VarDesc.VarType
 HALF = "@FP16"
@@ -28,19 +27,17 @@ def process(record: Compilation, values: Mapping[str, Any]) -> None:
     record.feeds = tuple(name_of(feed) for feed in values.get("feed_list", ()))
     record.fetches = tuple(name_of(fetch) for fetch in values.get("fetch_list", ()))
     strategy = record.strategy
-    if decide("refuse training", bool(strategy.value("is_training"))):
-        raise InvalidArgument("A predictor was given a strategy for training: set is_training to False")
-    batches, ipus = int(strategy.value("batches_per_step")), ipus_per_replica(strategy)
-    if decide("refuse few batches", bool(strategy.value("enable_pipelining")) and batches < ipus):
-        raise InvalidArgument(
-            f"Batched per step should be equal or greater than the number of IPUs: {batches} batches per step were "
-            f"given for {ipus} IPUs; raise batches_per_step"
-        )
+    refusals.PREDICTOR_TRAINS(training=strategy.value("is_training"))
+    refusals.PREDICTOR_BATCHES(
+        pipelined=strategy.value("enable_pipelining"),
+        batches=int(strategy.value("batches_per_step")),
+        ipus=ipus_per_replica(strategy),
+    )
 
 
 def transfer(record: Compilation, values: Mapping[str, Any]) -> None:
     """With ``enable_fp16``, compute and hold weights in float16; feeds and fetches stay float32, with casts between."""
-    if not decide("transfer", bool(record.strategy.value("enable_fp16"))):
+    if not record.strategy.value("enable_fp16"):
         return
     block = record.program.global_block()
     kept = {name for op in block.ops for slot in _STATISTICS.get(op.type, ()) for name in _slot(op, slot)}
@@ -98,11 +95,16 @@ def postprocess(record: Compilation, values: Mapping[str, Any]) -> None:
         desc = block.var(name.encode())
         desc.set_type(kind)
         desc.set_persistable(True)
-    for column, name in reversed(list(enumerate(decide("predictor's feeds", record.feeds)))):
-        _column(block._prepend_op(), "feed", "feed", name, column)
-    for column, name in enumerate(record.fetches):
-        _column(block.append_op(), "fetch", name, "fetch", column)
+    _put_back(block, record.feeds, record.fetches)
     record.refresh()
+
+
+def _put_back(block: Any, feeds: Sequence[str], fetches: Sequence[str]) -> None:
+    """Put an op for every feed in front of a block, and one for every fetch behind it."""
+    for column, name in reversed(list(enumerate(feeds))):
+        _column(block._prepend_op(), "feed", "feed", name, column)
+    for column, name in enumerate(fetches):
+        _column(block.append_op(), "fetch", name, "fetch", column)
 
 
 def _column(desc: Any, type: str, source: str, target: str, column: int) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Mapping, Set
+from typing import Any, List, Mapping, Set
 
-from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
 from ipu_conformance.emulator.paddle.compile import canonical
 from ipu_conformance.emulator.paddle.compile.compilation import Compilation, keep, name_of
 from ipu_conformance.emulator.paddle.ir import dumps
@@ -31,9 +30,11 @@ def rename(record: Compilation, values: Mapping[str, Any]) -> None:
     """Rename what an op writes that was there before; whoever reads it afterwards reads the new name."""
     record.feeds = tuple(name_of(feed) for feed in values.get("feed_list", record.feeds))
     record.fetches = tuple(name_of(fetch) for fetch in values.get("fetch_list", record.fetches))
-    written = record.written
-    if written is None or not decide("rename", True):
-        return
+    if record.written is not None:
+        _rename_rewritten(record, record.written)
+
+
+def _rename_rewritten(record: Compilation, written: canonical.Written) -> None:
     ops, tensors, latest = renamed(written.ops, _given(record), written.tensors)
     # A fetched variable keeps its alias even where a deleted scale stands between.
     for name, kept in record.aliases.items():
@@ -62,9 +63,13 @@ def replace_ops(record: Compilation, values: Mapping[str, Any]) -> None:
     """Replace all ops by one ``ipu_runtime`` that reads the feeds and writes the fetches."""
     feeds = [name_of(feed) for feed in values.get("feed_list", record.feeds)]
     fetches = [name_of(fetch) for fetch in values.get("fetch_list", record.fetches)]
-    keep(record.program, decide("left over", [], ops=record.ops()))
-    desc = record.program.global_block().desc.append_op()
+    keep(record.program, [])
+    _append_runtime(record.program, feeds, fetches)
+
+
+def _append_runtime(program: Any, feeds: List[str], fetches: List[str]) -> None:
+    desc = program.global_block().desc.append_op()
     desc.set_type(RUNTIME)
-    desc.set_input("FeedList", decide("runtime feeds", feeds))
-    desc.set_output("FetchList", decide("runtime fetches", fetches))
-    record.program._sync_with_cpp()
+    desc.set_input("FeedList", feeds)
+    desc.set_output("FetchList", fetches)
+    program._sync_with_cpp()

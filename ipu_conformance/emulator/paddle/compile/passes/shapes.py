@@ -6,7 +6,6 @@ from typing import Any, Mapping
 
 from paddle.base import core
 
-from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
 from ipu_conformance.emulator.paddle.compile import subprograms
 from ipu_conformance.emulator.paddle.compile.compilation import OPTIMIZER, Compilation, name_of
 
@@ -29,7 +28,7 @@ def infer(record: Compilation, values: Mapping[str, Any]) -> None:
     """Give feeds the micro-batch for a leading -1, narrow all types, and infer the shapes of all outputs."""
     record.feeds = tuple(name_of(feed) for feed in values.get("feed_list", record.feeds))
     block = record.program.global_block()
-    size = decide("micro-batch", int(record.strategy.value("micro_batch_size")))
+    size = int(record.strategy.value("micro_batch_size"))
     for name in record.feeds:
         _fix_batch(block.var(name).desc, size)
         _narrow(block, name)
@@ -38,14 +37,19 @@ def infer(record: Compilation, values: Mapping[str, Any]) -> None:
         if op.type == OPTIMIZER or op.has_attr(BLOCK):
             continue  # canonicalization refuses control flow by its name
         _narrow_attributes(op)
-        if op.type == subprograms.CALL or op.type in declared:  # calls of Python have the shapes that were declared
-            for name in op.output_arg_names:
-                _fix_batch(block.var(name).desc, size)
-        elif decide("infer", True):
-            op.desc.infer_shape(block.desc)
+        _infer_outputs(block, op, size, declared=op.type == subprograms.CALL or op.type in declared)
         # Inference may declare 64 bits again, so that outputs are narrowed after it and before their readers' turn.
         for name in op.output_arg_names:
             _narrow(block, name)
+
+
+def _infer_outputs(block: Any, op: Any, size: int, *, declared: bool) -> None:
+    """Infer the shapes of what an op writes; those that a call of Python declares stay, but for the micro-batch."""
+    if declared:
+        for name in op.output_arg_names:
+            _fix_batch(block.var(name).desc, size)
+    else:
+        op.desc.infer_shape(block.desc)
 
 
 def _narrow_attributes(op: Any) -> None:
@@ -58,7 +62,7 @@ def _narrow(block: Any, name: str) -> None:
     """Give 32 bits to what is fed or computed; what persists on the host keeps its type."""
     desc = block.desc.find_var(name.encode())
     if desc is not None and desc.type() == _TYPES.LOD_TENSOR and not desc.persistable():
-        desc.set_dtype(decide("narrow", NARROWER.get(desc.dtype(), desc.dtype()), declared=desc.dtype()))
+        desc.set_dtype(NARROWER.get(desc.dtype(), desc.dtype()))
 
 
 def _fix_batch(desc: Any, size: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Tuple
 
-from ipu_conformance.emulator.faults.decisions import paddle_ir as decide
 from ipu_conformance.emulator.paddle.compile.compilation import insert_cast
 from ipu_conformance.emulator.paddle.compile.passes.shapes import NARROWER
 from ipu_conformance.emulator.paddle.compile.subprograms import new_variable, program_of
@@ -35,7 +34,7 @@ def narrowed(program: Any) -> Any:
     block = program.desc.block(0)
     for index in reversed(range(block.op_size())):
         op = block.op(index)
-        if decide("cast wide results", op.type() in WIDE and bool(op.output(WIDE[op.type()]))):
+        if op.type() in WIDE and op.output(WIDE[op.type()]):
             _cast_after(block, index, op)
         elif op.type() in READS_WIDE:
             for slot in READS_WIDE[op.type()]:

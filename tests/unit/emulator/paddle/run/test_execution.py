@@ -124,13 +124,13 @@ def test_a_replica_has_a_scope_of_its_own() -> None:
         assert weights[0] != weights[1]
 
 
-def test_one_step_is_one_run_of_one_program() -> None:
-    """On one IPU without accumulation, forward, backward and update are a single program, as in stock Paddle."""
+def test_one_step_is_a_run_of_two_programs() -> None:
+    """On one IPU without accumulation, forward and backward are a single program, and the update is another."""
     with compiled(trained, is_training=True) as run:
         run(1)
         run(1)
 
-        assert [key.kind for _, key in run.device.machine._programs] == ["step"]
+        assert [key.kind for _, key in run.device.machine._programs] == ["together", "update"]
 
 
 def test_there_is_one_backend() -> None:
