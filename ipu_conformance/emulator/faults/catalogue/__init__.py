@@ -302,6 +302,16 @@ never = always(False)
 """No, whatever the right value is."""
 
 
+def result(change: Callable[[Any], Any]) -> Wrong:
+    """A function that gives ``change`` of what is right."""
+    return lambda original, *arguments, **settings: change(original(*arguments, **settings))
+
+
+def given(**others: Any) -> Wrong:
+    """A function that is given other values for some of the arguments that it takes by name."""
+    return lambda original, *arguments, **settings: original(*arguments, **{**settings, **others})
+
+
 def map_arrays(function: Callable[..., Any], value: Any, *others: Any) -> Any:
     """``function`` applied to every array of a nest of dicts, lists and tuples (several nests of one shape in step)."""
     if isinstance(value, Mapping):

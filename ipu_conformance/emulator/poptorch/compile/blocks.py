@@ -15,7 +15,6 @@ import torch
 from torch.fx import Node
 from torch.fx import traceback as fx_traceback
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 
 BLOCK, SCOPE, ATTRIBUTES = "poptorch_block", "poptorch_scope", "poptorch_attributes"
@@ -54,23 +53,17 @@ class _Forward:
 
     def begin(self, user_id: Optional[str], ipu_id: Optional[int]) -> None:
         if user_id is None and self.auto_ids:
-            number = self.without_id
-            if faults.active:
-                number = faults.apply("poptorch.placement", number, rule="auto id")
-            user_id = str(number)
-            self.without_id += 1
+            user_id = self._automatic_id()
         self.current = Mark(self.begun, user_id, ipu_id)
         self.begun += 1
         self.write()
 
+    def _automatic_id(self) -> str:
+        self.without_id += 1
+        return str(self.without_id - 1)
+
     def resume(self, mark: Mark) -> None:
-        outer = OUTSIDE if mark is BEFORE else mark
-        if faults.active:
-            if not faults.apply("poptorch.placement", True, rule="ends"):
-                return
-            if not faults.apply("poptorch.placement", True, rule="resumes"):
-                outer = OUTSIDE
-        self.current = outer
+        self.current = OUTSIDE if mark is BEFORE else mark
         self.write()
 
     def write(self) -> None:
@@ -115,8 +108,6 @@ def tagged(key: str, change: Callable[[Any], Any]) -> Iterator[None]:
         return
     before = forward.values[key]
     forward.values[key] = change(before)
-    if faults.active:
-        forward.values[key] = faults.apply("poptorch.operation", forward.values[key], operation=key)
     forward.write()
     try:
         yield

@@ -7,7 +7,6 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.data.asynchronous import AsynchronousDataAccessor
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import logger
@@ -22,8 +21,7 @@ def micro_batches_per_call(options: Options) -> int:
             f"{options.replication_factor} replicas cannot be grouped by {options.input_group_size}: the size of a "
             "group must divide the number of replicas"
         )
-    factor = int(options.device_iterations * options.Training.gradient_accumulation * groups)
-    return faults.apply("loader.factor", factor, options=options) if faults.active else factor
+    return int(options.device_iterations * options.Training.gradient_accumulation * groups)
 
 
 class _CombinedBatchSampler(torch.utils.data.Sampler):
@@ -56,8 +54,6 @@ class _PartitionSampler(torch.utils.data.Sampler):
         self.total = total
         self.length = total // (step * processes) * step
         self.begin = options.Distributed.processId * self.length
-        if faults.active:
-            self.begin = faults.apply("loader.share", self.begin)
         self.seed = options.random_seed if shuffle else None
         self.epoch = 0
 

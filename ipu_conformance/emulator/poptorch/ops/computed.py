@@ -8,7 +8,6 @@ from typing import List, Optional, Sequence, Union
 
 import torch
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.compile import blocks
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import MatMulSerializationMode
@@ -31,13 +30,7 @@ def dynamic_slice(tensor: torch.Tensor, dim: int, start: torch.Tensor, size: int
             f"The size {size} and the step {step} were given to poptorch.dynamic_slice: use a multiple of the step"
         )
     with blocks.tagged(blocks.OPERATION, lambda _: ("dynamic_slice", {"dim": dim, "size": size, "step": step})):
-        start, wraps = start.reshape(()), True
-        if faults.active:
-            start = faults.apply("poptorch.operation", start, operation="dynamic_slice start")
-            wraps = faults.apply("poptorch.operation", wraps, operation="dynamic_slice wraps")
-        places = start + torch.arange(0, size, step)
-        places = places % length if wraps else places.clamp(max=length - 1)
-        return tensor.index_select(dim, places)
+        return tensor.index_select(dim, _places(start, size, step, length))
 
 
 def dynamic_update(input: torch.Tensor, src: torch.Tensor, dim: int, start: torch.Tensor, size: int) -> torch.Tensor:
@@ -51,11 +44,12 @@ def dynamic_update(input: torch.Tensor, src: torch.Tensor, dim: int, start: torc
     if list(src.shape) != wanted:
         raise Error(f"A source of shape {list(src.shape)} was given to poptorch.dynamic_update: {wanted} is needed")
     with blocks.tagged(blocks.OPERATION, lambda _: ("dynamic_update", {"dim": dim, "size": size})):
-        start = start.reshape(())
-        if faults.active:
-            start = faults.apply("poptorch.operation", start, operation="dynamic_update start")
-        places = (start + torch.arange(size)) % length
-        return input.index_copy(dim, places.to(torch.int64), src)
+        return input.index_copy(dim, _places(start, size, 1, length).to(torch.int64), src)
+
+
+def _places(start: torch.Tensor, size: int, step: int, length: int) -> torch.Tensor:
+    """Every ``step``-th of ``size`` positions from ``start``; beyond the end they go on at the beginning."""
+    return (start.reshape(()) + torch.arange(0, size, step)) % length
 
 
 def _length(tensor: torch.Tensor, dim: int, name: str) -> int:
@@ -117,12 +111,8 @@ def serializedMatMul(
 
 def _sum_of_parts(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor], keep_precision: bool) -> torch.Tensor:
     widen = keep_precision and left[0].dtype == torch.float16
-    parts = list(zip(left, right))
-    if faults.active:
-        widen = faults.apply("poptorch.operation", widen, operation="serializedMatMul widen")
-        parts = faults.apply("poptorch.operation", parts, operation="serializedMatMul parts")
     total: Optional[torch.Tensor] = None
-    for rows, columns in parts:
+    for rows, columns in zip(left, right):
         part = rows.float() @ columns.float() if widen else rows @ columns
         total = part if total is None else total + part
     assert total is not None
@@ -156,10 +146,7 @@ def _farthest(points: torch.Tensor, count: int, random_start: bool, offset: int)
     for _ in range(count - 1):
         from_current = (points - points.index_select(0, current.reshape(1))).square().sum(1)
         distance = torch.minimum(distance, from_current)
-        compared = distance
-        if faults.active:
-            compared = faults.apply("poptorch.operation", compared, operation="fps distance")
-        current = compared.argmax()
+        current = distance.argmax()
         chosen.append(current + offset)
     return chosen
 
@@ -180,8 +167,6 @@ def nearest(
         if batch_x is not None and batch_y is not None:
             batch_of_x, batch_of_y = _batch(batch_x, x, "batch_x"), _batch(batch_y, y, "batch_y")
             apart = batch_of_x.unsqueeze(1) != batch_of_y.unsqueeze(0)
-            if faults.active:
-                apart = faults.apply("poptorch.operation", apart, operation="nearest batches")
             distance = distance.masked_fill(apart, math.inf)
         return distance.argmin(1).to(torch.int32)
 

@@ -10,7 +10,6 @@ from typing import Any, Callable, List, Optional
 
 import torch
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.compile import blocks, capture
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 
@@ -29,8 +28,6 @@ def for_loop(count: int, body: Body, inputs: List[torch.Tensor]) -> List[torch.T
     if count < 1:
         raise Error(f"The count {count} was given to poptorch.for_loop: use 1 or more")
     values = _tensors(inputs, "for_loop", "inputs")
-    if faults.active:
-        count = faults.apply("poptorch.operation", count, operation="for_loop count")
     with blocks.tagged(blocks.REGION, lambda outer: (*outer, "for_loop")):
         values = [_kept(value) for value in values]
         for _ in range(count):
@@ -59,8 +56,6 @@ def cond(
         return _results(then_body(*then_values) if bool(condition) else else_body(*else_values), "cond")
     with blocks.tagged(blocks.REGION, lambda outer: (*outer, "cond")):
         taken = condition.reshape(()).to(torch.bool)
-        if faults.active:
-            taken = faults.apply("poptorch.operation", taken, operation="cond taken")
         first = _branch(taken, then_body, then_values)
         second = _branch(~taken, else_body, else_values)
         _check_alike(first, second, "cond", "the other body's results")
@@ -69,10 +64,7 @@ def cond(
 
 def branch_taken() -> Optional[torch.Tensor]:
     """Whether the device takes the branch that is being captured; None outside of every branch."""
-    taken = _conditions[-1] if _conditions else None
-    if faults.active:
-        taken = faults.apply("poptorch.operation", taken, operation="cond effects")
-    return taken
+    return _conditions[-1] if _conditions else None
 
 
 def _branch(taken: torch.Tensor, body: Body, values: List[torch.Tensor]) -> List[torch.Tensor]:

@@ -10,7 +10,6 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 import torch.utils._pytree as pytree
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.compile import blocks, capture
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import OverlapMode
@@ -35,8 +34,6 @@ def identity_loss(x: torch.Tensor, reduction: str) -> torch.Tensor:
         raise Error(f"Unsupported reduction {reduction!r} of identity_loss: use one of {', '.join(REDUCTIONS)}")
     if not isinstance(x, torch.Tensor):
         raise Error(f"{type(x).__name__} was given to poptorch.identity_loss: use a tensor")
-    if faults.active:
-        reduction = faults.apply("poptorch.operation", reduction, operation="identity_loss reduction")
     if reduction == "none":
         loss = marked("identity_loss", x, reduction=reduction)
     else:

@@ -8,7 +8,6 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 import torch
 import torch.utils._pytree as pytree
 
-from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 
 
@@ -134,8 +133,6 @@ def _structure(spec: Any) -> str:
 
 
 def _same(expected: Any, actual: Any) -> bool:
-    if decide("same constant", False):
-        return True
     if type(expected) is not type(actual):
         return False
     try:

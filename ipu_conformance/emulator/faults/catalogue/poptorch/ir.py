@@ -10,9 +10,6 @@ from ipu_conformance.emulator.faults.catalogue import Fault, never, rule, where
 from ipu_conformance.emulator.faults.decisions import popart_ir
 from ipu_conformance.ir.graph import Graph, Op
 
-CYCLES = "ir.cycles"
-catalogue.register_point(CYCLES, "value: the estimated cycles of one call; plan: its plan")
-
 
 def _without(graph: Graph, unwanted: Callable[[Op], bool]) -> Graph:
     """The graph without some ops; whoever read what they made reads what they read."""
@@ -82,7 +79,8 @@ for _fault in (
     _row("labels-wide", "integers keep 64 bits", _dtypes_kept),
     _row("all-recomputed", "every op is marked as recomputed", _recomputed),
     _row("dropout-lost", "training has no dropout", lambda graph: _without(graph, lambda op: op.type == "Dropout")),
-    Fault("poptorch-cycles-of-one-iteration", "ir", CYCLES, "the cycles of one device iteration are counted",
-          lambda value, plan, **context: value // plan.device_iterations),
+    Fault("poptorch-cycles-of-one-iteration", "ir", "poptorch.ir.lowering:cycles",
+          "the cycles of one device iteration are counted",
+          lambda original, compiled, options: original(compiled, options) // compiled.plan.device_iterations),
 ):  # fmt: skip
     catalogue.register(_fault, __name__)
