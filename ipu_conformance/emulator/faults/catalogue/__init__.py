@@ -303,13 +303,20 @@ never = always(False)
 
 
 def result(change: Callable[[Any], Any]) -> Wrong:
-    """A function that gives ``change`` of what is right."""
+    """A function whose result is ``change`` of the right one."""
     return lambda original, *arguments, **settings: change(original(*arguments, **settings))
 
 
-def given(**others: Any) -> Wrong:
-    """A function that is given other values for some of the arguments that it takes by name."""
-    return lambda original, *arguments, **settings: original(*arguments, **{**settings, **others})
+def argument(name: str, change: Callable[[Any], Any]) -> Wrong:
+    """A function that gets ``change`` of the argument of that name, whether it was given or left out."""
+
+    def wrong(original: Any, *arguments: Any, **settings: Any) -> Any:
+        bound = inspect.signature(original).bind(*arguments, **settings)
+        bound.apply_defaults()
+        bound.arguments[name] = change(bound.arguments[name])
+        return original(*bound.args, **bound.kwargs)
+
+    return wrong
 
 
 def map_arrays(function: Callable[..., Any], value: Any, *others: Any) -> Any:

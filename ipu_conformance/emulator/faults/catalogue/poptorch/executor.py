@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 from typing import Any, Callable, Sequence, Tuple
 
-from ipu_conformance.emulator.faults.catalogue import Fault, always, never, patch, register, result
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, patch, register, result
 
 EXECUTOR = "poptorch.run.executor:PoplarExecutor"
 Original = Callable[..., Any]
@@ -99,10 +99,10 @@ for _fault in (
     Fault("destroy-leaves-wrapped", "weights", "poptorch.run.wrapping:unwrap", "a destroyed model stays wrapped",
           always(None)),
     Fault("named-buffers-bring-all", "weights", "poptorch.run.weights:DeviceWeights.upload",
-          "sending some buffers sends all weights", lambda original, weights, names=None: original(weights)),
+          "sending some buffers sends all weights", argument("names", always(None))),
     Fault("groups-share-weights", "weights", "poptorch.run.weights:DeviceWeights._of_replica",
           "all replicas have the weights of the first group",
-          lambda original, weights, name, value, replica: original(weights, name, value, 0)),
+          argument("replica", always(0))),
 ):  # fmt: skip
     register(_fault, __name__)
 

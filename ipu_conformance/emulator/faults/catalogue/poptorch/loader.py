@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Tuple
 
-from ipu_conformance.emulator.faults.catalogue import Fault, patch, register
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, patch, register
 
 FACTOR = "poptorch.data.dataloader:micro_batches_per_call"
 REBATCH = "poptorch.data.asynchronous:rebatch"
@@ -39,8 +39,8 @@ for _fault in (
     Fault("loader-ignores-input-groups", "streams", FACTOR, "grouped replicas are each fed their own input",
           lambda original, options: original(options) * options.input_group_size),
     Fault("loader-rebatch-keeps-rest", "streams", REBATCH, "the rows left at the end are never dropped",
-          lambda original, elements, size, drop_last: original(elements, size, False)),
+          argument("drop_last", never)),
     Fault("loader-rebatch-loses-rest", "streams", REBATCH, "the rows left at the end are always dropped",
-          lambda original, elements, size, drop_last: original(elements, size, True)),
+          argument("drop_last", always(True))),
 ):  # fmt: skip
     register(_fault, __name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, Sequence
 
-from ipu_conformance.emulator.faults.catalogue import Fault, always, never, patch, register
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, patch, register
 
 Original = Callable[..., Any]
 
@@ -47,15 +47,14 @@ def _nearest_first(original: Original, points: Any, count: int, random_start: bo
 
 for _fault in (
     Fault("loss-mean-is-sum", "reduce", "poptorch.ops.marked:identity_loss", "the mean of a loss is its sum",
-          lambda original, x, reduction: original(x, "sum" if reduction == "mean" else reduction)),
+          argument("reduction", lambda reduction: "sum" if reduction == "mean" else reduction)),
     Fault("print-is-silent", "streams", "poptorch.ops.printing:_write_line", "a printed tensor does not appear",
           always(None)),
     Fault("gradient-is-not-printed", "streams", "poptorch.ops.printing:ipu_print_tensor",
           "only the tensor is printed, never its gradient",
-          lambda original, tensor, title="", print_gradient=True, *more, **layout:
-          original(tensor, title, False, *more, **layout)),
+          argument("print_gradient", never)),
     Fault("loop-runs-once-more", "plan", "poptorch.ops.control_flow:for_loop", "a loop has one iteration too many",
-          lambda original, count, body, inputs: original(count + 1, body, inputs)),
+          argument("count", lambda count: count + 1)),
     Fault("condition-is-inverted", "plan", "poptorch.ops.control_flow:cond", "the device takes the other branch",
           lambda original, condition, then_body, then_inputs, else_body, else_inputs:
           original(condition, else_body, else_inputs, then_body, then_inputs)),
@@ -63,13 +62,13 @@ for _fault in (
           "prints and host calls of the other branch happen too", always(None)),
     Fault("slice-starts-one-late", "streams", "poptorch.ops.computed:dynamic_slice",
           "a dynamic slice begins one position too far",
-          lambda original, tensor, dim, start, size, step: original(tensor, dim, start + 1, size, step)),
+          argument("start", lambda start: start + 1)),
     Fault("update-starts-one-late", "streams", "poptorch.ops.computed:dynamic_update",
           "a dynamic update begins one position too far",
-          lambda original, input, src, dim, start, size: original(input, src, dim, start + 1, size)),
+          argument("start", lambda start: start + 1)),
     Fault("pieces-lose-precision", "numerics", "poptorch.ops.computed:_sum_of_parts",
           "parts of a float16 sum are added in float16",
-          lambda original, left, right, keep_precision: original(left, right, False)),
+          argument("keep_precision", never)),
     Fault("ctc-repeats-are-kept", "numerics", "poptorch.ops.ctc:_repeats", "repeated labels do not merge", never),
     Fault("nearest-across-batches", "streams", "poptorch.ops.computed:nearest",
           "the nearest point may be in another batch",

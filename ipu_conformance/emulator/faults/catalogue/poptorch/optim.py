@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, Mapping, Optional
 
-from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, patch, register, result
+from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, argument, patch, register, result
 
 UPDATE = "poptorch.optim.update:DeviceUpdate"
 OPTIMIZER = "poptorch.optim.optimizers:Optimizer"
@@ -56,9 +56,9 @@ def _still_scaled(original: Original, update: Any, weights: Any, gradients: Mapp
 
 for _fault in (
     Fault("first-group-for-all", "update", f"{UPDATE}._run", "all groups are updated with the first one's numbers",
-          lambda original, update, group, *arguments: original(update, 0, *arguments)),
+          argument("group", always(0))),
     Fault("optimizer-count-stuck", "update", f"{UPDATE}._run", "every update takes itself for the first",
-          lambda original, update, group, t, *arguments: original(update, group, 1, *arguments)),
+          argument("t", always(1))),
     Fault("gradients-not-clipped", "update", f"{UPDATE}.clip_factor", "gradients of any norm are used", always(1.0)),
     Fault("half-accumulator-in-float32", "update", f"{UPDATE}.accum_type",
           "gradients are accumulated in float32 whatever was asked", _float32),
@@ -72,7 +72,7 @@ for _fault in (
           "the optimizer that was compiled in stays", always(None)),
     Fault("all-attributes-constant", "update", "poptorch.optim.optimizers:VariableAttributes.__init__",
           "arguments that are passed are constants",
-          lambda original, marks, variable, allowed: original(marks, [], allowed)),
+          argument("variable_attributes", lambda names: [])),
     Fault("optimizer-warnings-missing", "update", f"{READ}:oddities", "nothing is said about odd optimizers",
           lambda original, optimizer: []),
     Fault("optimizer-warnings-repeated", "update", f"{READ}:_unsaid",

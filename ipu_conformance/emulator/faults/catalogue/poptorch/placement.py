@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable
 
-from ipu_conformance.emulator.faults.catalogue import Fault, always, given, never, patch, register, result
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, patch, register, result
 
 FORWARD = "poptorch.compile.blocks:_Forward"
 IPUS = "core.topology:poptorch_ipus"
@@ -15,10 +15,9 @@ Original = Callable[..., Any]
 
 @patch("started-block-ends-with-the-next-scope", "plan", f"{FORWARD}.resume",
        "a block that closes leaves no block active, also not the one around it")  # fmt: skip
-def _back_to_the_start(original: Original, forward: Any, mark: Any) -> None:
-    from ipu_conformance.emulator.poptorch.compile.blocks import BEFORE
-
-    forward.current = BEFORE
+def _no_block(original: Original, forward: Any, mark: Any) -> None:
+    # Not even "outside of every block", which is refused: the operation is where its inputs are.
+    forward.current = None
     forward.write()
 
 
@@ -31,20 +30,20 @@ def _all_on_ipu_zero(original: Original, strategy: Any) -> Callable[[Any], Any]:
 for _fault in (
     Fault("closed-block-goes-on", "plan", f"{FORWARD}.resume", "a block does not end with its scope", always(None)),
     Fault("automatic-ids-from-one", "plan", f"{FORWARD}._automatic_id", "the first automatic id is 1",
-          result(lambda number: str(int(number) ^ 1))),
+          always("1")),
     Fault("automatic-stages-from-zero", "plan", "poptorch.compile.placement:_AutoStages._count",
           "the first automatic stage is 0", result(lambda number: number - 1)),
     Fault("pipeline-limit-unchecked", "plan", LIMITS, "too few micro-batches for the stages are accepted",
-          lambda original, stages, **settings: original(1, **settings)),
+          argument("stages", always(1))),
     Fault("pipeline-limit-one-too-high", "plan", LIMITS, "one stage too many is counted",
-          lambda original, stages, **settings: original(stages + 1 if stages > 1 else stages, **settings)),
+          argument("stages", lambda stages: stages + 1 if stages > 1 else stages)),
     Fault("skipped-ipus-not-counted", "plan", IPUS, "only IPUs that run a block are reserved",
-          lambda original, ids, *arguments, **settings: original(range(len(set(ids))), *arguments, **settings)),
+          argument("ids", lambda ids: range(len(set(ids))))),
     Fault("any-number-of-ipus-reserved", "plan", IPUS, "a number of IPUs that is not a power of two is accepted",
-          given(hardware=False)),
+          argument("hardware", never)),
     Fault("model-needs-a-power-of-two", "plan", IPUS, "the model of an IPU is as picky as hardware",
-          given(hardware=True)),
-    Fault("rounding-up-ignored", "plan", IPUS, "autoRoundNumIPUs has no effect", given(auto_round=False)),
+          argument("hardware", always(True))),
+    Fault("rounding-up-ignored", "plan", IPUS, "autoRoundNumIPUs has no effect", argument("auto_round", never)),
     Fault("unused-print-runs", "plan", "poptorch.compile.placement:_is_unused_print",
           "a print whose result nobody uses is executed", never),
 ):  # fmt: skip

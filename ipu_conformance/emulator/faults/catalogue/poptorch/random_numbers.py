@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict
 
-from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, patch, register
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, patch, register
 
 SEED = "poptorch.run.random_state:slot_seed"
 DROPOUT = "poptorch.run.random_state:dropout"
-
-
-def _always(place: int) -> Wrong:
-    """One of the numbers that make a slot's seed (seed, run, replica, micro-batch) never changes."""
-    return lambda original, *parts: original(*parts[:place], 0, *parts[place + 1 :])
 
 
 @patch("masks-never-repeat", "numerics", SEED, "no seed gives the same random numbers twice", remembers=True)
@@ -28,12 +23,15 @@ def _as_it_was(original: Callable[..., Any], value: Any, p: float, train: bool, 
 
 
 for _fault in (
-    Fault("seed-ignored", "numerics", SEED, "every seed gives the same random numbers", _always(0)),
-    Fault("masks-same-in-every-run", "numerics", SEED, "every call draws what the first one drew", _always(1)),
-    Fault("masks-same-on-every-replica", "numerics", SEED, "all replicas draw the same", _always(2)),
+    Fault("seed-ignored", "numerics", SEED, "every seed gives the same random numbers",
+          argument("seed", always(0))),
+    Fault("masks-same-in-every-run", "numerics", SEED, "every call draws what the first one drew",
+          argument("run", always(0))),
+    Fault("masks-same-on-every-replica", "numerics", SEED, "all replicas draw the same",
+          argument("replica", always(0))),
     Fault("masks-same-for-every-micro-batch", "numerics", SEED, "all micro-batches of a call draw the same",
-          _always(3)),
+          argument("micro_batch", always(0))),
     Fault("dropout-keeps-more", "numerics", DROPOUT, "dropout drops a tenth less than it should",
-          lambda original, value, p, train, ordinal: original(value, p * 0.9, train, ordinal)),
+          argument("p", lambda p: p * 0.9)),
 ):  # fmt: skip
     register(_fault, __name__)
