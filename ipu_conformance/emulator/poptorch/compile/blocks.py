@@ -16,6 +16,7 @@ from torch.fx import Node
 from torch.fx import traceback as fx_traceback
 
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.refusals import placement as refusals
 
 BLOCK, SCOPE, ATTRIBUTES = "poptorch_block", "poptorch_scope", "poptorch_attributes"
 """The keys of an operation's custom metadata: its ``Mark``, its name scopes, and its backend attributes."""
@@ -143,14 +144,9 @@ def tag_of(node: Node, key: str) -> Any:
 
 
 def _check(user_id: Any, ipu_id: Any) -> None:
-    if user_id is not None and not isinstance(user_id, str):
-        raise AssertionError(f"The id {user_id!r} was given to a block: the user_id is a string or None")
-    if ipu_id is None:
-        return
-    if not isinstance(ipu_id, int) or isinstance(ipu_id, bool):
-        raise AssertionError(f"The IPU {ipu_id!r} was given to a block: the ipu_id is an integer or None")
-    if ipu_id < 0:
-        raise AssertionError(f"The IPU {ipu_id} was given to a block: IPUs are counted from 0")
+    refusals.BLOCK_ID(user_id=user_id)
+    refusals.BLOCK_IPU(ipu_id=ipu_id)
+    refusals.NEGATIVE_IPU(ipu_id=ipu_id)
 
 
 def _begin(user_id: Optional[str], ipu_id: Optional[int]) -> None:

@@ -13,12 +13,12 @@ from ipu_conformance.emulator.core import memory, streams
 from ipu_conformance.emulator.core import plan as planning
 from ipu_conformance.emulator.core.engine import Engine
 from ipu_conformance.emulator.core.plan import Plan
-from ipu_conformance.emulator.poptorch import refusals
 from ipu_conformance.emulator.poptorch.compile import capture, observers, partition, placement
 from ipu_conformance.emulator.poptorch.ir import lowering
 from ipu_conformance.emulator.poptorch.options import unmodelled
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import OutputMode, ReductionType
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 from ipu_conformance.emulator.poptorch.run import calls, micro_batches, outputs, precision
 from ipu_conformance.emulator.poptorch.run.machine import TorchMachine
 from ipu_conformance.emulator.poptorch.run.weights import DeviceWeights
@@ -150,8 +150,8 @@ def _check(captured: capture.Captured, training: bool, excludes: Sequence[str]) 
         refusals.TWO_LOSSES(losses=captured.losses)
     for loss in captured.losses if training else ():
         value = loss.meta.get("val")
-        if value is not None and value.numel() != 1:
-            raise Error(f"The final loss has the shape {tuple(value.shape)}: reduce it to a single value")
+        if value is not None:
+            refusals.LOSS_SHAPE(shape=tuple(value.shape))
     for node in captured.module.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and 0 in value.shape:
@@ -232,6 +232,5 @@ def _find(long_name: str, names: Mapping[str, Optional[Node]]) -> str:
     for kind in (GRADIENT + "model.", UPDATED + "model."):
         if long_name.startswith(kind) and long_name not in names:
             long_name = kind[: -len("model.")] + long_name[len(kind) :]
-    if long_name not in names:
-        raise Error(f"No tensor is named {long_name}: getTensorNames() of a compiled model lists them")
+    refusals.UNKNOWN_TENSOR(name=long_name, known=names)
     return long_name

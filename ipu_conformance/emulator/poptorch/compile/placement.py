@@ -11,13 +11,13 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from torch.fx import Node
 
 from ipu_conformance.emulator.core import limits, topology
-from ipu_conformance.emulator.poptorch import refusals
 from ipu_conformance.emulator.poptorch.compile import blocks
 from ipu_conformance.emulator.poptorch.compile.capture import Captured, called
 from ipu_conformance.emulator.poptorch.ops import multiconv, printing
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
 from ipu_conformance.emulator.poptorch.options.enums import AutoStage
 from ipu_conformance.emulator.poptorch.options.strategies import ParallelPhasedExecution, SerialPhasedExecution
+from ipu_conformance.emulator.poptorch.refusals import placement as refusals
 
 _HIDDEN = frozenset({operator.getitem})
 """What picks one of an operation's results; it is where the operation is."""
@@ -160,11 +160,7 @@ class _AutoStages:
     def __call__(self, mark: blocks.Mark) -> Spot:
         known = self.known.get(mark.user_id) if mark.user_id is not None else None
         if known is not None:
-            if mark.ipu_id not in (None, known.ipu):
-                raise Error(
-                    f"The block {mark.user_id!r} is on IPU {known.ipu} and on IPU {mark.ipu_id}: blocks of one id are "
-                    "one block; give them one IPU or two ids"
-                )
+            refusals.BLOCK_ON_TWO_IPUS(user_id=mark.user_id, first=known.ipu, second=mark.ipu_id)
             return known
         number = self._count() if self.rule == AutoStage.AutoIncrement else 0
         spot = Spot(number if mark.ipu_id is None else mark.ipu_id)
@@ -199,11 +195,7 @@ def _phased(strategy: Any, mark: blocks.Mark) -> Spot:
 
 
 def _require_id(mark: blocks.Mark, strategy: Any) -> None:
-    if mark.user_id is None:
-        raise Error(
-            f"A block without an id was begun under {type(strategy).__name__} with explicit stages: give it a user_id, "
-            "or call poptorch.Block.useAutoId() at the start of forward"
-        )
+    refusals.BLOCK_WITHOUT_ID(user_id=mark.user_id, strategy=type(strategy).__name__)
 
 
 def _number(

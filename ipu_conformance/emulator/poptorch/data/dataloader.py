@@ -11,6 +11,7 @@ from ipu_conformance.emulator.poptorch.data.asynchronous import AsynchronousData
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import logger
 from ipu_conformance.emulator.poptorch.options.enums import DataLoaderMode
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 
 
 def micro_batches_per_call(options: Options) -> int:
@@ -148,10 +149,7 @@ class DataLoader(torch.utils.data.DataLoader):
         step = self._combined_batch_size or 1
         if iterable:
             return _PartitionedStream(dataset, step, self._options)
-        if shuffle and self._options.random_seed is None:
-            raise AssertionError(
-                "shuffle=True in several processes needs Options.randomSeed: all must draw the same order"
-            )
+        refusals.UNSEEDED_SHUFFLE(shuffle=shuffle, seed=self._options.random_seed)
         processes = self._options.Distributed.numProcesses
         if not sampling.get("drop_last", True) and len(dataset) % (step * processes):
             logger.warning(

@@ -11,6 +11,7 @@ import torch
 from ipu_conformance.emulator.poptorch.compile import blocks
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import MatMulSerializationMode
+from ipu_conformance.emulator.poptorch.refusals import ops as refusals
 
 Batch = Union[Sequence[int], torch.Tensor]
 
@@ -22,13 +23,10 @@ def dynamic_slice(tensor: torch.Tensor, dim: int, start: torch.Tensor, size: int
     """
     length = _length(tensor, dim, "dynamic_slice")
     _check_start(start, "dynamic_slice")
-    _check_size(size, length, "dynamic_slice")
+    refusals.SLICE_SIZE(size=size, length=length, name="dynamic_slice")
     if not isinstance(step, int) or step < 1:
         raise Error(f"The step {step!r} was given to poptorch.dynamic_slice: use 1 or more")
-    if size % step:
-        raise Error(
-            f"The size {size} and the step {step} were given to poptorch.dynamic_slice: use a multiple of the step"
-        )
+    refusals.SLICE_STEP(size=size, step=step)
     with blocks.tagged(blocks.OPERATION, lambda _: ("dynamic_slice", {"dim": dim, "size": size, "step": step})):
         return tensor.index_select(dim, _places(start, size, step, length))
 
@@ -37,7 +35,7 @@ def dynamic_update(input: torch.Tensor, src: torch.Tensor, dim: int, start: torc
     """A copy of ``input`` in which ``size`` positions along ``dim`` from ``start``, a tensor, are those of ``src``."""
     length = _length(input, dim, "dynamic_update")
     _check_start(start, "dynamic_update")
-    _check_size(size, length, "dynamic_update")
+    refusals.SLICE_SIZE(size=size, length=length, name="dynamic_update")
     if src.dtype != input.dtype:
         raise Error(f"{src.dtype} was given to update {input.dtype} in poptorch.dynamic_update: use one type for both")
     wanted = [size if axis == dim % input.dim() else extent for axis, extent in enumerate(input.shape)]
@@ -61,13 +59,7 @@ def _length(tensor: torch.Tensor, dim: int, name: str) -> int:
 def _check_start(start: torch.Tensor, name: str) -> None:
     if not isinstance(start, torch.Tensor) or start.numel() != 1:
         raise Error(f"poptorch.{name} needs its start as a tensor of one element; slice with a constant instead")
-    if start.is_floating_point() or start.dtype == torch.bool:
-        raise Error(f"The start of poptorch.{name} has type {start.dtype}: use an integer")
-
-
-def _check_size(size: int, length: int, name: str) -> None:
-    if not isinstance(size, int) or not 1 <= size <= length:
-        raise Error(f"The size {size!r} was given to poptorch.{name} for a dimension of {length}: use 1 to {length}")
+    refusals.SLICE_START(start=start, name=name)
 
 
 def serializedMatMul(
@@ -96,10 +88,7 @@ def serializedMatMul(
         MatMulSerializationMode.OutputChannels: rhs.shape[-1],
     }
     extent = int(extents[mode])
-    if not isinstance(factor, int) or factor < 1 or extent % factor:
-        raise Error(
-            f"The factor {factor!r} was given to poptorch.serializedMatMul for a dimension of {extent}: use a divisor"
-        )
+    refusals.PIECES(factor=factor, extent=extent)
     settings = {"mode": mode.value, "factor": factor, "keep_precision": keep_precision}
     with blocks.tagged(blocks.OPERATION, lambda _: ("serializedMatMul", settings)):
         if mode == MatMulSerializationMode.InputChannels:
@@ -128,8 +117,7 @@ def fps(src: torch.Tensor, ptr: Sequence[int], ratio: float = 0.5, random_start:
     bounds = [int(bound) for bound in ptr]
     if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != src.shape[0] or sorted(set(bounds)) != bounds:
         raise Error(f"{bounds} was given to poptorch.fps for {src.shape[0]} points: ptr rises from 0 to their number")
-    if not 0 < ratio <= 1:
-        raise Error(f"The ratio {ratio!r} was given to poptorch.fps: use a number above 0 and up to 1")
+    refusals.FPS_RATIO(ratio=ratio)
     taken: List[torch.Tensor] = []
     with blocks.tagged(blocks.OPERATION, lambda _: ("fps", {"ratio": ratio})):
         for begin, end in zip(bounds, bounds[1:]):
@@ -155,8 +143,7 @@ def nearest(
     x: torch.Tensor, y: torch.Tensor, batch_x: Optional[Batch] = None, batch_y: Optional[Batch] = None
 ) -> torch.Tensor:
     """For every point of ``x`` the index of the nearest point of ``y`` that has the same batch number."""
-    if (batch_x is None) != (batch_y is None):
-        raise Error("poptorch.nearest was given the batches of one set of points only: give both or neither")
+    refusals.ONE_SET_OF_BATCHES(first=batch_x, second=batch_y)
     x, y = x.reshape(x.shape[0], -1), y.reshape(y.shape[0], -1)
     if x.shape[1] != y.shape[1]:
         raise Error(

@@ -12,6 +12,7 @@ import torch
 
 from ipu_conformance.emulator.poptorch.compile import blocks, capture
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.refusals import ops as refusals
 
 Body = Callable[..., Any]
 
@@ -23,10 +24,8 @@ def for_loop(count: int, body: Body, inputs: List[torch.Tensor]) -> List[torch.T
 
     The body returns as many tensors as it takes, of the same shapes and types.
     """
-    if not isinstance(count, int) or isinstance(count, bool):
-        raise Error(f"The count {count!r} was given to poptorch.for_loop: use an integer constant")
-    if count < 1:
-        raise Error(f"The count {count} was given to poptorch.for_loop: use 1 or more")
+    refusals.LOOP_COUNT(count=count)
+    refusals.NO_LOOP(count=count)
     values = _tensors(inputs, "for_loop", "inputs")
     with blocks.tagged(blocks.REGION, lambda outer: (*outer, "for_loop")):
         values = [_kept(value) for value in values]
@@ -97,10 +96,7 @@ def _results(values: Any, name: str) -> List[torch.Tensor]:
 
 
 def _check_alike(first: List[torch.Tensor], second: List[torch.Tensor], name: str, what: str) -> None:
-    if len(first) != len(second):
-        raise Error(
-            f"A body of poptorch.{name} returned {len(second)} tensors: as many as {what}, {len(first)}, are needed"
-        )
+    refusals.RESULT_COUNT(name=name, what=what, needed=len(first), returned=len(second))
     for index, (one, other) in enumerate(zip(first, second)):
         if one.shape != other.shape or one.dtype != other.dtype:
             raise Error(

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.refusals import ops as refusals
 
 Prefix = Tuple[int, ...]
 
@@ -89,12 +90,9 @@ def ctc_beam_search_decoder(
     """
     if probs.dim() != 3:
         raise Error(f"Probabilities of {probs.dim()} dimensions were given: use [step, batch, class]")
-    if lengths.dim() != 1 or lengths.shape[0] != probs.shape[1]:
-        raise Error(f"Lengths of shape {list(lengths.shape)} were given for a batch of {probs.shape[1]}: use one each")
-    if not isinstance(blank, int) or not 0 <= blank < probs.shape[2]:
-        raise Error(f"The blank {blank!r} was given for {probs.shape[2]} classes: use one of them")
+    refusals.CTC_LENGTHS(lengths=list(lengths.shape), batch=probs.shape[1])
+    refusals.CTC_BLANK(blank=blank, classes=probs.shape[2])
     if not isinstance(beam_width, int) or beam_width < 1:
         raise Error(f"The beam width {beam_width!r} was given: use 1 or more")
-    if not isinstance(top_paths, int) or not 1 <= top_paths <= beam_width:
-        raise Error(f"{top_paths!r} top paths were given for a beam width of {beam_width}: use 1 to {beam_width}")
+    refusals.CTC_TOP_PATHS(paths=top_paths, width=beam_width)
     return list(ctc_beam_search(probs, lengths, blank, beam_width, top_paths))

@@ -8,10 +8,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 import torch
 from torch.fx import Node
 
-from ipu_conformance.emulator.poptorch import refusals
 from ipu_conformance.emulator.poptorch.compile import blocks
-from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import MultiConvPlanType
+from ipu_conformance.emulator.poptorch.refusals import ops as refusals
 
 CONVOLUTIONS = (
     frozenset(
@@ -77,8 +76,7 @@ class MultiConv(blocks.TagScope):
         return self
 
     def _tag(self, outer: Any) -> Any:
-        if outer is not None and outer[0] == "MultiConv":
-            raise Error("A poptorch.MultiConv was opened inside another: close the first one")
+        refusals.NESTED_MULTICONV(outer=outer)
         return "MultiConv", {"group": next(_groups), **self._settings}
 
 

@@ -11,6 +11,7 @@ import torch
 from ipu_conformance.emulator.poptorch.compile import capture
 from ipu_conformance.emulator.poptorch.ops import control_flow
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.refusals import ops as refusals
 
 FORMATS: Mapping[str, str] = {"auto": "g", "fixed": "f", "scientific": "e", "none": "g"}
 """The vendor's names of float formats, and Python's."""
@@ -92,8 +93,7 @@ def ipu_print_tensor(
     """
     if not isinstance(tensor, torch.Tensor):
         raise Error(f"{type(tensor).__name__} was given to poptorch.ipu_print_tensor: use a tensor")
-    if float_format not in FORMATS:
-        raise Error(f"The float format {float_format!r} was given: use one of {', '.join(FORMATS)}")
+    refusals.FLOAT_FORMAT(float_format=float_format, known=FORMATS)
     if len(open_bracket) != 1 or len(close_bracket) != 1 or len(separator) != 1:
         raise Error("Brackets and separator of poptorch.ipu_print_tensor are one character each")
     if not capture.is_capturing():

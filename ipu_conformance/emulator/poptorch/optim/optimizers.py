@@ -11,9 +11,9 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 import torch
 
-from ipu_conformance.emulator.poptorch import refusals
 from ipu_conformance.emulator.poptorch.optim import read, state
 from ipu_conformance.emulator.poptorch.optim.kernels import KERNELS, hyper_parameters
+from ipu_conformance.emulator.poptorch.refusals import optim as refusals
 
 Params = Iterable[Any]
 Number = Union[int, float]

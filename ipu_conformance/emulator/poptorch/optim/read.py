@@ -10,8 +10,8 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set,
 
 import torch
 
-from ipu_conformance.emulator.poptorch import refusals
 from ipu_conformance.emulator.poptorch.options.diagnostics import logger
+from ipu_conformance.emulator.poptorch.refusals import optim as refusals
 
 TORCH = (("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam), ("sgd", torch.optim.SGD),
          ("rmsprop", torch.optim.RMSprop))  # fmt: skip

@@ -8,10 +8,10 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 import torch
 
-from ipu_conformance.emulator.poptorch import refusals
 from ipu_conformance.emulator.poptorch.optim import read
 from ipu_conformance.emulator.poptorch.optim.kernels import KERNELS, hyper_parameters
 from ipu_conformance.emulator.poptorch.options.enums import MeanReductionStrategy
+from ipu_conformance.emulator.poptorch.refusals import optim as refusals
 
 Tensors = Dict[str, torch.Tensor]
 

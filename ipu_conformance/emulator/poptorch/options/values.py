@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Callable, ClassVar, Dict, Mapping, NamedTuple, Tuple, TypeVar
 
-from ipu_conformance.emulator.poptorch import refusals
+from ipu_conformance.emulator.poptorch.refusals import options as refusals
 
 Chain = TypeVar("Chain", bound="OptionValues")
 

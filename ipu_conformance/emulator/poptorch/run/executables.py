@@ -16,9 +16,9 @@ import torch
 import torch.utils._pytree as pytree
 
 from ipu_conformance.atomic_write import replacing
-from ipu_conformance.emulator.poptorch import refusals
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 from ipu_conformance.emulator.poptorch.run import calls
 
 if TYPE_CHECKING:
@@ -148,8 +148,7 @@ def load(filename: str, edit_opts_fn: Optional[Callable[[Options], Any]] = None)
     from ipu_conformance.emulator.poptorch.run import executor as executors
 
     contents = _read(filename)
-    if contents["model"] is None:
-        raise Error(f"{filename} was exported with export_model=False: wrap the model and use loadExecutable")
+    refusals.EXPORTED_ALONE(filename=filename, model=contents["model"])
     options = contents["options"].clone()
     if edit_opts_fn is not None:
         edit_opts_fn(options)

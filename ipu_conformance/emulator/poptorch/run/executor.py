@@ -12,7 +12,6 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 import torch
 
 from ipu_conformance.emulator.core.trace import Recorder, Trace
-from ipu_conformance.emulator.poptorch import refusals
 from ipu_conformance.emulator.poptorch.compile import compiled as compiling
 from ipu_conformance.emulator.poptorch.compile import observers
 from ipu_conformance.emulator.poptorch.compile.blocks import module_repr
@@ -20,6 +19,7 @@ from ipu_conformance.emulator.poptorch.optim.update import changed_constants, ru
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
 from ipu_conformance.emulator.poptorch.options.enums import ConnectionType
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 from ipu_conformance.emulator.poptorch.run import calls, executables, micro_batches, outputs, wrapping
 from ipu_conformance.emulator.poptorch.run.inspection import NOT_COMPILED, Inspection, RunTimes, write_trace
 from ipu_conformance.emulator.poptorch.run.weights import DeviceWeights
@@ -239,12 +239,10 @@ class PoplarExecutor(Inspection):
         """Copy the buffers that the option updatableNamedBuffers lists from the user's model to the device."""
         self._require_device()
         names = self._options.updatable_named_buffers
-        if not names:
-            raise Error("No named buffers are specified: list them with poptorch.Options().updatableNamedBuffers")
+        refusals.NO_NAMED_BUFFERS(names=names)
         known = {name for name, _ in self._plain.named_buffers()}
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise Error(f"{unknown[0]} is not a buffer of the model: its buffers are {', '.join(sorted(known))}")
+        for name in names:
+            refusals.UNKNOWN_BUFFER(name=name, known=known)
         self.compiled.weights.upload(names)
 
     def _require_device(self) -> None:
@@ -341,12 +339,7 @@ def _exchange_state(optimizer: Any, ready: compiling.Compiled, direction: str) -
 def inferenceModel(model: Model, options: Optional[Options] = None) -> PoplarExecutor:
     """An executor that runs the forward pass; its weights follow those of a training model of the same model."""
     options = Options() if options is None else options
-    accumulation = options.Training.gradient_accumulation
-    if accumulation != 1:
-        raise Error(
-            f"You must set Training.gradientAccumulation to 1 for an inference model: it is {accumulation}; use "
-            "deviceIterations to run several micro-batches"
-        )
+    refusals.ACCUMULATED_INFERENCE(accumulation=options.Training.gradient_accumulation)
     return PoplarExecutor(_module(model), options, training=False)
 
 

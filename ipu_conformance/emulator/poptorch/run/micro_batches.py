@@ -8,9 +8,9 @@ import torch
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import streams
-from ipu_conformance.emulator.poptorch import refusals
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import CommGroupType
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 
 MicroBatch = Tuple[torch.Tensor, ...]
 

@@ -9,9 +9,9 @@ import torch
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import streams
-from ipu_conformance.emulator.poptorch import refusals
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import OutputMode
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 
 SlotOutputs = Sequence[Sequence[Dict[int, torch.Tensor]]]
 """The leaves of the output, by replica, micro-batch and number of the leaf."""

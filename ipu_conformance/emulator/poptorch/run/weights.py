@@ -7,9 +7,9 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 import torch
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.poptorch import refusals
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import CommGroupType
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 from ipu_conformance.emulator.poptorch.run import micro_batches, wrapping
 
 Tensors = Dict[str, torch.Tensor]
