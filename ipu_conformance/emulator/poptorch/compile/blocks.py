@@ -15,8 +15,8 @@ import torch
 from torch.fx import Node
 from torch.fx import traceback as fx_traceback
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.refusals import placement as refusals
 
 BLOCK, SCOPE, ATTRIBUTES = "poptorch_block", "poptorch_scope", "poptorch_attributes"
 """The keys of an operation's custom metadata: its ``Mark``, its name scopes, and its backend attributes."""
@@ -54,23 +54,17 @@ class _Forward:
 
     def begin(self, user_id: Optional[str], ipu_id: Optional[int]) -> None:
         if user_id is None and self.auto_ids:
-            number = self.without_id
-            if faults.active:
-                number = faults.apply("poptorch.placement", number, rule="auto id")
-            user_id = str(number)
-            self.without_id += 1
+            user_id = self._automatic_id()
         self.current = Mark(self.begun, user_id, ipu_id)
         self.begun += 1
         self.write()
 
+    def _automatic_id(self) -> str:
+        self.without_id += 1
+        return str(self.without_id - 1)
+
     def resume(self, mark: Mark) -> None:
-        outer = OUTSIDE if mark is BEFORE else mark
-        if faults.active:
-            if not faults.apply("poptorch.placement", True, rule="ends"):
-                return
-            if not faults.apply("poptorch.placement", True, rule="resumes"):
-                outer = OUTSIDE
-        self.current = outer
+        self.current = OUTSIDE if mark is BEFORE else mark
         self.write()
 
     def write(self) -> None:
@@ -115,8 +109,6 @@ def tagged(key: str, change: Callable[[Any], Any]) -> Iterator[None]:
         return
     before = forward.values[key]
     forward.values[key] = change(before)
-    if faults.active:
-        forward.values[key] = faults.apply("poptorch.operation", forward.values[key], operation=key)
     forward.write()
     try:
         yield
@@ -152,14 +144,9 @@ def tag_of(node: Node, key: str) -> Any:
 
 
 def _check(user_id: Any, ipu_id: Any) -> None:
-    if user_id is not None and not isinstance(user_id, str):
-        raise AssertionError(f"The id {user_id!r} was given to a block: the user_id is a string or None")
-    if ipu_id is None:
-        return
-    if not isinstance(ipu_id, int) or isinstance(ipu_id, bool):
-        raise AssertionError(f"The IPU {ipu_id!r} was given to a block: the ipu_id is an integer or None")
-    if ipu_id < 0:
-        raise AssertionError(f"The IPU {ipu_id} was given to a block: IPUs are counted from 0")
+    refusals.BLOCK_ID(user_id=user_id)
+    refusals.BLOCK_IPU(ipu_id=ipu_id)
+    refusals.NEGATIVE_IPU(ipu_id=ipu_id)
 
 
 def _begin(user_id: Optional[str], ipu_id: Optional[int]) -> None:

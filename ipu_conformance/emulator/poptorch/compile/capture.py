@@ -32,7 +32,6 @@ from torch.fx import traceback as fx_traceback
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 
-from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
 from ipu_conformance.emulator.poptorch.compile import blocks, no_grad
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 
@@ -259,7 +258,7 @@ def _independent(losses: Sequence[Node]) -> Tuple[Node, ...]:
             seen.add(node)
             waiting.extend(node.all_input_nodes)
         feeding |= seen - {loss}
-    return tuple(loss for loss in losses if decide("final loss", loss not in feeding))
+    return tuple(loss for loss in losses if loss not in feeding)
 
 
 _STATISTICS = {

@@ -13,12 +13,12 @@ from ipu_conformance.emulator.core import memory, streams
 from ipu_conformance.emulator.core import plan as planning
 from ipu_conformance.emulator.core.engine import Engine
 from ipu_conformance.emulator.core.plan import Plan
-from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
 from ipu_conformance.emulator.poptorch.compile import capture, observers, partition, placement
 from ipu_conformance.emulator.poptorch.ir import lowering
 from ipu_conformance.emulator.poptorch.options import unmodelled
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import OutputMode, ReductionType
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 from ipu_conformance.emulator.poptorch.run import calls, micro_batches, outputs, precision
 from ipu_conformance.emulator.poptorch.run.machine import TorchMachine
 from ipu_conformance.emulator.poptorch.run.weights import DeviceWeights
@@ -145,36 +145,22 @@ def _check_memory(compiled: Compiled, options: Any) -> None:
 
 def _check(captured: capture.Captured, training: bool, excludes: Sequence[str]) -> None:
     """Raise Error for what no device runs: training without one loss, tensors without elements."""
-    if decide("refuse no loss", training and not captured.losses):
-        raise Error(
-            "Couldn't find a loss in graph! Compute one of torch's losses in the model, or mark the final loss with "
-            "poptorch.identity_loss"
-        )
-    if decide("refuse two losses", training and len(captured.losses) > 1):
-        names = ", ".join(loss.name for loss in captured.losses)
-        raise Error(
-            f"Multiple independent losses found in graph: {names}. Please specify which loss to use with "
-            "poptorch.identity_loss(loss, reduction='none')"
-        )
+    if training:
+        refusals.NO_LOSS(losses=captured.losses)
+        refusals.TWO_LOSSES(losses=captured.losses)
     for loss in captured.losses if training else ():
         value = loss.meta.get("val")
-        if value is not None and value.numel() != 1:
-            raise Error(f"The final loss has the shape {tuple(value.shape)}: reduce it to a single value")
+        if value is not None:
+            refusals.LOSS_SHAPE(shape=tuple(value.shape))
     for node in captured.module.graph.nodes:
         value = node.meta.get("val")
-        if decide("refuse empty", isinstance(value, torch.Tensor) and 0 in value.shape):
-            where = capture.called(node, excludes)
-            raise Error(f"Zero-sized tensors are not supported: {where} has the shape {tuple(value.shape)}")
+        if isinstance(value, torch.Tensor) and 0 in value.shape:
+            refusals.ZERO_SIZED(what=capture.called(node, excludes), shape=tuple(value.shape))
 
 
 def _check_changed(changed: Sequence[str], weights: DeviceWeights, options: Any) -> None:
     buffers = [name for name in changed if name not in weights.parameters]
-    if decide("refuse shared update", bool(buffers) and options.replication_factor > 1 and options.broadcast_buffers):
-        raise Error(
-            f"The buffer {buffers[0]} is updated by the model, which runs in {options.replication_factor} replicas "
-            "that would hold different values: set poptorch.Options().broadcastBuffers(False) to let each replica have "
-            "its own"
-        )
+    refusals.SHARED_BUFFER(buffers=buffers, replicas=options.replication_factor, shared=options.broadcast_buffers)
 
 
 def _plan(placed: placement.Placement, options: Any, training: bool) -> Plan:
@@ -236,8 +222,7 @@ def _anchors(
             leaf = held.setdefault(
                 name[len(kind) :], len(captured.outputs) + operations + sum(len(each) for each in watched.values())
             )
-        has_mode = decide("own mode of anchor", mode != OutputMode.Default)
-        chosen = default if not has_mode else outputs.Returned(layout, mode, period)
+        chosen = default if mode == OutputMode.Default else outputs.Returned(layout, mode, period)
         anchors.append(Anchor(short, leaf, chosen))
     return tuple(anchors), extra, watched
 
@@ -247,6 +232,5 @@ def _find(long_name: str, names: Mapping[str, Optional[Node]]) -> str:
     for kind in (GRADIENT + "model.", UPDATED + "model."):
         if long_name.startswith(kind) and long_name not in names:
             long_name = kind[: -len("model.")] + long_name[len(kind) :]
-    if long_name not in names:
-        raise Error(f"No tensor is named {long_name}: getTensorNames() of a compiled model lists them")
+    refusals.UNKNOWN_TENSOR(name=long_name, known=names)
     return long_name

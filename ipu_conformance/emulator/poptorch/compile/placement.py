@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import operator
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from torch.fx import Node
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import limits, topology
 from ipu_conformance.emulator.poptorch.compile import blocks
 from ipu_conformance.emulator.poptorch.compile.capture import Captured, called
@@ -17,8 +17,7 @@ from ipu_conformance.emulator.poptorch.ops import multiconv, printing
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
 from ipu_conformance.emulator.poptorch.options.enums import AutoStage
 from ipu_conformance.emulator.poptorch.options.strategies import ParallelPhasedExecution, SerialPhasedExecution
-
-Decision = TypeVar("Decision")
+from ipu_conformance.emulator.poptorch.refusals import placement as refusals
 
 _HIDDEN = frozenset({operator.getitem})
 """What picks one of an operation's results; it is where the operation is."""
@@ -78,13 +77,13 @@ def place(captured: Captured, options: Any, training: bool) -> Placement:
     replicas = options.replication_factor
     try:
         ipus = topology.poptorch_ipus(
-            _decided("ipus", [spot.ipu for spot in spots]),
+            [spot.ipu for spot in spots],
             replicas,
-            auto_round=_decided("round", options.auto_round_num_ipus),
-            hardware=_decided("power of two", not options.use_model),
+            auto_round=options.auto_round_num_ipus,
+            hardware=not options.use_model,
         )
         limits.check_poptorch(
-            _decided("stages", len(spots)),
+            len(spots),
             device_iterations=options.device_iterations,
             accumulation=options.Training.gradient_accumulation,
             training=training,
@@ -104,23 +103,14 @@ def place(captured: Captured, options: Any, training: bool) -> Placement:
     return placement
 
 
-def _decided(rule: str, value: Decision) -> Decision:
-    """What a rule of placement decided, unless a fault decides otherwise."""
-    if faults.active:
-        value = faults.apply("poptorch.placement", value, rule=rule)
-    return value
-
-
 def _is_unused_print(node: Node) -> bool:
     """Whether the compiler drops an operation: a print whose result is unused."""
-    return node.target is printing.PRINT and not _decided("print used", bool(node.users))
+    return node.target is printing.PRINT and not node.users
 
 
 def _refuse_inference_only(computed: Sequence[Node]) -> None:
     for node in computed:
-        region = blocks.tag_of(node, blocks.REGION)
-        if region and _decided("inference only", True):
-            raise Error(f"poptorch.{region[0]} is only supported in inference models: {node.name} is part of one")
+        refusals.INFERENCE_ONLY(name=node.name, region=blocks.tag_of(node, blocks.REGION))
 
 
 def _log(placement: Placement, excludes: Sequence[str]) -> None:
@@ -140,15 +130,12 @@ def _spots(computed: Sequence[Node], strategy: Any, excludes: Sequence[str]) -> 
         mark = block_of(node)
         if mark is None or node.target in _HIDDEN:
             continue
-        if mark == blocks.OUTSIDE:
-            if not _decided("outside", True):
-                continue
-            raise Error(
-                f"No active Block: {called(node, excludes)} is outside of every block; once a model has closed a "
-                "poptorch.Block, all of its operations must be in one"
-            )
+        outside = mark == blocks.OUTSIDE
+        refusals.OUTSIDE_BLOCKS(outside=outside, called=functools.partial(called, node, excludes))
+        if outside:
+            continue
         if mark not in known:
-            known[mark] = _decided("spot", locate(mark))
+            known[mark] = locate(mark)
         spots[node] = known[mark]
     return spots
 
@@ -173,20 +160,18 @@ class _AutoStages:
     def __call__(self, mark: blocks.Mark) -> Spot:
         known = self.known.get(mark.user_id) if mark.user_id is not None else None
         if known is not None:
-            if mark.ipu_id not in (None, known.ipu):
-                raise Error(
-                    f"The block {mark.user_id!r} is on IPU {known.ipu} and on IPU {mark.ipu_id}: blocks of one id are "
-                    "one block; give them one IPU or two ids"
-                )
+            refusals.BLOCK_ON_TWO_IPUS(user_id=mark.user_id, first=known.ipu, second=mark.ipu_id)
             return known
-        number = 0
-        if self.rule == AutoStage.AutoIncrement:
-            number = _decided("auto stage", self.next_stage)
-            self.next_stage += 1
+        number = self._count() if self.rule == AutoStage.AutoIncrement else 0
         spot = Spot(number if mark.ipu_id is None else mark.ipu_id)
         if mark.user_id is not None:
             self.known[mark.user_id] = spot
         return spot
+
+    def _count(self) -> int:
+        """The number of a new stage."""
+        self.next_stage += 1
+        return self.next_stage - 1
 
 
 def _staged(strategy: Any, mark: blocks.Mark) -> Spot:
@@ -204,20 +189,13 @@ def _phased(strategy: Any, mark: blocks.Mark) -> Spot:
     phase, place_in_phase = strategy.locate(mark.user_id)
     chosen = strategy.phase(phase).stage(place_in_phase).ipu_id
     ipu = strategy.default_ipu(phase, place_in_phase) if chosen is None else chosen
-    if isinstance(strategy, ParallelPhasedExecution) and _decided("parity", ipu % 2 != phase % 2):
-        raise Error(
-            f"The block {mark.user_id!r} of phase {phase} is on IPU {ipu}: with ParallelPhasedExecution even phases "
-            "run on even IPUs and odd phases on odd IPUs"
-        )
+    if isinstance(strategy, ParallelPhasedExecution):
+        refusals.PHASE_PARITY(block=mark.user_id, phase=phase, ipu=ipu)
     return Spot(ipu, phase)
 
 
 def _require_id(mark: blocks.Mark, strategy: Any) -> None:
-    if mark.user_id is None:
-        raise Error(
-            f"A block without an id was begun under {type(strategy).__name__} with explicit stages: give it a user_id, "
-            "or call poptorch.Block.useAutoId() at the start of forward"
-        )
+    refusals.BLOCK_WITHOUT_ID(user_id=mark.user_id, strategy=type(strategy).__name__)
 
 
 def _number(
@@ -235,12 +213,7 @@ def _number(
             stage_of[node] = max((stage_of[source] for source in node.all_input_nodes if source in stage_of), default=0)
             continue
         if not spots or spot != spots[-1]:
-            goes_back = bool(spots) and spot.phase < spots[-1].phase
-            if _decided("phase order", goes_back):
-                raise Error(
-                    f"{node.name} of phase {spot.phase} is called after phase {spots[-1].phase}: a model calls its "
-                    "phases in order"
-                )
+            refusals.PHASE_ORDER(name=node.name, phase=spot.phase, before=spots[-1].phase if spots else 0)
             spots.append(spot)
         stage_of[node] = len(spots) - 1
     return spots or [Spot(0)], stage_of

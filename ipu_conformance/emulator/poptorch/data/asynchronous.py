@@ -15,7 +15,6 @@ import torch.multiprocessing
 from torch._utils import ExceptionWrapper
 from torch.utils import _pytree
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import SharingStrategy
 
@@ -95,8 +94,6 @@ def rebatch(elements: Any, size: int, drop_last: bool) -> Iterator[Any]:
             yield _pytree.tree_unflatten([column[:size].clone() for column in joined], structure)
             rows -= size
             held = [[column[size:] for column in joined]] if rows else []
-    if faults.active:
-        drop_last = faults.apply("loader.rebatched", drop_last)
     if rows and not drop_last and structure is not None:
         yield _pytree.tree_unflatten([torch.cat(column) for column in zip(*held)], structure)
 
@@ -255,8 +252,6 @@ class AsynchronousDataAccessor:
                     ) from None
                 continue
             if received == number:
-                if faults.active:
-                    kind, item = faults.apply("loader.received", (kind, item), consumed=self._consumed)
                 return kind, item
 
 

@@ -7,11 +7,11 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.data.asynchronous import AsynchronousDataAccessor
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import logger
 from ipu_conformance.emulator.poptorch.options.enums import DataLoaderMode
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 
 
 def micro_batches_per_call(options: Options) -> int:
@@ -22,8 +22,7 @@ def micro_batches_per_call(options: Options) -> int:
             f"{options.replication_factor} replicas cannot be grouped by {options.input_group_size}: the size of a "
             "group must divide the number of replicas"
         )
-    factor = int(options.device_iterations * options.Training.gradient_accumulation * groups)
-    return faults.apply("loader.factor", factor, options=options) if faults.active else factor
+    return int(options.device_iterations * options.Training.gradient_accumulation * groups)
 
 
 class _CombinedBatchSampler(torch.utils.data.Sampler):
@@ -56,8 +55,6 @@ class _PartitionSampler(torch.utils.data.Sampler):
         self.total = total
         self.length = total // (step * processes) * step
         self.begin = options.Distributed.processId * self.length
-        if faults.active:
-            self.begin = faults.apply("loader.share", self.begin)
         self.seed = options.random_seed if shuffle else None
         self.epoch = 0
 
@@ -152,10 +149,7 @@ class DataLoader(torch.utils.data.DataLoader):
         step = self._combined_batch_size or 1
         if iterable:
             return _PartitionedStream(dataset, step, self._options)
-        if shuffle and self._options.random_seed is None:
-            raise AssertionError(
-                "shuffle=True in several processes needs Options.randomSeed: all must draw the same order"
-            )
+        refusals.UNSEEDED_SHUFFLE(shuffle=shuffle, seed=self._options.random_seed)
         processes = self._options.Distributed.numProcesses
         if not sampling.get("drop_last", True) and len(dataset) % (step * processes):
             logger.warning(

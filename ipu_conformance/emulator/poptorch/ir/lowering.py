@@ -6,7 +6,6 @@ import math
 import os
 from typing import Any, Dict, Mapping
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import cost, memory
 from ipu_conformance.emulator.popart import lowering, onnx
 from ipu_conformance.emulator.popart.updates import Training, rmsprop
@@ -57,8 +56,7 @@ def export(compiled: Any, options: Any) -> None:
 def cycles(compiled: Any, options: Any) -> int:
     """The cycles of one call, by the estimate of the core."""
     graph = forward_graph(compiled, options)
-    estimated = int(cost.estimate(compiled.plan, graph, optimizer=_optimizer(compiled)).cycles)
-    return faults.apply("ir.cycles", estimated, plan=compiled.plan) if faults.active else estimated
+    return int(cost.estimate(compiled.plan, graph, optimizer=_optimizer(compiled)).cycles)
 
 
 def memory_of(compiled: Any, options: Any) -> memory.MemoryEstimate:

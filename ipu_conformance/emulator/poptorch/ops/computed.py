@@ -8,10 +8,10 @@ from typing import List, Optional, Sequence, Union
 
 import torch
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.compile import blocks
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import MatMulSerializationMode
+from ipu_conformance.emulator.poptorch.refusals import ops as refusals
 
 Batch = Union[Sequence[int], torch.Tensor]
 
@@ -23,39 +23,31 @@ def dynamic_slice(tensor: torch.Tensor, dim: int, start: torch.Tensor, size: int
     """
     length = _length(tensor, dim, "dynamic_slice")
     _check_start(start, "dynamic_slice")
-    _check_size(size, length, "dynamic_slice")
+    refusals.SLICE_SIZE(size=size, length=length, name="dynamic_slice")
     if not isinstance(step, int) or step < 1:
         raise Error(f"The step {step!r} was given to poptorch.dynamic_slice: use 1 or more")
-    if size % step:
-        raise Error(
-            f"The size {size} and the step {step} were given to poptorch.dynamic_slice: use a multiple of the step"
-        )
+    refusals.SLICE_STEP(size=size, step=step)
     with blocks.tagged(blocks.OPERATION, lambda _: ("dynamic_slice", {"dim": dim, "size": size, "step": step})):
-        start, wraps = start.reshape(()), True
-        if faults.active:
-            start = faults.apply("poptorch.operation", start, operation="dynamic_slice start")
-            wraps = faults.apply("poptorch.operation", wraps, operation="dynamic_slice wraps")
-        places = start + torch.arange(0, size, step)
-        places = places % length if wraps else places.clamp(max=length - 1)
-        return tensor.index_select(dim, places)
+        return tensor.index_select(dim, _places(start, size, step, length))
 
 
 def dynamic_update(input: torch.Tensor, src: torch.Tensor, dim: int, start: torch.Tensor, size: int) -> torch.Tensor:
     """A copy of ``input`` in which ``size`` positions along ``dim`` from ``start``, a tensor, are those of ``src``."""
     length = _length(input, dim, "dynamic_update")
     _check_start(start, "dynamic_update")
-    _check_size(size, length, "dynamic_update")
+    refusals.SLICE_SIZE(size=size, length=length, name="dynamic_update")
     if src.dtype != input.dtype:
         raise Error(f"{src.dtype} was given to update {input.dtype} in poptorch.dynamic_update: use one type for both")
     wanted = [size if axis == dim % input.dim() else extent for axis, extent in enumerate(input.shape)]
     if list(src.shape) != wanted:
         raise Error(f"A source of shape {list(src.shape)} was given to poptorch.dynamic_update: {wanted} is needed")
     with blocks.tagged(blocks.OPERATION, lambda _: ("dynamic_update", {"dim": dim, "size": size})):
-        start = start.reshape(())
-        if faults.active:
-            start = faults.apply("poptorch.operation", start, operation="dynamic_update start")
-        places = (start + torch.arange(size)) % length
-        return input.index_copy(dim, places.to(torch.int64), src)
+        return input.index_copy(dim, _places(start, size, 1, length).to(torch.int64), src)
+
+
+def _places(start: torch.Tensor, size: int, step: int, length: int) -> torch.Tensor:
+    """Every ``step``-th of ``size`` positions from ``start``; beyond the end they go on at the beginning."""
+    return (start.reshape(()) + torch.arange(0, size, step)) % length
 
 
 def _length(tensor: torch.Tensor, dim: int, name: str) -> int:
@@ -67,13 +59,7 @@ def _length(tensor: torch.Tensor, dim: int, name: str) -> int:
 def _check_start(start: torch.Tensor, name: str) -> None:
     if not isinstance(start, torch.Tensor) or start.numel() != 1:
         raise Error(f"poptorch.{name} needs its start as a tensor of one element; slice with a constant instead")
-    if start.is_floating_point() or start.dtype == torch.bool:
-        raise Error(f"The start of poptorch.{name} has type {start.dtype}: use an integer")
-
-
-def _check_size(size: int, length: int, name: str) -> None:
-    if not isinstance(size, int) or not 1 <= size <= length:
-        raise Error(f"The size {size!r} was given to poptorch.{name} for a dimension of {length}: use 1 to {length}")
+    refusals.SLICE_START(start=start, name=name)
 
 
 def serializedMatMul(
@@ -102,10 +88,7 @@ def serializedMatMul(
         MatMulSerializationMode.OutputChannels: rhs.shape[-1],
     }
     extent = int(extents[mode])
-    if not isinstance(factor, int) or factor < 1 or extent % factor:
-        raise Error(
-            f"The factor {factor!r} was given to poptorch.serializedMatMul for a dimension of {extent}: use a divisor"
-        )
+    refusals.PIECES(factor=factor, extent=extent)
     settings = {"mode": mode.value, "factor": factor, "keep_precision": keep_precision}
     with blocks.tagged(blocks.OPERATION, lambda _: ("serializedMatMul", settings)):
         if mode == MatMulSerializationMode.InputChannels:
@@ -117,12 +100,8 @@ def serializedMatMul(
 
 def _sum_of_parts(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor], keep_precision: bool) -> torch.Tensor:
     widen = keep_precision and left[0].dtype == torch.float16
-    parts = list(zip(left, right))
-    if faults.active:
-        widen = faults.apply("poptorch.operation", widen, operation="serializedMatMul widen")
-        parts = faults.apply("poptorch.operation", parts, operation="serializedMatMul parts")
     total: Optional[torch.Tensor] = None
-    for rows, columns in parts:
+    for rows, columns in zip(left, right):
         part = rows.float() @ columns.float() if widen else rows @ columns
         total = part if total is None else total + part
     assert total is not None
@@ -138,8 +117,7 @@ def fps(src: torch.Tensor, ptr: Sequence[int], ratio: float = 0.5, random_start:
     bounds = [int(bound) for bound in ptr]
     if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != src.shape[0] or sorted(set(bounds)) != bounds:
         raise Error(f"{bounds} was given to poptorch.fps for {src.shape[0]} points: ptr rises from 0 to their number")
-    if not 0 < ratio <= 1:
-        raise Error(f"The ratio {ratio!r} was given to poptorch.fps: use a number above 0 and up to 1")
+    refusals.FPS_RATIO(ratio=ratio)
     taken: List[torch.Tensor] = []
     with blocks.tagged(blocks.OPERATION, lambda _: ("fps", {"ratio": ratio})):
         for begin, end in zip(bounds, bounds[1:]):
@@ -156,10 +134,7 @@ def _farthest(points: torch.Tensor, count: int, random_start: bool, offset: int)
     for _ in range(count - 1):
         from_current = (points - points.index_select(0, current.reshape(1))).square().sum(1)
         distance = torch.minimum(distance, from_current)
-        compared = distance
-        if faults.active:
-            compared = faults.apply("poptorch.operation", compared, operation="fps distance")
-        current = compared.argmax()
+        current = distance.argmax()
         chosen.append(current + offset)
     return chosen
 
@@ -168,8 +143,7 @@ def nearest(
     x: torch.Tensor, y: torch.Tensor, batch_x: Optional[Batch] = None, batch_y: Optional[Batch] = None
 ) -> torch.Tensor:
     """For every point of ``x`` the index of the nearest point of ``y`` that has the same batch number."""
-    if (batch_x is None) != (batch_y is None):
-        raise Error("poptorch.nearest was given the batches of one set of points only: give both or neither")
+    refusals.ONE_SET_OF_BATCHES(first=batch_x, second=batch_y)
     x, y = x.reshape(x.shape[0], -1), y.reshape(y.shape[0], -1)
     if x.shape[1] != y.shape[1]:
         raise Error(
@@ -180,8 +154,6 @@ def nearest(
         if batch_x is not None and batch_y is not None:
             batch_of_x, batch_of_y = _batch(batch_x, x, "batch_x"), _batch(batch_y, y, "batch_y")
             apart = batch_of_x.unsqueeze(1) != batch_of_y.unsqueeze(0)
-            if faults.active:
-                apart = faults.apply("poptorch.operation", apart, operation="nearest batches")
             distance = distance.masked_fill(apart, math.inf)
         return distance.argmin(1).to(torch.int32)
 

@@ -10,9 +10,9 @@ from typing import Any, Callable, List, Optional
 
 import torch
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.compile import blocks, capture
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.refusals import ops as refusals
 
 Body = Callable[..., Any]
 
@@ -24,13 +24,9 @@ def for_loop(count: int, body: Body, inputs: List[torch.Tensor]) -> List[torch.T
 
     The body returns as many tensors as it takes, of the same shapes and types.
     """
-    if not isinstance(count, int) or isinstance(count, bool):
-        raise Error(f"The count {count!r} was given to poptorch.for_loop: use an integer constant")
-    if count < 1:
-        raise Error(f"The count {count} was given to poptorch.for_loop: use 1 or more")
+    refusals.LOOP_COUNT(count=count)
+    refusals.NO_LOOP(count=count)
     values = _tensors(inputs, "for_loop", "inputs")
-    if faults.active:
-        count = faults.apply("poptorch.operation", count, operation="for_loop count")
     with blocks.tagged(blocks.REGION, lambda outer: (*outer, "for_loop")):
         values = [_kept(value) for value in values]
         for _ in range(count):
@@ -59,8 +55,6 @@ def cond(
         return _results(then_body(*then_values) if bool(condition) else else_body(*else_values), "cond")
     with blocks.tagged(blocks.REGION, lambda outer: (*outer, "cond")):
         taken = condition.reshape(()).to(torch.bool)
-        if faults.active:
-            taken = faults.apply("poptorch.operation", taken, operation="cond taken")
         first = _branch(taken, then_body, then_values)
         second = _branch(~taken, else_body, else_values)
         _check_alike(first, second, "cond", "the other body's results")
@@ -69,10 +63,7 @@ def cond(
 
 def branch_taken() -> Optional[torch.Tensor]:
     """Whether the device takes the branch that is being captured; None outside of every branch."""
-    taken = _conditions[-1] if _conditions else None
-    if faults.active:
-        taken = faults.apply("poptorch.operation", taken, operation="cond effects")
-    return taken
+    return _conditions[-1] if _conditions else None
 
 
 def _branch(taken: torch.Tensor, body: Body, values: List[torch.Tensor]) -> List[torch.Tensor]:
@@ -105,10 +96,7 @@ def _results(values: Any, name: str) -> List[torch.Tensor]:
 
 
 def _check_alike(first: List[torch.Tensor], second: List[torch.Tensor], name: str, what: str) -> None:
-    if len(first) != len(second):
-        raise Error(
-            f"A body of poptorch.{name} returned {len(second)} tensors: as many as {what}, {len(first)}, are needed"
-        )
+    refusals.RESULT_COUNT(name=name, what=what, needed=len(first), returned=len(second))
     for index, (one, other) in enumerate(zip(first, second)):
         if one.shape != other.shape or one.dtype != other.dtype:
             raise Error(

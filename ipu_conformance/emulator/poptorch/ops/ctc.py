@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 import torch
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.refusals import ops as refusals
 
 Prefix = Tuple[int, ...]
 
@@ -28,10 +28,7 @@ def ctc_beam_search(
     counts = np.zeros((batch, top_paths), np.int32)
     labels = np.full((batch, top_paths, steps), blank, np.int32)
     for row in range(batch):
-        length = int(lengths[row])
-        if faults.active:
-            length = faults.apply("poptorch.operation", length, operation="ctc length")
-        paths = decode(logs[:length, row], blank, beam_width)[:top_paths]
+        paths = decode(logs[: int(lengths[row]), row], blank, beam_width)[:top_paths]
         for place, (prefix, score) in enumerate(paths):
             best[row, place] = score
             counts[row, place] = len(prefix)
@@ -55,9 +52,6 @@ def decode(logs: np.ndarray, blank: int, beam_width: int) -> List[Tuple[Prefix, 
     A prefix collects the probability of every alignment that collapses to it, apart by whether the alignment ends in
     a blank: only then does a repeated label count as a new one.
     """
-    merges = True
-    if faults.active:
-        merges = faults.apply("poptorch.operation", merges, operation="ctc merges")
     beams: Dict[Prefix, Tuple[float, float]] = {(): (0.0, -np.inf)}
     for step in logs:
         grown: Dict[Prefix, List[float]] = {}
@@ -72,7 +66,7 @@ def decode(logs: np.ndarray, blank: int, beam_width: int) -> List[Tuple[Prefix, 
             for label, log in enumerate(step):
                 if label == blank:
                     continue
-                if prefix and label == prefix[-1] and merges:
+                if _repeats(label, prefix):
                     add(prefix, 1, after_label + log)
                     add((*prefix, label), 1, after_blank + log)
                 else:
@@ -80,6 +74,10 @@ def decode(logs: np.ndarray, blank: int, beam_width: int) -> List[Tuple[Prefix, 
         ranked = sorted(grown.items(), key=lambda item: (-np.logaddexp(item[1][0], item[1][1]), item[0]))
         beams = {prefix: (scores[0], scores[1]) for prefix, scores in ranked[:beam_width]}
     return [(prefix, float(np.logaddexp(*scores))) for prefix, scores in beams.items()]
+
+
+def _repeats(label: int, prefix: Prefix) -> bool:
+    return bool(prefix) and label == prefix[-1]
 
 
 def ctc_beam_search_decoder(
@@ -92,12 +90,9 @@ def ctc_beam_search_decoder(
     """
     if probs.dim() != 3:
         raise Error(f"Probabilities of {probs.dim()} dimensions were given: use [step, batch, class]")
-    if lengths.dim() != 1 or lengths.shape[0] != probs.shape[1]:
-        raise Error(f"Lengths of shape {list(lengths.shape)} were given for a batch of {probs.shape[1]}: use one each")
-    if not isinstance(blank, int) or not 0 <= blank < probs.shape[2]:
-        raise Error(f"The blank {blank!r} was given for {probs.shape[2]} classes: use one of them")
+    refusals.CTC_LENGTHS(lengths=list(lengths.shape), batch=probs.shape[1])
+    refusals.CTC_BLANK(blank=blank, classes=probs.shape[2])
     if not isinstance(beam_width, int) or beam_width < 1:
         raise Error(f"The beam width {beam_width!r} was given: use 1 or more")
-    if not isinstance(top_paths, int) or not 1 <= top_paths <= beam_width:
-        raise Error(f"{top_paths!r} top paths were given for a beam width of {beam_width}: use 1 to {beam_width}")
+    refusals.CTC_TOP_PATHS(paths=top_paths, width=beam_width)
     return list(ctc_beam_search(probs, lengths, blank, beam_width, top_paths))

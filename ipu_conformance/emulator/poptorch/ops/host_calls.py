@@ -9,7 +9,6 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.compile import blocks, capture
 from ipu_conformance.emulator.poptorch.ops import control_flow
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
@@ -81,10 +80,7 @@ def host_call(
 ) -> List[torch.Tensor]:
     """Run a function of the host; in a branch that is not taken, give zeros without calling it."""
     operation = _operation(number, name)
-    called = taken is None or bool(taken)
-    if faults.active:
-        called = faults.apply("poptorch.operation", called, operation="host called")
-    if not called:
+    if taken is not None and not bool(taken):
         return [torch.zeros(shape, dtype=dtype) for shape, dtype in operation._described]
     results = _outputs(operation, [value.detach().clone() for value in inputs])
     described = [(tuple(value.shape), value.dtype) for value in results]

@@ -10,10 +10,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 import torch.utils._pytree as pytree
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.compile import blocks, capture
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import OverlapMode
+from ipu_conformance.emulator.poptorch.refusals import ops as refusals
 
 REDUCTIONS = ("sum", "mean", "none")
 
@@ -31,12 +31,9 @@ def marked(name: str, tensor: torch.Tensor, **settings: Any) -> torch.Tensor:
 
 def identity_loss(x: torch.Tensor, reduction: str) -> torch.Tensor:
     """Mark a tensor as the loss, reduced to its sum or mean or not at all; its gradient is one."""
-    if reduction not in REDUCTIONS:
-        raise Error(f"Unsupported reduction {reduction!r} of identity_loss: use one of {', '.join(REDUCTIONS)}")
+    refusals.REDUCTION(reduction=reduction, known=REDUCTIONS)
     if not isinstance(x, torch.Tensor):
         raise Error(f"{type(x).__name__} was given to poptorch.identity_loss: use a tensor")
-    if faults.active:
-        reduction = faults.apply("poptorch.operation", reduction, operation="identity_loss reduction")
     if reduction == "none":
         loss = marked("identity_loss", x, reduction=reduction)
     else:
@@ -67,8 +64,7 @@ def recomputationCheckpoint(*tensors: Any) -> Any:
 def set_available_memory(tensor: torch.Tensor, available_memory_proportion: float) -> torch.Tensor:
     """The share of an IPU's memory that the product or convolution behind a tensor may use in between."""
     share = available_memory_proportion
-    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
-        raise Error(f"The available memory proportion {share!r} was given: use a number from 0 to 1")
+    refusals.MEMORY_PROPORTION(share=share)
     return marked("set_available_memory", tensor, proportion=float(share))
 
 
@@ -110,8 +106,7 @@ class NameScope(blocks.TagScope):
 
     def __init__(self, name: str) -> None:
         super().__init__()
-        if not isinstance(name, str):
-            raise AssertionError(f"{name!r} was given to poptorch.NameScope: use a string")
+        refusals.SCOPE_NAME(name=name)
         self.name = name
 
     def _tag(self, outer: Any) -> Any:

@@ -8,10 +8,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 import torch
 from torch.fx import Node
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.compile import blocks
-from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import MultiConvPlanType
+from ipu_conformance.emulator.poptorch.refusals import ops as refusals
 
 CONVOLUTIONS = (
     frozenset(
@@ -77,8 +76,7 @@ class MultiConv(blocks.TagScope):
         return self
 
     def _tag(self, outer: Any) -> Any:
-        if outer is not None and outer[0] == "MultiConv":
-            raise Error("A poptorch.MultiConv was opened inside another: close the first one")
+        refusals.NESTED_MULTICONV(outer=outer)
         return "MultiConv", {"group": next(_groups), **self._settings}
 
 
@@ -101,11 +99,4 @@ def check(nodes: Sequence[Node]) -> None:
     """Refuse settings that are not one for each convolution of their group."""
     for settings, members in groups(nodes):
         for name, value in settings.items():
-            fits = not isinstance(value, tuple) or len(value) == len(members)
-            if faults.active:
-                fits = faults.apply("poptorch.operation", fits, operation="multiconv fits")
-            if not fits:
-                raise Error(
-                    f"MultiConv.{name} was given {len(value)} values for {len(members)} convolutions: use one each, "
-                    "or a single one"
-                )
+            refusals.MULTICONV_VALUES(name=name, value=value, convolutions=len(members))

@@ -8,10 +8,10 @@ from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.compile import capture
 from ipu_conformance.emulator.poptorch.ops import control_flow
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.refusals import ops as refusals
 
 FORMATS: Mapping[str, str] = {"auto": "g", "fixed": "f", "scientific": "e", "none": "g"}
 """The vendor's names of float formats, and Python's."""
@@ -39,15 +39,16 @@ def print_tensor(
     tensor: torch.Tensor, title: str, gradient: bool, layout: str, taken: Optional[torch.Tensor]
 ) -> torch.Tensor:
     """Print a tensor and give it back."""
-    wanted = taken is None or bool(taken)
-    if faults.active:
-        wanted = faults.apply("poptorch.operation", wanted, operation="print")
-    if wanted:
-        # One write, so that lines of replicas that print at the same time do not mix.
+    if taken is None or bool(taken):
         shown = text(tensor, Layout(*json.loads(layout)))
-        sys.stderr.write(f"{title}: {shown}\n" if title else f"{shown}\n")
-        sys.stderr.flush()
+        _write_line(f"{title}: {shown}" if title else shown)
     return tensor.clone()
+
+
+def _write_line(line: str) -> None:
+    """One write, so that lines of replicas that print at the same time do not mix."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 @print_tensor.register_fake
@@ -60,10 +61,7 @@ def _remember(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
 
 
 def _backward(ctx: Any, gradient: torch.Tensor) -> Tuple[Any, ...]:
-    wanted = ctx.gradient
-    if faults.active:
-        wanted = faults.apply("poptorch.operation", wanted, operation="print gradient")
-    if wanted:
+    if ctx.gradient:
         gradient = print_tensor(gradient, f"Gradient__{ctx.title}", False, ctx.layout, ctx.taken)
     return gradient, None, None, None, None
 
@@ -95,8 +93,7 @@ def ipu_print_tensor(
     """
     if not isinstance(tensor, torch.Tensor):
         raise Error(f"{type(tensor).__name__} was given to poptorch.ipu_print_tensor: use a tensor")
-    if float_format not in FORMATS:
-        raise Error(f"The float format {float_format!r} was given: use one of {', '.join(FORMATS)}")
+    refusals.FLOAT_FORMAT(float_format=float_format, known=FORMATS)
     if len(open_bracket) != 1 or len(close_bracket) != 1 or len(separator) != 1:
         raise Error("Brackets and separator of poptorch.ipu_print_tensor are one character each")
     if not capture.is_capturing():

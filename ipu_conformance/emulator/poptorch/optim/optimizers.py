@@ -11,9 +11,9 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 import torch
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.optim import read, state
 from ipu_conformance.emulator.poptorch.optim.kernels import KERNELS, hyper_parameters
+from ipu_conformance.emulator.poptorch.refusals import optim as refusals
 
 Params = Iterable[Any]
 Number = Union[int, float]
@@ -43,9 +43,7 @@ class VariableAttributes:
         self._variable.append(attr)
 
     def _check(self, attr: str, *, constant: bool) -> None:
-        if not read.checked():
-            return
-        assert attr in self._allowed, f"Attribute {attr} cannot be marked: choose one of {', '.join(self._allowed)}"
+        refusals.UNKNOWN_ATTRIBUTE(name=attr, known=self._allowed)
         kind = "variable" if constant else "constant"
         assert self.isConstant(attr) == constant, f"Attribute {attr} is a {kind} already"
 
@@ -71,26 +69,17 @@ class Optimizer:
         }
         on_device = {name: passed.pop(name) for name in list(passed) if name in device_defaults}
         _check_device_arguments(on_device)
-        if faults.active:
-            on_device = faults.apply("optim.kept", on_device)
         for name, default in device_defaults.items():
             setattr(self, name, on_device.get(name, default))
         known = {**read.ATTRIBUTES[self._ipu_kind], **device_defaults}
         allowed = [name for name in known if name not in read.ALWAYS_CONSTANT]
         variable = [name for name in allowed if name in passed or name in on_device]
-        if faults.active:
-            variable = faults.apply("optim.variable", variable)
         self.variable_attrs = VariableAttributes(variable, allowed)
         self._on_device: Optional[List[state.State]] = None
         self._on_host: Optional[state.Tensors] = None
         self._compiled = False
-        if read.checked():
-            super().__init__(params, **passed)  # type: ignore[call-arg]
-            read.read(self, {})  # refuses what the device does not have
-        else:
-            super().__init__(params)  # type: ignore[call-arg]
-            for group in self.param_groups:
-                group.update(passed)
+        super().__init__(params, **passed)  # type: ignore[call-arg]
+        read.read(self, {})  # refuses what the device does not have
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """Add a group; a value that it brings along is a variable from then on."""
@@ -103,8 +92,6 @@ class Optimizer:
         """What torch keeps, with the device's state and parameters; both are None before compiling."""
         result = dict(super().state_dict())  # type: ignore[misc]
         tensors = self._on_host if self._on_device is None else state.named(self._ipu_kind, self._on_device[0])
-        if faults.active:
-            tensors = faults.apply("optim.saved", tensors)
         result[IPU_STATE] = tensors
         result[IPU_PARAM] = state.parameters(read.read(self, {})) if self._compiled else None
         return result
@@ -112,13 +99,9 @@ class Optimizer:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over what ``state_dict`` gave; the device's part goes to the device, now or when it is attached."""
         on_host = {name: value for name, value in state_dict.items() if name not in (IPU_STATE, IPU_PARAM)}
-        if faults.active:
-            on_host = faults.apply("optim.loaded", on_host, own=super().state_dict())  # type: ignore[misc]
         super().load_state_dict(on_host)  # type: ignore[misc]
         tensors = state_dict.get(IPU_STATE)
         if tensors is not None:
-            if faults.active:
-                tensors = faults.apply("optim.restored", tensors)
             self._on_host = {name: value.detach().clone() for name, value in tensors.items()}
             self._upload()
 
@@ -130,8 +113,6 @@ class Optimizer:
     def _ipu_state_to_host(self, states: List[state.State]) -> None:
         """The device is about to be detached."""
         self._on_host, self._on_device = state.named(self._ipu_kind, states[0]), None
-        if faults.active:
-            self._on_host = faults.apply("optim.detached", self._on_host)
 
     def _upload(self) -> None:
         """Give every replica the host's state; what the host lacks stays as it is on the device."""
@@ -156,13 +137,9 @@ class Optimizer:
 
 def _check_device_arguments(values: Mapping[str, Any]) -> None:
     """Refuse values that the device cannot use."""
-    if not read.checked():
-        return
     for name, value in values.items():
         if name.endswith("accum_type"):
-            assert value in _TYPES, (
-                f"{name} is {value}: accumulation types must be either torch.float32 or torch.float16"
-            )
+            refusals.ACCUMULATION_TYPE(name=name, value=value, types=_TYPES)
         elif name in ("use_combined_accum", "bias_correction", "use_tf_variant"):
             if not isinstance(value, bool):
                 raise ValueError(f"{name} is {value!r}: it must be True or False")

@@ -6,12 +6,12 @@ import inspect
 import math
 import weakref
 from dataclasses import dataclass
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.options.diagnostics import logger
+from ipu_conformance.emulator.poptorch.refusals import optim as refusals
 
 TORCH = (("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam), ("sgd", torch.optim.SGD),
          ("rmsprop", torch.optim.RMSprop))  # fmt: skip
@@ -80,7 +80,7 @@ def kind_of(optimizer: Any) -> Optional[str]:
         kind = next((kind for kind, known in TORCH if isinstance(optimizer, known)), None)
     if kind == "adam" and optimizer.param_groups[0].get("decoupled_weight_decay"):
         kind = "adamw"
-    return faults.apply("optim.kind", kind) if faults.active else kind
+    return kind
 
 
 def read(optimizer: Any, parameters: Mapping[str, torch.Tensor]) -> Settings:
@@ -94,8 +94,7 @@ def read(optimizer: Any, parameters: Mapping[str, torch.Tensor]) -> Settings:
     names: Dict[int, str] = {id(parameter): name for name, parameter in parameters.items()}
     groups: List[Group] = []
     for group in optimizer.param_groups:
-        if group.get("amsgrad") and checked():
-            raise ValueError("amsgrad is True: the device has no AMSGrad, use False")
+        refusals.AMSGRAD(amsgrad=group.get("amsgrad"))
         values = {name: _plain(group.get(name, default)) for name, default in ATTRIBUTES[kind].items()}
         held = tuple(names[id(each)] for each in group["params"] if id(each) in names)
         groups.append(Group(held, values, constants_of(optimizer, kind, values)))
@@ -103,11 +102,6 @@ def read(optimizer: Any, parameters: Mapping[str, torch.Tensor]) -> Settings:
     if kind in ("adam", "adamw"):
         whole["bias_correction"] = True  # the vendor's AdamW corrects the bias whatever the option says
     return Settings(kind, tuple(groups), whole, constants_of(optimizer, kind, whole))
-
-
-def checked() -> bool:
-    """Whether arguments are checked; only a faulty device leaves that out."""
-    return faults.apply("optim.checked", True) if faults.active else True
 
 
 def constants_of(optimizer: Any, kind: str, values: Mapping[str, Any]) -> FrozenSet[str]:
@@ -140,7 +134,14 @@ _seen: weakref.WeakKeyDictionary[Any, Set[str]] = weakref.WeakKeyDictionary()
 
 
 def warn(optimizer: Any, options: Any) -> None:
-    """Log, once for a model, attributes that the device ignores and subclasses that it treats as their base."""
+    """Log, once for a model, what is odd about its optimizer."""
+    relaxed = options is not None and options.relax_optimizer_checks
+    for line in _unsaid(oddities(optimizer), options):
+        (logger.debug if relaxed else logger.warning)("%s", line)
+
+
+def oddities(optimizer: Any) -> List[str]:
+    """A line for attributes that the device ignores, and for a subclass that it treats as its base."""
     lines = [
         f"Ignoring unexpected {what} in {type(optimizer).__name__} optimizer: {names}"
         for what, names in (("group attributes", unexpected_in_groups(optimizer)),
@@ -153,15 +154,15 @@ def warn(optimizer: Any, options: Any) -> None:
         lines.append(
             f"{kind.__name__} is a subclass of torch.optim.{base.__name__}: the device steps as {base.__name__} does"
         )
+    return lines
+
+
+def _unsaid(lines: Sequence[str], options: Any) -> List[str]:
+    """The lines that a model with these options has not logged yet; they count as logged from now on."""
     seen = set() if options is None else _seen.setdefault(options, set())
-    relaxed = options is not None and options.relax_optimizer_checks
     fresh = [line for line in lines if line not in seen]
-    if faults.active:
-        relaxed = faults.apply("optim.relaxed", relaxed)
-        fresh = faults.apply("optim.said", fresh, said=seen, lines=lines)
     seen.update(fresh)
-    for line in fresh:
-        (logger.debug if relaxed else logger.warning)("%s", line)
+    return fresh
 
 
 def unexpected_in_groups(optimizer: Any) -> List[str]:

@@ -8,11 +8,10 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 import torch
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.optim import read
 from ipu_conformance.emulator.poptorch.optim.kernels import KERNELS, hyper_parameters
-from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import MeanReductionStrategy
+from ipu_conformance.emulator.poptorch.refusals import optim as refusals
 
 Tensors = Dict[str, torch.Tensor]
 
@@ -51,8 +50,8 @@ class DeviceUpdate:
     @property
     def accum_type(self) -> torch.dtype:
         """The dtype in which gradients are accumulated."""
-        kind = self.settings.whole["accum_type"]
-        return faults.apply("optim.accumulator", kind) if faults.active else kind
+        kind: torch.dtype = self.settings.whole["accum_type"]
+        return kind
 
     @property
     def max_grad_norm(self) -> float:
@@ -62,8 +61,6 @@ class DeviceUpdate:
     def clip_factor(self, gradients: Mapping[str, torch.Tensor]) -> float:
         """What to multiply every gradient by so that the norm of all of them is at most ``max_grad_norm``."""
         limit = self.max_grad_norm
-        if faults.active:
-            limit = faults.apply("optim.clip", limit)
         if math.isinf(limit) or not gradients:
             return 1.0
         norms = torch._foreach_norm([value.float() for value in gradients.values()])
@@ -89,11 +86,6 @@ class DeviceUpdate:
         columns = {slot: [state[name][slot] for name in names] for slot in slots}
         wide = {slot: _widened(tensors) for slot, tensors in columns.items()}
         new, grads = _widened(held), _widened(grads)
-        if faults.active:
-            kind = self.settings.kind
-            h = faults.apply("optim.hyper_parameters", SimpleNamespace(**vars(h)), kind=kind, groups=self._hyper)
-            grads = faults.apply("optim.gradients", grads, loss_scale=self.loss_scale)
-            t = faults.apply("optim.count", t, kind=kind)
         self._kernel.run(new, grads, wide, h, t)
         for before, after in ((held, new), *((columns[slot], wide[slot]) for slot in slots)):
             for old, fresh in zip(before, after):
@@ -120,8 +112,7 @@ class DeviceUpdate:
     def type_of(self, slot: str) -> torch.dtype:
         """The dtype in which a state is held."""
         whole = self.settings.whole
-        kind = next(whole[name] for name in SLOT_TYPE[slot] if name in whole)
-        return faults.apply("optim.state_type", kind, slot=slot) if faults.active else kind
+        return next(whole[name] for name in SLOT_TYPE[slot] if name in whole)
 
 
 def rule_for(optimizer: Any, parameters: Mapping[str, torch.Tensor], options: Any) -> DeviceUpdate:
@@ -142,21 +133,9 @@ def _running_mean(settings: read.Settings, options: Any) -> bool:
 
 def changed_constants(old: DeviceUpdate, new: DeviceUpdate) -> None:
     """Refuse to replace what is compiled into the program; what was variable then may have any value now."""
-    if faults.active:
-        new._use(faults.apply("optim.replaced", new.settings, before=old.settings))
-        if not faults.apply("optim.compiled_in", True):
-            return
-    if new.running_mean and not old.running_mean:
-        raise ValueError(
-            "The new optimizer needs the mean reduction strategy Running, but the model is already compiled with Post: "
-            "set this optimizer before compiling, or set the strategy in the options"
-        )
+    refusals.LATE_RUNNING_MEAN(before=old.running_mean, now=new.running_mean)
     was, now = old.settings, new.settings
-    if was.kind != now.kind or len(was.groups) != len(now.groups):
-        raise Error(
-            f"The model is compiled with {was.kind} and {len(was.groups)} groups, the new optimizer is {now.kind} "
-            f"with {len(now.groups)}: use the same kind of optimizer and the same groups"
-        )
+    refusals.OTHER_OPTIMIZER(before=was, now=now)
     pairs = [("", was.whole, now.whole, was.constant)]
     pairs += [
         (f" of group {number}", before.values, after.values, before.constant)
@@ -164,11 +143,7 @@ def changed_constants(old: DeviceUpdate, new: DeviceUpdate) -> None:
     ]
     for where, before, after, constant in pairs:
         for name in sorted(constant):
-            if before[name] != after[name]:
-                raise Error(
-                    f"The attribute {name}{where} is compiled in as the constant {before[name]} and cannot become "
-                    f"{after[name]}: mark it as variable, or pass it explicitly, before compiling"
-                )
+            refusals.CONSTANT_CHANGED(name=name, where=where, before=before[name], now=after[name])
 
 
 def _widened(tensors: List[torch.Tensor]) -> List[torch.Tensor]:

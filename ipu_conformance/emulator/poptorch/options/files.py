@@ -13,7 +13,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, List, Tuple, Union
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.options.diagnostics import ConfigFileError
 
 if TYPE_CHECKING:
@@ -27,18 +26,19 @@ _ROOTS = ("poptorch", "torch")
 
 def load(options: Options, filepath: Union[str, Path]) -> None:
     """Apply the calls of a file in order; the first that fails is an error that names its line."""
-    text = Path(filepath).read_text(encoding="utf-8")
-    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
-    calls = [(number, line) for number, line in lines if line and not line.startswith("#")]
-    if faults.active:
-        calls = faults.apply("options.calls", calls)
-    for number, line in calls:
+    for number, line in _numbered_calls(Path(filepath).read_text(encoding="utf-8")):
         try:
             _call_line(options, line)
         except Exception as error:
             raise ConfigFileError(
                 f"Error parsing options: {filepath}, line {number}: {line!r}: {type(error).__name__}: {error}"
             ) from error
+
+
+def _numbered_calls(text: str) -> List[Tuple[int, str]]:
+    """The lines that hold a call, with their numbers; the others are empty or comments."""
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
+    return [(number, line) for number, line in lines if line and not line.startswith("#")]
 
 
 def _call_line(options: Options, line: str) -> None:
@@ -120,10 +120,7 @@ def apply_json(options: Options, string: str, source: str = "the JSON string") -
         ) from error
     if not isinstance(methods, dict):
         raise ConfigFileError(f"Error parsing options: {source} is not a JSON object of methods and their arguments")
-    calls = list(methods.items())
-    if faults.active:
-        calls = faults.apply("options.calls", calls)
-    for name, value in calls:
+    for name, value in methods.items():
         method = _json_method(options, name, source)
         if isinstance(value, list):
             method(*value)

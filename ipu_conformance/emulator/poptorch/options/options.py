@@ -6,7 +6,6 @@ import copy
 from pathlib import Path
 from typing import Any, ClassVar, Dict, List, Mapping, Optional, Union
 
-from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.poptorch.options import enums, environment, files, strategies
 from ipu_conformance.emulator.poptorch.options.diagnostics import deprecated, limit_repeats, logger
 from ipu_conformance.emulator.poptorch.options.sections import (
@@ -235,11 +234,7 @@ class Options(OptionValues):
 
         self._check_is_given("random_seed", random_seed)
         self.set(random_seed=random_seed)
-        seed: Optional[int] = random_seed
-        if faults.active:
-            seed = faults.apply("options.seeded", seed)
-        if seed is not None:
-            torch.manual_seed(seed)
+        torch.manual_seed(random_seed)
         return self
 
     def enableExecutableCaching(self, path: Optional[str]) -> Options:
@@ -316,10 +311,7 @@ class Options(OptionValues):
 
     def clone(self) -> Options:
         """A copy that can be changed."""
-        copied = copy.deepcopy(self)
-        if faults.active:
-            copied = faults.apply("options.cloned", copied, original=self)
-        return copied
+        return copy.deepcopy(self)
 
     def toDict(self) -> Dict[str, Any]:
         """All values in one flat dictionary; those of Precision and Jit, which never reach the device, are left out."""

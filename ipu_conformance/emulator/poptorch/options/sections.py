@@ -10,6 +10,7 @@ import torch
 from ipu_conformance.emulator.poptorch.options import enums
 from ipu_conformance.emulator.poptorch.options.diagnostics import deprecated
 from ipu_conformance.emulator.poptorch.options.values import AT_LEAST_ONE, NOT_NEGATIVE, OptionValues, Rule, Value
+from ipu_conformance.emulator.poptorch.refusals import options as refusals
 
 
 class _TrainingOptions(OptionValues):
@@ -36,8 +37,7 @@ class _TrainingOptions(OptionValues):
     def accumulationAndReplicationReductionType(self, reduction_type: enums.ReductionType) -> _TrainingOptions:
         """Whether gradients of micro-batches and replicas are averaged or summed."""
         self._check_not_frozen("accumulation_and_replication_reduction_type")
-        if reduction_type == enums.ReductionType.NoReduction:
-            raise ValueError("ReductionType.NoReduction was given: gradients are reduced by Sum or Mean")
+        refusals.NO_REDUCTION(reduction=reduction_type)
         return self.set(accumulation_and_replication_reduction_type=reduction_type)
 
     def setMeanAccumulationAndReplicationReductionStrategy(
@@ -274,6 +274,5 @@ class _JitOptions(OptionValues):
     def traceModel(self, trace_model: bool) -> _JitOptions:
         """Accept False; True asks for tracing, which the vendor has removed."""
         self._check_not_frozen("trace_model")
-        if trace_model is True:
-            raise ValueError("traceModel(True) was given: models are no longer traced; remove the call")
+        refusals.TRACING(trace=trace_model)
         return self.set(trace_model=trace_model)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Set, Tuple
 
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import AutoStage, Liveness
+from ipu_conformance.emulator.poptorch.refusals import placement as refusals
 
 
 class Stage:
@@ -13,8 +14,7 @@ class Stage:
 
     def __init__(self, *block_ids: str) -> None:
         for block_id in block_ids:
-            if not isinstance(block_id, str):
-                raise AssertionError(f"{block_id!r} was given to Stage: a block is named by a string")
+            refusals.STAGE_OF_TEXTS(block_id=block_id)
         if not block_ids:
             raise AssertionError("Stage() was given no block: name at least one")
         self._blocks = block_ids
@@ -27,8 +27,7 @@ class Stage:
 
     def ipu(self, ipu: int) -> Stage:
         """Run the stage on this IPU, counted inside one replica."""
-        if not isinstance(ipu, int) or isinstance(ipu, bool) or ipu < 0:
-            raise AssertionError(f"IPU {ipu!r} was given to a stage: IPUs are counted 0, 1 and so on")
+        refusals.STAGE_IPU(ipu=ipu)
         self._ipu = ipu
         return self
 
@@ -55,10 +54,9 @@ def _stages(items: Sequence[Any], owner: str) -> List[Stage]:
 
 
 def _check_disjoint(stages: Sequence[Stage]) -> None:
-    seen = set()
+    seen: Set[str] = set()
     for block_id in (block_id for stage in stages for block_id in stage.blocks):
-        if block_id in seen:
-            raise AssertionError(f"The block {block_id!r} is in more than one stage: every block belongs to one")
+        refusals.BLOCK_IN_TWO_STAGES(block_id=block_id, earlier=seen)
         seen.add(block_id)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Callable, ClassVar, Dict, Mapping, NamedTuple, Optional, Tuple, TypeVar
+from typing import Any, Callable, ClassVar, Dict, Mapping, NamedTuple, Tuple, TypeVar
 
-from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.poptorch.refusals import options as refusals
 
 Chain = TypeVar("Chain", bound="OptionValues")
 
@@ -47,7 +47,7 @@ class OptionValues:
         self._check_not_frozen(", ".join(values))
         for name, value in values.items():
             self._check(name, value)
-        self._values.update(faults.apply("options.stored", values) if faults.active else values)
+        self._values.update(values)
         return self
 
     def toDict(self) -> Dict[str, Any]:
@@ -55,21 +55,13 @@ class OptionValues:
         return copy.deepcopy(self._values)
 
     def _check(self, name: str, value: Any) -> None:
-        if name not in self.TABLE:
-            raise AssertionError(f"Invalid option {name}: must be one of {', '.join(sorted(self.TABLE))}")
-        complaint = _complaint(name, value, self.TABLE[name])
-        refused = complaint is not None
-        if faults.active:
-            refused = faults.apply("options.checked", refused)
-        if refused:
-            raise AssertionError(complaint)
+        refusals.UNKNOWN_OPTION(name=name, known=self.TABLE)
+        row = self.TABLE[name]
+        refusals.OPTION_TYPE(name=name, value=value, types=row.types)
+        refusals.OPTION_VALUE(name=name, value=value, rule=row.rule)
 
     def _check_not_frozen(self, name: str) -> None:
-        frozen = self._is_frozen
-        if faults.active:
-            frozen = faults.apply("options.frozen", frozen)
-        if frozen:
-            raise AttributeError(f"Can't modify frozen Options: {name} is set after the options were used; clone them")
+        refusals.FROZEN(frozen=self._is_frozen, name=name)
 
     def _freeze(self) -> None:
         object.__setattr__(self, "_is_frozen", True)
@@ -106,14 +98,3 @@ class OptionValues:
     def __repr__(self) -> str:
         changed = {name: value for name, value in self._values.items() if value != self.TABLE[name].default}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
-
-
-def _complaint(name: str, value: Any, row: Value) -> Optional[str]:
-    """What is wrong with a value, None if nothing is."""
-    # A bool is an int to Python, but True device iterations are a mistake.
-    if not isinstance(value, row.types) or (isinstance(value, bool) and bool not in row.types):
-        allowed = " or ".join(kind.__name__ for kind in row.types)
-        return f"Invalid type {type(value).__name__} for option {name}: must be {allowed}"
-    if not row.rule.holds(value):
-        return f"Invalid value {value!r} for option {name}: must be {row.rule.words}"
-    return None

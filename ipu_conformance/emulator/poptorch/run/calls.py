@@ -8,8 +8,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 import torch
 import torch.utils._pytree as pytree
 
-from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 
 
 class LeafSpec(NamedTuple):
@@ -60,11 +60,8 @@ def bind(
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     takes_names = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    if len(args) > len(positional) and not takes_any:
-        raise AssertionError(
-            f"Too many arguments provided: expected {[p.name for p in positional]} ({len(positional)}) but got "
-            f"{len(args)}"
-        )
+    if not takes_any:
+        refusals.TOO_MANY_ARGUMENTS(names=[p.name for p in positional], number=len(args))
     names = {p.name for p in parameters}
     unknown = [] if takes_names else [name for name in kwargs if name not in names]
     if unknown:
@@ -134,8 +131,6 @@ def _structure(spec: Any) -> str:
 
 
 def _same(expected: Any, actual: Any) -> bool:
-    if decide("same constant", False):
-        return True
     if type(expected) is not type(actual):
         return False
     try:

@@ -16,9 +16,9 @@ import torch
 import torch.utils._pytree as pytree
 
 from ipu_conformance.atomic_write import replacing
-from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 from ipu_conformance.emulator.poptorch.run import calls
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def digest(compiled: Compiled, options: Options) -> str:
         hashed.update(repr((name, str(value.dtype), tuple(value.shape))).encode())
     compiled_in = [(name, repr(value)) for name, value in options.toDict().items() if name not in _RUNNING_ONLY]
     hashed.update(repr((compiled.training, sorted(compiled_in))).encode())
-    return decide("digest", hashed.hexdigest())
+    return hashed.hexdigest()
 
 
 def remember(executor: PoplarExecutor) -> None:
@@ -124,9 +124,12 @@ def load_into(executor: PoplarExecutor, filename: str) -> None:
         raise Error(f"{filename} holds the executable of a model for {kind}: wrap the model for {kind} to load it")
     args, kwargs = _call(contents)
     executor.compile(*args, **kwargs)
-    if not decide("same digest", digest(executor.compiled, executor.options) == contents["digest"]):
+    try:
+        compiled = digest(executor.compiled, executor.options)
+        refusals.OTHER_EXECUTABLE(filename=filename, compiled=compiled, saved=contents["digest"])
+    except Error:
         executor.destroy()
-        raise Error(f"{filename} holds the executable of another model or of other options: export it again")
+        raise
     if contents["rng_state"] is not None:
         executor.rng_state = contents["rng_state"]
 
@@ -145,8 +148,7 @@ def load(filename: str, edit_opts_fn: Optional[Callable[[Options], Any]] = None)
     from ipu_conformance.emulator.poptorch.run import executor as executors
 
     contents = _read(filename)
-    if contents["model"] is None:
-        raise Error(f"{filename} was exported with export_model=False: wrap the model and use loadExecutable")
+    refusals.EXPORTED_ALONE(filename=filename, model=contents["model"])
     options = contents["options"].clone()
     if edit_opts_fn is not None:
         edit_opts_fn(options)

@@ -12,7 +12,6 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 import torch
 
 from ipu_conformance.emulator.core.trace import Recorder, Trace
-from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
 from ipu_conformance.emulator.poptorch.compile import compiled as compiling
 from ipu_conformance.emulator.poptorch.compile import observers
 from ipu_conformance.emulator.poptorch.compile.blocks import module_repr
@@ -20,6 +19,7 @@ from ipu_conformance.emulator.poptorch.optim.update import changed_constants, ru
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
 from ipu_conformance.emulator.poptorch.options.enums import ConnectionType
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 from ipu_conformance.emulator.poptorch.run import calls, executables, micro_batches, outputs, wrapping
 from ipu_conformance.emulator.poptorch.run.inspection import NOT_COMPILED, Inspection, RunTimes, write_trace
 from ipu_conformance.emulator.poptorch.run.weights import DeviceWeights
@@ -63,26 +63,18 @@ class PoplarExecutor(Inspection):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model on the device and return what its output mode selects."""
-        offline = self._options.connection_type == ConnectionType.Never
-        assert not decide("refuse offline", offline), (
-            "Trying to run a model on an offline device (ConnectionType.Never): use ConnectionType.Always or OnDemand"
-        )
+        refusals.OFFLINE(connection=self._options.connection_type)
         if self._destroyed:
             raise Error(NOT_COMPILED)
         call = calls.Call(self._signature, args, kwargs)
         if self._compiled is None:
             self._compile(call)
-        elif decide("compare arguments", True):
+        else:
             self._compiled.expected.check(call)
         if not self._attached:
             self.attachToDevice()
         self._follow_trainer()
-        if not decide("separate weights", True):
-            self.compiled.weights.upload()
-        result = self._run(call)
-        if decide("implicit copy of inference", False):
-            self.copyWeightsToHost()
-        return result
+        return self._run(call)
 
     def _run(self, call: calls.Call) -> Any:
         ready = self.compiled
@@ -122,32 +114,30 @@ class PoplarExecutor(Inspection):
                 leaves.append(outputs.guarded(ready.returned.join(slot_outputs, number)))
         for anchor in ready.anchors:
             ready.anchored[anchor.name] = anchor.returned.join(slot_outputs, anchor.leaf)
-        return ready.captured.rebuild(leaves) if decide("keep structure", True) else leaves
+        return ready.captured.rebuild(leaves)
 
     def _follow_trainer(self) -> None:
         """An inference model takes over what its paired training model has brought to the host since the last run."""
         if self._training:
             return
         trainer = wrapping.trainer_of(self._user_model)
-        if trainer is None or not decide("follow trainer", True):
+        if trainer is None:
             return
         trainer.copyWeightsToHostIfNeeded()
-        version = (id(trainer), trainer._host_version)
-        if decide("upload to follow", version != self._seen_version):
+        if (id(trainer), trainer._host_version) != self._seen_version:
             self.copyWeightsToDevice()
 
     # Compiling.
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile the model for arguments like these, without running it."""
-        if decide("ignore compile", self._compiled is not None):
+        if self._compiled is not None:
             logger.warning("Call to compile() ignored: the model is already compiled")
             return
         if self._destroyed:
             raise Error(NOT_COMPILED)
         self._compile(calls.Call(self._signature, args, kwargs))
-        always = decide("attach when compiled", self._options.connection_type == ConnectionType.Always)
-        if always and not self._attached:
+        if self._options.connection_type == ConnectionType.Always and not self._attached:
             self.attachToDevice()
 
     def _compile(self, call: calls.Call) -> None:
@@ -181,24 +171,20 @@ class PoplarExecutor(Inspection):
 
     def attachToDevice(self) -> None:
         """Put the model on the device: weights, optimizer state and random state."""
-        if decide("refuse to attach", self._attached):
-            raise Error("Device is already attached")
+        refusals.ATTACHED_TWICE(attached=self._attached)
         ready = self.compiled
         self._attached = True
-        ready.machine.seed, ready.machine.runs = self._seed, self._runs
-        if decide("upload when attaching", True):
-            self._upload()
+        self._set_random_state(self._seed, self._runs)
+        self._upload()
         _exchange_state(self._optimizer, ready, "to_device")
 
     def detachFromDevice(self) -> None:
         """Take the model off the device and keep what has changed there."""
-        if decide("refuse to detach", not self._attached):
-            raise Error("Device is not attached")
-        if decide("copy when detaching", True):
-            self.copyWeightsToHostIfNeeded()
+        refusals.NOT_ATTACHED(attached=self._attached)
+        self.copyWeightsToHostIfNeeded()
         ready = self.compiled
         _exchange_state(self._optimizer, ready, "to_host")
-        self._seed, self._runs = ready.machine.seed, decide("runs when detaching", ready.machine.runs)
+        self._seed, self._runs = ready.machine.seed, ready.machine.runs
         self._attached = False
 
     def destroy(self) -> None:
@@ -210,7 +196,7 @@ class PoplarExecutor(Inspection):
                 self.detachFromDevice()
             self._compiled.engine.close()
         self._destroyed, self._compiled, self._dirty = True, None, False
-        if self._training and decide("unwrap", True):
+        if self._training:
             wrapping.unwrap(self._user_model)
 
     def __del__(self) -> None:
@@ -224,7 +210,7 @@ class PoplarExecutor(Inspection):
         """Copy the weights from the device to the user's model."""
         self._require_device()
         self.compiled.weights.download()
-        self._dirty = decide("dirty after copying", False)
+        self._dirty = False
         self._host_version += 1
 
     def copyWeightsToHostIfNeeded(self) -> bool:
@@ -239,8 +225,6 @@ class PoplarExecutor(Inspection):
     def copyWeightsToDevice(self) -> None:
         """Copy the weights from the user's model to the device; newer ones there are lost."""
         self._require_device()
-        if decide("read back before upload", False):
-            self.copyWeightsToHost()
         self._upload()
 
     def _upload(self) -> None:
@@ -255,24 +239,21 @@ class PoplarExecutor(Inspection):
         """Copy the buffers that the option updatableNamedBuffers lists from the user's model to the device."""
         self._require_device()
         names = self._options.updatable_named_buffers
-        if not names:
-            raise Error("No named buffers are specified: list them with poptorch.Options().updatableNamedBuffers")
+        refusals.NO_NAMED_BUFFERS(names=names)
         known = {name for name, _ in self._plain.named_buffers()}
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise Error(f"{unknown[0]} is not a buffer of the model: its buffers are {', '.join(sorted(known))}")
-        self.compiled.weights.upload(decide("named buffers", names))
+        for name in names:
+            refusals.UNKNOWN_BUFFER(name=name, known=known)
+        self.compiled.weights.upload(names)
 
     def _require_device(self) -> None:
         if self._compiled is None:
             raise Error(NOT_COMPILED)
-        if not self._attached:
-            raise Error("Device is not attached")
+        refusals.NOT_ATTACHED(attached=self._attached)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> Any:
         """Load the user's model and, if it is on the device, the device with it."""
         result = self._user_model.load_state_dict(state_dict, strict=strict)
-        if decide("upload loaded state", self._attached):
+        if self._attached:
             self.copyWeightsToDevice()
         return result
 
@@ -304,11 +285,13 @@ class PoplarExecutor(Inspection):
     def rng_state(self, state: Sequence[int]) -> None:
         if self._compiled is None:
             raise Error(NOT_COMPILED)
-        if not decide("set random state", True):
-            return
         seed, runs = state
-        self._seed, self._runs = int(seed), int(runs)
-        self._compiled.machine.seed, self._compiled.machine.runs = self._seed, self._runs
+        self._set_random_state(int(seed), int(runs))
+
+    def _set_random_state(self, seed: int, runs: int) -> None:
+        """Draw from now on what that seed gives after so many runs."""
+        machine = self.compiled.machine
+        machine.seed, machine.runs = self._seed, self._runs = seed, runs
 
     # Executables.
 
@@ -356,23 +339,14 @@ def _exchange_state(optimizer: Any, ready: compiling.Compiled, direction: str) -
 def inferenceModel(model: Model, options: Optional[Options] = None) -> PoplarExecutor:
     """An executor that runs the forward pass; its weights follow those of a training model of the same model."""
     options = Options() if options is None else options
-    accumulation = options.Training.gradient_accumulation
-    if accumulation != 1:
-        raise Error(
-            f"You must set Training.gradientAccumulation to 1 for an inference model: it is {accumulation}; use "
-            "deviceIterations to run several micro-batches"
-        )
+    refusals.ACCUMULATED_INFERENCE(accumulation=options.Training.gradient_accumulation)
     return PoplarExecutor(_module(model), options, training=False)
 
 
 def trainingModel(model: Model, options: Optional[Options] = None, optimizer: Optional[Any] = None) -> PoplarExecutor:
     """An executor that runs forward and backward passes and updates the weights, by SGD with lr 0.01 by default."""
     module = _module(model)
-    if decide("is wrapped", wrapping.is_wrapped(module)):
-        raise RuntimeError(
-            "The model has already been wrapped in 'poptorch.trainingModel'. Call destroy() on the training model "
-            "to unwrap it before wrapping it again."
-        )
+    refusals.WRAPPED_TWICE(wrapped=wrapping.is_wrapped(module))
     if optimizer is None:
         optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.01)
     return PoplarExecutor(module, options, training=True, optimizer=optimizer)

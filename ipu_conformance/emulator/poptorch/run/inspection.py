@@ -13,6 +13,7 @@ from ipu_conformance.emulator.poptorch.compile import compiled as compiling
 from ipu_conformance.emulator.poptorch.ir import lowering
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 
 NOT_COMPILED = "Model has not been compiled or has been destroyed."
 KEPT = 1000
@@ -128,8 +129,7 @@ class Inspection:
 
     def cycleCount(self) -> int:
         """The cycles of the last run, by the emulator's estimate; needs the option logCycleCount."""
-        if not self._options.log_cycle_count:
-            raise Error("Cycle count logging is disabled. Please set option logCycleCount to True to enable.")
+        refusals.CYCLES_NOT_LOGGED(logged=self._options.log_cycle_count)
         if self._compiled is None or not self._run_times.runs:
             raise Error("Please run the model at least once before obtaining cycle count.")
         return lowering.cycles(self._compiled, self._options)

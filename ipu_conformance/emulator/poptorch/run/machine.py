@@ -7,7 +7,6 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Prot
 
 import torch
 
-from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
 from ipu_conformance.emulator.poptorch.compile.partition import Stage
 from ipu_conformance.emulator.poptorch.run import random_state
 
@@ -213,7 +212,7 @@ class TorchMachine:
             return fresh if old is None else old + fresh
         total = fresh.float()
         if old is not None:
-            if decide("running mean", rule.running_mean):
+            if rule.running_mean:
                 total = old.float() * (count / (count + 1)) + total / (count + 1)
             else:
                 total = old.float() + total
@@ -294,7 +293,7 @@ class TorchMachine:
     def _forget(self, replica: int, names: Iterable[str]) -> None:
         """Start accumulating from nothing."""
         weights = self.replica_weights[replica]
-        for name in names if decide("forget gradients", True) else ():
+        for name in names:
             weights[name].grad = None
             self._accumulators[replica].pop(name, None)
             self._counts[replica].pop(name, None)

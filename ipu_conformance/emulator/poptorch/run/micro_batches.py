@@ -8,9 +8,9 @@ import torch
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import streams
-from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import CommGroupType
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 
 MicroBatch = Tuple[torch.Tensor, ...]
 
@@ -25,7 +25,7 @@ def layout_of(options: Any) -> streams.Layout:
             options.device_iterations,
             options.Training.gradient_accumulation,
             options.replication_factor,
-            decide("group size", options.input_group_size),
+            options.input_group_size,
             _GROUPED_BY[options.input_group_type],
         )
     except streams.StreamError as error:
@@ -39,17 +39,11 @@ def device_type(dtype: torch.dtype) -> torch.dtype:
 
 def narrowed(value: torch.Tensor) -> torch.Tensor:
     """What arrives on the device: 32 bits of 64. Integers keep their type, for kernels that want 64 bits as indices."""
-    dtype = value.dtype
-    if dtype == torch.int64:
-        result = value.to(torch.int32).to(torch.int64)
-    elif dtype in _NARROW:
-        result = value.to(_NARROW[dtype])
-    else:
-        return value
-    if faults.active and dtype != torch.bfloat16:
-        exact = value.detach().numpy()
-        result = torch.as_tensor(faults.apply("numerics.narrow", result.detach().numpy(), exact=exact))
-    return result
+    if value.dtype == torch.int64:
+        return faults.at("numerics.narrow", value.to(torch.int32).to(torch.int64), exact=value)
+    if value.dtype == torch.float64:
+        return faults.at("numerics.narrow", value.to(torch.float32), exact=value)
+    return value.to(device_type(value.dtype))
 
 
 class Feed:
@@ -65,31 +59,27 @@ class Feed:
     def _micro_size(self, tensor: torch.Tensor) -> Optional[int]:
         """The size of a micro-batch, None for a scalar, which is a micro-batch as it is."""
         dim = tensor.shape[0] if tensor.dim() else None
-        if decide("refuse empty", 0 in tensor.shape):
-            raise Error(f"Zero-sized tensors are not supported: an input has the shape {tuple(tensor.shape)}")
+        refusals.ZERO_SIZED(what="an input", shape=tuple(tensor.shape))
         try:
             size = self.layout.micro_batch_size(dim)
         except streams.StreamError as error:
-            if decide("refuse uneven", True):
-                raise AssertionError(str(error)) from error
-            size = max(1, (dim or 1) // self.layout.inputs)
+            raise AssertionError(str(error)) from error
         return None if dim is None else size
 
     def deal(self, tensors: Sequence[torch.Tensor]) -> List[List[MicroBatch]]:
         """The micro-batches by [replica][micro-batch of that replica]; all are views."""
-        positions = self.layout.positions().tolist() if faults.active else self._positions
         # An input that has a gradient on the host has none on the device.
         inputs = [narrowed(tensor.detach()) for tensor in tensors]
         for number in self.copied:
             inputs[number] = inputs[number].clone()
         split = [(tensor,) if size is None else tensor.split(size) for tensor, size in zip(inputs, self.sizes)]
         rows: List[MicroBatch] = list(zip(*split)) if split else [()] * self.layout.inputs
-        return [[rows[position] for position in fed] for fed in positions]
+        return [[rows[position] for position in fed] for fed in self._positions]
 
     def example(self, tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
         """The first micro-batch: what a model is captured with."""
         return [
-            narrowed(tensor if size is None else tensor[:size]).detach().clone()
+            narrowed((tensor if size is None else tensor[:size]).detach()).clone()
             for tensor, size in zip(tensors, self.sizes)
         ]
 

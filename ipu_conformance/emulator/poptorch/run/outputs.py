@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any, Dict, FrozenSet, List, NoReturn, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Sequence, Tuple
 
 import torch
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import streams
-from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import OutputMode
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 
 SlotOutputs = Sequence[Sequence[Dict[int, torch.Tensor]]]
 """The leaves of the output, by replica, micro-batch and number of the leaf."""
@@ -22,8 +22,7 @@ _NARROW = {torch.int64: torch.int32, torch.float64: torch.float32}
 def mode_of(options: Any, training: bool) -> Tuple[OutputMode, int]:
     """The output mode with its period; the default is Final for training and All for inference."""
     if options.output_mode == OutputMode.Default:
-        name = decide("default of training", "Final") if training else decide("default of inference", "All")
-        return OutputMode[name], 1
+        return (OutputMode.Final if training else OutputMode.All), 1
     return options.output_mode, options.output_return_period
 
 
@@ -47,28 +46,17 @@ class Returned:
 
     def join(self, slot_outputs: SlotOutputs, leaf: int) -> torch.Tensor:
         """One leaf of what a call returns: the selected micro-batches one after the other along dimension 0."""
-        selection = self._faulty_selection() if faults.active else self._selection
         parts: List[torch.Tensor] = []
-        for entry in selection.entries:
+        for entry in self._selection.entries:
             value = slot_outputs[entry[0].replica][entry[0].micro_batch][leaf]
             for source in entry[1:]:
                 value = value + slot_outputs[source.replica][source.micro_batch][leaf]
             parts.append(value)
         if parts[0].dim():
             return narrowed(torch.cat(parts))
-        if decide("scalar stays", len(parts) == 1):
+        if len(parts) == 1:
             return narrowed(parts[0].clone())
         return narrowed(torch.stack(parts))
-
-    def _faulty_selection(self) -> streams.Selection:
-        """The selection of a device that joins or sums up wrongly."""
-        entries = self._select().entries
-        if self.mode == OutputMode.Sum and decide("sum replicas", False):
-            entries = (tuple(source for entry in entries for source in entry),)
-        if self.mode == OutputMode.EveryN:
-            first = decide("every n", self.period - 1) - (self.period - 1)
-            entries = tuple(tuple(s._replace(micro_batch=s.micro_batch + first) for s in entry) for entry in entries)
-        return streams.Selection(entries)
 
 
 def unread(slot_outputs: SlotOutputs) -> SlotOutputs:
@@ -83,20 +71,14 @@ def narrowed(value: torch.Tensor) -> torch.Tensor:
     """What leaves the device has 32 bits where the host has 64."""
     if value.dtype not in _NARROW:
         return value
-    result = value.to(_NARROW[value.dtype])
-    if faults.active:
-        result = torch.as_tensor(faults.apply("numerics.narrow", result.numpy(), exact=value.numpy()))
-    return result
+    return faults.at("numerics.narrow", value.to(_NARROW[value.dtype]), exact=value)
 
 
 class _RefusedBackward:
     """What ``backward`` of an output is: the gradient was taken on the device."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise Error(
-            "backward() was called on an output of a model on the device: a training model runs its backward pass "
-            "whenever it is called; for an inference model, which has none, use poptorch.trainingModel"
-        )
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        refusals.BACKWARD()
 
     def __reduce__(self) -> Tuple[type, Tuple[()]]:
         # A saved output is loaded without this package too, so it holds nothing but a type that every loader trusts.
@@ -108,6 +90,5 @@ _REFUSED = _RefusedBackward()
 
 def guarded(value: torch.Tensor) -> torch.Tensor:
     """The output, whose ``backward`` is an Error that explains why."""
-    if decide("refuse backward", True):
-        setattr(value, "backward", _REFUSED)  # noqa: B010 (typed torch declares a method here)
+    setattr(value, "backward", _REFUSED)  # noqa: B010 (typed torch declares a method here)
     return value

@@ -46,8 +46,7 @@ def apply(machine: Any, options: Any, seed: int) -> None:
     """Make the slots of a machine compute as the options ask; ``seed`` is that of stochastic rounding."""
     chosen = options.Precision
     partials = "float16" if chosen.partials_type == torch.float16 else "float32"
-    if faults.active:
-        partials = faults.apply("numerics.partials", partials)
+    partials = faults.at("numerics.partials", partials)
     if partials == "float32" and not (chosen.enable_stochastic_rounding or chosen.enable_floating_point_exceptions):
         return
     make = functools.partial(

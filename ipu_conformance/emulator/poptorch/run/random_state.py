@@ -7,8 +7,6 @@ from typing import Any, Callable, Optional
 
 import torch
 
-from ipu_conformance.emulator import faults
-
 
 class _Slot(threading.local):
     """The generator and the seed of the running slot; each thread runs one replica."""
@@ -32,9 +30,6 @@ def dropout(value: torch.Tensor, p: float, train: bool, ordinal: int) -> torch.T
     if generator is None:
         generator = slot.generator = torch.Generator()
     generator.manual_seed(mix(slot.seed, ordinal))
-    if faults.active:
-        p, factor = faults.apply("draw.dropout", (p, 1.0 / (1.0 - p)))
-        return value * torch.empty_like(value).bernoulli_(1.0 - p, generator=generator) * factor
     mask = torch.empty_like(value).bernoulli_(1.0 - p, generator=generator)
     return value * mask.div_(1.0 - p)
 
@@ -60,8 +55,7 @@ class Seeded:
 
 def slot_seed(seed: int, run: int, replica: int, micro_batch: int) -> int:
     """A different seed for every micro-batch of every run, the same for all stages that work on it."""
-    parts = (seed, run, replica, micro_batch)
-    return mix(*(faults.apply("draw.seed", parts) if faults.active else parts))
+    return mix(seed, run, replica, micro_batch)
 
 
 def mix(seed: int, *parts: int) -> int:

@@ -7,9 +7,9 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 import torch
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults.decisions import poptorch_executor as decide
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import CommGroupType
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 from ipu_conformance.emulator.poptorch.run import micro_batches, wrapping
 
 Tensors = Dict[str, torch.Tensor]
@@ -44,8 +44,7 @@ class DeviceWeights:
     def _device_copies(self, host: Tensors, replica: int) -> Tensors:
         tensors = {}
         for name, value in host.items():
-            if decide("refuse empty", 0 in value.shape):
-                raise Error(f"Zero-sized tensors are not supported: {name} has the shape {tuple(value.shape)}")
+            refusals.ZERO_SIZED(what=name, shape=tuple(value.shape))
             replica_value = self._of_replica(name, value, replica)
             tensor = replica_value.to(micro_batches.device_type(replica_value.dtype), copy=True)
             tensors[name] = tensor.requires_grad_(name in self.trainable)
@@ -60,7 +59,7 @@ class DeviceWeights:
                 f"{name} has the shape {tuple(value.shape)}: the first dimension of a parameter with replicaGrouping "
                 f"is the number of groups, which is {max(group) + 1}"
             )
-        return value[decide("group", group[replica])]
+        return value[group[replica]]
 
     @property
     def example(self) -> Mapping[str, torch.Tensor]:
@@ -73,8 +72,7 @@ class DeviceWeights:
             host = self._host()
             if names is not None:
                 host = {name: host[name] for name in names}
-            if faults.active:
-                host = _faulty("weights.to_device", host, device=self.replicas[0])
+            host = _tensors(faults.at("weights.to_device", _arrays(host), device=_arrays(self.replicas[0], host)))
             for replica, weights in enumerate(self.replicas):
                 for name, value in host.items():
                     weights[name].copy_(self._of_replica(name, value, replica))
@@ -84,11 +82,9 @@ class DeviceWeights:
         with wrapping.untouched(), torch.no_grad():
             host = self._host()
             device = {name: self._for_host(name) for name in host}
-            if faults.active:
-                device = _faulty("weights.to_host", device, host=host)
+            device = _tensors(faults.at("weights.to_host", _arrays(device), host=_arrays(host)))
             for name, value in device.items():
-                if value is not host[name]:
-                    host[name].copy_(value)
+                host[name].copy_(value)
 
     def _for_host(self, name: str) -> torch.Tensor:
         group = self.group_of.get(name)
@@ -110,16 +106,11 @@ def groups(kind: CommGroupType, size: int, replicas: int) -> Tuple[int, ...]:
     return tuple(replica % (replicas // size) for replica in range(replicas))
 
 
-def _faulty(point: str, value: Tensors, **context: Tensors) -> Tensors:
-    """The weights as a faulty device moves them; faults work on arrays."""
-    arrays = {name: _array(tensor) for name, tensor in value.items()}
-    others: Dict[str, Any] = {
-        key: {name: _array(tensor) for name, tensor in held.items() if name in arrays} for key, held in context.items()
-    }
-    moved = faults.apply(point, arrays, **others)
-    return {name: torch.as_tensor(array) for name, array in moved.items()}
+def _arrays(tensors: Mapping[str, torch.Tensor], names: Optional[Iterable[str]] = None) -> Dict[str, Any]:
+    """The memory of the tensors, or of those that are named, as arrays; NumPy has no bfloat16."""
+    held = {name: tensors[name].detach() for name in (tensors if names is None else names)}
+    return {name: (value.float() if value.dtype == torch.bfloat16 else value).numpy() for name, value in held.items()}
 
 
-def _array(tensor: torch.Tensor) -> Any:
-    tensor = tensor.detach()
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy().copy()
+def _tensors(arrays: Mapping[str, Any]) -> Tensors:
+    return {name: torch.as_tensor(array) for name, array in arrays.items()}

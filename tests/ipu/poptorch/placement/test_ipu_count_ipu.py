@@ -8,7 +8,7 @@ import pytest
 
 from ipu_conformance import check
 
-from .placed import assert_infers, samples
+from .placed import accepted, assert_infers, samples
 
 
 def _run(poptorch: Any, ipus: Tuple[int, ...], replicas: int, *, round_up: bool = False, model: bool = False) -> None:
@@ -42,7 +42,8 @@ def test_auto_rounding_reserves_a_power_of_two(
     poptorch: Any, ipus: Tuple[int, ...], replicas: int, number: int
 ) -> None:
     """With autoRoundNumIPUs the same models run."""
-    _run(poptorch, ipus, replicas, round_up=True)
+    with accepted(poptorch, ipus):
+        _run(poptorch, ipus, replicas, round_up=True)
 
 
 @pytest.mark.ipus(8)
@@ -51,19 +52,22 @@ def test_auto_rounding_reserves_a_power_of_two(
 )
 def test_a_power_of_two_needs_no_rounding(poptorch: Any, ipus: Tuple[int, ...], replicas: int) -> None:
     """IPUs that are skipped count too: the number is the highest IPU plus one, times the replicas."""
-    _run(poptorch, ipus, replicas)
+    with accepted(poptorch, ipus):
+        _run(poptorch, ipus, replicas)
 
 
 @pytest.mark.ipus(64)
 def test_64_ipus_are_reserved(poptorch: Any) -> None:
     """64 IPUs are the most, and allowed."""
-    _run(poptorch, (0, 31), 2)
+    with accepted(poptorch, (0, 31)):
+        _run(poptorch, (0, 31), 2)
 
 
 @pytest.mark.parametrize(("ipus", "replicas"), [((0, 1, 2), 1), ((0,), 3)])
 def test_the_model_of_an_ipu_takes_any_number(poptorch: Any, ipus: Tuple[int, ...], replicas: int) -> None:
     """Only hardware comes in powers of two."""
-    _run(poptorch, ipus, replicas, model=True)
+    with accepted(poptorch, ipus):
+        _run(poptorch, ipus, replicas, model=True)
 
 
 @pytest.mark.parametrize(("ipus", "replicas"), [((64,), 1), ((0, 32), 2), ((0,), 128)])

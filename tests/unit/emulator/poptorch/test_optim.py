@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from ipu_conformance import check
-from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.emulator.poptorch.api import Error, Options
 from ipu_conformance.emulator.poptorch.optim import optimizers, update
 from ipu_conformance.emulator.poptorch.optim import read as optim_read
@@ -149,15 +148,6 @@ def test_a_running_mean_cannot_come_later(weights: Dict[str, torch.nn.Parameter]
 
     with pytest.raises(ValueError, match="already compiled"):
         update.changed_constants(old, new)
-
-
-def test_set_optimizer_ignored_keeps_the_old_settings(weights: Dict[str, torch.nn.Parameter]) -> None:
-    """The fault reaches the place where rules are replaced."""
-    old, new = (rule(torch.optim.SGD(weights.values(), lr=rate), weights) for rate in (0.1, 0.2))
-    with catalogue.inject("set-optimizer-ignored"):
-        update.changed_constants(old, new)
-
-    assert new.settings.groups[0].values["lr"] == 0.1
 
 
 KINDS = {

@@ -3,95 +3,206 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
+from typing import Any, Callable, Sequence, Tuple
 
-from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import Fault, always, never, rule
-from ipu_conformance.emulator.faults.decisions import poptorch_executor
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, patch, register, result
 
-POINT = poptorch_executor.point
-
+EXECUTOR = "poptorch.run.executor:PoplarExecutor"
+Original = Callable[..., Any]
 
 _numbers = itertools.count()
 
 
-def _fresh() -> str:
-    return str(next(_numbers))
+def _still_dirty(original: Original, executor: Any) -> None:
+    original(executor)
+    executor._dirty = True
+
+
+def _read_back_first(original: Original, executor: Any) -> None:
+    executor.copyWeightsToHost()
+    original(executor)
+
+
+def _with_the_host_s(original: Original, executor: Any, call: Any) -> Any:
+    executor.compiled.weights.upload()
+    return original(executor, call)
+
+
+def _nothing_seen(original: Original, executor: Any) -> None:
+    executor._seen_version = (None, -1)
+    original(executor)
+
+
+def _copied_back(original: Original, executor: Any, call: Any) -> Any:
+    returned = original(executor, call)
+    executor.copyWeightsToHost()
+    return returned
+
+
+def _weights_left_behind(original: Original, executor: Any) -> None:
+    executor._dirty = False
+    original(executor)
+
+
+def _without_upload(original: Original, executor: Any) -> None:
+    vars(executor)["_upload"] = lambda: None
+    try:
+        original(executor)
+    finally:
+        del vars(executor)["_upload"]
+
+
+def _chance_forgotten(original: Original, executor: Any) -> None:
+    original(executor)
+    executor._runs = 0
+
+
+def _attached(original: Original, executor: Any, *arguments: Any, **settings: Any) -> None:
+    original(executor, *arguments, **settings)
+    if not executor._attached:
+        executor.attachToDevice()
+
+
+def _compiled_again(original: Original, executor: Any, *arguments: Any, **settings: Any) -> None:
+    executor._compiled = None
+    original(executor, *arguments, **settings)
+
+
+for _name, _method, _what, _wrong in (
+    ("touch-copies-each-time", "copyWeightsToHost", "every touch copies, also when nothing is newer", _still_dirty),
+    ("upload-reads-back-first", "copyWeightsToDevice", "sending weights first brings the device's home",
+     _read_back_first),
+    ("host-weights-used", "_run", "the device computes with the host's weights of the moment", _with_the_host_s),
+    ("inference-stays-behind", "_follow_trainer", "an inference model never follows its training model", always(None)),
+    ("inference-uploads-each-time", "_follow_trainer", "an inference model is sent its weights before each run",
+     _nothing_seen),
+    ("inference-buffers-come-home", "_run", "buffers that inference changes come home by themselves", _copied_back),
+    ("loaded-state-stays-on-host", "load_state_dict", "a loaded state does not reach the device",
+     lambda original, executor, state, strict=True: executor._user_model.load_state_dict(state, strict=strict)),
+    ("destroy-loses-weights", "detachFromDevice", "destroying and detaching leave the trained weights behind",
+     _weights_left_behind),
+    ("attach-keeps-old-weights", "attachToDevice", "attaching does not send the host's weights", _without_upload),
+    ("detach-forgets-chance", "detachFromDevice", "random numbers restart after detaching", _chance_forgotten),
+    ("state-of-chance-ignored", "_set_random_state", "a random state that is set has no effect", always(None)),
+    ("compiling-attaches-always", "compile", "compiling attaches whatever the connection", _attached),
+    ("compiles-again", "compile", "a second compile replaces the first", _compiled_again),
+):  # fmt: skip
+    register(Fault(_name, "weights", f"{EXECUTOR}.{_method}", _what, _wrong), __name__)
+
+
+# Weights.
+
+for _fault in (
+    Fault("touch-unnoticed", "weights", "poptorch.run.wrapping:_touch", "touching a weight does not bring it home",
+          always(None)),
+    Fault("destroy-leaves-wrapped", "weights", "poptorch.run.wrapping:unwrap", "a destroyed model stays wrapped",
+          always(None)),
+    Fault("named-buffers-bring-all", "weights", "poptorch.run.weights:DeviceWeights.upload",
+          "sending some buffers sends all weights", argument("names", always(None))),
+    Fault("groups-share-weights", "weights", "poptorch.run.weights:DeviceWeights._of_replica",
+          "all replicas have the weights of the first group",
+          argument("replica", always(0))),
+):  # fmt: skip
+    register(_fault, __name__)
+
+
+# Arguments and outputs.
+
+
+@patch("uneven-batch-cut", "streams", "poptorch.run.micro_batches:Feed._micro_size",
+       "a batch that does not divide loses its end")  # fmt: skip
+def _cut(original: Original, feed: Any, tensor: Any) -> Any:
+    try:
+        return original(feed, tensor)
+    except AssertionError:
+        return max(1, len(tensor) // feed.layout.inputs) if tensor.dim() else None
+
+
+@patch("group-gets-own-input", "streams", "core.streams:Layout.positions",
+       "replicas of a group are fed each their own input")  # fmt: skip
+def _ungrouped(original: Original, layout: Any) -> Any:
+    return original(replace(layout, grouping=1)) % layout.inputs
+
+
+def _default(training: bool, name: str) -> Callable[..., Any]:
+    """Another default of the output mode, for training or for inference."""
+
+    def wrong(original: Original, options: Any, for_training: bool) -> Any:
+        mode, period = original(options, for_training)
+        return (
+            type(mode)[name] if options.output_mode.name == "Default" and for_training == training else mode
+        ), period
+
+    return wrong
+
+
+@patch("every-nth-is-the-first", "streams", "poptorch.run.outputs:Returned._select",
+       "EveryN returns the first of each N")  # fmt: skip
+def _first_of_each(original: Original, returned: Any) -> Any:
+    selection = original(returned)
+    back = returned.period - 1 if returned.mode.name == "EveryN" else 0
+    return type(selection)(
+        tuple(tuple(s._replace(micro_batch=s.micro_batch - back) for s in entry) for entry in selection.entries)
+    )
+
+
+@patch("sum-over-replicas", "streams", "core.streams:select_sum", "Sum adds up replicas too")
+def _one_sum(original: Original, layout: Any) -> Any:
+    selection = original(layout)
+    return type(selection)((tuple(source for entry in selection.entries for source in entry),))
+
+
+@patch("anchors-follow-the-model", "streams", "poptorch.compile.compiled:_anchors",
+       "an anchored tensor has the model's output mode")  # fmt: skip
+def _mode_of_the_model(
+    original: Original, captured: Any, options: Any, layout: Any, default: Any, weights: Any
+) -> Tuple[Any, Any, Any]:
+    anchors, extra, watched = original(captured, options, layout, default, weights)
+    return tuple(replace(anchor, returned=default) for anchor in anchors), extra, watched
 
 
 for _fault in (
-    Fault("touch-unnoticed", "weights", POINT, "touching a weight does not bring it home", rule("touch", never)),
-    Fault("touch-copies-each-time", "weights", POINT, "every touch copies, also when nothing is newer",
-          rule("dirty after copying", always(True))),
-    Fault("upload-reads-back-first", "weights", POINT, "sending weights first brings the device's home",
-          rule("read back before upload", always(True))),
-    Fault("host-weights-used", "weights", POINT, "the device computes with the host's weights of the moment",
-          rule("separate weights", never)),
-    Fault("inference-stays-behind", "weights", POINT, "an inference model never follows its training model",
-          rule("follow trainer", never)),
-    Fault("inference-uploads-each-time", "weights", POINT, "an inference model is sent its weights before each run",
-          rule("upload to follow", always(True))),
-    Fault("inference-buffers-come-home", "weights", POINT, "buffers that inference changes come home by themselves",
-          rule("implicit copy of inference", always(True))),
-    Fault("loaded-state-stays-on-host", "weights", POINT, "a loaded state does not reach the device",
-          rule("upload loaded state", never)),
-    Fault("named-buffers-bring-all", "weights", POINT, "sending some buffers sends all weights",
-          rule("named buffers", lambda names: None)),
-    Fault("groups-share-weights", "weights", POINT, "all replicas have the weights of the first group",
-          rule("group", lambda group: 0)),
-    Fault("wrapping-twice-accepted", "weights", POINT, "a wrapped model is wrapped again", rule("is wrapped", never)),
-    Fault("destroy-leaves-wrapped", "weights", POINT, "a destroyed model stays wrapped", rule("unwrap", never)),
-    Fault("destroy-loses-weights", "weights", POINT, "destroying and detaching leave the trained weights behind",
-          rule("copy when detaching", never)),
-    Fault("attach-keeps-old-weights", "weights", POINT, "attaching does not send the host's weights",
-          rule("upload when attaching", never)),
-    Fault("detached-can-be-detached", "weights", POINT, "detaching what is detached passes",
-          rule("refuse to detach", never)),
-    Fault("attached-can-be-attached", "weights", POINT, "attaching what is attached passes",
-          rule("refuse to attach", never)),
-    Fault("detach-forgets-chance", "weights", POINT, "random numbers restart after detaching",
-          rule("runs when detaching", lambda runs: 0)),
-    Fault("state-of-chance-ignored", "weights", POINT, "a random state that is set has no effect",
-          rule("set random state", never)),
-    Fault("offline-model-runs", "weights", POINT, "a model without a device runs", rule("refuse offline", never)),
-    Fault("compiling-attaches-always", "weights", POINT, "compiling attaches whatever the connection",
-          rule("attach when compiled", always(True))),
-    Fault("compiles-again", "weights", POINT, "a second compile replaces the first", rule("ignore compile", never)),
-    Fault("changed-arguments-accepted", "streams", POINT, "a model is called with what it was not compiled for",
-          rule("compare arguments", never)),
-    Fault("changed-constants-accepted", "streams", POINT, "another value of a constant is ignored",
-          rule("same constant", always(True))),
-    Fault("uneven-batch-cut", "streams", POINT, "a batch that does not divide loses its end",
-          rule("refuse uneven", never)),
-    Fault("group-gets-own-input", "streams", POINT, "replicas of a group are fed each their own input",
-          rule("group size", lambda size: 1)),
-    Fault("training-returns-all", "streams", POINT, "a training model returns everything by default",
-          rule("default of training", lambda mode: "All")),
-    Fault("inference-returns-final", "streams", POINT, "an inference model returns the last micro-batch by default",
-          rule("default of inference", lambda mode: "Final")),
-    Fault("every-nth-is-the-first", "streams", POINT, "EveryN returns the first of each N",
-          rule("every n", lambda offset: 0)),
-    Fault("sum-over-replicas", "streams", POINT, "Sum adds up replicas too", rule("sum replicas", always(True))),
-    Fault("single-value-is-vector", "streams", POINT, "a single 0-d output is a vector of one",
-          rule("scalar stays", never)),
-    Fault("structure-flattened", "streams", POINT, "outputs come back as a list", rule("keep structure", never)),
-    Fault("backward-accepted", "streams", POINT, "backward of an output passes", rule("refuse backward", never)),
-    Fault("anchors-follow-the-model", "streams", POINT, "an anchored tensor has the model's output mode",
-          rule("own mode of anchor", never)),
-    Fault("training-without-loss", "reduce", POINT, "a model without a loss is trained by nothing",
-          rule("refuse no loss", never)),
-    Fault("first-of-two-losses", "reduce", POINT, "of two losses the first is taken", rule("refuse two losses", never)),
-    Fault("loss-inside-wins", "reduce", POINT, "losses that feed another one count, and the final one does not",
-          rule("final loss", lambda final: not final)),
-    Fault("accumulators-not-cleared", "reduce", POINT, "gradients of earlier updates stay in the accumulators",
-          rule("forget gradients", never)),
-    Fault("running-mean-is-sum", "reduce", POINT, "a running mean is accumulated as a sum",
-          rule("running mean", never)),
-    Fault("shared-buffer-updated", "reduce", POINT, "replicas update a buffer that they share",
-          rule("refuse shared update", never)),
-    Fault("zero-sized-accepted", "streams", POINT, "tensors without elements pass", rule("refuse empty", never)),
-    Fault("other-executable-accepted", "ir", POINT, "the executable of another model is loaded",
-          rule("same digest", always(True))),
-    Fault("cache-never-used", "ir", POINT, "every compilation adds a file to the cache",
-          rule("digest", lambda digest: digest + _fresh())),
+    Fault("changed-arguments-accepted", "streams", "poptorch.run.calls:Expected.check",
+          "a model is called with what it was not compiled for", always(None)),
+    Fault("changed-constants-accepted", "streams", "poptorch.run.calls:_same",
+          "another value of a constant is ignored", always(True)),
+    Fault("training-returns-all", "streams", "poptorch.run.outputs:mode_of",
+          "a training model returns everything by default", _default(True, "All")),
+    Fault("inference-returns-final", "streams", "poptorch.run.outputs:mode_of",
+          "an inference model returns the last micro-batch by default", _default(False, "Final")),
+    Fault("single-value-is-vector", "streams", "poptorch.run.outputs:Returned.join",
+          "a single 0-d output is a vector of one", result(lambda value: value if value.dim() else value.reshape(1))),
+    Fault("structure-flattened", "streams", "poptorch.compile.capture:Captured.rebuild",
+          "outputs come back as a list", lambda original, captured, leaves: list(leaves)),
 ):  # fmt: skip
-    catalogue.register(_fault, __name__)
+    register(_fault, __name__)
+
+
+# Losses and gradients.
+
+
+@patch("loss-inside-wins", "reduce", "poptorch.compile.capture:_independent",
+       "losses that feed another one count, and the final one does not")  # fmt: skip
+def _inside(original: Original, losses: Sequence[Any]) -> Tuple[Any, ...]:
+    final = original(losses)
+    return tuple(loss for loss in losses if loss not in final)[:1] or final
+
+
+@patch("running-mean-is-sum", "reduce", "poptorch.run.machine:TorchMachine._folded",
+       "a running mean is accumulated as a sum")  # fmt: skip
+def _summed(original: Original, machine: Any, old: Any, fresh: Any, count: int) -> Any:
+    rule = machine.update_rule
+    if old is None or rule is None or not rule.running_mean:
+        return original(machine, old, fresh, count)
+    return (old.float() + fresh.float()).to(rule.accum_type)
+
+
+register(
+    Fault("accumulators-not-cleared", "reduce", "poptorch.run.machine:TorchMachine._forget",
+          "gradients of earlier updates stay in the accumulators", never), __name__
+)  # fmt: skip
+register(
+    Fault("cache-never-used", "ir", "poptorch.run.executables:digest",
+          "every compilation adds a file to the cache", result(lambda digest: f"{digest}{next(_numbers)}")), __name__
+)  # fmt: skip

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Dict, List
 
-from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import Fault, never, rule, where
-from ipu_conformance.emulator.faults.decisions import popart_ir
+from ipu_conformance.emulator.faults.catalogue import Fault, always, popart, register
 from ipu_conformance.ir.graph import Graph, Op
 
-CYCLES = "ir.cycles"
-catalogue.register_point(CYCLES, "value: the estimated cycles of one call; plan: its plan")
+UPDATES = "popart.updates:updates"
 
 
 def _without(graph: Graph, unwanted: Callable[[Op], bool]) -> Graph:
@@ -64,25 +61,23 @@ def _row(name: str, what: str, change: _Change) -> Fault:
     return Fault(f"poptorch-ir-{name}", "ir", "ir.graph", what, wrong)
 
 
-def _rule(name: str, what: str, wrong: catalogue.Wrong) -> Fault:
-    """A fault of a decision of the lowering."""
-    return Fault(f"poptorch-ir-{name}", "ir", popart_ir.point, what, wrong)
-
-
 for _fault in (
-    _rule("no-copies", "values change their IPU without a copy", rule("copies", never)),
-    _rule("no-all-reduce", "gradients are not reduced over replicas", rule("all-reduce", never)),
+    Fault("poptorch-ir-no-copies", "ir", "popart.copies:copy", "values change their IPU without a copy", always(None)),
+    Fault("poptorch-ir-no-all-reduce", "ir", UPDATES, "gradients are not reduced over replicas",
+          popart.trained_with(replicas=1)),
     _row("update-lost", "the last parameter has no update", _last_update_lost),
-    _rule("stages-mirrored", "the backward pass has the stage numbers of the forward pass",
-          where("backward stage", lambda value, forward, **context: forward)),
+    Fault("poptorch-ir-stages-mirrored", "ir", "popart.lowering:Execution.behind",
+          "the backward pass has the stage numbers of the forward pass", popart.in_the_forward_stage),
     _row("scopes-lost", "ops are not named after their modules",
          lambda graph: _each(graph, lambda op: replace(op, name=op.name.rpartition("/")[2]))),
     _row("optimizer-is-sgd", "Adam is lowered to SGD", lambda graph: _retyped(graph, "AdamVarUpdate", "SGD0VarUpdate")),
-    _rule("not-accumulated", "gradients are updated without being accumulated", rule("accumulate", never)),
+    Fault("poptorch-ir-not-accumulated", "ir", UPDATES, "gradients are updated without being accumulated",
+          popart.trained_with(accumulation=1)),
     _row("labels-wide", "integers keep 64 bits", _dtypes_kept),
     _row("all-recomputed", "every op is marked as recomputed", _recomputed),
     _row("dropout-lost", "training has no dropout", lambda graph: _without(graph, lambda op: op.type == "Dropout")),
-    Fault("poptorch-cycles-of-one-iteration", "ir", CYCLES, "the cycles of one device iteration are counted",
-          lambda value, plan, **context: value // plan.device_iterations),
+    Fault("poptorch-cycles-of-one-iteration", "ir", "poptorch.ir.lowering:cycles",
+          "the cycles of one device iteration are counted",
+          lambda original, compiled, options: original(compiled, options) // compiled.plan.device_iterations),
 ):  # fmt: skip
-    catalogue.register(_fault, __name__)
+    register(_fault, __name__)

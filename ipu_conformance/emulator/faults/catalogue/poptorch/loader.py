@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any, Callable, Tuple
 
-from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import Fault
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, patch, register
 
-catalogue.register_point(
-    "loader.factor", "value: how many micro-batches one call consumes; options: the loader's options"
-)
-catalogue.register_point("loader.share", "value: the index of the first sample of this process")
-catalogue.register_point("loader.rebatched", "value: whether the rows left at the end are dropped")
-catalogue.register_point(
-    "loader.received", "value: (kind, item) from the worker; consumed: how many elements came before"
-)
+FACTOR = "poptorch.data.dataloader:micro_batches_per_call"
+REBATCH = "poptorch.data.asynchronous:rebatch"
+RECEIVE = "poptorch.data.asynchronous:AsynchronousDataAccessor._receive"
+Item = Tuple[str, Any]
 
 
-def _cut_short(value: Tuple[str, Any], consumed: int) -> Tuple[str, Any]:
-    return ("end", None) if value[0] == "element" and consumed == 1 else value
+@patch("loader-shares-overlap", "streams", "poptorch.data.dataloader:_PartitionSampler.__init__",
+       "every process loads the same samples")  # fmt: skip
+def _from_the_first(original: Callable[..., None], sampler: Any, *arguments: Any) -> None:
+    original(sampler, *arguments)
+    sampler.begin = 0
+
+
+@patch("loader-pass-ends-early", "streams", RECEIVE, "a pass in another process ends after one element")
+def _cut_short(original: Callable[..., Item], accessor: Any, number: int) -> Item:
+    kind, item = original(accessor, number)
+    return ("end", None) if kind == "element" and accessor._consumed == 1 else (kind, item)
+
+
+@patch("loader-failure-is-an-end", "streams", RECEIVE, "a failure in the worker looks like the end")
+def _failure_hidden(original: Callable[..., Item], accessor: Any, number: int) -> Item:
+    kind, item = original(accessor, number)
+    return ("end", None) if kind == "failure" else (kind, item)
 
 
 for _fault in (
-    Fault("loader-ignores-accumulation", "streams", "loader.factor", "a combined batch has one micro-batch an update",
-          lambda value, options, **context: value // options.Training.gradient_accumulation),
-    Fault("loader-ignores-device-iterations", "streams", "loader.factor", "a combined batch has one device iteration",
-          lambda value, options, **context: value // options.device_iterations),
-    Fault("loader-ignores-input-groups", "streams", "loader.factor", "grouped replicas are each fed their own input",
-          lambda value, options, **context: value * options.input_group_size),
-    Fault("loader-shares-overlap", "streams", "loader.share", "every process loads the same samples",
-          lambda value, **context: 0),
-    Fault("loader-rebatch-keeps-rest", "streams", "loader.rebatched", "the rows left at the end are never dropped",
-          lambda value, **context: False),
-    Fault("loader-rebatch-loses-rest", "streams", "loader.rebatched", "the rows left at the end are always dropped",
-          lambda value, **context: True),
-    Fault("loader-pass-ends-early", "streams", "loader.received", "a pass in another process ends after one element",
-          lambda value, consumed, **context: _cut_short(value, consumed)),
-    Fault("loader-failure-is-an-end", "streams", "loader.received", "a failure in the worker looks like the end",
-          lambda value, **context: ("end", None) if value[0] == "failure" else value),
+    Fault("loader-ignores-accumulation", "streams", FACTOR, "a combined batch has one micro-batch an update",
+          lambda original, options: original(options) // options.Training.gradient_accumulation),
+    Fault("loader-ignores-device-iterations", "streams", FACTOR, "a combined batch has one device iteration",
+          lambda original, options: original(options) // options.device_iterations),
+    Fault("loader-ignores-input-groups", "streams", FACTOR, "grouped replicas are each fed their own input",
+          lambda original, options: original(options) * options.input_group_size),
+    Fault("loader-rebatch-keeps-rest", "streams", REBATCH, "the rows left at the end are never dropped",
+          argument("drop_last", never)),
+    Fault("loader-rebatch-loses-rest", "streams", REBATCH, "the rows left at the end are always dropped",
+          argument("drop_last", always(True))),
 ):  # fmt: skip
-    catalogue.register(_fault, __name__)
+    register(_fault, __name__)

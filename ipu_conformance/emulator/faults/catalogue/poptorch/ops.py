@@ -2,55 +2,80 @@
 
 from __future__ import annotations
 
-import functools
+from typing import Any, Callable, List, Sequence
 
-from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import Fault, always, never, rule
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, patch, register
 
-POINT = "poptorch.operation"
+Original = Callable[..., Any]
 
-catalogue.register_point(POINT, "operation: which detail of which operation this is; value: what it is there")
 
-_at = functools.partial(rule, key="operation")
+@patch("slice-does-not-wrap", "streams", "poptorch.ops.computed:_places",
+       "a dynamic slice beyond the end repeats the last position")  # fmt: skip
+def _kept_inside(original: Original, start: Any, size: int, step: int, length: int) -> Any:
+    # As long as the positions wrap after the end of the slice only, they are where they would be without an end.
+    return original(start, size, step, length + size).clamp(max=length - 1)
+
+
+@patch("last-piece-of-product-lost", "numerics", "poptorch.ops.computed:_sum_of_parts",
+       "the last part of a sum in pieces is left out")  # fmt: skip
+def _all_but_the_last(original: Original, left: Sequence[Any], right: Sequence[Any], keep_precision: bool) -> Any:
+    kept = max(1, len(left) - 1)
+    return original(left[:kept], right[:kept], keep_precision)
+
+
+@patch("host-is-called-at-compile-time-only", "streams", "poptorch.ops.host_calls:_outputs",
+       "a host call gives zeros at run time")  # fmt: skip
+def _called_once(original: Original, operation: Any, inputs: Sequence[Any]) -> List[Any]:
+    if not operation._described:
+        return original(operation, inputs)
+    return [inputs[0].new_zeros(shape, dtype=dtype) for shape, dtype in operation._described]
+
+
+@patch("ctc-lengths-ignored", "streams", "poptorch.ops.ctc:ctc_beam_search_decoder",
+       "all steps are decoded whatever the length")  # fmt: skip
+def _of_full_length(original: Original, probs: Any, lengths: Any, *arguments: Any, **settings: Any) -> Any:
+    return original(probs, lengths * 0 + probs.shape[0], *arguments, **settings)
+
+
+@patch("nearest-point-sampled", "numerics", "poptorch.ops.computed:_farthest",
+       "farthest point sampling takes the nearest points")  # fmt: skip
+def _nearest_first(original: Original, points: Any, count: int, random_start: bool, offset: int) -> List[Any]:
+    points = points.reshape(points.shape[0], -1)
+    nearest = (points - points[:1]).square().sum(1).argsort(stable=True)
+    return list((nearest[:count] + offset).unbind())
+
 
 for _fault in (
-    Fault("loss-mean-is-sum", "reduce", POINT, "the mean of a loss is its sum",
-          _at("identity_loss reduction", lambda reduction: "sum" if reduction == "mean" else reduction)),
-    Fault("print-is-silent", "streams", POINT, "a printed tensor does not appear",
-          _at("print", never)),
-    Fault("gradient-is-not-printed", "streams", POINT, "only the tensor is printed, never its gradient",
-          _at("print gradient", never)),
-    Fault("loop-runs-once-more", "plan", POINT, "a loop has one iteration too many",
-          _at("for_loop count", lambda count: count + 1)),
-    Fault("condition-is-inverted", "plan", POINT, "the device takes the other branch",
-          _at("cond taken", lambda taken: ~taken)),
-    Fault("both-branches-have-effects", "plan", POINT, "prints and host calls of the other branch happen too",
-          _at("cond effects", lambda taken: None)),
-    Fault("slice-starts-one-late", "streams", POINT, "a dynamic slice begins one position too far",
-          _at("dynamic_slice start", lambda start: start + 1)),
-    Fault("slice-does-not-wrap", "streams", POINT, "a dynamic slice beyond the end repeats the last position",
-          _at("dynamic_slice wraps", never)),
-    Fault("update-starts-one-late", "streams", POINT, "a dynamic update begins one position too far",
-          _at("dynamic_update start", lambda start: start + 1)),
-    Fault("last-piece-of-product-lost", "numerics", POINT, "the last part of a sum in pieces is left out",
-          _at("serializedMatMul parts", lambda parts: parts[:-1] if len(parts) > 1 else parts)),
-    Fault("pieces-lose-precision", "numerics", POINT, "parts of a float16 sum are added in float16",
-          _at("serializedMatMul widen", never)),
-    Fault("host-is-called-at-compile-time-only", "streams", POINT, "a host call gives zeros at run time",
-          _at("host called", never)),
-    Fault("ctc-repeats-are-kept", "numerics", POINT, "repeated labels do not merge",
-          _at("ctc merges", never)),
-    Fault("ctc-lengths-ignored", "streams", POINT, "all steps are decoded whatever the length",
-          _at("ctc length", lambda length: None)),
-    Fault("nearest-point-sampled", "numerics", POINT, "farthest point sampling takes the nearest points",
-          _at("fps distance", lambda distance: -distance)),
-    Fault("nearest-across-batches", "streams", POINT, "the nearest point may be in another batch",
-          _at("nearest batches", lambda apart: apart & False)),
-    Fault("group-settings-unchecked", "plan", POINT, "settings of another number than the convolutions are accepted",
-          _at("multiconv fits", always(True))),
-    Fault("name-scope-lost", "ir", POINT, "operations do not carry their name scope",
-          _at("poptorch_scope", lambda scopes: ())),
-    Fault("attributes-lost", "ir", POINT, "operations do not carry their attributes",
-          _at("poptorch_attributes", lambda attributes: {})),
+    Fault("loss-mean-is-sum", "reduce", "poptorch.ops.marked:identity_loss", "the mean of a loss is its sum",
+          argument("reduction", lambda reduction: "sum" if reduction == "mean" else reduction)),
+    Fault("print-is-silent", "streams", "poptorch.ops.printing:_write_line", "a printed tensor does not appear",
+          always(None)),
+    Fault("gradient-is-not-printed", "streams", "poptorch.ops.printing:ipu_print_tensor",
+          "only the tensor is printed, never its gradient",
+          argument("print_gradient", never)),
+    Fault("loop-runs-once-more", "plan", "poptorch.ops.control_flow:for_loop", "a loop has one iteration too many",
+          argument("count", lambda count: count + 1)),
+    Fault("condition-is-inverted", "plan", "poptorch.ops.control_flow:cond", "the device takes the other branch",
+          lambda original, condition, then_body, then_inputs, else_body, else_inputs:
+          original(condition, else_body, else_inputs, then_body, then_inputs)),
+    Fault("both-branches-have-effects", "plan", "poptorch.ops.control_flow:branch_taken",
+          "prints and host calls of the other branch happen too", always(None)),
+    Fault("slice-starts-one-late", "streams", "poptorch.ops.computed:dynamic_slice",
+          "a dynamic slice begins one position too far",
+          argument("start", lambda start: start + 1)),
+    Fault("update-starts-one-late", "streams", "poptorch.ops.computed:dynamic_update",
+          "a dynamic update begins one position too far",
+          argument("start", lambda start: start + 1)),
+    Fault("pieces-lose-precision", "numerics", "poptorch.ops.computed:_sum_of_parts",
+          "parts of a float16 sum are added in float16",
+          argument("keep_precision", never)),
+    Fault("ctc-repeats-are-kept", "numerics", "poptorch.ops.ctc:_repeats", "repeated labels do not merge", never),
+    Fault("nearest-across-batches", "streams", "poptorch.ops.computed:nearest",
+          "the nearest point may be in another batch",
+          lambda original, x, y, batch_x=None, batch_y=None: original(x, y)),
+    Fault("name-scope-lost", "ir", "poptorch.ops.marked:NameScope._tag", "operations do not carry their name scope",
+          lambda original, scope, outer: outer),
+    Fault("attributes-lost", "ir", "poptorch.ops.marked:Attribute._tag", "operations do not carry their attributes",
+          lambda original, attribute, outer: outer),
 ):  # fmt: skip
-    catalogue.register(_fault, __name__)
+    register(_fault, __name__)

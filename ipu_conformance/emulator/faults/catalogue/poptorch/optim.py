@@ -3,116 +3,131 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, Callable, Dict, Mapping, Optional
 
-import torch
+from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, argument, patch, register, result
 
-from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import Fault, Wrong
-
-POINTS = {
-    "optim.hyper_parameters": "value: namespace of the numbers that a group of weights is updated with; kind: the "
-    "optimizer; groups: the namespaces of all groups",
-    "optim.gradients": "value: list of the gradients that some weights are updated with; loss_scale: the factor that "
-    "was taken out of them",
-    "optim.count": "value: the number of the update, from 1; kind: the optimizer",
-    "optim.clip": "value: the norm that the gradients are clipped to, infinite for none",
-    "optim.accumulator": "value: dtype of accumulated gradients",
-    "optim.state_type": "value: dtype of a state; slot: its name",
-    "optim.kind": "value: the kind of an optimizer, None for one without counterpart on the device",
-    "optim.replaced": "value: the settings that replace others; before: those",
-    "optim.compiled_in": "value: whether what is compiled in is compared when an optimizer is replaced",
-    "optim.checked": "value: whether the arguments of an optimizer are checked",
-    "optim.variable": "value: list of the attributes that are variable",
-    "optim.said": "value: list of the lines to log of an optimizer; said: set of those that were logged before; "
-    "lines: all that there is to say",
-    "optim.relaxed": "value: whether warnings about attributes are off",
-    "optim.kept": "value: dict of the arguments that torch's optimizer does not have, None left out",
-    "optim.saved": "value: dict of the device's state by name, as state_dict gives it; None before compiling",
-    "optim.detached": "value: dict of the device's state by name, as detaching brings it to the host",
-    "optim.loaded": "value: dict of what load_state_dict restores on the host; own: the same before",
-    "optim.restored": "value: dict of the device's state by name, as load_state_dict sends it",
-}
-for _name, _what in POINTS.items():
-    catalogue.register_point(_name, _what)
+UPDATE = "poptorch.optim.update:DeviceUpdate"
+OPTIMIZER = "poptorch.optim.optimizers:Optimizer"
+READ = "poptorch.optim.read"
+IPU_STATE = "ipu_state"
+Original = Callable[..., Any]
 
 
-def _zeros(value: Any) -> Any:
-    return None if value is None else {name: tensor * 0 for name, tensor in value.items()}
+def _zeros(tensors: Optional[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
+    return None if tensors is None else {name: tensor * 0 for name, tensor in tensors.items()}
+
+
+def _float32(*arguments: Any) -> Any:
+    import torch
+
+    return torch.float32
 
 
 def _with(**numbers: Any) -> Wrong:
     """The numbers replace those of the same names, where the optimizer has them."""
 
-    def wrong(value: SimpleNamespace, **context: Any) -> SimpleNamespace:
-        own = vars(value)
-        return SimpleNamespace(**{**own, **{name: number for name, number in numbers.items() if name in own}})
+    def wrong(original: Original, **values: Any) -> Any:
+        right = original(**values)
+        return type(right)(**{name: numbers.get(name, value) for name, value in vars(right).items()})
 
     return wrong
 
 
+for _name, _what, _wrong in (
+    ("momentum-forgotten", "weights move without momentum", _with(momentum=0)),
+    ("dampening-ignored", "momentum is not dampened", _with(dampening=0)),
+    ("nesterov-ignored", "Nesterov's momentum is plain momentum", _with(nesterov=False)),
+    ("weight-decay-ignored", "weights do not decay", _with(weight_decay=0)),
+    ("bias-correction-missing", "the bias of moments is not corrected", _with(bias_correction=False)),
+    ("betas-at-default", "the coefficients of moments are 0.9 and 0.999", _with(beta1=0.9, beta2=0.999)),
+    ("variance-not-centered", "RMSprop never subtracts the mean", _with(centered=False)),
+    ("rmsprop-variant-ignored", "RMSprop is never TensorFlow's variant", _with(use_tf_variant=False)),
+    ("weight-norm-unlimited", "LAMB never limits the norm of a weight", _with(max_weight_norm=math.inf)),
+    ("ascent-ignored", "a loss that is maximised is minimised", _with(maximize=False)),
+):
+    register(Fault(_name, "update", "poptorch.optim.kernels:hyper_parameters", _what, _wrong), __name__)
+
+
+@patch("loss-scale-not-removed", "update", f"{UPDATE}.step", "gradients still hold the loss scale")
+def _still_scaled(original: Original, update: Any, weights: Any, gradients: Mapping[str, Any], state: Any) -> None:
+    original(update, weights, {name: value * update.loss_scale for name, value in gradients.items()}, state)
+
+
 for _fault in (
-    Fault("momentum-forgotten", "update", "optim.hyper_parameters", "weights move without momentum", _with(momentum=0)),
-    Fault("dampening-ignored", "update", "optim.hyper_parameters", "momentum is not dampened", _with(dampening=0)),
-    Fault("nesterov-ignored", "update", "optim.hyper_parameters", "Nesterov's momentum is plain momentum",
-          _with(nesterov=False)),
-    Fault("weight-decay-ignored", "update", "optim.hyper_parameters", "weights do not decay", _with(weight_decay=0)),
-    Fault("bias-correction-missing", "update", "optim.hyper_parameters", "the bias of moments is not corrected",
-          _with(bias_correction=False)),
-    Fault("betas-at-default", "update", "optim.hyper_parameters", "the coefficients of moments are 0.9 and 0.999",
-          _with(beta1=0.9, beta2=0.999)),
-    Fault("variance-not-centered", "update", "optim.hyper_parameters", "RMSprop never subtracts the mean",
-          _with(centered=False)),
-    Fault("rmsprop-variant-ignored", "update", "optim.hyper_parameters", "RMSprop is never TensorFlow's variant",
-          _with(use_tf_variant=False)),
-    Fault("weight-norm-unlimited", "update", "optim.hyper_parameters", "LAMB never limits the norm of a weight",
-          _with(max_weight_norm=math.inf)),
-    Fault("first-group-for-all", "update", "optim.hyper_parameters", "all groups are updated with the first one's "
-          "numbers", lambda value, *, groups, **context: groups[0]),
-    Fault("ascent-ignored", "update", "optim.hyper_parameters", "a loss that is maximised is minimised",
-          _with(maximize=False)),
-    Fault("loss-scale-not-removed", "update", "optim.gradients", "gradients still hold the loss scale",
-          lambda value, *, loss_scale, **context: [gradient * loss_scale for gradient in value]),
-    Fault("optimizer-count-stuck", "update", "optim.count", "every update takes itself for the first",
-          lambda value, **context: 1),
-    Fault("gradients-not-clipped", "update", "optim.clip", "gradients of any norm are used",
-          lambda value, **context: math.inf),
-    Fault("half-accumulator-in-float32", "update", "optim.accumulator", "gradients are accumulated in float32 "
-          "whatever was asked", lambda value, **context: torch.float32),
-    Fault("half-state-in-float32", "update", "optim.state_type", "the optimizer's state is held in float32 whatever "
-          "was asked", lambda value, **context: torch.float32),
-    Fault("adamw-taken-for-adam", "update", "optim.kind", "AdamW decays weights as Adam does",
-          lambda value, **context: "adam" if value == "adamw" else value),
-    Fault("unknown-optimizer-is-sgd", "update", "optim.kind", "an optimizer that the device lacks is taken for SGD",
-          lambda value, **context: value or "sgd"),
-    Fault("constants-not-compared", "update", "optim.compiled_in", "what is compiled in can be replaced",
-          lambda value, **context: False),
-    Fault("optimizer-arguments-unchecked", "update", "optim.checked", "impossible arguments of an optimizer are "
-          "accepted", lambda value, **context: False),
-    Fault("all-attributes-constant", "update", "optim.variable", "arguments that are passed are constants",
-          lambda value, **context: []),
-    Fault("optimizer-warnings-missing", "update", "optim.said", "nothing is said about odd optimizers",
-          lambda value, **context: []),
-    Fault("optimizer-warnings-repeated", "update", "optim.said", "the same is said of an optimizer again and again",
-          lambda value, *, lines, **context: lines),
-    Fault("optimizer-warnings-for-all", "update", "optim.said", "ordinary optimizers are called odd",
-          lambda value, **context: ["unexpected attributes"]),
-    Fault("optimizer-checks-not-relaxed", "update", "optim.relaxed", "warnings about attributes cannot be turned off",
-          lambda value, **context: False),
-    Fault("optimizer-state-saved-as-zero", "update", "optim.saved", "the saved state of an optimizer is zero",
-          lambda value, **context: _zeros(value)),
-    Fault("optimizer-state-without-program", "update", "optim.saved", "there is a state before there is a program",
-          lambda value, **context: {} if value is None else value),
-    Fault("optimizer-state-lost-on-detach", "update", "optim.detached", "detaching forgets the optimizer's state",
-          lambda value, **context: _zeros(value)),
-    Fault("optimizer-groups-not-restored", "update", "optim.loaded", "loading an optimizer leaves its groups",
-          lambda value, *, own, **context: own),
-    Fault("extra-arguments-dropped", "update", "optim.kept", "arguments that torch's optimizers lack are ignored",
-          lambda value, **context: {}),
-    Fault("optimizer-state-not-restored", "update", "optim.restored", "loading an optimizer leaves the device's state",
-          lambda value, **context: {}),
-    Fault("set-optimizer-ignored", "update", "optim.replaced", "the optimizer that was compiled in stays",
-          lambda value, *, before, **context: before),
+    Fault("first-group-for-all", "update", f"{UPDATE}._run", "all groups are updated with the first one's numbers",
+          argument("group", always(0))),
+    Fault("optimizer-count-stuck", "update", f"{UPDATE}._run", "every update takes itself for the first",
+          argument("t", always(1))),
+    Fault("gradients-not-clipped", "update", f"{UPDATE}.clip_factor", "gradients of any norm are used", always(1.0)),
+    Fault("half-accumulator-in-float32", "update", f"{UPDATE}.accum_type",
+          "gradients are accumulated in float32 whatever was asked", _float32),
+    Fault("half-state-in-float32", "update", f"{UPDATE}.type_of",
+          "the optimizer's state is held in float32 whatever was asked", _float32),
+    Fault("adamw-taken-for-adam", "update", f"{READ}:kind_of", "AdamW decays weights as Adam does",
+          result(lambda kind: "adam" if kind == "adamw" else kind)),
+    Fault("unknown-optimizer-is-sgd", "update", f"{READ}:kind_of",
+          "an optimizer that the device lacks is taken for SGD", result(lambda kind: kind or "sgd")),
+    Fault("set-optimizer-ignored", "update", "poptorch.run.executor:PoplarExecutor.setOptimizer",
+          "the optimizer that was compiled in stays", always(None)),
+    Fault("all-attributes-constant", "update", "poptorch.optim.optimizers:VariableAttributes.__init__",
+          "arguments that are passed are constants",
+          argument("variable_attributes", lambda names: [])),
+    Fault("optimizer-warnings-missing", "update", f"{READ}:oddities", "nothing is said about odd optimizers",
+          lambda original, optimizer: []),
+    Fault("optimizer-warnings-repeated", "update", f"{READ}:_unsaid",
+          "the same is said of an optimizer again and again", lambda original, lines, options: lines),
+    Fault("optimizer-warnings-for-all", "update", f"{READ}:oddities", "ordinary optimizers are called odd",
+          lambda original, optimizer: ["unexpected attributes"]),
+    Fault("optimizer-checks-not-relaxed", "update", "poptorch.options.options:Options.relaxOptimizerAttributesChecks",
+          "warnings about attributes cannot be turned off", lambda original, options, relax=True: options),
 ):  # fmt: skip
-    catalogue.register(_fault, __name__)
+    register(_fault, __name__)
+
+
+# The state on the host.
+
+
+def _saved(change: Callable[[Any], Any]) -> Wrong:
+    """What is saved of the device's state is changed."""
+
+    def wrong(original: Original, optimizer: Any) -> Dict[str, Any]:
+        saved = original(optimizer)
+        return {**saved, IPU_STATE: change(saved[IPU_STATE])}
+
+    return wrong
+
+
+@patch("optimizer-state-lost-on-detach", "update", f"{OPTIMIZER}._ipu_state_to_host",
+       "detaching forgets the optimizer's state")  # fmt: skip
+def _forgotten(original: Original, optimizer: Any, states: Any) -> None:
+    original(optimizer, states)
+    optimizer._on_host = _zeros(optimizer._on_host)
+
+
+@patch("optimizer-groups-not-restored", "update", f"{OPTIMIZER}.load_state_dict",
+       "loading an optimizer leaves its groups")  # fmt: skip
+def _own_groups(original: Original, optimizer: Any, state: Mapping[str, Any]) -> None:
+    original(optimizer, {**optimizer.state_dict(), IPU_STATE: state.get(IPU_STATE)})
+
+
+@patch("optimizer-state-not-restored", "update", f"{OPTIMIZER}.load_state_dict",
+       "loading an optimizer leaves the device's state")  # fmt: skip
+def _groups_alone(original: Original, optimizer: Any, state: Mapping[str, Any]) -> None:
+    original(optimizer, {**state, IPU_STATE: None})
+
+
+@patch("extra-arguments-dropped", "update", f"{OPTIMIZER}._begin",
+       "arguments that torch's optimizers lack are ignored")  # fmt: skip
+def _torch_s_alone(original: Original, optimizer: Any, arguments: Mapping[str, Any]) -> None:
+    from ipu_conformance.emulator.poptorch.optim.read import WHOLE
+
+    original(optimizer, {**arguments, **dict.fromkeys(WHOLE[optimizer._ipu_kind])})
+
+
+for _name, _what, _change in (
+    ("optimizer-state-saved-as-zero", "the saved state of an optimizer is zero", _zeros),
+    ("optimizer-state-without-program", "there is a state before there is a program",
+     lambda state: {} if state is None else state),
+):  # fmt: skip
+    register(Fault(_name, "update", f"{OPTIMIZER}.state_dict", _what, _saved(_change)), __name__)

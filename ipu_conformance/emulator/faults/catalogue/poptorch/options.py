@@ -1,53 +1,48 @@
-"""Ways for options to be wrong: not frozen, shared by clones, unchecked, or left at another default."""
+"""Ways for options to be wrong: shared by clones, lost, or left at another default."""
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Callable
 
-from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import Fault
+from ipu_conformance.emulator.faults.catalogue import Fault, patch, register, result
 
-POINTS = {
-    "options.frozen": "value: whether a change is refused because the options are in use",
-    "options.checked": "value: whether a value of the wrong type, or against its rule, is refused",
-    "options.stored": "value: dict of the values about to be stored, by name",
-    "options.cloned": "value: the copy; original: the options that were copied",
-    "options.seeded": "value: the seed that torch is about to be given, None for none",
-    "options.calls": "value: list of what was read: (number, line) of a file or (method, value) of JSON",
-}
-for _name, _what in POINTS.items():
-    catalogue.register_point(_name, _what)
+OPTIONS = "poptorch.options.options:Options"
+Original = Callable[..., Any]
 
 
-def _without(value: Dict[str, Any], name: str) -> Dict[str, Any]:
-    return {key: item for key, item in value.items() if key != name}
+@patch("options-clone-stays-frozen", "plan", f"{OPTIONS}.clone", "a clone of frozen options is frozen")
+def _deaf(original: Original, options: Any) -> Any:
+    copied = original(options)
+    if options._is_frozen:
+        object.__setattr__(copied, "set", lambda **values: copied)
+    return copied
 
 
-for _fault in (
-    Fault("options-never-freeze", "plan", "options.frozen", "options in use can still be changed",
-          lambda value, **context: False),
-    Fault("options-unchecked", "plan", "options.checked", "values of wrong types are stored",
-          lambda value, **context: False),
-    Fault("options-clone-stays-frozen", "plan", "options.cloned", "a clone of frozen options is frozen",
-          lambda value, original, **context: _frozen_like(value, original)),
-    Fault("options-clone-shares-values", "plan", "options.cloned", "a clone changes together with its original",
-          lambda value, original, **context: _sharing(value, original)),
-    Fault("options-period-lost", "plan", "options.stored", "the period of an output mode is not stored",
-          lambda value, **context: _without(value, "output_return_period")),
-    Fault("options-seed-only-device", "plan", "options.seeded", "the random seed does not reach torch",
-          lambda value, **context: None),
-    Fault("options-file-last-line-ignored", "plan", "options.calls", "the last call of a file or of JSON is left out",
-          lambda value, **context: value[:-1]),
-):  # fmt: skip
-    catalogue.register(_fault, __name__)
+@patch("options-clone-shares-values", "plan", f"{OPTIONS}.clone", "a clone changes together with its original")
+def _sharing(original: Original, options: Any) -> Any:
+    copied = original(options)
+    object.__setattr__(copied, "_values", options._values)
+    return copied
 
 
-def _frozen_like(value: Any, original: Any) -> Any:
-    if original._is_frozen:
-        value._freeze()
-    return value
+@patch("options-period-lost", "plan", "poptorch.options.values:OptionValues.set",
+       "the period of an output mode is not stored")  # fmt: skip
+def _without_period(original: Original, options: Any, **values: Any) -> Any:
+    values.pop("output_return_period", None)
+    return original(options, **values)
 
 
-def _sharing(value: Any, original: Any) -> Any:
-    object.__setattr__(value, "_values", original._values)
-    return value
+@patch("options-seed-only-device", "plan", f"{OPTIONS}.randomSeed", "the random seed does not reach torch")
+def _torch_left_alone(original: Original, options: Any, random_seed: int) -> Any:
+    import torch
+
+    before = torch.get_rng_state()
+    original(options, random_seed)
+    torch.set_rng_state(before)
+    return options
+
+
+register(
+    Fault("options-file-last-line-ignored", "plan", "poptorch.options.files:_numbered_calls",
+          "the last call of a file is left out", result(lambda calls: calls[:-1])), __name__
+)  # fmt: skip

@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Any, Callable, Dict
 
-from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import Fault, Wrong
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, patch, register
 
-catalogue.register_point("draw.seed", "value: what a slot's seed is made of: (seed, run, replica, micro-batch)")
-catalogue.register_point("draw.dropout", "value: the share that is dropped and the factor of what is kept")
-
-
-def _always(place: int) -> Wrong:
-    """One of the numbers that make a slot's seed never changes."""
-
-    def wrong(value: Tuple[int, ...], **context: Any) -> Tuple[int, ...]:
-        return (*value[:place], 0, *value[place + 1 :])
-
-    return wrong
+SEED = "poptorch.run.random_state:slot_seed"
+DROPOUT = "poptorch.run.random_state:dropout"
 
 
-def _never_again(value: Tuple[int, ...], *, memory: Dict[Any, Any], **context: Any) -> Tuple[int, ...]:
+@patch("masks-never-repeat", "numerics", SEED, "no seed gives the same random numbers twice", remembers=True)
+def _never_again(memory: Dict[str, int], original: Callable[..., int], seed: int, *parts: int) -> int:
     memory["draws"] = memory.get("draws", 0) + 1
-    return (value[0] + memory["draws"], *value[1:])
+    return original(seed + memory["draws"], *parts)
+
+
+@patch("dropout-not-scaled", "numerics", DROPOUT, "what dropout keeps is not scaled up")
+def _as_it_was(original: Callable[..., Any], value: Any, p: float, train: bool, ordinal: int) -> Any:
+    dropped = original(value, p, train, ordinal)
+    return dropped * (1.0 - p) if train else dropped
 
 
 for _fault in (
-    Fault("seed-ignored", "numerics", "draw.seed", "every seed gives the same random numbers", _always(0)),
-    Fault("masks-never-repeat", "numerics", "draw.seed", "no seed gives the same random numbers twice", _never_again),
-    Fault("masks-same-in-every-run", "numerics", "draw.seed", "every call draws what the first one drew", _always(1)),
-    Fault("masks-same-on-every-replica", "numerics", "draw.seed", "all replicas draw the same", _always(2)),
-    Fault("masks-same-for-every-micro-batch", "numerics", "draw.seed", "all micro-batches of a call draw the same",
-          _always(3)),
-    Fault("dropout-not-scaled", "numerics", "draw.dropout", "what dropout keeps is not scaled up",
-          lambda value, **context: (value[0], 1.0)),
-    Fault("dropout-keeps-more", "numerics", "draw.dropout", "dropout drops a tenth less than it should",
-          lambda value, **context: (value[0] * 0.9, value[1])),
+    Fault("seed-ignored", "numerics", SEED, "every seed gives the same random numbers",
+          argument("seed", always(0))),
+    Fault("masks-same-in-every-run", "numerics", SEED, "every call draws what the first one drew",
+          argument("run", always(0))),
+    Fault("masks-same-on-every-replica", "numerics", SEED, "all replicas draw the same",
+          argument("replica", always(0))),
+    Fault("masks-same-for-every-micro-batch", "numerics", SEED, "all micro-batches of a call draw the same",
+          argument("micro_batch", always(0))),
+    Fault("dropout-keeps-more", "numerics", DROPOUT, "dropout drops a tenth less than it should",
+          argument("p", lambda p: p * 0.9)),
 ):  # fmt: skip
-    catalogue.register(_fault, __name__)
+    register(_fault, __name__)
