@@ -302,6 +302,23 @@ never = always(False)
 """No, whatever the right value is."""
 
 
+def result(change: Callable[[Any], Any]) -> Wrong:
+    """A function whose result is ``change`` of the right one."""
+    return lambda original, *arguments, **settings: change(original(*arguments, **settings))
+
+
+def argument(name: str, change: Callable[[Any], Any]) -> Wrong:
+    """A function that gets ``change`` of the argument of that name, whether it was given or left out."""
+
+    def wrong(original: Any, *arguments: Any, **settings: Any) -> Any:
+        bound = inspect.signature(original).bind(*arguments, **settings)
+        bound.apply_defaults()
+        bound.arguments[name] = change(bound.arguments[name])
+        return original(*bound.args, **bound.kwargs)
+
+    return wrong
+
+
 def map_arrays(function: Callable[..., Any], value: Any, *others: Any) -> Any:
     """``function`` applied to every array of a nest of dicts, lists and tuples (several nests of one shape in step)."""
     if isinstance(value, Mapping):

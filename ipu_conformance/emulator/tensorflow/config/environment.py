@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Union
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
+from ipu_conformance.emulator.tensorflow.refusals import system as refusals
 from ipu_conformance.errors import ConformanceError
 
 FLAGS_VARIABLE = "TF_POPLAR_FLAGS"
@@ -59,7 +59,7 @@ class Flags:
 
     def synthetic(self, category: str) -> bool:
         """Whether data of that category (of ``CATEGORIES``) never leaves or reaches the host."""
-        return decide("synthetic-data", self.use_synthetic_data) or category.lower() in self.categories
+        return self.use_synthetic_data or category.lower() in self.categories
 
     @property
     def categories(self) -> FrozenSet[str]:
@@ -76,17 +76,10 @@ def flags(environment: Optional[Mapping[str, str]] = None) -> Flags:
     found: Dict[str, Any] = {}
     for word in _words(text):
         name, given, value = word.lstrip("-").partition("=")
-        if decide("switch-refused", not word.startswith("--") or name not in _TYPES):
-            raise EnvironmentVariableError(
-                f"{FLAGS_VARIABLE} holds {word!r}, which is not a switch; use {', '.join('--' + x for x in _TYPES)}."
-            )
+        refusals.UNKNOWN_SWITCH(word=word, name=name, known=_TYPES, variable=FLAGS_VARIABLE)
         found[name] = _value(name, value if given else None)
-    read = Flags(**decide("flags", found))
-    unknown = sorted(read.categories - set(CATEGORIES))
-    if unknown:
-        raise EnvironmentVariableError(
-            f"{FLAGS_VARIABLE} names the synthetic data category {unknown[0]!r}; use {', '.join(CATEGORIES)}."
-        )
+    read = Flags(**found)
+    refusals.UNKNOWN_CATEGORY(given=read.categories, known=CATEGORIES, variable=FLAGS_VARIABLE)
     return read
 
 

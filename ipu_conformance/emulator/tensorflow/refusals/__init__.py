@@ -1,0 +1,1 @@
+"""What the emulated TensorFlow refuses, a module for each room of it."""
