@@ -100,12 +100,6 @@ class Table:
         ]
         return list(dict.fromkeys(names))
 
-    def unknown(self, name: str) -> UnknownAttributeError:
-        """The error for a name that is none of the table's, with the nearest one that is."""
-        meant = self.nearest(name)
-        hint = f" Did you mean '{meant}'?" if meant else ""
-        return UnknownAttributeError(f"'{_leaf(name)}' is not a valid attribute of this config.{hint}")
-
     def nearest(self, name: str) -> Optional[str]:
         """The name of the table that is most like another; its last part counts more than the whole."""
         known = [*self.rows, *sorted(self.categories)]
@@ -133,17 +127,15 @@ class Category:
         if name.startswith("__"):  # Python itself asks for these, to copy or to inspect
             raise AttributeError(name)
         full = self._full(name)
-        if full in self._table.rows:
-            return self._values[self._table.rows[full].sets or full]
         if full in self._table.categories:
             return Category(self._table, full, self._values)
-        raise self._table.unknown(full)
+        refusals.UNKNOWN_ATTRIBUTE(name=full, table=self._table)
+        return self._values[self._table.rows[full].sets or full]
 
     def __setattr__(self, name: str, value: Any) -> None:
         full = self._full(name)
         refusals.CATEGORY(name=full, categories=self._table.categories)
-        if full not in self._table.rows:
-            raise self._table.unknown(full)
+        refusals.UNKNOWN_ATTRIBUTE(name=full, table=self._table)
         row = self._table.rows[full]
         metadata = AttributeMetadata(row)
         metadata.check_type(value)
@@ -180,8 +172,7 @@ class Category:
     def get_attribute_metadata(self, attr: str) -> AttributeMetadata:
         """What is known of an attribute, named from here on: ``optimizations.math.fast``."""
         full = self._full(attr)
-        if full not in self._table.rows:
-            raise self._table.unknown(full)
+        refusals.UNKNOWN_ATTRIBUTE(name=full, table=self._table)
         return AttributeMetadata(self._table.rows[full])
 
     def to_dict(self) -> Dict[str, Any]:
@@ -200,9 +191,8 @@ class Category:
             full = self._full(str(name))
             if full in self._table.categories:
                 getattr(self, name).from_dict(value)
-            elif full not in self._table.rows:
-                raise self._table.unknown(full)
             else:
+                refusals.UNKNOWN_ATTRIBUTE(name=full, table=self._table)
                 setattr(self, name, _member(self._table.rows[full].default, value))
         return self
 

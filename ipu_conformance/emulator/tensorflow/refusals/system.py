@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ipu_conformance.emulator.faults import refuse
 
 CONFIG = "ipu_conformance.emulator.tensorflow.config"
+
+
+def _unknown(name: str, table: Any) -> str:
+    meant = table.nearest(name)
+    hint = f" Did you mean '{meant}'?" if meant else ""
+    return f"'{name.rsplit('.', 1)[-1]}' is not a valid attribute of this config.{hint}"
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        int(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _failed_precondition(sentence: str) -> BaseException:
@@ -27,6 +43,12 @@ CATEGORY = refuse(
     when=lambda name, categories: name in categories,
     error=f"{CONFIG}.tree.CategoryError",
     sentence="{name} is a category and cannot be assigned to.",
+)
+UNKNOWN_ATTRIBUTE = refuse(
+    "tensorflow.config-unknown-attribute",
+    when=lambda name, table: name not in table.rows,
+    error=f"{CONFIG}.tree.UnknownAttributeError",
+    sentence=_unknown,
 )
 
 # The selection of IPUs
@@ -101,4 +123,28 @@ UNKNOWN_CATEGORY = refuse(
     sentence=lambda given, known, variable: (
         f"{variable} names the synthetic data category {min(set(given) - set(known))!r}; use {', '.join(known)}."
     ),
+)
+SWITCH_WITHOUT_VALUE = refuse(
+    "tensorflow.environment-switch-without-value",
+    when=lambda value, **_: value is None,
+    error=f"{CONFIG}.environment.EnvironmentVariableError",
+    sentence="{variable} gives --{name} no value; write --{name}=VALUE.",
+)
+NUMBER_SWITCH = refuse(
+    "tensorflow.environment-number",
+    when=lambda value, **_: not _is_whole(value),
+    error=f"{CONFIG}.environment.EnvironmentVariableError",
+    sentence="{variable} sets --{name} to {value!r}; use a whole number.",
+)
+BOOLEAN_SWITCH = refuse(
+    "tensorflow.environment-boolean",
+    when=lambda value, known, **_: value.lower() not in known,
+    error=f"{CONFIG}.environment.EnvironmentVariableError",
+    sentence="{variable} sets {name} to {value!r}; use true or false.",
+)
+ENGINE_OPTIONS = refuse(
+    "tensorflow.environment-engine-options",
+    when=lambda read, **_: not isinstance(read, dict),
+    error=f"{CONFIG}.environment.EnvironmentVariableError",
+    sentence="{variable} is {text!r}; write a JSON object of option names and values.",
 )
