@@ -1,1 +1,1 @@
-"""What the emulated TensorFlow refuses, a module for each room of it."""
+"""What the emulated TensorFlow refuses, a module a room."""

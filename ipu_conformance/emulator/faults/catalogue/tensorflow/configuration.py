@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Dict
 
-from ipu_conformance.emulator.faults.catalogue import Fault, always, never, patch, register, result, where
-from ipu_conformance.emulator.faults.decisions import tensorflow_system
+from ipu_conformance.emulator.faults.catalogue import Fault, always, never, patch, register, result
 
 TREE, OPTIONS = "tensorflow.config.tree", "tensorflow.config.ipu_config"
 SYSTEM, ENVIRONMENT = "tensorflow.config.system", "tensorflow.config.environment"
@@ -96,28 +95,3 @@ for _name, _function, _what, _wrong in (
     ("config-never-reset", f"{SYSTEM}:reset", "a reset forgets nothing", always(None)),
 ):  # fmt: skip
     register(Fault(_name, "plan", _function, _what, _wrong), __name__)
-
-for _name, _rule, _what, _wrong in (
-    ("config-seed-ignored", "seed", "every seed is the same seed", always(0)),
-    ("config-initializers-stay", "initializer-moved", "initialisers stay on the device", never),
-    ("environment-infeed-real", "synthetic-infeed", "data of the host reach a program in spite of synthetic infeeds",
-     never),
-    # Strategies
-    ("strategy-eager-accepted", "eager-refused", "functions run that are not compiled", never),
-    ("strategy-one-replica", "replicas", "a strategy runs on one replica", always(1)),
-    ("strategy-last-result", "results", "the host gets the last replica's result", lambda value, **_: value[::-1]),
-    ("strategy-elements-reversed", "elements", "replicas take elements in reverse order",
-     lambda value, **context: value[::-1]),
-    ("strategy-functions-shared", "functions-inlined", "functions that replicas call work on the first replica",
-     never),
-    # Memory
-    ("memory-endless", "out-of-memory", "programs run that no IPU can hold", never),
-    # Reports
-    ("report-written-again", "reported", "a report is written for every run", never),
-):  # fmt: skip
-    register(
-        Fault(
-            _name, "streams" if "elements" in _name else "plan", tensorflow_system.point, _what, where(_rule, _wrong)
-        ),
-        __name__,
-    )
