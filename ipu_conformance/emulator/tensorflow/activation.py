@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.run import half, replica_calls
 from ipu_conformance.errors import ConformanceError
@@ -165,7 +164,7 @@ def _placed(own: Callable[..., None]) -> Callable[..., None]:
 
     def change(self: Any, enable: bool) -> None:
         self._ipu_asked_placement = enable
-        own(self, decide("soft-placement", True) or enable)
+        own(self, True)
 
     setattr(change, DONE, True)
     return change
@@ -177,7 +176,7 @@ def _soft_by_default(own: Callable[..., Any]) -> Callable[..., Any]:
     def config(self: Any) -> Any:
         settings = own(self)
         if self._soft_device_placement is None:
-            settings.allow_soft_placement = decide("soft-placement", True) or settings.allow_soft_placement
+            settings.allow_soft_placement = True
         return settings
 
     return config
@@ -194,12 +193,18 @@ def _placing_softly(own: Callable[..., Any]) -> Callable[..., Any]:
             importlib.import_module("tensorflow.python.eager.context").context().config if config is None else config
         )
         if hasattr(asked, "allow_soft_placement"):  # anything else is refused by the session itself
-            config = type(asked)()
-            config.CopyFrom(asked)
-            config.allow_soft_placement = decide("soft-placement", True) or asked.allow_soft_placement
+            config = _softly(asked)
         own(self, target, graph, config)
 
     return init
+
+
+def _softly(settings: Any) -> Any:
+    """A copy of a session's settings with soft placement."""
+    copied = type(settings)()
+    copied.CopyFrom(settings)
+    copied.allow_soft_placement = True
+    return copied
 
 
 def _listing_devices(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Union
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
+from ipu_conformance.emulator.tensorflow.refusals import system as refusals
 from ipu_conformance.errors import ConformanceError
 
 FLAGS_VARIABLE = "TF_POPLAR_FLAGS"
@@ -59,7 +59,7 @@ class Flags:
 
     def synthetic(self, category: str) -> bool:
         """Whether data of that category (of ``CATEGORIES``) never leaves or reaches the host."""
-        return decide("synthetic-data", self.use_synthetic_data) or category.lower() in self.categories
+        return self.use_synthetic_data or category.lower() in self.categories
 
     @property
     def categories(self) -> FrozenSet[str]:
@@ -76,17 +76,10 @@ def flags(environment: Optional[Mapping[str, str]] = None) -> Flags:
     found: Dict[str, Any] = {}
     for word in _words(text):
         name, given, value = word.lstrip("-").partition("=")
-        if decide("switch-refused", not word.startswith("--") or name not in _TYPES):
-            raise EnvironmentVariableError(
-                f"{FLAGS_VARIABLE} holds {word!r}, which is not a switch; use {', '.join('--' + x for x in _TYPES)}."
-            )
+        refusals.UNKNOWN_SWITCH(word=word, name=name, known=_TYPES, variable=FLAGS_VARIABLE)
         found[name] = _value(name, value if given else None)
-    read = Flags(**decide("flags", found))
-    unknown = sorted(read.categories - set(CATEGORIES))
-    if unknown:
-        raise EnvironmentVariableError(
-            f"{FLAGS_VARIABLE} names the synthetic data category {unknown[0]!r}; use {', '.join(CATEGORIES)}."
-        )
+    read = Flags(**found)
+    refusals.UNKNOWN_CATEGORY(given=read.categories, known=CATEGORIES, variable=FLAGS_VARIABLE)
     return read
 
 
@@ -100,19 +93,17 @@ def _words(text: str) -> List[str]:
 def _value(name: str, text: Optional[str]) -> Union[bool, int, str]:
     kind = _TYPES[name]
     if kind is bool:
-        if text is None or text.lower() in _TRUE:
-            return True
-        if text.lower() in _FALSE:
-            return False
-        raise EnvironmentVariableError(f"{FLAGS_VARIABLE} sets --{name} to {text!r}; use true or false.")
-    if text is None:
-        raise EnvironmentVariableError(f"{FLAGS_VARIABLE} gives --{name} no value; write --{name}=VALUE.")
+        return text is None or _is_true(FLAGS_VARIABLE, f"--{name}", text)
+    refusals.SWITCH_WITHOUT_VALUE(variable=FLAGS_VARIABLE, name=name, value=text)
     if kind is int:
-        try:
-            return int(text)
-        except ValueError:
-            raise EnvironmentVariableError(f"{FLAGS_VARIABLE} sets --{name} to {text!r}; use a whole number.") from None
-    return text
+        refusals.NUMBER_SWITCH(variable=FLAGS_VARIABLE, name=name, value=text)
+        return int(text or 0)
+    return text or ""
+
+
+def _is_true(variable: str, name: str, text: str) -> bool:
+    refusals.BOOLEAN_SWITCH(variable=variable, name=name, value=text, known=(*_TRUE, *_FALSE))
+    return text.lower() in _TRUE
 
 
 def engine_options(environment: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
@@ -124,10 +115,7 @@ def engine_options(environment: Optional[Mapping[str, str]] = None) -> Dict[str,
         read = json.loads(text)
     except ValueError as error:
         raise EnvironmentVariableError(f"{ENGINE_VARIABLE} is not JSON: {error}.") from None
-    if not isinstance(read, dict):
-        raise EnvironmentVariableError(
-            f"{ENGINE_VARIABLE} is {text!r}; write a JSON object of option names and values."
-        )
+    refusals.ENGINE_OPTIONS(variable=ENGINE_VARIABLE, text=text, read=read)
     return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in read.items()}
 
 
@@ -144,10 +132,7 @@ def report_parts(environment: Optional[Mapping[str, str]] = None) -> ReportParts
     options = engine_options(environment)
 
     def asked(name: str) -> bool:
-        value = options.get(name, options.get(EVERYTHING, "false")).lower()
-        if value not in (*_TRUE, *_FALSE):
-            raise EnvironmentVariableError(f"{ENGINE_VARIABLE} sets {name} to {value!r}; use true or false.")
-        return value in _TRUE
+        return _is_true(ENGINE_VARIABLE, name, options.get(name, options.get(EVERYTHING, "false")).lower())
 
     return ReportParts(asked(GRAPH_PROFILE), asked(EXECUTION_PROFILE))
 

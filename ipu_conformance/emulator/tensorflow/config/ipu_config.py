@@ -5,13 +5,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Dict, List, Mapping
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
 from ipu_conformance.emulator.tensorflow.config import environment, system
 from ipu_conformance.emulator.tensorflow.config.attributes import (
     ATTRIBUTES,
     StochasticRoundingBehaviour,
 )
 from ipu_conformance.emulator.tensorflow.config.tree import Root, resolved
+from ipu_conformance.emulator.tensorflow.refusals import system as refusals
 from ipu_conformance.errors import ConformanceError
 
 ALL_EXCEPTIONS = ("inv", "div0", "oflo", "nanoo")
@@ -74,14 +74,10 @@ class IPUConfig(Root):
 
     def _create_protobuf(self) -> IpuOptions:
         """A snapshot of the configuration; one that cannot be put in force is refused."""
-        if decide("two-selections", _given(self.auto_select_ipus) and _given(self.select_ipus)):
-            raise SelectionError("Only one of `auto_select_ipus` and `select_ipus` can be set.")
-        if decide("model-selection", _given(self.select_ipus) and environment.flags().use_ipu_model):
-            raise SelectionError(
-                "When using the IPUModel, the IPUs cannot be chosen with `select_ipus`: set their number with "
-                "`auto_select_ipus`."
-            )
-        return IpuOptions(resolved(self, decide("exceptions", self._exceptions())))
+        refusals.TWO_SELECTIONS(by_number=_given(self.auto_select_ipus), by_id=_given(self.select_ipus))
+        if _given(self.select_ipus):
+            refusals.MODEL_IDS(use_ipu_model=environment.flags().use_ipu_model)
+        return IpuOptions(resolved(self, self._exceptions()))
 
     def _exceptions(self) -> Dict[str, Any]:
         if not self.floating_point_behaviour.set_all:
@@ -99,30 +95,26 @@ def _given(selected: Any) -> bool:
 
 def configure_ipu_system(config: Any, device: str = "cpu", reset_configuration: bool = True) -> None:
     """Put a configuration in force; one that differs from the current one replaces it, with a warning."""
-    from tensorflow.python.framework import errors_impl, ops
-    from tensorflow.python.platform import tf_logging as logging
+    from tensorflow.python.framework import ops
 
-    if isinstance(config, IPUConfig):
-        options = config._create_protobuf()
-    elif isinstance(config, IpuOptions):
-        options = config
-    else:
-        raise ConfigurationTypeError(
-            f"`config` is {config!r} of type {type(config).__name__}; pass an IPUConfig or IpuOptions."
-        )
+    refusals.NOT_CONFIGURATION(config=config, kinds=(IPUConfig, IpuOptions))
+    options = config._create_protobuf() if isinstance(config, IPUConfig) else config
     if system.configured():
-        if not decide("changed", system.options() != options):
+        if system.options() == options:
             return
-        if decide("configured-once", not reset_configuration):
-            raise errors_impl.FailedPreconditionError(
-                None, None, "IPU system configuration can only be set once: reset it with reset_ipu_configuration()."
-            )
-        decide("warned", logging.warning)(
-            "The IPU system is configured again with other options: what was compiled for the ones before is forgotten."
-        )
+        refusals.CONFIGURED_ONCE(replaceable=reset_configuration)
+        _warn_of_another()
         reset_ipu_configuration()
     with ops.device(device):
         system.configure(options)
+
+
+def _warn_of_another() -> None:
+    from tensorflow.python.platform import tf_logging
+
+    tf_logging.warning(
+        "The IPU system is configured again with other options: what was compiled for the ones before is forgotten."
+    )
 
 
 def reset_ipu_configuration() -> None:

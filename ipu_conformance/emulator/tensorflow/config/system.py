@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from ipu_conformance.emulator.core import device as device_descriptions
 from ipu_conformance.emulator.core.device import EMULATED_IPUS
 from ipu_conformance.emulator.core.topology import power_of_two
-from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
 from ipu_conformance.emulator.tensorflow.config import environment
+from ipu_conformance.emulator.tensorflow.refusals import system as refusals
 from ipu_conformance.errors import ConformanceError
 
 
@@ -41,7 +41,7 @@ _STATE = _State()
 
 def configure(options: Any) -> None:
     """Put a configuration (``config.IpuOptions``) in force."""
-    counts = decide("devices", _ipus_of_devices(options))
+    counts = _ipus_of_devices(options)
     with _STATE.lock:
         _STATE.options = options
         _STATE.devices = counts
@@ -49,8 +49,6 @@ def configure(options: Any) -> None:
 
 def reset() -> None:
     """Forget the configuration, and call all subscribers."""
-    if not decide("reset", True):
-        return
     with _STATE.lock:
         _STATE.options = None
         _STATE.devices = ()
@@ -73,8 +71,7 @@ def configured() -> bool:
 
 def options() -> Any:
     """The configuration in force; none is an error."""
-    if _STATE.options is None:
-        raise NotConfigured("No IPU devices configured.")
+    refusals.NOT_CONFIGURED(configured=configured())
     return _STATE.options
 
 
@@ -85,11 +82,9 @@ def devices() -> Tuple[int, ...]:
 
 def ipus(device: int = 0) -> int:
     """The number of IPUs of one device."""
+    refusals.NOT_CONFIGURED(configured=configured())
     counts = devices()
-    if not counts:
-        raise NotConfigured("No IPU devices configured.")
-    if decide("no-such-device", not 0 <= device < len(counts)):
-        raise NoSuchDevice(f"There is no device /device:IPU:{device}: {len(counts)} are configured, counted from 0.")
+    refusals.NO_SUCH_DEVICE(device=device, devices=len(counts))
     return counts[device]
 
 
@@ -128,15 +123,13 @@ def _ipus_of_devices(options: Any) -> Tuple[int, ...]:
     if chosen:
         known = ids()
         for identifier in chosen:
-            if not 0 <= identifier < len(known):
-                raise NoSuchDevice(f"There is no IPU device with the id {identifier}; ids are 0 to {len(known) - 1}.")
+            refusals.UNKNOWN_ID(identifier=identifier, known=len(known))
         numbers = tuple(known[identifier] for identifier in chosen)
     counts = numbers or (1,)
     for count in counts:
         if count < 1:
             raise NoSuchDevice(f"A device of {count} IPUs was asked for; ask for at least 1.")
-    if decide("too-many-ipus", sum(counts) > EMULATED_IPUS):
-        raise NoSuchDevice(f"{sum(counts)} IPUs were asked for in all; the system has {EMULATED_IPUS}.")
+    refusals.TOO_MANY_IPUS(asked=sum(counts), there=EMULATED_IPUS)
     return counts
 
 
@@ -149,7 +142,7 @@ DEVICE_TYPE = "IPU"
 
 def _numbers() -> range:
     """The numbers of the devices that TensorFlow sees: one for each group of IPUs that the configuration selects."""
-    return range(decide("devices-listed", len(devices())))
+    return range(len(devices()))
 
 
 def physical_devices() -> List[Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
+from ipu_conformance.emulator.tensorflow.refusals import system as refusals
 from ipu_conformance.errors import ConformanceError
 
 
@@ -61,19 +61,16 @@ class AttributeMetadata:
     def accepts(self, value: Any) -> bool:
         """Whether a value is of the exact type; a bool is not an int, and an int is not a float."""
         if self._kind is not None:
-            accepted = type(value) is self._kind
-        else:
-            accepted = type(value) is int or (type(value) in (list, tuple) and all(type(item) is int for item in value))
-        return decide("type-accepted", accepted)
+            return type(value) is self._kind
+        return type(value) is int or (type(value) in (list, tuple) and all(type(item) is int for item in value))
 
     def check_type(self, value: Any) -> None:
         """Refuse a value of another type."""
-        if not self.accepts(value):
-            raise AttributeTypeError(f"Trying to set {self.name} to {value!r}, but it must be of type {self.type}")
+        refusals.ATTRIBUTE_TYPE(attribute=self, value=value)
 
     def warn_if_deprecated(self) -> None:
         """Log what to use instead of a deprecated attribute."""
-        if decide("deprecated", self.deprecated):
+        if self.deprecated:
             from tensorflow.python.platform import tf_logging
 
             tf_logging.warning("%s is deprecated: %s", self.name, self.deprecated_msg)
@@ -103,16 +100,16 @@ class Table:
         ]
         return list(dict.fromkeys(names))
 
-    def unknown(self, name: str) -> UnknownAttributeError:
-        """The error for a name that is none of the table's, with the nearest one that is."""
-        leaf = name.rsplit(".", 1)[-1]
+    def nearest(self, name: str) -> Optional[str]:
+        """The name of the table that is most like another; its last part counts more than the whole."""
         known = [*self.rows, *sorted(self.categories)]
-        by_leaf = {full.rsplit(".", 1)[-1]: full for full in reversed(known)}
-        near = difflib.get_close_matches(leaf, by_leaf, n=1)
-        meant = by_leaf[near[0]] if near else next(iter(difflib.get_close_matches(name, known, n=1)), None)
-        meant = decide("nearest-name", meant)
-        hint = f" Did you mean '{meant}'?" if meant else ""
-        return UnknownAttributeError(f"'{leaf}' is not a valid attribute of this config.{hint}")
+        by_leaf = {_leaf(full): full for full in reversed(known)}
+        near = difflib.get_close_matches(_leaf(name), by_leaf, n=1)
+        return by_leaf[near[0]] if near else next(iter(difflib.get_close_matches(name, known, n=1)), None)
+
+
+def _leaf(name: str) -> str:
+    return name.rsplit(".", 1)[-1]
 
 
 class Category:
@@ -126,30 +123,27 @@ class Category:
     def _full(self, name: str) -> str:
         return f"{self._prefix}.{name}" if self._prefix else name
 
-    def _is_category(self, full: str) -> bool:
-        return decide("category", full in self._table.categories)
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # Python itself asks for these, to copy or to inspect
             raise AttributeError(name)
         full = self._full(name)
-        if full in self._table.rows:
-            return self._values[self._table.rows[full].sets or full]
         if full in self._table.categories:
             return Category(self._table, full, self._values)
-        raise self._table.unknown(full)
+        refusals.UNKNOWN_ATTRIBUTE(name=full, table=self._table)
+        return self._values[self._table.rows[full].sets or full]
 
     def __setattr__(self, name: str, value: Any) -> None:
         full = self._full(name)
-        if self._is_category(full):
-            raise CategoryError(f"{full} is a category and cannot be assigned to.")
-        if full not in self._table.rows:
-            raise self._table.unknown(full)
+        refusals.CATEGORY(name=full, categories=self._table.categories)
+        refusals.UNKNOWN_ATTRIBUTE(name=full, table=self._table)
         row = self._table.rows[full]
         metadata = AttributeMetadata(row)
         metadata.check_type(value)
         metadata.warn_if_deprecated()
-        self._values[decide("stored-as", row.sets or full, row=row)] = decide("stored", _copied(value))
+        self._store(row, value)
+
+    def _store(self, row: Row, value: Any) -> None:
+        self._values[row.sets or row.name] = _copied(value)
 
     def __dir__(self) -> List[str]:
         return sorted({*object.__dir__(self), *self._table.below(self._prefix)})
@@ -178,8 +172,7 @@ class Category:
     def get_attribute_metadata(self, attr: str) -> AttributeMetadata:
         """What is known of an attribute, named from here on: ``optimizations.math.fast``."""
         full = self._full(attr)
-        if full not in self._table.rows:
-            raise self._table.unknown(full)
+        refusals.UNKNOWN_ATTRIBUTE(name=full, table=self._table)
         return AttributeMetadata(self._table.rows[full])
 
     def to_dict(self) -> Dict[str, Any]:
@@ -188,7 +181,7 @@ class Category:
         for name in self._table.below(self._prefix):
             value = getattr(self, name)
             result[name] = value.to_dict() if isinstance(value, Category) else _plain(value)
-        return decide("written", result)
+        return result
 
     def from_dict(self, dct: Mapping[str, Any]) -> Category:
         """Set what a nested dictionary holds; what it leaves out keeps its value."""
@@ -198,9 +191,8 @@ class Category:
             full = self._full(str(name))
             if full in self._table.categories:
                 getattr(self, name).from_dict(value)
-            elif full not in self._table.rows:
-                raise self._table.unknown(full)
             else:
+                refusals.UNKNOWN_ATTRIBUTE(name=full, table=self._table)
                 setattr(self, name, _member(self._table.rows[full].default, value))
         return self
 
@@ -224,7 +216,7 @@ class Root(Category):
     def __deepcopy__(self, memo: Dict[int, Any]) -> Root:
         made = type(self)()
         made._values.update(copy.deepcopy(self._values, memo))
-        return decide("copied", made, original=self)
+        return made
 
 
 def _defaults(table: Table) -> Dict[str, Any]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import abc
 import functools
-from typing import Any, Iterator, List, Optional
+from typing import Any, Iterator, List, Optional, Sequence
 
 import tensorflow as tf
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import function_utils
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.config.ipu_config import IPUConfig, configure_ipu_system
 from ipu_conformance.emulator.tensorflow.estimator import feeds, hooks
 from ipu_conformance.emulator.tensorflow.estimator.program import Call, Program
 from ipu_conformance.emulator.tensorflow.estimator.run_config import Estimator, EstimatorSpec, IPURunConfig, RunConfig
 from ipu_conformance.emulator.tensorflow.estimator.specs import of_model_fn
+from ipu_conformance.emulator.tensorflow.refusals import estimator as refusals
 from ipu_conformance.emulator.tensorflow.run.infeed import IPUInfeedQueue
 
 
@@ -26,14 +26,13 @@ class BaseEstimator(Estimator, abc.ABC):
     def __init__(
         self, model_fn: Any, model_dir: Any = None, config: Any = None, params: Any = None, warm_start_from: Any = None
     ) -> None:
-        if decide("config-required", not isinstance(config, RunConfig)):
-            raise ValueError(f"`config` is {config!r}; it must be given as a RunConfig of ipu_run_config.")
+        refusals.CONFIG(config=config, kind=RunConfig)
         if config.train_distribute is not None or config.eval_distribute is not None:
             raise ValueError(
                 "The RunConfig has a distribution strategy: leave it out, and ask for replicas with num_replicas of "
                 "the IPURunConfig."
             )
-        super().__init__(model_fn, model_dir, config, params, decide("warm-start", warm_start_from))
+        super().__init__(model_fn, model_dir, config, params, warm_start_from)
 
     @abc.abstractmethod
     def _program(self, call: Call) -> Program:
@@ -57,21 +56,19 @@ class BaseEstimator(Estimator, abc.ABC):
         num_predictions: Optional[int] = None,
     ) -> Iterator[Any]:
         """Predictions without end, or the first ``num_predictions`` of them."""
-        if decide("predictions-positive", num_predictions is not None and num_predictions < 1):
-            raise ValueError(f"`num_predictions` is {num_predictions}; it must be at least 1.")
-        keys = decide("predict-keys", predict_keys)
-        loops = super().predict(input_fn, keys, hooks, checkpoint_path, yield_single_examples=False)
+        refusals.PREDICTIONS(number=num_predictions)
+        loops = super().predict(input_fn, predict_keys, hooks, checkpoint_path, yield_single_examples=False)
         number = 0
         for loop in loops:
-            for prediction in self._parted(loop, decide("single-examples", yield_single_examples)):
+            for prediction in self._parted(loop, yield_single_examples):
                 yield prediction
                 number += 1
-                if decide("predictions-end", number == num_predictions):
+                if number == num_predictions:
                     loops.close()
                     return
 
     def _parted(self, loop: Any, single_examples: bool) -> Iterator[Any]:
-        for index in decide("predictions-order", range(len(tf.nest.flatten(loop)[0]))):
+        for index in range(len(tf.nest.flatten(loop)[0])):
             batch = tf.nest.map_structure(lambda leaf: leaf[index], loop)  # noqa: B023
             if not single_examples:
                 yield batch
@@ -83,25 +80,27 @@ class BaseEstimator(Estimator, abc.ABC):
 
     def _convert_train_steps_to_hooks(self, steps: Optional[int], max_steps: Optional[int]) -> List[Any]:
         each = self._run.iterations_per_loop
-        hooks.check_multiple(steps, each)
+        refusals.STEPS(steps=steps, each=each)
         return [] if steps is None and max_steps is None else [hooks.StopAfterLoops(each, steps, max_steps)]
 
-    def _convert_eval_steps_to_hooks(self, steps: Optional[int]) -> List[Any]:
-        if decide("evaluation-steps-required", steps is None):
-            raise ValueError(
-                "`steps` is None; give the number of steps to evaluate: an IPU does not see the end of the data."
-            )
+    def _convert_eval_steps_to_hooks(self, steps: Any) -> List[Any]:
         each = self._run.iterations_per_loop
-        hooks.check_multiple(steps, each)
-        return list(
-            super()._convert_eval_steps_to_hooks(None if steps is None else decide("evaluation-loops", steps // each))
-        )
+        refusals.EVALUATION_STEPS(steps=steps)
+        refusals.STEPS(steps=steps, each=each)
+        return list(super()._convert_eval_steps_to_hooks(steps // each))
 
     def _train_with_estimator_spec(
         self, estimator_spec: Any, worker_hooks: Any, hooks: Any, global_step_tensor: Any, saving_listeners: Any
     ) -> Any:
-        """Checkpoints are saved after the loop that reaches their step: stock's hook counts runs for steps."""
         given = [*hooks, *estimator_spec.training_hooks]
+        savers = self._savers(given, estimator_spec.scaffold)
+        # A chief's hooks end first: a loop that ran out of data leaves no state worth saving.
+        chief = [*worker_hooks, *(saver for saver in savers if saver not in given)]
+        spec = estimator_spec._replace(training_chief_hooks=chief)
+        return super()._train_with_estimator_spec(spec, [], hooks, global_step_tensor, saving_listeners)
+
+    def _savers(self, given: Sequence[Any], scaffold: Any) -> List[Any]:
+        """Save checkpoints after the loop that reaches their step: stock's hook counts runs for steps."""
         savers = [hook for hook in given if isinstance(hook, tf.compat.v1.train.CheckpointSaverHook)]
         if not savers and (self._config.save_checkpoints_secs or self._config.save_checkpoints_steps):
             savers = [
@@ -109,16 +108,13 @@ class BaseEstimator(Estimator, abc.ABC):
                     self._model_dir,
                     save_secs=self._config.save_checkpoints_secs,
                     save_steps=self._config.save_checkpoints_steps,
-                    scaffold=estimator_spec.scaffold,
+                    scaffold=scaffold,
                     save_graph_def=self._config.checkpoint_save_graph_def,
                 )
             ]
         for saver in savers:
-            saver._set_steps_per_run(decide("steps-per-run", self._run.iterations_per_loop))
-        # A chief's hooks end first: a loop that ran out of data leaves no state worth saving.
-        chief = [*worker_hooks, *(saver for saver in savers if saver not in given)]
-        spec = estimator_spec._replace(training_chief_hooks=chief)
-        return super()._train_with_estimator_spec(spec, [], hooks, global_step_tensor, saving_listeners)
+            saver._set_steps_per_run(self._run.iterations_per_loop)
+        return savers
 
     def _create_global_step(self, graph: Any) -> Any:
         """Stock's global step as a resource, also in programs that disable the behaviour of version 2."""
@@ -145,10 +141,7 @@ class BaseEstimator(Estimator, abc.ABC):
         """What the user's function returns for those of the arguments that it takes."""
         known = {"labels": labels, "mode": mode, "params": self.params, "config": config}
         taken = function_utils.fn_args(self._model_fn)
-        if decide("labels-taken", labels is not None and "labels" not in taken):
-            raise ValueError(
-                "The model_fn takes no labels, but the input_fn returns labels: add a `labels` argument to it."
-            )
+        refusals.LABELS(labels=labels, taken=taken)
         returned = self._model_fn(features=features, **{name: known[name] for name in known if name in taken})
         if tf.compat.v1.get_default_graph().building_function:
             _warn_of_summaries()
@@ -160,7 +153,7 @@ class BaseEstimator(Estimator, abc.ABC):
         if options is None and not system.configured():
             options = IPUConfig()
         if options is not None:
-            configure_ipu_system(decide("configured", options))
+            configure_ipu_system(options)
         self._run.check_ipus(system.ipus(self._run.ordinal))
 
 

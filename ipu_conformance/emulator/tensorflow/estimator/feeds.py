@@ -6,18 +6,14 @@ from typing import Any, Dict, List, Tuple
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
 from ipu_conformance.emulator.tensorflow.estimator.run_config import IPURunConfig
+from ipu_conformance.emulator.tensorflow.refusals import estimator as refusals
 from ipu_conformance.emulator.tensorflow.run.infeed import IPUInfeedQueue
 
 
 def infeed(dataset: Any, run: IPURunConfig) -> IPUInfeedQueue:
     """The infeed of what an input function returned."""
-    if decide("data-set-required", not isinstance(dataset, tf.data.Dataset)):
-        raise ValueError(
-            f"The input_fn returned {type(dataset).__name__}; it must return a tf.data.Dataset of features, or of "
-            "features and labels."
-        )
+    refusals.DATA_SET(given=dataset, kind=tf.data.Dataset)
     return IPUInfeedQueue(dataset, device_ordinal=run.ordinal, prefetch_depth=run.prefetch_depth)
 
 
@@ -37,11 +33,7 @@ def micro_batches(taken: Any, count: int, replicas: int) -> Any:
 
 def samples(batches: Any) -> Any:
     """Micro-batches as one batch; a scalar of each becomes a vector."""
-
-    def joined(leaf: Any) -> Any:
-        return leaf if leaf.shape.rank < 2 else tf.reshape(leaf, [leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]])
-
-    return tf.nest.map_structure(lambda leaf: decide("samples", joined)(leaf), batches)
+    return tf.nest.map_structure(_joined, batches)
 
 
 def passed(function: Any, tensors: Any) -> Any:
@@ -56,6 +48,10 @@ def tensors_of(tensors: Any) -> Any:
         return named
     listed: List[Any] = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
     return listed
+
+
+def _joined(leaf: Any) -> Any:
+    return leaf if leaf.shape.rank < 2 else tf.reshape(leaf, [leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]])
 
 
 def _shaped(leaf: Any, number: int, leading: int) -> Any:

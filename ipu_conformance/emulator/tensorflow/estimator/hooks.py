@@ -6,20 +6,14 @@ from typing import Any, Callable, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
+from ipu_conformance.emulator.tensorflow.refusals import estimator as refusals
 from ipu_conformance.emulator.tensorflow.run.outfeed import IPUOutfeedMode, IPUOutfeedQueue
 from ipu_conformance.errors import ConformanceError
 
 
-def check_multiple(steps: Optional[int], iterations_per_loop: int) -> None:
-    """A loop is never cut short."""
-    if steps is not None and decide("steps-multiple", steps % iterations_per_loop != 0):
-        raise ValueError(f"steps ({steps}) must be a multiple of iterations_per_loop ({iterations_per_loop})")
-
-
 def loops(steps: int, iterations_per_loop: int) -> int:
     """The loops in which so many steps are done: the last step of the last one may be a later one."""
-    return decide("loops-rounded", max(0, -(-steps // iterations_per_loop)), steps=steps, each=iterations_per_loop)
+    return max(0, -(-steps // iterations_per_loop))
 
 
 class DataSetEnded(ConformanceError, RuntimeError):  # noqa: N818 (it says what is)
@@ -54,11 +48,7 @@ class FeedHook(tf.compat.v1.train.SessionRunHook):
 
     def end(self, session: Any) -> None:
         """Stock ends without an error when the data does."""
-        if decide("data-end-refused", self._running):
-            raise DataSetEnded(
-                "The data set of the input_fn ended in the middle of a loop: repeat it, or ask for as many steps or "
-                "predictions as it has data for."
-            )
+        refusals.DATA_END(running=self._running)
 
 
 class StopAfterLoops(tf.compat.v1.train.SessionRunHook):
@@ -110,8 +100,7 @@ class IPULoggingTensorHook(tf.compat.v1.train.LoggingTensorHook):
 
     def log(self, tensors: Any) -> Any:
         """The operation that hands tensors to this hook: a dictionary, a list or one tensor; call it once."""
-        if decide("logged-once", bool(self._names)):
-            raise RuntimeError("`log` was called twice: an IPULoggingTensorHook logs what it is given in one call.")
+        refusals.LOGGED_TWICE(logged=bool(self._names))
         if not isinstance(tensors, dict):
             listed = tensors if isinstance(tensors, (list, tuple)) else [tensors]
             tensors = {tensor.name: tensor for tensor in listed}
@@ -128,7 +117,7 @@ class IPULoggingTensorHook(tf.compat.v1.train.LoggingTensorHook):
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Log, if it is time, what was left so far."""
-        if decide("logging-due", self._should_trigger):
+        if self._should_trigger:
             self._log_tensors(run_context.session.run(self._taken))
         self._iter_count += 1
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Callable, Dict, Tuple
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
 from ipu_conformance.emulator.tensorflow.compile import loops, scopes
 from ipu_conformance.emulator.tensorflow.estimator import feeds, metrics, report
 from ipu_conformance.emulator.tensorflow.estimator.base import BaseEstimator
 from ipu_conformance.emulator.tensorflow.estimator.program import Call, Program, counting_steps
 from ipu_conformance.emulator.tensorflow.estimator.run_config import EstimatorSpec, ModeKeys
 from ipu_conformance.emulator.tensorflow.estimator.specs import IPUEstimatorSpec, of_model_fn
+from ipu_conformance.emulator.tensorflow.refusals import estimator as refusals
 from ipu_conformance.emulator.tensorflow.run import replicas
 from ipu_conformance.emulator.tensorflow.run.outfeed import IPUOutfeedQueue
 from ipu_conformance.ir.graph import Graph
@@ -42,7 +41,7 @@ class LoopProgram(Program):
             trained = spec.train_op.op if isinstance(spec.train_op, tf.Tensor) else spec.train_op
             operations = [] if trained is None else [trained]
             if spec.host_call is not None:
-                self._check_host_call()
+                refusals.HOST_CALL_IN_LOOP(iterations=self.run.iterations_per_loop)
                 operations.append(outfeed.enqueue(feeds.tensors_of(spec.host_call[1])))
             return operations
 
@@ -57,7 +56,7 @@ class LoopProgram(Program):
             mode=self.call.mode,
             loss=loss,
             train_op=counting_steps(self._called_on_host(loss, outfeed), self.run.iterations_per_loop),
-            training_hooks=decide("spec-hooks", self.spec.training_hooks, mode="train"),
+            training_hooks=self.spec.training_hooks,
             scaffold=self.scaffold,
         )
 
@@ -85,7 +84,7 @@ class LoopProgram(Program):
             mode=self.call.mode,
             loss=loss,
             eval_metric_ops=found,
-            evaluation_hooks=decide("spec-hooks", self.spec.evaluation_hooks, mode="evaluate"),
+            evaluation_hooks=self.spec.evaluation_hooks,
             scaffold=self.scaffold,
         )
 
@@ -105,7 +104,7 @@ class LoopProgram(Program):
         return EstimatorSpec(
             mode=self.call.mode,
             predictions=self._dequeued(ran, outfeed),
-            prediction_hooks=decide("spec-hooks", self.spec.prediction_hooks, mode="predict"),
+            prediction_hooks=self.spec.prediction_hooks,
             scaffold=self.scaffold,
         )
 
@@ -116,14 +115,16 @@ class LoopProgram(Program):
 
     def _called(self, *element: Any, **named: Any) -> IPUEstimatorSpec:
         features, labels = feeds.features_and_labels(*element, **named)
-        if self.call.mode == ModeKeys.PREDICT:
-            labels = decide("predict-labels", None, labels=labels)
-        with decide("scope", scopes.ipu_scope)(self.run.device):
-            returned = self.call.model_fn(features, labels)
+        with scopes.ipu_scope(self.run.device):
+            returned = self.call.model_fn(features, labels if self._takes_labels else None)
         spec = of_model_fn(returned)
         if replicas.current() == 0:
             self.spec, self.scaffold = spec, getattr(returned, "scaffold", None)
         return spec
+
+    @property
+    def _takes_labels(self) -> bool:
+        return self.call.mode != ModeKeys.PREDICT
 
     def _repeated(self, body: Callable[[IPUEstimatorSpec], Any]) -> Any:
         """The sum of the losses of one replica's iterations."""
@@ -137,24 +138,21 @@ class LoopProgram(Program):
         return total
 
     def _mean(self, total: Any) -> Any:
-        return self.mean_of_replicas(decide("loop-loss", total / self.run.iterations_per_loop, total=total))
+        return self.mean_of_replicas(total / self.run.iterations_per_loop)
 
     def _dequeued(self, after: Any, outfeed: Any) -> Any:
         with tf.control_dependencies([after]):
             taken = outfeed.dequeue()
         return feeds.micro_batches(taken, self.run.iterations_per_loop, self.run.num_replicas)
 
-    def _check_host_call(self) -> None:
-        if decide("host-call-refused", self.run.iterations_per_loop > 1):
-            raise ValueError(
-                f"host_call is not allowed for iterations_per_loop > 1: it is {self.run.iterations_per_loop}."
-            )
-
     def _called_on_host(self, loss: Any, outfeed: Any) -> Any:
         """The operation after which the loop, and what the host does with its tensors, is over."""
         if self.spec.host_call is None:
             return loss
-        join = functools.partial(tf.reduce_mean if self.run.num_replicas > 1 else tf.squeeze, axis=0)
-        tensors = tf.nest.map_structure(decide("host-call-joined", join), self._dequeued(loss, outfeed))
-        returned = decide("host-call", tf.nest.flatten(feeds.passed(self.spec.host_call[0], tensors)))
+        tensors = tf.nest.map_structure(self._of_replicas, self._dequeued(loss, outfeed))
+        returned = tf.nest.flatten(feeds.passed(self.spec.host_call[0], tensors))
         return tf.group(loss, *(item for item in returned if item is not None))
+
+    def _of_replicas(self, leaf: Any) -> Any:
+        """The mean over replicas of what each has left, or what the only one has."""
+        return tf.reduce_mean(leaf, axis=0) if self.run.num_replicas > 1 else tf.squeeze(leaf, axis=0)

@@ -7,7 +7,6 @@ from typing import Any, Dict, List, Sequence, Set, Tuple
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
 from ipu_conformance.emulator.tensorflow.run import replicas
 
 
@@ -28,9 +27,7 @@ class DeviceMetrics:
         A value reads what the updates write, and the loop reads it before it writes: it is computed again.
         """
         own = list(self._of_replica[replicas.current()].values())
-        if not own:
-            return []
-        return [decide("metric-after-loop", value) for value in _computed_again(own)]
+        return _computed_again(own) if own else []
 
     def kept(self, values: Sequence[Any]) -> Dict[str, Tuple[Any, Any]]:
         """The metrics for the host: each is what it was after the last loop."""

@@ -11,13 +11,13 @@ from tensorflow.python.framework import errors_impl
 from tensorflow.python.util import function_utils
 
 from ipu_conformance.emulator.core.plan import Plan
-from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
 from ipu_conformance.emulator.tensorflow.compile.pipeline import mapping_of, misfit, pipeline, schedule_of
 from ipu_conformance.emulator.tensorflow.estimator import feeds, report
 from ipu_conformance.emulator.tensorflow.estimator.base import BaseEstimator
 from ipu_conformance.emulator.tensorflow.estimator.program import Call, Program, counting_steps
 from ipu_conformance.emulator.tensorflow.estimator.run_config import EstimatorSpec, ModeKeys
 from ipu_conformance.emulator.tensorflow.estimator.specs import IPUPipelineEstimatorSpec
+from ipu_conformance.emulator.tensorflow.refusals import estimator as refusals
 from ipu_conformance.emulator.tensorflow.run import replicas
 from ipu_conformance.emulator.tensorflow.run.infeed import IPUInfeedQueue
 from ipu_conformance.emulator.tensorflow.run.outfeed import IPUOutfeedQueue
@@ -52,19 +52,15 @@ def _without_features(model_fn: Any) -> Callable[..., Any]:
     """A model function as stock wants it, around one that takes no features."""
     if not callable(model_fn):
         raise ValueError(f"`model_fn` is {model_fn!r}; pass a function.")
-    asked = decide("pipeline-arguments", function_utils.fn_args(model_fn))
+    asked = function_utils.fn_args(model_fn)
     for name in asked:
-        if name not in TAKEN:
-            raise ValueError(
-                f"The model_fn of an IPUPipelineEstimator takes {name!r}; it may take {', '.join(TAKEN)}: the elements "
-                "of the data set are the arguments of the first stage."
-            )
+        refusals.PIPELINE_ARGUMENT(name=name, taken=TAKEN)
 
     def called(features: Any, labels: Any = None, **known: Any) -> Any:
         return model_fn(**known)
 
     # Stock asks which arguments a model function has: it wants features, and params only if there are any.
-    names = ("features", "labels", *asked)
+    names = ("features", "labels", *(name for name in TAKEN if name in asked))
     signature = inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names])
     called.__signature__ = signature  # type: ignore[attr-defined]
     return called
@@ -104,9 +100,7 @@ class PipelineProgram(Program):
             return ran
 
         ran = self.compiled(training_pipeline)
-        added = tf.cast(self._dequeued(ran, outfeed), tf.float32)
-        count = self.spec.gradient_accumulation_count
-        loss = decide("pipeline-loss", tf.reduce_mean(added) / count, added=added, count=count)
+        loss = self._mean_loss(tf.cast(self._dequeued(ran, outfeed), tf.float32))
         return EstimatorSpec(
             mode=self.call.mode,
             loss=loss,
@@ -114,20 +108,16 @@ class PipelineProgram(Program):
             training_hooks=self.spec.training_hooks,
         )
 
+    def _mean_loss(self, added: Any) -> Any:
+        """The mean over micro-batches, of sums over each run and replica."""
+        return tf.reduce_mean(added) / self.spec.gradient_accumulation_count
+
     def evaluate(self) -> Any:
         """The host computes the loss and the metrics from what the last stage returns for all samples.
 
         A loss that is a list, as a stage's own loss comes back, counts with its mean.
         """
-        outputs = feeds.samples(self._outputs("evaluation_pipeline"))
-        function = self.spec.eval_metrics_fn
-        assert function is not None
-        found = decide("pipeline-metrics", feeds.passed(function, outputs))
-        if not isinstance(found, dict):
-            raise TypeError(f"The eval_metrics_fn returned {found!r}; it must return a dictionary that holds {LOSS!r}.")
-        metrics: Dict[str, Any] = dict(found)
-        if LOSS not in metrics:
-            raise KeyError(f"The eval_metrics_fn returned {sorted(metrics)}; its dictionary must contain {LOSS!r}.")
+        metrics = self._metrics(feeds.samples(self._outputs("evaluation_pipeline")))
         return EstimatorSpec(
             mode=self.call.mode,
             loss=tf.reduce_mean(metrics.pop(LOSS)),
@@ -135,17 +125,20 @@ class PipelineProgram(Program):
             evaluation_hooks=self.spec.evaluation_hooks,
         )
 
+    def _metrics(self, outputs: Any) -> Dict[str, Any]:
+        metrics = feeds.passed(self.spec.eval_metrics_fn, outputs)
+        refusals.METRICS_TYPE(metrics=metrics, loss=LOSS)
+        if LOSS not in metrics:
+            raise KeyError(f"The eval_metrics_fn returned {sorted(metrics)}; its dictionary must contain {LOSS!r}.")
+        return dict(metrics)
+
     def predict(self) -> Any:
         """What the last stage returns is the prediction."""
         outputs = self._outputs("prediction_pipeline")
-        named = isinstance(outputs, dict)
-        if decide("pipeline-predictions-named", not named and len(outputs) > 1):
-            raise ValueError(
-                f"The last stage returned {len(outputs)} tensors to predict: return one, or a dictionary with names."
-            )
+        refusals.UNNAMED_PREDICTIONS(outputs=outputs)
         return EstimatorSpec(
             mode=self.call.mode,
-            predictions=outputs if named else outputs[0],
+            predictions=outputs if isinstance(outputs, dict) else outputs[0],
             prediction_hooks=self.spec.prediction_hooks,
         )
 
@@ -162,9 +155,8 @@ class PipelineProgram(Program):
         program.__name__ = name
         taken = self._dequeued(self.compiled(program), outfeed)
         batches = feeds.micro_batches(taken, self.run.iterations_per_loop, self.run.num_replicas)
-        listed = decide("pipeline-outputs", batches if isinstance(batches, list) else [batches])
-        names = decide("pipeline-names", self.names)
-        return listed if names is None else dict(zip(names, listed))
+        listed = batches if isinstance(batches, list) else [batches]
+        return listed if self.names is None else dict(zip(self.names, listed))
 
     def _dequeued(self, ran: Any, outfeed: Any) -> Any:
         """What a loop leaves; a pipeline whose count does not fit its schedule leaves nothing and fails."""
@@ -195,12 +187,12 @@ class PipelineProgram(Program):
             infeed_queue=self.call.infeed,
             outfeed_queue=outfeed,
             optimizer_function=optimizer_function and self._followed.optimized(optimizer_function),
-            device_mapping=decide("pipeline-mapping", spec.device_mapping),
+            device_mapping=spec.device_mapping,
             outfeed_loss=self._training,
-            accumulate_outfeed=decide("pipeline-loss-accumulated", self._training),
-            accumulate_outfeed_dtype=decide("pipeline-loss-dtype", spec.loss_accumulator_dtype),
-            reduction_method=decide("pipeline-reduction", spec.reduction_method),
-            **decide("pipeline-options", spec.pipeline_op_kwargs),
+            accumulate_outfeed=self._training,
+            accumulate_outfeed_dtype=spec.loss_accumulator_dtype,
+            reduction_method=spec.reduction_method,
+            **spec.pipeline_op_kwargs,
         )
 
     def _stages(self, spec: IPUPipelineEstimatorSpec) -> List[Callable[..., Any]]:
@@ -222,17 +214,11 @@ class PipelineProgram(Program):
 
 def runs(iterations_per_loop: int, count: int) -> int:
     """How often a loop of so many iterations runs a pipeline of so many micro-batches."""
-    if decide("pipeline-loop-whole", iterations_per_loop % count != 0):
-        raise ValueError(
-            f"iterations_per_loop ({iterations_per_loop}) of the IPURunConfig must be at least the "
-            f"gradient_accumulation_count ({count}) and divisible by it: a loop is whole runs of the pipeline."
-        )
-    return decide("pipeline-runs", iterations_per_loop // count)
+    refusals.LOOP(iterations=iterations_per_loop, count=count)
+    return iterations_per_loop // count
 
 
 def _of_model_fn(returned: Any) -> IPUPipelineEstimatorSpec:
-    if decide("pipeline-spec-required", not isinstance(returned, IPUPipelineEstimatorSpec)):
-        raise ValueError(
-            f"The model_fn returned {type(returned).__name__}; it must return an IPUPipelineEstimatorSpec."
-        )
-    return returned
+    refusals.PIPELINE_SPEC(returned=returned, kind=IPUPipelineEstimatorSpec)
+    spec: IPUPipelineEstimatorSpec = returned
+    return spec

@@ -11,10 +11,10 @@ from tensorflow.python.framework import auto_control_deps_utils
 from tensorflow.python.training import training_util
 
 from ipu_conformance.emulator.core.plan import Plan
-from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
 from ipu_conformance.emulator.tensorflow.compile import compiler, scopes, shards
 from ipu_conformance.emulator.tensorflow.estimator import report
 from ipu_conformance.emulator.tensorflow.estimator.run_config import IPURunConfig, ModeKeys
+from ipu_conformance.emulator.tensorflow.refusals import estimator as refusals
 from ipu_conformance.emulator.tensorflow.reports import folders
 from ipu_conformance.emulator.tensorflow.run import collectives, replicas
 from ipu_conformance.emulator.tensorflow.run.infeed import IPUInfeedQueue
@@ -71,7 +71,7 @@ class Program(abc.ABC):
             with shards.watched() as named:
                 result = computation()
             shards.note(self.run.num_shards - 1)
-            self._check_shards(max(named, default=0) + 1)
+            refusals.SHARDS(used=max(named, default=0) + 1, shards=self.run.num_shards)
             return result
 
         name = computation.__name__
@@ -79,7 +79,7 @@ class Program(abc.ABC):
             name, self.planned(), lambda: self.forward(name), report.optimizer()
         )
         before = len(tf.compat.v1.get_default_graph().get_operations())
-        with decide("scope", scopes.ipu_scope)(self.run.device):
+        with scopes.ipu_scope(self.run.device):
             result = compiler.compile(program)
         _check_step_is_read_only(step, before)
         return result
@@ -92,26 +92,15 @@ class Program(abc.ABC):
         """The forward pass of one micro-batch for the report; it is asked for once the loop was built."""
         raise report.ForwardPassUnknown(f"the forward pass of {name} is not kept")
 
-    def _check_shards(self, used: int) -> None:
-        if decide("shards-checked", used > self.run.num_shards):
-            raise ValueError(
-                f"The model uses {used} IPUs, but num_shards of the IPURunConfig is {self.run.num_shards}: set it to "
-                "the number of IPUs of one replica."
-            )
-
     def require_reduction(self) -> None:
         """Replicas that train must meet: call it inside the computation, once the model was built."""
-        if replicas.count() > 1 and decide("reduction-required", not collectives.used()):
-            raise ValueError(
-                "This is not a valid replicated training program, because its replicas never exchange anything: did "
-                "you forget to wrap the optimizer with CrossReplicaOptimizer?"
-            )
+        refusals.REDUCTION(replicas=replicas.count(), met=collectives.used())
 
     def mean_of_replicas(self, value: Any) -> Any:
         """The mean over replicas of a scalar; call it inside the computation."""
         if replicas.count() == 1:
             return value
-        return decide("replica-mean", collectives.all_reduce(value, collectives.MEAN), own=value)
+        return collectives.all_reduce(value, collectives.MEAN)
 
 
 def counting_steps(loop: Any, iterations: int) -> Any:
@@ -120,7 +109,7 @@ def counting_steps(loop: Any, iterations: int) -> Any:
     seen = training_util._get_or_create_global_step_read()
     # Who asks for the step in the same run, as stock's hooks do, always gets that of before.
     with tf.control_dependencies([loop, seen, step._graph_element]):
-        return step.assign_add(tf.cast(decide("step-count", iterations), step.dtype), read_value=False)
+        return step.assign_add(tf.cast(iterations, step.dtype), read_value=False)
 
 
 def _check_step_is_read_only(step: Optional[Any], before: int) -> None:
@@ -128,8 +117,4 @@ def _check_step_is_read_only(step: Optional[Any], before: int) -> None:
         return
     for op in tf.compat.v1.get_default_graph().get_operations()[before:]:
         _, written = auto_control_deps_utils.get_read_write_resource_inputs(op)
-        if decide("step-read-only", step.handle in written):
-            raise ValueError(
-                "The model_fn increments the global step: leave it out of the optimizer's arguments, the estimator "
-                "counts the iterations itself."
-            )
+        refusals.GLOBAL_STEP(step=step.handle, written=written)

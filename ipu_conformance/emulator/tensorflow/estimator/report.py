@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from ipu_conformance.emulator.core.plan import Plan, plan
 from ipu_conformance.emulator.core.topology import Topology
-from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
 from ipu_conformance.emulator.tensorflow.compile.pipeline import mapping_of, schedule_of
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.estimator.run_config import IPURunConfig
@@ -38,7 +37,6 @@ SLOTS = {
 def planned(run: IPURunConfig, training: bool) -> Plan:
     """A loop whose iterations follow one another on every replica, each with an update of its own."""
     topology = Topology((0,), run.num_replicas, system.chip(), run.num_shards)
-    training = decide("report-training", training)
     return plan(topology, "sequential", 1, training=training, device_iterations=run.iterations_per_loop)
 
 

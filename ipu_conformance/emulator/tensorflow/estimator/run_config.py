@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Optional
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.config.ipu_config import IPUConfig, IpuOptions
+from ipu_conformance.emulator.tensorflow.refusals import estimator as refusals
 from ipu_conformance.errors import ConformanceError
 
 
@@ -28,9 +28,6 @@ EstimatorSpec = model_fn.EstimatorSpec
 ModeKeys = mode_keys.ModeKeys
 checks = model_fn
 """Stock's own checks of the parts of a spec."""
-
-
-POSITIVE = ("iterations_per_loop", "num_replicas", "num_shards")
 
 
 class _Fields(NamedTuple):
@@ -60,12 +57,11 @@ class IPURunConfig(_Fields):
     ) -> IPURunConfig:
         """Refuses numbers that are not positive, and replicas and shards that are not the IPUs of the options."""
         made = super().__new__(cls, iterations_per_loop, ipu_options, num_replicas, num_shards, ordinal, prefetch_depth)
-        for name in POSITIVE:
+        for name, refusal in refusals.POSITIVE.items():
             value = getattr(made, name)
             if isinstance(value, bool) or not isinstance(value, int):
                 raise ValueError(f"`{name}` is {value!r}; it must be a whole number.")
-            if decide("positive", value < 1, name=name):
-                raise ValueError(f"`{name}` is {value}; it must be at least 1.")
+            refusal(value=value)
         if isinstance(ordinal, bool) or not isinstance(ordinal, int) or ordinal < 0:
             raise ValueError(f"`ordinal` is {ordinal!r}; it must be the number of a device, counted from 0.")
         if ipu_options is not None:
@@ -74,12 +70,7 @@ class IPURunConfig(_Fields):
 
     def check_ipus(self, ipus: int) -> None:
         """Every IPU of the device has a replica and a shard."""
-        needed = self.num_replicas * self.num_shards
-        if decide("ipus-match", needed != ipus):
-            raise ValueError(
-                f"`IPURunConfig` is configured with {needed} IPUs ({self.num_replicas} num_replicas times "
-                f"{self.num_shards} num_shards), but the device is configured with {ipus} IPUs: the two must be equal."
-            )
+        refusals.IPUS(run=self, ipus=ipus)
 
     @property
     def device(self) -> str:

@@ -7,8 +7,8 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 import tensorflow as tf
 from tensorflow.python.training import session_run_hook
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_estimator as decide
 from ipu_conformance.emulator.tensorflow.estimator.run_config import EstimatorSpec, ModeKeys, checks
+from ipu_conformance.emulator.tensorflow.refusals import estimator as refusals
 from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod
 
 
@@ -49,11 +49,7 @@ class IPUEstimatorSpec(_LoopFields):
         prediction_hooks: Any = None,
     ) -> IPUEstimatorSpec:
         """Refuses what the mode lacks, as stock does."""
-        if decide("metrics-exclusive", eval_metrics is not None and bool(eval_metric_ops)):
-            raise ValueError(
-                "Both `eval_metrics` and `eval_metric_ops` are given; leave out those for the device, or those for the "
-                "host."
-            )
+        refusals.METRICS(on_host=eval_metrics, on_device=eval_metric_ops)
         if train_op is not None or host_call is None:
             train_op = checks._validate_estimator_spec_train_op(train_op, mode)
         return super().__new__(
@@ -75,10 +71,7 @@ def of_model_fn(returned: Any) -> IPUEstimatorSpec:
     """What a model function returned, which may be stock's EstimatorSpec."""
     if isinstance(returned, IPUEstimatorSpec):
         return returned
-    if decide("spec-required", not isinstance(returned, EstimatorSpec)):
-        raise ValueError(
-            f"The model_fn returned {type(returned).__name__}; it must return an IPUEstimatorSpec or an EstimatorSpec."
-        )
+    refusals.SPEC(returned=returned, kind=EstimatorSpec)
     return IPUEstimatorSpec(
         mode=returned.mode,
         predictions=returned.predictions,
@@ -107,9 +100,7 @@ def _operation(metric: Any) -> Any:
 def _function_and_tensors(name: str, given: Any) -> Any:
     if given is None:
         return None
-    pair = isinstance(given, (tuple, list)) and len(given) == 2 and callable(given[0])
-    if decide("pair-required", not pair, name=name):
-        raise ValueError(f"`{name}` is {given!r}; it must be a function and the tensors that it gets.")
+    refusals.FUNCTION_AND_TENSORS[name](given=given)
     return tuple(given)
 
 
@@ -168,15 +159,13 @@ class IPUPipelineEstimatorSpec(_PipelineFields):
         reduction_method: Any = GradientAccumulationReductionMethod.SUM,
         **pipeline_op_kwargs: Any,
     ) -> IPUPipelineEstimatorSpec:
-        if decide("pipeline-mode-known", mode not in MODES):
-            raise ValueError(f"The mode of an IPUPipelineEstimatorSpec is {mode!r}; it must be one of {MODES}.")
-        _check_stages(computational_stages)
+        refusals.MODE(mode=mode, modes=MODES)
+        refusals.STAGES(stages=computational_stages)
         count = _checked_count(gradient_accumulation_count)
-        _check_function(mode == ModeKeys.TRAIN, "optimizer_function", optimizer_function, "training")
-        _check_function(mode == ModeKeys.EVAL, "eval_metrics_fn", eval_metrics_fn, "evaluation")
+        _check_function(mode == ModeKeys.TRAIN, "optimizer_function", optimizer_function)
+        _check_function(mode == ModeKeys.EVAL, "eval_metrics_fn", eval_metrics_fn)
         for name in OWN:
-            if decide("pipeline-own-options", name in pipeline_op_kwargs):
-                raise ValueError(f"Found `{name}` in the options of the pipeline: the estimator sets it, leave it out.")
+            refusals.OWN_OPTION(name=name, options=pipeline_op_kwargs)
         return super().__new__(
             cls,
             mode,
@@ -194,36 +183,20 @@ class IPUPipelineEstimatorSpec(_PipelineFields):
         )
 
 
-def _check_stages(given: Any) -> None:
-    listed = isinstance(given, (list, tuple)) and all(callable(stage) for stage in given)
-    if decide("pipeline-stages-typed", not listed):
-        raise TypeError(f"`computational_stages` is {given!r}; pass a list of functions, one for each stage.")
+def _checked_count(count: Any) -> int:
+    refusals.COUNT_MISSING(count=count)
+    refusals.COUNT_TYPE(count=count)
+    refusals.COUNT(count=count)
+    return int(count)
 
 
-def _checked_count(given: Any) -> int:
-    what = "`gradient_accumulation_count`, the number of micro-batches in a run of the pipeline,"
-    if given is None:
-        given = decide("pipeline-count-required", None)
-    if given is None:
-        raise ValueError(f"{what} is missing from the IPUPipelineEstimatorSpec.")
-    if decide("pipeline-count-typed", isinstance(given, bool) or not isinstance(given, int)):
-        raise TypeError(f"{what} is {given!r}; it must be a whole number.")
-    if decide("pipeline-count-positive", int(given) < 1):
-        raise ValueError(f"{what} is {given}; it must be at least 1.")
-    return int(given)
-
-
-def _check_function(needed: bool, name: str, given: Any, doing: str) -> None:
-    if given is None:
-        if decide(f"pipeline-{name}-required", needed):
-            raise ValueError(f"An IPUPipelineEstimatorSpec for {doing} must contain `{name}`.")
-    elif decide(f"pipeline-{name}-typed", not callable(given)):
-        raise TypeError(f"`{name}` is {given!r}; pass a function of what the last stage returns.")
+def _check_function(needed: bool, name: str, function: Any) -> None:
+    refusals.FUNCTION_MISSING[name](needed=needed, function=function)
+    refusals.FUNCTION_TYPE[name](function=function)
 
 
 def _checked_hooks(name: str, given: Optional[Sequence[Any]]) -> Tuple[Any, ...]:
     hooks = tuple(given or ())
     for hook in hooks:
-        if decide("pipeline-hooks-typed", not isinstance(hook, session_run_hook.SessionRunHook)):
-            raise TypeError(f"`{name}` holds {hook!r}; all hooks must be SessionRunHook instances.")
-    return decide("pipeline-hooks", hooks, name=name)
+        refusals.HOOK(name=name, hook=hook, kind=session_run_hook.SessionRunHook)
+    return hooks

@@ -17,7 +17,6 @@ from typing import Any, Callable, Dict, Optional
 
 from ipu_conformance.emulator.core import trace
 from ipu_conformance.emulator.core.plan import Plan
-from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
 from ipu_conformance.emulator.tensorflow.config import environment
 from ipu_conformance.emulator.tensorflow.reports import page
 from ipu_conformance.emulator.tensorflow.reports import profile as report_profile
@@ -46,17 +45,16 @@ def wanted() -> bool:
 def write(program: Program) -> Optional[Path]:
     """Write the report of a program that was compiled, and return its folder; None where none is asked for."""
     directory = environment.report_directory()
-    if directory is None or not decide("report-written", True):
+    if directory is None:
         return None
     profile = report_profile.profile(program.name, program.plan, program.graph, program.optimizer)
     timeline = report_profile.timeline(program.plan, profile)
     profile.update(_surroundings())
-    profile = decide("profile", profile)
     folder = _new_folder(directory)
     parts = environment.report_parts()
     (folder / PROFILE).write_text(json.dumps(profile, indent=1) + "\n", encoding="utf-8")
     (folder / PAGE).write_text(page.page(profile, timeline), encoding="utf-8")
-    if decide("trace-written", parts.execution):
+    if parts.execution:
         trace.write(timeline, folder / TRACE)
     return folder
 
@@ -67,7 +65,6 @@ def _new_folder(directory: Path) -> Path:
     while True:
         now = datetime.datetime.now().strftime("%Y-%m-%dT%H-%M-%S-%f")
         folder = directory / f"{PREFIX}__{now}__{os.getpid()}"
-        folder = decide("report-folder", folder)
         try:
             folder.mkdir()
         except FileExistsError:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ipu_conformance.emulator.tensorflow.compile import shards
 from ipu_conformance.emulator.tensorflow.config import system
+from ipu_conformance.emulator.tensorflow.refusals import estimator as refusals
 from ipu_conformance.errors import ConformanceError
 
 NUMBERS = st.integers(1, 1000)
@@ -42,13 +43,11 @@ def test_loops_reach_the_last_step(asked: int, each: int) -> None:
 @given(NUMBERS, NUMBERS)
 def test_steps_are_whole_loops(asked: int, each: int) -> None:
     """Steps that end within a loop are refused, and both numbers are named."""
-    from ipu_conformance.emulator.tensorflow.estimator import hooks
-
     if asked % each:
         with pytest.raises(ValueError, match=rf"^steps \({asked}\) must be a multiple of .* \({each}\)$"):
-            hooks.check_multiple(asked, each)
+            refusals.STEPS(steps=asked, each=each)
     else:
-        hooks.check_multiple(asked, each)
+        refusals.STEPS(steps=asked, each=each)
 
 
 @FEW

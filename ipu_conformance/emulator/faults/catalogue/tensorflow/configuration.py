@@ -1,90 +1,97 @@
-"""Ways for the system around a program to be wrong: configuration, devices, environment, strategies and reports."""
+"""Ways for the system around a program to be wrong: configuration, devices, environment and reports."""
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from dataclasses import replace
+from typing import Any, Dict
 
-from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import Fault, always, never, where
-from ipu_conformance.emulator.faults.decisions import tensorflow_system
+from ipu_conformance.emulator.faults.catalogue import Fault, always, never, patch, register, result
 
-POINT = tensorflow_system.point
-
-
-def _sharing(value: Any, original: Any, **context: Any) -> Any:
-    object.__setattr__(value, "_values", original._values)
-    return value
+TREE, OPTIONS = "tensorflow.config.tree", "tensorflow.config.ipu_config"
+SYSTEM, ENVIRONMENT = "tensorflow.config.system", "tensorflow.config.environment"
+FOLDERS = "tensorflow.reports.folders"
 
 
-def _without_a_category(value: Any, **context: Any) -> Any:
-    return {name: item for name, item in value.items() if name != "optimizations"}
+@patch("config-true-not-stored", "plan", f"{TREE}:Category._store", "an attribute that is set to True stays False")
+def _true_not_stored(original: Any, category: Any, row: Any, value: Any) -> None:
+    original(category, row, False if value is True else value)
 
 
-def _silent(value: Any, **context: Any) -> Callable[..., None]:
-    return lambda *args: None
+@patch("config-deprecated-name-dead", "plan", f"{TREE}:Category._store", "a deprecated name sets nothing")
+def _deprecated_name_dead(original: Any, category: Any, row: Any, value: Any) -> None:
+    if not row.sets:
+        original(category, row, value)
 
 
-def _one_replica(value: Any, **context: Any) -> Any:
-    return {**value, "program": {**value["program"], "replicas": 1}}
+@patch("config-copy-shares-values", "plan", f"{TREE}:Root.__deepcopy__", "a deep copy changes with its original")
+def _sharing(original: Any, config: Any, memo: Dict[int, Any]) -> Any:
+    copied = original(config, memo)
+    object.__setattr__(copied, "_values", config._values)
+    return copied
 
 
-for _name, _rule, _what, _wrong in (
-    # Configuration
-    ("config-types-unchecked", "type-accepted", "attributes take values of any type", always(True)),
-    ("config-true-not-stored", "stored", "an attribute that is set to True stays False",
-     lambda value, **context: False if value is True else value),
-    ("config-deprecation-silent", "deprecated", "nothing is said of a deprecated attribute", never),
-    ("config-deprecated-name-dead", "stored-as", "a deprecated name sets nothing", lambda value, row, **_: row.name),
-    ("config-no-name-offered", "nearest-name", "an unknown name is refused without the nearest", always(None)),
-    ("config-category-assignable", "category", "a category is taken for an attribute", never),
-    ("config-dictionary-incomplete", "written", "a written configuration lacks a category", _without_a_category),
-    ("config-copy-shares-values", "copied", "a deep copy changes with its original", _sharing),
-    ("config-two-selections", "two-selections", "IPUs are selected in two ways at once", never),
-    ("config-model-ids", "model-selection", "IPUs of the IPU model are selected by ids", never),
-    ("config-set-all-ignored", "exceptions", "set_all turns nothing on", always({})),
-    ("config-devices-merged", "devices", "all selected IPUs make one device", lambda value, **_: (sum(value),)),
-    ("config-devices-of-one-ipu", "devices", "every device has one IPU", lambda value, **_: (1,) * len(value)),
-    ("config-any-number-of-ipus", "too-many-ipus", "more IPUs are promised than there are", never),
-    ("config-first-stays", "changed", "another configuration does not replace the first", never),
-    ("config-always-changed", "changed", "an equal configuration is taken for another", always(True)),
-    ("config-replaced-silently", "warned", "nothing is said of a configuration that is replaced", _silent),
-    ("config-replaced-unasked", "configured-once", "a configuration is replaced that must stay", never),
-    ("config-seed-ignored", "seed", "every seed is the same seed", always(0)),
-    ("config-initializers-stay", "initializer-moved", "initialisers stay on the device", never),
-    # Devices
-    ("devices-not-listed", "devices-listed", "TensorFlow's lists lack the last IPU device",
-     lambda value, **context: max(0, value - 1)),
-    ("sessions-place-hard", "soft-placement", "sessions refuse what is placed on an IPU device", never),
-    # Environment
-    ("environment-flags-ignored", "flags", "TF_POPLAR_FLAGS is not read", always({})),
-    ("environment-flags-read-once", "flags", "TF_POPLAR_FLAGS is read once",
-     lambda value, memory, **context: memory.setdefault("first", value)),
-    ("environment-synthetic-ignored", "synthetic-data", "synthetic data are never used for everything",
-     never),
-    ("environment-model-ignored", "flags", "the IPU model is never in use",
-     lambda value, **context: {name: item for name, item in value.items() if name != "use_ipu_model"}),
-    ("environment-infeed-real", "synthetic-infeed", "data of the host reach a program in spite of synthetic infeeds",
-     never),
-    # Strategies
-    ("strategy-eager-accepted", "eager-refused", "functions run that are not compiled", never),
-    ("strategy-one-replica", "replicas", "a strategy runs on one replica", always(1)),
-    ("strategy-last-result", "results", "the host gets the last replica's result", lambda value, **_: value[::-1]),
-    ("strategy-elements-reversed", "elements", "replicas take elements in reverse order",
-     lambda value, **context: value[::-1]),
-    ("strategy-functions-shared", "functions-inlined", "functions that replicas call work on the first replica",
-     never),
-    # Memory
-    ("memory-endless", "out-of-memory", "programs run that no IPU can hold", never),
-    # Reports
-    ("report-not-written", "report-written", "no report is written", never),
-    ("report-written-again", "reported", "a report is written for every run", never),
-    ("report-folder-misnamed", "report-folder", "report folders have another name",
-     lambda value, **context: value.with_name("report_of_" + value.name)),
-    ("report-replicas-lost", "profile", "a profile tells of one replica", _one_replica),
-    ("report-trace-always", "trace-written", "a trace is written that was not asked for", always(True)),
-    # This one comes last: what it leaves configured would be found by whoever comes next.
-    ("config-never-reset", "reset", "a reset forgets nothing", never),
+@patch("environment-flags-ignored", "plan", f"{ENVIRONMENT}:flags", "TF_POPLAR_FLAGS is not read")
+def _no_flags(original: Any, environment: Any = None) -> Any:
+    return original({})
+
+
+@patch("environment-flags-read-once", "plan", f"{ENVIRONMENT}:flags", "TF_POPLAR_FLAGS is read once", remembers=True)
+def _first_flags(memory: Dict[Any, Any], original: Any, environment: Any = None) -> Any:
+    if "first" not in memory:
+        memory["first"] = original(environment)
+    return memory["first"]
+
+
+@patch("environment-synthetic-ignored", "plan", f"{ENVIRONMENT}:Flags.synthetic",
+       "synthetic data are never used for everything")  # fmt: skip
+def _categories_only(original: Any, flags: Any, category: str) -> bool:
+    return category.lower() in flags.categories
+
+
+@patch("report-trace-always", "plan", f"{ENVIRONMENT}:report_parts", "a trace is written that was not asked for")
+def _with_a_trace(original: Any, environment: Any = None) -> Any:
+    parts = original(environment)
+    return replace(parts, execution=parts.graph or parts.execution)
+
+
+def _without_a_category(values: Any) -> Any:
+    return {name: item for name, item in values.items() if name != "optimizations"}
+
+
+def _one_replica(profile: Any) -> Any:
+    return {**profile, "program": {**profile["program"], "replicas": 1}}
+
+
+def _renamed(folder: Any) -> Any:
+    return folder.rename(folder.with_name("report_of_" + folder.name))
+
+
+for _name, _function, _what, _wrong in (
+    ("config-deprecation-silent", f"{TREE}:AttributeMetadata.warn_if_deprecated",
+     "nothing is said of a deprecated attribute", always(None)),
+    ("config-no-name-offered", f"{TREE}:Table.nearest", "an unknown name is refused without the nearest", always(None)),
+    ("config-dictionary-incomplete", f"{TREE}:Category.to_dict", "a written configuration lacks a category",
+     result(_without_a_category)),
+    ("config-set-all-ignored", f"{OPTIONS}:IPUConfig._exceptions", "set_all turns nothing on", always({})),
+    ("config-first-stays", f"{OPTIONS}:IpuOptions.__eq__", "another configuration does not replace the first",
+     always(True)),
+    ("config-always-changed", f"{OPTIONS}:IpuOptions.__eq__", "an equal configuration is taken for another", never),
+    ("config-replaced-silently", f"{OPTIONS}:_warn_of_another", "nothing is said of a configuration that is replaced",
+     always(None)),
+    ("config-devices-merged", f"{SYSTEM}:_ipus_of_devices", "all selected IPUs make one device",
+     result(lambda counts: (sum(counts),))),
+    ("config-devices-of-one-ipu", f"{SYSTEM}:_ipus_of_devices", "every device has one IPU",
+     result(lambda counts: (1,) * len(counts))),
+    ("devices-not-listed", f"{SYSTEM}:_numbers", "TensorFlow's lists lack the last IPU device",
+     result(lambda numbers: numbers[:-1])),
+    ("sessions-place-hard", "tensorflow.activation:_softly", "sessions refuse what is placed on an IPU device",
+     lambda original, settings: settings),
+    ("environment-model-ignored", f"{ENVIRONMENT}:flags", "the IPU model is never in use",
+     result(lambda flags: replace(flags, use_ipu_model=False))),
+    ("report-not-written", f"{FOLDERS}:write", "no report is written", always(None)),
+    ("report-folder-misnamed", f"{FOLDERS}:_new_folder", "report folders have another name", result(_renamed)),
+    ("report-replicas-lost", "tensorflow.reports.profile:profile", "a profile tells of one replica",
+     result(_one_replica)),
+    ("config-never-reset", f"{SYSTEM}:reset", "a reset forgets nothing", always(None)),
 ):  # fmt: skip
-    catalogue.register(
-        Fault(_name, "streams" if "elements" in _name else "plan", POINT, _what, where(_rule, _wrong)), __name__
-    )
+    register(Fault(_name, "plan", _function, _what, _wrong), __name__)

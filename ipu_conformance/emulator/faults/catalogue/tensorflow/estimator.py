@@ -1,147 +1,139 @@
-"""Ways for an estimator to be wrong: its rules, its loops and steps, what it feeds, and what it hands to the host."""
+"""Ways for an estimator to be wrong: its loops and steps, what it feeds, and what it hands to the host."""
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Callable
+import itertools
+from typing import Any, Iterator, List
 
-from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import Fault, always, never, where
-from ipu_conformance.emulator.faults.decisions import tensorflow_estimator
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, patch, register, result
 
-POINT = tensorflow_estimator.point
-
-
-def _for(name: str) -> Callable[..., Any]:
-    """What holds for one name is not checked."""
-    return lambda value, **context: False if context["name"] == name else value
+BASE, LOOP = "tensorflow.estimator.base:BaseEstimator", "tensorflow.estimator.loop:LoopProgram"
+PROGRAM, HOOKS = "tensorflow.estimator.program", "tensorflow.estimator.hooks"
 
 
-def _without_hooks(mode: str) -> Callable[..., Any]:
-    return lambda value, **context: () if context["mode"] == mode else value
+# Steps and loops
 
 
-def _one_more(value: Any, **context: Any) -> Any:
-    return value + 1
+@patch("estimator-max-steps-down", "plan", f"{HOOKS}:loops", "max_steps is rounded down to whole loops")
+def _rounded_down(original: Any, steps: int, iterations_per_loop: int) -> int:
+    return max(0, steps // iterations_per_loop)
 
 
-def _rounded_down(value: Any, steps: int, each: int, **context: Any) -> Any:
-    return max(0, steps // each)
+@patch("estimator-evaluation-longer", "plan", f"{BASE}._convert_eval_steps_to_hooks",
+       "an evaluation has one loop more than it should")  # fmt: skip
+def _longer(original: Any, estimator: Any, steps: int) -> Any:
+    return original(estimator, steps + estimator._run.iterations_per_loop)
 
 
-def _reversed(value: Any, **context: Any) -> Any:
-    return value[::-1]
+@patch("estimator-checkpoints-late", "weights", f"{BASE}._savers", "checkpoints are saved by loops, not by steps")
+def _counting_runs(original: Any, estimator: Any, given: Any, scaffold: Any) -> List[Any]:
+    savers: List[Any] = original(estimator, given, scaffold)
+    for saver in savers:
+        saver._set_steps_per_run(1)
+    return savers
 
 
-def _no_scope(value: Any, **context: Any) -> Any:
-    return lambda device: contextlib.nullcontext()
+# The device of a model function
 
 
-def _first_device(value: Any, **context: Any) -> Any:
-    return lambda device: value("/device:IPU:0")
+@patch("estimator-options-ignored", "plan", f"{BASE}._configure",
+       "the options of the run configuration are not put in force")  # fmt: skip
+def _one_ipu(original: Any, estimator: Any) -> None:
+    from ipu_conformance.emulator.tensorflow.config.ipu_config import IPUConfig
+
+    IPUConfig().configure_ipu_system()
 
 
-def _one_ipu(value: Any, **context: Any) -> Any:
-    from ipu_conformance.emulator.tensorflow.api.config import IPUConfig
-
-    return IPUConfig()
-
-
-def _first_micro_batch(value: Any, **context: Any) -> Any:
-    return lambda leaf: leaf[0]
-
-
-def _zeros(value: Any, **context: Any) -> Any:
+@patch("estimator-on-the-host", "plan", f"{BASE}._call_user", "the model function is built in no scope")
+def _no_scope(original: Any, *arguments: Any, **settings: Any) -> Any:
     import tensorflow as tf
 
-    return tf.zeros_like(value)
+    with tf.device(None):
+        return original(*arguments, **settings)
 
 
-def _doubled_tensors(value: Any, **context: Any) -> Any:
-    return lambda leaf: 2 * value(leaf)
+# Replicas and losses
 
 
-for _name, _rule, _area, _what, _wrong in (
+@patch("estimator-loss-summed", "streams", f"{LOOP}._mean", "the loss of a loop is the sum over its steps")
+def _summed(original: Any, program: Any, total: Any) -> Any:
+    return program.mean_of_replicas(total)
+
+
+# What comes back to the host
+
+
+@patch("estimator-device-metrics-lost", "streams", "tensorflow.estimator.metrics:DeviceMetrics.values",
+       "metrics of the device stay at 0")  # fmt: skip
+def _zeros(original: Any, metrics: Any) -> List[Any]:
+    import tensorflow as tf
+
+    return [tf.zeros_like(value) for value in original(metrics)]
+
+
+@patch("estimator-predictions-reversed", "streams", f"{BASE}._parted", "predictions of a loop come in reverse order")
+def _reversed(original: Any, estimator: Any, loop: Any, single_examples: bool) -> Iterator[Any]:
+    import tensorflow as tf
+
+    backwards = tf.nest.map_structure(lambda leaf: leaf[::-1], loop)
+    iterator: Iterator[Any] = original(estimator, backwards, single_examples)
+    return iterator
+
+
+# Around the loop
+
+
+@patch("estimator-logs-always", "streams", f"{HOOKS}:IPULoggingTensorHook.after_run", "a hook logs every loop")
+def _always_due(original: Any, hook: Any, run_context: Any, run_values: Any) -> None:
+    hook._should_trigger = True
+    original(hook, run_context, run_values)
+
+
+for _name, _area, _function, _what, _wrong in (
     # Steps and loops
-    ("estimator-steps-cut", "steps-multiple", "plan", "steps that are not a multiple of the loop are accepted", never),
-    ("estimator-max-steps-down", "loops-rounded", "plan", "max_steps is rounded down to whole loops", _rounded_down),
-    ("estimator-one-loop-more", "loops-rounded", "plan", "a training has one loop more than it should", _one_more),
-    ("estimator-steps-are-loops", "step-count", "plan", "the global step counts loops", always(1)),
-    ("estimator-steps-not-counted", "step-count", "plan", "the global step does not grow", always(0)),
-    ("estimator-step-counted-twice", "step-read-only", "plan", "a model function may count steps, too",
-     never),
-    ("estimator-endless-evaluation", "evaluation-steps-required", "plan", "an evaluation needs no steps",
-     never),
-    ("estimator-evaluation-longer", "evaluation-loops", "plan", "an evaluation has one loop more than it should",
-     _one_more),
-    ("estimator-checkpoints-late", "steps-per-run", "weights", "checkpoints are saved by loops, not by steps",
-     always(1)),
-    ("estimator-data-end-hidden", "data-end-refused", "streams", "data that end within a loop end a training",
-     never),
-    # What the user returns and asks for
-    ("estimator-any-config", "config-required", "plan", "any configuration makes an estimator", never),
-    ("estimator-any-spec", "spec-required", "plan", "a model function may return anything", never),
-    ("estimator-any-input", "data-set-required", "streams", "an input function may return anything",
-     never),
-    ("estimator-labels-dropped", "labels-taken", "streams", "labels that a model function does not take are dropped",
-     never),
-    ("estimator-metrics-twice", "metrics-exclusive", "plan", "metrics are both on the host and on the device",
-     never),
-    ("estimator-any-metrics", "pair-required", "plan", "eval_metrics may be anything", _for("eval_metrics")),
-    ("estimator-any-host-call", "pair-required", "plan", "host_call may be anything", _for("host_call")),
-    ("estimator-host-call-in-loop", "host-call-refused", "plan", "host_call is accepted in longer loops",
-     never),
-    ("estimator-no-prediction", "predictions-positive", "plan", "a number of predictions may be 0", never),
-    # The run configuration
-    ("estimator-loop-of-none", "positive", "plan", "loops without steps are accepted", _for("iterations_per_loop")),
-    ("estimator-no-replicas", "positive", "plan", "no replicas are accepted", _for("num_replicas")),
-    ("estimator-no-shards", "positive", "plan", "no shards are accepted", _for("num_shards")),
-    ("estimator-any-ipus", "ipus-match", "plan", "replicas and shards need not be the IPUs", never),
-    ("estimator-shards-unchecked", "shards-checked", "plan", "a model may use more IPUs than its shards",
-     never),
-    ("estimator-options-ignored", "configured", "plan", "the options of the run configuration are not put in force",
-     _one_ipu),
-    ("estimator-on-the-host", "scope", "plan", "the model function is built in no scope", _no_scope),
-    ("estimator-first-device", "scope", "plan", "the model function is always built for the first device",
-     _first_device),
+    ("estimator-one-loop-more", "plan", f"{HOOKS}:loops", "a training has one loop more than it should",
+     result(lambda loops: loops + 1)),
+    ("estimator-steps-are-loops", "plan", f"{PROGRAM}:counting_steps", "the global step counts loops",
+     argument("iterations", lambda iterations: 1)),
+    ("estimator-steps-not-counted", "plan", f"{PROGRAM}:counting_steps", "the global step does not grow",
+     argument("iterations", lambda iterations: 0)),
+    # The device of a model function
+    ("estimator-first-device", "plan", "tensorflow.estimator.run_config:IPURunConfig.device",
+     "the model function is always built for the first device", always("/device:IPU:0")),
     # Replicas and losses
-    ("estimator-replicas-apart", "reduction-required", "reduce", "replicas that never meet are accepted",
-     never),
-    ("estimator-loss-summed", "loop-loss", "streams", "the loss of a loop is the sum over its steps",
-     lambda value, total, **context: total),
-    ("estimator-loss-of-one-replica", "replica-mean", "reduce", "the loss is that of the first replica",
-     lambda value, own, **context: own),
+    ("estimator-loss-of-one-replica", "reduce", f"{PROGRAM}:Program.mean_of_replicas",
+     "the loss is that of the first replica", lambda original, program, value: value),
     # What comes back to the host
-    ("estimator-metrics-first-only", "samples", "streams", "metrics on the host see one micro-batch of a loop",
-     _first_micro_batch),
-    ("estimator-device-metrics-lost", "metric-after-loop", "streams", "metrics of the device stay at 0", _zeros),
-    ("estimator-host-call-skipped", "host-call", "update", "what host_call returns is not run", always([])),
-    ("estimator-host-call-doubled", "host-call-joined", "update", "host_call gets doubled tensors",
-     _doubled_tensors),
-    ("estimator-predictions-go-on", "predictions-end", "streams", "num_predictions does not end predictions",
-     never),
-    ("estimator-predictions-end", "predictions-end", "streams", "there is one prediction only", always(True)),
-    ("estimator-predictions-reversed", "predictions-order", "streams", "predictions of a loop come in reverse order",
-     _reversed),
-    ("estimator-keys-ignored", "predict-keys", "streams", "all predictions come back, whatever was asked for",
-     always(None)),
-    ("estimator-batches-whole", "single-examples", "streams", "predictions are whole batches", never),
-    ("estimator-batches-parted", "single-examples", "streams", "predictions are never whole batches",
-     always(True)),
-    ("estimator-predicts-with-labels", "predict-labels", "streams", "labels are given where predictions are made",
-     lambda value, labels, **context: labels),
+    ("estimator-metrics-first-only", "streams", "tensorflow.estimator.feeds:_joined",
+     "metrics on the host see one micro-batch of a loop", lambda original, leaf: leaf[0]),
+    ("estimator-host-call-skipped", "update", f"{LOOP}._called_on_host", "what host_call returns is not run",
+     lambda original, program, loss, outfeed: loss),
+    ("estimator-host-call-doubled", "update", f"{LOOP}._of_replicas", "host_call gets doubled tensors",
+     result(lambda tensor: 2 * tensor)),
+    ("estimator-predictions-go-on", "streams", f"{BASE}.predict", "num_predictions does not end predictions",
+     argument("num_predictions", lambda number: None)),
+    ("estimator-predictions-end", "streams", f"{BASE}.predict", "there is one prediction only",
+     result(lambda predictions: (one for one in itertools.islice(predictions, 1)))),
+    ("estimator-keys-ignored", "streams", f"{BASE}.predict", "all predictions come back, whatever was asked for",
+     argument("predict_keys", lambda keys: None)),
+    ("estimator-batches-whole", "streams", f"{BASE}._parted", "predictions are whole batches",
+     argument("single_examples", lambda single: False)),
+    ("estimator-batches-parted", "streams", f"{BASE}._parted", "predictions are never whole batches",
+     argument("single_examples", lambda single: True)),
+    ("estimator-predicts-with-labels", "streams", f"{LOOP}._takes_labels",
+     "labels are given where predictions are made", always(True)),
     # Around the loop
-    ("estimator-training-hooks-lost", "spec-hooks", "plan", "a model function's hooks for training are not called",
-     _without_hooks("train")),
-    ("estimator-evaluation-hooks-lost", "spec-hooks", "plan",
-     "a model function's hooks for evaluation are not called", _without_hooks("evaluate")),
-    ("estimator-prediction-hooks-lost", "spec-hooks", "plan",
-     "a model function's hooks for prediction are not called", _without_hooks("predict")),
-    ("estimator-warm-start-cold", "warm-start", "weights", "a warm start begins with initial weights",
-     always(None)),
-    ("estimator-logs-always", "logging-due", "streams", "a hook logs every loop", always(True)),
-    ("estimator-logs-again", "logged-once", "streams", "a hook logs in two places", never),
-    ("estimator-report-of-inference", "report-training", "ir", "the report of a training tells of no training",
-     never),
+    ("estimator-training-hooks-lost", "plan", f"{LOOP}.train", "a model function's hooks for training are not called",
+     result(lambda spec: spec._replace(training_hooks=()))),
+    ("estimator-evaluation-hooks-lost", "plan", f"{LOOP}.evaluate",
+     "a model function's hooks for evaluation are not called",
+     result(lambda spec: spec._replace(evaluation_hooks=()))),
+    ("estimator-prediction-hooks-lost", "plan", f"{LOOP}.predict",
+     "a model function's hooks for prediction are not called",
+     result(lambda spec: spec._replace(prediction_hooks=()))),
+    ("estimator-warm-start-cold", "weights", f"{BASE}.__init__", "a warm start begins with initial weights",
+     argument("warm_start_from", lambda path: None)),
+    ("estimator-report-of-inference", "ir", "tensorflow.estimator.report:planned",
+     "the report of a training tells of no training", argument("training", lambda training: False)),
 ):  # fmt: skip
-    catalogue.register(Fault(_name, _area, POINT, _what, where(_rule, _wrong)), __name__)
+    register(Fault(_name, _area, _function, _what, _wrong), __name__)

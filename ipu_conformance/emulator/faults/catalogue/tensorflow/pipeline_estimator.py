@@ -1,103 +1,86 @@
-"""Ways for a pipelined estimator to be wrong: what it asks of a model, its loops, its loss and what it hands on."""
+"""Ways for a pipelined estimator to be wrong: its loops, its loss and what it hands on."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable, Dict, List
 
-from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import Fault, always, never, where
-from ipu_conformance.emulator.faults.decisions import tensorflow_estimator
+from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, argument, patch, register, result
 
-POINT = tensorflow_estimator.point
-
-
-def _known_only(value: Any, **context: Any) -> Any:
-    return [name for name in value if name in ("mode", "params", "config")]
+MODULE = "tensorflow.estimator.pipeline"
+PROGRAM = f"{MODULE}:PipelineProgram"
 
 
-def _undivided(value: Any, added: Any, **context: Any) -> Any:
+def _specified(**changes: Any) -> Wrong:
+    """What the model function returned has other settings."""
+    return result(lambda spec: spec._replace(**changes))
+
+
+def _from_places(places: Callable[[int], List[int]]) -> Wrong:
+    """Each micro-batch of a loop has the outputs of the one at another place."""
+
+    def wrong(original: Any, *arguments: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.nest.map_structure(lambda leaf: tf.gather(leaf, places(leaf.shape[0])), original(*arguments))
+
+    return wrong
+
+
+def _numbered(outputs: Any) -> Any:
+    if not isinstance(outputs, dict):
+        return outputs
+    return {f"output_{number}": value for number, value in enumerate(outputs.values())}
+
+
+@patch("pipelined-loss-undivided", "streams", f"{PROGRAM}._mean_loss", "the loss is the sum over a run")
+def _undivided(original: Any, program: Any, added: Any) -> Any:
+    return original(program, added) * program.spec.gradient_accumulation_count
+
+
+@patch("pipelined-loss-last-run", "streams", f"{PROGRAM}._mean_loss", "the loss is that of the last run")
+def _last_run(original: Any, program: Any, added: Any) -> Any:
+    return original(program, added[-1:])
+
+
+@patch("pipelined-loss-first-replica", "streams", f"{PROGRAM}._mean_loss", "the loss is that of the first replica")
+def _first_replica(original: Any, program: Any, added: Any) -> Any:
+    return original(program, added[:, 0] if added.shape.rank > 1 else added)
+
+
+@patch("pipelined-metrics-invented", "streams", f"{PROGRAM}._metrics", "metrics without a loss have a loss of 0")
+def _invented(original: Any, program: Any, outputs: Any) -> Dict[str, Any]:
     import tensorflow as tf
 
-    return tf.reduce_mean(added)
+    try:
+        metrics: Dict[str, Any] = original(program, outputs)
+    except (KeyError, TypeError):
+        metrics = {"loss": tf.constant(0.0)}
+    return metrics
 
 
-def _last_run(value: Any, added: Any, count: int, **context: Any) -> Any:
-    import tensorflow as tf
-
-    return tf.reduce_mean(added[-1:]) / count
-
-
-def _first_replica(value: Any, added: Any, count: int, **context: Any) -> Any:
-    import tensorflow as tf
-
-    return tf.reduce_mean(added[:, 0] if added.shape.rank > 1 else added) / count
-
-
-def _invented(value: Any, **context: Any) -> Any:
-    import tensorflow as tf
-
-    return value if isinstance(value, dict) and "loss" in value else {"loss": tf.constant(0.0)}
-
-
-def _backwards(value: Any, **context: Any) -> Any:
-    import tensorflow as tf
-
-    return [tf.reverse(leaf, [0]) for leaf in value]
-
-
-def _first_again(value: Any, **context: Any) -> Any:
-    import tensorflow as tf
-
-    return [tf.repeat(leaf[:1], leaf.shape[0], axis=0) for leaf in value]
-
-
-for _name, _rule, _area, _what, _wrong in (
-    # What a model is asked for
-    ("pipelined-any-mode", "pipeline-mode-known", "plan", "a specification is for any mode", never),
-    ("pipelined-any-stages", "pipeline-stages-typed", "plan", "stages may be anything", never),
-    ("pipelined-count-guessed", "pipeline-count-required", "plan", "a missing count is 1", always(1)),
-    ("pipelined-count-converted", "pipeline-count-typed", "plan", "a count may be of any type", never),
-    ("pipelined-count-not-positive", "pipeline-count-positive", "plan", "a count may be 0 or less", never),
-    ("pipelined-without-optimizer", "pipeline-optimizer_function-required", "update",
-     "training needs no optimizer function", never),
-    ("pipelined-without-metrics", "pipeline-eval_metrics_fn-required", "streams",
-     "evaluation needs no function for metrics", never),
-    ("pipelined-any-optimizer", "pipeline-optimizer_function-typed", "update",
-     "an optimizer function may be anything", never),
-    ("pipelined-any-metrics", "pipeline-eval_metrics_fn-typed", "streams",
-     "a function for metrics may be anything", never),
-    ("pipelined-options-overridden", "pipeline-own-options", "streams",
-     "options that the estimator sets are accepted", never),
-    ("pipelined-any-hooks", "pipeline-hooks-typed", "plan", "hooks may be anything", never),
-    ("pipelined-hooks-forgotten", "pipeline-hooks", "plan", "hooks of a specification are not called", always(())),
-    ("pipelined-any-arguments", "pipeline-arguments", "plan", "a model function may ask for anything", _known_only),
-    ("pipelined-any-specification", "pipeline-spec-required", "plan",
-     "a model function may return anything", never),
+for _name, _area, _function, _what, _wrong in (
+    ("pipelined-hooks-forgotten", "plan", "tensorflow.estimator.specs:_checked_hooks",
+     "hooks of a specification are not called", always(())),
     # Loops
-    ("pipelined-partial-loop", "pipeline-loop-whole", "plan", "a loop ends within a run of the pipeline",
-     never),
-    ("pipelined-run-missing", "pipeline-runs", "plan", "a loop runs the pipeline once less",
-     lambda value, **context: value - 1),
-    ("pipelined-mapping-ignored", "pipeline-mapping", "plan", "every stage is on an IPU of its own", always(None)),
-    ("pipelined-options-ignored", "pipeline-options", "plan", "options of the pipeline are left out", always({})),
-    ("pipelined-reduction-ignored", "pipeline-reduction", "update", "gradients are summed whatever is asked",
-     always("sum")),
+    ("pipelined-run-missing", "plan", f"{MODULE}:runs", "a loop runs the pipeline once less",
+     result(lambda runs: runs - 1)),
+    ("pipelined-mapping-ignored", "plan", f"{MODULE}:_of_model_fn", "every stage is on an IPU of its own",
+     _specified(device_mapping=None)),
+    ("pipelined-options-ignored", "plan", f"{MODULE}:_of_model_fn", "options of the pipeline are left out",
+     _specified(pipeline_op_kwargs={})),
+    ("pipelined-reduction-ignored", "update", f"{MODULE}:_of_model_fn", "gradients are summed whatever is asked",
+     _specified(reduction_method="sum")),
     # The loss
-    ("pipelined-loss-undivided", "pipeline-loss", "streams", "the loss is the sum over a run", _undivided),
-    ("pipelined-loss-last-run", "pipeline-loss", "streams", "the loss is that of the last run", _last_run),
-    ("pipelined-loss-first-replica", "pipeline-loss", "streams", "the loss is that of the first replica",
-     _first_replica),
-    ("pipelined-loss-not-accumulated", "pipeline-loss-accumulated", "streams",
-     "losses are not added up before they are divided", never),
-    ("pipelined-loss-type-ignored", "pipeline-loss-dtype", "numerics", "losses are added up in their own type",
-     always(None)),
+    ("pipelined-loss-not-accumulated", "streams", f"{MODULE}:pipeline",
+     "losses are not added up before they are divided", argument("accumulate_outfeed", lambda accumulated: False)),
+    ("pipelined-loss-type-ignored", "numerics", f"{MODULE}:_of_model_fn", "losses are added up in their own type",
+     _specified(loss_accumulator_dtype=None)),
     # What the host gets
-    ("pipelined-metrics-invented", "pipeline-metrics", "streams", "metrics without a loss have a loss of 0", _invented),
-    ("pipelined-outputs-backwards", "pipeline-outputs", "streams", "micro-batches come in reverse order", _backwards),
-    ("pipelined-outputs-repeated", "pipeline-outputs", "streams", "every micro-batch has the first one's outputs",
-     _first_again),
-    ("pipelined-names-lost", "pipeline-names", "streams", "predictions lose their names", always(None)),
-    ("pipelined-first-prediction", "pipeline-predictions-named", "streams", "only the first prediction counts",
-     never),
+    ("pipelined-outputs-backwards", "streams", f"{PROGRAM}._outputs", "micro-batches come in reverse order",
+     _from_places(lambda count: list(range(count))[::-1])),
+    ("pipelined-outputs-repeated", "streams", f"{PROGRAM}._outputs", "every micro-batch has the first one's outputs",
+     _from_places(lambda count: [0] * count)),
+    ("pipelined-names-lost", "streams", f"{PROGRAM}._outputs", "predictions lose their names",
+     result(_numbered)),
 ):  # fmt: skip
-    catalogue.register(Fault(_name, _area, POINT, _what, where(_rule, _wrong)), __name__)
+    register(Fault(_name, _area, _function, _what, _wrong), __name__)
