@@ -73,8 +73,6 @@ for _name, _rule, _what, _wrong in (
      lambda value, **context: value[::-1]),
     ("strategy-functions-shared", "functions-inlined", "functions that replicas call work on the first replica",
      never),
-    # Memory
-    ("memory-endless", "out-of-memory", "programs run that no IPU can hold", never),
     # Reports
     ("report-not-written", "report-written", "no report is written", never),
     ("report-written-again", "reported", "a report is written for every run", never),

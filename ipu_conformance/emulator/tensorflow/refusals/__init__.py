@@ -1,0 +1,1 @@
+"""What the emulated TensorFlow refuses, a module a room."""
