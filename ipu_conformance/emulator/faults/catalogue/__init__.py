@@ -26,7 +26,7 @@ import re
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults import refusals
@@ -303,30 +303,18 @@ never = always(False)
 
 
 def result(change: Callable[[Any], Any]) -> Wrong:
-    """Of a function: ``change`` of its result."""
+    """A function whose result is ``change`` of the right one."""
     return lambda original, *arguments, **settings: change(original(*arguments, **settings))
 
 
 def argument(name: str, change: Callable[[Any], Any]) -> Wrong:
-    """Of a function: its result for ``change`` of the argument of that name."""
+    """A function that gets ``change`` of the argument of that name, whether it was given or left out."""
 
-    def wrong(original: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
+    def wrong(original: Any, *arguments: Any, **settings: Any) -> Any:
         bound = inspect.signature(original).bind(*arguments, **settings)
         bound.apply_defaults()
         bound.arguments[name] = change(bound.arguments[name])
         return original(*bound.args, **bound.kwargs)
-
-    return wrong
-
-
-def forgives(*errors: Type[BaseException]) -> Wrong:
-    """Of a function: its result, and None where it raises one of these errors."""
-
-    def wrong(original: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
-        try:
-            return original(*arguments, **settings)
-        except errors:
-            return None
 
     return wrong
 

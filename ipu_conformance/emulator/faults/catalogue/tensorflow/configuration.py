@@ -49,8 +49,6 @@ for _name, _rule, _what, _wrong in (
     ("config-always-changed", "changed", "an equal configuration is taken for another", always(True)),
     ("config-replaced-silently", "warned", "nothing is said of a configuration that is replaced", _silent),
     ("config-replaced-unasked", "configured-once", "a configuration is replaced that must stay", never),
-    ("config-seed-ignored", "seed", "every seed is the same seed", always(0)),
-    ("config-initializers-stay", "initializer-moved", "initialisers stay on the device", never),
     # Devices
     ("devices-not-listed", "devices-listed", "TensorFlow's lists lack the last IPU device",
      lambda value, **context: max(0, value - 1)),
@@ -63,19 +61,8 @@ for _name, _rule, _what, _wrong in (
      never),
     ("environment-model-ignored", "flags", "the IPU model is never in use",
      lambda value, **context: {name: item for name, item in value.items() if name != "use_ipu_model"}),
-    ("environment-infeed-real", "synthetic-infeed", "data of the host reach a program in spite of synthetic infeeds",
-     never),
-    # Strategies
-    ("strategy-eager-accepted", "eager-refused", "functions run that are not compiled", never),
-    ("strategy-one-replica", "replicas", "a strategy runs on one replica", always(1)),
-    ("strategy-last-result", "results", "the host gets the last replica's result", lambda value, **_: value[::-1]),
-    ("strategy-elements-reversed", "elements", "replicas take elements in reverse order",
-     lambda value, **context: value[::-1]),
-    ("strategy-functions-shared", "functions-inlined", "functions that replicas call work on the first replica",
-     never),
     # Reports
     ("report-not-written", "report-written", "no report is written", never),
-    ("report-written-again", "reported", "a report is written for every run", never),
     ("report-folder-misnamed", "report-folder", "report folders have another name",
      lambda value, **context: value.with_name("report_of_" + value.name)),
     ("report-replicas-lost", "profile", "a profile tells of one replica", _one_replica),
