@@ -7,7 +7,6 @@ from typing import Any, Optional
 
 from tensorflow.python.framework import device_spec, ops, random_seed
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_system as _decide
 from ipu_conformance.emulator.tensorflow.api import config as _config
 from ipu_conformance.emulator.tensorflow.api.config import *  # noqa: F403 (the vendor has them in both modules)
 from ipu_conformance.emulator.tensorflow.config import environment as _environment
@@ -73,7 +72,6 @@ def reset_ipu_seed(
     """Restart the random numbers of a device from a seed."""
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise TypeError(f"The seed {seed!r} is of type {type(seed).__name__}; use a whole number.")
-    seed = _decide("seed", seed)
     _system.set_seed(device, seed, experimental_identical_replicas)
     random_seed.set_seed(seed)
 
@@ -92,6 +90,5 @@ def move_variable_initialization_to_cpu(graph: Optional[Any] = None) -> None:
         if op in seen or op.type == "VarHandleOp":
             continue
         seen.add(op)
-        if _decide("initializer-moved", True):
-            op._set_device("/device:CPU:0")
+        op._set_device("/device:CPU:0")
         pending += [tensor.op for tensor in op.inputs]

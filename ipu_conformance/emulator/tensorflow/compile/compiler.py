@@ -9,10 +9,10 @@ from tensorflow.python.framework import device_spec, func_graph, ops
 
 from ipu_conformance.emulator.core.plan import plan
 from ipu_conformance.emulator.core.topology import Topology
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.compile import functions
 from ipu_conformance.emulator.tensorflow.compile.graph_replicas import GraphProgram
 from ipu_conformance.emulator.tensorflow.config import system
+from ipu_conformance.emulator.tensorflow.refusals import ops as refusals
 from ipu_conformance.emulator.tensorflow.reports import folders
 from ipu_conformance.emulator.tensorflow.reports import graph as report_graph
 from ipu_conformance.emulator.tensorflow.run import replicas, strategy
@@ -53,7 +53,7 @@ def _in_graph(computation: Callable[..., Any], inputs: List[Any]) -> Any:
 
     def program(*own: Any) -> List[Any]:
         tensors, operations, built.structure = _results(computation(*tf.nest.pack_sequence_as(inputs, own)))
-        _require_ipu(outer)
+        refusals.NO_IPU(for_ipu=_is_for_ipu(outer))
         with tf.control_dependencies(operations):
             # What is returned first tells that all has been executed, also where nothing else is returned.
             return [tf.constant(True), *(tf.identity(tensor) for tensor in tensors)]
@@ -114,16 +114,13 @@ def _ordinal(device: str) -> int:
     return int(device_spec.DeviceSpecV2.from_string(device).device_index or 0) if device else 0
 
 
-def _require_ipu(outer: str) -> None:
-    """A computation belongs to an IPU: by the scope around it, by one inside, or by a strategy."""
+def _is_for_ipu(outer: str) -> bool:
+    """Whether a computation belongs to an IPU: by the scope around it, by one inside, or by a strategy."""
     if outer or strategy.current() is not None:
-        return
+        return True
     graph = ops.get_default_graph()
     while isinstance(graph, func_graph.FuncGraph):
         if any("IPU" in op.device for op in graph.get_operations()):
-            return
+            return True
         graph = graph.outer_graph
-    if decide("device-required", True):
-        raise RuntimeError(
-            "The computation was not compiled for an IPU device: call ipu_compiler.compile inside scopes.ipu_scope."
-        )
+    return False

@@ -16,7 +16,6 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops, resource_variable_ops
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.compile import functions, graph_context
 from ipu_conformance.emulator.tensorflow.run import replicas
 
@@ -156,7 +155,7 @@ def counted(times: Any, body: Body, values: Sequence[Any]) -> List[Any]:
 def _counted(times: Any, everyone: List[Tuple[Body, List[Any]]]) -> List[List[Any]]:
     """The loop of all replicas; what the values of each become."""
     loop, lengths = _Loop(counted=True), [len(values) for _, values in everyone]
-    times = decide("iterations", tf.convert_to_tensor(times, tf.int32))
+    times = tf.convert_to_tensor(times, tf.int32)
 
     def between(start: Any, *held: Any) -> List[Any]:
         """All iterations up to an update, and the update."""
@@ -206,7 +205,7 @@ def _require_whole(times: Any, every: int) -> None:
     known = tf.get_static_value(times)
     number = "another number of" if known is None else int(known)
     functions.fail_if(
-        decide("whole-accumulations", tf.not_equal(times % every, 0) if known is None else int(known) % every != 0),
+        tf.not_equal(times % every, 0) if known is None else int(known) % every != 0,
         f"Detected a gradient accumulation over {every} mini-batches in a loop of {number} iterations: the number of "
         "iterations must be divisible by the number of mini-batches.",
     )

@@ -13,7 +13,6 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import variable_scope
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.run import replicas, variables
 
 
@@ -85,7 +84,7 @@ class Replay:
             return variable
 
         scope = variable_scope.get_variable_scope() if scope is None else scope
-        with _creating(decide("variables-made-once", create)):
+        with _creating(create):
             if tf.executing_eagerly():
                 yield
                 return

@@ -7,13 +7,12 @@ host's variable whenever the host has changed it since the last run.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import tensorflow as tf
 from tensorflow.python.framework import func_graph, ops
 from tensorflow.python.ops import gen_resource_variable_ops, resource_variable_ops, variable_scope
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.compile import graph_context, shards
 from ipu_conformance.emulator.tensorflow.compile.graph_context import Replay
 from ipu_conformance.emulator.tensorflow.run import variables
@@ -38,7 +37,7 @@ class GraphProgram:
         """Build it into the current graph; the tensors that replica 0 returns."""
         scope = variable_scope.get_variable_scope()
         if self._ipus > 1:
-            self.replicas = decide("graph-replicas", shards.replicas(self._ipus, self._placed(inputs, scope)))
+            self.replicas = shards.replicas(self._ipus, self._placed(inputs, scope))
         if self.replicas > 1:
             for variable in _of_graph():
                 self._made(variable)
@@ -47,7 +46,7 @@ class GraphProgram:
             if self._ipus == 1:
                 with variable_scope.variable_scope(scope, use_resource=True, auxiliary_name_scope=False):
                     return self._computation(*own)
-            return decide("graph-results", graph_context.run(self._one, [(scope, own)] * self.replicas))[0]
+            return self._results(scope, own)[0]
 
         called = _function(program, inputs)
         self.graph = called.graph
@@ -60,6 +59,10 @@ class GraphProgram:
                 last = self._call(self._remember)
         with tf.control_dependencies([last]):
             return [tf.identity(output) for output in outputs]
+
+    def _results(self, scope: Any, inputs: Sequence[Any]) -> List[List[Any]]:
+        """What every replica returns."""
+        return graph_context.run(self._one, [(scope, inputs)] * self.replicas)
 
     def _one(self, scope: Any, inputs: List[Any]) -> List[Any]:
         with self._replay.building(scope):
@@ -110,7 +113,7 @@ def _follow_host(variable: Any) -> None:
     value, shadow = _read(variable), variable.__dict__[SHADOW]
     known = gen_resource_variable_ops.var_is_initialized_op(shadow.handle)
     changed = tf.cond(known, lambda: tf.reduce_any(tf.not_equal(value, _read(shadow))), lambda: True)
-    tf.cond(decide("host-followed", changed), lambda: _all_assigned(variable, value), lambda: True)
+    tf.cond(changed, lambda: _all_assigned(variable, value), lambda: True)
 
 
 def _all_assigned(variable: Any, value: Any) -> Any:

@@ -11,7 +11,6 @@ from ipu_conformance.emulator.core import limits, streams
 from ipu_conformance.emulator.core.plan import Plan, plan
 from ipu_conformance.emulator.core.schedules import SharedDeviceError
 from ipu_conformance.emulator.core.topology import Topology
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.compile import functions, graph_context, shards
 from ipu_conformance.emulator.tensorflow.compile.shards import placing
 from ipu_conformance.emulator.tensorflow.run import replicas, training
@@ -190,7 +189,7 @@ def _repeated(times: Any, run: Callable[[], None]) -> Any:
         run()
         return number + 1
 
-    times = decide("repeat-count", tf.convert_to_tensor(times, tf.int32))
+    times = tf.convert_to_tensor(times, tf.int32)
     finished = tf.while_loop(lambda number: number < times, turn, [tf.constant(0)], parallel_iterations=1)
     with tf.control_dependencies(tf.nest.flatten(finished)):
         return tf.no_op()
@@ -208,7 +207,7 @@ def _leave(queue: Any, outputs: List[List[Any]], planned: Plan, accumulated: boo
     if not returned:
         raise ValueError("The last computational stage has no tensor outputs for the outfeed_queue.")
     layout = training.layout_of(planned)
-    if decide("outfeed-accumulated", accumulated):
+    if accumulated:
         if dtype is not None:
             outputs = [[[_cast(value, dtype) for value in entry] for entry in own] for own in outputs]
         entries = training.arranged(streams.select_accumulated(layout), outputs)
@@ -286,7 +285,7 @@ def misfit(mapping: Sequence[int], by: str, count: int, training_: bool) -> Opti
     except limits.LimitError as error:
         raise ValueError(str(error)) from None
     try:
-        limits.check_tensorflow(mapping, by, decide("pipeline-count", count), training=training_)
+        limits.check_tensorflow(mapping, by, count, training=training_)
     except limits.LimitError as error:
         return str(error)
     return None

@@ -10,7 +10,6 @@ from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import variable_scope
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.compile import sharding, shards
 
 ATTRIBUTES = "_XlaFrontendAttributes"
@@ -57,7 +56,7 @@ def ipu_shard(index: Union[int, Sequence[int]]) -> Iterator[None]:
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise ValueError(f"`index` is {index!r}; use the number of an IPU, counted from 0, or a list of them.")
-        shards.note(decide("shard-noted", number))
+        shards.note(number)
     with _attributes({sharding.ATTRIBUTE: sharding.encoded(numbers)}):
         yield
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, List, Optional, Sequence, Union
 
-from ipu_conformance.emulator.faults.decisions import keras_model as decide
 from ipu_conformance.emulator.tensorflow.keras import library, partition, stages
 
 
@@ -162,13 +161,13 @@ def set_functional(model: Any, given: Any, kind: Any = FunctionalLayerPipelineSt
             wanted.append(replace(call, stage=stage, nested=None))
     partition.check(partition.opened(wanted))
     for call, one in zip(calls, wanted):
-        stages.assign(call.node, one.nested or decide("stage-set", one.stage))
+        stages.assign(call.node, one.nested or one.stage)
 
 
 def reset_functional(model: Any) -> None:
     """Take back all stages."""
     for call in partition.functional_calls(model):
-        stages.assign(call.node, decide("stage-reset", None))
+        stages.assign(call.node, None)
 
 
 def checked_sequential(model: Any, given: Any) -> List[int]:
@@ -214,8 +213,8 @@ def summary(model: Any, calls: Sequence[partition.Call], line_length: Optional[i
     write("=" * width)
     for call in calls:
         inbound = ", ".join(layer.name for layer in call.inbound)
-        stage = decide("stage-printed", call.stage)
-        cells = (f"{call.name} ({type(call.layer).__name__})", inbound, "" if stage is None else str(stage))
+        stage = "" if call.stage is None else str(call.stage)
+        cells = (f"{call.name} ({type(call.layer).__name__})", inbound, stage)
         write(_row(cells, (wide, wide + narrow) if not chained else (wide, wide)))
     write("_" * width)
 

@@ -6,9 +6,8 @@ import functools
 import inspect
 import queue
 import threading
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ipu_conformance.emulator.faults.decisions import keras_model as decide
 from ipu_conformance.emulator.tensorflow.keras import library
 
 
@@ -42,72 +41,97 @@ def stepped(model: Any, run: Callable[..., Any], arguments: Any, settings: Any) 
 @functools.lru_cache(maxsize=None)
 def stepped_class() -> Any:
     """Keras' own list of callbacks, called for every step by a thread of its own."""
+    return type("SteppedCallbacks", (Stepped, library.module("callbacks").CallbackList), {})
+
+
+def steps_of(logs: Any, end_step: int) -> List[Tuple[int, Any]]:
+    """The number and the logs of each of the steps that are stacked, which end with ``end_step``."""
     import tensorflow as tf
 
-    class SteppedCallbacks(library.module("callbacks").CallbackList):  # type: ignore[misc]
-        """Between two epochs the thread has seen everything: what is called once per epoch waits for it."""
+    logs = tf.nest.map_structure(lambda values: values.numpy(), logs)
+    number = len(tf.nest.flatten(logs)[0])
+    rows = [tf.nest.map_structure(lambda values, place=place: values[place], logs) for place in range(number)]
+    return list(enumerate(rows, end_step - number + 1))
 
-        def __init__(self, *arguments: Any, **settings: Any) -> None:
-            self._worker: Optional[_Worker] = None
-            self._first = 0
-            super().__init__(*arguments, **settings)
 
-        def on_train_begin(self, logs: Any = None) -> None:
-            self.set_params({**(self.params or {}), "steps": self.model._ipu.steps_of_epoch})
-            super().on_train_begin(logs)
+class Stepped:
+    """A thread sees every step; what is called once per epoch waits until it has seen them all."""
 
-        def _post(self, mode: str, end_step: int, logs: Any) -> None:
-            if self._worker is None:
-                self._worker = _Worker()
-            logs = tf.nest.map_structure(lambda values: values.numpy(), logs)
-            number = len(tf.nest.flatten(logs)[0])
-            begin, end = getattr(super(), f"on_{mode}_batch_begin"), getattr(super(), f"on_{mode}_batch_end")
-            for place in decide("steps-called", list(range(number))):
-                step = end_step - number + 1 + place
-                own = tf.nest.map_structure(lambda values, place=place: values[place], logs)
-                self._worker.put(functools.partial(begin, step))
-                self._worker.put(functools.partial(end, step, own))
+    model: Any
+    params: Any
 
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            """Steps are announced when their results are there."""
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        self._worker: Optional[_Worker] = None
+        self._first = 0
+        super().__init__(*arguments, **settings)
 
-        def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
-            """Steps are announced when their results are there."""
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Steps are announced when their results are there."""
 
-        def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
-            self._first = batch
+    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Steps are announced when their results are there."""
 
-        def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
-            number = batch - self._first + 1
-            cut = tf.nest.map_structure(lambda value: tf.stack(tf.split(value, number)), logs)
-            self._post("predict", batch, cut)
+    def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Steps are announced when their results are there."""
+        self._first = batch
 
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self._post("train", batch, logs)
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """The thread sees the steps of an execution."""
+        self._post("train", batch, logs)
 
-        def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-            self._post("test", batch, logs)
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        """The thread sees the steps of an execution."""
+        self._post("test", batch, logs)
 
-        def _settle(self) -> None:
-            worker, self._worker = self._worker, None
-            if worker is not None:
-                worker.finish()
+    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+        """The thread sees the steps of an execution, whose predictions come in one piece."""
+        import tensorflow as tf
 
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            if decide("epoch-waits", True):
-                self._settle()
-            super().on_epoch_end(epoch, logs)
+        number = batch - self._first + 1
+        self._post("predict", batch, tf.nest.map_structure(lambda value: tf.stack(tf.split(value, number)), logs))
 
-    def settling(event: str) -> Callable[..., None]:
-        def on_event(self: Any, logs: Any = None) -> None:
-            self._settle()
-            getattr(super(SteppedCallbacks, self), event)(logs)
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Callbacks know how many steps an epoch has."""
+        self.set_params({**(self.params or {}), "steps": self.model._ipu.steps_of_epoch})  # type: ignore[attr-defined]
+        super().on_train_begin(logs)  # type: ignore[misc]
 
-        return on_event
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """All steps have been seen."""
+        self._settle()
+        super().on_epoch_end(epoch, logs)  # type: ignore[misc]
 
-    for event in ("on_train_end", "on_test_begin", "on_test_end", "on_predict_end"):
-        setattr(SteppedCallbacks, event, settling(event))
-    return SteppedCallbacks
+    def on_train_end(self, logs: Any = None) -> None:
+        """All steps have been seen."""
+        self._settle()
+        super().on_train_end(logs)  # type: ignore[misc]
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """All steps of training have been seen."""
+        self._settle()
+        super().on_test_begin(logs)  # type: ignore[misc]
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """All steps have been seen."""
+        self._settle()
+        super().on_test_end(logs)  # type: ignore[misc]
+
+    def on_predict_end(self, logs: Any = None) -> None:
+        """All steps have been seen."""
+        self._settle()
+        super().on_predict_end(logs)  # type: ignore[misc]
+
+    def _post(self, mode: str, end_step: int, logs: Any) -> None:
+        if self._worker is None:
+            self._worker = _Worker()
+        begin, end = getattr(super(), f"on_{mode}_batch_begin"), getattr(super(), f"on_{mode}_batch_end")
+        for step, own in steps_of(logs, end_step):
+            self._worker.put(functools.partial(begin, step))
+            self._worker.put(functools.partial(end, step, own))
+
+    def _settle(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.finish()
 
 
 class _Worker:
@@ -139,4 +163,4 @@ class _Worker:
                 try:
                     call()
                 except BaseException as error:
-                    self._error = decide("callback-error", error)
+                    self._error = error

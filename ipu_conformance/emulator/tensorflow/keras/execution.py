@@ -7,9 +7,9 @@ from typing import Any, Callable, Dict, List
 from ipu_conformance.emulator.core import streams
 from ipu_conformance.emulator.core.plan import Plan, plan
 from ipu_conformance.emulator.core.topology import tensorflow_topology
-from ipu_conformance.emulator.faults.decisions import keras_model as decide
 from ipu_conformance.emulator.tensorflow.keras import library, partition
 from ipu_conformance.emulator.tensorflow.keras.options import ReplicatedMetricReductionMethod
+from ipu_conformance.emulator.tensorflow.refusals import keras as refusals
 from ipu_conformance.emulator.tensorflow.run import accumulation, machine, training, variables
 
 STEPS = {"train": "train_step", "evaluate": "test_step", "predict": "predict_step"}
@@ -78,12 +78,8 @@ def _ipus(model: Any) -> int:
 def refuse_own_step(model: Any, phase: str) -> None:
     """A pipeline is made of layers: a model's own version of a step would never be called."""
     name = STEPS[phase]
-    base = library.model_class()
-    if decide("own-step-refused", getattr(type(model), name) is not getattr(base, name)):
-        raise RuntimeError(
-            f"{model.name} has its own `{name}`, which a pipelined model cannot use: change `compute_loss` or "
-            "`compute_metrics`, or take back the pipeline stages."
-        )
+    overridden = getattr(type(model), name) is not getattr(library.model_class(), name)
+    refusals.OWN_STEP(model=model.name, step=name, overridden=overridden)
 
 
 def _executed(model: Any, phase: str, planned: Plan, iterator: Any, spec: Any) -> Any:
@@ -166,22 +162,32 @@ def results(model: Any, phase: str, planned: Plan, outputs: List[List[Any]]) -> 
     every = training.arranged(streams.select_all(layout), outputs)
     if phase == "predict":
         return tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), *every)
+    logs = logs_of_steps(model, planned, every)
+    if model._ipu.asynchronous:
+        return tf.nest.map_structure(lambda *values: tf.stack(values), *logs)
+    return logs[-1]
+
+
+def logs_of_steps(model: Any, planned: Plan, every: List[Any]) -> List[Any]:
+    """The logs of every step of a run, from those of its replicas one step after the other."""
     steps = [every[start : start + planned.replicas] for start in range(0, len(every), planned.replicas)]
     logs = [reduced(own, model._ipu.metric_reduction) for own in steps]
     if model._ipu.pipelining.accumulate_outfeed and model._ipu_pipelined():
-        number = decide("accumulated-logs-divisor", len(logs))
-        mean = tf.nest.map_structure(lambda *values: tf.add_n(values) / number, *logs)
-        logs = [mean] * len(logs)
-    if model._ipu.asynchronous:
-        return tf.nest.map_structure(lambda *values: tf.stack(values), *logs)
-    return logs[decide("step-of-logs", -1)]
+        logs = [mean_of(logs)] * len(logs)
+    return logs
+
+
+def mean_of(logs: List[Any]) -> Any:
+    """The mean of the logs of several steps."""
+    import tensorflow as tf
+
+    return tf.nest.map_structure(lambda *values: tf.add_n(values) / len(logs), *logs)
 
 
 def reduced(by_replica: List[Any], method: ReplicatedMetricReductionMethod) -> Any:
     """The metrics of one step from those of its replicas."""
     import tensorflow as tf
 
-    method = decide("metric-reduction", method)
     if method is ReplicatedMetricReductionMethod.NONE or len(by_replica) == 1:
         return by_replica[-1]
     if method is ReplicatedMetricReductionMethod.LIST:

@@ -8,7 +8,6 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 from ipu_conformance.emulator.core.limits import LimitError, check_tensorflow
 from ipu_conformance.emulator.core.schedules import SharedDeviceError
 from ipu_conformance.emulator.core.topology import TopologyError, tensorflow_replicas
-from ipu_conformance.emulator.faults.decisions import keras_model as decide
 from ipu_conformance.emulator.tensorflow.keras import (
     assignment,
     callbacks,
@@ -19,6 +18,7 @@ from ipu_conformance.emulator.tensorflow.keras import (
     partition,
     stages,
 )
+from ipu_conformance.emulator.tensorflow.refusals import keras as refusals
 from ipu_conformance.emulator.tensorflow.run import variables
 from ipu_conformance.emulator.tensorflow.run.accumulation import Method
 from ipu_conformance.emulator.tensorflow.surface import EXPORT_NEEDS_COMPILER, unavailable_function
@@ -249,11 +249,9 @@ class ModelExtension:
         """How often the model fits on the IPUs of the strategy's device."""
         strategy = self.distribute_strategy  # type: ignore[attr-defined]
         try:
-            return int(decide("replicas", tensorflow_replicas(strategy.num_ipus, self._ipu_mapping())))
+            return tensorflow_replicas(strategy.num_ipus, self._ipu_mapping())
         except TopologyError as error:
-            if decide("whole-replicas", True):
-                raise ValueError(str(error)) from None
-            return 1
+            raise ValueError(str(error)) from None
 
     def _ipu_accumulation(self, phase: str) -> int:
         """Micro-batches between two updates; in inference those that pass a pipeline before it is empty."""
@@ -262,14 +260,8 @@ class ModelExtension:
             return (state.accumulation.count or 1) if phase == "train" else 1
         if phase != "train":
             return 1 if state.pipelining.schedule == "sequential" else len(self._ipu_mapping())
-        if state.pipelining.count is None:
-            if not decide("count-required", True):
-                return 2 * len(self._ipu_mapping())
-            raise RuntimeError(
-                "The model is pipelined, but `gradient_accumulation_steps_per_replica` has not been set: call "
-                "`set_pipelining_options` before training."
-            )
-        return state.pipelining.count
+        refusals.NO_COUNT(count=state.pipelining.count)
+        return state.pipelining.count or 1
 
     def _ipu_method(self) -> Method:
         state = self._ipu
@@ -293,11 +285,9 @@ class ModelExtension:
         try:
             check_tensorflow(self._ipu_mapping(), self._ipu.pipelining.schedule, count, training=training)
         except SharedDeviceError as error:
-            if decide("interleaved-shared-refused", True):
-                raise NotImplementedError(str(error)) from None
+            raise NotImplementedError(str(error)) from None
         except LimitError as error:
-            if decide("multiple-checked", True):
-                raise tf.errors.FailedPreconditionError(None, None, str(error)) from None
+            raise tf.errors.FailedPreconditionError(None, None, str(error)) from None
 
     def _ipu_key(self, phase: str) -> Any:
         """What a compiled program depends on; None where Keras' own function is what the device does."""
@@ -310,7 +300,7 @@ class ModelExtension:
 
     def _ipu_function(self, phase: str, attribute: str, make: Any, force: bool) -> Any:
         key = self._ipu_key(phase)
-        if decide("options-take-effect", key != self._ipu.keys.get(phase)):
+        if key != self._ipu.keys.get(phase):
             force = True
         self._ipu.keys[phase] = key
         if key is None:
@@ -325,8 +315,7 @@ class ModelExtension:
 
     def _ipu_run(self, phase: str, run: Any, arguments: Any, settings: Any) -> Any:
         """Make the checks that need no data, load the program, and run Keras' own method."""
-        if self.run_eagerly and decide("eager-refused", True):  # type: ignore[attr-defined]
-            raise RuntimeError("Keras models on the IPU cannot be run eagerly: compile them without `run_eagerly`.")
+        refusals.EAGER(eager=self.run_eagerly)  # type: ignore[attr-defined]
         running = self._ipu.running
         if self._ipu.asynchronous:
             arguments, settings = (), callbacks.stepped(self, run, arguments, settings)
@@ -342,16 +331,12 @@ class ModelExtension:
     def _ipu_load(self, phase: str) -> None:
         """Another program begins with the values of replica 0 on every replica."""
         state = self._ipu
-        if decide("program-loaded", state.program != phase):
+        if state.program != phase:
             variables.broadcast(execution.all_variables(self))
             state.program = phase
 
     def _ipu_refuse_single_batch(self, method: str, phase: str) -> None:
-        if decide("single-batch-refused", self._ipu_key(phase) is not None):
-            raise RuntimeError(
-                f"`{method}` runs one batch on one replica: it cannot be used with replicas, gradient accumulation, "
-                "pipelining or asynchronous callbacks."
-            )
+        refusals.SINGLE_BATCH(method=method, plain=self._ipu_key(phase) is None)
 
     @contextlib.contextmanager
     def _ipu_losses(self, losses: List[Any]) -> Iterator[None]:

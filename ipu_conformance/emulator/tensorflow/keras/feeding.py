@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any, Optional
 
-from ipu_conformance.emulator.faults.decisions import keras_model as decide
 from ipu_conformance.emulator.tensorflow.keras import library
+from ipu_conformance.emulator.tensorflow.refusals import keras as refusals
 
 
 def warn(text: str, *numbers: int) -> None:
@@ -17,13 +17,13 @@ def warn(text: str, *numbers: int) -> None:
 
 def steps_per_replica(batches: int, replicas: int) -> int:
     """The steps of one replica; batches that do not fill a step of all replicas are dropped, with a warning."""
-    steps = batches // replicas
+    steps = whole_steps(batches, replicas)
     if steps == 0:
         raise ValueError(
             f"The data has {batches} batches, fewer than the {replicas} replicas that each take one per step: give "
             "more data or use fewer IPUs."
         )
-    if decide("remainder-warned", batches % replicas):
+    if batches % replicas:
         warn(
             "The number of batches (%d) is not divisible by the number of replicas (%d): the last %d batches of an "
             "epoch are not used.",
@@ -31,12 +31,17 @@ def steps_per_replica(batches: int, replicas: int) -> int:
             replicas,
             batches % replicas,
         )
-    return int(decide("steps-per-replica", steps))
+    return steps
+
+
+def whole_steps(batches: int, replicas: int) -> int:
+    """The steps that batches make when every replica takes one in each."""
+    return batches // replicas
 
 
 def steps_per_execution(asked: int, steps: int) -> int:
     """``asked``, cut to the steps there are; anything else must divide them."""
-    if decide("execution-cut", asked > steps):
+    if asked > steps:
         warn(
             "`steps_per_execution` (%d) is larger than the number of steps (%d) of the data: it is set to %d.",
             asked,
@@ -44,38 +49,22 @@ def steps_per_execution(asked: int, steps: int) -> int:
             steps,
         )
         return steps
-    if decide("steps-divide", steps % asked):
-        raise ValueError(
-            f"`steps_per_execution` ({asked}) must be a divisor of the number of batches ({steps}) in the dataset "
-            "provided: change `steps_per_execution` in `compile()`, the size of the data or the number of steps."
-        )
+    refusals.UNEVEN_EXECUTION(asked=asked, steps=steps)
     return asked
 
 
 def check_accumulation(steps: int, count: int, *, pipelined: bool) -> None:
     """An execution has whole groups of accumulated micro-batches."""
-    if decide("accumulation-divides", steps % count):
-        what = "pipelined model" if pipelined else "model"
-        raise RuntimeError(
-            f"The {what} has been configured to use gradient accumulation for training, however the current "
-            f"`steps_per_execution` value of {steps} (set in `compile()`) is not divisible by "
-            f"`gradient_accumulation_steps_per_replica` ({count})."
-        )
+    what = "pipelined model" if pipelined else "model"
+    refusals.UNEVEN_ACCUMULATION(steps=steps, count=count, what=what)
 
 
 def check_adapter(adapter: Any) -> None:
     """Data comes as data sets, tensors or arrays, in whole batches."""
-    adapters = library.module("engine.data_adapter")
-    if isinstance(adapter, adapters.GeneratorDataAdapter) and decide("generators-refused", True):
-        raise ValueError(
-            "Python generators and Keras sequences cannot be fed to a model on the IPU: use a tf.data.Dataset, "
-            "tensors or NumPy arrays."
-        )
-    if adapter.has_partial_batch() and decide("partial-batch-refused", True):
-        raise ValueError(
-            f"The number of samples is not a multiple of the batch size ({adapter.batch_size()}), and the last batch "
-            f"would have {adapter.partial_batch_size()}: choose a batch size that divides the number of samples."
-        )
+    generators = library.module("engine.data_adapter").GeneratorDataAdapter
+    refusals.GENERATOR(generated=isinstance(adapter, generators))
+    rest = adapter.partial_batch_size() if adapter.has_partial_batch() else 0
+    refusals.PARTIAL_BATCH(size=adapter.batch_size(), rest=rest)
 
 
 def check_shapes(dataset: Any) -> None:
@@ -83,10 +72,7 @@ def check_shapes(dataset: Any) -> None:
     import tensorflow as tf
 
     for spec in tf.nest.flatten(dataset.element_spec):
-        if not spec.shape.is_fully_defined() and decide("shapes-checked", True):
-            raise ValueError(
-                f"Output shape {spec.shape} is not fully defined. If using tf.Dataset.batch, set `drop_remainder=True`."
-            )
+        refusals.UNKNOWN_SHAPE(shape=spec.shape)
 
 
 def narrowed(dataset: Any) -> Any:
@@ -94,8 +80,6 @@ def narrowed(dataset: Any) -> Any:
     import tensorflow as tf
 
     if not any(spec.dtype == tf.float64 for spec in tf.nest.flatten(dataset.element_spec)):
-        return dataset
-    if not decide("float64-narrowed", True):
         return dataset
 
     def narrow(tensor: Any) -> Any:
@@ -110,7 +94,7 @@ def narrowed(dataset: Any) -> Any:
 
 def _without_remainder(dataset: Any, batches: int, replicas: int) -> Any:
     """Epochs that follow one another in one data set, each without the batches that fill no step of all replicas."""
-    kept = batches - decide("remainder-of-epoch", batches % replicas)
+    kept = batches - batches % replicas
     return dataset.enumerate().filter(lambda number, _: number % batches < kept).map(lambda _, element: element)
 
 
@@ -136,11 +120,7 @@ def handler_class() -> Any:
             self._dataset = narrowed(self._dataset)
             check_shapes(self._dataset)
             batches = self._inferred_steps
-            if batches is None and decide("size-known", True):
-                raise ValueError(
-                    "The size of the data is unknown: pass the number of steps (`steps_per_epoch`, `steps` or "
-                    "`validation_steps`)."
-                )
+            refusals.UNKNOWN_SIZE(batches=batches)
             self._model._ipu_meet(self._dataset.element_spec)
             replicas = self._model._ipu_replicas()
             self._inferred_steps = steps_per_replica(batches, replicas)
@@ -157,7 +137,7 @@ def handler_class() -> Any:
             found: Optional[int] = super()._infer_steps(steps, dataset)
             if self._model is None or found is None or not hasattr(self, "_dataset"):
                 return found
-            return int(decide("steps-per-replica", found // int(self._model._ipu_replicas())))
+            return whole_steps(found, int(self._model._ipu_replicas()))
 
         def _fit_execution(self) -> None:
             asked = int(self._steps_per_execution.numpy())

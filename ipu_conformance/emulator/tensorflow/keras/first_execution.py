@@ -13,7 +13,6 @@ from typing import Any, Callable, Optional, Set
 
 from ipu_conformance.emulator.core import memory
 from ipu_conformance.emulator.core.plan import Plan
-from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
 from ipu_conformance.emulator.tensorflow.reports import keras
 from ipu_conformance.errors import ConformanceError
 
@@ -75,8 +74,7 @@ def require_memory(model: Any, phase: str, plan: Plan, element_spec: Any) -> Non
     try:
         memory.check(estimate, device)
     except memory.OutOfMemory as error:
-        if decide("out-of-memory", True):
-            raise errors_impl.ResourceExhaustedError(None, None, f"Out of memory: {error}") from None
+        raise errors_impl.ResourceExhaustedError(None, None, f"Out of memory: {error}") from None
 
 
 def rough_size(model: Any, phase: str, plan: Plan, element_spec: Any) -> float:

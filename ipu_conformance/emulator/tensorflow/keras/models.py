@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 from typing import Any, Dict, Type
 
-from ipu_conformance.emulator.faults.decisions import keras_model as decide
 from ipu_conformance.emulator.tensorflow.keras import feeding, library, stages
 from ipu_conformance.emulator.tensorflow.keras.extension import (
     FunctionalExtension,
@@ -31,8 +30,7 @@ def install() -> None:
     @functools.wraps(own)
     def new(cls: Type[Any], *arguments: Any, **settings: Any) -> Any:
         made = own(cls, *arguments, **settings)
-        entered = strategy.current()
-        if decide("extended", entered is not None and entered.enable_keras_extensions):
+        if in_extending_scope():
             extend(made)
         return made
 
@@ -41,6 +39,12 @@ def install() -> None:
     stages.mark_nodes()
     adapters: Any = library.module("engine.data_adapter")
     adapters.get_data_handler = functools.partial(feeding.handle, adapters.get_data_handler)
+
+
+def in_extending_scope() -> bool:
+    """Whether a model that is made here and now gets the IPU's methods."""
+    entered = strategy.current()
+    return entered is not None and bool(entered.enable_keras_extensions)
 
 
 def extend(model: Any) -> None:

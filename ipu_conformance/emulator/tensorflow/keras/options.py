@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
-from ipu_conformance.emulator.faults.decisions import keras_model as decide
+from ipu_conformance.emulator.tensorflow.refusals import keras as refusals
 from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod as Method
 
 Member = TypeVar("Member", bound=Enum)
@@ -98,8 +98,7 @@ RESERVED_OF_OUTFEED = {
 def refuse_reserved(given: Mapping[str, Any], reserved: Mapping[str, str], where: str) -> None:
     """Keywords that Keras sets itself are refused."""
     for key in given:
-        if decide("reserved-refused", key in reserved):
-            raise ValueError(f"Found `{key}` key in `{where}`. This is not supported: {reserved[key]}.")
+        refusals.RESERVED(key=key, reserved=reserved, where=where)
 
 
 def positive(name: str, value: Any) -> Optional[int]:
@@ -113,14 +112,9 @@ def positive(name: str, value: Any) -> Optional[int]:
 
 def reduction_method(value: Any) -> Method:
     """One of the three reductions, from its name in any case or a member of the vendor's enumeration."""
-    name = getattr(value, "name", value)
-    if isinstance(name, str) and name.upper() in Method.__members__:
-        return Method[decide("reduction-method", name.lower()).upper()]
-    if not decide("reduction-checked", True):
-        return Method.SUM
-    raise ValueError(
-        f"Cannot parse {value} as one of GradientAccumulationReductionMethod: use 'sum', 'mean' or 'running_mean'."
-    )
+    name = str(getattr(value, "name", value)).upper()
+    refusals.REDUCTION(value=value, known=name in Method.__members__)
+    return Method[name]
 
 
 def metric_reduction(value: Any) -> ReplicatedMetricReductionMethod:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
-from ipu_conformance.emulator.faults.decisions import keras_model as decide
 from ipu_conformance.emulator.tensorflow.keras import library, stages
+from ipu_conformance.emulator.tensorflow.refusals import keras as refusals
 
 AUXILIARY = "regularisation"
 """The tensor that carries the sum of regularisation losses from stage to stage."""
@@ -107,30 +107,14 @@ def _link(number: int) -> str:
 
 def check(calls: Sequence[Call]) -> int:
     """The number of stages, when every call has one, none is missing, and no call needs what a later stage makes."""
-    missing = [call.name for call in calls if call.stage is None]
-    if decide("every-layer-staged", bool(missing)):
-        raise ValueError(
-            "All layers of a pipelined model must have an associated pipeline stage. However, "
-            f"{', '.join(missing)} have not been assigned to one: use PipelineStage scopes or "
-            "set_pipeline_stage_assignment."
-        )
+    refusals.LAYERS_WITHOUT_STAGE(names=[call.name for call in calls if call.stage is None])
     made: Dict[str, Call] = {}
     for call in calls:
-        assert call.stage is not None
         for name in call.inputs:
-            source = made.get(name)
-            late = source is not None and source.stage is not None and source.stage > call.stage
-            if source is not None and decide("stages-follow-data", late):
-                raise ValueError(
-                    f"Layer {call.name} in pipeline stage {call.stage} has a dependency from a pipeline stage which "
-                    f"has not yet been executed: {source.name} is in stage {source.stage}."
-                )
+            refusals.STAGES_BACKWARDS(reader=call, source=made.get(name))
         made.update((name, call) for name in call.outputs)
     used = sorted({call.stage for call in calls if call.stage is not None})
-    if decide("stages-consecutive", used != list(range(len(used)))):
-        raise ValueError(
-            f"Pipeline stages in the graph need to be consecutive and start at 0, but the stages are {used}."
-        )
+    refusals.STAGES_WITH_GAPS(used=used)
     return len(used)
 
 
@@ -193,9 +177,8 @@ class KerasStages:
             for call in self.calls[stage]:
                 results = self._result(call, held)
                 held.update(zip(call.outputs, tf.nest.flatten(results)))
-        if self.regularised and decide("stage-regularised", True):
-            own = [loss for layer in _layers(self.calls[stage]) for loss in layer.losses]
-            held[AUXILIARY] = tf.add_n([held[AUXILIARY], *own]) if own else held[AUXILIARY]
+        if self.regularised:
+            held[AUXILIARY] = tf.add_n([held[AUXILIARY], *_losses(self.calls[stage])])
         keep = self.needed[stage] | {AUXILIARY}
         handed = {name: tensor for name, tensor in held.items() if name in keep}
         masks = {name + MASK: getattr(tensor, "_keras_mask", None) for name, tensor in handed.items()}
@@ -241,6 +224,11 @@ def _as_minimised(optimizer: Any, loss: Any) -> Any:
 def _layers(calls: Sequence[Call]) -> List[Any]:
     """The layers of the calls, each once."""
     return list({id(call.layer): call.layer for call in calls}.values())
+
+
+def _losses(calls: Sequence[Call]) -> List[Any]:
+    """What the layers of the calls add to the loss."""
+    return [loss for layer in _layers(calls) for loss in layer.losses]
 
 
 def _has_activity(layer: Any) -> bool:

@@ -7,8 +7,8 @@ import functools
 import threading
 from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
-from ipu_conformance.emulator.faults.decisions import keras_model as decide
 from ipu_conformance.emulator.tensorflow.keras import library
+from ipu_conformance.emulator.tensorflow.refusals import keras as refusals
 
 MARK, USED, NESTED = "_ipu_pipeline_stage", "_ipu_uses_stages", "_ipu_nested_stages"
 
@@ -37,10 +37,8 @@ class PipelineStage:
     def __enter__(self) -> PipelineStage:
         from ipu_conformance.emulator.tensorflow.run import strategy  # it imports Keras' part of this front end
 
-        if decide("stage-needs-scope", strategy.current() is None):
-            raise RuntimeError("PipelineStage may only be used from within an IPUStrategy context.")
-        if decide("stages-not-nested", bool(_entered.stages)):
-            raise RuntimeError("Pipeline stages must not be nested.")
+        refusals.STAGE_WITHOUT_SCOPE(strategy=strategy.current())
+        refusals.NESTED_STAGE(entered=_entered.stages)
         _entered.stages.append(self._stage)
         caller = library.call_context().layer or _entered.building
         if caller is not None:
@@ -101,7 +99,7 @@ def mark_nodes() -> None:
     @functools.wraps(own)
     def init(self: Any, *arguments: Any, **settings: Any) -> None:
         own(self, *arguments, **settings)
-        stage = decide("stage-of-call", current())
+        stage = current()
         if stage is not None and not self.is_input:
             setattr(self, MARK, stage)
 

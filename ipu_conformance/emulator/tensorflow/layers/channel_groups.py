@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.tensorflow.refusals import ops as refusals
 
 EPSILON = 1.53e-5
 """The default that is added to a variance: close to the least normal number of float16."""
@@ -21,12 +21,9 @@ def normalise(
     wide = tf.float32 if inputs.dtype in (tf.float16, tf.bfloat16) else inputs.dtype
     order = [0, *(place for place in range(1, rank) if place != axis), axis]
     last = tf.transpose(tf.cast(inputs, wide), order)
-    strided = decide("strided-grouping", strided)
     sizes, within = ([size // groups, groups], 2) if strided else ([groups, size // groups], 3)
     seen = tf.reshape(last, [tf.shape(last)[0], int(_size(last.shape[1:-1])), *sizes])
-    mean, variance = tf.nn.moments(seen, [1, within], keepdims=True)
-    factor = tf.math.rsqrt(variance + decide("norm-epsilon", epsilon))
-    made = tf.reshape((seen - mean) * decide("norm-factor", factor), tf.shape(last))
+    made = tf.reshape(standardised(seen, [1, within], epsilon), tf.shape(last))
     if gamma is not None:
         made *= tf.cast(gamma, wide)
     if beta is not None:
@@ -35,12 +32,15 @@ def normalise(
     return tf.ensure_shape(tf.cast(made, inputs.dtype), inputs.shape)
 
 
+def standardised(values: Any, axes: Sequence[int], epsilon: float) -> Any:
+    """The values with mean 0 and, but for ``epsilon``, variance 1 over the axes."""
+    mean, variance = tf.nn.moments(values, axes, keepdims=True)
+    return (values - mean) * tf.math.rsqrt(variance + epsilon)
+
+
 def check_groups(groups: int, channels: int) -> None:
     """Refuse a number of groups that the channels cannot be divided into."""
-    if decide("groups-checked", isinstance(groups, bool) or groups < 1 or groups > channels or channels % groups):
-        raise ValueError(
-            f"{groups} groups were asked for {channels} channels; use a number of groups that divides the channels."
-        )
+    refusals.UNEVEN_GROUPS(groups=groups, channels=channels)
 
 
 def channels(inputs: Any, axis: int) -> int:

@@ -6,7 +6,6 @@ from typing import Any, Optional, Tuple
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.keras import library
 from ipu_conformance.emulator.tensorflow.ops import ctc
 
@@ -63,4 +62,9 @@ class CTCPredictionsLayer(CTCInferenceLayer):
     def call(self, data: Any, data_length: Any, **settings: Any) -> Any:
         """The labels of the best path of every sample."""
         scores, _, labels = super().call(data, data_length)
-        return tf.gather(labels, tf.argmin(decide("best-path", scores), axis=1), axis=1, batch_dims=1)
+        return tf.gather(labels, best_path(scores), axis=1, batch_dims=1)
+
+
+def best_path(scores: Any) -> Any:
+    """The number of every sample's most probable path, by minus their log probabilities [batch, paths]."""
+    return tf.argmin(scores, axis=1)

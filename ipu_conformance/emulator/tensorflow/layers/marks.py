@@ -6,7 +6,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.keras import library
 from ipu_conformance.emulator.tensorflow.ops.dropout import dropout
 from ipu_conformance.emulator.tensorflow.run import collectives
@@ -27,12 +26,10 @@ class Dropout(library.Configured, _Layer):
 
     def call(self, inputs: Any, training: Any = None) -> Any:
         """Inputs with some set to 0 and the others scaled up in training, and as they are otherwise."""
-        if training is None:
-            training = library.module("backend").learning_phase()
-        known = training if isinstance(training, (bool, int)) else tf.get_static_value(training)
-        if known is None:
-            return tf.cond(tf.cast(training, tf.bool), lambda: self._dropped(inputs), lambda: tf.identity(inputs))
-        return self._dropped(inputs) if decide("dropout-in-training", bool(known)) else tf.identity(inputs)
+        training = in_training(training)
+        if not isinstance(training, bool):
+            return tf.cond(training, lambda: self._dropped(inputs), lambda: tf.identity(inputs))
+        return self._dropped(inputs) if training else tf.identity(inputs)
 
     def _dropped(self, inputs: Any) -> Any:
         return dropout(inputs, self.rate, self.noise_shape, self.seed)
@@ -42,12 +39,19 @@ class Dropout(library.Configured, _Layer):
         return tf.TensorShape(input_shape)
 
 
+def in_training(asked: Any) -> Any:
+    """Whether a layer is trained: what is asked for, or Keras' learning phase; a tensor where only the run knows."""
+    asked = library.module("backend").learning_phase() if asked is None else asked
+    known = asked if isinstance(asked, (bool, int)) else tf.get_static_value(asked)
+    return tf.cast(asked, tf.bool) if known is None else bool(known)
+
+
 class RecomputationCheckpoint(_Layer):
     """Marks what is kept when a pipeline stage computes its activations again."""
 
     def call(self, inputs: Any, **settings: Any) -> Any:
         """The inputs themselves."""
-        return tf.nest.map_structure(lambda value: decide("mark", tf.identity(value)), inputs)
+        return tf.nest.map_structure(tf.identity, inputs)
 
 
 class AssumeEqualAcrossReplicas(library.Configured, _Layer):
@@ -61,4 +65,4 @@ class AssumeEqualAcrossReplicas(library.Configured, _Layer):
 
     def call(self, inputs: Any, **settings: Any) -> Any:
         """The inputs themselves."""
-        return decide("mark", collectives.assume_equal_across_replicas(inputs, self.inplace))
+        return collectives.assume_equal_across_replicas(inputs, self.inplace)

@@ -7,7 +7,6 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.keras import library
 
 _Layer: Any = library.module("engine.base_layer").Layer
@@ -115,9 +114,14 @@ class _Recurrent(_Layer):
         every = tf.scan(advance, (times, *sequences), initializer=tuple(map(self._rounded, start)))
         outputs, last = every[0], tuple(state[-1] for state in every)
         if length is not None:
-            running = tf.transpose(tf.sequence_mask(length, steps))[:, :, tf.newaxis]
-            outputs = tf.where(decide("padding-zeroed", running), outputs, 0.0)
+            outputs = cut(outputs, length)
         return tf.cast(outputs, self.compute_dtype), tuple(tf.cast(state, self.compute_dtype) for state in last)
+
+
+def cut(outputs: Any, length: Any) -> Any:
+    """Outputs [time, batch, units] that are 0 from each sequence's length on."""
+    running = tf.transpose(tf.sequence_mask(length, tf.shape(outputs)[0]))[:, :, tf.newaxis]
+    return tf.where(running, outputs, 0.0)
 
 
 def _with_argument(name: str) -> Any:
@@ -134,6 +138,11 @@ def _with_argument(name: str) -> Any:
 
     __init__.__signature__ = signature  # type: ignore[attr-defined]
     return __init__
+
+
+def gates_of(sums: Any) -> Tuple[Any, ...]:
+    """The forget gate, the input gate, the candidate and the output gate of an LSTM, before their activations."""
+    return tuple(tf.split(sums, 4, axis=1))
 
 
 class PopnnLSTM(_Recurrent):
@@ -159,9 +168,7 @@ class PopnnLSTM(_Recurrent):
 
         def step(states: Tuple[Any, ...], given: Any) -> Tuple[Any, ...]:
             output, cell = states
-            order = decide("lstm-gates", (0, 1, 2, 3))
-            parts = tf.split(given + tf.matmul(output, recurrent), 4, axis=1)
-            forget, take, candidate, give = (parts[place] for place in order)
+            forget, take, candidate, give = gates_of(given + tf.matmul(output, recurrent))
             cell = self._gate(forget) * cell + self._gate(take) * self._activation(candidate)
             return self._gate(give) * self._activation(cell), cell
 
@@ -179,6 +186,16 @@ class PopnnDynamicLSTM(PopnnLSTM):
     def call(self, inputs: Any, seq_len: Any, initial_state: Any = None, training: bool = True) -> Any:
         """Outputs are 0 from a sequence's length on, and its state is the one at its length."""
         return self._run(inputs, initial_state, tf.cast(seq_len, tf.int32))
+
+
+def attended(update: Any, attention: Any) -> Any:
+    """An update gate under attention, which opens the state to what is new: full attention keeps nothing."""
+    return (1.0 - attention) * update
+
+
+def blended(update: Any, state: Any, candidate: Any) -> Any:
+    """The next state of a GRU: the update gate says how much of the last one is kept."""
+    return update * state + (1.0 - update) * candidate
 
 
 class PopnnGRU(_Recurrent):
@@ -219,9 +236,8 @@ class PopnnGRU(_Recurrent):
                 reset, update = self._gate(reset + shares[0]), self._gate(update + shares[1])
                 candidate = self._activation(candidate + tf.matmul(reset * state, recurrent[:, 2 * units :]))
             if weight is not None:
-                update = (1.0 - decide("attention", weight)) * update
-            kept = decide("gru-kept", update)
-            return (kept * state + (1.0 - kept) * candidate,)
+                update = attended(update, weight)
+            return (blended(update, state, candidate),)
 
         sequences: Tuple[Any, ...] = (self._projected(inputs, own),)
         if attention is not None:

@@ -6,8 +6,6 @@ from typing import Any, Optional, Tuple
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
-
 
 def ctc_loss_v2(
     labels: Any,
@@ -48,10 +46,9 @@ def _loss(
     label_length, length = (tf.cast(tf.convert_to_tensor(value), tf.int32) for value in (label_length, length))
     with tf.name_scope(name or "ctc_loss"):
         loss = tf.nn.ctc_loss(
-            tf.cast(labels, tf.int32), wide, label_length, decide("ctc-length", length),
-            logits_time_major=True, blank_index=decide("ctc-blank", blank),
+            tf.cast(labels, tf.int32), wide, label_length, length, logits_time_major=True, blank_index=blank
         )  # fmt: skip
-        if decide("ctc-normalised", normalised):
+        if normalised:
             # The stock loss takes a softmax, which divides every step's probabilities by their sum: undo that.
             sums = tf.transpose(tf.reduce_logsumexp(wide, axis=2))
             counted = tf.sequence_mask(length, tf.shape(sums)[1], sums.dtype)
@@ -83,7 +80,7 @@ def ctc_beam_search_decoder(
     order = [place for place in range(classes) if place != blank] + [blank]
     with tf.name_scope(name or "ctc_beam_search_decoder"):
         lengths = tf.cast(tf.convert_to_tensor(logits_lengths), tf.int32)
-        moved = tf.gather(tf.cast(logits, tf.float32), decide("beam-classes", order), axis=2)
+        moved = tf.gather(tf.cast(logits, tf.float32), order, axis=2)
         paths, scores = tf.nn.ctc_beam_search_decoder(moved, lengths, beam_width, top_paths)
         size = [tf.shape(logits)[1], tf.shape(logits)[0] if steps is None else steps]
         dense = [

@@ -6,8 +6,6 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
-
 
 def dropout(
     x: Any,
@@ -30,10 +28,9 @@ def dropout(
         raise ValueError(f"`x` has dtype {x.dtype.name}; dropout is for floating-point tensors.")
     if rate == 0:
         return tf.identity(x, name=name)
-    rate = decide("dropout-rate", rate)
-    shape = _mask_shape(x, decide("noise-shape", noise_shape))
+    shape = _mask_shape(x, noise_shape)
     with tf.name_scope(name or "dropout"):
-        if decide("seed-used", seed is not None):
+        if seed is not None:
             pair = tf.convert_to_tensor(seed)
             if pair.shape.rank != 1 or pair.shape[0] != 2:
                 raise ValueError(f"`seed` has shape {pair.shape}; use a pair of 32-bit integers.")
@@ -42,7 +39,7 @@ def dropout(
             noise = tf.random.uniform(shape)
         # The mask has no gradient; dividing first rounds once, as the device does.
         kept = tf.stop_gradient(tf.cast(noise >= rate, x.dtype))
-        return x * kept * tf.constant(decide("dropout-scale", 1.0 / (1.0 - rate)), x.dtype)
+        return x * kept * tf.constant(1.0 / (1.0 - rate), x.dtype)
 
 
 def _mask_shape(x: Any, noise_shape: Any) -> Any:

@@ -6,8 +6,6 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
-
 _DIMENSIONS = ("a_columns", "a_rows_b_columns", "b_rows")
 
 
@@ -49,14 +47,12 @@ def serialized_matmul(
 
     with tf.name_scope(name or "serialized_matmul"):
         if serialization_dimension == "a_columns":
-            parts = [product(piece, b) for piece in tf.split(a, serialization_factor, axis=axis)]
-            return tf.concat(decide("serial-pieces", parts), axis=-2)
+            return tf.concat([product(piece, b) for piece in tf.split(a, serialization_factor, axis=axis)], axis=-2)
         if serialization_dimension == "b_rows":
-            parts = [product(a, piece) for piece in tf.split(b, serialization_factor, axis=axis)]
-            return tf.concat(decide("serial-pieces", parts), axis=-1)
+            return tf.concat([product(a, piece) for piece in tf.split(b, serialization_factor, axis=axis)], axis=-1)
         lefts = tf.split(a, serialization_factor, axis=inner)
         rights = tf.split(b, serialization_factor, axis=inner_b)
-        return tf.add_n(decide("serial-sum", [product(left, right) for left, right in zip(lefts, rights)]))
+        return tf.add_n([product(left, right) for left, right in zip(lefts, rights)])
 
 
 def embedding_lookup(

@@ -6,7 +6,6 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.compile import device_loop
 from ipu_conformance.emulator.tensorflow.optim.wrappers import CrossReplicaOptimizer, IpuOptimizer, applied
 from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod as Method
@@ -56,14 +55,14 @@ class Accumulating:
 
     def _added(self, held: Any, gradient: Any, number: Any) -> Any:
         """What is held once mini-batch ``number``, counted from 0, has been added."""
-        if decide("accumulation-method", self._reduction_method) is not Method.RUNNING_MEAN:
-            return decide("accumulated", held + gradient, new=gradient)
+        if self._reduction_method is not Method.RUNNING_MEAN:
+            return held + gradient
         number = tf.cast(number, gradient.dtype)
         return held * (number / (number + 1)) + gradient * (1 / (number + 1))
 
     def _reduced(self, held: Any, variable: Any) -> Any:
         """The gradient of the update from what is held after the last mini-batch."""
-        if decide("accumulation-method", self._reduction_method) is Method.MEAN:
+        if self._reduction_method is Method.MEAN:
             held = held / tf.cast(self._num_mini_batches, held.dtype)
         return tf.cast(held, variable.dtype)
 
@@ -99,7 +98,7 @@ class GradientAccumulationOptimizerV2(Accumulating, IpuOptimizer):
             ]
             applied(self._opt, pairs, global_step, name)
 
-        iteration.after_every(decide("mini-batches", self._num_mini_batches), update)
+        iteration.after_every(self._num_mini_batches, update)
         return tf.group(writes)
 
 

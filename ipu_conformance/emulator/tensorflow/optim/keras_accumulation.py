@@ -6,7 +6,6 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.optim.accumulation import (
     Accumulating,
     GradientAccumulationOptimizerV2,
@@ -53,7 +52,7 @@ class GradientAccumulationOptimizer(Accumulating, IpuOptimizer):
             held = self._held[id(variable)]
             new = self._added(held.read_value(), tf.cast(tf.convert_to_tensor(gradient), held.dtype), number)
             writes.append(held.assign(new).read_value() if tf.executing_eagerly() else held.assign(new))
-        counted = self._seen.assign((number + 1) % decide("mini-batches", self._num_mini_batches))
+        counted = self._seen.assign((number + 1) % self._num_mini_batches)
         with tf.control_dependencies([*writes, counted]):
             # Replicas can only meet outside of the condition: what is not applied is thrown away.
             passed, after = self._passed(

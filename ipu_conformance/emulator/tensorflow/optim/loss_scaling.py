@@ -10,7 +10,6 @@ from typing import Any, List
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.errors import ConformanceError
 
 NEAR = 2
@@ -109,11 +108,11 @@ class LossScaling:
 
     def scaled(self, loss: Any) -> Any:
         """A loss times the factor."""
-        return loss * tf.cast(decide("loss-scaled", self.factor.read_value()), loss.dtype)
+        return loss * tf.cast(self.factor.read_value(), loss.dtype)
 
     def unscaled(self, gradient: Any, factor: Any) -> Any:
         """A gradient of the scaled loss as that of the loss itself."""
-        return gradient if gradient is None else gradient / tf.cast(decide("unscaled", factor), gradient.dtype)
+        return gradient if gradient is None else gradient / tf.cast(factor, gradient.dtype)
 
     def reset(self) -> None:
         """Begin again with the first factor."""

@@ -7,7 +7,6 @@ from typing import Any, Callable, List, Optional, Tuple
 import tensorflow as tf
 from tensorflow.python.training import optimizer
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.compile import sharding
 from ipu_conformance.emulator.tensorflow.optim import loss_scaling
 from ipu_conformance.emulator.tensorflow.run import collectives
@@ -29,19 +28,16 @@ def applied(opt: Any, grads_and_vars: Pairs, global_step: Any = None, name: Opti
 
 def averaged(pairs: Any) -> Pairs:
     """The gradients as means over all replicas."""
-    reduce = decide("cross-replica-optimizer", collectives.cross_replica_mean)
+    mean = collectives.cross_replica_mean
     return [
-        (gradient if gradient is None else reduce(tf.convert_to_tensor(gradient)), variable)
+        (gradient if gradient is None else mean(tf.convert_to_tensor(gradient)), variable)
         for gradient, variable in pairs
     ]
 
 
 def mapped(function: GradientFunction, pairs: Any) -> Pairs:
     """``function(gradient, variable)`` in place of every gradient."""
-    return [
-        (gradient if gradient is None else decide("mapped", function(gradient, variable), gradient=gradient), variable)
-        for gradient, variable in pairs
-    ]
+    return [(gradient if gradient is None else function(gradient, variable), variable) for gradient, variable in pairs]
 
 
 def _of_keras(opt: Any) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, Optional, Sequence
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.compile.shards import placing
+from ipu_conformance.emulator.tensorflow.refusals import ops as refusals
 from ipu_conformance.emulator.tensorflow.run import replicas
 from ipu_conformance.emulator.tensorflow.run.replicas import ReplicaError
 
@@ -21,10 +21,8 @@ def used() -> Sequence[str]:
 
 def require_replicas(number: int) -> None:
     """The number of replicas that a program is written for is the number that it runs on."""
-    if not placing() and decide("replicas-differ", number != replicas.count()):
-        raise ValueError(
-            f"The operation was given {number} replicas, and the program runs on {replicas.count()}: give that number."
-        )
+    if not placing():
+        refusals.OTHER_REPLICAS(number=number, replicas=replicas.count())
 
 
 def cross_replica_sum(x: Any, replica_group_size: Optional[int] = None, name: Optional[str] = None) -> Any:
@@ -44,7 +42,7 @@ def _reduced(x: Any, reduction: str, group: Optional[int], name: str) -> Any:
         import tensorflow as tf
 
         return tf.identity(x)
-    return all_reduce(_tensor(x), decide("reduction", reduction), decide("group", group), name)
+    return all_reduce(_tensor(x), reduction, group, name)
 
 
 def all_reduce(value: Any, reduction: str = SUM, group: Optional[int] = None, name: str = "all_reduce") -> Any:

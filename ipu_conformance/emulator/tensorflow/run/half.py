@@ -60,4 +60,4 @@ def _partials() -> str:
     from ipu_conformance.emulator.tensorflow.compile import scopes
 
     held = "float16" if scopes.partials() == "half" else "float32"
-    return str(faults.apply("numerics.partials", held)) if faults.active else held
+    return faults.at("numerics.partials", held)

@@ -9,7 +9,7 @@ from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.ops import gen_resource_variable_ops
 from tensorflow.python.platform import tf_logging as logging
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
+from ipu_conformance.emulator.tensorflow.refusals import ops as refusals
 from ipu_conformance.emulator.tensorflow.run import replicas, synthetic
 
 DEPRECATED = ("feed_name", "replication_factor", "data_to_prefetch")
@@ -18,10 +18,7 @@ DEPRECATED = ("feed_name", "replication_factor", "data_to_prefetch")
 def check_shapes(element_spec: Any) -> None:
     """Everything that the device is fed has a shape that is known when it is compiled."""
     for leaf in tf.nest.flatten(element_spec, expand_composites=True):
-        if decide("shape-refused", not leaf.shape.is_fully_defined()):
-            raise ValueError(
-                f"Output shape {leaf.shape} is not fully defined. If using tf.Dataset.batch, set `drop_remainder=True`."
-            )
+        refusals.UNKNOWN_SHAPE(shape=leaf.shape)
 
 
 class IPUInfeedQueue:
@@ -70,8 +67,7 @@ class IPUInfeedQueue:
         """The operation that a session runs before the first element is taken; it can be asked for once."""
         if self._eager:
             raise RuntimeError("The initializer of an IPUInfeedQueue is not needed in eager mode: it starts by itself.")
-        if decide("initialised-once", self._initialised):
-            raise ValueError("The IPUInfeedQueue `initializer` function can only be accessed once.")
+        refusals.SECOND_INITIALIZER(initialised=self._initialised)
         self._initialised = True
         return self._iterator.initializer
 
@@ -85,12 +81,12 @@ class IPUInfeedQueue:
     def _dequeue(self) -> Any:
         """The next element of the replica that is being built."""
         self._dequeued = True
+        return replicas.exchange(None, lambda everyone: self._elements(len(everyone)), "IPUInfeedQueue")
+
+    def _elements(self, number: int) -> List[Any]:
+        """The next elements, one for each replica."""
         source = synthetic.instead_of(self._iterator)
-
-        def combine(everyone: List[Any]) -> List[Any]:
-            return decide("infeed-order", [source.get_next() for _ in everyone])
-
-        return replicas.exchange(None, combine, "IPUInfeedQueue")
+        return [source.get_next() for _ in range(number)]
 
 
 class IPUOwnedIterator(iterator_ops.OwnedIterator):

@@ -11,9 +11,9 @@ import tensorflow as tf
 from tensorflow.python.framework import errors_impl, func_graph, ops
 from tensorflow.python.ops import control_flow_v2_func_graphs, gen_resource_variable_ops
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.compile import functions
 from ipu_conformance.emulator.tensorflow.config import environment
+from ipu_conformance.emulator.tensorflow.refusals import ops as refusals
 from ipu_conformance.emulator.tensorflow.run import replicas
 
 NOTHING_YET = "Trying to get the last value from an outfeed queue before it was executed."
@@ -70,8 +70,7 @@ class IPUOutfeedQueue:
         program, function = _place()
         for claimed, before in self._places:
             again = before() is not function and before.name == _name(function) is not None
-            if decide("enqueued-once", claimed() is program and not again):
-                raise ValueError("An outfeed can only be enqueued once.")
+            refusals.SECOND_ENQUEUE(claimed=claimed() is program and not again)
         self._places.append((weakref.ref(program), _Built(function)))
 
     def _push(self, outputs: List[List[Any]]) -> Any:
@@ -85,13 +84,13 @@ class IPUOutfeedQueue:
             return tf.no_op()
         if self._outfeed_mode is IPUOutfeedMode.LAST:
             stacked = [leaf[-1:] for leaf in stacked]
-            with tf.control_dependencies([decide("outfeed-last", self._drained)()]):
+            with tf.control_dependencies([self._drained()]):
                 return self._queue.enqueue_many(stacked)
-        return self._queue.enqueue_many(decide("outfeed-all", stacked))
+        return self._queue.enqueue_many(stacked)
 
     @staticmethod
     def _of_turn(flat: List[List[List[Any]]], turn: int, leaf: int) -> Any:
-        values = decide("outfeed-replicas", [own[turn][leaf] for own in flat])
+        values = [own[turn][leaf] for own in flat]
         return values[0] if len(values) == 1 else tf.stack(values)
 
     def _prepare(self, structure: Any, stacked: List[Any]) -> None:
@@ -132,8 +131,6 @@ class IPUOutfeedQueue:
             with tf.control_dependencies(dependencies):
                 taken = functions.listed(self._queue.dequeue_many(size))
             leaves = [leaf[0] for leaf in taken] if last else taken  # the last is all that such a queue keeps
-            if not decide("drained", True):
-                self._queue.enqueue_many(taken)
         return tf.nest.pack_sequence_as(self._structure, leaves)
 
     @property

@@ -8,7 +8,6 @@ import tensorflow as tf
 from tensorflow.python.training import optimizer as v1_optimizer
 
 from ipu_conformance.emulator.core.plan import Plan
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.compile import functions, graph_context
 from ipu_conformance.emulator.tensorflow.compile.graph_context import Replay
 from ipu_conformance.emulator.tensorflow.optim import wrappers
@@ -109,7 +108,7 @@ class FunctionPipeline(StagedMachine):
         result = self.results[replica]
         for value, variable in _computed(result, list(zip(values, variables))):
             if value is not None:
-                value = decide("pipeline-gradient", tf.convert_to_tensor(value))
+                value = tf.convert_to_tensor(value)
             yield Gradient(result.opt, value, variable)
 
     def reduce(self, stage: int, gradients: List[Any]) -> List[Any]:

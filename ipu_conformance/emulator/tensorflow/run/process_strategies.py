@@ -7,7 +7,6 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 from tensorflow.python.distribute import reduce_util
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as decide
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.config.ipu_config import IPUConfig
 from ipu_conformance.emulator.tensorflow.run import collectives, replicas
@@ -77,7 +76,7 @@ class PopDistExtendedV1(IPUExtendedV1):
         if replicas.inside():
             mean = reduce_op == reduce_util.ReduceOp.MEAN
             reduce = collectives.MEAN if mean else collectives.SUM
-            return collectives.all_reduce(value, reduce) if decide("strategy-reduces", self.running > 0) else value
+            return collectives.all_reduce(value, reduce) if self.running else value
         if not self.running and system.configured() and system.ipus(self.device_ordinal) > 1:
             raise UnavailableError(
                 f"{type(self._container_strategy()).__name__}.reduce was called outside of `run`, where only the first "

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, List, Sequence, Tuple
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
 from ipu_conformance.emulator.tensorflow.run import replicas
 from ipu_conformance.emulator.tensorflow.run.replicas import ReplicaError
 
@@ -19,7 +18,7 @@ def inlining(own: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(own)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not decide("functions-inlined", replicas.inside()):
+        if not replicas.inside():
             return own(self, *args, **kwargs)
         return inlined(self)(*args, **kwargs)
 

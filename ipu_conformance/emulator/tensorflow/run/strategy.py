@@ -10,8 +10,8 @@ from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.eager import context
 from tensorflow.python.framework import device_spec, ops
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
 from ipu_conformance.emulator.tensorflow.config import system
+from ipu_conformance.emulator.tensorflow.refusals import ops as refusals
 from ipu_conformance.emulator.tensorflow.run import replicas, strategy_run, variables
 from ipu_conformance.errors import ConformanceError
 
@@ -77,11 +77,7 @@ def current() -> Optional[IPUStrategyV1]:
 
 
 def _require_compiled(fn: Callable[..., Any]) -> None:
-    if decide("eager-refused", context.executing_eagerly() and not _is_compiled(fn)):
-        raise StrategyError(
-            "IPUStrategy.run(fn, ...) does not support pure eager execution: pass a tf.function, or call it inside "
-            "of one."
-        )
+    refusals.EAGER_FUNCTION(compiled=not context.executing_eagerly() or _is_compiled(fn))
 
 
 def _is_compiled(fn: Callable[..., Any]) -> bool:

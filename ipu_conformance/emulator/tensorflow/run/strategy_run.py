@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, Dict, MutableMapping, Set, Tuple
+from typing import Any, Callable, Dict, List, MutableMapping, Set, Tuple
 
 from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.eager import context
@@ -12,7 +12,6 @@ from tensorflow.python.framework import func_graph
 
 from ipu_conformance.emulator.core.plan import plan
 from ipu_conformance.emulator.core.topology import Topology
-from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
 from ipu_conformance.emulator.tensorflow.compile import shards
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.reports import folders
@@ -41,9 +40,9 @@ def run(enter: Enter, fn: Callable[..., Any], ipus: int, args: Tuple[Any, ...], 
     args = tuple(synthetic.instead_of(value) if _is_iterator(value) else value for value in args)
     kwargs = {name: synthetic.instead_of(value) if _is_iterator(value) else value for name, value in kwargs.items()}
     placed = _placement(enter, fn, args, kwargs) if ipus > 1 else {0}
-    count = decide("replicas", shards.replicas(ipus, placed))
+    count = shards.replicas(ipus, placed)
     if not context.executing_eagerly():
-        return enter(fn, *args, **kwargs) if count == 1 else _unrolled(enter, fn, count, args, kwargs)
+        return enter(fn, *args, **kwargs) if count == 1 else _unrolled(enter, fn, count, args, kwargs)[0]
     compiled = fn if count == 1 else _compiled(enter, fn, count)
     result = enter(fn, *args, **kwargs) if count == 1 else compiled(*args, **kwargs)
     if folders.wanted():
@@ -67,7 +66,7 @@ def _compiled(enter: Enter, fn: Callable[..., Any], count: int) -> Any:
         # The function is referred to weakly: what is compiled lives as long as the function itself.
         kept = weakref.ref(fn)
         by_count[count] = polymorphic_function.function(
-            lambda *own, **named: _unrolled(enter, kept(), count, own, named), autograph=False
+            lambda *own, **named: _unrolled(enter, kept(), count, own, named)[0], autograph=False
         )
     return by_count[count]
 
@@ -75,7 +74,7 @@ def _compiled(enter: Enter, fn: Callable[..., Any], count: int) -> Any:
 def _report(compiled: Any, fn: Any, topology: Topology, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
     """Write a report if calling the function has compiled a program that has none."""
     graphs = compiled.experimental_get_tracing_count() if hasattr(compiled, "experimental_get_tracing_count") else 1
-    if decide("reported", graphs <= _REPORTED.get(compiled, 0)):
+    if graphs <= _REPORTED.get(compiled, 0):
         return
     _REPORTED[compiled] = graphs
     name = getattr(fn, "__name__", type(fn).__name__)
@@ -87,16 +86,13 @@ def _report(compiled: Any, fn: Any, topology: Topology, args: Tuple[Any, ...], k
     folders.write(folders.Program(name, plan(topology, "sequential", 1, training=False), graph))
 
 
-def _unrolled(enter: Enter, fn: Any, count: int, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+def _unrolled(enter: Enter, fn: Any, count: int, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> List[Any]:
+    """What every replica returns, built one after the other."""
     shared = [_SharedIterator(value) if _is_iterator(value) else value for value in args]
     named = {key: _SharedIterator(value) if _is_iterator(value) else value for key, value in kwargs.items()}
     inner = replica_calls.inlined(fn) if hasattr(fn, "python_function") else fn
-
-    def program() -> Any:
-        results = replicas.run(lambda *own: inner(*own, **named), [shared] * count)
-        return decide("results", results)[0]
-
-    return enter(program)
+    results: List[Any] = enter(lambda: replicas.run(lambda *own: inner(*own, **named), [shared] * count))
+    return results
 
 
 def _is_iterator(value: Any) -> bool:
@@ -111,9 +107,11 @@ class _SharedIterator:
 
     def get_next(self, name: Any = None) -> Any:
         """The next element of the replica that asks."""
-        return replicas.exchange(
-            None, lambda all_: decide("elements", [self._own.get_next() for _ in all_]), "the next element"
-        )
+        return replicas.exchange(None, lambda everyone: self._elements(len(everyone)), "the next element")
+
+    def _elements(self, number: int) -> List[Any]:
+        """The next elements, one for each replica."""
+        return [self._own.get_next() for _ in range(number)]
 
     __next__ = get_next
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from typing import Any, Callable, MutableMapping
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
 from ipu_conformance.emulator.tensorflow.config import environment
 from ipu_conformance.emulator.tensorflow.config.environment import EnvironmentVariableError
 
@@ -63,7 +62,7 @@ _KNOWN: MutableMapping[Any, SyntheticIterator] = weakref.WeakKeyDictionary()
 
 def instead_of(iterator: Any) -> Any:
     """The iterator itself, or one that stands for it if data are synthetic; always the same one."""
-    if not decide("synthetic-infeed", environment.flags().synthetic("infeed")):
+    if not environment.flags().synthetic("infeed"):
         return iterator
     if iterator not in _KNOWN:
         _KNOWN[iterator] = SyntheticIterator(iterator.element_spec)

@@ -2,81 +2,117 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Type
 
+from ipu_conformance.emulator.core.limits import LimitError
+from ipu_conformance.emulator.core.schedules import SharedDeviceError
+from ipu_conformance.emulator.core.topology import TopologyError
 from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import Fault, always, never, rule
-from ipu_conformance.emulator.faults.decisions import keras_model
-from ipu_conformance.emulator.tensorflow.run import variables  # noqa: F401  it registers its hook point
+from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, argument, patch, result
 
-POINT = keras_model.point
-
-
-def _less_one(value: Any) -> Any:
-    return max(value - 1, 1)
+KERAS = "tensorflow.keras"
+EXTENSION = f"{KERAS}.extension:ModelExtension"
 
 
-def _other_reduction(value: Any) -> Any:
-    return type(value)["SUM" if value.name == "MEAN" else "MEAN"]
+def _forgives(*errors: Type[BaseException]) -> Wrong:
+    """A function that returns None where it should raise one of these errors."""
+
+    def wrong(original: Any, *arguments: Any, **settings: Any) -> Any:
+        try:
+            return original(*arguments, **settings)
+        except errors:
+            return None
+
+    return wrong
 
 
-for _name, _area, _rule, _what, _wrong in (
+def _other_reduction(method: Any) -> Any:
+    return type(method)["SUM" if method.name == "MEAN" else "MEAN"]
+
+
+for _name, _area, _function, _what, _wrong in (
     # Data
-    ("keras-step-lost", "streams", "steps-per-replica", "the last step of every epoch is left out", _less_one),
-    ("keras-any-execution", "streams", "steps-divide", "an execution need not divide the steps", never),
-    ("keras-long-execution-refused", "streams", "execution-cut", "an execution is not cut to the steps", never),
-    ("keras-remainder-silent", "streams", "remainder-warned", "nothing is said of batches that are dropped", never),
-    ("keras-remainder-kept", "streams", "remainder-of-epoch", "an epoch begins with what the last one left",
-     always(0)),
-    ("keras-any-accumulation", "streams", "accumulation-divides", "an execution ends amid an accumulation", never),
-    ("keras-generators-accepted", "streams", "generators-refused", "generators are drawn from", never),
-    ("keras-partial-batch-accepted", "streams", "partial-batch-refused", "the last batch may be smaller", never),
-    ("keras-shapes-unchecked", "streams", "shapes-checked", "a dimension may be unknown", never),
-    ("keras-float64-kept", "numerics", "float64-narrowed", "float64 reaches the model", never),
-    ("keras-size-unknown", "streams", "size-known", "data of unknown size is used without steps", never),
+    ("keras-step-lost", "streams", f"{KERAS}.feeding:whole_steps", "the last step of every epoch is left out",
+     result(lambda steps: max(steps - 1, 1))),
+    ("keras-execution-cut-silently", "streams", f"{KERAS}.feeding:steps_per_execution",
+     "nothing is said of an execution that is cut to the steps",
+     lambda original, asked, steps: original(min(asked, steps), steps)),
+    ("keras-remainder-silent", "streams", f"{KERAS}.feeding:steps_per_replica",
+     "nothing is said of batches that are dropped", lambda original, batches, replicas: batches // replicas),
+    ("keras-remainder-kept", "streams", f"{KERAS}.feeding:_without_remainder",
+     "an epoch begins with what the last one left", lambda original, dataset, batches, replicas: dataset),
+    ("keras-float64-kept", "numerics", f"{KERAS}.feeding:narrowed", "float64 reaches the model",
+     lambda original, dataset: dataset),
     # Programs
-    ("keras-one-replica", "plan", "replicas", "all IPUs but those of one replica are idle", always(1)),
-    ("keras-half-a-replica", "plan", "whole-replicas", "a device need not hold whole replicas", never),
-    ("keras-any-count", "plan", "multiple-checked", "a schedule takes any number of micro-batches", never),
-    ("keras-interleaved-shared", "plan", "interleaved-shared-refused", "interleaved stages share an IPU", never),
-    ("keras-count-guessed", "plan", "count-required", "a pipeline trains without a count", never),
-    ("keras-eager-accepted", "plan", "eager-refused", "a model runs eagerly", never),
-    ("keras-batch-on-one-replica", "plan", "single-batch-refused", "one batch trains one replica alone", never),
-    ("keras-first-options-stay", "plan", "options-take-effect", "options count for the first fit only", never),
-    ("keras-own-step-ignored", "plan", "own-step-refused", "a pipeline ignores a model's own step", never),
-    ("keras-statistics-apart", "weights", "program-loaded", "replicas evaluate with statistics of their own", never),
-    # Options
-    ("keras-reserved-accepted", "plan", "reserved-refused", "options that Keras sets can be overridden", never),
-    ("keras-reduction-unchecked", "reduce", "reduction-checked", "any word is a reduction", never),
-    ("keras-always-sum", "reduce", "reduction-method", "accumulated gradients are always added up", always("sum")),
-    ("keras-metrics-otherwise", "streams", "metric-reduction", "metrics of replicas are reduced otherwise",
-     _other_reduction),
-    ("keras-accumulated-logs-added", "streams", "accumulated-logs-divisor", "accumulated logs are not divided",
+    ("keras-one-replica", "plan", f"{EXTENSION}._ipu_replicas", "all IPUs but those of one replica are idle",
      always(1)),
-    ("keras-logs-of-first-step", "streams", "step-of-logs", "the logs of an execution are those of its first step",
-     always(0)),
-    # Stages
-    ("keras-extended-everywhere", "plan", "extended", "models outside of a scope are extended", always(True)),
-    ("keras-stage-without-scope", "plan", "stage-needs-scope", "stages can be used outside of a scope", never),
-    ("keras-stages-nest", "plan", "stages-not-nested", "stages can be nested", never),
-    ("keras-stage-of-call-lost", "plan", "stage-of-call", "layers forget the scope they are called in",
+    ("keras-half-a-replica", "plan", "core.topology:tensorflow_replicas", "a device need not hold whole replicas",
+     lambda original, ipus, shards: _forgives(TopologyError)(original, ipus, shards) or 1),
+    ("keras-any-count", "plan", "core.limits:check_tensorflow", "a schedule takes any number of micro-batches",
+     _forgives(LimitError)),
+    ("keras-interleaved-shared", "plan", "core.limits:check_tensorflow", "interleaved stages share an IPU",
+     _forgives(SharedDeviceError)),
+    ("keras-statistics-apart", "weights", f"{EXTENSION}._ipu_load",
+     "replicas evaluate with statistics of their own", always(None)),
+    ("keras-host-writes-to-one", "weights", "tensorflow.run.variables:Replicated._values_of_others",
+     "what the host writes reaches replica 0 only", always([])),
+    ("memory-endless", "plan", f"{KERAS}.first_execution:require_memory", "programs run that no IPU can hold",
      always(None)),
-    ("keras-layer-without-stage", "plan", "every-layer-staged", "a layer may have no stage", never),
-    ("keras-stages-backwards", "plan", "stages-follow-data", "a stage may read from a later one", never),
-    ("keras-stages-with-gaps", "plan", "stages-consecutive", "numbers of stages may be left out", never),
-    ("keras-assignment-ignored", "plan", "stage-set", "an assignment puts all layers in stage 0", always(0)),
-    ("keras-reset-ignored", "plan", "stage-reset", "a reset puts all layers in stage 0", always(0)),
-    ("keras-summary-without-stages", "plan", "stage-printed", "the summary leaves the stages out", always(None)),
-    ("keras-stages-not-regularised", "reduce", "stage-regularised", "stages leave their regularisers out", never),
+    # Options
+    ("keras-always-sum", "reduce", f"{KERAS}.options:reduction_method", "accumulated gradients are always added up",
+     result(lambda method: type(method).SUM)),
+    ("keras-metrics-otherwise", "streams", f"{KERAS}.execution:reduced", "metrics of replicas are reduced otherwise",
+     argument("method", _other_reduction)),
+    # Stages
+    ("keras-extended-everywhere", "plan", f"{KERAS}.models:in_extending_scope",
+     "models outside of a scope are extended", always(True)),
+    ("keras-stage-of-call-lost", "plan", f"{KERAS}.stages:current", "layers forget the scope they are called in",
+     always(None)),
+    ("keras-assignment-ignored", "plan", f"{KERAS}.stages:assign", "an assignment puts all layers in stage 0",
+     argument("stage", lambda stage: 0 if isinstance(stage, int) else stage)),
+    ("keras-reset-ignored", "plan", f"{KERAS}.stages:assign", "a reset puts all layers in stage 0",
+     argument("stage", lambda stage: 0 if stage is None else stage)),
+    ("keras-summary-without-stages", "plan", f"{KERAS}.assignment:summary", "the summary leaves the stages out",
+     argument("calls", lambda calls: [replace(call, stage=None) for call in calls])),
+    ("keras-stages-not-regularised", "reduce", f"{KERAS}.partition:_losses", "stages leave their regularisers out",
+     always([])),
     # Callbacks
-    ("keras-last-step-called-only", "streams", "steps-called", "asynchronous callbacks see an execution's last step",
-     lambda value: value[-1:]),
-    ("keras-steps-called-backwards", "streams", "steps-called", "asynchronous callbacks see the last step first",
-     lambda value: value[::-1]),
-    ("keras-epoch-hurries", "streams", "epoch-waits", "an epoch ends before its steps are seen", never),
-    ("keras-callback-error-lost", "streams", "callback-error", "an error in a callback is not raised", always(None)),
+    ("keras-last-step-called-only", "streams", f"{KERAS}.callbacks:steps_of",
+     "asynchronous callbacks see an execution's last step", result(lambda steps: steps[-1:])),
+    ("keras-steps-called-backwards", "streams", f"{KERAS}.callbacks:steps_of",
+     "asynchronous callbacks see the last step first", result(lambda steps: steps[::-1])),
+    ("keras-callback-error-lost", "streams", f"{KERAS}.callbacks:_Worker.finish",
+     "an error in a callback is not raised", _forgives(BaseException)),
 ):  # fmt: skip
-    catalogue.register(Fault(_name, _area, POINT, _what, rule(_rule, _wrong)), __name__)
+    catalogue.register(Fault(_name, _area, _function, _what, _wrong), __name__)
 
-_what = "what the host writes reaches replica 0 only"
-catalogue.register(Fault("keras-host-writes-to-one", "weights", "variables.others", _what, always([])), __name__)
+
+@patch("keras-first-options-stay", "plan", f"{EXTENSION}._ipu_key", "options count for the first fit only")
+def _first_options(original: Any, model: Any, phase: str) -> Any:
+    keys = model._ipu.keys
+    return keys[phase] if phase in keys else original(model, phase)
+
+
+@patch("keras-accumulated-logs-added", "streams", f"{KERAS}.execution:mean_of", "accumulated logs are not divided")
+def _added(original: Any, logs: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.nest.map_structure(lambda value: value * len(logs), original(logs))
+
+
+@patch(
+    "keras-logs-of-first-step", "streams", f"{KERAS}.execution:logs_of_steps",
+    "the logs of an execution are those of its first step",
+)  # fmt: skip
+def _first_step(original: Any, model: Any, *arguments: Any) -> Any:
+    logs = original(model, *arguments)
+    return logs if model._ipu.asynchronous else logs[:1]
+
+
+@patch("keras-epoch-hurries", "streams", f"{KERAS}.callbacks:Stepped.on_epoch_end",
+       "an epoch ends before its steps are seen")  # fmt: skip
+def _hurries(original: Any, callbacks: Any, epoch: int, logs: Any = None) -> None:
+    worker, callbacks._worker = callbacks._worker, None
+    original(callbacks, epoch, logs)
+    callbacks._worker = worker

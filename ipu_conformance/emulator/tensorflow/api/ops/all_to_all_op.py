@@ -6,7 +6,6 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as _decide
 from ipu_conformance.emulator.tensorflow.compile.shards import placing as _placing
 from ipu_conformance.emulator.tensorflow.run import collectives as _collectives
 
@@ -20,7 +19,7 @@ def all_gather(x: Any, replication_factor: int, name: Optional[str] = None) -> A
         return [all_gather(item, replication_factor, name) for item in x]
     if _placing():
         return tf.stack([x] * replication_factor)
-    return _decide("gathered", _collectives.all_gather(tf.convert_to_tensor(x)))
+    return _collectives.all_gather(tf.convert_to_tensor(x))
 
 
 def all_to_all(
@@ -40,4 +39,4 @@ def all_to_all(
         )
     pieces = tf.stack(tf.split(x, number_of_replicas, axis=split_dimension))
     received = pieces if _placing() else _collectives.all_to_all(pieces)
-    return tf.concat(tf.unstack(_decide("received", received), num=number_of_replicas), axis=concat_dimension)
+    return tf.concat(tf.unstack(received, num=number_of_replicas), axis=concat_dimension)

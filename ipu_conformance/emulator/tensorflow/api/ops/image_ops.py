@@ -6,8 +6,6 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as _decide
-
 __all__ = ["normalise_image"]
 
 
@@ -34,6 +32,6 @@ def normalise_image(
             "must be float16 or both float32."
         )
     with tf.name_scope(name or "normalise_image"):
-        pixels = tf.cast(image, offsets.dtype) * tf.cast(_decide("image-scale", scale), offsets.dtype)
-        made = (pixels - _decide("image-offsets", offsets)) * scales
-        return tf.pad(made, [[0, 0]] * (image.shape.rank - 1) + [[0, _decide("image-padding", 1)]])
+        pixels = tf.cast(image, offsets.dtype) * tf.cast(scale, offsets.dtype)
+        made = (pixels - offsets) * scales
+        return tf.pad(made, [[0, 0]] * (image.shape.rank - 1) + [[0, 1]])

@@ -6,7 +6,6 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as _decide
 from ipu_conformance.emulator.tensorflow.ops.serialized import serialized_matmul
 
 __all__ = ["segment_sum", "serialized_matmul"]
@@ -14,5 +13,4 @@ __all__ = ["segment_sum", "serialized_matmul"]
 
 def segment_sum(data: Any, segment_ids: Any, num_segments: int, name: Optional[str] = None) -> Any:
     """The sums of the rows of ``data`` that have the same number; a number from 0 on that no row has gives zeros."""
-    total = _decide("segments", num_segments)
-    return tf.math.unsorted_segment_sum(data, segment_ids, total, name=name)
+    return tf.math.unsorted_segment_sum(data, segment_ids, num_segments, name=name)

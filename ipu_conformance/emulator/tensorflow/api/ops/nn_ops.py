@@ -7,7 +7,6 @@ from typing import Any, Callable, Dict, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as _decide
 from ipu_conformance.emulator.tensorflow.ops.ctc import (
     ctc_beam_search_decoder,
     ctc_beam_search_decoder_with_log_probs,
@@ -30,25 +29,25 @@ __all__ = [
 
 def gelu(x: Any, approximate: bool = True, name: Optional[str] = None) -> Any:
     """``x`` times the probability that a normal variable is below it, by its approximation with tanh unless exact."""
-    return tf.nn.gelu(tf.convert_to_tensor(x), approximate=_decide("gelu-approximate", approximate), name=name)
+    return tf.nn.gelu(tf.convert_to_tensor(x), approximate=approximate, name=name)
 
 
 def swish(x: Any, name: Optional[str] = None) -> Any:
     """``x`` times its sigmoid."""
     x = tf.convert_to_tensor(x)
-    return tf.multiply(x, tf.sigmoid(_decide("swish-slope", 1.0) * x), name=name)
+    return tf.multiply(x, tf.sigmoid(x), name=name)
 
 
 def hard_sigmoid(x: Any, name: Optional[str] = None) -> Any:
     """``0.2 x + 0.5``, and no less than 0 nor more than 1."""
     x = tf.convert_to_tensor(x)
-    return tf.clip_by_value(_decide("hard-sigmoid-slope", 0.2) * x + 0.5, 0.0, 1.0, name=name)
+    return tf.clip_by_value(0.2 * x + 0.5, 0.0, 1.0, name=name)
 
 
 def softmax(x: Any, stable: bool = True, name: Optional[str] = None) -> Any:
     """The exponentials over their sum along the last axis; those of differences to the largest where ``stable``."""
     x = tf.convert_to_tensor(x)
-    if _decide("softmax-stable", stable):
+    if stable:
         return tf.nn.softmax(x, name=name)
     power = tf.exp(x)
     return tf.divide(power, tf.reduce_sum(power, axis=-1, keepdims=True), name=name)

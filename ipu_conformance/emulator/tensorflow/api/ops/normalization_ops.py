@@ -6,7 +6,6 @@ from typing import Any, Callable, Dict, List, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as _decide
 from ipu_conformance.emulator.tensorflow.layers import channel_groups as _channel_groups
 
 __all__ = ["group_norm", "instance_norm", "layer_norm"]
@@ -45,7 +44,7 @@ def group_norm(
                 shape=[channels],
                 dtype=dtype,
                 initializer=(param_initializers or {}).get(name, start),
-                trainable=_decide("norm-trainable", trainable),
+                trainable=trainable,
                 collections=_collections(variables_collections, name),
             )
             for name, start, wanted in (
@@ -90,13 +89,13 @@ def _norm(name: str, default_scope: str, groups: Callable[[Any, int], int], doc:
 instance_norm = _norm(
     "instance_norm",
     "InstanceNorm",
-    lambda inputs, axis: _decide("instance-groups", _channel_groups.channels(inputs, axis)),
+    _channel_groups.channels,
     "Each sample with mean 0 and variance 1 in every channel, then scaled and moved by channel.",
 )
 layer_norm = _norm(
     "layer_norm",
     "LayerNorm",
-    lambda inputs, axis: _decide("layer-groups", 1),
+    lambda inputs, axis: 1,
     "Each sample with mean 0 and variance 1 over all its elements, then scaled and moved by channel.",
 )
 

@@ -6,7 +6,6 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as _decide
 from ipu_conformance.emulator.tensorflow.compile.shards import placing as _placing
 from ipu_conformance.emulator.tensorflow.run import collectives as _collectives
 from ipu_conformance.emulator.tensorflow.run import replicas as _replicas
@@ -35,9 +34,13 @@ def reduce_scatter(x: Any, replication_factor: int, op: str = _ADD, name: Option
     if x.shape.rank != 1:
         raise ValueError(f"A tensor of shape {x.shape} was given; reduce_scatter takes a vector: reshape it to [-1].")
     if op == _LOCAL or _placing():
-        length = -(-int(x.shape[0]) // replication_factor)
-        padded = tf.pad(x, [[0, length * replication_factor - int(x.shape[0])]])
-        return tf.split(padded, replication_factor)[_decide("piece", _replicas.current())]
+        return _piece(x, _replicas.current(), replication_factor)
     if op not in _REDUCTIONS:
         raise ValueError(f"`op` is {op!r}; use one of {', '.join([*_REDUCTIONS, _LOCAL])}.")
-    return _decide("scattered", _collectives.reduce_scatter(x, _REDUCTIONS[op]))
+    return _collectives.reduce_scatter(x, _REDUCTIONS[op])
+
+
+def _piece(x: Any, number: int, pieces: int) -> Any:
+    """One of the equal pieces of a vector: zeros fill up the last."""
+    length = -(-int(x.shape[0]) // pieces)
+    return tf.split(tf.pad(x, [[0, length * pieces - int(x.shape[0])]]), pieces)[number]

@@ -6,8 +6,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as _decide
-
 __all__ = ["sequence_slice", "sequence_slice_pack", "sequence_slice_unpack"]
 
 
@@ -22,7 +20,7 @@ def sequence_slice(
     lengths, starts, ends = (tf.cast(tf.convert_to_tensor(v), tf.int32) for v in (num_elems, src_offsets, dst_offsets))
     rows = tf.ragged.range(starts, starts + lengths).flat_values
     places = tf.ragged.range(ends, ends + lengths).flat_values
-    under = tf.zeros_like(dst) if _decide("unused-zeroed", zero_unused) else dst
+    under = tf.zeros_like(dst) if zero_unused else dst
     return tf.tensor_scatter_nd_update(under, places[:, tf.newaxis], tf.gather(src, rows))
 
 

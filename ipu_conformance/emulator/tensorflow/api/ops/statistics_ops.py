@@ -6,8 +6,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as _decide
-
 __all__ = ["fixed_width_bins", "histogram", "histogram_normalize", "histogram_update"]
 
 
@@ -26,15 +24,15 @@ def histogram(inputs: Any, levels: Any, absolute_of_input: bool = False) -> Any:
     if levels.shape.rank != 1:
         raise ValueError(f"`levels` has shape {levels.shape}; give them as one list.")
     values = tf.reshape(inputs, [-1])
-    if _decide("histogram-absolute", absolute_of_input):
+    if absolute_of_input:
         values = tf.abs(values)
-    bins = tf.searchsorted(levels, tf.cast(values, levels.dtype), side=_decide("histogram-side", "right"))
+    bins = tf.searchsorted(levels, tf.cast(values, levels.dtype), side="right")
     return tf.cast(tf.math.bincount(bins, minlength=tf.size(levels) + 1), tf.float32)
 
 
 def histogram_update(hist: Any, inputs: Any, levels: Any, absolute_of_input: bool = False) -> Any:
     """A histogram with the counts of more values added to it."""
-    return _decide("histogram-kept", tf.convert_to_tensor(hist)) + histogram(inputs, levels, absolute_of_input)
+    return tf.convert_to_tensor(hist) + histogram(inputs, levels, absolute_of_input)
 
 
 def histogram_normalize(hist: Any) -> Any:

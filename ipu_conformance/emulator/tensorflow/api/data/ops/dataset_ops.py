@@ -7,8 +7,6 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
-from ipu_conformance.emulator.faults.decisions import tensorflow_ops as _decide
-
 __all__ = ["BufferDataset"]
 
 
@@ -23,5 +21,10 @@ class BufferDataset(dataset_ops.UnaryUnchangedStructureDataset):
         def elements(*group: Any) -> Any:
             return tf.data.Dataset.zip(group if tuples else group[0])
 
-        groups = input_dataset.window(buffer_size, drop_remainder=_decide("whole-buffers", True))
+        groups = _whole_groups(input_dataset, buffer_size)
         super().__init__(input_dataset, groups.flat_map(elements)._variant_tensor)
+
+
+def _whole_groups(dataset: Any, size: int) -> Any:
+    """A data set of groups of so many elements; what is left over is dropped."""
+    return dataset.window(size, drop_remainder=True)

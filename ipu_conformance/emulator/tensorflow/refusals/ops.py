@@ -1,0 +1,57 @@
+"""What the operations of a program refuse: feeds, compilation, collectives, strategies and groups of channels."""
+
+from __future__ import annotations
+
+from ipu_conformance.emulator.faults import refuse
+
+# Feeds
+
+UNKNOWN_SHAPE = refuse(
+    "tensorflow.infeed-unknown-shape",
+    when=lambda shape: not shape.is_fully_defined(),
+    error=ValueError,
+    sentence="Output shape {shape} is not fully defined. If using tf.Dataset.batch, set `drop_remainder=True`.",
+)
+SECOND_INITIALIZER = refuse(
+    "tensorflow.infeed-second-initializer",
+    when=lambda initialised: initialised,
+    error=ValueError,
+    sentence="The IPUInfeedQueue `initializer` function can only be accessed once.",
+)
+SECOND_ENQUEUE = refuse(
+    "tensorflow.outfeed-second-enqueue",
+    when=lambda claimed: claimed,
+    error=ValueError,
+    sentence="An outfeed can only be enqueued once.",
+)
+
+# Programs
+
+NO_IPU = refuse(
+    "tensorflow.compiled-for-the-host",
+    when=lambda for_ipu: not for_ipu,
+    error=RuntimeError,
+    sentence="The computation was not compiled for an IPU device: call ipu_compiler.compile inside scopes.ipu_scope.",
+)
+EAGER_FUNCTION = refuse(
+    "tensorflow.strategy-eager-function",
+    when=lambda compiled: not compiled,
+    error="ipu_conformance.emulator.tensorflow.run.strategy.StrategyError",
+    sentence="IPUStrategy.run(fn, ...) does not support pure eager execution: pass a tf.function, or call it inside of "
+    "one.",
+)
+
+# Operations
+
+OTHER_REPLICAS = refuse(
+    "tensorflow.collective-other-replicas",
+    when=lambda number, replicas: number != replicas,
+    error=ValueError,
+    sentence="The operation was given {number} replicas, and the program runs on {replicas}: give that number.",
+)
+UNEVEN_GROUPS = refuse(
+    "tensorflow.uneven-groups",
+    when=lambda groups, channels: isinstance(groups, bool) or groups < 1 or groups > channels or channels % groups,
+    error=ValueError,
+    sentence="{groups} groups were asked for {channels} channels; use a number of groups that divides the channels.",
+)
