@@ -54,15 +54,6 @@ def at(point: str, value: Value, **context: Any) -> Value:
     return value
 
 
-# Until every front end speaks to the seam alone.
-active, apply = changes, at
-
-
-def register_point(name: str, what: str) -> None:
-    """Add a point that a front end offers beyond those of the core."""
-    POINTS[name] = what
-
-
 def wake(front_end: str) -> None:
     """Turn on, until the process ends, the faults that ``IPU_CONFORMANCE_FAULT`` names."""
     if os.environ.get(ENVIRONMENT):

@@ -93,11 +93,6 @@ def register(fault: Fault, module: str = "") -> Fault:
     return _TABLE[fault.name]
 
 
-def register_point(name: str, what: str) -> None:
-    """Add a point that a front end offers beyond those of the core."""
-    faults.register_point(name, what)
-
-
 def patch(name: str, area: str, function: str, what: str, *, remembers: bool = False) -> Callable[[Wrong], Wrong]:
     """Register what replaces ``module:function`` of the emulator; the decorated function may carry several."""
 
@@ -109,8 +104,8 @@ def patch(name: str, area: str, function: str, what: str, *, remembers: bool = F
 
 
 def load(front_end: str) -> None:
-    """Register the faults of the core and of one front end."""
-    for module in (CORE, *modules(front_end)):
+    """Register the faults of the core and of one front end, those of its refusals among them."""
+    for module in (CORE, *modules(front_end), *_refusals(front_end)):
         importlib.import_module(module)
 
 
@@ -118,6 +113,15 @@ def modules(front_end: str) -> Tuple[str, ...]:
     """The names of the modules whose rows are a front end's faults."""
     folder = Path(__file__).parent / front_end
     return tuple(sorted(f"{__name__}.{front_end}.{file.stem}" for file in folder.glob("[a-z]*.py")))
+
+
+def _refusals(front_end: str) -> Tuple[str, ...]:
+    """The names of the modules whose rows are what a front end refuses; they import no framework."""
+    name = f"{EMULATOR}.{front_end}.refusals"
+    folder = Path(__file__).parents[2] / front_end / "refusals"
+    if folder.is_dir():
+        return (name, *sorted(f"{name}.{file.stem}" for file in folder.glob("[a-z]*.py")))
+    return (name,) if folder.with_suffix(".py").exists() else ()
 
 
 def table() -> Tuple[Fault, ...]:
