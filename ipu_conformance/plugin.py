@@ -252,7 +252,7 @@ def mark(cases: Sequence[pytest.Item]) -> None:
 
     What holds of all of them is a marker of the file.
     """
-    file = cases[0].getparent(pytest.File) or cases[0]
+    file: pytest.Item | pytest.Collector = cases[0].getparent(pytest.Module) or cases[0]
     for marker in (pytest.mark.ipu, pytest.mark.timeout(CASE_TIME_LIMIT)):
         if file.get_closest_marker(marker.name) is None:
             file.add_marker(marker)

@@ -25,6 +25,7 @@ COMMANDS = (
     Command("ir", "ipu_conformance.cli.ir", "show, diff, draw and convert IR graphs"),
     Command("baseline", "ipu_conformance.cli.baseline", "record, show and check convergence baselines"),
     Command("coverage", "ipu_conformance.cli.coverage", "what the suite asks of each framework, and the gaps"),
+    Command("tolerances", "ipu_conformance.cli.tolerances", "measure the tolerances that the suite comes with again"),
     Command("case", "ipu_conformance.cli.case", "run one case of the suite alone"),
     Command("train", "ipu_conformance.cli.train", "train one of the workloads"),
     Command("infer", "ipu_conformance.cli.infer", "use the trained model of a workload"),
