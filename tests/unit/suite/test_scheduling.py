@@ -16,6 +16,7 @@ from ipu_conformance.scheduling import (
     THREADS,
     FrameworkScheduling,
     chunks,
+    cost,
     framework_of,
     next_chunk,
     program_of,
@@ -111,6 +112,28 @@ def test_the_largest_chunk_goes_first():
     waiting = {"paddle:0": 8, "paddle:a": 31, "paddle:b": 31, "paddle:1": 5}
 
     assert next_chunk(waiting, {"paddle"}, {}) == "paddle:a"
+
+
+def test_a_long_case_is_a_chunk_of_its_own():
+    """What takes seconds waits for no neighbour, and no neighbour waits for it."""
+    long = [f"tests/ipu/ops/test_any_call_ipu.py::test_any_call[paddle-{seed}]" for seed in (3, 5)]
+    short = [f"tests/ipu/paddle/strategy/test_compile_ipu.py::test_{number}" for number in range(3)]
+    by_chunk = chunks([short[0], long[0], short[1], long[1], short[2]])
+
+    assert len({by_chunk[nodeid] for nodeid in long}) == 2
+    assert len({by_chunk[nodeid] for nodeid in short}) == 1
+    assert not {by_chunk[nodeid] for nodeid in long} & {by_chunk[nodeid] for nodeid in short}
+
+
+def test_every_area_has_a_cost():
+    """A test that the table does not name costs what most do; TensorFlow's take longer."""
+    assert cost("tests/unit/check/test_values.py::test_a") > 0
+    assert cost("tests/ipu/training/test_x.py::test_a[tensorflow-a]") > cost(
+        "tests/ipu/training/test_x.py::test_a[paddle-a]"
+    )
+    assert cost("tests/ipu/ops/test_ops_ipu.py::test_forward[paddle-a-b-float32-drawn]") < cost(
+        "tests/ipu/training/test_x.py::test_a[paddle-a]"
+    )
 
 
 def test_a_framework_weighs_as_much_as_its_tests():
