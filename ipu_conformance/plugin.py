@@ -172,7 +172,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optio
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """Collect without looking for garbage: thousands of cases come to stay, and none of them is looked through again."""
+    """Collect without looking for garbage: thousands of cases come to stay, and are not looked through later either."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -29,14 +29,23 @@ THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 """What the frameworks read when they are imported: the threads of one operation."""
 
 
+ARENAS = ("MALLOC_ARENA_MAX", "2")
+"""What glibc reads when a process starts: the pools of memory that its threads share.
+
+A pool is as large as it ever was. With one for each thread, a worker that runs replicas in threads grows from case to
+case.
+"""
+
+
 def threads(workers: int, cores: int, environment: Mapping[str, str]) -> Dict[str, str]:
-    """What to set for that many workers: a worker's share of the cores, unless the user has set a number.
+    """What to set for that many workers: a worker's share of the cores and few pools of memory, unless the user has.
 
     Each worker would use every core for every operation, and threads that wait for each other's cores cost more than
     the operations do.
     """
     share = str(max(1, cores // max(1, workers)))
-    return {name: share for name in THREADS if name not in environment}
+    wanted = {**dict.fromkeys(THREADS, share), ARENAS[0]: ARENAS[1]}
+    return {name: value for name, value in wanted.items() if name not in environment}
 
 
 def framework_of(nodeid: str) -> Optional[str]:

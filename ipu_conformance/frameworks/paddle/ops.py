@@ -18,7 +18,6 @@ from ipu_conformance.errors import Inexpressible
 from ipu_conformance.frameworks import OpCall, OpResult
 from ipu_conformance.frameworks.paddle.programs import static_mode
 
-
 _REASONS: Dict[Hashable, Optional[str]] = {}
 """Why Paddle cannot express calls of one structure; None where it can."""
 

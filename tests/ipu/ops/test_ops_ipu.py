@@ -19,7 +19,6 @@ from ipu_conformance.triangulation import POINT
 from . import judge
 from .bench import Bench, Trial
 
-
 LEVEL_MARKS = {level: pytest.mark.level(level) for level in LEVELS}
 
 

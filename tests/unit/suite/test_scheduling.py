@@ -188,12 +188,22 @@ def test_everything_is_handed_out(work, workers):
 @pytest.mark.parametrize(("workers", "cores", "share"), [(1, 8, "8"), (4, 8, "2"), (4, 2, "1"), (3, 8, "2")])
 def test_workers_share_the_cores(workers, cores, share):
     """An operation of a worker takes its share of the cores, and one at least."""
-    assert threads(workers, cores, {}) == {"OMP_NUM_THREADS": share, "TF_NUM_INTRAOP_THREADS": share}
+    assert threads(workers, cores, {"MALLOC_ARENA_MAX": "8"}) == {
+        "OMP_NUM_THREADS": share,
+        "TF_NUM_INTRAOP_THREADS": share,
+    }
+
+
+def test_the_threads_of_a_worker_share_their_memory():
+    """glibc gives a worker two pools of memory, however many threads run replicas in it."""
+    assert threads(4, 8, {})["MALLOC_ARENA_MAX"] == "2"
 
 
 def test_a_number_of_threads_that_is_set_stays():
     """Who sets a variable decides."""
-    assert threads(4, 8, {"OMP_NUM_THREADS": "3"}) == {"TF_NUM_INTRAOP_THREADS": "2"}
+    given = {"OMP_NUM_THREADS": "3", "MALLOC_ARENA_MAX": "8"}
+
+    assert threads(4, 8, given) == {"TF_NUM_INTRAOP_THREADS": "2"}
 
 
 class Worker:

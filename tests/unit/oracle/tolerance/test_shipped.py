@@ -9,7 +9,7 @@ import pytest
 
 from ipu_conformance.frameworks import dialects
 from ipu_conformance.oracle.tolerance import cache, runs
-from ipu_conformance.suite.training import frame, table
+from tests.ipu.training import frame, table
 
 SAMPLE = [
     ("poptorch", "linear-D1-G1-R1-sgd"),
@@ -37,12 +37,12 @@ def asked(framework: str, word: str):
     return net, data, whole, net.initial_weights(whole.seed)
 
 
-@pytest.mark.parametrize(("framework", "word"), SAMPLE, ids=lambda each: each)
-def test_what_is_shipped_is_what_the_oracle_measures(framework, word):
+@pytest.mark.parametrize(("front_end", "word"), SAMPLE, ids=lambda each: each)
+def test_what_is_shipped_is_what_the_oracle_measures(front_end, word):
     """A sample is in the file and equal to float32's precision; if not, run ``ipu-conformance tolerances``."""
     if cache.shipped_numpy() != np.__version__:
         pytest.skip(f"the file was made with NumPy {cache.shipped_numpy()}, whose random numbers another need not have")
-    net, data, config, start = asked(framework, word)
+    net, data, config, start = asked(front_end, word)
     key = cache.key("training", net, data, config, start, runs.LEAST_RUNS, runs.FALSE_ALARM_RATE)
 
     shipped = cache._shipped().get(key)
