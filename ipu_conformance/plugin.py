@@ -171,7 +171,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optio
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """Collect without looking for garbage: thousands of cases come to stay."""
+    """Collect without looking for garbage: thousands of cases come to stay, and are not looked through later either."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -245,7 +245,7 @@ def mark(cases: Sequence[pytest.Item]) -> None:
 
     What holds of all of them is a marker of the file.
     """
-    file = cases[0].getparent(pytest.File) or cases[0]
+    file: pytest.Item | pytest.Collector = cases[0].getparent(pytest.Module) or cases[0]
     for marker in (pytest.mark.ipu, pytest.mark.timeout(CASE_TIME_LIMIT)):
         if file.get_closest_marker(marker.name) is None:
             file.add_marker(marker)

@@ -3,7 +3,8 @@
 Importing a framework costs a worker seconds and hundreds of megabytes. So work is handed out in chunks of one
 framework, and a worker keeps to a framework it has imported as long as there is work for it; only then does it take up
 the one with the most work left for each worker that has it. Cases that share a compiled program are one chunk, however
-many they are. The largest chunks go first: what is handed out last decides how long the other workers wait.
+many they are. The longest chunks go first, and a long case is a chunk of its own: what is handed out last decides how
+long the other workers wait.
 """
 
 from __future__ import annotations
@@ -28,14 +29,23 @@ THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 """What the frameworks read when they are imported: the threads of one operation."""
 
 
+ARENAS = ("MALLOC_ARENA_MAX", "2")
+"""What glibc reads when a process starts: the pools of memory that its threads share.
+
+A pool is as large as it ever was. With one for each thread, a worker that runs replicas in threads grows from case to
+case.
+"""
+
+
 def threads(workers: int, cores: int, environment: Mapping[str, str]) -> Dict[str, str]:
-    """What to set for that many workers: a worker's share of the cores, unless the user has set a number.
+    """What to set for that many workers: a worker's share of the cores and few pools of memory, unless the user has.
 
     Each worker would use every core for every operation, and threads that wait for each other's cores cost more than
     the operations do.
     """
     share = str(max(1, cores // max(1, workers)))
-    return {name: share for name in THREADS if name not in environment}
+    wanted = {**dict.fromkeys(THREADS, share), ARENAS[0]: ARENAS[1]}
+    return {name: value for name, value in wanted.items() if name not in environment}
 
 
 def framework_of(nodeid: str) -> Optional[str]:
@@ -62,13 +72,43 @@ def program_of(nodeid: str) -> Optional[str]:
     return f"{path}::{framework}-{family}-{dtype}"
 
 
+COSTS = (
+    ("ops/test_any_call", 8000),
+    ("models/", 4000),
+    ("/test_convergence", 4000),
+    ("/test_mnist", 1500),
+    ("/test_cifar10", 1500),
+    ("/test_dist_launch", 1500),
+    ("ipu/ops/", 40),
+    ("/training/", 300),
+    ("/estimator/", 300),
+    ("", 120),
+)
+"""Milliseconds of processor time that a test takes, by the first of these that its id holds.
+
+They are rounded, from ``python -m benchmarks.suite_time``. A wrong one costs balance and nothing else.
+"""
+DEARER = {"tensorflow": 2.5}
+"""How many times as long tests of a framework take: TensorFlow traces its programs."""
+LONG = 1000
+"""Milliseconds from which a test is a chunk of its own."""
+
+
+def cost(nodeid: str) -> float:
+    """About how many milliseconds a test takes."""
+    milliseconds = next(each for part, each in COSTS if part in nodeid)
+    return milliseconds * DEARER.get(framework_of(nodeid) or NEUTRAL, 1.0)
+
+
 def chunks(nodeids: Sequence[str]) -> Dict[str, str]:
-    """Each test's chunk, "framework:name": the tests of one program, or CHUNK others of one framework in order."""
+    """Each test's chunk, "framework:name": the tests of one program, a long test, or CHUNK others in order."""
     counts: Dict[str, int] = {}
     result = {}
     for nodeid in nodeids:
         framework, name = framework_of(nodeid) or NEUTRAL, program_of(nodeid)
-        if name is None:
+        if name is None and cost(nodeid) >= LONG:
+            name = nodeid
+        elif name is None:
             index = counts.get(framework, 0)
             counts[framework] = index + 1
             name = str(index // CHUNK)
@@ -76,22 +116,22 @@ def chunks(nodeids: Sequence[str]) -> Dict[str, str]:
     return result
 
 
-def next_chunk(waiting: Mapping[str, int], imported: Set[str], workers_with: Mapping[str, int]) -> str:
-    """The chunk that a worker takes next, the first of the largest; ``waiting`` holds the number of tests of each.
+def next_chunk(waiting: Mapping[str, float], imported: Set[str], workers_with: Mapping[str, int]) -> str:
+    """The chunk that a worker takes next, the first of the longest; ``waiting`` holds how long each takes.
 
-    First one of a framework it has imported, then the framework with the most tests per worker that already has it,
+    First one of a framework it has imported, then the framework with the most work per worker that already has it,
     and work that needs no framework fills the gaps at the end.
     """
     queues: Dict[str, List[str]] = {}
     for chunk in waiting:
         queues.setdefault(chunk.split(":", 1)[0], []).append(chunk)
-    tests = {framework: sum(waiting[chunk] for chunk in queue) for framework, queue in queues.items()}
+    work = {framework: sum(waiting[chunk] for chunk in queue) for framework, queue in queues.items()}
     own = [framework for framework in queues if framework in imported and framework != NEUTRAL]
     others = [framework for framework in queues if framework != NEUTRAL]
     if own:
-        best = max(own, key=lambda framework: tests[framework])
+        best = max(own, key=lambda framework: work[framework])
     elif others:
-        best = max(others, key=lambda framework: tests[framework] / (1 + workers_with.get(framework, 0)))
+        best = max(others, key=lambda framework: work[framework] / (1 + workers_with.get(framework, 0)))
         # A framework that other workers are about to finish is not worth another import.
         if workers_with.get(best, 0) and len(queues[best]) <= workers_with[best] and NEUTRAL in queues:
             best = NEUTRAL
@@ -123,7 +163,7 @@ class FrameworkScheduling(LoadScopeScheduling):
             for framework in imported:
                 workers_with[framework] = workers_with.get(framework, 0) + 1
         mine = self._imported.setdefault(node, set())
-        waiting = {chunk: len(unit) for chunk, unit in self.workqueue.items()}
+        waiting = {chunk: sum(map(cost, unit)) for chunk, unit in self.workqueue.items()}
         chunk = next_chunk(waiting, mine, workers_with)
         mine.add(chunk.split(":", 1)[0])
         self.workqueue.move_to_end(chunk, last=False)

@@ -62,7 +62,7 @@ def student_quantile_above(probability: float, freedom: float) -> float:
     _require_probability(probability)
     if probability > 0.5:
         return -student_quantile_above(1.0 - probability, freedom)
-    return _root(lambda t: student_above(t, freedom) - probability, 0.0)
+    return _root(lambda t: _log_ratio(student_above(t, freedom), probability), 0.0)
 
 
 def f_above(x: float, above: float, below: float) -> float:
@@ -74,7 +74,7 @@ def f_above(x: float, above: float, below: float) -> float:
 def f_quantile_above(probability: float, above: float, below: float) -> float:
     """The x that F with ``above`` over ``below`` degrees of freedom exceeds with ``probability``."""
     _require_probability(probability)
-    return _root(lambda x: f_above(x, above, below) - probability, 0.0)
+    return _root(lambda x: _log_ratio(f_above(x, above, below), probability), 0.0)
 
 
 def noncentral_t_above(t: float, freedom: float, shift: float) -> float:
@@ -132,15 +132,40 @@ def _away_from_zero(value: float, tiny: float) -> float:
 
 
 def _root(decreasing: Callable[[float], float], low: float) -> float:
-    """Where a decreasing function that is positive at ``low`` crosses zero, to the last bits, by bisection."""
-    high = low + 1.0
-    while decreasing(high) > 0.0:
-        high *= 2.0
+    """Where a decreasing function that is positive at ``low`` crosses zero, to the last bits.
+
+    Chandrupatla's method: inverse quadratic interpolation through the last three points where they are in order, else
+    bisection.
+    """
+    b, at_b = low, math.inf
+    a = low + 1.0
+    at_a = decreasing(a)
+    while at_a > 0.0:
+        b, at_b = a, at_a
+        a *= 2.0
+        at_a = decreasing(a)
+    share = 0.5
     while True:
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
-            return middle
-        if decreasing(middle) > 0.0:
-            low = middle
+        x = a + share * (b - a)
+        at_x = decreasing(x)
+        if (at_x > 0.0) == (at_a > 0.0):
+            c, at_c = a, at_a
         else:
-            high = middle
+            c, at_c, b, at_b = b, at_b, a, at_a
+        a, at_a = x, at_x
+        best, at_best = (a, at_a) if abs(at_a) < abs(at_b) else (b, at_b)
+        least = 2.0 * sys.float_info.epsilon * abs(best) / abs(b - a)
+        if at_best == 0.0 or least > 0.5:
+            return best
+        share = 0.5
+        if math.isfinite(at_a) and math.isfinite(at_b) and math.isfinite(at_c) and at_c not in (at_a, at_b):
+            place, height = (a - b) / (c - b), (at_a - at_b) / (at_c - at_b)
+            if height**2 < place and (1.0 - height) ** 2 < 1.0 - place:
+                share = at_a / (at_b - at_a) * at_c / (at_b - at_c)
+                share += (c - a) / (b - a) * at_a / (at_c - at_a) * at_b / (at_c - at_b)
+        share = min(1.0 - least, max(least, share))
+
+
+def _log_ratio(tail: float, probability: float) -> float:
+    """How far a tail is above a probability; tails fall exponentially, so that their logarithms are nearly straight."""
+    return math.log(tail / probability) if tail > 0.0 else -math.inf

@@ -26,6 +26,7 @@ import numpy as np
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.oracle.convergence.distributions import f_quantile_above, student_quantile_above
 from ipu_conformance.oracle.op import OracleError
+from ipu_conformance.oracle.tolerance import cache as tolerance_cache
 from ipu_conformance.oracle.tolerance.rounding import RandomRounding, mantissa, nearest, stored
 from ipu_conformance.oracle.training.execution import Rounding
 from ipu_conformance.oracle.training.train import infer, train
@@ -38,6 +39,7 @@ LEAST_RUNS = 8
 Path = Tuple[Union[str, int], ...]
 """Where an array is in a record: a field, then a step or an update, then a name."""
 Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def for_run(
 ) -> RunTolerance:
     """The tolerance of training ``net`` on ``data``, at the precision of ``config`` unless ``dtype`` is given.
 
-    It is measured once and kept in the user's cache, under a hash of all it depends on.
+    It is measured once and kept, under a hash of all it depends on; those of the suite come with it.
     """
     config = config if dtype is None else replace(config, dtype=dtype)
     mantissa(config.dtype)
@@ -108,22 +110,26 @@ def for_run(
         raise OracleError(f"{runs} runs tell too little of the noise; use at least {LEAST_RUNS}")
     if not 0.0 < false_alarm_rate < 1.0:
         raise OracleError(f"the false-alarm rate is {false_alarm_rate}; it must lie between 0 and 1, both excluded")
-    from ipu_conformance.oracle.tolerance import cache as tolerance_cache
-
     start = net.initial_weights(config.seed) if weights is None else weights
-    key = tolerance_cache.key(net, data, config, start, runs, false_alarm_rate) if cache else ""
-    arrays = tolerance_cache.read(key) if cache else None
-    if arrays is None:
-        _, arrays = reference(
-            net,
-            config,
-            lambda rounding: arrays_of(train(net, data, config, weights=start, rounding=rounding)),
-            runs,
-            false_alarm_rate,
-        )
-        if cache:
-            tolerance_cache.write(key, arrays)
-    return assembled(arrays, runs, false_alarm_rate)
+
+    def arrays(rounding: Optional[Rounding]) -> Mapping[Path, Array]:
+        return arrays_of(train(net, data, config, weights=start, rounding=rounding))
+
+    def measured() -> Dict[Path, ArrayTolerance]:
+        return reference(net, config, arrays, runs, false_alarm_rate)[1]
+
+    key = tolerance_cache.key("training", net, data, config, start, runs, false_alarm_rate) if cache else None
+    return assembled(_kept(key, measured), runs, false_alarm_rate)
+
+
+def _kept(key: Optional[str], measured: Callable[[], Dict[Path, ArrayTolerance]]) -> Dict[Path, ArrayTolerance]:
+    """The tolerances under a key, measured if there are none; always measured without a key."""
+    tolerances = tolerance_cache.read(key) if key is not None else None
+    if tolerances is None:
+        tolerances = measured()
+        if key is not None:
+            tolerance_cache.write(key, tolerances)
+    return tolerances
 
 
 def arrays_of(record: RunRecord) -> Dict[Path, Array]:
@@ -207,6 +213,24 @@ def reference(
     return exact, from_runs(exact, rounded, fixed, how, rate)
 
 
+def kept_reference(
+    what: str,
+    net: Net,
+    data: Data,
+    config: RunConfig,
+    arrays: Callable[[Optional[Rounding]], Mapping[Path, Array]],
+    given: Optional[Weights] = None,
+) -> Tuple[Mapping[Path, Array], Dict[Path, ArrayTolerance]]:
+    """The arrays of an exact run, and their tolerances, which are measured once.
+
+    ``what`` says in a word what ``arrays`` gives; it may depend on the net, the data, the configuration and ``given``.
+    """
+    start = net.initial_weights(config.seed) if given is None else given
+    key = tolerance_cache.key(what, net, data, config, start, LEAST_RUNS, FALSE_ALARM_RATE)
+    tolerances = _kept(key, lambda: reference(net, config, arrays)[1])
+    return arrays(None), tolerances
+
+
 def for_inference(
     net: Net,
     data: Data,
@@ -217,23 +241,30 @@ def for_inference(
 ) -> Tuple[Mapping[int, Array], Dict[int, ArrayTolerance]]:
     """The outputs of each step of an inference, and their tolerances."""
 
-    def outputs(rounding: Optional[Rounding]) -> Mapping[int, Array]:
+    def outputs(rounding: Optional[Rounding]) -> Mapping[Path, Array]:
         record = infer(net, data, config, weights=weights, statistics=statistics, rounding=rounding)
-        return dict(enumerate(record.outputs or ()))
+        return {(step,): value for step, value in enumerate(record.outputs or ())}
 
-    return reference(net, config, outputs)
+    start = net.initial_weights(config.seed) if weights is None else weights
+    given = {**start, **(net.initial_statistics() if statistics is None else statistics)}
+    values, tolerances = kept_reference("inference", net, data, config, outputs, given)
+    return _by_last(values), _by_last(tolerances)
+
+
+def _by_last(arrays: Mapping[Path, Value]) -> Dict[int, Value]:
+    return {int(path[-1]): each for path, each in arrays.items()}
 
 
 def for_optimizer_state(
     net: Net, data: Data, config: RunConfig
-) -> Tuple[Mapping[Tuple[str, str], Array], Dict[Tuple[str, str], ArrayTolerance]]:
+) -> Tuple[Mapping[Path, Array], Dict[Path, ArrayTolerance]]:
     """The optimizer's state after a training by (state, weight), and its tolerances."""
 
-    def states(rounding: Optional[Rounding]) -> Mapping[Tuple[str, str], Array]:
+    def states(rounding: Optional[Rounding]) -> Mapping[Path, Array]:
         by_name = train(net, data, config, rounding=rounding).optimizer_state or {}
         return {(state, weight): value for state, held in by_name.items() for weight, value in held.items()}
 
-    return reference(net, config, states)
+    return kept_reference("optimizer state", net, data, config, states)
 
 
 def _deviation(rounded: Array, exact: Array, key: Any) -> Array:

@@ -114,11 +114,11 @@ def statistics_by_replica(name: AnyNet, config: RunConfig) -> Any:
     """The oracle's running statistics by (replica, name), and their tolerances; a cut changes neither."""
     net, data, config = net_of(name), data_of(name, config), uncut(config)
 
-    def statistics(rounding: Optional[Rounding]) -> Dict[Tuple[int, str], np.ndarray]:
+    def statistics(rounding: Optional[Rounding]) -> Dict[run_tolerance.Path, np.ndarray]:
         held = oracle.train(net, data, config, rounding=rounding).statistics_by_replica or ()
         return {(replica, word): value for replica, each in enumerate(held) for word, value in each.items()}
 
-    return run_tolerance.reference(net, config, statistics)
+    return run_tolerance.kept_reference("statistics by replica", net, data, config, statistics)
 
 
 @functools.lru_cache(maxsize=None)

@@ -16,6 +16,7 @@ from ipu_conformance.scheduling import (
     THREADS,
     FrameworkScheduling,
     chunks,
+    cost,
     framework_of,
     next_chunk,
     program_of,
@@ -113,6 +114,28 @@ def test_the_largest_chunk_goes_first():
     assert next_chunk(waiting, {"paddle"}, {}) == "paddle:a"
 
 
+def test_a_long_case_is_a_chunk_of_its_own():
+    """What takes seconds waits for no neighbour, and no neighbour waits for it."""
+    long = [f"tests/ipu/ops/test_any_call_ipu.py::test_any_call[paddle-{seed}]" for seed in (3, 5)]
+    short = [f"tests/ipu/paddle/strategy/test_compile_ipu.py::test_{number}" for number in range(3)]
+    by_chunk = chunks([short[0], long[0], short[1], long[1], short[2]])
+
+    assert len({by_chunk[nodeid] for nodeid in long}) == 2
+    assert len({by_chunk[nodeid] for nodeid in short}) == 1
+    assert not {by_chunk[nodeid] for nodeid in long} & {by_chunk[nodeid] for nodeid in short}
+
+
+def test_every_area_has_a_cost():
+    """A test that the table does not name costs what most do; TensorFlow's take longer."""
+    assert cost("tests/unit/check/test_values.py::test_a") > 0
+    assert cost("tests/ipu/training/test_x.py::test_a[tensorflow-a]") > cost(
+        "tests/ipu/training/test_x.py::test_a[paddle-a]"
+    )
+    assert cost("tests/ipu/ops/test_ops_ipu.py::test_forward[paddle-a-b-float32-drawn]") < cost(
+        "tests/ipu/training/test_x.py::test_a[paddle-a]"
+    )
+
+
 def test_a_framework_weighs_as_much_as_its_tests():
     """One chunk of many tests is more work than two of a few."""
     assert next_chunk({"paddle:0": 8, "paddle:1": 8, "poptorch:a": 40}, set(), {}) == "poptorch:a"
@@ -165,12 +188,22 @@ def test_everything_is_handed_out(work, workers):
 @pytest.mark.parametrize(("workers", "cores", "share"), [(1, 8, "8"), (4, 8, "2"), (4, 2, "1"), (3, 8, "2")])
 def test_workers_share_the_cores(workers, cores, share):
     """An operation of a worker takes its share of the cores, and one at least."""
-    assert threads(workers, cores, {}) == {"OMP_NUM_THREADS": share, "TF_NUM_INTRAOP_THREADS": share}
+    assert threads(workers, cores, {"MALLOC_ARENA_MAX": "8"}) == {
+        "OMP_NUM_THREADS": share,
+        "TF_NUM_INTRAOP_THREADS": share,
+    }
+
+
+def test_the_threads_of_a_worker_share_their_memory():
+    """glibc gives a worker two pools of memory, however many threads run replicas in it."""
+    assert threads(4, 8, {})["MALLOC_ARENA_MAX"] == "2"
 
 
 def test_a_number_of_threads_that_is_set_stays():
     """Who sets a variable decides."""
-    assert threads(4, 8, {"OMP_NUM_THREADS": "3"}) == {"TF_NUM_INTRAOP_THREADS": "2"}
+    given = {"OMP_NUM_THREADS": "3", "MALLOC_ARENA_MAX": "8"}
+
+    assert threads(4, 8, given) == {"TF_NUM_INTRAOP_THREADS": "2"}
 
 
 class Worker:

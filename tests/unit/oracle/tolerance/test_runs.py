@@ -183,7 +183,7 @@ class TestCache:
     def test_everything_counts_in_the_key(self, change):
         """Another precision, start, input or net is another tolerance."""
         keys = [
-            cache.key(net, data, config, net.initial_weights(config.seed), 8, 1e-6)
+            cache.key("training", net, data, config, net.initial_weights(config.seed), 8, 1e-6)
             for net, data, config in (setting(), change(*setting()))
         ]
 
