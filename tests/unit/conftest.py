@@ -1,9 +1,5 @@
-"""How Hypothesis draws: the same examples every time where CI is set."""
+"""How Hypothesis draws, in one place."""
 
-import os
+from tests.unit import examples
 
-from hypothesis import settings
-
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+examples.load_profile()
