@@ -1,0 +1,77 @@
+"""A process that runs a front end's cases: ``python -m tests.unit.faults.case_runner <front end>``.
+
+It collects the cases of the front end's table once. Then it takes areas from standard input, a line of JSON
+``{fault: case}`` each, and answers each with a line: the outcome of every case on the right device and of every fault's
+case under the fault. A case that serves several faults runs on the right device once. After every run all fixtures
+end, those of the session too, so that no case shares what it ran before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import IO, Any, Dict, List
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from ipu_conformance.emulator import faults
+
+from . import killing
+
+
+class Loop:
+    """Replaces pytest's loop over the cases by one that runs what it is asked for."""
+
+    def __init__(self, front_end: str, requests: IO[str], answers: IO[str]) -> None:
+        self.front_end, self.requests, self.answers = front_end, requests, answers
+        self.right: Dict[str, str] = {}
+        self.said: List[str] = []
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Answer one area after the other until there are no more."""
+        items = {item.nodeid: item for item in session.items}
+        for request in self.requests:
+            table = json.loads(request)
+            self.said.clear()
+            for case in sorted(set(table.values()) & set(items) - set(self.right)):
+                self.right[case] = self.outcome(items[case])
+            faults.load(self.front_end)
+            wrong = {}
+            for fault, case in table.items():
+                if case in items:
+                    with faults.inject(fault):
+                        wrong[fault] = self.outcome(items[case])
+            right = {case: self.right[case] for case in table.values() if case in items}
+            print(json.dumps({"right": right, "wrong": wrong, "said": self.said}), file=self.answers, flush=True)
+        return True
+
+    def outcome(self, item: Any) -> str:
+        """Run a case from setup to teardown."""
+        if hasattr(item, "_initrequest"):
+            item._initrequest()
+        reports = runtestprotocol(item, log=False, nextitem=None)
+        for report in reports:
+            if report.failed:
+                self.said.append(f"{report.nodeid} {report.when} {report.longreprtext}")
+                # A fault that cannot be applied breaks the device, which tells nothing about the case.
+                crash = getattr(report.longrepr, "reprcrash", None)
+                place = f"{crash and crash.path} {report.longreprtext}"
+                return "broken" if "FaultError" in place or "/emulator/faults/" in place else "failed"
+        return next((report.outcome for report in reports if report.when == "call"), "skipped")
+
+
+def main(front_end: str) -> None:
+    """Collect, then answer on what was standard output; whatever else is printed goes to standard error."""
+    # Pytest closes standard input while it captures, and cases print: the two pipes get numbers of their own.
+    with os.fdopen(os.dup(0)) as requests, os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)
+        cases = {case for rows in killing.located(front_end).values() for case in rows.values()}
+        options = ["-q", "--tb=line", "--assert=plain", "-p", "no:cacheprovider"]
+        target = ["--ipu-target", "emulator", "--ipu-level", "qualify"]
+        pytest.main([*options, *target, *sorted(cases)], plugins=[Loop(front_end, requests, answers)])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
