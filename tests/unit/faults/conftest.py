@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         for item in items:
             if id(item) not in waiting:
                 short.setdefault(framework_of(item.nodeid), []).append(item)
-        fillers = {framework: iter(tests) for framework, tests in short.items()}
+        fillers = {framework: reversed(tests) for framework, tests in short.items()}  # the last are the shortest
         mixed: List[pytest.Item] = []
         for area in sorted(areas, key=_kills, reverse=True):
             filler = fillers.get(framework_of(area.nodeid), iter(()))
