@@ -2,8 +2,9 @@
 
 It collects the cases of the front end's table once. Then it takes areas from standard input, a line of JSON
 ``{fault: case}`` each, and answers each with a line: the outcome of every case on the right device and of every fault's
-case under the fault. A case that serves several faults runs on the right device once. After every run all fixtures
-end, those of the session too, so that no case shares what it ran before.
+case under the fault. A case that serves several faults runs on the right device once, and there cases share programs
+as in any run of the suite. After a run under a fault all fixtures end, those of the session too, so that no case shares
+what another fault has made.
 """
 
 from __future__ import annotations
@@ -35,23 +36,26 @@ class Loop:
         for request in self.requests:
             table = json.loads(request)
             self.said.clear()
-            for case in sorted(set(table.values()) & set(items) - set(self.right)):
-                self.right[case] = self.outcome(items[case])
+            new = [items[case] for case in sorted(set(table.values()) & set(items) - set(self.right))]
+            session.items = new
+            for item, following in zip(new, [*new[1:], None]):
+                self.right[item.nodeid] = self.outcome(item, following)
             faults.load(self.front_end)
             wrong = {}
             for fault, case in table.items():
                 if case in items:
+                    session.items = [items[case]]  # a program holds what the cases of a run ask for, and this is one
                     with faults.inject(fault):
                         wrong[fault] = self.outcome(items[case])
             right = {case: self.right[case] for case in table.values() if case in items}
             print(json.dumps({"right": right, "wrong": wrong, "said": self.said}), file=self.answers, flush=True)
         return True
 
-    def outcome(self, item: Any) -> str:
-        """Run a case from setup to teardown."""
+    def outcome(self, item: Any, following: Any = None) -> str:
+        """Run a case from setup to teardown; fixtures that the following one shares stay."""
         if hasattr(item, "_initrequest"):
             item._initrequest()
-        reports = runtestprotocol(item, log=False, nextitem=None)
+        reports = runtestprotocol(item, log=False, nextitem=following)
         for report in reports:
             if report.failed:
                 self.said.append(f"{report.nodeid} {report.when} {report.longreprtext}")
