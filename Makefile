@@ -1,5 +1,5 @@
 # make qualify   set everything up and run the conformance suite on the emulator
-# make test      set everything up and pass the project's own tests
+# make test      set everything up and pass the project's own tests and the linters
 #
 # Both need a Python from 3.9 on and pip, nothing else. A second run installs nothing.
 # Extra arguments for pytest go into ARGS: make qualify ARGS="-k replication"
@@ -13,14 +13,11 @@ BIN := .venv/bin
 qualify: environment
 	$(BIN)/python -m pytest tests/ipu -m ipu -n 4 --ipu-target emulator --ipu-level qualify $(ARGS)
 
-test: environment lint
-	$(BIN)/python -m pytest tests -n 2 $(ARGS)
+test: environment
+	@.ci/test $(ARGS)
 
 lint: environment
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	@.ci/lint
 
 environment:
 	@.ci/environment

@@ -72,6 +72,8 @@ class Loop:
         item = self.cases[case]
         if hasattr(item, "_initrequest"):
             item._initrequest()
+        if then is None:  # a program holds what the cases of a session ask for, and this is one
+            item.session.items = [item]
         self._raised.first = None
         start = time.process_time()
         reports = runtestprotocol(item, log=False, nextitem=self.cases[then] if then else None)

@@ -1,9 +1,20 @@
-"""How Hypothesis draws: the same examples every time where CI is set."""
+"""How Hypothesis draws, in one place, and which rooms are begun first."""
 
-import os
+from __future__ import annotations
 
-from hypothesis import settings
+from typing import List
 
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+import pytest
+
+from tests.unit import examples
+
+examples.load_profile()
+
+LONG = ("tests/unit/suite/test_wheel.py", "tests/unit/suite/", "tests/unit/emulate/", "tests/unit/workloads/")
+"""Where tests start processes: what takes longest, and needs no framework in the worker."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Workers begin with long tests, so that at the end none waits for another; a file's tests stay together."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: next((n for n, path in enumerate(LONG) if item.nodeid.startswith(path)), len(LONG)))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance import check
+from tests.unit.examples import at_most
 
 AXES = ("replica", "step")
 
@@ -26,7 +27,7 @@ def sentence(values, rate: float = 0.5, axes=AXES) -> str:
 
 class TestMasks:
     @given(seed=st.integers(0, 2**32 - 1), rate=st.sampled_from([0.1, 0.25, 0.5, 0.9]))
-    @settings(max_examples=30, deadline=None)
+    @at_most(30)
     def test_independent_masks_pass(self, seed, rate):
         """Correct masks pass at any rate; the false-alarm rate is one in a million."""
         check.dropout_masks(masks=masks(seed, rate), rate=rate, axes=AXES, what="drop1")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance import check
 from tests.unit.check.conftest import Reasoned
+from tests.unit.examples import at_most
 
 TIGHT = Reasoned(0.25, "quarter")
 
@@ -48,7 +49,7 @@ def test_a_transposition_of_the_factors_is_recognised():
 
 
 @given(axes=st.permutations([0, 1, 2]).filter(lambda axes: axes != [0, 1, 2]))
-@settings(max_examples=20, deadline=None)
+@at_most(20)
 def test_every_transposition_of_three_factors_is_recognised(axes):
     """Whatever the wrong order of three different factors, it is the one that is named."""
     factors = {"device iteration": 2, "accumulation": 3, "replica": 5}
@@ -74,7 +75,7 @@ def test_simple_patterns_are_recognised(order, words):
 
 
 @given(order=st.permutations(range(5)))
-@settings(max_examples=50, deadline=None)
+@at_most(50)
 def test_only_the_identity_passes(order):
     """Any other permutation fails and names its first displaced output."""
     if order == list(range(5)):

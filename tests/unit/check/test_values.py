@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
 from ipu_conformance import check
 from tests.unit.check.conftest import Reasoned, sentence
+from tests.unit.examples import at_most
 
 
 class TestIdentical:
@@ -74,7 +75,7 @@ class TestIdentical:
             check.identical(actual=["a"], expected=["b"], what="x")
 
     @given(values=st_np.arrays(np.float32, 5), bit=st.integers(0, 31), place=st.integers(0, 4))
-    @settings(max_examples=50, deadline=None)
+    @at_most(50)
     def test_one_flipped_bit_fails(self, values, bit, place):
         """Any single flipped bit is seen, except from one NaN to another."""
         flipped = values.copy()
@@ -215,7 +216,7 @@ class TestClose:
         excess=st.floats(0.01, 1e3),
         sign=st.sampled_from([-1, 1]),
     )
-    @settings(max_examples=50, deadline=None)
+    @at_most(50)
     def test_any_value_outside_fails_at_its_place(self, expected, place, excess, sign):
         """Whatever the values, one beyond its tolerance fails and is the one that is named."""
         actual = expected.copy()

@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as npst
 from ipu_conformance import data
 from ipu_conformance.data.formats.idx import idx_bytes
 from ipu_conformance.data.formats.unpickle import load_plain
+from tests.unit.examples import at_most
 
 from . import files
 
@@ -130,7 +131,7 @@ def test_a_file_that_changed_is_read_again(folder):
 
 
 @given(npst.arrays(np.uint8, npst.array_shapes(min_dims=1, max_dims=3, max_side=9)))
-@settings(deadline=None, max_examples=50)
+@at_most(50)
 def test_idx_bytes_are_what_the_format_says(array):
     """The writer agrees with one written from the format's description."""
     assert idx_bytes(array) == files.idx_file(array)

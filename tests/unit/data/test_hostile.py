@@ -14,7 +14,7 @@ from typing import Any, Dict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.data import DataError, load
@@ -22,6 +22,7 @@ from ipu_conformance.data.dataset import kind_of
 from ipu_conformance.data.formats.cifar import read_folder_split, read_tar_split
 from ipu_conformance.data.formats.idx import read_idx_split
 from ipu_conformance.data.formats.npz import read_jpeg_split, read_keras_split
+from tests.unit.examples import at_most
 
 from . import files
 
@@ -360,7 +361,7 @@ def test_bad_jpeg_archives_are_refused(folder, case):
     assert_says(refused("cifar10"), sentence)
 
 
-@settings(deadline=None, max_examples=120)
+@at_most(120)
 @given(st.data())
 def test_mutated_files_are_read_or_refused(tmp_path_factory, data):
     """Whatever bytes of a good file are changed, reading it gives a split or a DataError."""

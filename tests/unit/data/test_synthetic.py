@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ipu_conformance.data import KINDS, DataError, load
@@ -14,6 +14,7 @@ from ipu_conformance.data.originals import EXACT, verify
 from ipu_conformance.data.synthetic import make
 from ipu_conformance.data.synthetic.glyphs import GLYPHS, POINTS, basis_table
 from ipu_conformance.data.synthetic.words import between, bytes_of, sample_words
+from tests.unit.examples import at_most
 
 NAMES = tuple(name for name, kind in KINDS.items() if kind.synthetic)
 
@@ -44,7 +45,7 @@ WORDS_DIGEST = "890da1ff50fa13a032ddb5637584fdb347a4964919de334997a280f38ca517b6
     count=st.integers(0, 40),
 )
 @example(seed=2**64 - 1, split="test", first=300, count=3)
-@settings(deadline=None, max_examples=12)
+@at_most(12)
 def test_a_sample_depends_on_its_number_alone(name, seed, split, first, count):
     """Any part of a set made by itself is that part of the whole."""
     whole = make(name, split, first + count, seed=seed)
@@ -116,7 +117,7 @@ def test_every_digit_has_the_same_number_of_points():
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=8), st.integers(-500, 500), st.integers(0, 1000))
-@settings(deadline=None, max_examples=60)
+@at_most(60)
 def test_values_lie_between_their_bounds(words, low, width):
     """The smallest word gives the lower bound and the largest the upper one."""
     values = between(np.array([0, *words, 2**64 - 1], np.uint64), low, low + width)

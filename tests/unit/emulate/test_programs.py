@@ -195,7 +195,8 @@ def test_workers_of_pytest_are_emulated_too(folder):
     """Tests under pytest-xdist find the emulator in every worker."""
     text = "from importlib.util import find_spec\n\ndef test_a():\n    assert find_spec('poptorch')\n"
     program(folder, text, "test_a.py")
-    emulated = answer(*EMULATE, "-m", "pytest", "-q", "-n", "1", "-p", "no:cacheprovider", "test_a.py")
+    lean = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]  # quicker to start
+    emulated = answer(*EMULATE, "-m", "pytest", "-q", "-n", "1", *lean, "test_a.py")
 
     assert "1 passed" in emulated.stdout, emulated.stdout + emulated.stderr
 

@@ -9,13 +9,15 @@ for the core without a framework. ``python -m tests.unit.faults.killing`` prints
 from __future__ import annotations
 
 import configparser
+import contextlib
 import functools
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
-from typing import Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ipu_conformance.emulator.faults import catalogue
 
@@ -30,72 +32,85 @@ AGAIN = ("workloads", "models", "convergence")
 FRONT_ENDS: Mapping[str, str] = {"poptorch": "PopTorch", "paddle": "Paddle", "tensorflow": "TensorFlow"}
 """The front ends by the names of their folders, and how they are called."""
 
-# One process collects the cases once and runs everything: first all cases on the right device, then each case once for
-# its fault. After every run all fixtures end, those of the session too, so that no case shares what it ran before.
-_RUN = """
-import json, sys
-import pytest
-from _pytest.runner import runtestprotocol
-from ipu_conformance.emulator.faults import catalogue
 
-table = json.loads(sys.argv[1])
-verdicts = {"right": {}, "wrong": {fault: {} for fault in table}}
+class Device:
+    """A process that runs a front end's cases, with and without faults, an area at a time."""
 
-def outcome(item):
-    if hasattr(item, "_initrequest"):
-        item._initrequest()
-    reports = runtestprotocol(item, log=False, nextitem=None)
-    for report in reports:
-        if report.failed:
-            print(report.nodeid, report.when, report.longreprtext)
-            # A fault that cannot be applied breaks the device, which tells nothing about the case.
-            crash = getattr(report.longrepr, "reprcrash", None)
-            place = f"{crash and crash.path} {report.longreprtext}"
-            return "broken" if "FaultError" in place or "/emulator/faults/" in place else "failed"
-    return next((report.outcome for report in reports if report.when == "call"), "skipped")
+    def __init__(self, front_end: str) -> None:
+        self.front_end = front_end
+        self._said = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115  a pipe that nobody reads would fill up
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.case_runner", front_end],
+            cwd=ROOT,
+            env={name: value for name, value in os.environ.items() if name != catalogue.ENVIRONMENT},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            text=True,
+        )
 
-class Loop:
-    def pytest_runtestloop(self, session):
-        cases = {item.nodeid: item for item in session.items}
-        for case, item in cases.items():
-            verdicts["right"][case] = outcome(item)
-        catalogue.load(sys.argv[2])
-        for fault, case in table.items():
-            if case in cases:
-                with catalogue.inject(fault):
-                    verdicts["wrong"][fault][case] = outcome(cases[case])
-        return True
+    def verdicts(self, cases: Mapping[str, str]) -> Dict[str, Any]:
+        """The outcome of each case on the right device and under its fault, and what the failures said."""
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps(dict(cases)), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        if not answer:
+            self._process.wait()
+            self._said.seek(0)
+            raise AssertionError(f"the process that runs the cases ended with {self.returncode}: {self._said.read()}")
+        return json.loads(answer)
 
-options = ["-q", "--tb=line", "--assert=plain", "-p", "no:cacheprovider"]
-target = ["--ipu-target", "emulator", "--ipu-level", "qualify"]
-pytest.main([*options, *target, *sorted(set(table.values()))], plugins=[Loop()])
-print("VERDICTS", json.dumps(verdicts))
-"""
+    @property
+    def returncode(self) -> Optional[int]:
+        """None while the process answers."""
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """End the process in the middle of a case."""
+        self._process.kill()
+        self.close()
+
+    def close(self) -> None:
+        """Ask for nothing more, and wait for the end of the process."""
+        self._process.communicate()
+        self._said.close()
 
 
-def assert_all_killed(front_end: str, area: str) -> None:
+class Devices:
+    """The process of the front end that was asked for last; one at a time, each holds a whole framework."""
+
+    def __init__(self) -> None:
+        self._current: Optional[Device] = None
+
+    def of(self, front_end: str) -> Device:
+        """The front end's process, started if there is none."""
+        if self._current is None or self._current.front_end != front_end or self._current.returncode is not None:
+            self.close()
+            self._current = Device(front_end)
+        return self._current
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        if self._current is not None:
+            self._current.close()
+            self._current = None
+
+
+def assert_all_killed(device: Device, area: str) -> None:
     """Every case of an area passes on the right device and fails under its fault."""
-    folder = "tests/unit/emulator/core/" if front_end == CORE else "tests/ipu/"
-    cases = {fault: folder + named(front_end, case) for fault, case in kills(front_end)[area].items()}
-    process = subprocess.run(
-        [sys.executable, "-c", _RUN, json.dumps(cases), front_end],
-        cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if name != catalogue.ENVIRONMENT},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    lines = [line for line in process.stdout.splitlines() if line.startswith("VERDICTS")]
-    assert lines, process.stdout + process.stderr
-    verdicts = json.loads(lines[-1].split(" ", 1)[1])
+    cases = located(device.front_end)[area]
+    try:
+        verdicts = device.verdicts(cases)
+    except BaseException:  # a time limit, too: the process is in the middle of a case, and cannot be asked again
+        device.kill()
+        raise
+    said = "\n".join(verdicts["said"])
     # A case that was not collected has no outcome, and counts as neither passed nor failed.
     unsound = sorted({case for case in cases.values() if verdicts["right"].get(case) != "passed"})
-    survived = sorted(
-        f"{fault}: {case}" for fault, case in cases.items() if verdicts["wrong"][fault].get(case) != "failed"
-    )
+    survived = sorted(f"{fault}: {case}" for fault, case in cases.items() if verdicts["wrong"].get(fault) != "failed")
 
-    assert not unsound, "fail on the right device:\n" + "\n".join(unsound) + "\n" + process.stdout
-    assert not survived, "pass, or are not found, under the fault:\n" + "\n".join(survived) + "\n" + process.stdout
+    assert not unsound, "fail on the right device:\n" + "\n".join(unsound) + "\n" + said
+    assert not survived, "pass, or are not found, under the fault:\n" + "\n".join(survived) + "\n" + said
 
 
 @functools.lru_cache(maxsize=None)
@@ -115,6 +130,15 @@ def named(front_end: str, case: str) -> str:
     if front_end == CORE:
         return case
     return case[1:] if case.startswith("/") else f"{front_end}/{case}"
+
+
+def located(front_end: str) -> Dict[str, Dict[str, str]]:
+    """The killing case of each fault, by area, as pytest finds it from the checkout's folder."""
+    folder = "tests/unit/emulator/core/" if front_end == CORE else "tests/ipu/"
+    return {
+        area: {fault: folder + named(front_end, case) for fault, case in rows.items()}
+        for area, rows in kills(front_end).items()
+    }
 
 
 def spared(front_end: str) -> Mapping[str, str]:

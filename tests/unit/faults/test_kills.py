@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Iterator
 
 import pytest
 
@@ -17,13 +18,21 @@ from . import killing
 AREAS = [(front_end, area) for front_end in (killing.CORE, *killing.FRONT_ENDS) for area in killing.kills(front_end)]
 
 
-@pytest.mark.parametrize(("front_end", "area"), AREAS, ids=map(" ".join, AREAS))
-def test_every_fault_is_killed_by_its_case(front_end: str, area: str) -> None:
+@pytest.fixture(scope="session")
+def devices() -> Iterator[killing.Devices]:
+    """Processes that run cases; none is left at the end."""
+    processes = killing.Devices()
+    yield processes
+    processes.close()
+
+
+@pytest.mark.parametrize(("front_end", "area"), AREAS, ids=map("-".join, AREAS))
+def test_every_fault_is_killed_by_its_case(devices: killing.Devices, front_end: str, area: str) -> None:
     """The named case passes on the right device and fails under the fault."""
     if front_end != killing.CORE and not FRAMEWORKS[front_end].installed:
         pytest.skip(f"needs {FRAMEWORKS[front_end].module}")
 
-    killing.assert_all_killed(front_end, area)
+    killing.assert_all_killed(devices.of(front_end), area)
 
 
 @pytest.mark.parametrize("front_end", list(killing.FRONT_ENDS))

@@ -3,10 +3,11 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.ir import Graph, Op, Tensor, diff, in_order
+from tests.unit.examples import at_most
 
 from . import networks
 from .strategies import graphs
@@ -127,7 +128,7 @@ def test_ops_of_one_name_are_told_apart_by_what_they_make():
     assert sentences(graph, dataclasses.replace(graph, ops=ops[::-1])) == []
 
 
-@settings(deadline=None, max_examples=50)
+@at_most(50)
 @given(graphs(), st.randoms(use_true_random=False))
 def test_equal_graphs_have_no_differences(graph, random):
     """The same ops in any order that can be executed are the same graph; renamed they are so structurally."""
@@ -139,7 +140,7 @@ def test_equal_graphs_have_no_differences(graph, random):
     assert sentences(graph, networks.renamed(other), structural=True) == []
 
 
-@settings(deadline=None, max_examples=60)
+@at_most(60)
 @given(graphs(), graphs())
 def test_different_graphs_have_differences(one, other):
     """Two graphs that are not equal always differ in some sentence, whatever they are, and it is one line."""
@@ -150,7 +151,7 @@ def test_different_graphs_have_differences(one, other):
     diff(one, other, structural=True)
 
 
-@settings(deadline=None, max_examples=60)
+@at_most(60)
 @given(graphs(), st.data())
 def test_any_single_change_to_an_op_is_found(graph, data):
     """A changed type, placement or attribute of any op is one sentence about that op."""

@@ -3,10 +3,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from ipu_conformance.ir import Graph, IRError, Op, Tensor, dumps, write
 from ipu_conformance.ir.writers import dot
+from tests.unit.examples import at_most
 
 from . import networks
 from .strategies import graphs, texts
@@ -30,7 +31,7 @@ def test_ops_without_placement_stand_outside_all_boxes():
     assert b"cluster" not in dumps(networks.chain("Relu Tanh"), "dot")
 
 
-@settings(deadline=None, max_examples=60)
+@at_most(60)
 @given(graphs())
 def test_every_line_is_of_the_few_forms_that_dot_reads(graph):
     """Whatever the names hold, quotes balance, braces nest, and there is one node per op and one edge per input."""
@@ -45,7 +46,7 @@ def test_every_line_is_of_the_few_forms_that_dot_reads(graph):
     assert sum(" -> " in re.sub(STRING, "", line) for line in lines) == edges
 
 
-@settings(deadline=None, max_examples=100)
+@at_most(100)
 @given(texts)
 def test_quoted_text_is_drawn_as_it_was_given(text):
     """Undoing what Graphviz does to a label gives the text, with what cannot be drawn as its code."""

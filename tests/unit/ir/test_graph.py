@@ -4,11 +4,12 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.ir import Graph, IRError, Literal, Op, Tensor, in_order
 from ipu_conformance.ir.tensor import BITS
+from tests.unit.examples import at_most
 from tests.unit.refusals import refused
 
 from . import networks
@@ -142,7 +143,7 @@ def test_graphs_are_immutable_hashable_and_can_be_pickled():
     assert hash(pickle.loads(pickle.dumps(graph))) == hash(graph)
 
 
-@settings(deadline=None, max_examples=30)
+@at_most(30)
 @given(graphs(), st.randoms(use_true_random=False))
 def test_in_order_restores_an_order_that_can_be_executed(graph, random):
     """Shuffled ops come back in an order that a graph accepts, with none lost; ordered ones stay as they are."""

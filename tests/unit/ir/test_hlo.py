@@ -6,11 +6,12 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.ir import IRError, checks, read
 from ipu_conformance.ir.readers.hlo import ops
+from tests.unit.examples import at_most
 from tests.unit.refusals import refused
 
 from .hlo_files import LAYER, SHORT
@@ -149,7 +150,7 @@ KEYS = [
 ]  # fmt: skip
 
 
-@settings(deadline=None, max_examples=250)
+@at_most(250)
 @given(
     st.sampled_from(sorted(ops.ROWS)),
     st.lists(st.sampled_from(["p0", "p1", "p2"]), max_size=3),

@@ -9,12 +9,13 @@ import time
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.ir import IRError, dumps, read
 from ipu_conformance.ir.formats.json_text import MAX_DEPTH, parse
 from ipu_conformance.ir.readers import onnx
+from tests.unit.examples import at_most
 from tests.unit.refusals import refused
 
 from . import hlo_files, networks, paddle_files, tf_files
@@ -39,7 +40,7 @@ WORDS = [b"}", b"{", b"(", b")", b",", b"=", b"ROOT ", b"f32[2]", b"%", b'"', b"
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@settings(deadline=None, max_examples=100)
+@at_most(100)
 @given(st.sampled_from(STARTS), st.binary(max_size=200))
 def test_random_bytes_are_refused_or_read(format, start, data):
     """No bytes make a reader raise anything but its own error."""
@@ -53,7 +54,7 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@at_most(200)
 @given(st.data())
 def test_any_json_in_any_place_is_refused_or_read(data):
     """A valid document with one value replaced by any other never breaks a reader."""
@@ -72,7 +73,7 @@ def test_any_json_in_any_place_is_refused_or_read(data):
 
 
 @pytest.mark.parametrize("original", sorted(REAL), ids="-".join)
-@settings(deadline=None, max_examples=100)
+@at_most(100)
 @given(data=st.data())
 def test_mutated_files_are_refused_or_read(original, data):
     """Flipped bytes, cuts, repeats, insertions and splices of real files never break a reader."""
@@ -124,7 +125,7 @@ def test_deep_nesting_is_refused_without_recursion(data, format):
         sys.setrecursionlimit(limit)
 
 
-@settings(deadline=None, max_examples=100)
+@at_most(100)
 @given(json_values)
 def test_strict_parsing_agrees_with_python_on_what_it_accepts(value):
     """Values with 64-bit integers and without NaN parse to what Python's own parser makes of them."""

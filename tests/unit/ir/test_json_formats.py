@@ -3,10 +3,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from ipu_conformance.ir import Graph, IRError, Literal, Op, Tensor, dumps, read
 from ipu_conformance.ir.formats import canonical, popart
+from tests.unit.examples import at_most
 from tests.unit.refusals import refused
 
 from . import networks
@@ -21,7 +22,7 @@ SPECIFIED = (
 """The form that the specification of the dump shows."""
 
 
-@settings(deadline=None, max_examples=60)
+@at_most(60)
 @given(graphs())
 def test_canonical_json_holds_every_graph_completely(graph):
     """What is written as canonical JSON is read back equal, and written again it is the same bytes."""
@@ -154,7 +155,7 @@ def popart_holds(graph: Graph) -> Graph:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@at_most(60)
 @given(graphs())
 def test_popart_json_holds_what_its_module_says(graph):
     """Ops, order, wiring, placement, read tensors and attributes as text come back; the rest is as documented."""

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.ir import Graph, IRError, Op, Step, Tensor, in_order, isomorphic, match
 from ipu_conformance.ir.compare.isomorphism import DIFFERENT, ISOMORPHIC, UNDECIDED
+from tests.unit.examples import at_most
 from tests.unit.refusals import refused
 
 from . import networks
@@ -72,7 +73,7 @@ def test_matching_is_bounded_where_there_are_exponentially_many_chains():
     assert match(graph, " -> ".join(["*"] * 19 + ["Relu"])) == []
 
 
-@settings(deadline=None, max_examples=60)
+@at_most(60)
 @given(graphs(), st.randoms(use_true_random=False))
 def test_a_renamed_and_reordered_graph_is_isomorphic(graph, random):
     """Names and the order of ops make no difference, and the mapping pairs equal ops."""

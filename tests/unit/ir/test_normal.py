@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from ipu_conformance.ir import Graph, Op, Tensor, isomorphic
 from ipu_conformance.ir.compare.isomorphism import DIFFERENT, ISOMORPHIC
 from ipu_conformance.ir.compare.normal import normal
+from tests.unit.examples import at_most
 
 from . import networks
 from .strategies import graphs
@@ -182,7 +183,7 @@ def test_placement_stays():
     assert isomorphic(found, normal(networks.renamed(networks.convnet()))).verdict == ISOMORPHIC
 
 
-@settings(deadline=None, max_examples=60)
+@at_most(60)
 @given(graphs(types=["Relu", "Add", "MatMul", "Identity", "Transpose", "Reshape", "Gemm", "Conv", "Expand", "Softmax"]))
 def test_the_normal_form_of_any_graph_is_a_graph(drawn):
     """Any graph has a normal form with its inputs, and that has itself for a normal form."""

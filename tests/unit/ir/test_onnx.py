@@ -5,10 +5,11 @@ from typing import Any, Dict
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from onnx import TensorProto, checker, helper, numpy_helper
 
 from ipu_conformance.ir import Graph, IRError, Literal, Op, Tensor, dumps, read
+from tests.unit.examples import at_most
 from tests.unit.refusals import refused
 
 from . import networks
@@ -23,7 +24,7 @@ def model_of(graph: Graph) -> onnx.ModelProto:
     return onnx.ModelProto.FromString(dumps(graph, "onnx"))
 
 
-@settings(deadline=None, max_examples=60)
+@at_most(60)
 @given(graphs(types=FOREIGN_TYPES, floats=float32s, bounded=True))
 def test_onnx_holds_every_graph_with_known_boundaries(graph):
     """What is written as ONNX passes the full check and is read back equal."""

@@ -6,13 +6,14 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.ir import Graph, IRError, isomorphic, read, write
 from ipu_conformance.ir.compare.isomorphism import ISOMORPHIC
 from ipu_conformance.ir.readers.paddle.ops import ROWS
 from ipu_conformance.ir.readers.paddle.program import TABLES
+from tests.unit.examples import at_most
 
 from . import networks
 from . import paddle_files as files
@@ -151,7 +152,7 @@ NAMES = [
 SLOTS = ["X", "Y", "Input", "Filter", "Scale", "Bias", "Mean", "Variance", "Ids", "W", "Label", "Logits", "Index"]
 
 
-@settings(deadline=None, max_examples=250)
+@at_most(250)
 @given(
     st.sampled_from(sorted(ROWS)),
     st.dictionaries(st.sampled_from(SLOTS), st.lists(st.sampled_from(["a", "b", "c"]), max_size=2), max_size=5),
@@ -165,7 +166,7 @@ def test_any_op_with_any_attributes_is_refused_or_read(kind, inputs, outputs, at
     survives(files.program(variables, [files.op(kind, inputs, outputs, attributes)]), "paddle")
 
 
-@settings(deadline=None, max_examples=100)
+@at_most(100)
 @given(st.lists(st.sampled_from(["tanh", "exp", "relu", "abs", "unknown"]), min_size=1, max_size=8))
 def test_chains_are_read_op_by_op(types):
     """Every op of a chain is read, in order, between the chain's ends."""

@@ -4,11 +4,12 @@ import dataclasses
 
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
 from ipu_conformance.ir import Graph, Op, Tensor, checks, shapes
+from tests.unit.examples import at_most
 
 from . import networks
 
@@ -61,7 +62,7 @@ def test_inferred_shapes_are_those_of_onnx(type, attributes, inputs):
     assert shapes.completed(graph).tensors["y0"] == inferred_by_onnx(graph)
 
 
-@settings(deadline=None, max_examples=60)
+@at_most(60)
 @given(st.data())
 def test_windows_slide_as_in_onnx(data):
     """Convolutions and pools of any kernel, stride, padding and dilation that fit have the shape that ONNX infers."""

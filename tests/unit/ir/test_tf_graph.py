@@ -6,7 +6,7 @@ import time
 from typing import Any, Dict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.ir import IRError, isomorphic, read
@@ -14,6 +14,7 @@ from ipu_conformance.ir.compare.isomorphism import ISOMORPHIC
 from ipu_conformance.ir.readers.tensorflow import messages
 from ipu_conformance.ir.readers.tensorflow.graph import TABLES
 from ipu_conformance.ir.readers.tensorflow.ops import ROWS
+from tests.unit.examples import at_most
 from tests.unit.refusals import refused
 
 from . import networks
@@ -229,7 +230,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-@settings(deadline=None, max_examples=400)
+@at_most(400)
 @given(
     st.sampled_from(sorted([*ROWS, "VarHandleOp", "ReadVariableOp", "AssignVariableOp", "IdentityN"])),
     st.lists(st.sampled_from(["a", "b", "c", "v", "a:1"]), max_size=4),

@@ -13,7 +13,7 @@ from ipu_conformance.ops import TABLE, Inexpressible, Row
 from ipu_conformance.oracle.op import as_tuple
 from ipu_conformance.oracle.sample import Sample, SeededChooser
 from ipu_conformance.oracle.tolerance.ops import for_outputs
-from tests.unit.oracle.installed import installed
+from tests.unit.oracle.installed import framework_using, installed
 from tests.unit.oracle.witnesses import WITNESSES
 
 TRIES = 20
@@ -77,7 +77,12 @@ def _expressible(row: Row, library: str) -> Any:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("library", "name"),
-    [(library, row.name) for library in RECORDED for row in TABLE.values() if not row.missing(library)],
+    [
+        pytest.param(library, row.name, id=f"{framework_using(library)}-{row.name}")
+        for library in RECORDED
+        for row in TABLE.values()
+        if not row.missing(library)
+    ],
 )
 def test_a_recorded_program_computes_the_op(library, name):
     """A program that a framework records makes what is specified, in float32."""

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from ipu_conformance.targets import FRAMEWORKS
+
 
 @lru_cache(maxsize=None)
 def _imported(name: str) -> Any:
@@ -18,6 +20,11 @@ def _imported(name: str) -> Any:
             return import_module(name)
         except ImportError:
             return None
+
+
+def framework_using(library: str) -> str:
+    """What a test's id calls a library, for the worker that has it: torch is what PopTorch stands on."""
+    return next((name for name, framework in FRAMEWORKS.items() if framework.module == library), library)
 
 
 def installed(name: str) -> Any:

@@ -105,7 +105,8 @@ def test_columns_are_as_wide_as_their_widest_entry():
     assert text_table(rows, align=str.rjust) == ["  a  bb", "ccc   d"]
 
 
-CASE = "training/test_replication_ipu.py::test_replicas_hold_identical_weights[poptorch-mlp-D2-G4-R3-momentum]"
+CASE = "training/test_replication_ipu.py::test_replicas_hold_identical_weights[paddle-mlp-D2-G4-R3-momentum]"
+"""A quick case of the framework that is quickest to import."""
 
 
 def test_case_runs_one_case_alone():

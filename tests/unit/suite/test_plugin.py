@@ -13,9 +13,9 @@ from ipu_conformance.plugin import matches_cases_only
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.fixture
-def vendor(tmp_path_factory, monkeypatch):
-    """A third party's target, installed with pip from a package of its own: a device that runs everything."""
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Where pip has installed a third party's target from a package of its own: a device that runs everything."""
     project = tmp_path_factory.mktemp("vendor")
     (project / "acme.py").write_text(
         textwrap.dedent(
@@ -62,6 +62,12 @@ def vendor(tmp_path_factory, monkeypatch):
         ],
         check=True,
     )
+    return installed
+
+
+@pytest.fixture
+def vendor(installed, monkeypatch):
+    """The third party's target, where the processes of a test find it."""
     monkeypatch.setenv("PYTHONPATH", str(installed))
 
 

@@ -192,8 +192,10 @@ NATIVE = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in NATIVE])
-def test_a_native_twin_touches_no_ipu_api_and_no_emulator(name, tmp_path):
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=needs(name), id=f"{WORKLOADS[name].framework}-{name}") for name in NATIVE]
+)
+def test_a_native_twin_touches_no_ipu_api_and_no_emulator(name, tmp_path, request):
     """A native run imports neither the emulator, nor the vendor's package, nor a module that speaks to IPUs."""
     module = WORKLOADS[name].module
     text = f"""
@@ -206,7 +208,8 @@ def test_a_native_twin_touches_no_ipu_api_and_no_emulator(name, tmp_path):
         print([name for name in sys.modules if "emulator" in name or name.endswith(".ipu") or name == "poptorch"])
     """
 
-    assert printed(text, cwd=tmp_path) == "[]\n"
+    start = request.getfixturevalue(f"after_{FRAMEWORKS[WORKLOADS[name].framework].module}")
+    assert printed(text, cwd=tmp_path, start=start) == "[]\n"
 
 
 def test_samples_are_drawn_whole(tmp_path):

@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.data.places import DATA_VARIABLE
 from ipu_conformance.workloads import WorkloadError, estimator_cnn
 from ipu_conformance.workloads.estimator_cnn import Settings
-from tests.unit.commands import trained
+from tests.unit.commands import run, trained
+from tests.unit.examples import at_most
 
 needs_estimators = pytest.mark.skipif(
     importlib.util.find_spec("tensorflow_estimator") is None, reason="needs a TensorFlow with estimators"
@@ -20,7 +21,7 @@ needs_estimators = pytest.mark.skipif(
 
 
 @given(st.integers(1, 20), st.integers(1, 40), st.integers(1, 3000), st.integers(1, 700))
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 def test_loops_are_whole(epochs, batch, updates, loop):
     """Training takes the epochs that are asked for, and less than a loop more."""
     chosen = Settings(epochs=epochs, batch_size=batch, train_size=batch * updates, batches_per_step=loop)
@@ -102,15 +103,16 @@ def test_runs_without_a_folder_get_a_new_one(tmp_path, monkeypatch):
 SIZES = ["--train-size", "24", "--test-size", "6", "--batch-size", "4", "--batches-per-step", "3", "--no-dropout"]
 
 
-def command(*words, cwd):
+def command(*words, cwd, start=run):
     """What the command prints."""
-    lines, said = trained("train", "estimator-cnn", *words, *SIZES, cwd=cwd)
+    lines, said = trained("train", "estimator-cnn", *words, *SIZES, cwd=cwd, start=start)
     assert "WARNING" not in said
     return lines
 
 
 @needs_estimators
-def test_a_network_is_trained_tested_and_tested_again(tmp_path):
+@pytest.mark.parametrize("framework_name", ["tensorflow"])
+def test_a_network_is_trained_tested_and_tested_again(framework_name, tmp_path, after_tensorflow):
     """Both programs leave a report, training first; a later test says the same, and the host can train on."""
     emulated = ["--ipu-target", "emulator"]
     lines = command(*emulated, "--profile", "reports", cwd=tmp_path)
@@ -132,9 +134,9 @@ def test_a_network_is_trained_tested_and_tested_again(tmp_path):
         assert "<svg" in (report / "report.html").read_text()
 
     stored = ["--model-dir", "estimator_cnn/run-1"]
-    assert command(*emulated, "--test-only", *stored, cwd=tmp_path) == lines[3:]
+    assert command(*emulated, "--test-only", *stored, cwd=tmp_path, start=after_tensorflow) == lines[3:]
 
-    native = command("--native", *stored, cwd=tmp_path)
+    native = command("--native", *stored, cwd=tmp_path, start=after_tensorflow)
     assert [line.split(",")[0] for line in native] == [
         "Step 3/6", "Step 6/6", lines[2], "Step 12", native[4],
     ]  # fmt: skip

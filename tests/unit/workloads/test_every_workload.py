@@ -4,7 +4,7 @@ import argparse
 import importlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.data.dataset import SPLITS
@@ -27,6 +27,7 @@ from ipu_conformance.workloads.options import (
     largest_test_batch,
     make_folder,
 )
+from tests.unit.examples import at_most
 
 PACKAGES = {each.NAME: each for each in (poptorch_mnist, paddle_mnist, keras_mnist, keras_cifar10, estimator_cnn)}
 
@@ -194,7 +195,7 @@ def test_settings_that_cannot_work_are_refused_in_a_sentence(name, values, sente
 
 
 @given(st.integers(1, 16), st.integers(1, 400))
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 def test_replicas_share_the_test_set_equally(replicas, part):
     """Every replica has whole batches, nothing is left over, and no batch could be larger."""
     size = replicas * part

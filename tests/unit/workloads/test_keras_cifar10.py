@@ -4,13 +4,14 @@ from typing import Any, Dict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.data import load
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.workloads.keras_cifar10 import APPROACHES, MOST_STEPS, Settings
 from tests.unit.commands import trained
+from tests.unit.examples import at_most
 
 needs_tensorflow = pytest.mark.skipif(not FRAMEWORKS["tensorflow"].installed, reason="needs tensorflow")
 
@@ -18,7 +19,7 @@ PIPELINE: Dict[str, Any] = {"approach": "pipeline", "ipus": 2, "gradient_accumul
 
 
 @given(st.integers(1, 40), st.integers(1, 4000), st.integers(0, 39))
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 def test_executions_divide_an_epoch(batch, steps, more):
     """An execution has as many steps as it may, and an epoch is a whole number of executions."""
     chosen = Settings(batch_size=batch, train_size=batch * steps + more % batch)
@@ -29,7 +30,7 @@ def test_executions_divide_an_epoch(batch, steps, more):
 
 
 @given(st.sampled_from(sorted(APPROACHES)), st.integers(1, 3), st.integers(1, 3), st.integers(1, 5), st.integers(1, 60))
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 def test_an_update_takes_a_batch_however_ipus_share_it(approach, replicas, count, samples, tests):
     """Replicas' micro-batches make up a batch, and every replica has whole batches of the test set."""
     replicas = 1 if approach == "estimator" else replicas
@@ -97,12 +98,12 @@ COMMANDS = {
 
 
 @needs_tensorflow
-@pytest.mark.parametrize("approach", COMMANDS)
-def test_the_command_trains(approach, tmp_path):
+@pytest.mark.parametrize("approach", COMMANDS, ids="tensorflow-{}".format)
+def test_the_command_trains(approach, tmp_path, after_tensorflow):
     """A line for each epoch and the accuracy on stdout, bars on stderr, and a picture of samples: nothing else."""
     sizes = ["--epochs", "2", "--train-size", "8", "--test-size", "4", "--batch-size", "4", *COMMANDS[approach]]
     words = ["--approach", approach, "--ipu-target", "emulator", *sizes]
-    lines, bars = trained("train", "keras-cifar10", *words, cwd=tmp_path)
+    lines, bars = trained("train", "keras-cifar10", *words, cwd=tmp_path, start=after_tensorflow)
 
     assert lines[0] == "Drew some samples to keras_cifar10/samples.png"
     assert [text.split(",")[0] for text in lines[1:3]] == ["Epoch 1/2", "Epoch 2/2"]

@@ -67,11 +67,11 @@ WHERE = {
 }
 
 
-@pytest.mark.parametrize("where", WHERE)
-def test_the_command_trains(where, tmp_path):
+@pytest.mark.parametrize("where", WHERE, ids="tensorflow-{}".format)
+def test_the_command_trains(where, tmp_path, after_tensorflow):
     """A line for each epoch and the accuracy on stdout, bars on stderr, and a picture of samples."""
     sizes = "--epochs 2 --steps-per-epoch 4 --steps-per-execution 2 --train-size 20 --test-size 6 --batch-size 4"
-    lines, bars = trained("train", "keras-mnist", *WHERE[where], *sizes.split(), cwd=tmp_path)
+    lines, bars = trained("train", "keras-mnist", *WHERE[where], *sizes.split(), cwd=tmp_path, start=after_tensorflow)
 
     assert lines[0] == "Drew some samples to keras_mnist/samples.png"
     assert [text.split(",")[0] for text in lines[1:3]] == ["Epoch 1/2", "Epoch 2/2"]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.data import load
@@ -14,6 +14,7 @@ from ipu_conformance.workloads.paddle_mnist import MODEL_FILES, PIPELINED_ACCUMU
 from ipu_conformance.workloads.paddle_mnist.digits import SIDE, Samples, datasets, filled, in_order, scaled
 from ipu_conformance.workloads.paddle_mnist.infer import check_model
 from tests.unit.commands import trained, write_picture
+from tests.unit.examples import at_most
 
 from .test_every_workload import parsed
 
@@ -21,7 +22,7 @@ TINY = Settings(epochs=2, train_size=40, test_size=11, batch_size=6)
 
 
 @given(st.integers(1, 6), st.integers(1, 2), st.booleans(), st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 def test_the_micro_batches_of_all_replicas_are_one_batch(replicas, stages, pipelining, multiple):
     """However the IPUs are used, an update sees the same number of samples."""
     batch = multiple * replicas * PIPELINED_ACCUMULATION
@@ -71,7 +72,7 @@ def numbered(count):
 
 
 @given(st.integers(1, 12), st.integers(0, 40), st.integers(1, 9))
-@settings(max_examples=40, deadline=None)
+@at_most(40)
 def test_an_epoch_takes_whole_batches_in_an_order_of_its_own(batch, more, epoch):
     """No sample comes twice, images keep their labels, and what fills no batch is left out."""
     chosen = Settings(batch_size=batch, train_size=batch + more)
@@ -95,7 +96,7 @@ def test_epochs_and_seeds_have_different_orders():
 
 
 @given(st.integers(1, 30), st.integers(1, 12))
-@settings(max_examples=40, deadline=None)
+@at_most(40)
 def test_every_sample_counts_once_in_an_evaluation(count, batch):
     """Batches are whole; what fills the last one up does not count."""
     batches = list(filled(numbered(count), batch))

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.workloads.poptorch_mnist import Settings
 from tests.unit.commands import trained
+from tests.unit.examples import at_most
 
 needs_torch = pytest.mark.skipif(not FRAMEWORKS["poptorch"].installed, reason="needs torch")
 
@@ -15,7 +16,7 @@ TINY = Settings(epochs=1, train_size=12, test_size=9, batch_size=2, test_batch_s
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 60))
-@settings(max_examples=50, deadline=None)
+@at_most(50)
 def test_every_test_sample_is_in_a_whole_call(batch, batches, iterations):
     """Calls of the inference model divide the test set, and none is longer than a call of the training model."""
     chosen = Settings(test_batch_size=batch, test_size=batch * batches, device_iterations=iterations, train_size=10**6)
@@ -81,10 +82,10 @@ def test_the_native_twin_uses_every_sample_once_in_an_epoch():
 
 @needs_torch
 @pytest.mark.parametrize("where", [["--native"], ["--ipu-target", "emulator"]], ids=["native", "emulated"])
-def test_the_command_trains(where):
+def test_the_command_trains(where, after_torch):
     """Bars with loss and accuracy go to stderr, and the only line of the output is the accuracy on the test set."""
     sizes = "--epochs 1 --train-size 24 --test-size 9 --batch-size 2 --test-batch-size 3 --device-iterations 4"
-    lines, bars = trained("train", "poptorch-mnist", *where, *sizes.split())
+    lines, bars = trained("train", "poptorch-mnist", *where, *sizes.split(), start=after_torch)
 
     assert len(lines) == 1
     assert lines[0].startswith("Accuracy on test set: ")

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.core import cost
@@ -19,6 +19,7 @@ from ipu_conformance.emulator.core.topology import Topology, pipeline
 from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.tensor import Tensor
 from tests.unit.emulator.core.graphs import FLOAT, cases, chain
+from tests.unit.examples import at_most
 
 
 def single(op_type, shapes, outputs, dtype="FLOAT", **attributes):
@@ -63,7 +64,7 @@ class TestWork:
 
         assert cost.op_work(graph, op) == expected
 
-    @settings(max_examples=30, deadline=None)
+    @at_most(30)
     @given(*(st.integers(1, 4) for _ in range(5)))
     def test_a_convolution_counts_the_products_that_a_loop_makes(self, images, filters, channels, side, window):
         """Counting the innermost statement of a direct convolution gives the formula."""
@@ -134,7 +135,7 @@ class TestOpCycles:
         graph, op = single("Transpose", [(1472, 4)], [(4, 1472)])
         assert cost.op_cycles(graph, op, MK2) == OP_OVERHEAD + 2 * 4 * FLOAT / 4
 
-    @settings(max_examples=50, deadline=None)
+    @at_most(50)
     @given(st.sampled_from(["Relu", "Softmax", "ReduceSum", "Transpose"]), st.integers(1, 99), st.integers(1, 99))
     def test_more_elements_cost_more(self, op_type, few, more):
         """Cycles grow with the size of the tensors."""
@@ -172,7 +173,7 @@ def slot_cycles(a_plan, graph, kind, stage):
 class TestLaws:
     """What holds for every plan and graph."""
 
-    @settings(max_examples=60, deadline=None)
+    @at_most(60)
     @given(cases(), st.integers(1, 3))
     def test_makespan_is_the_sum_of_the_longest_slots(self, case, batch):
         """Ticks last as long as their longest slot and one synchronisation; busy time is what slots take."""
@@ -193,7 +194,7 @@ class TestLaws:
         assert actual.utilisation == pytest.approx([share / expected for share in busy], rel=2 * rounding)
         assert sum(actual.by_kind.values()) == pytest.approx(total, rel=rounding)
 
-    @settings(max_examples=60, deadline=None)
+    @at_most(60)
     @given(cases())
     def test_sequential_is_never_faster(self, case):
         """Doing one slot at a time takes at least as long as any schedule of the same slots."""
@@ -204,7 +205,7 @@ class TestLaws:
         rounding = 2 * len(case.plan.columns) * np.finfo(float).eps
         assert sequential.cycles >= pipelined.cycles * (1 - rounding)
 
-    @settings(max_examples=60, deadline=None)
+    @at_most(60)
     @given(cases())
     def test_shares_are_shares(self, case):
         """Utilisation and bubble lie between 0 and 1 and complement each other over the IPUs in use."""
@@ -215,7 +216,7 @@ class TestLaws:
         assert 0 < estimate.bubble < 1
         assert estimate.bubble + sum(used) / len(used) == pytest.approx(1, abs=8 * len(used) * np.finfo(float).eps)
 
-    @settings(max_examples=40, deadline=None)
+    @at_most(40)
     @given(cases(), st.integers(1, 4), st.integers(1, 4))
     def test_a_larger_micro_batch_costs_more(self, case, batch, more):
         """Cycles grow with the micro-batch size."""
@@ -224,7 +225,7 @@ class TestLaws:
         assert small.cycles < large.cycles
         assert small.macs < large.macs
 
-    @settings(max_examples=40, deadline=None)
+    @at_most(40)
     @given(cases(training=st.just(True)))
     def test_recomputation_costs_the_forwards_that_it_repeats(self, case):
         """Recomputing adds the products of every stage but the last, and cycles."""
@@ -244,7 +245,7 @@ class TestLaws:
         assert inferred.macs == 4 * 3 * (5 * 7 + 7 * 2)
         assert trained.macs == 3 * inferred.macs
 
-    @settings(max_examples=30, deadline=None)
+    @at_most(30)
     @given(st.sampled_from(["grouped", "interleaved", "popart", "sequential"]), st.integers(1, 5), st.integers(1, 9))
     def test_a_balanced_pipeline_has_the_bubble_of_its_schedule(self, by, stages, micro_batches):
         """With equal stages and free links, the bubble is the schedule's own, stretched by the synchronisation."""

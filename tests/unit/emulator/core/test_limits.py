@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, Dict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.core import limits
 from ipu_conformance.emulator.core.limits import LimitError
 from ipu_conformance.emulator.core.schedules import SharedDeviceError
+from tests.unit.examples import at_most
 
 
 @given(st.integers(1, 8), st.integers(1, 20))
@@ -41,7 +42,7 @@ def test_poptorch_infers_with_at_least_f_device_iterations(stages: int, iteratio
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("accumulating", [True, False])
 @given(stages=st.integers(1, 6), depth=st.integers(1, 12))
-@settings(max_examples=25, deadline=None)
+@at_most(25)
 def test_paddle_needs_as_many_micro_batches_as_pipeline_stages(
     training: bool, accumulating: bool, stages: int, depth: int
 ) -> None:
@@ -78,7 +79,7 @@ MULTIPLES = [
 
 @pytest.mark.parametrize(("name", "training", "multiple"), MULTIPLES)
 @given(stages=st.integers(2, 6), count=st.integers(1, 30))
-@settings(max_examples=25, deadline=None)
+@at_most(25)
 def test_tensorflow_needs_a_multiple_of_n_or_2n(
     name: str, training: bool, multiple: Any, stages: int, count: int
 ) -> None:

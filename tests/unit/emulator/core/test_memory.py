@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.core import memory
@@ -18,6 +18,7 @@ from ipu_conformance.emulator.core.topology import Topology, pipeline
 from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.tensor import Tensor
 from tests.unit.emulator.core.graphs import FLOAT, cases, chain
+from tests.unit.examples import at_most
 
 OPTIMIZERS = sorted(memory.STATE_SLOTS)
 
@@ -142,7 +143,7 @@ class TestByHand:
 class TestLaws:
     """What holds for every plan and graph."""
 
-    @settings(max_examples=80, deadline=None)
+    @at_most(80)
     @given(cases(), st.integers(1, 3))
     def test_timeline_is_that_of_the_definition(self, case, batch):
         """The vectorised timeline equals the one counted slot by slot, in every tick and part."""
@@ -154,7 +155,7 @@ class TestLaws:
             got = np.stack([line.at(tick) for tick in range(expected.shape[1])])
             np.testing.assert_array_equal(got, expected[ipu])
 
-    @settings(max_examples=60, deadline=None)
+    @at_most(60)
     @given(cases(), st.sampled_from(OPTIMIZERS))
     def test_peak_is_that_of_the_timeline_and_covers_what_persists(self, case, optimizer):
         """The peak is what persists plus the most that varies, and its parts are those of its tick."""
@@ -166,7 +167,7 @@ class TestLaws:
             assert (ipu.stash, ipu.boundaries, ipu.working) == tuple(ipu.over_time.at(ipu.peak_tick)) or not ipu.code
         assert estimate.peak == max(ipu.peak for ipu in estimate.ipus)
 
-    @settings(max_examples=60, deadline=None)
+    @at_most(60)
     @given(cases(), st.integers(1, 4), st.integers(1, 4))
     def test_memory_grows_with_the_micro_batch(self, case, batch, more):
         """A larger micro-batch never needs less on any IPU, and leaves weights and code as they are."""
@@ -176,7 +177,7 @@ class TestLaws:
             assert after.peak > before.peak or not before.code
             assert (after.weights, after.code, after.gradients) == (before.weights, before.code, before.gradients)
 
-    @settings(max_examples=60, deadline=None)
+    @at_most(60)
     @given(cases(training=st.just(True)))
     def test_recomputation_never_stashes_more(self, case):
         """With recomputation no IPU ever stashes more than without."""
@@ -188,7 +189,7 @@ class TestLaws:
         for a, b in zip(recomputed.over_time, without.over_time):
             assert a.nbytes[:, 0].max(initial=0) <= b.nbytes[:, 0].max(initial=0)
 
-    @settings(max_examples=60, deadline=None)
+    @at_most(60)
     @given(cases(), st.sampled_from(["FLOAT", "FLOAT16"]))
     def test_sums_over_ipus_are_the_totals_of_the_graph(self, case, dtype):
         """Every weight and every host tensor is on exactly one IPU."""
@@ -200,7 +201,7 @@ class TestLaws:
         assert estimate.total("io_buffers") == memory.BUFFERS * sum(graph.bytes_of(name) for name in host)
         assert estimate.replicas == case.plan.replicas
 
-    @settings(max_examples=60, deadline=None)
+    @at_most(60)
     @given(cases())
     def test_everything_is_freed_at_the_end(self, case):
         """After the last slot nothing but the persistent parts is held, and no part was ever negative."""
@@ -208,7 +209,7 @@ class TestLaws:
             assert (line.nbytes >= 0).all()
             assert not len(line.nbytes) or not line.nbytes[-1].any()
 
-    @settings(max_examples=40, deadline=None)
+    @at_most(40)
     @given(cases(training=st.just(True)))
     def test_sequential_never_stashes_more_than_pipelined(self, case):
         """A stage that finishes one micro-batch before the next stashes one, never more than a pipeline."""

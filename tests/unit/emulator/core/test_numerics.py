@@ -6,13 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ipu_conformance.emulator.core import numerics
 from ipu_conformance.emulator.core.numerics import NumericsError, Traps
 from ipu_conformance.emulator.faults import catalogue
+from tests.unit.examples import at_most
 
 HALF = np.finfo(np.float16)
 HALF_MAX = float(HALF.max)
@@ -35,7 +36,7 @@ def neighbours(exact: np.ndarray) -> tuple:
 class TestRoundToNearest:
     """Casting to float16 without a seed."""
 
-    @settings(max_examples=200, deadline=None)
+    @at_most(200)
     @given(arrays_in_range)
     def test_gives_the_nearest_value(self, exact):
         """No float16 is nearer to the exact value than the rounded one."""
@@ -113,7 +114,7 @@ class TestOverflow:
 class TestStochasticRounding:
     """Casting to float16 with a seed."""
 
-    @settings(max_examples=200, deadline=None)
+    @at_most(200)
     @given(arrays_in_range, st.integers(0, 2**32))
     def test_gives_a_neighbour(self, exact, seed):
         """The rounded value is one of the two neighbours of the exact value, and the value itself where it is exact."""
@@ -122,7 +123,7 @@ class TestStochasticRounding:
 
         assert ((actual == below) | (actual == above)).all()
 
-    @settings(max_examples=50, deadline=None)
+    @at_most(50)
     @given(hnp.arrays(np.float32, hnp.array_shapes(), elements=st.floats(-1, 1, width=32)), st.integers(0, 2**32))
     def test_is_reproducible_and_keeps_shape_and_sign(self, exact, seed):
         """One seed gives one result; the shape and every sign bit are the input's."""
@@ -201,7 +202,7 @@ def by_definition(a, b, partials, block):
 class TestDot:
     """Matrix products with partial sums of a chosen type."""
 
-    @settings(max_examples=60, deadline=None)
+    @at_most(60)
     @given(st.data())
     def test_follows_the_model(self, data):
         """Partial sums are rounded once per block; with eighths as operands a block's sum is exact in float64."""
@@ -308,7 +309,7 @@ class TestDot:
 class TestNarrow:
     """What a host array becomes on its way to the device."""
 
-    @settings(max_examples=100, deadline=None)
+    @at_most(100)
     @given(hnp.arrays(np.int64, 5, elements=st.integers(-(2**63), 2**63 - 1)))
     def test_int64_wraps_or_is_refused(self, exact):
         """Integers are kept modulo 2^32; with overflow="error" the first that does not fit is named."""

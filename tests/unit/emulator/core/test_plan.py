@@ -8,16 +8,17 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.core.plan import Kind, Plan, PlanError, Slot, plan
 from ipu_conformance.emulator.core.schedules import SCHEDULES, ScheduleError, SharedDeviceError
 from ipu_conformance.emulator.core.topology import Topology, pipeline
 from tests.unit.emulator.core import strategies
+from tests.unit.examples import at_most
 
 Ticks = Dict[Tuple[Kind, int, int], int]
-examples = settings(max_examples=60, deadline=None)
+examples = at_most(60)
 
 
 def ticks(planned: Plan) -> Ticks:
@@ -186,7 +187,7 @@ BUBBLE = {
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("name", sorted(SCHEDULES))
 @given(stages=st.integers(1, 7), micro_batches=st.integers(1, 20), iterations=st.integers(1, 3))
-@settings(max_examples=15, deadline=None)
+@at_most(15)
 def test_the_bubble_is_the_theoretical_fraction(
     name: str, training: bool, stages: int, micro_batches: int, iterations: int
 ) -> None:

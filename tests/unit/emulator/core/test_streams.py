@@ -6,15 +6,16 @@ from typing import Any, List, Tuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.core import streams
 from ipu_conformance.emulator.core.streams import Layout, StreamError
 from ipu_conformance.emulator.faults import catalogue
 from tests.unit.emulator.core import strategies
+from tests.unit.examples import at_most
 
-examples = settings(max_examples=50, deadline=None)
+examples = at_most(50)
 sizes = st.integers(1, 3)
 D, G, R = 2, 3, 5
 LAYOUT = Layout(D, G, R)

@@ -8,19 +8,20 @@ from typing import Any, Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from ipu_conformance.emulator.core import trace as traces
 from ipu_conformance.emulator.core.plan import Kind, Plan, plan
 from ipu_conformance.emulator.core.topology import pipeline
 from ipu_conformance.emulator.core.trace import Recorder, Trace, compare
 from tests.unit.emulator.core import strategies
+from tests.unit.examples import at_most
 
 PLAN = plan(pipeline(3, 2), "popart", 5, recompute=True)
 
 
 @given(strategies.plans())
-@settings(max_examples=30, deadline=None)
+@at_most(30)
 def test_a_trace_of_the_plan_has_no_difference(planned: Plan) -> None:
     """Ideal execution is compared with the plan without a complaint, slot by slot."""
     trace = traces.from_plan(planned)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, List, Sequence, Tuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.popart import copies
 from ipu_conformance.emulator.popart.program import Program
 from ipu_conformance.ir import Graph, Op, Tensor, checks
+from tests.unit.examples import at_most
 
 
 def copied(ops: Sequence[Op], *, pipelined: bool) -> Graph:
@@ -24,7 +25,7 @@ def copied(ops: Sequence[Op], *, pipelined: bool) -> Graph:
 placements = st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 20), max_size=3)), min_size=1, max_size=12)
 
 
-@settings(deadline=None, max_examples=200)
+@at_most(200)
 @given(placements)
 def test_copies_bring_every_value_to_its_reader(drawn: Any) -> None:
     """However ops are spread over IPUs, after copying none reads what was made on another."""
@@ -39,7 +40,7 @@ def test_copies_bring_every_value_to_its_reader(drawn: Any) -> None:
     assert [op.outputs for op in graph.ops if op.type == "Sum"] == [op.outputs for op in ops]
 
 
-@settings(deadline=None, max_examples=200)
+@at_most(200)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.data())
 def test_in_a_pipeline_values_pass_stage_by_stage(ipus: List[int], data: Any) -> None:
     """A copy leaves from the IPU of its stage, and somebody reads it."""

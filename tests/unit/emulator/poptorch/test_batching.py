@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.core import streams
@@ -15,11 +15,12 @@ from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import OutputMode
 from ipu_conformance.emulator.poptorch.run import micro_batches, outputs
+from tests.unit.examples import at_most
 
 from .executor_strategies import layouts, modes
 
 
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 @given(layout=layouts(), micro=st.integers(1, 3))
 def test_a_feed_deals_out_as_the_core_does(layout: streams.Layout, micro: int) -> None:
     """Every slot gets the rows that the core's positions name."""
@@ -33,7 +34,7 @@ def test_a_feed_deals_out_as_the_core_does(layout: streams.Layout, micro: int) -
             assert np.array_equal(tensor.numpy(), array)
 
 
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 @given(data=st.data(), layout=layouts(), scalar=st.booleans())
 def test_outputs_are_joined_as_the_core_does(data: st.DataObject, layout: streams.Layout, scalar: bool) -> None:
     """The selected outputs come one after the other, scalars as a vector unless there is one."""
@@ -53,7 +54,7 @@ def test_outputs_are_joined_as_the_core_does(data: st.DataObject, layout: stream
     assert np.array_equal(joined.numpy(), expected)
 
 
-@settings(max_examples=30, deadline=None)
+@at_most(30)
 @given(data=st.data(), layout=layouts())
 def test_only_needed_outputs_are_asked_for(data: st.DataObject, layout: streams.Layout) -> None:
     """``sources`` are exactly the slots that joining reads."""

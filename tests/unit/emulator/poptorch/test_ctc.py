@@ -7,10 +7,11 @@ import math
 from typing import Dict, List, Tuple
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.poptorch.ops.ctc import decode
+from tests.unit.examples import at_most
 
 
 def _summed(logs: np.ndarray, blank: int) -> Dict[Tuple[int, ...], float]:
@@ -23,7 +24,7 @@ def _summed(logs: np.ndarray, blank: int) -> Dict[Tuple[int, ...], float]:
 
 
 @given(st.integers(1, 5), st.integers(2, 3), st.integers(0, 2**32 - 1), st.data())
-@settings(max_examples=30, deadline=None)
+@at_most(30)
 def test_a_beam_that_holds_everything_is_exact(steps: int, classes: int, seed: int, data: st.DataObject) -> None:
     """All label sequences come back with the probability of their alignments, best first."""
     blank = data.draw(st.integers(0, classes - 1), label="blank")
@@ -44,7 +45,7 @@ def test_a_beam_that_holds_everything_is_exact(steps: int, classes: int, seed: i
 
 
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(0, 2**32 - 1))
-@settings(max_examples=20, deadline=None)
+@at_most(20)
 def test_a_narrow_beam_keeps_that_many_prefixes(steps: int, width: int, seed: int) -> None:
     """A beam never holds more prefixes than it is wide, and never scores one higher than all its alignments."""
     raw = np.random.default_rng(seed).normal(size=(steps, 3))

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance import check, run
@@ -19,6 +19,7 @@ from ipu_conformance.oracle.tolerance import runs
 from ipu_conformance.oracle.tolerance.rounding import mantissa, nearest, stochastic
 from ipu_conformance.oracle.training import optimizers
 from tests.unit.emulator.poptorch.optimizer_strategies import arguments, tensors
+from tests.unit.examples import at_most
 
 TORCH = {
     "sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop,
@@ -38,7 +39,7 @@ def stepped(rule: Any, weights: Mapping[str, torch.Tensor], gradients: List[Dict
 
 @pytest.mark.parametrize("kind", TORCH)
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=20, deadline=None)
+@at_most(20)
 def test_updates_are_torchs_bit_for_bit(kind: str, data: st.DataObject, seed: int) -> None:
     """In float32 the device's updates have the bits of torch's, whatever the hyper-parameters of two groups."""
     weights, gradients = tensors(seed, 3)
@@ -182,7 +183,7 @@ def test_half_weights_are_updated_in_float32_and_rounded_once() -> None:
 
 
 @given(seed=st.integers(0, 999), limit=st.floats(0.01, 100.0))
-@settings(max_examples=30, deadline=None)
+@at_most(30)
 def test_clipped_gradients_have_at_most_the_norm_asked_for(seed: int, limit: float) -> None:
     """Clipping shrinks all gradients by one factor, to the limit, and leaves smaller ones alone."""
     weights, (gradients,) = tensors(seed, 1)

@@ -9,12 +9,13 @@ from typing import Optional
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.poptorch.options import Options, TensorLocationSettings, enums, environment
 from ipu_conformance.emulator.poptorch.options.diagnostics import ConfigFileError
 from ipu_conformance.emulator.poptorch.options.values import OptionValues
+from tests.unit.examples import at_most
 
 
 @pytest.mark.parametrize("name", sorted(Options.TABLE))
@@ -36,7 +37,7 @@ def test_a_default_is_not_shared(name: str) -> None:
         assert getattr(first, name) is not getattr(second, name)
 
 
-@settings(max_examples=50, deadline=None)
+@at_most(50)
 @given(st.dictionaries(st.sampled_from(["device_iterations", "replication_factor"]), st.integers(-3, 9)))
 def test_values_are_set_together_or_not_at_all(values: dict) -> None:
     """A set of values with one that breaks its rule changes nothing."""
@@ -218,7 +219,7 @@ def test_a_file_can_only_set_options(tmp_path: Path, line: str) -> None:
     assert options.toDict() == before
 
 
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 @given(st.text(max_size=30))
 def test_any_text_is_options_or_an_error_with_a_line(text: str) -> None:
     """Whatever a file holds, the reader sets options or names a line."""

@@ -8,13 +8,14 @@ from typing import Any, List
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.poptorch.compile import blocks, partition, placement
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options import strategies as execution
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
+from tests.unit.examples import at_most
 
 from .placed_models import Chain, captured, placed
 
@@ -22,7 +23,7 @@ IPUS = st.lists(st.integers(0, 3), min_size=1, max_size=6)
 
 
 @given(IPUS)
-@settings(max_examples=15, deadline=None)
+@at_most(15)
 def test_a_pipeline_has_the_stages_of_the_topology(ipus: List[int]) -> None:
     """Stages are the changes of IPU from IPU 0, operations are on their blocks' IPUs, and values flow forwards."""
     made = placed(Chain(ipus), execution.PipelinedExecution())
@@ -36,7 +37,7 @@ def test_a_pipeline_has_the_stages_of_the_topology(ipus: List[int]) -> None:
 
 
 @given(IPUS)
-@settings(max_examples=15, deadline=None)
+@at_most(15)
 def test_shards_begin_where_the_model_does(ipus: List[int]) -> None:
     """Shards have no empty first stage, and work one after the other."""
     made = placed(Chain(ipus), execution.ShardedExecution(), iterations=1)
@@ -48,7 +49,7 @@ def test_shards_begin_where_the_model_does(ipus: List[int]) -> None:
 
 
 @given(IPUS)
-@settings(max_examples=10, deadline=None)
+@at_most(10)
 def test_the_stages_compute_what_the_model_does(ipus: List[int]) -> None:
     """Cut at its stages and run one after the other, a model gives its own output."""
     model = Chain(ipus)

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, Dict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.tensorflow.config.attributes import ATTRIBUTES
@@ -22,6 +22,7 @@ from ipu_conformance.emulator.tensorflow.config.tree import (
     Table,
     UnknownAttributeError,
 )
+from tests.unit.examples import at_most
 
 NAMES = [name for name, row in ATTRIBUTES.rows.items() if not row.sets]
 TEXTS = st.text(max_size=5)
@@ -51,7 +52,7 @@ SETTINGS = st.lists(st.sampled_from(NAMES), unique=True, max_size=6).flatmap(
 """Some attributes by their full names, each with a value that it accepts."""
 FLAT_NAMES = st.sampled_from(NAMES)
 
-FEW = settings(max_examples=40, deadline=None)
+FEW = at_most(40)
 
 
 def write(config: Any, name: str, value: Any) -> None:
@@ -207,7 +208,7 @@ def test_options_cannot_be_set() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
-@settings(max_examples=3, deadline=None)
+@at_most(3)
 def test_metadata_accept_what_the_attribute_accepts(name: str, data: st.DataObject) -> None:
     """The metadata of an attribute tell its row, and check types as setting does."""
     metadata = IPUConfig().get_attribute_metadata(name)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.tensorflow.config.environment import (
@@ -23,8 +23,9 @@ from ipu_conformance.emulator.tensorflow.config.environment import (
     report_directory,
     report_parts,
 )
+from tests.unit.examples import at_most
 
-FEW = settings(max_examples=60, deadline=None)
+FEW = at_most(60)
 KINDS: Dict[type, Any] = {bool: st.booleans(), int: st.integers(-1000, 1000), str: st.text(max_size=8)}
 FLAGS = st.lists(
     st.sampled_from([field for field in fields(Flags) if field.name != "synthetic_data_categories"]),

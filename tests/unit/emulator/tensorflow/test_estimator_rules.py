@@ -7,16 +7,17 @@ import sys
 from typing import Any, List
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.tensorflow.compile import shards
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.refusals import estimator as refusals
 from ipu_conformance.errors import ConformanceError
+from tests.unit.examples import at_most
 
 NUMBERS = st.integers(1, 1000)
-FEW = settings(max_examples=50, deadline=None)
+FEW = at_most(50)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.tensorflow.keras import feeding, options, partition
 from ipu_conformance.emulator.tensorflow.keras.partition import Call
 from ipu_conformance.emulator.tensorflow.run import accumulation, training
+from tests.unit.examples import at_most
 
 tf: Any = None
 
@@ -119,7 +120,7 @@ def test_calls_without_a_stage_are_named() -> None:
 
 
 @given(st.lists(st.integers(-8, 8), min_size=1, max_size=6), st.sampled_from(accumulation.Method))
-@settings(max_examples=30, deadline=None)
+@at_most(30)
 def test_gradients_accumulate_as_defined(values: List[int], method: accumulation.Method) -> None:
     """A sum, its division by the count, and the running mean, whose order of rounding is its own."""
     accumulator = accumulation.Accumulator(method)

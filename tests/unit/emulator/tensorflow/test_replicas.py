@@ -8,12 +8,13 @@ from typing import Any, List
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.tensorflow.run import collectives, replicas, variables
 from ipu_conformance.emulator.tensorflow.run.replicas import ReplicaError
+from tests.unit.examples import at_most
 
 tf: Any = None
 
@@ -111,7 +112,7 @@ def test_a_meeting_may_run_replicas_again() -> None:
 
 
 @given(st.integers(1, 3), st.integers(1, 3), st.sampled_from(["sum", "mean", "max", "min", "product"]))
-@settings(max_examples=12, deadline=None)
+@at_most(12)
 def test_groups_of_neighbours_reduce(groups: int, size: int, reduction: str) -> None:
     """A reduction over groups is that of consecutive replicas."""
     values = np.arange(1.0, groups * size + 1)

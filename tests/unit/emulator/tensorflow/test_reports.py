@@ -9,7 +9,7 @@ from typing import Any, List
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from ipu_conformance.emulator.core import cost, memory
 from ipu_conformance.emulator.core.plan import Kind, Plan, plan
@@ -20,10 +20,11 @@ from ipu_conformance.emulator.tensorflow.reports import page as report_page
 from ipu_conformance.emulator.tensorflow.reports import profile as report_profile
 from ipu_conformance.ir.graph import Graph
 from ipu_conformance.ir.tensor import IRError
+from tests.unit.examples import at_most
 
 from ..core.graphs import Case, cases, chain
 
-FEW = settings(max_examples=25, deadline=None)
+FEW = at_most(25)
 PIPELINE = plan((0, 1), "grouped", 4)
 
 

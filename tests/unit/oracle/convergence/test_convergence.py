@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.oracle.convergence.band import ConvergenceError, ConvergenceMonitor, band, judge, left_out
 from ipu_conformance.oracle.convergence.distributions import binomial_two_sided
+from tests.unit.examples import at_most
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -63,7 +64,7 @@ def _shift_in_sigmas(example, seeds: int) -> float:
 
 
 @given(shift=st.floats(0.5, 100.0), side=st.sampled_from([-1, 1]), epoch=st.integers(1, 3))
-@settings(max_examples=50, deadline=None)
+@at_most(50)
 def test_both_sides_fail_at_their_epoch(shift, side, epoch):
     """Too low and too high by any distance beyond the band fail, at the epoch where it happens."""
     allowed = band(reference())

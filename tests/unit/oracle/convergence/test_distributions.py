@@ -7,10 +7,11 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.oracle.convergence import distributions
+from tests.unit.examples import at_most
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -27,7 +28,7 @@ def agree(actual: float, expected: float, size: float = 1.0) -> bool:
 
 
 @given(n=st.integers(1, 20_000), p=st.floats(0.01, 0.99), share=st.floats(0.0, 1.0))
-@settings(max_examples=80, deadline=None)
+@at_most(80)
 def test_binomial_tails_agree(n, p, share):
     """Both tails, at any count; below the smallest normal number digits are lost on either side."""
     k = round(share * n)
@@ -53,7 +54,7 @@ def test_the_two_sided_test_is_twice_the_smaller_tail():
 
 
 @given(freedom=st.floats(1.0, 1e4), exponent=st.floats(-14.0, -0.31))
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 def test_student_quantiles_agree(freedom, exponent):
     """SciPy's survival function at our quantile gives the probability back.
 
@@ -73,7 +74,7 @@ def test_student_quantiles_are_symmetric():
 
 
 @given(above=st.floats(1.0, 500.0), below=st.floats(1.0, 5000.0), exponent=st.floats(-12.0, -0.1))
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 def test_f_quantiles_agree(above, below, exponent):
     """SciPy's survival function at our quantile gives the probability back."""
     probability = 10.0**exponent

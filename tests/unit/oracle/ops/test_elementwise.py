@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from ipu_conformance.oracle.ops import OPS
 from ipu_conformance.oracle.ops.arithmetic.pointwise import broadcastable
 from ipu_conformance.oracle.sample import Chooser
+from tests.unit.examples import at_most
 from tests.unit.oracle.ops.kinks import ask, forward, gradients
 from tests.unit.oracle.ops.strategies import choosers
 
@@ -16,7 +17,7 @@ EQUAL = np.array([1.5, -2.0, 0.25])
 
 
 @given(chooser=choosers())
-@settings(max_examples=30, deadline=None)
+@at_most(30)
 def test_gradient_of_add_counts_how_often_an_element_is_used(chooser: Chooser) -> None:
     """An operand of a sum gets a gradient of its own shape that counts the results each element went into."""
     shapes = broadcastable(chooser, 2)

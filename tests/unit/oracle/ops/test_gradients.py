@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.oracle.op import Op
 from ipu_conformance.oracle.ops import OPS
 from ipu_conformance.oracle.sample import SeededChooser
+from tests.unit.examples import at_most
 from tests.unit.oracle.ops.differences import gradient_ratio
 from tests.unit.oracle.ops.strategies import samples
 
@@ -18,7 +19,7 @@ DIFFERENTIABLE = [name for name, op in OPS.items() if op.vjp is not None]
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-@settings(max_examples=8, deadline=None)
+@at_most(8)
 @given(data=st.data())
 def test_gradient_is_the_derivative(name, data):
     """The vector-Jacobian product is the derivative of the weighted outputs along every direction."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.oracle.op import Op, as_tuple, exact
 from ipu_conformance.oracle.ops import OPS
+from tests.unit.examples import at_most
 from tests.unit.oracle.ops.kinks import ask, forward, gradients
 from tests.unit.oracle.ops.strategies import samples
 
@@ -17,7 +18,7 @@ MOVEMENTS = [op for op in OPS.values() if op.error is exact and op.vjp is not No
 
 @pytest.mark.parametrize("op", MOVEMENTS, ids=lambda op: op.name)
 @given(data=st.data())
-@settings(max_examples=10, deadline=None)
+@at_most(10)
 def test_gradient_is_the_adjoint_of_the_movement(op: Op, data: st.DataObject) -> None:
     """<g, forward(x)> equals <vjp(g), x> without any rounding, on small integers and with constants left out."""
     sample = data.draw(samples(op))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.oracle.op import Op
 from ipu_conformance.oracle.ops import OPS
+from tests.unit.examples import at_most
 from tests.unit.oracle.ops.kinks import ask, forward, gradients
 from tests.unit.oracle.ops.strategies import samples
 
@@ -18,7 +19,7 @@ TIED = np.array([[3.0, 1.0, 3.0], [1.0, 1.0, 1.0]])
 
 @pytest.mark.parametrize("op", REDUCTIONS, ids=lambda op: op.name)
 @given(data=st.data())
-@settings(max_examples=10, deadline=None)
+@at_most(10)
 def test_kept_axes_change_the_shape_only(op: Op, data: st.DataObject) -> None:
     """With keepdims the reduced axes have length 1 and the values are the same."""
     sample = data.draw(samples(op))

@@ -6,12 +6,13 @@ from typing import Any, Callable, Dict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.oracle.ops import tracked
 from ipu_conformance.oracle.ops.tracked import Tracked
 from ipu_conformance.oracle.tolerance.ops import FORMATS
+from tests.unit.examples import at_most
 
 UNIT = FORMATS["float32"].unit
 
@@ -37,7 +38,7 @@ def _pair(seed: int) -> Any:
 
 
 @pytest.mark.parametrize("name", STEPS)
-@settings(max_examples=20, deadline=None)
+@at_most(20)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_steps_in_float32_stay_within_the_bound(name, seed):
     """No float32 result is further from the exact one than its bound, which is of the size of what is rounded."""
@@ -51,7 +52,7 @@ def test_steps_in_float32_stay_within_the_bound(name, seed):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@settings(max_examples=20, deadline=None)
+@at_most(20)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_functions_pass_on_what_their_argument_lost(name, seed):
     """A function of a rounded sum is within its bound, which grows with that of the sum."""

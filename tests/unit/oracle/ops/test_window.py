@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.oracle.op import OracleError
 from ipu_conformance.oracle.ops import OPS
 from ipu_conformance.oracle.ops.layers.window import window
+from tests.unit.examples import at_most
 from tests.unit.oracle.ops.strategies import samples
 
 
@@ -32,7 +33,7 @@ def test_same_padding_gives_one_place_per_stride(size, kernel, stride, dilation)
     assert after - before in (0, 1)
 
 
-@settings(max_examples=30, deadline=None)
+@at_most(30)
 @given(data=st.data())
 def test_fold_is_the_adjoint_of_unfold(data):
     """The inner product of windows of x with y is that of x with the folded y; integers make both sums exact."""

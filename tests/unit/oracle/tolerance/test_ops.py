@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.oracle.op import OracleError, Term
@@ -15,6 +15,7 @@ from ipu_conformance.oracle.ops import OPS
 from ipu_conformance.oracle.sample import Sample, SeededChooser, round_to
 from ipu_conformance.oracle.tolerance import ops
 from ipu_conformance.oracle.tolerance.ops import FORMATS, Precision, Tolerance, growth
+from tests.unit.examples import at_most
 
 K = 1600
 
@@ -42,7 +43,7 @@ def _reference(sample: Sample) -> np.ndarray:
 
 
 @pytest.mark.parametrize("partials", ["float16", "float32"])
-@settings(max_examples=10, deadline=None)
+@at_most(10)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_correct_device_stays_within_its_tolerance(partials, seed):
     """A dot product of length 1600 errs less than its derived tolerance, whatever the partials' type."""
@@ -67,7 +68,7 @@ def _rounded_at_random(value: np.ndarray, generator: np.random.Generator) -> np.
     return np.where(generator.uniform(size=value.shape) < chance, other, near).astype(np.float64)
 
 
-@settings(max_examples=5, deadline=None)
+@at_most(5)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_stochastic_rounding_stays_within_its_tolerance(seed):
     """Sums that are rounded at random to float16 after every step err less than the distributional bound."""

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
@@ -14,13 +14,14 @@ from ipu_conformance import nets
 from ipu_conformance.oracle.op import OracleError
 from ipu_conformance.oracle.tolerance.rounding import RandomRounding, mantissa, nearest, spacing, stochastic
 from ipu_conformance.run import RunConfig
+from tests.unit.examples import at_most
 
 FORMATS = {"float32": np.float32, "float16": np.float16}
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 def test_nearest_is_the_cast(dtype, data):
     """Rounding to nearest gives what NumPy's cast gives, subnormals and overflow included."""
     values = data.draw(st_np.arrays(np.float64, 6, elements=st.floats(-1e6, 1e6)))
@@ -33,7 +34,7 @@ def test_nearest_is_the_cast(dtype, data):
 
 @pytest.mark.parametrize("dtype", FORMATS)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 def test_stochastic_rounding_gives_a_neighbour(dtype, data):
     """The result is in the format, less than a spacing away, and exact values do not move."""
     values = data.draw(st_np.arrays(np.float64, 6, elements=st.floats(-6e4, 6e4)))

@@ -7,11 +7,12 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.oracle.training import optimizers
 from ipu_conformance.run import OPTIMIZERS, Rule, optimizer
+from tests.unit.examples import at_most
 from tests.unit.oracle.installed import installed
 from tests.unit.oracle.training.amplification import tolerance
 
@@ -242,7 +243,7 @@ GRADIENT_SETS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@at_most(100)
 @given(GRADIENT_SETS, st.floats(1e-3, 1e3))
 def test_clipping_bounds_the_global_norm(arrays: List[np.ndarray], limit: float) -> None:
     """Clipped gradients have at most the limit as their common norm and keep their direction; small ones stay."""

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any, Dict, List
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.run import OPTIMIZERS, SCHEDULES, RunConfig, RunError, learning_rate, optimizer
+from tests.unit.examples import at_most
 from tests.unit.oracle.training.strategies import configs
 
 IDS = {
@@ -121,7 +122,7 @@ CHANGES: List[Dict[str, Any]] = [
 ]
 
 
-@settings(max_examples=100, deadline=None)
+@at_most(100)
 @given(configs(), st.sampled_from(CHANGES))
 def test_a_change_shows_in_the_id(config: RunConfig, change: Dict[str, Any]) -> None:
     """Two configurations that differ in a field have two ids."""
@@ -130,7 +131,7 @@ def test_a_change_shows_in_the_id(config: RunConfig, change: Dict[str, Any]) -> 
     assert (str(config) == str(changed)) == (config == changed)
 
 
-@settings(max_examples=50, deadline=None)
+@at_most(50)
 @given(configs())
 def test_configurations_can_be_keys(config: RunConfig) -> None:
     """Configurations are values: equal ones hash alike."""

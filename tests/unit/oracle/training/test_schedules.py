@@ -7,11 +7,12 @@ from typing import Any, Callable, List
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.oracle.training import schedules
 from ipu_conformance.run import SCHEDULES, Rule, learning_rate
+from tests.unit.examples import at_most
 from tests.unit.oracle.installed import installed
 
 COUNT = 12
@@ -175,7 +176,7 @@ DECAYING: List[Callable[[float], Any]] = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 @given(st.sampled_from(DECAYING), st.floats(1e-6, 10.0), st.integers(0, 50))
 def test_decays_begin_at_the_base_and_never_rise(make: Callable[[float], Any], base: float, count: int) -> None:
     """A decaying schedule begins at its base, never rises and never falls below zero."""

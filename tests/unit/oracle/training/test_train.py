@@ -8,7 +8,7 @@ from typing import Any, Dict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance import nets
@@ -16,6 +16,7 @@ from ipu_conformance.nets import NETS, Data, Net, distinct_micro_batches
 from ipu_conformance.oracle.training.execution import slots
 from ipu_conformance.oracle.training.train import dropout_masks, infer, train
 from ipu_conformance.run import RunConfig, RunError, RunRecord, learning_rate, optimizer
+from tests.unit.examples import at_most
 from tests.unit.oracle.training import torch_loop
 from tests.unit.oracle.training.amplification import tolerance
 
@@ -153,7 +154,7 @@ def test_a_pipeline_computes_what_one_device_does(name: str, schedule: str) -> N
             assert_same_bits(run(net, piped), whole)
 
 
-@settings(max_examples=10, deadline=None)
+@at_most(10)
 @given(st.sampled_from(["residual", "tied_weights", "bn_convnet"]), st.data())
 def test_stage_placement_never_changes_weights(name: str, data: Any) -> None:
     """Cuts at places that are not natural leave the same bits as well."""
@@ -214,7 +215,7 @@ def test_means_equal_one_big_batch(name: str, factors: Dict[str, Any]) -> None:
     assert_within(dict(run(net, small).weights or {}), dict(run(net, big).weights or {}), allowed)
 
 
-@settings(max_examples=8, deadline=None)
+@at_most(8)
 @given(st.sampled_from(PLAIN), st.sampled_from([(1, 6), (2, 3), (3, 2), (6, 1)]), st.sampled_from(["mean", "sum"]))
 def test_replicas_and_accumulation_commute(name: str, factors: Any, reduction: str) -> None:
     """R replicas with G turns make the update of G replicas with R turns on the same micro-batches."""

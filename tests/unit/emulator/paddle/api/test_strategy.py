@@ -6,7 +6,7 @@ from typing import Any, Dict, List
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
@@ -14,6 +14,7 @@ from ipu_conformance.emulator.paddle.compile.options import BOOL, DOUBLE, MAP, O
 from ipu_conformance.emulator.paddle.compile.strategy_options import CustomOpMapping, option_value
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, UncastableError, Unimplemented
 from ipu_conformance.errors import ConformanceError
+from tests.unit.examples import at_most
 
 TYPES = {BOOL: bool, UINT64: int, DOUBLE: float, STRING: str, VECTOR: tuple, MAP: dict}
 SCALARS = tuple(name for name, option in OPTIONS.items() if option.type in (BOOL, UINT64, DOUBLE, STRING))
@@ -57,7 +58,7 @@ def test_nothing_that_can_be_read_can_only_be_set() -> None:
     assert IpuStrategy().get_all_option_names() == sorted(OPTIONS)
 
 
-@settings(deadline=None, max_examples=60)
+@at_most(60)
 @given(set_options())
 def test_what_is_set_is_read(options: Dict[str, Any]) -> None:
     """Each option reads as it was set, in its type; all others keep their defaults."""
@@ -72,7 +73,7 @@ def test_what_is_set_is_read(options: Dict[str, Any]) -> None:
         assert strategy.value(name) == expected
 
 
-@settings(deadline=None, max_examples=60)
+@at_most(60)
 @given(set_options(), set_options())
 def test_the_last_value_counts(first: Dict[str, Any], second: Dict[str, Any]) -> None:
     """Setting twice is setting the merged options once."""
@@ -117,7 +118,7 @@ def test_other_numpy_values_are_no_values(value: Any) -> None:
         IpuStrategy().set_options({"num_ipus": value})
 
 
-@settings(deadline=None, max_examples=40)
+@at_most(40)
 @given(st.lists(st.lists(ENTRIES, max_size=3), max_size=4))
 def test_vectors_hold_all_entries(lists: List[List[Any]]) -> None:
     """Checks are held once each in the order in which they came, codelets as often as they came."""

@@ -7,7 +7,7 @@ from typing import Any, List, Sequence
 import numpy as np
 import paddle
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from paddle.base import core
 
@@ -20,6 +20,7 @@ from ipu_conformance.emulator.paddle.compile.partition import Stage
 from ipu_conformance.emulator.paddle.compile.slot_programs import Programs
 from ipu_conformance.emulator.paddle.run import scopes
 from ipu_conformance.emulator.paddle.run.machine import PaddleMachine
+from tests.unit.examples import at_most
 
 from ..programs import static
 
@@ -160,7 +161,7 @@ def test_the_loss_scale_is_where_backward_begins(scale: float) -> None:
             np.testing.assert_array_equal(gradients[name], value * np.float32(scale))
 
 
-@settings(max_examples=12, deadline=None)
+@at_most(12)
 @given(st.lists(st.integers(0, 1), min_size=4, max_size=4), st.integers(0, 2**16))
 def test_a_cut_changes_no_bit(steps: List[int], seed: int) -> None:
     """However a program with skips is cut, its gradients are those of the whole."""

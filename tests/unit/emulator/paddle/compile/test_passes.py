@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from paddle.base import core
 
@@ -17,6 +17,7 @@ from ipu_conformance.emulator.paddle.compile import canonical, compilation, pass
 from ipu_conformance.emulator.paddle.compile.passes import forward
 from ipu_conformance.emulator.paddle.optim import folding
 from ipu_conformance.emulator.paddle.optim.folding import fold
+from tests.unit.examples import at_most
 
 from ..ir.translation.calls import raw
 from ..programs import record_of, run, static
@@ -24,7 +25,7 @@ from ..programs import record_of, run, static
 KINDS = core.VarDesc.VarType
 
 
-@settings(deadline=None, max_examples=200)
+@at_most(200)
 @given(st.integers(0, 60), st.integers(1, 9))
 def test_runs_are_equal_but_for_the_last(ops: int, ipus: int) -> None:
     """Indices rise by one, every run but the last has ops // IPUs ops, and the last has those and the rest."""
@@ -39,7 +40,7 @@ def test_runs_are_equal_but_for_the_last(ops: int, ipus: int) -> None:
         assert found == list(range(ops))
 
 
-@settings(deadline=None, max_examples=200)
+@at_most(200)
 @given(st.integers(0, 400), st.floats(0.5, 0.999))
 def test_steps_are_counted_from_a_power(steps: int, beta: float) -> None:
     """The power of so many steps, in 32 bits, gives their number back while it is a normal number."""
@@ -54,7 +55,7 @@ def test_steps_are_counted_from_a_power(steps: int, beta: float) -> None:
     assert found == [steps]
 
 
-@settings(deadline=None, max_examples=50)
+@at_most(50)
 @given(st.integers(0, 10**6))
 def test_a_number_of_steps_is_kept(steps: int) -> None:
     """What was counted by an earlier compilation is no power, and stays."""

@@ -7,7 +7,7 @@ from typing import Any, List
 import numpy as np
 import paddle
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from paddle.base import core
@@ -16,6 +16,7 @@ from ipu_conformance.emulator.core import numerics
 from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.compile import precision
 from ipu_conformance.emulator.paddle.errors import PopartError
+from tests.unit.examples import at_most
 
 from ..programs import run, static
 
@@ -179,7 +180,7 @@ def test_master_weights_keep_what_rounding_loses(multi_precision: bool) -> None:
     assert bool((held < 1).all()) is multi_precision
 
 
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 @given(arrays.arrays(np.float32, st.integers(0, 8), elements=st.floats(width=32, allow_nan=False)))
 def test_what_the_device_holds_is_what_the_host_gets(values: np.ndarray) -> None:
     """Sending rounds once; receiving a float16 variable gives those values with their type, others as they are."""

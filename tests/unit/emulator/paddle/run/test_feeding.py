@@ -6,18 +6,19 @@ from typing import Any, Tuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.core.streams import Layout
 from ipu_conformance.emulator.paddle.compile.subprograms import TensorSpec
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
 from ipu_conformance.emulator.paddle.run.feeding import Feeder, Fetcher
+from tests.unit.examples import at_most
 
 factors = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3))
 
 
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 @given(factors, st.integers(1, 3), st.booleans())
 def test_what_is_fed_comes_back_in_order(given_factors: Tuple[int, int, int], size: int, split: bool) -> None:
     """Dealing out and putting together again keeps the order of the data, whatever the reported shape."""
@@ -32,7 +33,7 @@ def test_what_is_fed_comes_back_in_order(given_factors: Tuple[int, int, int], si
     np.testing.assert_array_equal(fetched.reshape(x.shape), x)
 
 
-@settings(max_examples=40, deadline=None)
+@at_most(40)
 @given(factors, st.integers(1, 3))
 def test_the_replica_is_dealt_to_fastest(given_factors: Tuple[int, int, int], size: int) -> None:
     """Micro-batch m of replica r is number m x replicas + r of the feed."""

@@ -6,12 +6,13 @@ from typing import Any, Dict, Tuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
 from ipu_conformance.emulator.paddle.run import model_runtime
+from tests.unit.examples import at_most
 
 
 def strategy(timeout: float = 0.0, *, training: bool = False, enabled: bool = True) -> IpuStrategy:
@@ -30,7 +31,7 @@ def test_only_inference_goes_through_the_model_runtime() -> None:
         model_runtime.is_used(strategy(training=True))
 
 
-@settings(max_examples=100, deadline=None)
+@at_most(100)
 @given(data=st.data())
 def test_a_request_gets_back_its_own_samples(data: st.DataObject) -> None:
     """Whatever is asked for, up to a full batch, the answer to the identity is the request."""

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, List
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipu_conformance.emulator import emulate
 from ipu_conformance.emulator.core.device import EMULATED_IPUS
 from ipu_conformance.emulator.paddle.run import poprun
+from tests.unit.examples import at_most
 
 PROGRAM = ["python", "train.py", "--num-instances=9", "-x"]
 
@@ -27,7 +28,7 @@ def words(instances: int, replicas: int, *more: str) -> List[str]:
     return [f"--num-instances={instances}", f"--num-replicas={replicas}", *more, *PROGRAM]
 
 
-@settings(deadline=None, max_examples=60)
+@at_most(60)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4), st.integers(1, 3))
 def test_replicas_are_shared_in_order(hosts: int, on_each: int, local: int, ipus: int) -> None:
     """Every replica belongs to one instance, in order, and hosts get neighbouring instances."""

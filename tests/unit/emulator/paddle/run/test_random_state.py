@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import paddle
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from paddle.base import core
 
 from ipu_conformance.emulator.paddle.compile import slot_programs, subprograms
 from ipu_conformance.emulator.paddle.run import random_state
+from tests.unit.examples import at_most
 
 from ..programs import static
 
 small = st.integers(0, 1000)
 
 
-@settings(max_examples=200, deadline=None)
+@at_most(200)
 @given(st.tuples(small, small, small, small, small), st.tuples(small, small, small, small, small))
 def test_slots_have_seeds_of_their_own(first: tuple, second: tuple) -> None:
     """A seed depends on every part, and is one that Paddle does not replace by its own."""
