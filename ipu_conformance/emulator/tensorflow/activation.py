@@ -15,6 +15,12 @@ from ipu_conformance.emulator.tensorflow.run import half, replica_calls
 from ipu_conformance.errors import ConformanceError
 
 DONE = "_ipu_conformance_changed"
+LARGEST_UNTOUCHED = 2000
+"""Nodes of a graph that the host runs as it was built, unless the program asks otherwise.
+
+Optimizing a graph of a few nodes takes longer than running it, and a training step of a convolutional net, with about
+a thousand nodes, runs as fast either way. The device compiles with passes of its own.
+"""
 
 
 def change_tensorflow(tensorflow: ModuleType) -> None:
@@ -171,12 +177,16 @@ def _placed(own: Callable[..., None]) -> Callable[..., None]:
 
 
 def _soft_by_default(own: Callable[..., Any]) -> Callable[..., Any]:
-    """The runtime's configuration; stock places softly only if the runtime starts in eager mode."""
+    """The runtime's configuration; stock places softly only if the runtime starts in eager mode.
+
+    Small graphs run as they were built.
+    """
 
     def config(self: Any) -> Any:
         settings = own(self)
         if self._soft_device_placement is None:
             settings.allow_soft_placement = True
+        _leave_small_graphs(settings)
         return settings
 
     return config
@@ -194,6 +204,7 @@ def _placing_softly(own: Callable[..., Any]) -> Callable[..., Any]:
         )
         if hasattr(asked, "allow_soft_placement"):  # anything else is refused by the session itself
             config = _softly(asked)
+            _leave_small_graphs(config)
         own(self, target, graph, config)
 
     return init
@@ -205,6 +216,12 @@ def _softly(settings: Any) -> Any:
     copied.CopyFrom(settings)
     copied.allow_soft_placement = True
     return copied
+
+
+def _leave_small_graphs(settings: Any) -> None:
+    """Have the host optimize large graphs only; a number that the program has set stays."""
+    passes = settings.graph_options.rewrite_options
+    passes.min_graph_nodes = passes.min_graph_nodes or LARGEST_UNTOUCHED
 
 
 def _listing_devices(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -107,7 +107,7 @@ def assert_all_killed(device: Device, area: str) -> None:
     said = "\n".join(verdicts["said"])
     # A case that was not collected has no outcome, and counts as neither passed nor failed.
     unsound = sorted({case for case in cases.values() if verdicts["right"].get(case) != "passed"})
-    survived = sorted(f"{fault}: {case}" for fault, case in cases.items() if verdicts["wrong"].get(fault) != "failed")
+    survived = sorted(f"{fault}: {case}" for fault, case in cases.items() if verdicts["wrong"].get(fault) != "killed")
 
     assert not unsound, "fail on the right device:\n" + "\n".join(unsound) + "\n" + said
     assert not survived, "pass, or are not found, under the fault:\n" + "\n".join(survived) + "\n" + said

@@ -15,7 +15,7 @@ from tensorflow.python.ops import gen_resource_variable_ops, resource_variable_o
 
 from ipu_conformance.emulator.tensorflow.compile import graph_context, shards
 from ipu_conformance.emulator.tensorflow.compile.graph_context import Replay
-from ipu_conformance.emulator.tensorflow.run import variables
+from ipu_conformance.emulator.tensorflow.run import training, variables
 
 SHADOW = "_ipu_after_last_run"
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
@@ -48,7 +48,7 @@ class GraphProgram:
                     return self._computation(*own)
             return self._results(scope, own)[0]
 
-        called = _function(program, inputs)
+        called = training.built(program, inputs, "ipu_program")
         self.graph = called.graph
         if self.replicas == 1:
             outputs, last = _called(called, inputs)
@@ -97,7 +97,7 @@ class GraphProgram:
             body()
             return tf.constant(True)
 
-        return _called(_function(program, []), [])[1]
+        return _called(training.built(program, [], "ipu_program"), [])[1]
 
     def _follow_host(self) -> None:
         """Every replica gets the host's value of what the host has changed since the last run."""
@@ -146,14 +146,6 @@ def _of_graph() -> List[Any]:
     keys = (ops.GraphKeys.GLOBAL_VARIABLES, ops.GraphKeys.LOCAL_VARIABLES)
     found = {id(variable): variable for key in keys for variable in ops.get_default_graph().get_collection(key)}
     return [variable for variable in found.values() if hasattr(variable, "_handle")]
-
-
-def _function(program: Callable[..., Any], inputs: List[Any]) -> Any:
-    """A function of the graph, whose operations run in the order in which they were built."""
-    from tensorflow.python.eager.polymorphic_function import tracing_compilation
-
-    options = tracing_compilation.TracingOptions(python_function=program, name="ipu_program", autograph=False)
-    return tracing_compilation.trace_function(inputs, {}, options)
 
 
 def _called(function: Any, inputs: List[Any]) -> Tuple[List[Any], Any]:

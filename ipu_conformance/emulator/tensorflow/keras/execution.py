@@ -18,29 +18,66 @@ COUNTERS = {"train": "_train_counter", "evaluate": "_test_counter", "predict": "
 
 def function_of(model: Any, phase: str) -> Callable[[Any], Any]:
     """A ``tf.function`` of an iterator that runs ``steps_per_execution`` steps on every replica."""
-    import tensorflow as tf
-
     planned = plan_of(model, phase)
     if model._ipu_pipelined():
         refuse_own_step(model, phase)
-
-    strategy = model.distribute_strategy
-    specs: Dict[Any, Any] = {}
-
-    def execute(iterator: Any) -> Any:
-        spec = specs[_key(iterator)]
-        return strategy.extended.call_for_each_replica(lambda: _executed(model, phase, planned, iterator, spec))
-
-    compiled = tf.function(execute, autograph=False, reduce_retracing=True)
+    every = phase == "predict" or model._ipu.asynchronous
 
     def run(iterator: Any) -> Any:
+        extended = model.distribute_strategy.extended
+        return extended.call_for_each_replica(lambda: _one_run(model, phase, planned, iterator))
+
+    return _looping(model, phase, planned.total_micro_batches, every, run)
+
+
+def step_function_of(model: Any, phase: str) -> Callable[[Any], Any]:
+    """What Keras' own function of training or evaluation does on one replica, with a step that is built once.
+
+    Keras builds its step up to four times: the loop around it is converted, which tries its body first, and variables
+    that are made while a function is built have it built again.
+    """
+
+    def step(iterator: Any) -> Any:
+        return model.distribute_strategy.run(converted(getattr(model, STEPS[phase])), args=(next(iterator),))
+
+    function = _looping(model, phase, 1, False, step)
+    if phase == "train":
+        model.train_tf_function = function.tf_function  # type: ignore[attr-defined]  # TensorBoard draws its graph
+    return function
+
+
+def _looping(model: Any, phase: str, per_run: int, every: bool, one_run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of an iterator that repeats runs of so many steps; it returns what every run does, or the last."""
+    import tensorflow as tf
+
+    steps = model._steps_per_execution
+    runs: Dict[Any, Any] = {}
+    # As in Keras, a function that is made for one run stays one; others follow the variable.
+    once = steps is None or (int(steps) == per_run and not getattr(model, "autotune_steps_per_execution", False))
+
+    def execute(iterator: Any) -> Any:
+        run = runs[_key(iterator)]
+        times = tf.constant(1) if once else tf.cast(steps, tf.int32) // per_run
+        if once:
+            outputs = run(iterator)
+        else:
+            repeated = training.repeated_all if every else training.repeated_last
+            outputs = repeated(times, lambda: run(iterator), run.structured_outputs)
+        counter = getattr(model, COUNTERS[phase])
+        counter.assign_add(tf.cast(times * per_run, counter.dtype))
+        return outputs
+
+    compiled = tf.function(execute, autograph=False)
+
+    def function(iterator: Any) -> Any:
         key = _key(iterator)
-        if key not in specs:
-            # Variables that a first step makes are made before the graph is built: it need not be built twice.
-            specs[key] = strategy.extended.call_for_each_replica(lambda: _prepared(model, phase, iterator))
+        if key not in runs:
+            prepare(model, phase, iterator.element_spec)
+            runs[key] = training.built(one_run, [iterator])
         return compiled(iterator)
 
-    return run
+    function.tf_function = compiled  # type: ignore[attr-defined]
+    return function
 
 
 def _key(iterator: Any) -> Any:
@@ -49,14 +86,16 @@ def _key(iterator: Any) -> Any:
     return tuple(tf.nest.flatten(iterator.element_spec))
 
 
-def _prepared(model: Any, phase: str, iterator: Any) -> Any:
-    """The shapes of what a step returns, with every variable made and ready for replicas."""
-    spec = training.spec_of(lambda element: _once(model, phase, element), iterator.element_spec)
+def prepare(model: Any, phase: str, element: Any) -> None:
+    """Make the variables of a model and its optimizers, ready for replicas, before its step is built."""
+    if not model.built:
+        model.distribute_strategy.extended.call_for_each_replica(
+            lambda: training.spec_of(lambda data: _once(model, phase, data), element)
+        )
     for optimizer in optimizers_of(model) if phase == "train" else []:
         build(optimizer, model)
     for variable in all_variables(model):
         variables.replicated(variable)
-    return spec
 
 
 def plan_of(model: Any, phase: str) -> Plan:
@@ -82,39 +121,19 @@ def refuse_own_step(model: Any, phase: str) -> None:
     refusals.OWN_STEP(model=model.name, step=name, overridden=overridden)
 
 
-def _executed(model: Any, phase: str, planned: Plan, iterator: Any, spec: Any) -> Any:
-    """Built inside the ``tf.function``."""
-    import tensorflow as tf
-
+def _one_run(model: Any, phase: str, planned: Plan, iterator: Any) -> Any:
+    """One run of the plan, on the next elements of the iterator."""
     optimizers = optimizers_of(model) if phase == "train" else []
-    per_run = planned.total_micro_batches
-    steps = model._steps_per_execution
-    times = (tf.constant(1) if steps is None else tf.cast(steps, tf.int32)) // per_run
+    fed: List[Any] = []
 
-    def run() -> Any:
-        fed: List[Any] = []
+    def take() -> Any:
+        # Many elements in one graph are meant: TensorFlow takes them for a mistake where nothing is converted.
+        fed.append(converted(iterator.get_next)())
+        return fed[-1]
 
-        def take() -> Any:
-            # Many elements in one graph are meant: TensorFlow takes them for a mistake where nothing is converted.
-            fed.append(converted(iterator.get_next)())
-            return fed[-1]
-
-        with accumulation.capturing(optimizers):
-            outputs = training.one_run(planned, machine_of(model, phase, planned, fed), take)
-        return results(model, phase, planned, outputs)
-
-    counter = getattr(model, COUNTERS[phase])
-    if phase == "predict" or model._ipu.asynchronous:
-        rows = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *_row(leaf, phase)], leaf.dtype), spec)
-        outputs = training.repeated_all(times, run, _of_replicas(model, phase, planned, rows))
-    else:
-        outputs = training.repeated_last(times, run, _of_replicas(model, phase, planned, spec))
-    counter.assign_add(tf.cast(times * per_run, counter.dtype))
-    return outputs
-
-
-def _row(leaf: Any, phase: str) -> Any:
-    return leaf.shape[1:] if phase == "predict" else leaf.shape
+    with accumulation.capturing(optimizers):
+        outputs = training.one_run(planned, machine_of(model, phase, planned, fed), take)
+    return results(model, phase, planned, outputs)
 
 
 def _once(model: Any, phase: str, element: Any) -> Any:
@@ -196,22 +215,6 @@ def reduced(by_replica: List[Any], method: ReplicatedMetricReductionMethod) -> A
     if method is ReplicatedMetricReductionMethod.SUM:
         return total
     return tf.nest.map_structure(lambda value: value / len(by_replica), total)
-
-
-def _of_replicas(model: Any, phase: str, planned: Plan, spec: Any) -> Any:
-    """The shapes of what a run returns, from those of a step."""
-    import tensorflow as tf
-
-    listed = model._ipu.metric_reduction is ReplicatedMetricReductionMethod.LIST
-    if phase == "predict" or not listed or planned.replicas == 1:
-        return spec
-    place = 1 if model._ipu.asynchronous else 0
-
-    def widened(leaf: Any) -> Any:
-        shape = list(leaf.shape)
-        return tf.TensorSpec([*shape[:place], planned.replicas, *shape[place:]], leaf.dtype)
-
-    return tf.nest.map_structure(widened, spec)
 
 
 def optimizers_of(model: Any) -> List[Any]:

@@ -303,10 +303,10 @@ class ModelExtension:
         if key != self._ipu.keys.get(phase):
             force = True
         self._ipu.keys[phase] = key
-        if key is None:
+        if key is None and phase == "predict":
             function = make(force)
         elif force or getattr(self, attribute) is None:
-            function = execution.function_of(self, phase)
+            function = (execution.step_function_of if key is None else execution.function_of)(self, phase)
         else:
             function = getattr(self, attribute)
         watched = first_execution.watched(self, phase, lambda: execution.plan_of(self, phase), function)

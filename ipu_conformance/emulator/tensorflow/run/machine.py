@@ -73,6 +73,7 @@ class WholeStep(_Accumulating):
         dtype: Any = None,
     ) -> None:
         super().__init__(plan, method, dtype)
+        self.slots = SlotFunctions(plan, whole_steps=True)
         self.step = step
         self.variables = variables
         self._left: Dict[int, List[Gradient]] = {}

@@ -6,10 +6,13 @@ import inspect
 from typing import Any, Callable, Dict, Sequence, Tuple
 
 from ipu_conformance.emulator.core.plan import Plan
+from ipu_conformance.emulator.tensorflow.run import training
 from ipu_conformance.emulator.tensorflow.run.replicas import ReplicaError
 
-MOST_UNROLLED = 64
-"""Slots that are built one by one: up to here a graph runs fastest and is built in a few seconds."""
+MOST_UNROLLED = 16
+"""Slots of a pipeline that are built one by one: to build, differentiate and call functions of so few costs more."""
+MOST_UNROLLED_STEPS = 1
+"""Whole steps of a replica that are built one by one: a step differentiates inside, and a call of it costs little."""
 LARGEST_INLINED = 100
 """Operations of a slot whose calls TensorFlow may replace by its parts.
 
@@ -25,8 +28,9 @@ class RandomSlotError(Exception):
 class SlotFunctions:
     """The functions of slots, by replica and stage."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.shared = plan.total_micro_batches > 1 and len(plan) > MOST_UNROLLED
+    def __init__(self, plan: Plan, *, whole_steps: bool = False) -> None:
+        steps = plan.total_micro_batches
+        self.shared = steps > 1 and (steps > MOST_UNROLLED_STEPS if whole_steps else len(plan) > MOST_UNROLLED)
         self._built: Dict[Tuple[Any, ...], Any] = {}
 
     def call(self, key: Tuple[Any, ...], function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
@@ -46,10 +50,10 @@ def _built(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     """The function of a slot; a large one is inside of a function that stays one call."""
     import tensorflow as tf
 
-    built = tf.function(function, autograph=False).get_concrete_function(*arguments)
+    built = training.built(function, arguments, "ipu_slot")
     definition = built.graph.as_graph_def()
     parts = [definition.node, *(part.node_def for part in definition.library.function)]
-    if any("Random" in node.op for nodes in parts for node in nodes):
+    if any("Random" in node.op or "seed2" in node.attr for nodes in parts for node in nodes):
         raise RandomSlotError("the slot draws random numbers: each micro-batch needs seeds of its own")
     attributes = "experimental_attributes" in inspect.signature(tf.function).parameters
     if len(built.graph.get_operations()) <= LARGEST_INLINED or not attributes:

@@ -65,6 +65,17 @@ def spec_of(function: Callable[..., Any], *arguments: Any) -> Any:
     return tf.nest.map_structure(lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype), graph.structured_outputs)
 
 
+def built(function: Callable[..., Any], arguments: Sequence[Any], name: str = "ipu_run") -> Any:
+    """The function of a graph that is built once; its operations run in the order in which they were built.
+
+    Variables that it makes on the way are made outside of all graphs: ``tf.function`` would build it a second time.
+    """
+    from tensorflow.python.eager.polymorphic_function import tracing_compilation
+
+    options = tracing_compilation.TracingOptions(python_function=function, name=name, autograph=False)
+    return tracing_compilation.trace_function(tuple(arguments), {}, options)
+
+
 def repeated_last(times: Any, body: Callable[[], Any], spec: Any) -> Any:
     """What the last of ``times`` executions of ``body`` returns."""
     import tensorflow as tf

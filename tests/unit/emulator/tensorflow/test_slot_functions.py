@@ -11,7 +11,7 @@ from ipu_conformance.emulator.tensorflow.run import slot_functions
 
 COUNT = 16
 BUILT = {"one by one": (10**6, 0), "called": (0, 0), "called or inlined": (0, 10**6)}
-"""The most slots that are built one by one, and the largest that TensorFlow may inline."""
+"""The most slots or whole steps that are built one by one, and the largest that TensorFlow may inline."""
 
 
 @pytest.fixture
@@ -54,6 +54,7 @@ def test_slots_may_be_built_in_any_way(ipu: Any, monkeypatch: pytest.MonkeyPatch
     found = []
     for most, largest in BUILT.values():
         monkeypatch.setattr(slot_functions, "MOST_UNROLLED", most)
+        monkeypatch.setattr(slot_functions, "MOST_UNROLLED_STEPS", most)
         monkeypatch.setattr(slot_functions, "LARGEST_INLINED", largest)
         found.append(trained(ipu, pipelined=pipelined))
 
