@@ -12,18 +12,19 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults.decisions import tensorflow_system as decide
 from ipu_conformance.emulator.tensorflow.config import system
-from ipu_conformance.emulator.tensorflow.run import half, replica_calls
+from ipu_conformance.emulator.tensorflow.run import half, replica_calls, sums
 from ipu_conformance.errors import ConformanceError
 
 DONE = "_ipu_conformance_changed"
 
 
 def change_tensorflow(tensorflow: ModuleType) -> None:
-    """Compute float16 as the device does, and switch on the faults that the environment names.
+    """Compute float16 and add up as the device does, and switch on the faults that the environment names.
 
     The whole of ``tensorflow`` is imported by then: it refers to operations by their identity while it is imported.
     """
     _widen_half()
+    _replace(importlib.import_module("tensorflow.python.ops.gen_math_ops"), "add_n", sums.ordered)
     faults.load("tensorflow")
     faults.activate_from_environment()
 
