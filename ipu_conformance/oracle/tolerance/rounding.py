@@ -3,9 +3,9 @@
 A result that is stored is rounded to one of its two neighbours, the nearer with the higher probability (stochastic
 rounding): what is exact stays exact, and the error has mean zero. It is also exactly what a device does whose
 stochastic rounding is on. A sum of K products whose partial sums are rounded gathers an error that grows like a random
-walk, for any order of summation at most by the one of summing one after the other. Equal terms err in the same direction
-each time, so that their errors add up. A cross entropy sums up the exponentials of the classes, and errs by the relative
-error of that sum.
+walk, for any order of summation at most by the one of summing one after the other. Equal terms err in the same
+direction each time, so that their errors add up. A cross entropy sums up the exponentials of the classes, and errs by
+the relative error of that sum.
 """
 
 from __future__ import annotations
