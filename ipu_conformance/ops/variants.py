@@ -34,11 +34,15 @@ NOT_POINTWISE = ("prelu", "glu")
 INDEXED = ("sort", "topk", "argsort", "argmax", "argmin")
 SUMMED = ("cumsum", "scatter_add", "scatter_nd_add")
 
+CAST_TO: Mapping[str, Mapping[str, str]] = {
+    "cast": {"float32": "float16", "float16": "float32", "int32": "float32", "bool": "float32"}
+}
+"""What each type of number is cast to: the oracle draws 64 bits, where its gradient has a difference quotient."""
 DRAWN: Mapping[str, int] = {
     "activation": 1,
     "elementwise": 3,
     "compare": 3,
-    "cast": 1,
+    "cast": 6,
     "convolution": 6,
     "pooling": 6,
     "reduction": 5,
@@ -172,6 +176,20 @@ def special(row: Row) -> Tuple[str, ...]:
 
 def calls(row: Row, edge: str, dtype: str, expressible: Callable[[Call], bool] = lambda call: True) -> List[Call]:
     """The calls of an edge that a framework can express."""
+    if row.name not in CAST_TO:
+        return _calls(row, edge, dtype, expressible)
+    target = CAST_TO[row.name][dtype]
+    # The special numbers are those of float16: what is beyond them may become infinite or the largest number.
+    made = _calls(row, edge, "float16", lambda call: expressible(_cast(call, target)))
+    return [_cast(call, target) for call in made]
+
+
+def _cast(call: Call, dtype: str) -> Call:
+    """A call of a cast to another type than the one that was drawn."""
+    return Call(call.edge, tuple(Sample(sample.inputs, {"dtype": dtype}) for sample in call.samples))
+
+
+def _calls(row: Row, edge: str, dtype: str, expressible: Callable[[Call], bool]) -> List[Call]:
     if edge == "drawn":
         return covering(row, expressible)
     if edge == "size-one":
