@@ -15,6 +15,10 @@ def _not_synced(by: str) -> Wrong:
     return where("sync", lambda value, *, why, **context: value and why != by)
 
 
+def _synced(by: str) -> Wrong:
+    return where("sync", lambda value, *, why, **context: value or why == by)
+
+
 def _without(position: int) -> Wrong:
     """A draw does not depend on one of its parts."""
     return at("what a draw depends on", lambda parts: (*parts[:position], 0, *parts[position + 1 :]))
@@ -71,12 +75,12 @@ for _name, _area, _what, _wrong in (
      at("training comes home", always(True))),
     ("paddle-last-replica-comes-home", "weights", "the host gets the statistics of the last replica",
      at("replica that comes home", always(-1))),
-    ("paddle-detach-loses-weights", "weights", "detaching leaves the trained weights behind", _not_synced("detach")),
-    ("paddle-reset-loses-weights", "weights", "a reset leaves the trained weights behind", _not_synced("reset")),
-    ("paddle-scope-loses-weights", "weights", "another scope leaves the trained weights behind",
-     _not_synced("set_scope")),
-    ("paddle-strategy-loses-weights", "weights", "another strategy leaves the trained weights behind",
-     _not_synced("set_ipu_strategy")),
+    ("paddle-detach-copies-weights", "weights", "detaching overwrites the host's weights", _synced("detach")),
+    ("paddle-reset-copies-weights", "weights", "a reset overwrites the host's weights", _synced("reset")),
+    ("paddle-scope-copies-weights", "weights", "another scope overwrites the weights of the first",
+     _synced("set_scope")),
+    ("paddle-strategy-copies-weights", "weights", "another strategy overwrites the host's weights",
+     _synced("set_ipu_strategy")),
     ("paddle-saving-loses-weights", "weights", "saving the model leaves the trained weights behind",
      _not_synced("save_model_proto")),
     ("paddle-replaced-program-runs", "plan", "a program that was replaced still runs",

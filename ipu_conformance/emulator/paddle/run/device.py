@@ -11,9 +11,12 @@ from ipu_conformance.emulator.paddle.errors import PreconditionNotMet
 if TYPE_CHECKING:
     from ipu_conformance.emulator.paddle.run.executable import Executable
 
+_COPYING = ("weights_to_host", "save_model_proto")
+"""What copies the weights on the device to the host."""
+
 
 class Device:
-    """Compiles and runs programs; whatever replaces what is on the device brings its weights home first."""
+    """Compiles and runs programs; weights come home when they are asked for, and when a training model is saved."""
 
     def __init__(self) -> None:
         self.scope: Any = None
@@ -66,12 +69,12 @@ class Device:
         self._sync("weights_to_host")
 
     def detach(self) -> None:
-        """Bring the weights home and release the device."""
+        """Release the device; the host's weights stay as they are."""
         self._sync("detach")
         self.attached = False
 
     def reset(self) -> None:
-        """Bring the weights home and forget program, scope and strategy."""
+        """Forget program, scope and strategy; the host's weights stay as they are."""
         self._sync("reset")
         self._close()
         self.attached = False
@@ -92,7 +95,7 @@ class Device:
         self.executable = None
 
     def _sync(self, why: str) -> None:
-        if self.executable is not None and self.attached and decide("sync", True, why=why):
+        if self.executable is not None and self.attached and decide("sync", why in _COPYING, why=why):
             self.executable.weights_to_host()
 
 
