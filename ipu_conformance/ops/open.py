@@ -26,16 +26,16 @@ WEIGHTED = "whether a weight of zero times an infinity or NaN counts; no public 
 
 OPEN: Mapping[str, Mapping[str, str]] = {
     "relu": {"paddle: nan": SELECTS_NAN},
-    "threshold": {"nan": SELECTS_NAN},
+    "threshold": {"poptorch: nan": SELECTS_NAN, "tensorflow: nan": SELECTS_NAN},
     "hardshrink": {"nan": SELECTS_NAN},
     "softshrink": {"paddle: infinities": NOT_A_NUMBER},
-    "gelu": {"poptorch: infinities": NOT_A_NUMBER},
     "silu": {"paddle: gradient large": NOT_A_NUMBER},
     "celu": {"paddle: gradient large": NOT_A_NUMBER},
     "log_sigmoid": {"paddle: infinities": NOT_A_NUMBER},
     "prelu": {f"tensorflow: gradient {edge}": COMPOSED for edge in ("zeros", "ties", "denormals")},
     "sign": {"poptorch: nan": "the sign of NaN: neither ONNX's nor torch's page of the op says"},
-    **dict.fromkeys(("maximum", "minimum"), {"paddle: nan": "Paddle's page shows NaN as the second operand alone"}),
+    "maximum": {"paddle: nan": "Paddle's page shows NaN as the second operand alone"},
+    "minimum": {"paddle: nan": "Paddle's page shows NaN as the second operand alone"},
     "pow": {f"gradient {edge}": "it holds the logarithm of a base that is zero" for edge in ("zeros", "denormals")},
     "round": {"paddle: ties": "ONNX rounds a half to the even number, the host's kernel away from zero"},
     "sqrt": {f"paddle: {edge}": "the host's kernel forms it as x * rsqrt(x)" for edge in ("denormals", "infinities")},
@@ -72,16 +72,16 @@ OPEN: Mapping[str, Mapping[str, str]] = {
     "gru": {"paddle: gradient large": OVERFLOWS},
     "dist": {"gradient large": "rounding makes ties, and which of them is the largest is open"},
     "soft_margin_loss": {"poptorch: large": OVERFLOWS},
-    "cosine_embedding_loss": {"large": OVERFLOWS},
+    "cosine_embedding_loss": {"tensorflow: large": OVERFLOWS},
     "nll_loss": {"infinities": NOT_A_NUMBER, "paddle: nan": WEIGHTED},
     "poisson_nll_loss": dict.fromkeys(
         ("zeros", "ties", "denormals"), "what keeps the logarithm of 0 away vanishes in float16"
     ),
     "multi_margin_loss": {"infinities": NOT_A_NUMBER, "nan": SELECTS_NAN},
-    **{
-        name: {"infinities": NOT_A_NUMBER}
-        for name in ("multilabel_soft_margin_loss", "bce_with_logits_loss", "rank_loss", "log_cosh_loss")
-    },
+    "multilabel_soft_margin_loss": {"tensorflow: infinities": NOT_A_NUMBER},
+    "rank_loss": {"tensorflow: infinities": NOT_A_NUMBER},
+    "bce_with_logits_loss": {"poptorch: infinities": NOT_A_NUMBER, "tensorflow: infinities": NOT_A_NUMBER},
+    "log_cosh_loss": {"infinities": NOT_A_NUMBER},
     "triplet_margin_loss": {"tensorflow: gradient large": OVERFLOWS},
     "weighted_bce_with_logits_loss": {
         "infinities": NOT_A_NUMBER,
