@@ -70,6 +70,7 @@ MOVED = (
     "unstack",
     "triu",
     "tril",
+    "cast",
 )
 
 

@@ -18,30 +18,29 @@ OUTSIDE: Mapping[str, Tuple[str, ...]] = {
 NaN, infinities and numbers beyond the range of whole numbers are cast to none.
 """
 
-SELECTS_NAN = "which of a number and NaN is larger is not promised"
-COMPOSED = "the framework composes it of functions with kinks, whose slopes need not add up there"
-OVERFLOWS = "the framework's own formula overflows before the result does"
-NOT_A_NUMBER = "the framework's own formula forms inf - inf, inf * 0 or 0 / 0 there"
 EVERY_MAXIMUM = "poplibs hands the gradient of a pool to every element that equals the maximum, or shares it among them"
-WEIGHTED = "whether a weight of zero times an infinity or NaN counts is not promised"
+SELECTS_NAN = "which of a number and NaN is larger: neither ONNX's nor the framework's page of the op says"
+COMPOSED = "functions with kinks, whose slopes need not add up there; no public document found"
+OVERFLOWS = "the formula on the framework's page overflows before the result does; no public document found"
+NOT_A_NUMBER = "the formula on the framework's page has inf - inf, inf * 0 or 0 / 0 there; no public document found"
+WEIGHTED = "whether a weight of zero times an infinity or NaN counts; no public document found"
 
 _GRADIENT_OF_MAXIMA = {f"gradient {edge}": EVERY_MAXIMUM for edge in ("zeros", "ties")}
 
 OPEN: Mapping[str, Mapping[str, str]] = {
     "relu": {"paddle: nan": SELECTS_NAN},
-    "threshold": {"nan": SELECTS_NAN},
+    "threshold": {"poptorch: nan": SELECTS_NAN, "tensorflow: nan": SELECTS_NAN},
     "hardshrink": {"nan": SELECTS_NAN},
     "softshrink": {"paddle: infinities": NOT_A_NUMBER},
-    "gelu": {"poptorch: infinities": NOT_A_NUMBER},
     "silu": {"paddle: gradient large": NOT_A_NUMBER},
     "celu": {"paddle: gradient large": NOT_A_NUMBER},
     "log_sigmoid": {"paddle: infinities": NOT_A_NUMBER},
     "prelu": {f"tensorflow: gradient {edge}": COMPOSED for edge in ("zeros", "ties", "denormals")},
-    "sign": {"poptorch: nan": "the sign of NaN is not promised"},
-    "maximum": {"paddle: nan": SELECTS_NAN},
-    "minimum": {"paddle: nan": SELECTS_NAN},
+    "sign": {"poptorch: nan": "the sign of NaN: neither ONNX's nor torch's page of the op says"},
+    "maximum": {"paddle: nan": "Paddle's page shows NaN as the second operand alone"},
+    "minimum": {"paddle: nan": "Paddle's page shows NaN as the second operand alone"},
     "pow": {f"gradient {edge}": "it holds the logarithm of a base that is zero" for edge in ("zeros", "denormals")},
-    "round": {"paddle: ties": "frameworks round a half up or to the even number"},
+    "round": {"paddle: ties": "ONNX rounds a half to the even number, the host's kernel away from zero"},
     "sqrt": {f"paddle: {edge}": "the host's kernel forms it as x * rsqrt(x)" for edge in ("denormals", "infinities")},
     "floor_div": {
         "infinities": "the quotient of infinities is not promised to be rounded",
@@ -58,7 +57,7 @@ OPEN: Mapping[str, Mapping[str, str]] = {
         name: {
             "paddle: nan": SELECTS_NAN,
             **{
-                f"paddle: gradient {edge}": "each of equal elements gets the whole gradient"
+                f"paddle: gradient {edge}": "on Paddle's page of max each of equal elements gets the whole gradient"
                 for edge in ("zeros", "ties")
             },
         }
@@ -75,21 +74,18 @@ OPEN: Mapping[str, Mapping[str, str]] = {
     },
     "global_max_pool": {"paddle: nan": SELECTS_NAN, **_GRADIENT_OF_MAXIMA},
     "gru": {"paddle: gradient large": OVERFLOWS},
-    "dist": {
-        "gradient large": "rounding makes ties, and which of them is the largest is open",
-        "paddle: nan": SELECTS_NAN,
-    },
+    "dist": {"gradient large": "rounding makes ties, and which of them is the largest is open"},
     "soft_margin_loss": {"poptorch: large": OVERFLOWS},
-    "cosine_embedding_loss": {"large": OVERFLOWS},
+    "cosine_embedding_loss": {"tensorflow: large": OVERFLOWS},
     "nll_loss": {"infinities": NOT_A_NUMBER, "paddle: nan": WEIGHTED},
     "poisson_nll_loss": dict.fromkeys(
         ("zeros", "ties", "denormals"), "what keeps the logarithm of 0 away vanishes in float16"
     ),
     "multi_margin_loss": {"infinities": NOT_A_NUMBER, "nan": SELECTS_NAN},
-    **{
-        name: {"infinities": NOT_A_NUMBER}
-        for name in ("multilabel_soft_margin_loss", "bce_with_logits_loss", "rank_loss", "log_cosh_loss")
-    },
+    "multilabel_soft_margin_loss": {"tensorflow: infinities": NOT_A_NUMBER},
+    "rank_loss": {"tensorflow: infinities": NOT_A_NUMBER},
+    "bce_with_logits_loss": {"poptorch: infinities": NOT_A_NUMBER, "tensorflow: infinities": NOT_A_NUMBER},
+    "log_cosh_loss": {"infinities": NOT_A_NUMBER},
     "triplet_margin_loss": {"tensorflow: gradient large": OVERFLOWS},
     "weighted_bce_with_logits_loss": {
         "infinities": NOT_A_NUMBER,

@@ -39,6 +39,10 @@ SUMMED = ("cumsum", "scatter_add", "scatter_nd_add")
 
 MOST = 12
 """Samples of an op that are drawn at the most; few ops need more than six to show all that they can do."""
+CAST_TO: Mapping[str, Mapping[str, str]] = {
+    "cast": {"float32": "float16", "float16": "float32", "int32": "float32", "bool": "float32"}
+}
+"""What each type of number is cast to: the oracle draws 64 bits, where its gradient has a difference quotient."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +195,20 @@ def calls(
     row: Row, edge: str, dtype: str, framework: str, expressible: Callable[[Call], bool] = lambda call: True
 ) -> List[Call]:
     """The calls of an edge that a framework can express."""
+    if row.name not in CAST_TO:
+        return _calls(row, edge, dtype, framework, expressible)
+    target = CAST_TO[row.name][dtype]
+    # The special numbers are those of float16: what is beyond them may become infinite or the largest number.
+    made = _calls(row, edge, "float16", framework, lambda call: expressible(_cast(call, target)))
+    return [_cast(call, target) for call in made]
+
+
+def _cast(call: Call, dtype: str) -> Call:
+    """A call of a cast to another type than the one that was drawn."""
+    return Call(call.edge, tuple(Sample(sample.inputs, {"dtype": dtype}) for sample in call.samples))
+
+
+def _calls(row: Row, edge: str, dtype: str, framework: str, expressible: Callable[[Call], bool]) -> List[Call]:
     if edge == "drawn":
         chosen = [drawn(row, seed_of(row, number)) for number in numbers_of(row, framework, expressible)]
         return [call for call in chosen if expressible(call)]

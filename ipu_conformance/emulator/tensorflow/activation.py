@@ -11,7 +11,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.tensorflow.config import system
-from ipu_conformance.emulator.tensorflow.run import half, replica_calls
+from ipu_conformance.emulator.tensorflow.run import half, replica_calls, sums
 from ipu_conformance.errors import ConformanceError
 
 DONE = "_ipu_conformance_changed"
@@ -24,11 +24,12 @@ a thousand nodes, runs as fast either way. The device compiles with passes of it
 
 
 def change_tensorflow(tensorflow: ModuleType) -> None:
-    """Compute float16 as the device does, and switch on the faults that the environment names.
+    """Compute float16 and add up as the device does, and switch on the faults that the environment names.
 
     The whole of ``tensorflow`` is imported by then: it refers to operations by their identity while it is imported.
     """
     _widen_half()
+    _replace(importlib.import_module("tensorflow.python.ops.gen_math_ops"), "add_n", sums.ordered)
     faults.wake("tensorflow")
 
 

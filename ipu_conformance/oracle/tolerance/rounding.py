@@ -3,7 +3,9 @@
 A result that is stored is rounded to one of its two neighbours, the nearer with the higher probability (stochastic
 rounding): what is exact stays exact, and the error has mean zero. It is also exactly what a device does whose
 stochastic rounding is on. A sum of K products whose partial sums are rounded gathers an error that grows like a random
-walk, for any order of summation at most by the one of summing one after the other.
+walk, for any order of summation at most by the one of summing one after the other. Equal terms err in the same
+direction each time, so that their errors add up. A cross entropy sums up the exponentials of the classes, and errs by
+the relative error of that sum.
 """
 
 from __future__ import annotations
@@ -92,6 +94,9 @@ class RandomRounding:
         """The root mean square of each layer's value, the last time that it was computed."""
         self._norms = {layer.name: layer for layer in net.layers if layer.op == "batch_norm"}
         self._places = config.micro_batch * int(np.prod(net.input_shape[1:]))
+        self._logits = net.layers[-1].name if net.loss == "cross_entropy_loss" else None
+        self._reduction = dict(net.loss_settings).get("reduction", "mean")
+        self._loss_error = 0.0
 
     def __call__(self, values: Array, site: str) -> Array:
         values = np.asarray(values, np.float64)
@@ -102,6 +107,10 @@ class RandomRounding:
             length = of_weight or self._lengths.get((layer, ()), 1)
         if kind == "forward" and self._norms:
             self._sizes[layer] = math.sqrt(float(np.mean(values**2)))
+        if kind == "forward" and layer == self._logits and values.ndim > 1:
+            self._loss_error = self._of_classes(values)
+        if site == f"forward/{LOSS}":
+            values = values + self._loss_error * self._random.standard_normal(values.shape)
         if kind == "statistics":
             values = values + self._of_statistics(layer) * self._random.standard_normal(values.shape)
         if length > 1:
@@ -110,6 +119,14 @@ class RandomRounding:
             # A sum that is exactly 0 is one of zeros (a dead unit, a masked gradient), and has no error.
             values = np.where(values == 0.0, 0.0, values + error * self._random.standard_normal(values.shape))
         return stochastic(values, stored(site, self._config), self._random)
+
+    def _of_classes(self, logits: Array) -> float:
+        """The error of a loss by the sums over the classes, which are on axis 1, of all samples and their places."""
+        rows = np.moveaxis(logits, 1, -1).reshape(-1, logits.shape[1])
+        # A group of k equal terms counts as k * k steps of a random walk.
+        steps = float(np.mean(np.sum(rows[:, :, np.newaxis] == rows[:, np.newaxis, :], axis=(1, 2))))
+        gathered = {"mean": 1.0 / math.sqrt(len(rows)), "sum": math.sqrt(len(rows)), "none": 1.0}
+        return self._partial_error * math.sqrt(steps) * gathered[self._reduction]
 
     def _of_statistics(self, name: str) -> float:
         """The error of a mean, or of a mean of squares, over a micro-batch and its places, and of its share.

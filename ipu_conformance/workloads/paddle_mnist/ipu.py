@@ -46,7 +46,7 @@ class IpuTrainer:
 
     def classify(self, samples: Samples, weights: Weights) -> np.ndarray:
         evaluation, batch = self._host.evaluation, self._host.batch
-        # Compiling brings the weights on the device to the scope of the training: these need one of their own.
+        # The scope of the training keeps its weights: these need one of their own.
         scope = static.Scope()
         put(weights, scope)
         program = static.normalize_program(evaluation.main, [evaluation.image], [evaluation.prediction])

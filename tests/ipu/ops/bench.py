@@ -164,6 +164,8 @@ def _cotangents(row: Row, sample: Sample, dtype: str, key: str) -> Outputs:
     generator = np.random.default_rng(zlib.crc32(key.encode()))
     with np.errstate(all="ignore"):
         outputs = row.op.forward(*sample.inputs, **sample.attributes)
+    if sample.attributes.get("dtype") == "float16":
+        dtype = "float16"  # what comes back to a cast is in the type that it has cast to
     drawn = tuple(
         round_to(dtype, np.asarray(generator.uniform(-2.0, 2.0, np.shape(value)))) for value in as_tuple(outputs)
     )

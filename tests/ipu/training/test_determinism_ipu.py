@@ -20,7 +20,7 @@ from .table import GRID, each
 REPEATED = {
     word: GRID[word]
     for word in (
-        "mlp-D2-G4-R3-momentum",
+        "residual-D3-G1-R2-rmsprop",
         "mlp-pipelined-4-D1-G8-R2-rmsprop-recompute",
         "tied_weights-sharded-4-D1-G2-R3-adamw",
     )

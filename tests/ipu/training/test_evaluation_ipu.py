@@ -38,7 +38,7 @@ EVALUATED = table(
     row("dropout_net", (1, 3, 2), "momentum", steps=3, dear=True),
     row("mlp", (1, 6, 2), "momentum", "pipelined-3", steps=3, dear=True),
     row("bn_convnet", (1, 4, 1), "momentum", "pipelined-2", steps=3),
-    row("convnet", (2, 3, 1), "adamw", "sharded-4", steps=3, dear=True),
+    row("residual", (2, 3, 1), "adamw", "sharded-4", steps=3, dear=True),
 )
 
 

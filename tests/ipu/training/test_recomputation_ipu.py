@@ -14,8 +14,7 @@ from .table import STAGED, Row, chosen, counted, cut, each
 RECOMPUTED = chosen(STAGED, lambda each: each.config.recompute)
 
 
-# On a host two runs of the residual net do not always leave the same bits; the cause has not been found.
-@each(chosen(RECOMPUTED, lambda each: each.net != "residual"))
+@each(RECOMPUTED)
 def test_recomputation_changes_no_bit(runs: Runs, name: str, config: RunConfig) -> None:
     """Losses, outputs and weights have the bits of a run that keeps everything."""
     kept = runs.train(name, replace(config, recompute=False))
@@ -33,7 +32,7 @@ DEEP = mask_net(4)
 DROPPED = {
     "3-stages": Row(DEEP, replace(cut(DEEP, counted(2, 6, 1), 3, "pipelined"), recompute=True)),
     "4-stages": Row(DEEP, replace(cut(DEEP, counted(1, 8, 3), 4, "pipelined"), recompute=True), True),
-    "2-stages": Row(DEEP, replace(cut(DEEP, counted(1, 4, 3), 2, "pipelined"), recompute=True), True),
+    "2-stages": Row(DEEP, replace(cut(DEEP, counted(3, 4, 2), 2, "pipelined"), recompute=True), True),
 }
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Device:
-    """Compiles and runs programs; whatever replaces what is on the device brings its weights home first."""
+    """Compiles and runs programs; weights come home when they are asked for, and when a training model is saved."""
 
     def __init__(self) -> None:
         self.scope: Any = None
@@ -24,12 +24,10 @@ class Device:
 
     def set_scope(self, scope: Any) -> None:
         """Programs compiled from now on take their weights from ``scope``."""
-        self._sync()
         self.scope = scope
 
     def set_ipu_strategy(self, strategy: Any) -> None:
         """Programs are compiled by ``strategy`` from now on."""
-        self._sync()
         self.strategy = strategy
 
     def compile(self, record: Any) -> None:
@@ -51,16 +49,15 @@ class Device:
 
     def weights_to_host(self) -> None:
         """Copy the weights on the device to the scope."""
-        self._sync()
+        if self.executable is not None and self.attached:
+            self.executable.weights_to_host()
 
     def detach(self) -> None:
-        """Bring the weights home and release the device."""
-        self._sync()
+        """Release the device; the host's weights stay as they are."""
         self.attached = False
 
     def reset(self) -> None:
-        """Bring the weights home and forget program, scope and strategy."""
-        self._sync()
+        """Forget program, scope and strategy; the host's weights stay as they are."""
         self._close()
         self.attached = False
         self.scope = self.strategy = None
@@ -69,7 +66,7 @@ class Device:
         """Bring the weights home and write the compiled model as ONNX."""
         if self.executable is None:
             raise PreconditionNotMet("No program is compiled: compile one before saving it")
-        self._sync()
+        self.weights_to_host()
         from ipu_conformance.emulator.paddle.ir import dumps
 
         dumps.save_model_proto(self.executable.record, path)
@@ -78,10 +75,6 @@ class Device:
         if self.executable is not None:
             self.executable.engine.close()
         self.executable = None
-
-    def _sync(self) -> None:
-        if self.executable is not None and self.attached:
-            self.executable.weights_to_host()
 
 
 DEVICE = Device()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Any, Dict, Iterable, Iterator, List, Mapping
 
 from paddle.base import core
@@ -16,6 +17,8 @@ _NO_FEEDS: List[str] = []
 # a large one use all cores by themselves.
 _IN_ORDER = ("FLAGS_new_executor_serial_run", "FLAGS_new_executor_sequential_run")
 _CHECK = "FLAGS_check_nan_inf"
+_THREADS = "OMP_NUM_THREADS"
+"""Where Paddle keeps the number of threads that it has told MKL, 1 unless the user has set another."""
 _FLAGS = core.globals()
 
 
@@ -23,15 +26,21 @@ _FLAGS = core.globals()
 def in_order(*, checked: bool = False) -> Iterator[None]:
     """Bound programs execute their ops one after the other in the caller's thread; they run only inside this context.
 
+    MKL splits the sums of a product among its threads, so that their number would show in the last bits: it has one.
     With ``checked``, an op that makes a NaN or an infinity is an error.
     """
     flags = (*_IN_ORDER, _CHECK) if checked else _IN_ORDER
     before = [_FLAGS[flag] for flag in flags]
+    threads = int(os.environ.get(_THREADS, "1"))
     for flag in flags:
         _FLAGS[flag] = True
+    if threads != 1:
+        core.set_num_threads(1)
     try:
         yield
     finally:
+        if threads != 1:
+            core.set_num_threads(threads)
         for flag, value in zip(flags, before):
             _FLAGS[flag] = value
 

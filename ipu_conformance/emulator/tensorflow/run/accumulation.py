@@ -112,8 +112,7 @@ class Accumulator:
             kept = tf.constant(number / (number + 1), value.dtype)
             self.held[key] = self.held[key] * kept + value * tf.constant(1 / (number + 1), value.dtype)
         else:
-            # Two at a time: sums of more of them differ in their last bits between schedules.
-            self.held[key] = _sum([self.held[key], value])
+            self.held[key] = tf.add_n([self.held[key], value])
 
     def updates(self, values: Mapping[str, Any]) -> List[Gradient]:
         """The gradients of an update, with reduced values by key, each in the dtype of its variable."""
@@ -127,14 +126,3 @@ class Accumulator:
     def clear(self) -> None:
         """Forget everything, after an update."""
         self.of, self.held, self._numbers = {}, {}, {}
-
-
-def _sum(values: Sequence[Any]) -> Any:
-    """The sum, marked to stay as it is: TensorFlow would join sums of a graph and so add up in another order."""
-    import tensorflow as tf
-    from tensorflow.core.framework import attr_value_pb2
-
-    total = tf.add_n(values)
-    if not tf.executing_eagerly():
-        total.op._set_attr("_grappler_do_not_remove", attr_value_pb2.AttrValue(b=True))
-    return total

@@ -46,12 +46,14 @@ def test_the_device_holds_the_last_program_only(paddle: Any, static: Any) -> Non
 
 
 def test_training_and_inference_alternate(paddle: Any, static: Any) -> None:
-    """An inference program sees what was trained, and training goes on after it."""
+    """An inference program sees what was trained and brought home, and training goes on after it."""
     training = exact.chain(paddle)
     testing = training._replace(main=training.main.clone(for_test=True)._prune([training.out]))
     x = exact.samples(1)
     for run in range(1, 4):
-        Device(paddle, training, exact.strategy(paddle)).run(x)
+        trained = Device(paddle, training, exact.strategy(paddle))
+        trained.run(x)
+        trained.sync()
         (out,) = Device(paddle, testing, exact.strategy(paddle, training=False), [testing.out]).run(x)
         expected = exact.plain_run(np.concatenate([x] * run), counts(run)).weights["w0"]
 

@@ -17,6 +17,8 @@ from ..exact import Device, counts
 ROUTES: Dict[str, Callable[[Any, Any], None]] = {
     "weights_to_host": lambda paddle, backend: backend.weights_to_host(),
     "the-instance": lambda paddle, backend: paddle.base.core.IpuBackend.get_instance().weights_to_host(),
+}
+ELSE: Dict[str, Callable[[Any, Any], None]] = {
     "detach": lambda paddle, backend: backend.detach(),
     "reset": lambda paddle, backend: backend.reset(),
     "set_scope": lambda paddle, backend: backend.set_scope(paddle.static.Scope()),
@@ -53,11 +55,23 @@ def test_host_weights_stay_stale(paddle: Any, static: Any, runs: int) -> None:
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("runs", [1, 3])
 def test_weights_come_home(paddle: Any, static: Any, route: str, runs: int) -> None:
-    """Syncing, and whatever lets go of the device, copies the device's weights to the host."""
+    """Whoever asks for it has the device's weights on the host."""
     device = trained(paddle, runs=runs)
     ROUTES[route](paddle, device.backend)
 
     check.identical(actual=device.weights()["w0"], expected=expected_weight(runs), what="the host's weight")
+
+
+@pytest.mark.parametrize("route", ELSE)
+@pytest.mark.parametrize("runs", [1, 3])
+def test_nothing_else_brings_weights_home(paddle: Any, static: Any, route: str, runs: int) -> None:
+    """Letting go of the device, its scope or its strategy leaves the host's weights as they are."""
+    device = trained(paddle, runs=runs)
+    scope = paddle.static.global_scope()
+    ELSE[route](paddle, device.backend)
+    weight = np.array(scope.find_var("w0").get_tensor())
+
+    check.identical(actual=weight, expected=exact.START, what="the host's weight")
 
 
 @pytest.mark.parametrize("config", [counts(1, 1, 2), counts(1, 4, 2)], ids=counts_id)
@@ -111,12 +125,17 @@ def test_a_compilation_takes_the_weights_of_the_host(paddle: Any, static: Any) -
     check.identical(actual=out, expected=exact.samples(1) * CHANGED, what="the output")
 
 
-def test_compiling_again_keeps_what_was_trained(paddle: Any, static: Any) -> None:
-    """Compiling another program brings the weights home first, so that training goes on with them."""
-    again = Device(paddle, trained(paddle).chain, exact.strategy(paddle))
+@pytest.mark.parametrize("synced", [True, False], ids=["synced", "stale"])
+def test_compiling_again_begins_with_the_weights_of_the_host(paddle: Any, static: Any, synced: bool) -> None:
+    """Compiling another program copies nothing home: what was trained and not asked for is lost."""
+    first = trained(paddle)
+    if synced:
+        first.sync()
+    again = Device(paddle, first.chain, exact.strategy(paddle))
     again.run(exact.samples(1))
 
-    check.identical(actual=again.synced_weights()["w0"], expected=expected_weight(2), what="the host's weight")
+    weight = again.synced_weights()["w0"]
+    check.identical(actual=weight, expected=expected_weight(1 + synced), what="the host's weight")
 
 
 def test_inference_brings_nothing_home(paddle: Any, static: Any) -> None:

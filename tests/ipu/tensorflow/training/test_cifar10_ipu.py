@@ -199,3 +199,15 @@ def test_the_approaches_together_converge_like_the_baseline(
 ) -> None:
     """The mean over the approaches, which do the same mathematics, lies in a narrower band."""
     converges(verdict(RECORDED, [trained(settings) for settings in CONVERGING.values()]))
+
+
+PIPELINED = [replace(CONVERGING["pipeline"], seed=seed) for seed in (CONVERGING["pipeline"].seed, 1010, 1011)]
+"""Of three runs together the band is so narrow that gradients which are summed instead of averaged leave it."""
+
+
+@pytest.mark.level("qualify")
+@pytest.mark.ipus(2)
+@pytest.mark.requires("tensorflow_estimator")
+def test_pipelines_together_converge_like_the_baseline(trained: Trained, converges: Callable[[Verdict], None]) -> None:
+    """The mean over pipelined runs of three seeds lies in a narrower band."""
+    converges(verdict(RECORDED, [trained(settings) for settings in PIPELINED]))

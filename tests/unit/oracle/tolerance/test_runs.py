@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Iterator
 
 import numpy as np
 import pytest
@@ -268,3 +269,36 @@ def test_a_small_calibration(dtype):
         coarse = TorchDevice(net, config, coarse="fc2", factor=64).train(data)
         with pytest.raises(check.CheckFailure):
             check.runs_equivalent(actual=coarse, expected=exact, tolerance=tolerance, fields=FIELDS)
+
+
+class TestCrossEntropy:
+    CLASSES = 160
+
+    def net(self) -> nets.Net:
+        """A linear layer with many classes."""
+        weights = (nets.Weight("fc1.weight", (self.CLASSES, 3)), nets.Weight("fc1.bias", (self.CLASSES,)))
+        layer = nets.Layer("fc1", "linear", (nets.INPUT,), tuple(weight.name for weight in weights))
+        return nets.Net("classes", (3,), self.CLASSES, (layer,), weights)
+
+    @pytest.mark.parametrize("dropped", [0.0, 0.375])
+    def test_partial_sums_over_classes_are_within_the_tolerance(self, dropped):
+        """A device that adds up the exponentials one after the other passes, also where logits are equal."""
+        random, net = np.random.default_rng(5), self.net()
+        logits = 1.59 + 0.01 * random.standard_normal((240, CONFIG.micro_batch, self.CLASSES))
+        logits = np.float32(np.where(random.random(logits.shape) < dropped, 0.0, logits))
+        largest, sums = np.max(logits, axis=-1, keepdims=True), np.zeros(logits.shape[:2], np.float32)
+        for number in range(self.CLASSES):
+            sums += np.exp(logits[..., number] - largest[..., 0])
+        exact = np.mean(np.log(np.sum(np.exp(np.float64(logits)), axis=-1)) - logits[..., 0], axis=1)
+        device = np.mean(np.log(sums) - (logits - largest)[..., 0], axis=1, dtype=np.float32)
+
+        def rounded(seed: int) -> Iterator[float]:
+            rounding = RandomRounding(net, CONFIG, seed)
+            for each, loss in zip(logits, exact):
+                rounding(each, "forward/fc1")
+                yield float(rounding(loss, "forward/loss"))
+
+        runs_of_oracle = np.array([list(rounded(seed)) for seed in range(runs.LEAST_RUNS)])
+        allowed = estimate(exact, runs_of_oracle - exact, None, runs.FALSE_ALARM_RATE, "test")
+
+        check.close(actual=device, expected=exact, tolerance=allowed, what="the losses")

@@ -18,11 +18,17 @@ Original = Callable[..., Any]
 def _without_sync(original: Any, *arguments: Any) -> Any:
     """The weights stay where they are while the device does the rest."""
     device = original.__self__
-    device._sync = lambda: None
+    device.weights_to_host = lambda: None
     try:
         return original(*arguments)
     finally:
-        del device._sync
+        del device.weights_to_host
+
+
+def _copying(original: Any, *arguments: Any) -> Any:
+    """The weights come home before the device does what it is told."""
+    original.__self__.weights_to_host()
+    return original(*arguments)
 
 
 for _name, _area, _place, _what, _wrong in (
@@ -60,14 +66,14 @@ for _name, _area, _place, _what, _wrong in (
      lambda original, executable: executable._bring_home()),
     ("paddle-last-replica-comes-home", "weights", "paddle.run.machine:PaddleMachine.tensors",
      "the host gets the statistics of the last replica", argument("replica", lambda value: -1)),
-    ("paddle-detach-loses-weights", "weights", "paddle.api.backend:IpuBackend.detach",
-     "detaching leaves the trained weights behind", _without_sync),
-    ("paddle-reset-loses-weights", "weights", "paddle.api.backend:IpuBackend.reset",
-     "a reset leaves the trained weights behind", _without_sync),
-    ("paddle-scope-loses-weights", "weights", "paddle.api.backend:IpuBackend.set_scope",
-     "another scope leaves the trained weights behind", _without_sync),
-    ("paddle-strategy-loses-weights", "weights", "paddle.api.backend:IpuBackend.set_ipu_strategy",
-     "another strategy leaves the trained weights behind", _without_sync),
+    ("paddle-detach-copies-weights", "weights", "paddle.api.backend:IpuBackend.detach",
+     "detaching overwrites the host's weights", _copying),
+    ("paddle-reset-copies-weights", "weights", "paddle.api.backend:IpuBackend.reset",
+     "a reset overwrites the host's weights", _copying),
+    ("paddle-scope-copies-weights", "weights", "paddle.api.backend:IpuBackend.set_scope",
+     "another scope overwrites the weights of the first", _copying),
+    ("paddle-strategy-copies-weights", "weights", "paddle.api.backend:IpuBackend.set_ipu_strategy",
+     "another strategy overwrites the host's weights", _copying),
     ("paddle-saving-loses-weights", "weights", "paddle.api.backend:IpuBackend.save_model_proto",
      "saving the model leaves the trained weights behind", _without_sync),
     ("paddle-never-traps", "numerics", VALUE, "floating-point checks are never made",
