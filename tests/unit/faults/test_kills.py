@@ -15,7 +15,7 @@ from ipu_conformance.targets import FRAMEWORKS
 
 from . import killing
 
-AREAS = [(front_end, area) for front_end in (killing.CORE, *killing.FRONT_ENDS) for area in killing.kills(front_end)]
+AREAS = [(front_end, area) for front_end in (killing.CORE, *killing.FRONT_ENDS) for area in killing.located(front_end)]
 
 
 @pytest.fixture(scope="session")

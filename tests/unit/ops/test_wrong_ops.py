@@ -1,6 +1,6 @@
 """The op cases notice every wrong op that follows from a row: see ``ipu_conformance.ops.wrong``.
 
-A run takes one in ten of them, always the same; ``WRONG_OPS=all`` takes all (five minutes of processor time).
+A run takes one in ten of them, always the same; ``FAULTS=all`` takes all (five minutes of processor time).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.ipu.ops import judge
 from tests.ipu.ops.bench import Bench, Trial
 from tests.unit.ops.device import NumpyDevice
 
-SHARE = 1 if os.environ.get("WRONG_OPS") == "all" else 10
+SHARE = 1 if os.environ.get("FAULTS") == "all" else 10
 
 
 def _same(left: OpResult, right: OpResult) -> bool:
