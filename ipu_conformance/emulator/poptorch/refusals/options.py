@@ -33,7 +33,7 @@ OPTION_VALUE = refuse(
 )
 NO_REDUCTION = refuse(
     "poptorch.no-reduction",
-    when=lambda reduction: reduction.name == "NoReduction",
+    when=lambda reduction: getattr(reduction, "name", None) == "NoReduction",
     error=ValueError,
     sentence="ReductionType.NoReduction was given: gradients are reduced by Sum or Mean",
 )
