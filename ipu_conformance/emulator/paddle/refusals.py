@@ -236,19 +236,17 @@ SDK_SOURCE = refuse(
 
 # Runs
 
-NO_PROGRAM = refuse(
-    "paddle.no-program",
-    when=lambda executable: executable is None,
-    error=PreconditionNotMet,
-    sentence="The device holds no program, because it was reset or the last compilation failed: compile this program "
-    "again before running it",
-)
 REPLACED_PROGRAM = refuse(
     "paddle.replaced-program",
     when=lambda executable, held: executable is not held,
     error=PreconditionNotMet,
-    sentence="Another program was compiled since this one, and the device holds the last one only: compile this "
-    "program again before running it",
+    sentence=lambda executable, held: (
+        "The device holds no program, because it was reset or the last compilation failed: compile this program again "
+        "before running it"
+        if held is None
+        else "Another program was compiled since this one, and the device holds the last one only: compile this "
+        "program again before running it"
+    ),
 )
 DETACHED = refuse(
     "paddle.detached",

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.compile.options import BOOL, DOUBLE, MAP, OPTIONS, SET_ONLY, STRING, UINT64, VECTOR
 from ipu_conformance.emulator.paddle.compile.strategy_options import CustomOpMapping, option_value
-from ipu_conformance.emulator.paddle.errors import UncastableError
-from ipu_conformance.emulator.paddle.errors import InvalidArgument, Unimplemented
+from ipu_conformance.emulator.paddle.errors import InvalidArgument, UncastableError, Unimplemented
 from ipu_conformance.errors import ConformanceError
 
 TYPES = {BOOL: bool, UINT64: int, DOUBLE: float, STRING: str, VECTOR: tuple, MAP: dict}
