@@ -234,21 +234,62 @@ SDK_SOURCE = refuse(
     "write the op in Python with ipu_conformance.emulator.paddle.api.custom_ops.register",
 )
 
+# Predictors
+
+POSITIVE = refuse(
+    "paddle.positive",
+    when=lambda name, value: isinstance(value, bool) or not isinstance(value, int) or value < 1,
+    error=InvalidArgument,
+    sentence="{name} is {value!r}; give a whole number from 1",
+)
+CUSTOM_OP_ROW = refuse(
+    "paddle.custom-op-row",
+    when=lambda row, words: len(row) != len(words) or not str(row[-1]).isdigit(),
+    error=InvalidArgument,
+    sentence=lambda row, words: (
+        f"Invalid setting for a custom op: {list(row)}; give {', '.join(words)}, the version in digits"
+    ),
+)
+HANDLE = refuse(
+    "paddle.handle",
+    when=lambda name, what, handles: name not in handles,
+    error=NotFound,
+    sentence=lambda name, what, handles: (f"the model has no {what} {name!r}; it has {', '.join(handles) or 'none'}"),
+)
+EMPTY_INPUT = refuse(
+    "paddle.empty-input",
+    when=lambda name, array: array is None,
+    error=PreconditionNotMet,
+    sentence="input {name} holds nothing yet; copy an array into its handle first",
+)
+
 # Runs
 
-NO_PROGRAM = refuse(
-    "paddle.no-program",
-    when=lambda executable: executable is None,
+INITIALIZED = refuse(
+    "paddle.initialized",
+    when=lambda name, variable: variable is None or not variable.get_tensor()._is_initialized(),
     error=PreconditionNotMet,
-    sentence="The device holds no program, because it was reset or the last compilation failed: compile this program "
-    "again before running it",
+    sentence="The variable {name} is not initialized in the scope of the compiled program: run the startup program "
+    "in that scope before compiling",
 )
+FEED = refuse(
+    "paddle.feed",
+    when=lambda name, feed, wanted: name not in feed,
+    error=InvalidArgument,
+    sentence=lambda name, feed, wanted: f"The feed {name} is missing: feed {', '.join(wanted)} to the program",
+)
+
 REPLACED_PROGRAM = refuse(
     "paddle.replaced-program",
     when=lambda executable, held: executable is not held,
     error=PreconditionNotMet,
-    sentence="Another program was compiled since this one, and the device holds the last one only: compile this "
-    "program again before running it",
+    sentence=lambda executable, held: (
+        "The device holds no program, because it was reset or the last compilation failed: compile this program again "
+        "before running it"
+        if held is None
+        else "Another program was compiled since this one, and the device holds the last one only: compile this "
+        "program again before running it"
+    ),
 )
 DETACHED = refuse(
     "paddle.detached",
@@ -277,6 +318,22 @@ def _disagreeing(counts: Mapping[str, Tuple[int, int]]) -> str:
     return f"Batch size doesn't equal between the feeds: {told}; give the same samples to each"
 
 
+def _unfit(
+    name: str, shape: Tuple[int, ...], capacity: int, sample: Tuple[int, ...], timeout: float, fits: bool
+) -> str:
+    hint = "give fewer" if timeout != 0 else "give as many, or set timeout_ms to let a smaller batch be completed"
+    return (
+        f"Batch size doesn't equal the model's: feed {name} has the shape {shape}, and one run takes {capacity} "
+        f"samples of the shape {sample}; {hint}"
+    )
+
+
+REQUEST_SIZE = refuse(
+    "paddle.request-size",
+    when=lambda timeout, fits, **facts: timeout == 0 or not fits,
+    error=InvalidArgument,
+    sentence=_unfit,
+)
 REQUEST = refuse(
     "paddle.request",
     when=lambda counts: len(set(counts.values())) > 1,

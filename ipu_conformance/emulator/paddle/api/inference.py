@@ -9,9 +9,10 @@ import numpy as np
 import paddle
 from paddle.base import core, framework
 
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.api.inference_config import settings_of
 from ipu_conformance.emulator.paddle.compile import inference_model
-from ipu_conformance.emulator.paddle.errors import InvalidArgument, NotFound, PreconditionNotMet, Unimplemented
+from ipu_conformance.emulator.paddle.errors import InvalidArgument, PreconditionNotMet, Unimplemented
 
 
 class Handle:
@@ -115,8 +116,7 @@ class Predictor:
             return self._run_on(inputs)
         feed = {}
         for name, handle in self._inputs.items():
-            if handle.array is None:
-                raise PreconditionNotMet(f"input {name} holds nothing yet; copy an array into its handle first")
+            refusals.EMPTY_INPUT(name=name, array=handle.array)
             feed[name] = handle.array
         with _static_mode():
             arrays = paddle.static.Executor(paddle.CPUPlace()).run(
@@ -152,8 +152,7 @@ class Predictor:
 
 
 def _found(handles: Dict[str, Handle], name: str, what: str) -> Handle:
-    if name not in handles:
-        raise NotFound(f"the model has no {what} {name!r}; it has {', '.join(handles) or 'none'}")
+    refusals.HANDLE(name=name, what=what, handles=handles)
     return handles[name]
 
 

@@ -8,6 +8,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, NotFound
 
@@ -126,10 +127,7 @@ def set_ipu_custom_info(
 ) -> None:
     """Map custom ops and switch graph rewrites."""
     for row in ipu_custom_ops_info:
-        if len(row) != len(CUSTOM_OP) or not str(row[-1]).isdigit():
-            raise InvalidArgument(
-                f"Invalid setting for a custom op: {list(row)}; give {', '.join(CUSTOM_OP)}, the version in digits"
-            )
+        refusals.CUSTOM_OP_ROW(row=row, words=CUSTOM_OP)
     _change(
         self,
         ipu_custom_ops_info=tuple(tuple(str(word) for word in row) for row in ipu_custom_ops_info),
@@ -208,9 +206,8 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def _positive(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidArgument(f"{name} is {value!r}; give a whole number from 1")
-    return value
+    refusals.POSITIVE(name=name, value=value)
+    return int(value)
 
 
 METHODS = (enable_ipu, set_ipu_config, set_ipu_custom_info, load_ipu_config)

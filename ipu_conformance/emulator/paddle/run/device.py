@@ -42,7 +42,6 @@ class Device:
 
     def run(self, executable: Executable, feed: Mapping[str, Any]) -> Any:
         """One step of the program that is on the device."""
-        refusals.NO_PROGRAM(executable=self.executable)
         refusals.REPLACED_PROGRAM(executable=executable, held=self.executable)
         refusals.DETACHED(attached=self.attached)
         return executable.run(feed)

@@ -11,6 +11,7 @@ import numpy as np
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core.engine import Engine
 from ipu_conformance.emulator.core.trace import Recorder, Trace
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile import (
     memory_use,
     partition,
@@ -21,7 +22,7 @@ from ipu_conformance.emulator.paddle.compile import (
 )
 from ipu_conformance.emulator.paddle.compile.slot_programs import Programs
 from ipu_conformance.emulator.paddle.compile.subprograms import TensorSpec
-from ipu_conformance.emulator.paddle.errors import InvalidArgument, PopartError, PreconditionNotMet
+from ipu_conformance.emulator.paddle.errors import InvalidArgument, PopartError
 from ipu_conformance.emulator.paddle.optim import stage_updates
 from ipu_conformance.emulator.paddle.run import random_state, scopes
 from ipu_conformance.emulator.paddle.run.feeding import Feeder, Fetcher
@@ -168,11 +169,7 @@ class Executable:
 
     def _host_tensor(self, name: str) -> Any:
         variable = self.scope.find_var(name) if self.scope is not None else None
-        if variable is None or not variable.get_tensor()._is_initialized():
-            raise PreconditionNotMet(
-                f"The variable {name} is not initialized in the scope of the compiled program: run the startup program "
-                "in that scope before compiling"
-            )
+        refusals.INITIALIZED(name=name, variable=variable)
         return variable.get_tensor()
 
     def _slots(self, slot: str) -> List[str]:

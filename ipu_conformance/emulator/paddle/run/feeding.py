@@ -8,6 +8,7 @@ import numpy as np
 
 from ipu_conformance.emulator.core import numerics, streams
 from ipu_conformance.emulator.core.streams import Layout
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile import precision
 from ipu_conformance.emulator.paddle.compile.subprograms import TensorSpec
 from ipu_conformance.emulator.paddle.errors import InvalidArgument
@@ -20,6 +21,7 @@ class Feeder:
 
     def __init__(self, declared: Sequence[TensorSpec], layout: Layout) -> None:
         self.declared = tuple(declared)
+        self._names = [spec.name for spec in declared]
         self.layout = layout
         self.positions: List[List[int]] = layout.positions().tolist()
         self.alone = layout.inputs == 1
@@ -35,10 +37,7 @@ class Feeder:
 
     def _split(self, spec: TensorSpec, feed: Mapping[str, Any]) -> np.ndarray:
         """What is fed for one variable, with the micro-batches in front unless there is but one."""
-        if spec.name not in feed:
-            raise InvalidArgument(
-                f"The feed {spec.name} is missing: feed {', '.join(each.name for each in self.declared)} to the program"
-            )
+        refusals.FEED(name=spec.name, feed=feed, wanted=self._names)
         value = feed[spec.name]
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
         held = self._held(spec, array)

@@ -12,7 +12,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance.emulator.paddle import refusals
-from ipu_conformance.emulator.paddle.errors import InvalidArgument
 
 
 @dataclass(frozen=True)
@@ -72,13 +71,10 @@ def _samples(name: str, array: np.ndarray, shape: Sequence[int], runs: int, time
         return capacity, capacity
     samples = int(array.shape[0]) if array.ndim else 0
     fits = 0 < samples < capacity and tuple(array.shape[1:]) == tuple(shape[1:])
-    if timeout != 0 and fits:
-        return samples, capacity
-    hint = "give fewer" if timeout != 0 else "give as many, or set timeout_ms to let a smaller batch be completed"
-    raise InvalidArgument(
-        f"Batch size doesn't equal the model's: feed {name} has the shape {tuple(array.shape)}, and one run takes "
-        f"{capacity} samples of the shape {tuple(shape[1:])}; {hint}"
+    refusals.REQUEST_SIZE(
+        name=name, shape=array.shape, capacity=capacity, sample=tuple(shape[1:]), timeout=timeout, fits=fits
     )
+    return samples, capacity
 
 
 def _completed(array: np.ndarray, shape: Sequence[int], runs: int) -> np.ndarray:

@@ -140,7 +140,7 @@ def _leading(order: Callable[[Tuple[int, ...], Any], Tuple[int, ...]]) -> Wrong:
     return wrong
 
 
-for _name, _what, _wrong in (
+for _name, _what, _shape in (
     ("paddle-shape-in-slot-order", "batches per step come first in a fetched shape",
      _leading(lambda leading, layout: leading[::-1])),
     ("paddle-one-batch-reported", "one batch per step has a dimension of its own",
@@ -148,4 +148,4 @@ for _name, _what, _wrong in (
     ("paddle-scalar-without-dimension", "a fetched scalar has no dimension",
      lambda original, fetcher, shape: original(fetcher, shape)[: None if len(shape) else -1]),
 ):  # fmt: skip
-    register(Fault(_name, "streams", "paddle.run.feeding:Fetcher.shape", _what, _wrong), __name__)
+    register(Fault(_name, "streams", "paddle.run.feeding:Fetcher.shape", _what, _shape), __name__)

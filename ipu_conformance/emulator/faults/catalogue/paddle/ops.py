@@ -45,8 +45,42 @@ def _attribute(types: str, name: str, change: Callable[[Any], Any]) -> Wrong:
         # Told nothing else, Paddle takes truth values of ops that make gradients for whole numbers.
         (op._set_bool_attr if isinstance(value, bool) else op._set_attr)(name, value)
 
-    every = [type + end for type in types.split() for end in ("", _GRADIENT)]
-    return _where(every, edit)
+    return _where(_with_gradients(types), edit)
+
+
+def _with_gradients(types: str) -> Sequence[str]:
+    return [type + end for type in types.split() for end in ("", _GRADIENT)]
+
+
+def _four(paddings: Sequence[int]) -> Sequence[int]:
+    """What is padded above, below, to the left and to the right."""
+    return [each for each in paddings for _ in range(2)] if len(paddings) == 2 else list(paddings)
+
+
+def _on_one_side(paddings: Sequence[int]) -> Sequence[int]:
+    above, below, left, right = _four(paddings)
+    return [above + below, 0, left + right, 0]
+
+
+def _other_side(paddings: Sequence[int]) -> Sequence[int]:
+    above, below, left, right = _four(paddings)
+    return [below, above, right, left]
+
+
+def _larger_dilation(block: Any, op: Any, index: int) -> None:
+    """More padding makes up for it, so that the shape stays."""
+    first, second = op.attr("dilations")
+    height, width = block.find_var(op.input("Filter")[0].encode()).shape()[2:]
+    larger = max(first, second)
+    above, below, left, right = _four(op.attr("paddings"))
+    more = [above, below + (larger - first) * (height - 1), left, right + (larger - second) * (width - 1)]
+    op._set_attr("dilations", [larger, larger])
+    op._set_attr("paddings", more)
+
+
+def _not_expanded(block: Any, op: Any, index: int) -> None:
+    given = list(block.find_var(op.input("X")[0].encode()).shape())
+    op._set_attr("shape", [1] * (len(op.attr("shape")) - len(given)) + given)
 
 
 def _taken_for(type: str, other: str, without: str = "") -> Wrong:
@@ -120,11 +154,12 @@ for _name, _what, _wrong in (
     ("op-softmax-along-first", "softmax runs along the first dimension",
      _attribute("softmax", "axis", lambda value: 0)),
     ("op-norm-without-epsilon", "normalizations add no epsilon", _attribute(_NORMS, "epsilon", lambda value: 0.0)),
-    ("op-dilations-swapped", "a convolution has the dilations of its dimensions swapped",
-     _attribute("conv2d", "dilations", _reversed)),
-    ("op-padding-swapped", "a convolution pads the other dimension", _attribute("conv2d", "paddings", _reversed)),
-    ("op-transposed-strides-swapped", "a transposed convolution has its strides swapped",
-     _attribute("conv2d_transpose", "strides", _reversed)),
+    ("op-larger-dilation", "a convolution has the larger of its dilations in both dimensions",
+     _where(_with_gradients("conv2d"), _larger_dilation)),
+    ("op-padding-on-one-side", "a convolution pads above and to the left alone",
+     _attribute("conv2d", "paddings", _on_one_side)),
+    ("op-transposed-cut-turned", "a transposed convolution cuts off at the other side",
+     _attribute("conv2d_transpose", "paddings", _other_side)),
     ("op-pool-counts-padding", "the mean of a pool counts the padding, or does not, against what is asked for",
      _attribute("pool2d", "exclusive", _other)),
     ("op-product-in-half", "products of matrices pass through float16", _narrow("matmul_v2", "bmm")),
@@ -151,8 +186,7 @@ for _name, _what, _wrong in (
     ("op-split-turned", "a tensor is cut into parts in the other order", _attribute("split", "sections", _reversed)),
     ("op-repeats-swapped", "a tensor is repeated along the other dimensions",
      _attribute("tile", "repeat_times", _reversed)),
-    ("op-not-expanded", "a tensor is not repeated where it should",
-     _attribute("expand_v2", "shape", lambda value: [*list(value)[:-1], 1])),
+    ("op-not-expanded", "a tensor is not repeated where it should", _where(["expand_v2"], _not_expanded)),
     ("op-reshape-swapped", "a tensor gets its new dimensions in the other order",
      _attribute("reshape2", "shape", _reversed)),
     ("op-flatten-one-more", "one dimension more is merged",

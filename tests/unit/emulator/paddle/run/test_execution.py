@@ -11,6 +11,7 @@ import paddle
 import pytest
 
 from ipu_conformance.emulator.core import trace
+from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.emulator.paddle.api.backend import IpuBackend
 from ipu_conformance.emulator.paddle.run.device import DEVICE
 
@@ -131,6 +132,33 @@ def test_one_step_is_a_run_of_two_programs() -> None:
         run(1)
 
         assert [key.kind for _, key in run.device.machine._programs] == ["together", "update"]
+
+
+@pytest.mark.parametrize(
+    ("build", "options", "count"),
+    [
+        (trained, {}, 1),
+        (trained, {"enable_replicated_graphs": True, "replicated_graph_count": 2, "num_ipus": 2}, 2),
+        (piped, {"shards": 2, "enable_pipelining": True, "batches_per_step": 4}, 4),
+        (trained, {"enable_gradient_accumulation": True, "accumulation_factor": 3}, 3),
+    ],
+    ids=["one IPU", "replicas", "pipeline", "accumulation"],
+)
+@pytest.mark.parametrize("fault", ["paddle-place-prints-cpu", "inert"])
+def test_a_fault_elsewhere_changes_nothing(build: Any, options: Any, count: int, fault: str) -> None:
+    """The programs that run, the losses and the weights are the same while a fault is on that the run does not meet."""
+    catalogue.load("paddle")
+    seen = []
+    for names in ((), (fault,)):
+        paddle.seed(5)
+        with catalogue.inject(*names), compiled(build, is_training=True, **options) as run:
+            losses = [np.asarray(run(count)[0]).tobytes() for _ in range(2)]
+            machine = run.device.machine
+            weights = [machine.weights(0, stage) for stage in range(len(machine.stages))]
+            held = [{name: array.tobytes() for name, array in each.items()} for each in weights]
+            seen.append((sorted(machine._programs), losses, held))
+
+    assert seen[0] == seen[1]
 
 
 def test_there_is_one_backend() -> None:
