@@ -13,9 +13,9 @@ from ipu_conformance.emulator.core.schedules import SharedDeviceError
 from ipu_conformance.emulator.core.topology import Topology
 from ipu_conformance.emulator.tensorflow.compile import functions, graph_context, shards
 from ipu_conformance.emulator.tensorflow.compile.shards import placing
+from ipu_conformance.emulator.tensorflow.refusals import pipelining as refusals
 from ipu_conformance.emulator.tensorflow.run import replicas, training
 from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod
-from ipu_conformance.emulator.tensorflow.run.outfeed import IPUOutfeedMode
 from ipu_conformance.emulator.tensorflow.run.pipeline_machine import FunctionPipeline, Functions, Program
 
 
@@ -199,10 +199,7 @@ def _leave(queue: Any, outputs: List[List[Any]], planned: Plan, accumulated: boo
     """Put what the micro-batches return into the outfeed: each in the order of the input, or their sum."""
     returned = len(outputs[0][0])
     if queue is None:
-        if returned and not planned.training:
-            raise ValueError(
-                f"The last computational stage has {returned} tensor outputs, but no outfeed_queue has been provided."
-            )
+        refusals.OUTPUTS_WITHOUT_OUTFEED(returned=returned, training=planned.training)
         return
     if not returned:
         raise ValueError("The last computational stage has no tensor outputs for the outfeed_queue.")
@@ -244,8 +241,7 @@ def _checked_result(function: Callable[..., Any]) -> Callable[..., Any]:
 def schedule_of(given: Optional[PipelineSchedule]) -> str:
     if given is None:
         return "grouped"
-    if not isinstance(given, PipelineSchedule):
-        raise TypeError(f"The given pipeline_schedule is {given!r}; it must be a member of PipelineSchedule.")
+    refusals.SCHEDULE(schedule=given, is_member=isinstance(given, PipelineSchedule))
     return given.name.lower()
 
 
@@ -253,26 +249,22 @@ def mapping_of(stages: Sequence[Any], given: Optional[Sequence[int]]) -> List[in
     """The IPU of every stage; a stage on all IPUs counts for the first."""
     if given is None:
         return list(range(len(stages)))
-    if not isinstance(given, (list, tuple)) or not all(isinstance(ipu, int) for ipu in given):
-        raise ValueError(f"`device_mapping` is {given!r}; pass a list of IPU numbers.")
-    if len(given) != len(stages):
-        raise ValueError(f"Each stage must be mapped to an IPU: {len(given)} mappings != {len(stages)} stages.")
+    refusals.MAPPING(mapping=given)
+    refusals.MAPPING_LENGTH(mappings=len(given), stages=len(stages))
     if any(ipu < _ALL_DEVICES for ipu in given):
         raise ValueError(f"`device_mapping` is {given!r}; IPUs are counted from 0.")
     return [max(0, ipu) for ipu in given]
 
 
 def _count(given: Any) -> int:
-    if given is None:
-        raise ValueError("`gradient_accumulation_count` must be given: the number of micro-batches of a run.")
+    refusals.NO_COUNT(count=given)
     known = tf.get_static_value(given) if tf.is_tensor(given) else given
     if known is None:
         raise NotImplementedError(
             "`gradient_accumulation_count` is a tensor whose value is not known while the pipeline is built, which the "
             "emulator does not support: pass a number."
         )
-    if int(known) < 1:
-        raise ValueError(f"`gradient_accumulation_count` is {known}; it must be greater than 0.")
+    refusals.COUNT(count=int(known))
     return int(known)
 
 
@@ -303,16 +295,16 @@ def _check_options(
 ) -> None:
     if not all(callable(stage) for stage in stages):
         raise TypeError("`computational_stages` must be a list of functions.")
-    if recomputation is not None and not isinstance(recomputation, RecomputationMode):
-        raise TypeError(f"`recomputation_mode` is {recomputation!r}; it must be a member of RecomputationMode.")
+    refusals.RECOMPUTATION(mode=recomputation, is_member=isinstance(recomputation, RecomputationMode))
     for what, given in (
         ("forward_propagation_stages_poplar_options", forward),
         ("backward_propagation_stages_poplar_options", backward),
     ):
         if given is None:
             continue
-        if not isinstance(given, (list, tuple)) or not all(isinstance(item, PipelineStageOptions) for item in given):
-            raise TypeError(f"`{what}` must be a list or tuple of PipelineStageOptions.")
+        listed = isinstance(given, (list, tuple))
+        are_options = listed and all(isinstance(item, PipelineStageOptions) for item in given)
+        refusals.STAGE_OPTIONS(what=what, are_options=are_options)
         if len(given) != len(stages):
             raise ValueError(f"`{what}` has {len(given)} options for {len(stages)} stages; give one for each.")
     if update is not None and not isinstance(update, PipelineStageOptions):
@@ -326,15 +318,12 @@ def _check_options(
 
 
 def _check_outfeed(queue: Any, training_: bool, loss: bool, accumulate: bool, mask: Optional[Sequence[bool]]) -> None:
-    if loss and not (training_ and queue is not None):
-        raise ValueError("An optimizer_function and an outfeed_queue must be provided when outfeed_loss is True.")
+    refusals.LOSS_WITHOUT_OUTFEED(loss=loss, training=training_, queue=queue)
     if accumulate:
         if queue is None:
             raise ValueError("An outfeed_queue must be provided when accumulate_outfeed is True.")
-        if queue._outfeed_mode is not IPUOutfeedMode.ALL:
-            raise ValueError("The outfeed_queue must be in mode IPUOutfeedMode.ALL when accumulate_outfeed is True.")
+        refusals.SUMS_OF_THE_LAST(mode=queue._outfeed_mode)
     if mask is not None:
         if loss:
             raise ValueError("outfeed_mask cannot be set when outfeed_loss is True.")
-        if not training_:
-            raise ValueError("outfeed_mask can only be set when an optimizer_function is provided.")
+        refusals.MASK_WITHOUT_OPTIMIZER(training=training_)

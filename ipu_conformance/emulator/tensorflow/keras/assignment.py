@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Callable, List, Optional, Sequence, Union
 
 from ipu_conformance.emulator.tensorflow.keras import library, partition, stages
+from ipu_conformance.emulator.tensorflow.refusals import keras as refusals
 
 
 class _LayerPipelineStageAssignment:
@@ -138,22 +139,16 @@ def _inside(one: Any) -> Union[None, int, stages.Nested]:
 def set_functional(model: Any, given: Any, kind: Any = FunctionalLayerPipelineStageAssignment) -> None:
     """Replace the stages of all calls; the list is as long as, and speaks of, what ``of_functional`` gives."""
     calls = partition.functional_calls(model)
-    if not isinstance(given, list) or not all(isinstance(one, kind) for one in given):
-        raise ValueError(
-            f"`pipeline_stage_assignment` must be a list of {kind.__name__}: change what "
-            "get_pipeline_stage_assignment returns."
-        )
-    if len(given) != len(calls):
-        raise ValueError(
-            f"The size of the provided `pipeline_stage_assignment` ({len(given)}) does not match the number of layer "
-            f"calls in the model ({len(calls)})."
-        )
+    refusals.ASSIGNMENT(
+        fits=isinstance(given, list) and all(isinstance(one, kind) for one in given),
+        wanted=f"a list of {kind.__name__}: change what get_pipeline_stage_assignment returns",
+    )
+    refusals.ASSIGNMENT_SIZE(size=len(given), number=len(calls), what="layer calls")
     by_call = {(id(one.layer), one.node_index): _inside(one) for one in given}
     wanted = []
     for call in calls:
         key = (id(call.layer), call.node_index)
-        if key not in by_call:
-            raise ValueError(f"The provided `pipeline_stage_assignment` has no entry for layer {call.name}.")
+        refusals.FOREIGN_ASSIGNMENT(layer=call.name, known=key in by_call)
         stage = by_call[key]
         if isinstance(stage, dict):
             wanted.append(replace(call, stage=None, nested=stage))
@@ -173,16 +168,11 @@ def reset_functional(model: Any) -> None:
 def checked_sequential(model: Any, given: Any) -> List[int]:
     """The stages of a chain of layers: as many integers as layers, ascending from 0, or assignments of all layers."""
     kinds = {type(one) for one in given} if isinstance(given, list) else {type(given)}
-    if kinds not in (set(), {int}, {SequentialLayerPipelineStageAssignment}):
-        raise ValueError(
-            "`pipeline_stage_assignment` must be a list of integers, or of SequentialLayerPipelineStageAssignment, one "
-            "for each layer."
-        )
-    if len(given) != len(model.layers):
-        raise ValueError(
-            f"The size of the provided `pipeline_stage_assignment` ({len(given)}) does not match the number of layers "
-            f"in the model ({len(model.layers)})."
-        )
+    refusals.ASSIGNMENT(
+        fits=kinds in (set(), {int}, {SequentialLayerPipelineStageAssignment}),
+        wanted="a list of integers, or of SequentialLayerPipelineStageAssignment, one for each layer",
+    )
+    refusals.ASSIGNMENT_SIZE(size=len(given), number=len(model.layers), what="layers")
     stage_of = [_stage_of(one, layer) for one, layer in zip(given, model.layers)]
     partition.check(partition.sequential_calls(model, stage_of))
     return [stage for stage in stage_of if stage is not None]

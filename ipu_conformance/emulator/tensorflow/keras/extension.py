@@ -208,11 +208,7 @@ class ModelExtension:
         state = self._ipu
         if state.network is None:
             spec = self._ipu_input_spec()
-            if spec is None:
-                raise RuntimeError(
-                    f"The layers of {self.name} are not known before it is built: call `build` with the shape of a "  # type: ignore[attr-defined]
-                    "batch, or call the model on one, before asking for its pipeline stages."
-                )
+            refusals.UNKNOWN_LAYERS(model=self.name, inputs=spec)  # type: ignore[attr-defined]
             state.network = execution.traced(self, spec)
         return state.network
 
@@ -241,8 +237,7 @@ class ModelExtension:
         mapping = self._ipu.pipelining.device_mapping
         if mapping is None:
             return tuple(range(number))
-        if len(mapping) != number:
-            raise ValueError(f"`device_mapping` has {len(mapping)} entries for a pipeline of {number} stages.")
+        refusals.MAPPING_LENGTH(entries=len(mapping), stages=number)
         return mapping
 
     def _ipu_replicas(self) -> int:

@@ -17,12 +17,7 @@ def warn(text: str, *numbers: int) -> None:
 
 def steps_per_replica(batches: int, replicas: int) -> int:
     """The steps of one replica; batches that do not fill a step of all replicas are dropped, with a warning."""
-    steps = whole_steps(batches, replicas)
-    if steps == 0:
-        raise ValueError(
-            f"The data has {batches} batches, fewer than the {replicas} replicas that each take one per step: give "
-            "more data or use fewer IPUs."
-        )
+    refusals.TOO_FEW_BATCHES(batches=batches, replicas=replicas)
     if batches % replicas:
         warn(
             "The number of batches (%d) is not divisible by the number of replicas (%d): the last %d batches of an "
@@ -31,7 +26,7 @@ def steps_per_replica(batches: int, replicas: int) -> int:
             replicas,
             batches % replicas,
         )
-    return steps
+    return whole_steps(batches, replicas)
 
 
 def whole_steps(batches: int, replicas: int) -> int:

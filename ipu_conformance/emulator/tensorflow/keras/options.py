@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Type, TypeVar
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from ipu_conformance.emulator.tensorflow.refusals import keras as refusals
 from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod as Method
-
-Member = TypeVar("Member", bound=Enum)
 
 
 class ReplicatedMetricReductionMethod(Enum):
@@ -103,11 +101,9 @@ def refuse_reserved(given: Mapping[str, Any], reserved: Mapping[str, str], where
 
 def positive(name: str, value: Any) -> Optional[int]:
     """A count of at least one, or None."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"`{name}` must be an integer of at least 1, but {value!r} was given.")
-    return value
+    refusals.COUNT(name=name, value=value)
+    count: Optional[int] = value
+    return count
 
 
 def reduction_method(value: Any) -> Method:
@@ -119,16 +115,11 @@ def reduction_method(value: Any) -> Method:
 
 def metric_reduction(value: Any) -> ReplicatedMetricReductionMethod:
     """A way to reduce metrics, from the member or its name in any case."""
-    return _member(ReplicatedMetricReductionMethod, value)
-
-
-def _member(enumeration: Type[Member], value: Any) -> Member:
-    if isinstance(value, enumeration):
+    if isinstance(value, ReplicatedMetricReductionMethod):
         return value
-    if isinstance(value, str) and value.upper() in enumeration.__members__:
-        return enumeration[value.upper()]
-    names = ", ".join(enumeration.__members__)
-    raise ValueError(f"Cannot parse {value} as one of {enumeration.__name__}: use {names}.")
+    name = str(value).upper()
+    refusals.METRIC_REDUCTION(value=value, known=name in ReplicatedMetricReductionMethod.__members__)
+    return ReplicatedMetricReductionMethod[name]
 
 
 def schedule(value: Any) -> str:
@@ -147,13 +138,9 @@ def pipelining(
     """The options of ``set_pipelining_options``."""
     refuse_reserved(rest, RESERVED_OF_PIPELINING, "pipelining_kwargs")
     unknown = sorted(set(rest) - set(ACCEPTED_BY_PIPELINING))
-    if unknown:
-        raise TypeError(
-            f"`{unknown[0]}` is not an option of a pipeline: use one of {', '.join(ACCEPTED_BY_PIPELINING)}."
-        )
+    refusals.UNKNOWN_OPTIONS(unknown=unknown, accepted=ACCEPTED_BY_PIPELINING)
     if device_mapping is not None:
-        if not isinstance(device_mapping, (list, tuple)) or not all(type(ipu) is int for ipu in device_mapping):
-            raise ValueError(f"`device_mapping` must be a list of integers, but {device_mapping!r} was given.")
+        refusals.MAPPING(mapping=device_mapping)
         device_mapping = tuple(device_mapping)
     return Pipelining(
         positive("gradient_accumulation_steps_per_replica", count),

@@ -30,8 +30,7 @@ class PipelineStage:
     """A scope in which the calls of layers are assigned to a pipeline stage; scopes do not nest."""
 
     def __init__(self, stage: int) -> None:
-        if isinstance(stage, bool) or not isinstance(stage, int) or stage < 0:
-            raise ValueError(f"The pipeline stage must be an integer of at least 0, but {stage!r} was given.")
+        refusals.STAGE_NUMBER(stage=stage)
         self._stage = stage
 
     def __enter__(self) -> PipelineStage:

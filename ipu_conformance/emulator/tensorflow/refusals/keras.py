@@ -48,6 +48,13 @@ UNKNOWN_SIZE = refuse(
     sentence="The size of the data is unknown: pass the number of steps (`steps_per_epoch`, `steps` or "
     "`validation_steps`).",
 )
+TOO_FEW_BATCHES = refuse(
+    "tensorflow.keras-too-few-batches",
+    when=lambda batches, replicas: batches < replicas,
+    error=ValueError,
+    sentence="The data has {batches} batches, fewer than the {replicas} replicas that each take one per step: give "
+    "more data or use fewer IPUs.",
+)
 
 # Programs
 
@@ -78,6 +85,12 @@ OWN_STEP = refuse(
     sentence="{model} has its own `{step}`, which a pipelined model cannot use: change `compute_loss` or "
     "`compute_metrics`, or take back the pipeline stages.",
 )
+MAPPING_LENGTH = refuse(
+    "tensorflow.keras-mapping-length",
+    when=lambda entries, stages: entries != stages,
+    error=ValueError,
+    sentence="`device_mapping` has {entries} entries for a pipeline of {stages} stages.",
+)
 
 # Options
 
@@ -92,6 +105,32 @@ REDUCTION = refuse(
     when=lambda value, known: not known,
     error=ValueError,
     sentence="Cannot parse {value} as one of GradientAccumulationReductionMethod: use 'sum', 'mean' or 'running_mean'.",
+)
+METRIC_REDUCTION = refuse(
+    "tensorflow.keras-unknown-metric-reduction",
+    when=lambda value, known: not known,
+    error=ValueError,
+    sentence="Cannot parse {value} as one of ReplicatedMetricReductionMethod: use NONE, LIST, SUM, MEAN.",
+)
+COUNT = refuse(
+    "tensorflow.keras-count",
+    when=lambda name, value: value is not None and (type(value) is not int or value < 1),
+    error=ValueError,
+    sentence="`{name}` must be an integer of at least 1, but {value!r} was given.",
+)
+UNKNOWN_OPTIONS = refuse(
+    "tensorflow.keras-unknown-option",
+    when=lambda unknown, accepted: unknown,
+    error=TypeError,
+    sentence=lambda unknown, accepted: (
+        f"`{unknown[0]}` is not an option of a pipeline: use one of {', '.join(accepted)}."
+    ),
+)
+MAPPING = refuse(
+    "tensorflow.keras-mapping",
+    when=lambda mapping: not isinstance(mapping, (list, tuple)) or not all(type(ipu) is int for ipu in mapping),
+    error=ValueError,
+    sentence="`device_mapping` must be a list of integers, but {mapping!r} was given.",
 )
 
 # Stages
@@ -129,4 +168,36 @@ STAGES_WITH_GAPS = refuse(
     when=lambda used: used != list(range(len(used))),
     error=ValueError,
     sentence="Pipeline stages in the graph need to be consecutive and start at 0, but the stages are {used}.",
+)
+STAGE_NUMBER = refuse(
+    "tensorflow.keras-stage-number",
+    when=lambda stage: type(stage) is not int or stage < 0,
+    error=ValueError,
+    sentence="The pipeline stage must be an integer of at least 0, but {stage!r} was given.",
+)
+UNKNOWN_LAYERS = refuse(
+    "tensorflow.keras-unknown-layers",
+    when=lambda model, inputs: inputs is None,
+    error=RuntimeError,
+    sentence="The layers of {model} are not known before it is built: call `build` with the shape of a batch, or call "
+    "the model on one, before asking for its pipeline stages.",
+)
+ASSIGNMENT = refuse(
+    "tensorflow.keras-assignment",
+    when=lambda fits, wanted: not fits,
+    error=ValueError,
+    sentence="`pipeline_stage_assignment` must be {wanted}.",
+)
+ASSIGNMENT_SIZE = refuse(
+    "tensorflow.keras-assignment-size",
+    when=lambda size, number, what: size != number,
+    error=ValueError,
+    sentence="The size of the provided `pipeline_stage_assignment` ({size}) does not match the number of {what} in the "
+    "model ({number}).",
+)
+FOREIGN_ASSIGNMENT = refuse(
+    "tensorflow.keras-foreign-assignment",
+    when=lambda layer, known: not known,
+    error=ValueError,
+    sentence="The provided `pipeline_stage_assignment` has no entry for layer {layer}.",
 )

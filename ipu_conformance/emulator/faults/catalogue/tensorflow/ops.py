@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any
 
 from ipu_conformance.emulator.faults import catalogue
@@ -169,7 +170,7 @@ def _shared(original: Any, function: Any) -> Any:
 
     if not replicas.inside():
         return original(function)
-    return functools.partial(type(function).__call__.__wrapped__, function)
+    return functools.partial(inspect.unwrap(type(function).__call__), function)
 
 
 @patch("report-written-again", "plan", f"{RUN}.strategy_run:_report", "a report is written for every run")
