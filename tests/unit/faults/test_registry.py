@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 import pytest
@@ -20,11 +20,14 @@ class _Op:
     name: str
     ipu: Optional[int]
     stage: Optional[int]
+    outputs: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Graph:
     ops: Tuple[_Op, ...]
+    outputs: Tuple[str, ...] = ()
+    tensors: Mapping[str, str] = field(default_factory=dict)
 
 
 def _slots() -> np.ndarray:
@@ -257,15 +260,14 @@ def test_the_environment_of_the_process_is_the_default(monkeypatch):
     assert not catalogue.active
 
 
-def test_front_ends_add_rows_and_points():
-    """A registered point and fault are used like the core's and appear in the table."""
-    faults.register_point("poptorch.lifecycle", "value: a flag")
+def test_a_new_row_is_used_like_the_others():
+    """A registered fault is on inside its block and appears in the table."""
     fault = catalogue.register(
-        Fault("flag-inverted", "weights", "poptorch.lifecycle", "the flag is inverted", lambda value, **_: not value)
+        Fault("slots-forgotten", "plan", "plan.slots", "there are no slots", lambda value, **context: value[:0])
     )
 
-    with catalogue.inject("flag-inverted"):
-        assert faults.at("poptorch.lifecycle", True) is False
+    with catalogue.inject("slots-forgotten"):
+        assert len(faults.at("plan.slots", _slots())) == 0
     assert fault in catalogue.table()
 
 

@@ -42,9 +42,9 @@ def _last_repeats_its_neighbour(numbers: np.ndarray) -> np.ndarray:
     return wrong
 
 
-def _last_micro_batch_repeats_first(value: np.ndarray, **context: Any) -> np.ndarray:
-    wrong = value.copy()
-    wrong["micro_batch"][wrong["micro_batch"] == wrong["micro_batch"].max()] = 0
+def _last_repeats_the_first(numbers: np.ndarray) -> np.ndarray:
+    wrong = numbers.copy()
+    wrong.flat[-1] = 0
     return wrong
 
 
@@ -53,7 +53,7 @@ def _last_two_ticks_swapped(value: np.ndarray, **context: Any) -> np.ndarray:
     wrong = value.copy()
     wrong["tick"][value["tick"] == ticks[-1]] = ticks[0]
     wrong["tick"][value["tick"] == ticks[0]] = ticks[-1]
-    return wrong[np.argsort(wrong["tick"], kind="stable")]
+    return wrong
 
 
 def _last_backward_left_out(value: np.ndarray, **context: Any) -> np.ndarray:
@@ -127,6 +127,13 @@ def _last_not_copied(value: Mapping[str, Any], *, host: Mapping[str, Any], **con
     return {name: host[name] if name == last else array for name, array in value.items()}
 
 
+def _without_last_op(graph: Any) -> Any:
+    made = set(graph.ops[-1].outputs)
+    outputs = tuple(name for name in graph.outputs if name not in made)
+    tensors = {name: tensor for name, tensor in graph.tensors.items() if name not in made}
+    return replace(graph, ops=graph.ops[:-1], outputs=outputs, tensors=tensors)
+
+
 def _replace_last_op(graph: Any, **changes: Callable[[Any], Any]) -> Any:
     last = graph.ops[-1]
     wrong = replace(last, **{field: change(getattr(last, field)) for field, change in changes.items()})
@@ -138,8 +145,6 @@ def _through_float16(array: Any) -> Any:
 
 
 for _fault in (
-    Fault("micro-batch-repeated", "plan", "plan.slots", "the last micro-batch's slots process the first micro-batch",
-          _last_micro_batch_repeats_first),
     Fault("micro-batches-out-of-order", "plan", "plan.slots", "the first two micro-batches change places",
           _first_two_micro_batches_swapped),
     Fault("last-backward-left-out", "plan", "plan.slots", "the last micro-batch never goes backwards",
@@ -147,7 +152,7 @@ for _fault in (
     Fault("last-slot-dropped", "plan", "plan.slots", "the plan's last slot is never executed",
           lambda value, **context: value[:-1]),
     Fault("last-ticks-swapped", "plan", "plan.slots",
-          "what belongs to the last two ticks is executed the other way round",
+          "the last two ticks change their numbers",
           _last_two_ticks_swapped),
     Fault("all-stages-on-ipu-zero", "plan", "plan.slots", "every stage runs on IPU 0", _all_on_ipu_zero),
     Fault("micro-batch-zero-always", "streams", "streams.split", "every slot is fed the first micro-batch",
@@ -162,6 +167,8 @@ for _fault in (
           _as_if(0, 2, 1)),
     Fault("last-micro-batch-lost", "streams", "streams.split", "the last slot is fed its neighbour's micro-batch",
           _reordered(_last_repeats_its_neighbour)),
+    Fault("micro-batch-repeated", "streams", "streams.split", "the last slot is fed the first micro-batch once more",
+          _reordered(_last_repeats_the_first)),
     Fault("outputs-in-reverse-iterations", "streams", "streams.join",
           "outputs come back with the last device iteration first",
           _reordered(lambda numbers: numbers[::-1])),
@@ -205,7 +212,7 @@ for _fault in (
     Fault("weights-sent-in-float16", "weights", "weights.to_device", "weights lose bits on their way to the device",
           lambda value, **context: map_arrays(_through_float16, value)),
     Fault("ir-drop-op", "ir", "ir.graph", "the last op is missing from the graph",
-          lambda value, **context: replace(value, ops=value.ops[:-1])),
+          lambda value, **context: _without_last_op(value)),
     Fault("ir-wrong-stage", "ir", "ir.graph", "the last op is placed one stage later",
           lambda value, **context: _replace_last_op(value, stage=lambda stage: (stage or 0) + 1)),
     Fault("ir-wrong-ipu", "ir", "ir.graph", "the last op is placed one IPU further",
