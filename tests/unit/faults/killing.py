@@ -3,7 +3,7 @@
 ``<front end>.ini`` beside this file holds the kills: a section for each area, a line ``fault = case`` for each kill. A
 case's path begins in the front end's folder of the suite, or with a slash in the suite's own.
 The section ``spared`` holds the faults that the front end cannot have, each with the reason. ``core.ini`` does the same
-for the core without a framework. ``python -m tests.unit.faults.killing`` prints docs/faults.md.
+for the core without a framework. ``python -m tests.unit.faults.killing`` writes docs/kills.md and docs/refusals.md.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import zlib
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.emulator.faults import catalogue, refusals
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-DOCUMENT = ROOT / "docs" / "faults.md"
+KILLS, REFUSALS = ROOT / "docs" / "kills.md", ROOT / "docs" / "refusals.md"
 CORE = "core"
 SPARED = "spared"
 AGAIN = ("workloads", "models", "convergence")
@@ -163,20 +163,37 @@ def registered(front_end: str) -> Tuple[catalogue.Fault, ...]:
     return tuple(sorted(rows, key=lambda fault: (catalogue.AREAS.index(fault.area), fault.module)))
 
 
-def document() -> str:
-    """The published matrix, in Markdown."""
+def list_of_kills() -> str:
+    """docs/kills.md: every fault and the case that kills it."""
     lines = [
         "# Faults and the cases that kill them",
         "",
-        "Each row is a way for a device to be wrong. The case passes on the right device and fails under the fault;",
-        "`tests/unit/faults` shows it for every row. To see one by hand:",
-        "",
-        "    IPU_CONFORMANCE_FAULT=update-halved pytest --ipu-target emulator tests/ipu/poptorch -k equivalence",
-        "",
-        "This page is written by `python -m tests.unit.faults.killing > docs/faults.md`.",
+        "Each row is a way for a device to be wrong ([faults](faults.md)). The case passes on the right device, and an",
+        "assertion of it fails under the fault; `tests/unit/faults` shows it. `python -m tests.unit.faults.killing` writes",
+        "this page.",
     ]
     for front_end, name in FRONT_ENDS.items():
         lines += ["", f"## {name}", *_section(front_end)]
+    return "\n".join(lines) + "\n"
+
+
+def list_of_refusals() -> str:
+    """docs/refusals.md: what each front end refuses, with which error and sentence."""
+    lines = [
+        "# What raises",
+        "",
+        "What a device must refuse, and the emulator does. Words in braces are facts of the call. The fault `off:<rule>`",
+        "leaves a check out. `python -m tests.unit.faults.killing` writes this page.",
+    ]
+    for front_end, name in FRONT_ENDS.items():
+        catalogue.load(front_end)
+        lines += ["", f"## {name}", "", "| rule | raises | sentence |", "|---|---|---|"]
+        for rule, row in sorted(refusals.rows(front_end).items()):
+            kind = row.error.rpartition(".")[2] if isinstance(row.error, str) else row.error.__name__
+            sentence = row.sentence if isinstance(row.sentence, str) else "depends on what was given"
+            lines.append(
+                f"| {rule.partition('.')[2]} | `{kind}` | {' '.join(sentence.split()).replace('|', chr(92) + '|')} |"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -196,4 +213,5 @@ def _section(front_end: str) -> List[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(document())
+    KILLS.write_text(list_of_kills(), encoding="utf-8")
+    REFUSALS.write_text(list_of_refusals(), encoding="utf-8")

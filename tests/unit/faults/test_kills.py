@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import Iterator
+from pathlib import Path
+from typing import Callable, Iterator
 
 import pytest
 
@@ -67,9 +68,14 @@ def test_every_fault_of_the_execution_has_a_case_of_the_core() -> None:
     assert set(killing.kills(killing.CORE)["execution"]) == expected
 
 
-def test_the_published_matrix_is_that_of_the_tables() -> None:
-    """docs/faults.md is what ``python -m tests.unit.faults.killing`` prints."""
-    assert killing.DOCUMENT.read_text(encoding="utf-8") == killing.document()
+@pytest.mark.parametrize(
+    ("page", "written"),
+    [(killing.KILLS, killing.list_of_kills), (killing.REFUSALS, killing.list_of_refusals)],
+    ids=["kills", "refusals"],
+)
+def test_the_published_lists_are_current(page: Path, written: Callable[[], str]) -> None:
+    """The pages are what ``python -m tests.unit.faults.killing`` writes."""
+    assert page.read_text(encoding="utf-8") == written()
 
 
 ACTIVE = """
