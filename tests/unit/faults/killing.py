@@ -169,8 +169,8 @@ def list_of_kills() -> str:
         "# Faults and the cases that kill them",
         "",
         "Each row is a way for a device to be wrong ([faults](faults.md)). The case passes on the right device, and an",
-        "assertion of it fails under the fault; `tests/unit/faults` shows it. `python -m tests.unit.faults.killing` writes",
-        "this page.",
+        "assertion of it fails under the fault; `tests/unit/faults` shows it. This page is written by",
+        "`python -m tests.unit.faults.killing`.",
     ]
     for front_end, name in FRONT_ENDS.items():
         lines += ["", f"## {name}", *_section(front_end)]
@@ -182,8 +182,8 @@ def list_of_refusals() -> str:
     lines = [
         "# What raises",
         "",
-        "What a device must refuse, and the emulator does. Words in braces are facts of the call. The fault `off:<rule>`",
-        "leaves a check out. `python -m tests.unit.faults.killing` writes this page.",
+        "What a device must refuse, and the emulator does. Words in braces are facts of the call. The fault",
+        "`off:<rule>` leaves a check out. `python -m tests.unit.faults.killing` writes this page.",
     ]
     for front_end, name in FRONT_ENDS.items():
         catalogue.load(front_end)
@@ -191,9 +191,8 @@ def list_of_refusals() -> str:
         for rule, row in sorted(refusals.rows(front_end).items()):
             kind = row.error.rpartition(".")[2] if isinstance(row.error, str) else row.error.__name__
             sentence = row.sentence if isinstance(row.sentence, str) else "depends on what was given"
-            lines.append(
-                f"| {rule.partition('.')[2]} | `{kind}` | {' '.join(sentence.split()).replace('|', chr(92) + '|')} |"
-            )
+            words = " ".join(sentence.split()).replace("|", "\\|")
+            lines.append(f"| {rule.partition('.')[2]} | `{kind}` | {words} |")
     return "\n".join(lines) + "\n"
 
 
