@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import Iterable, Iterator, List, NamedTuple, Optional
 
+from ipu_conformance import levels
 from ipu_conformance.ops import TABLE
 from ipu_conformance.ops.dtypes import DTYPES, FORMATS, applies
 from ipu_conformance.ops.expectation import WITHOUT_GRADIENT
 from ipu_conformance.ops.open import OUTSIDE, why_open
 from ipu_conformance.ops.row import LIBRARIES, Row
-from ipu_conformance.ops.variants import ALL_SPECIAL, SPECIAL, edges, is_floating, is_pointwise
+from ipu_conformance.ops.variants import ALL_SPECIAL, SPECIAL, edges, is_floating
 
 DIRECTIONS = ("forward", "gradient")
 EDGES = ("drawn", "size-one", "long", "bits", *SPECIAL, ALL_SPECIAL)
@@ -57,15 +58,8 @@ class OpCase(NamedTuple):
 
     @property
     def level(self) -> str:
-        """The level that the case belongs to.
-
-        Premerge has what costs little and shows most: in float32 what is drawn, large numbers, and the special numbers
-        of pointwise ops, which are one call; in float16 long reductions.
-        """
-        if self.dtype == "float16":
-            return "premerge" if self.edge == "long" else "qualify"
-        shown = self.edge in ("drawn", "large") or (self.edge in SPECIAL and is_pointwise(self.row.op))
-        return "premerge" if self.dtype == "float32" and shown else "qualify"
+        """The least thorough level that has the case."""
+        return levels.shipped().of(f"ops/test_ops_ipu.py::test_{self.direction}[{self}]")
 
 
 def why_unasked(framework: str, row: Row, dtype: str) -> str:

@@ -80,7 +80,6 @@ def inferred(model: str, config: RunConfig) -> Any:
 
 
 @each_model
-@pytest.mark.level("qualify")
 def test_a_model_infers_as_specified(framework: Driver, model: str) -> None:
     """The outputs of a model that is not trained are the oracle's; batch norm uses its running statistics."""
     config = RunConfig(device_iterations=3, steps=2, training=False, **MANNERS[name_of(framework)])
@@ -96,7 +95,6 @@ def test_a_model_infers_as_specified(framework: Driver, model: str) -> None:
 
 
 @each_model
-@pytest.mark.level("qualify")
 @pytest.mark.parametrize(
     "row", [pytest.param(row, marks=pytest.mark.ipus(4 if row != "accumulated" else 1)) for row in ROWS]
 )
@@ -117,7 +115,6 @@ def test_a_model_trains_as_specified(framework: Driver, model: str, row: str) ->
 
 
 @each_model
-@pytest.mark.level("qualify")
 def test_a_model_converges_like_its_baseline(
     framework: Driver, model: str, converges: Callable[[Verdict], None]
 ) -> None:

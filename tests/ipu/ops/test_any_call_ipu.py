@@ -23,7 +23,6 @@ def _rows(framework: str) -> List[Row]:
     return [row for row in TABLE.values() if row.missing(LIBRARIES[framework]) is None]
 
 
-@pytest.mark.level("qualify")
 @pytest.mark.requires("hypothesis")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", [3, 5, 7])

@@ -13,19 +13,16 @@ import pytest
 from ipu_conformance.ops import Row
 from ipu_conformance.ops.cases import cases
 from ipu_conformance.plugin import SELECTION
-from ipu_conformance.selection import LEVELS
 from ipu_conformance.triangulation import POINT
 
 from . import judge
 from .bench import Bench, Trial
 
-LEVEL_MARKS = {level: pytest.mark.level(level) for level in LEVELS}
-
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The cases of a direction, on the frameworks of the run, as parameters (bench, row, edge)."""
     parameters = [
-        pytest.param((case.framework, case.dtype), case.row, case.edge, id=str(case), marks=LEVEL_MARKS[case.level])
+        pytest.param((case.framework, case.dtype), case.row, case.edge, id=str(case))
         for case in cases(metafunc.function.__name__[len("test_") :], metafunc.config.stash[SELECTION].frameworks)
     ]
     metafunc.parametrize(("bench", "row", "edge"), parameters, indirect=["bench"])

@@ -20,8 +20,6 @@ class Row(NamedTuple):
 
     net: AnyNet
     config: RunConfig
-    dear: bool = False
-    """Does TensorFlow trace the program for seconds? Then it does so at the level "qualify" only."""
 
 
 Table = Mapping[str, Row]
@@ -54,7 +52,6 @@ def row(
     rule: str = "momentum",
     at: str = "",
     word: str = "",
-    dear: bool = False,
     **changes: Any,
 ) -> Table:
     """One row under an id that ends with ``word``; ``at`` is a schedule and a number of stages: "pipelined-3"."""
@@ -63,7 +60,7 @@ def row(
         schedule, _, stages = at.partition("-")
         config = cut(name, config, int(stages), schedule)
     words = [str(name), at, config.counts_id, rule, "recompute" if config.recompute else "", word]
-    return {"-".join(filter(None, words)): Row(name, config, dear)}
+    return {"-".join(filter(None, words)): Row(name, config)}
 
 
 def table(*rows: Table) -> Table:
@@ -79,25 +76,25 @@ WHOLE = table(
     row("mlp", (2, 4, 3), steps=2),
     row("convnet", (1, 3, 2), "adam", steps=2),
     row("bn_convnet", (2, 1, 3), "adamw"),
-    row("bn_convnet", (1, 3, 4), dear=True),
+    row("bn_convnet", (1, 3, 4)),
     row("residual", (3, 1, 2), "rmsprop"),
-    row("tied_weights", (2, 5, 3), "adam", dear=True),
-    row("mlp", (3, 2, 5), "adamw", dear=True),
+    row("tied_weights", (2, 5, 3), "adam"),
+    row("mlp", (3, 2, 5), "adamw"),
 )
 """Nets on one IPU a replica."""
 STAGED = table(
     row("mlp", (3, 4, 1), "adam", "pipelined-2", recompute=True),
     row("mlp", (2, 6, 3), "momentum", "pipelined-3", steps=2),
-    row("mlp", (1, 8, 2), "rmsprop", "pipelined-4", recompute=True, dear=True),
-    row("convnet", (2, 6, 1), "adamw", "pipelined-3", dear=True),
+    row("mlp", (1, 8, 2), "rmsprop", "pipelined-4", recompute=True),
+    row("convnet", (2, 6, 1), "adamw", "pipelined-3"),
     row("bn_convnet", (1, 6, 2), "momentum", "pipelined-3", recompute=True),
-    row("residual", (1, 6, 2), "adam", "pipelined-3", recompute=True, dear=True),
+    row("residual", (1, 6, 2), "adam", "pipelined-3", recompute=True),
     row("tied_weights", (2, 6, 1), "rmsprop", "pipelined-3"),
-    row("residual", (1, 8, 3), "sgd", "pipelined-4", dear=True),
+    row("residual", (1, 8, 3), "sgd", "pipelined-4"),
     row("mlp", (3, 2, 1), "sgd", "sharded-3"),
-    row("convnet", (1, 3, 2), "momentum", "sharded-2", dear=True),
+    row("convnet", (1, 3, 2), "momentum", "sharded-2"),
     row("bn_convnet", (2, 3, 1), "adam", "sharded-4"),
-    row("tied_weights", (1, 2, 3), "adamw", "sharded-4", dear=True),
+    row("tied_weights", (1, 2, 3), "adamw", "sharded-4"),
 )
 """Nets that are cut into stages; the micro-batches fill every vendor's pipeline."""
 GRID = table(*({word: each} for part in (WHOLE, STAGED) for word, each in part.items()))
@@ -123,11 +120,9 @@ def each(rows: Table, *, without: Optional[Mapping[str, str]] = None) -> Any:
 
 def _params(rows: Table, without: Mapping[str, str]) -> Iterable[Any]:
     params: List[Any] = []
-    for word, (name, config, dear) in rows.items():
+    for word, (name, config) in rows.items():
         lacking = {framework: without.get(framework) or unable(framework, name, config) for framework in limits.NAMES}
         marks = [pytest.mark.unable(framework, what) for framework, what in lacking.items() if what]
-        if dear:
-            marks.append(pytest.mark.level("qualify", "tensorflow"))
         layout = "poptorch" if lacking["tensorflow"] else "tensorflow"
         marks.append(ipus(dialects.spoken(layout, config)))
         params.append(pytest.param(name, config, id=word, marks=marks))

@@ -30,11 +30,11 @@ def test_a_schedule_trains_as_specified(runs: Runs, name: str, config: RunConfig
 
 
 CHANGED = table(
-    row("mlp", (1, 6, 2), at="pipelined-3", word="step", steps=3, learning_rate=RATES["step"], dear=True),
+    row("mlp", (1, 6, 2), at="pipelined-3", word="step", steps=3, learning_rate=RATES["step"]),
     row("mlp", (2, 4, 1), at="pipelined-2", word="step", steps=3, learning_rate=RATES["step"]),
     row("mlp", (2, 3, 1), at="sharded-4", word="warmup", steps=3, learning_rate=RATES["warmup"]),
-    row("tied_weights", (2, 1, 3), "adam", word="step", steps=3, learning_rate=RATES["step"], dear=True),
-    row("residual", (1, 3, 2), "rmsprop", word="cosine", steps=3, learning_rate=RATES["cosine"], dear=True),
+    row("tied_weights", (2, 1, 3), "adam", word="step", steps=3, learning_rate=RATES["step"]),
+    row("residual", (1, 3, 2), "rmsprop", word="cosine", steps=3, learning_rate=RATES["cosine"]),
 )
 
 

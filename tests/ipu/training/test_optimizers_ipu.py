@@ -36,12 +36,12 @@ STATE = "what the tensors of its optimizer's state mean"
 """PopTorch hands them out under the names of its compiler, and documents neither the names nor the values."""
 
 
-def placed(name: str, config: RunConfig, rules: Iterable[str], dear: bool = True) -> Table:
+def placed(name: str, config: RunConfig, rules: Iterable[str]) -> Table:
     """Optimizers with one configuration, whose rate is halved after every step."""
-    return {rule: Row(name, replace(config, optimizer=OPTIMIZERS[rule], learning_rate=HALVED), dear) for rule in rules}
+    return {rule: Row(name, replace(config, optimizer=OPTIMIZERS[rule], learning_rate=HALVED)) for rule in rules}
 
 
-SINGLE = placed("linear", counted(1, 2, 1, steps=3), OPTIMIZERS, dear=False)
+SINGLE = placed("linear", counted(1, 2, 1, steps=3), OPTIMIZERS)
 PIPELINE = cut("tied_weights", counted(2, 6, 1, steps=2), 3, "pipelined")
 CUT = placed("tied_weights", PIPELINE, ("momentum-decay", "nesterov", "adam-decay", "adamax", "lamb", "rmsprop-all"))
 SHARED = placed("mlp", counted(1, 3, 4, steps=2), ("dampening", "adam-betas", "adagrad", "adadelta", "rmsprop-centred"))

@@ -34,8 +34,8 @@ LEAST = table(
     row("mlp", (2, 5, 3), at="pipelined-3"),
     row("mlp", (1, 7, 2), at="pipelined-4"),
     row("mlp", (2, 3, 1), at="interleaved-3"),
-    row("bn_convnet", (1, 4, 2), at="interleaved-2", dear=True),
-    row("residual", (1, 8, 2), at="interleaved-4", dear=True),
+    row("bn_convnet", (1, 4, 2), at="interleaved-2"),
+    row("residual", (1, 8, 2), at="interleaved-4"),
 )
 
 
@@ -47,11 +47,9 @@ def test_a_full_pipeline_trains_as_specified(runs: Runs, name: str, config: RunC
 
 def on(name: str, counts: Tuple[int, int, int], schedule: str, devices: Tuple[int, ...]) -> Table:
     """A row whose stages are on these IPUs."""
-    rows = row(name, counts, at=f"{schedule}-{len(devices)}", dear=True)
+    rows = row(name, counts, at=f"{schedule}-{len(devices)}")
     numbers = "".join(map(str, devices))
-    return {
-        f"{word}-on-{numbers}": Row(name, replace(each.config, devices=devices), True) for word, each in rows.items()
-    }
+    return {f"{word}-on-{numbers}": Row(name, replace(each.config, devices=devices)) for word, each in rows.items()}
 
 
 PLACED = table(
@@ -70,8 +68,8 @@ def test_stages_may_be_on_any_ipu(runs: Runs, name: str, config: RunConfig) -> N
 
 
 ORDERS = table(
-    row("mlp", (2, 6, 1), "sgd", "pipelined-3", dear=True),
-    row("residual", (1, 4, 2), "momentum", "pipelined-2", dear=True),
+    row("mlp", (2, 6, 1), "sgd", "pipelined-3"),
+    row("residual", (1, 4, 2), "momentum", "pipelined-2"),
 )
 
 

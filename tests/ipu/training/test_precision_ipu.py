@@ -14,14 +14,14 @@ from .table import chosen, each, row, table
 
 GENTLE = learning_rate(base=0.0625)
 HALF = table(
-    row("linear", (2, 5, 3), dtype="float16", learning_rate=GENTLE, dear=True),
+    row("linear", (2, 5, 3), dtype="float16", learning_rate=GENTLE),
     row("mlp", (2, 3, 1), dtype="float16", learning_rate=GENTLE),
-    row("residual", (2, 3, 1), dtype="float16", learning_rate=GENTLE, dear=True),
+    row("residual", (2, 3, 1), dtype="float16", learning_rate=GENTLE),
     row("tied_weights", (1, 3, 2), dtype="float16", learning_rate=GENTLE),
-    row("mlp", (2, 3, 1), "adam", dtype="float16", dear=True),
-    row("mlp", (1, 6, 2), at="pipelined-3", dtype="float16", learning_rate=GENTLE, dear=True),
+    row("mlp", (2, 3, 1), "adam", dtype="float16"),
+    row("mlp", (1, 6, 2), at="pipelined-3", dtype="float16", learning_rate=GENTLE),
     row("tied_weights", (1, 4, 1), at="pipelined-2", dtype="float16", learning_rate=GENTLE),
-    row("mlp", (2, 3, 1), at="sharded-4", dtype="float16", learning_rate=GENTLE, dear=True),
+    row("mlp", (2, 3, 1), at="sharded-4", dtype="float16", learning_rate=GENTLE),
     row("mlp", (2, 5, 3), word="scaled", dtype="float16", learning_rate=GENTLE, loss_scale=64.0),
     row("mlp", (2, 5, 3), word="partials", dtype="float16", learning_rate=GENTLE, partials="float16"),
 )
@@ -57,9 +57,7 @@ def test_half_is_coarser_than_single(runs: Runs, name: str, config: RunConfig) -
 
 
 ROUNDED = table(
-    row(
-        "mlp", (2, 5, 3), word="stochastic", dtype="float16", learning_rate=GENTLE, stochastic_rounding=True, dear=True
-    ),
+    row("mlp", (2, 5, 3), word="stochastic", dtype="float16", learning_rate=GENTLE, stochastic_rounding=True),
     row(
         "tied_weights",
         (1, 3, 2),
@@ -67,7 +65,6 @@ ROUNDED = table(
         dtype="float16",
         learning_rate=GENTLE,
         stochastic_rounding=True,
-        dear=True,
     ),
 )
 

@@ -11,19 +11,19 @@ from .frame import Runs, tolerance
 from .table import Table, each, row, table
 
 
-def reduced(name: str, counts: tuple, how: str, at: str = "", dear: bool = False) -> Table:
+def reduced(name: str, counts: tuple, how: str, at: str = "") -> Table:
     """A row in which accumulation and replicas are reduced alike; the rate is low enough for sums."""
     both = {"accumulation_reduction": how, "replica_reduction": "sum" if how == "sum" else "mean"}
-    return row(name, counts, at=at, word=how, dear=dear, learning_rate=learning_rate(base=0.015625), **both)
+    return row(name, counts, at=at, word=how, learning_rate=learning_rate(base=0.015625), **both)
 
 
 REDUCED = table(
-    reduced("mlp", (2, 5, 3), "mean", dear=True),
+    reduced("mlp", (2, 5, 3), "mean"),
     reduced("mlp", (3, 5, 2), "sum"),
     reduced("tied_weights", (1, 4, 2), "mean", "pipelined-2"),
-    reduced("tied_weights", (1, 4, 2), "sum", "pipelined-2", dear=True),
-    reduced("convnet", (3, 1, 2), "mean", dear=True),
-    reduced("convnet", (3, 7, 1), "sum", dear=True),
+    reduced("tied_weights", (1, 4, 2), "sum", "pipelined-2"),
+    reduced("convnet", (3, 1, 2), "mean"),
+    reduced("convnet", (3, 7, 1), "sum"),
     reduced("mlp", (2, 5, 1), "running_mean"),
     reduced("mlp", (1, 6, 1), "running_mean", "pipelined-3"),
 )
@@ -35,7 +35,7 @@ def test_gradients_are_reduced_as_asked(runs: Runs, name: str, config: RunConfig
     runs.compare(name, config)
 
 
-@each(table(reduced("mlp", (2, 5, 1), "mean"), reduced("convnet", (1, 3, 1), "mean", dear=True)))
+@each(table(reduced("mlp", (2, 5, 1), "mean"), reduced("convnet", (1, 3, 1), "mean")))
 def test_a_sum_is_no_mean(runs: Runs, name: str, config: RunConfig) -> None:
     """The two reductions are two different trainings."""
     added = replace(config, accumulation_reduction="sum", replica_reduction="sum")
@@ -47,8 +47,8 @@ def test_a_sum_is_no_mean(runs: Runs, name: str, config: RunConfig) -> None:
 
 BATCHES = table(
     row("mlp", (1, 4, 1)),
-    row("residual", (2, 3, 1), "adam", dear=True),
-    row("tied_weights", (1, 5, 1), "adamw", dear=True),
+    row("residual", (2, 3, 1), "adam"),
+    row("tied_weights", (1, 5, 1), "adamw"),
 )
 
 
@@ -62,8 +62,8 @@ def test_micro_batches_are_worth_one_large_batch(runs: Runs, name: str, config: 
 
 NARROW = table(
     row("mlp", (2, 5, 1), word="float16", accumulators="float16"),
-    row("convnet", (1, 3, 2), "adam", word="float16", accumulators="float16", dear=True),
-    row("mlp", (1, 6, 1), "momentum", "pipelined-3", word="float16", accumulators="float16", dear=True),
+    row("convnet", (1, 3, 2), "adam", word="float16", accumulators="float16"),
+    row("mlp", (1, 6, 1), "momentum", "pipelined-3", word="float16", accumulators="float16"),
 )
 
 

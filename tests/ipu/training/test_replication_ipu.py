@@ -37,9 +37,9 @@ SUMS: Dict[str, Any] = {
 }
 WORTH = table(
     row("mlp", (1, 2, 3), word="sum", **SUMS),
-    row("convnet", (2, 1, 3), word="sum", dear=True, **SUMS),
-    row("residual", (1, 4, 5), word="sum", dear=True, **SUMS),
-    row("tied_weights", (3, 4, 2), "momentum", "pipelined-2", word="sum", dear=True, **SUMS),
+    row("convnet", (2, 1, 3), word="sum", **SUMS),
+    row("residual", (1, 4, 5), word="sum", **SUMS),
+    row("tied_weights", (3, 4, 2), "momentum", "pipelined-2", word="sum", **SUMS),
 )
 MEANS = table(
     row("mlp", (1, 2, 3)),

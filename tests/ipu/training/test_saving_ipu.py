@@ -12,14 +12,14 @@ from .table import each, row, table
 
 BREAK = 2
 SAVED = table(
-    row("mlp", (1, 2, 3), "adam", steps=5, dear=True),
+    row("mlp", (1, 2, 3), "adam", steps=5),
     row("linear", (2, 3, 1), "adam", steps=5),
-    row("mlp", (2, 3, 1), "momentum", steps=5, dear=True),
-    row("bn_convnet", (1, 3, 2), "adamw", steps=3, dear=True),
-    row("residual", (1, 3, 2), "rmsprop", steps=3, dear=True),
+    row("mlp", (2, 3, 1), "momentum", steps=5),
+    row("bn_convnet", (1, 3, 2), "adamw", steps=3),
+    row("residual", (1, 3, 2), "rmsprop", steps=3),
     row("tied_weights", (1, 3, 2), "lamb", steps=3),
-    row("mlp", (1, 6, 1), "adam", "pipelined-3", steps=3, dear=True),
-    row("tied_weights", (2, 3, 1), "momentum", "sharded-4", steps=3, dear=True),
+    row("mlp", (1, 6, 1), "adam", "pipelined-3", steps=3),
+    row("tied_weights", (2, 3, 1), "momentum", "sharded-4", steps=3),
 )
 
 

@@ -61,8 +61,8 @@ def test_every_update_goes_on_where_the_last_one_ended(runs: Runs, name: str, co
 
 TOGETHER = table(
     row("mlp", (3, 2, 1), "adam"),
-    row("mlp", (5, 1, 2), "momentum", dear=True),
-    row("mlp", (3, 4, 2), "momentum", "pipelined-2", dear=True),
+    row("mlp", (5, 1, 2), "momentum"),
+    row("mlp", (3, 4, 2), "momentum", "pipelined-2"),
 )
 
 
@@ -78,10 +78,10 @@ def test_weights_are_updated_once_a_device_iteration(runs: Runs, name: str, conf
 
 NATIVE = table(
     row("mlp", (3, 1, 1), "adam", steps=2),
-    row("bn_convnet", (3, 1, 1), "momentum", steps=2, dear=True),
-    row("residual", (2, 4, 1), "rmsprop", dear=True),
+    row("bn_convnet", (3, 1, 1), "momentum", steps=2),
+    row("residual", (2, 4, 1), "rmsprop"),
     row("tied_weights", (2, 3, 1), "adamw"),
-    row("convnet", (1, 5, 1), "sgd", dear=True),
+    row("convnet", (1, 5, 1), "sgd"),
 )
 
 

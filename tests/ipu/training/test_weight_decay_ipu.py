@@ -30,11 +30,8 @@ def counted(iterations: int, accumulation: int, replicas: int, rule: str, **chan
 
 
 PLAIN = {
-    **{f"tied_weights-{rule}": Row("tied_weights", counted(1, 2, 3, rule), rule != "adamw") for rule in DECAYED},
-    **{
-        f"mlp-{rule}": Row("mlp", cut("mlp", counted(2, 6, 1, rule), 3, "pipelined"), True)
-        for rule in ("momentum", "lamb")
-    },
+    **{f"tied_weights-{rule}": Row("tied_weights", counted(1, 2, 3, rule)) for rule in DECAYED},
+    **{f"mlp-{rule}": Row("mlp", cut("mlp", counted(2, 6, 1, rule), 3, "pipelined")) for rule in ("momentum", "lamb")},
 }
 
 
@@ -50,7 +47,7 @@ GROUPED = {
     **{f"exempt-{rule}": Row("mlp", counted(1, 2, 3, rule, decays=EXEMPT)) for rule in ("adam", "adamw", "lamb")},
     **{f"groups-{rule}": Row("mlp", counted(1, 3, 2, rule, decays=OWN)) for rule in ("sgd", "momentum", "adamw")},
     **{
-        f"stages-{rule}": Row("mlp", cut("mlp", counted(2, 6, 1, rule, decays=EXEMPT), 3, "pipelined"), True)
+        f"stages-{rule}": Row("mlp", cut("mlp", counted(2, 6, 1, rule, decays=EXEMPT), 3, "pipelined"))
         for rule in ("adamw", "lamb")
     },
 }

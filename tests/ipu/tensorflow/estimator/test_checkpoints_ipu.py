@@ -71,7 +71,6 @@ def test_a_new_estimator_goes_on(estimators: Estimators, tmp_path: Path) -> None
     estimators.check_left(estimator, 8, counts(8, momentum=0.5))
 
 
-@pytest.mark.level("qualify")
 def test_loops_of_another_length_go_on(estimators: Estimators, tmp_path: Path) -> None:
     """Later trainings may have other loops."""
     estimators.make(folder=tmp_path / "model", loop=2).train(estimators.feed(2), steps=2)
@@ -151,7 +150,6 @@ def test_a_warm_start_takes_weights_from_another_model(
     check.equal(actual=estimators.left(estimator).step, expected=2, what="the global step after two steps")
 
 
-@pytest.mark.level("qualify")
 def test_a_warm_start_happens_once(estimators: Estimators, source: Any) -> None:
     """A model that has a checkpoint of its own goes on from that."""
     estimator = estimators.make(warm(estimators, 8.0), warm_start_from=source.model_dir)
@@ -192,7 +190,6 @@ def test_training_and_evaluation_go_together(estimators: Estimators) -> None:
     check.equal(actual=(metrics, exported), expected=wanted, what="the metrics and exports of train_and_evaluate")
 
 
-@pytest.mark.level("qualify")
 def test_every_checkpoint_is_evaluated(estimators: Estimators) -> None:
     """train_and_evaluate evaluates whenever there is a checkpoint, and training goes on after it."""
     estimator = estimators.make(save_checkpoints_steps=2)

@@ -18,7 +18,6 @@ from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
-LONG = pytest.mark.level("qualify")
 SINGLE, MIXED = estimated(3, 2, 1), estimated(4, 3, 2)
 
 
@@ -56,7 +55,7 @@ def compare_both(got: Record, other: Record, name: str, config: RunConfig) -> No
 
 @pytest.mark.parametrize(
     "name",
-    ["linear", "mlp", "convnet", pytest.param("residual", marks=LONG), pytest.param("tied_weights", marks=LONG)],
+    ["linear", "mlp", "convnet", "residual", "tied_weights"],
 )
 def test_a_net_trains_as_specified(shared: Estimators, name: str) -> None:
     """With accumulation and momentum, weights and losses are the oracle's."""
@@ -99,7 +98,7 @@ def test_the_length_of_a_loop_changes_no_bit(shared: Estimators) -> None:
     ("name", "config"),
     [
         ("mlp", SINGLE),
-        pytest.param("convnet", SINGLE, marks=LONG),
+        ("convnet", SINGLE),
         pytest.param("mlp", MIXED, marks=pytest.mark.ipus(2)),
     ],
     ids=["mlp-G2", "convnet-G2", "mlp-G3-R2"],

@@ -74,7 +74,6 @@ def test_evaluation_changes_nothing(estimators: Estimators) -> None:
     check.equal(actual=left, expected=before, what="what the estimator has left, with the steps of its checkpoints,")
 
 
-@pytest.mark.level("qualify")
 def test_an_older_checkpoint_can_be_evaluated(estimators: Estimators) -> None:
     """A checkpoint that is named counts more than the last one."""
     estimator = estimators.make()
@@ -248,7 +247,6 @@ def test_evaluation_without_training_begins_with_initial_weights(estimators: Est
     check.equal(actual=estimators.checkpoints(estimator), expected=[], what="the steps of the checkpoints")
 
 
-@pytest.mark.level("qualify")
 def test_evaluation_may_follow_every_training(estimators: Estimators) -> None:
     """Training and evaluating in turns sees the weights as they are then."""
     estimator = estimators.make()

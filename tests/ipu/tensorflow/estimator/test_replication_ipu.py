@@ -15,7 +15,7 @@ from .programs import WEIGHT, Estimators, Trained, means
 pytestmark = [pytest.mark.ipus(2), pytest.mark.requires("tensorflow_estimator")]
 
 STEPS = 4
-FOUR = (pytest.mark.ipus(4), pytest.mark.level("qualify"))
+FOUR = pytest.mark.ipus(4)
 FACTORS = [
     pytest.param(replicas, loop, marks=pytest.mark.ipus(replicas)) for replicas, loop in ((2, 1), (2, 2), (4, 2))
 ]
@@ -149,7 +149,6 @@ def test_gradients_are_accumulated(estimators: Estimators, count: int, method: s
     check.equal(actual=left.step, expected=8, what="the global step")
 
 
-@pytest.mark.level("qualify")
 @pytest.mark.ipus(1)
 def test_the_older_optimizer_accumulates_too(estimators: Estimators) -> None:
     """GradientAccumulationOptimizer sums up, with momentum as well."""
@@ -163,7 +162,7 @@ def test_the_older_optimizer_accumulates_too(estimators: Estimators) -> None:
     "name",
     [
         "CrossReplicaGradientAccumulationOptimizerV2",
-        pytest.param("CrossReplicaGradientAccumulationOptimizer", marks=pytest.mark.level("qualify")),
+        pytest.param("CrossReplicaGradientAccumulationOptimizer"),
     ],
 )
 def test_replicas_accumulate_before_they_meet(estimators: Estimators, name: str) -> None:

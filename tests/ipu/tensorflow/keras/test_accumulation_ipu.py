@@ -31,14 +31,12 @@ def test_accumulation_trains_as_specified(keras: Keras, count: int, method: str)
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("count", "replicas"), [(3, 2), (2, 4)], ids=["G3-R2", "G2-R4"])
-@pytest.mark.level("qualify")
 def test_replicas_accumulate_before_they_meet(keras: Keras, count: int, replicas: int, method: str) -> None:
     """Each replica accumulates its own micro-batches; the results are then added up over replicas."""
     keras.check_fit(accumulating(2, count, replicas, method))
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.level("qualify")
 def test_many_micro_batches_accumulate(keras: Keras, method: str) -> None:
     """The number of accumulated micro-batches may be large."""
     keras.check_fit(replace(accumulating(1, 40, method=method), learning_rate=learning_rate(base=2.0**-8)))

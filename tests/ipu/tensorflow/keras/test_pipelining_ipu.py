@@ -29,7 +29,6 @@ def piped(
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.level("qualify")
 def test_two_stages_train_as_specified(keras: Keras, kind: str, schedule: str) -> None:
     """Every kind of model trains as specified under every schedule."""
     keras.check_fit(piped(2, 4, schedule=schedule), kind)
@@ -44,7 +43,6 @@ def test_four_stages_on_two_replicas_train_as_specified(keras: Keras, schedule: 
 
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize("name", ["convnet", "bn_convnet", "residual"])
-@pytest.mark.level("qualify")
 def test_other_nets_train_as_specified(keras: Keras, name: str) -> None:
     """Convolutions, statistics of micro-batches, and skips that pass a stage which does not use them."""
     keras.check_fit(piped(3, 6, name=name, device_iterations=1), name=name)
@@ -52,7 +50,6 @@ def test_other_nets_train_as_specified(keras: Keras, name: str) -> None:
 
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize(("name", "replicas"), [("mlp", 2), ("bn_convnet", 1)])
-@pytest.mark.level("qualify")
 def test_many_micro_batches_pass_a_pipeline(keras: Keras, name: str, replicas: int) -> None:
     """The number of micro-batches in a run may be large."""
     small = learning_rate(base=2.0**-8)
@@ -169,7 +166,6 @@ def test_a_pipeline_needs_a_count_to_train(keras: Keras) -> None:
     "offload_weight_update_variables", "replicated_optimizer_state_sharding", "offload_activations",
     "offload_gradient_accumulation_buffers", "replicated_weight_sharding", "offload_weights",
 ])  # fmt: skip
-@pytest.mark.level("qualify")
 def test_offloading_changes_no_bit(keras: Keras, option: str) -> None:
     """Where tensors are kept has no influence on what is computed."""
     chosen = {option: True}

@@ -74,7 +74,6 @@ def test_weights_are_saved_and_restored(keras: Keras, saved: Any, name: str, for
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.level("qualify")
 def test_a_whole_model_is_saved_and_restored(tf: Any, saved: Any, name: str, form: str) -> None:
     """A saved model can be loaded with the device's weights, outside any scope too."""
     folder, weights = saved(name)
@@ -111,7 +110,6 @@ def test_a_loaded_model_belongs_to_the_scope(keras: Keras, tf: Any, tmp_path: Pa
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("change", [momentum, adam], ids=["momentum", "adam"])
 @pytest.mark.parametrize("replicas", [1, 2])
-@pytest.mark.level("qualify")
 def test_training_goes_on_from_a_checkpoint(keras: Keras, tf: Any, tmp_path: Path, change: Any, replicas: int) -> None:
     """A checkpoint holds the optimizer's state too: restored on another model, training goes on as if uncut."""
     config = change(replace(PLAIN, device_iterations=2, replicas=replicas, steps=2))

@@ -33,12 +33,10 @@ WAYS: Dict[str, Settings] = {
 
 
 def marks(settings: Settings) -> List[Any]:
-    """What a way takes; where an estimator accumulates, the ways before it have looked at both parts."""
-    both = settings.approach in ("estimator", "replica") and settings.gradient_accumulation_count > 1
+    """What a way takes."""
     estimated = settings.approach != "strategy"
     return [
         pytest.mark.ipus(settings.ipus),
-        *([pytest.mark.level("qualify")] if both else []),
         *([pytest.mark.requires("tensorflow_estimator")] if estimated else []),
     ]
 
@@ -129,7 +127,6 @@ def noise() -> List[Tuple[np.ndarray, ArrayTolerance]]:
 
 
 @each_way
-@pytest.mark.level("qualify")
 def test_the_device_trains_as_its_native_twin(trained: Trained, way: str) -> None:
     """The loss of each epoch is that of plain TensorFlow on the same batches, from the same initial weights."""
     expected, tolerance = noise()[0]
@@ -159,10 +156,7 @@ def test_the_device_classifies_as_its_native_twin(trained: Trained, way: str) ->
     "way",
     [
         "strategy, one IPU",
-        *(
-            pytest.param(way, marks=[*marks(WAYS[way]), pytest.mark.level("qualify")])
-            for way in ("estimator, one IPU", "pipeline, two IPUs")
-        ),
+        *(pytest.param(way, marks=marks(WAYS[way])) for way in ("estimator, one IPU", "pipeline, two IPUs")),
     ],
 )
 def test_dropout_is_random_in_training_and_absent_in_tests(trained: Trained, way: str) -> None:
@@ -182,7 +176,6 @@ CONVERGING: Dict[str, Settings] = {
 """Every approach with the baseline's budget, and seeds that the baseline does not have."""
 
 
-@pytest.mark.level("qualify")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(each)) for name, each in CONVERGING.items()])
 def test_an_approach_converges_like_the_baseline(
     trained: Trained, converges: Callable[[Verdict], None], name: str
@@ -191,7 +184,6 @@ def test_an_approach_converges_like_the_baseline(
     converges(verdict(RECORDED, [trained(CONVERGING[name])]))
 
 
-@pytest.mark.level("qualify")
 @pytest.mark.ipus(2)
 @pytest.mark.requires("tensorflow_estimator")
 def test_the_approaches_together_converge_like_the_baseline(
@@ -205,7 +197,6 @@ PIPELINED = [replace(CONVERGING["pipeline"], seed=seed) for seed in (CONVERGING[
 """Of three runs together the band is so narrow that gradients which are summed instead of averaged leave it."""
 
 
-@pytest.mark.level("qualify")
 @pytest.mark.ipus(2)
 @pytest.mark.requires("tensorflow_estimator")
 def test_pipelines_together_converge_like_the_baseline(trained: Trained, converges: Callable[[Verdict], None]) -> None:

@@ -11,7 +11,7 @@ from ipu_conformance.oracle.convergence.band import Verdict
 from ipu_conformance.workloads.estimator_cnn.reference import SHORT, train
 from ipu_conformance.workloads.reference import verdict
 
-pytestmark = [pytest.mark.level("qualify"), pytest.mark.requires("tensorflow_estimator")]
+pytestmark = pytest.mark.requires("tensorflow_estimator")
 
 
 def test_the_workload_converges_like_its_baseline(converges: Callable[[Verdict], None]) -> None:

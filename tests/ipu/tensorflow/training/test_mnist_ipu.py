@@ -184,7 +184,6 @@ def blind_loss(labels: np.ndarray) -> float:
     return -sum(share * math.log(share) for share in shares if share)
 
 
-@pytest.mark.level("premerge")
 def test_the_workload_converges_like_its_baseline() -> None:
     """The losses of runs with new seeds lie in the band of the native runs, neither below nor above; they learn."""
     from ipu_conformance.data import load
