@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Iterable, Iterator, List, NamedTuple, Optional
 
-from ipu_conformance import levels
 from ipu_conformance.ops import TABLE
 from ipu_conformance.ops.dtypes import DTYPES, FORMATS, applies
 from ipu_conformance.ops.expectation import WITHOUT_GRADIENT
@@ -55,11 +54,6 @@ class OpCase(NamedTuple):
     def open(self) -> str:
         """Why the result is left open, empty if it is specified."""
         return why_open(self.row.name, self.framework, self.direction, self.edge)
-
-    @property
-    def level(self) -> str:
-        """The least thorough level that has the case."""
-        return levels.shipped().of(f"ops/test_ops_ipu.py::test_{self.direction}[{self}]")
 
 
 def why_unasked(framework: str, row: Row, dtype: str) -> str:

@@ -143,7 +143,7 @@ def covering(row: Row, words: Mapping[int, AbstractSet[str]], first: Iterable[in
 
 @functools.lru_cache(maxsize=1)
 def _shipped() -> Mapping[str, Mapping[str, Sequence[int]]]:
-    """The numbers of the samples of each op by framework, as ``python -m ipu_conformance.ops.draws`` chose them."""
+    """The numbers of the samples of each op by framework, as ``python -m ipu_conformance.draws`` chose them."""
     listed: Dict[str, Dict[str, List[int]]] = json.loads(DRAWS.read_text(encoding="utf-8"))
     return listed
 

@@ -8,8 +8,8 @@ from typing import Dict, Iterable, List, Mapping, Sequence, Tuple, Union
 
 import numpy as np
 
+from ipu_conformance.draws import is_expressible
 from ipu_conformance.frameworks import Driver, OpCall, OpResult
-from ipu_conformance.ops.draws import is_expressible
 from ipu_conformance.ops.dtypes import FORMATS, held
 from ipu_conformance.ops.expectation import has_gradient
 from ipu_conformance.ops.row import LIBRARIES, Row

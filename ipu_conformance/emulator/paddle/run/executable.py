@@ -168,7 +168,7 @@ class Executable:
         host.copy(faults.at("weights.to_host", values, host={name: host[name] for name in values}))
 
     def _host_tensor(self, name: str) -> Any:
-        variable = self.scope.find_var(name) if self.scope is not None else None
+        variable: Any = self.scope.find_var(name) if self.scope is not None else None
         refusals.INITIALIZED(name=name, variable=variable)
         return variable.get_tensor()
 

@@ -285,7 +285,7 @@ class TestCrossEntropy:
         """A device that adds up the exponentials one after the other passes, also where logits are equal."""
         random, net = np.random.default_rng(5), self.net()
         logits = 1.59 + 0.01 * random.standard_normal((240, CONFIG.micro_batch, self.CLASSES))
-        logits = np.float32(np.where(random.random(logits.shape) < dropped, 0.0, logits))
+        logits = np.where(random.random(logits.shape) < dropped, 0.0, logits).astype(np.float32)
         largest, sums = np.max(logits, axis=-1, keepdims=True), np.zeros(logits.shape[:2], np.float32)
         for number in range(self.CLASSES):
             sums += np.exp(logits[..., number] - largest[..., 0])

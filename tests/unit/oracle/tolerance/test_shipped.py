@@ -30,7 +30,7 @@ def own_cache(tmp_path, monkeypatch):
 
 def asked(framework: str, word: str):
     """What the suite asks the oracle for in a row of its table: net, data, configuration and start."""
-    name, config, _ = table.GRID[word]
+    name, config = table.GRID[word]
     spoken = dialects.spoken(framework, config)
     net, data = frame.net_of(name), frame.data_of(name, spoken)
     whole = frame.uncut(spoken)

@@ -1,6 +1,6 @@
 """Chooses the samples of every op: the fewest that show its geometry and every attribute, on each framework.
 
-    python -m ipu_conformance.ops.draws [OP …]     # needs all three frameworks; a few minutes
+    python -m ipu_conformance.draws [OP …]     # needs all three frameworks; a few minutes
 
 A sample is a number. What it shows are words: its features, and each attribute that another value of which would give
 another result. The choice is shipped as ``draws.json``.
