@@ -24,7 +24,7 @@ def features(op: Op, sample: Sample) -> Set[str]:
         words.add("a border of numbers")
     words.update(_indices(sample.inputs))
     if op.family in WINDOWS:
-        geometry = {*_windows(sample), f"rank {sample.inputs[0].ndim}"}
+        geometry = set(_windows(sample))
         words.update(geometry)
         words.update(f"{one} and {other}" for one, other in itertools.combinations(sorted(geometry), 2))
     return words

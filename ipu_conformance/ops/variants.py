@@ -37,7 +37,7 @@ NOT_POINTWISE = ("prelu", "glu")
 INDEXED = ("sort", "topk", "argsort", "argmax", "argmin")
 SUMMED = ("cumsum", "scatter_add", "scatter_nd_add")
 
-MOST = 12
+MOST = 16
 """Samples of an op that are drawn at the most; few ops need more than six to show all that they can do."""
 CAST_TO: Mapping[str, Mapping[str, str]] = {
     "cast": {"float32": "float16", "float16": "float32", "int32": "float32", "bool": "float32"}
@@ -277,7 +277,7 @@ def _numbers(edge: str, dtype: str, row: Row, attributes: Mapping[str, Any], mic
         "zeros": [0.0, -0.0, common, -common],
         "ties": near,
         "denormals": [float(limits.tiny) / 2, -float(limits.tiny) / 4, float(limits.smallest_subnormal), common],
-        "large": [largest, -largest, far, -far, common],
+        "large": [largest, -largest, far, -far, 0.6 * far, common],
         "infinities": [math.inf, -math.inf, common, -common],
         "nan": [math.nan, common, -common],
         "bits": [math.nan, -0.0, -math.inf, float(limits.max), float(limits.tiny) / 2, 0.0],

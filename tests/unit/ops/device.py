@@ -9,6 +9,7 @@ import numpy as np
 
 from ipu_conformance.frameworks import OpCall, OpResult
 from ipu_conformance.ops import TABLE, Row
+from ipu_conformance.ops.row import LIBRARIES
 from ipu_conformance.oracle.op import as_tuple
 from tests.ipu.ops.bench import Bench
 
@@ -20,7 +21,8 @@ class NumpyDevice:
     """What a driver of single ops offers; results are rounded to the type that is asked for."""
 
     def __init__(self, row: Row, forward: Optional[Forward] = None, gradient: Optional[Gradient] = None) -> None:
-        self.row = replace(row, torch=lambda module, *inputs, **attributes: None)
+        calls = dict.fromkeys(LIBRARIES.values(), lambda module, *inputs, **attributes: None)
+        self.row = replace(row, **calls)  # type: ignore[arg-type]
         self.forward = forward or row.op.forward
         self.gradient = gradient or row.op.vjp
         self.programs: List[int] = []

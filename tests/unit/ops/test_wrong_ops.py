@@ -24,6 +24,23 @@ from tests.ipu.ops import judge
 from tests.ipu.ops.bench import Bench, Trial
 from tests.unit.ops.device import NumpyDevice
 
+SPARED = {
+    "cast: the last element is off with dtype=float64": "no device has float64",
+    "cast: gradients are off with dtype=float64": "no device has float64",
+    "cast: results have eleven bits": "a cast to float16 has eleven bits",
+    "cosine_embedding_loss: epsilon": "two epsilons that are far below the last place",
+    "cross_entropy_of_probabilities: normalise": "the probabilities add up to 1 already",
+    "embedding: padding_idx": "no framework is asked for an index that has no gradient",
+    "embedding: the last element is off with padding_idx": "no framework is asked for an index that has no gradient",
+    "embedding: gradients are off with padding_idx": "no framework is asked for an index that has no gradient",
+    "interpolate_linear: the last element is off with coordinates=asymmetric": "no framework has these coordinates",
+    "interpolate_linear: gradients are off with coordinates=asymmetric": "no framework has these coordinates",
+    "poisson_nll_loss: a large number is infinite": "the logarithm of its negative makes the whole sum NaN",
+    "poisson_nll_loss: an infinity is a number": "the logarithm of its negative makes the whole sum NaN",
+    "p_norm: a zero is a small number": "its third power vanishes beside the others",
+}
+"""Wrong ops that no case can notice, by how their names begin, with the reason."""
+
 SHARE = 1 if os.environ.get("FAULTS") == "all" else 10
 
 
@@ -41,7 +58,7 @@ def _trials(row: Row) -> Dict[str, List[Trial]]:
     for dtype in ("float32", "float16"):
         names = ("drawn", *edges(row, dtype))
         device: Any = NumpyDevice(row)
-        bench = Bench("poptorch", device, dtype, [(device.row, edge) for edge in names])
+        bench = Bench(_frameworks(row)[0], device, dtype, [(device.row, edge) for edge in names])
         trials[dtype] = [trial for edge in names for trial in bench.trials(device.row, edge)]
     return trials
 
@@ -96,6 +113,7 @@ def test_every_wrong_op_is_noticed(name: str) -> None:
     """A wrong op fails a case on every framework, unless all that it gets wrong is left open there."""
     row = TABLE[name]
     chosen = [wrong for wrong in wrong_ops(row) if zlib.crc32(str(wrong).encode()) % SHARE == 0]
+    chosen = [wrong for wrong in chosen if not str(wrong).startswith(tuple(SPARED))]
     if not _frameworks(row):
         chosen = []
     trials = _trials(row) if chosen else {}
