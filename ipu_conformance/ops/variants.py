@@ -148,14 +148,11 @@ def _shipped() -> Mapping[str, Mapping[str, Sequence[int]]]:
     return listed
 
 
-def numbers_of(row: Row, framework: str, expressible: Callable[[Call], bool]) -> Sequence[int]:
-    """The numbers of an op's samples; those of a new row are chosen here, by their features alone."""
-    try:
-        return _shipped()[row.name][framework]
-    except KeyError:
-        calls = {number: drawn(row, seed_of(row, number)) for number in range(SEEDS)}
-        words = {number: features(row.op, call.samples[0]) for number, call in calls.items() if expressible(call)}
-        return covering(row, words)
+def _by_features(row: Row, expressible: Callable[[Call], bool]) -> List[Call]:
+    """The calls of a row that nothing was chosen for: it is new, or its call is another one."""
+    calls = {number: drawn(row, seed_of(row, number)) for number in range(SEEDS)}
+    words = {number: features(row.op, call.samples[0]) for number, call in calls.items() if expressible(call)}
+    return [calls[number] for number in covering(row, words)]
 
 
 @functools.lru_cache(maxsize=None)
@@ -210,8 +207,8 @@ def _cast(call: Call, dtype: str) -> Call:
 
 def _calls(row: Row, edge: str, dtype: str, framework: str, expressible: Callable[[Call], bool]) -> List[Call]:
     if edge == "drawn":
-        chosen = [drawn(row, seed_of(row, number)) for number in numbers_of(row, framework, expressible)]
-        return [call for call in chosen if expressible(call)]
+        chosen = [drawn(row, seed_of(row, number)) for number in _shipped().get(row.name, {}).get(framework, ())]
+        return [call for call in chosen if expressible(call)] or _by_features(row, expressible)
     if edge == "size-one":
         return [call for call in [_call(row.op, _Least, edge)] if expressible(call)]
     if edge == "long":

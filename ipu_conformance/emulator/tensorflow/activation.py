@@ -15,11 +15,12 @@ from ipu_conformance.emulator.tensorflow.run import half, replica_calls, sums
 from ipu_conformance.errors import ConformanceError
 
 DONE = "_ipu_conformance_changed"
-LARGEST_UNTOUCHED = 2000
-"""Nodes of a graph that the host runs as it was built, unless the program asks otherwise.
+LARGEST_UNTOUCHED = 2**31 - 1
+"""Nodes of a graph that the host runs as it was built, unless the program asks otherwise: any number.
 
 Optimizing a graph of a few nodes takes longer than running it, and a training step of a convolutional net, with about
-a thousand nodes, runs as fast either way. The device compiles with passes of its own.
+a thousand nodes, runs as fast either way. A limit between small and large would show in the last bits: the same net,
+cut into stages, is another number of graphs. The device compiles with passes of its own.
 """
 
 
@@ -187,7 +188,7 @@ def _soft_by_default(own: Callable[..., Any]) -> Callable[..., Any]:
         settings = own(self)
         if self._soft_device_placement is None:
             settings.allow_soft_placement = True
-        _leave_small_graphs(settings)
+        _leave_graphs(settings)
         return settings
 
     return config
@@ -205,7 +206,7 @@ def _placing_softly(own: Callable[..., Any]) -> Callable[..., Any]:
         )
         if hasattr(asked, "allow_soft_placement"):  # anything else is refused by the session itself
             config = _softly(asked)
-            _leave_small_graphs(config)
+            _leave_graphs(config)
         own(self, target, graph, config)
 
     return init
@@ -219,8 +220,8 @@ def _softly(settings: Any) -> Any:
     return copied
 
 
-def _leave_small_graphs(settings: Any) -> None:
-    """Have the host optimize large graphs only; a number that the program has set stays."""
+def _leave_graphs(settings: Any) -> None:
+    """Have the host run graphs as they were built; a number that the program has set stays."""
     passes = settings.graph_options.rewrite_options
     passes.min_graph_nodes = passes.min_graph_nodes or LARGEST_UNTOUCHED
 

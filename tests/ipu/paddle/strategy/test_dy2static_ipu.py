@@ -247,11 +247,14 @@ def test_momentum_is_kept_on_the_device(paddle: Any) -> None:
     check_exact(states[0], velocity, "the velocity")
 
 
-def test_changed_options_keep_the_training(paddle: Any) -> None:
-    """Another option compiles the program again, and training continues."""
+@pytest.mark.parametrize("synced", [True, False], ids=["synced", "stale"])
+def test_changed_options_compile_again_from_the_weights_of_the_host(paddle: Any, synced: bool) -> None:
+    """Another option compiles the program again: training continues from what came home, and else from the start."""
     net = model(paddle)
     strategy = training(paddle, net)
     call(paddle, net, 0)
+    if synced:
+        home(paddle)
     strategy.set_options({"loss_scaling": 4.0})
     changed = strategy.need_compile
     call(paddle, net, 1)
@@ -259,7 +262,8 @@ def test_changed_options_keep_the_training(paddle: Any) -> None:
 
     needed = changed, strategy.need_compile
     check.equal(actual=needed, expected=(True, False), what="need_compile before and after the second call")
-    check_exact(net.weight, expected(2)[-1].weight, "the weight")
+    stale = step(START, *micro_batch(1), rate=RATE, reduction="mean")
+    check_exact(net.weight, (expected(2)[-1] if synced else stale).weight, "the weight")
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -260,8 +260,11 @@ def momentum(config: RunConfig) -> RunConfig:
 
 
 def adam(config: RunConfig) -> RunConfig:
-    """A configuration with Keras' Adam; the decays, and one less them, are exact in float32."""
-    rule = optimizer("adam", beta1=0.5, beta2=0.75, epsilon=1e-7, epsilon_at="uncorrected")
+    """A configuration with Keras' Adam; the decays, and one less them, are exact in float32.
+
+    Epsilon is in proportion to the moments: a smaller one makes whole steps of the rounding of vanishing gradients.
+    """
+    rule = optimizer("adam", beta1=0.5, beta2=0.75, epsilon=0.0078125, epsilon_at="uncorrected")
     return replace(config, optimizer=rule, learning_rate=learning_rate(base=0.0078125))
 
 

@@ -9,8 +9,8 @@ import pytest
 from ipu_conformance.emulator.tensorflow.activation import LARGEST_UNTOUCHED
 
 
-def test_functions_of_small_graphs_run_as_they_were_built(tf: Any) -> None:
-    """The runtime optimizes graphs from a number of nodes on."""
+def test_functions_run_as_they_were_built(tf: Any) -> None:
+    """The runtime optimizes no graph by itself."""
     from tensorflow.python.eager import context
 
     assert context.context().config.graph_options.rewrite_options.min_graph_nodes == LARGEST_UNTOUCHED
