@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import configparser
 import json
 from collections import Counter
 from pathlib import Path
@@ -21,6 +22,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     action.set_defaults(action=_show)
     action = actions.add_parser("update", help="remake the lists from measured times and the matrix of faults")
     action.add_argument("notes", type=Path, help="the folder that benchmarks.suite_time left its notes in")
+    action.add_argument(
+        "--kills",
+        type=Path,
+        nargs="*",
+        default=[],
+        metavar="FILE",
+        help="tables <framework>.ini: fault = case that notices it",
+    )
     action.set_defaults(action=_update)
 
 
@@ -41,6 +50,17 @@ def _show(args: argparse.Namespace) -> int:
     return 0
 
 
+def _killers(path: Path) -> Dict[str, List[str]]:
+    """The cases of a table of kills by fault; paths begin in the framework's folder, or with a slash in the suite's."""
+    parser = configparser.ConfigParser(delimiters=(" = ",), interpolation=None)
+    parser.read_string(path.read_text(encoding="utf-8"))
+    kills: Dict[str, List[str]] = {}
+    for section in parser.sections():
+        for fault, case in parser[section].items():
+            kills.setdefault(f"{path.stem} {fault}", []).append(case[1:] if case[0] == "/" else f"{path.stem}/{case}")
+    return kills
+
+
 def _update(args: argparse.Namespace) -> int:
     from ipu_conformance.matrix import table
     from ipu_conformance.plugin import suite_folder
@@ -52,7 +72,7 @@ def _update(args: argparse.Namespace) -> int:
     cases = {case[len(prefix) :]: amount for case, amount in seconds.items() if case.startswith(prefix)}
     if not cases:
         raise levels.LevelsError(f"{args.notes} holds no notes of a run of the suite; run benchmarks.suite_time first.")
-    kills: Dict[str, List[str]] = {}
+    kills = {fault: case for path in args.kills for fault, case in _killers(path).items()}
     if table.PUBLISHED.exists():
         for framework, rows in table.read().rows.items():
             kills.update({f"{framework} {fault}": row.kills for fault, row in rows.items()})
