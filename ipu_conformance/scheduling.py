@@ -73,20 +73,21 @@ def program_of(nodeid: str) -> Optional[str]:
 
 
 COSTS = (
-    ("ops/test_any_call", 8000),
-    ("models/", 4000),
-    ("/test_convergence", 4000),
-    ("/test_mnist", 1500),
-    ("/test_cifar10", 1500),
-    ("/test_dist_launch", 1500),
+    ("ops/test_any_call", 2100),
+    ("ipu/models/", 800),
+    ("/test_convergence", 2800),
+    ("/test_mnist", 2000),
+    ("/test_cifar10", 1200),
     ("ipu/ops/", 40),
-    ("/training/", 300),
-    ("/estimator/", 300),
-    ("", 120),
+    ("ipu/training/", 300),
+    ("/estimator/", 150),
+    ("/keras/", 200),
+    ("/training/", 150),
+    ("", 40),
 )
 """Milliseconds of processor time that a test takes, by the first of these that its id holds.
 
-They are rounded, from ``python -m benchmarks.suite_time``. A wrong one costs balance and nothing else.
+They are rounded means of ``python -m benchmarks.suite_time``. A wrong one costs balance and nothing else.
 """
 DEARER = {"tensorflow": 2.5}
 """How many times as long tests of a framework take: TensorFlow traces its programs."""
@@ -146,12 +147,15 @@ class FrameworkScheduling(LoadScopeScheduling):
     def __init__(self, config: Any, log: Any = None) -> None:
         super().__init__(config, log)
         self._chunk_of: Dict[str, str] = {}
+        self._cost_of: Dict[str, float] = {}
         self._imported: Dict[Any, Set[str]] = {}
 
     def schedule(self) -> None:
         """Hand out the first chunks, or go on handing out."""
         if self.collection is None and self.registered_collections:
             self._chunk_of = chunks(next(iter(self.registered_collections.values())))
+            for nodeid, chunk in self._chunk_of.items():
+                self._cost_of[chunk] = self._cost_of.get(chunk, 0.0) + cost(nodeid)
         super().schedule()
 
     def _split_scope(self, nodeid: str) -> str:
@@ -163,7 +167,7 @@ class FrameworkScheduling(LoadScopeScheduling):
             for framework in imported:
                 workers_with[framework] = workers_with.get(framework, 0) + 1
         mine = self._imported.setdefault(node, set())
-        waiting = {chunk: sum(map(cost, unit)) for chunk, unit in self.workqueue.items()}
+        waiting = {chunk: self._cost_of[chunk] for chunk in self.workqueue}
         chunk = next_chunk(waiting, mine, workers_with)
         mine.add(chunk.split(":", 1)[0])
         self.workqueue.move_to_end(chunk, last=False)
