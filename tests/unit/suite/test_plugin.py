@@ -271,7 +271,7 @@ def test_an_expression_may_match_cases_only(expression, expected):
         (["-m", "ipu", "tests/ipu", "tests/unit"], {"tests/ipu", "tests/unit"}),
         (["-m", "ipu", "tests/unit/suite/test_layers.py"], {"tests/unit"}),
     ],
-    ids=" ".join,
+    ids=lambda words: " ".join(sorted(words)) if isinstance(words, set) else " ".join(words),
 )
 def test_a_run_of_cases_alone_opens_no_test_of_the_project(pytester, monkeypatch, arguments, collected):
     """Tests of the project are opened where an expression may match them, or where they are asked for by name."""
