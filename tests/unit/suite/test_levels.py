@@ -25,7 +25,7 @@ def _listed(table):
 
 
 def test_smoke_has_the_cheapest_case_of_every_area_of_every_framework():
-    """An area is a file, or a family of ops, whose cases share the time of their program; a dear one has its case too."""
+    """An area is a file, or a family of ops, whose cases share their program's time; a dear one has its case too."""
     made = levels.computed(CASES, {})
 
     assert _listed(made.smoke) == {
