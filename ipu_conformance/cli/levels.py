@@ -21,7 +21,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     action = actions.add_parser("show", help="how many cases the levels have, by framework")
     action.set_defaults(action=_show)
     action = actions.add_parser("update", help="remake the lists from measured times and the matrix of faults")
-    action.add_argument("notes", type=Path, help="the folder that benchmarks.suite_time left its notes in")
+    action.add_argument(
+        "notes",
+        type=Path,
+        nargs="+",
+        help="folders with the notes of benchmarks.suite_time; of several times of a case the longest counts: a case "
+        "that reads what another one ran looks cheap where that one was there",
+    )
     action.add_argument(
         "--kills",
         type=Path,
@@ -66,12 +72,15 @@ def _update(args: argparse.Namespace) -> int:
     from ipu_conformance.plugin import suite_folder
 
     seconds: Dict[str, float] = {}
-    for path in sorted(args.notes.glob("*.json")):
-        seconds.update(json.loads(path.read_text(encoding="utf-8"))["cases"])
+    for path in sorted(path for folder in args.notes for path in folder.glob("*.json")):
+        for case, amount in json.loads(path.read_text(encoding="utf-8"))["cases"].items():
+            seconds[case] = max(amount, seconds.get(case, 0.0))
     prefix = f"tests/{suite_folder().name}/"
     cases = {case[len(prefix) :]: amount for case, amount in seconds.items() if case.startswith(prefix)}
     if not cases:
-        raise levels.LevelsError(f"{args.notes} holds no notes of a run of the suite; run benchmarks.suite_time first.")
+        raise levels.LevelsError(
+            f"{args.notes[0]} holds no notes of a run of the suite; run benchmarks.suite_time first."
+        )
     kills = {fault: case for path in args.kills for fault, case in _killers(path).items()}
     if table.PUBLISHED.exists():
         for framework, rows in table.read().rows.items():

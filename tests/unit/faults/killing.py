@@ -159,8 +159,11 @@ def registered(front_end: str) -> Tuple[catalogue.Fault, ...]:
     """Every fault of the core and of one front end, whichever others this process has imported."""
     catalogue.load(front_end)
     rows = [fault for fault in catalogue.table() if fault.front_end in (CORE, front_end)]
-    # In the order of the modules' names, whichever a process has imported first.
-    return tuple(sorted(rows, key=lambda fault: (catalogue.AREAS.index(fault.area), fault.module)))
+    # In the order of the modules' names, whichever a process has imported first; refusals by their rules.
+    order = {area: number for number, area in enumerate(catalogue.AREAS)}
+    return tuple(
+        sorted(rows, key=lambda fault: (order[fault.area], fault.module, fault.name if fault.area == "refusal" else ""))
+    )
 
 
 def list_of_kills() -> str:

@@ -211,21 +211,26 @@ def _replace(place: str, wrong: Wrong) -> Callable[[], None]:
     raw = inspect.getattr_static(owner, name)
     inherited = name not in vars(owner)
     replaced = _wrapped(raw, wrong, place)
-    holders = [owner]
-    if inspect.ismodule(owner):
-        modules_of_ours = [module for key, module in list(sys.modules.items()) if key.startswith(EMULATOR) and module]
-        holders += [module for module in modules_of_ours if module is not owner and vars(module).get(name) is raw]
-    for holder in holders:
+    for holder in _holders(owner, name, raw):
         setattr(holder, name, replaced)
 
     def undo() -> None:
-        for holder in holders:
+        # A module that was imported meanwhile holds the wrong function, too.
+        for holder in _holders(owner, name, replaced):
             if inherited:
                 delattr(holder, name)
             else:
                 setattr(holder, name, raw)
 
     return undo
+
+
+def _holders(owner: Any, name: str, function: Any) -> List[Any]:
+    """Who holds a function: its class, or its module and those of the emulator that imported it by name."""
+    if not inspect.ismodule(owner):
+        return [owner]
+    ours = [module for key, module in list(sys.modules.items()) if key.startswith(EMULATOR) and module is not None]
+    return [owner, *(module for module in ours if module is not owner and vars(module).get(name) is function)]
 
 
 def _owner(place: str) -> Tuple[Any, str]:
