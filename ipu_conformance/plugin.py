@@ -280,7 +280,7 @@ def why_left_out(item: pytest.Item, selection: Selection) -> Optional[str]:
         if importlib.util.find_spec(marker.args[0]) is None:
             return f"need {marker.args[0]}"
     level = case_level(item)
-    if LEVELS.index(level) > LEVELS.index(selection.level):
+    if not selection.has_level(level):
         return f"need level {level}"
     return None
 

@@ -90,6 +90,10 @@ class Selection:
             return available
         return self.count
 
+    def has_level(self, level: str) -> bool:
+        """Whether the cases of a level belong to the run."""
+        return LEVELS.index(level) <= LEVELS.index(self.level)
+
     def to_dict(self) -> Dict[str, Any]:
         """Plain data, for a worker process."""
         return asdict(self)

@@ -274,7 +274,7 @@ def _numbers(edge: str, dtype: str, row: Row, attributes: Mapping[str, Any], mic
         "zeros": [0.0, -0.0, common, -common],
         "ties": near,
         "denormals": [float(limits.tiny) / 2, -float(limits.tiny) / 4, float(limits.smallest_subnormal), common],
-        "large": [largest, -largest, far, -far, 0.6 * far, common],
+        "large": [largest, -largest, far, -far, min(64.0, largest), common],
         "infinities": [math.inf, -math.inf, common, -common],
         "nan": [math.nan, common, -common],
         "bits": [math.nan, -0.0, -math.inf, float(limits.max), float(limits.tiny) / 2, 0.0],

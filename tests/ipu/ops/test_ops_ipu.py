@@ -10,6 +10,7 @@ from typing import List
 
 import pytest
 
+from ipu_conformance import levels
 from ipu_conformance.ops import Row
 from ipu_conformance.ops.cases import cases
 from ipu_conformance.plugin import SELECTION
@@ -20,11 +21,14 @@ from .bench import Bench, Trial
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The cases of a direction, on the frameworks of the run, as parameters (bench, row, edge)."""
-    parameters = [
-        pytest.param((case.framework, case.dtype), case.row, case.edge, id=str(case))
-        for case in cases(metafunc.function.__name__[len("test_") :], metafunc.config.stash[SELECTION].frameworks)
+    """The cases of a direction, on the frameworks and the level of the run, as parameters (bench, row, edge)."""
+    selection, name = metafunc.config.stash[SELECTION], metafunc.function.__name__
+    asked = [
+        case
+        for case in cases(name[len("test_") :], selection.frameworks)
+        if selection.has_level(levels.shipped().of(f"ops/test_ops_ipu.py::{name}[{case}]"))
     ]
+    parameters = [pytest.param((case.framework, case.dtype), case.row, case.edge, id=str(case)) for case in asked]
     metafunc.parametrize(("bench", "row", "edge"), parameters, indirect=["bench"])
 
 
