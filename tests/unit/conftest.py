@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import List
+import sys
+from typing import Iterator, List
 
 import pytest
 
+from ipu_conformance.emulator import hook
 from tests.unit import examples
 
 examples.load_profile()
@@ -18,3 +20,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     """Workers begin with long tests, so that at the end none waits for another; a file's tests stay together."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: next((n for n, path in enumerate(LONG) if item.nodeid.startswith(path)), len(LONG)))
+
+
+@pytest.fixture
+def no_hook() -> Iterator[None]:
+    """The import hook is not installed; what cases of the same process have installed is back afterwards."""
+    aliases, changes = dict(hook._FINDER.aliases), dict(hook._CHANGER.changes)
+    modules = {name: module for name, module in sys.modules.items() if hook._FINDER.real_name(name) is not None}
+    hook.uninstall()
+    yield
+    hook.uninstall()
+    if aliases:
+        hook.alias(aliases)
+        sys.modules.update(modules)
+    if changes:
+        hook._CHANGER.changes.update(changes)
+        sys.meta_path.insert(0, hook._CHANGER)

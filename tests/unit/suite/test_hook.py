@@ -8,9 +8,11 @@ import pytest
 
 from ipu_conformance.emulator import hook
 
+pytestmark = pytest.mark.usefixtures("no_hook")
+
 
 @pytest.fixture
-def front_end(tmp_path, monkeypatch):
+def front_end(no_hook, tmp_path, monkeypatch):
     """A package ``our_front_end`` that stands for the vendor's ``acmetorch``."""
     folder = tmp_path / "our_front_end"
     folder.mkdir()
@@ -70,7 +72,7 @@ def test_without_the_hook_the_vendors_name_is_unknown():
 
 
 @pytest.fixture
-def framework(tmp_path, monkeypatch):
+def framework(no_hook, tmp_path, monkeypatch):
     """A module ``acmeflow`` of somebody else, and our ``acme_changes`` that add to it."""
     (tmp_path / "acmeflow.py").write_text("def devices():\n    return ['cpu']\n")
     change = "def add(module):\n    module.changed = getattr(module, 'changed', 0) + 1\n"

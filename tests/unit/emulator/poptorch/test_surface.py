@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import types
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
@@ -44,11 +44,9 @@ OUR_MODULES = ("faults", "log", "compile", "run", "data", "ir", "api", "options.
 
 
 @pytest.fixture
-def _hooked() -> Iterator[None]:
+def _hooked(no_hook: None) -> None:
     """The vendor's names lead to the emulator."""
     hook.install("poptorch")
-    yield
-    hook.uninstall()
 
 
 def _is_foreign(name: str, value: Any) -> bool:
