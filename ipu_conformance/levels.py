@@ -68,9 +68,14 @@ class Levels:
         }
 
     def write(self, path: Path = FILE) -> None:
-        """Write the lists with their digest, whole or not at all."""
+        """Write the lists with their digest, a line a family, whole or not at all."""
+        tables = []
+        for name, table in self._data().items():
+            rows = ",\n".join(f"{json.dumps(family)}: {json.dumps(cases)}" for family, cases in table.items())
+            tables.append(f"{json.dumps(name)}: {{\n{rows}\n}}")
+        text = ",\n".join([f'"digest": {json.dumps(self.digest)}', *tables])
         with replacing(path) as beside:
-            beside.write_text(json.dumps({"digest": self.digest, **self._data()}, indent=0) + "\n", encoding="utf-8")
+            beside.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
 
 
 def read(path: Path = FILE) -> Levels:
