@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import List
 
+from ipu_conformance.matrix import kill_tables
+from ipu_conformance.matrix.table import SLIP, Matrix
 from ipu_conformance.selection import LEVELS
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.text_table import text_table
@@ -31,7 +33,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     action.add_argument(
         "--folder", type=Path, required=True, help="where the runs are kept; one that ended is not repeated"
     )
-    action.add_argument("--level", choices=LEVELS, default="qualify", help="the cases that are tried (qualify)")
+    action.add_argument(
+        "--level",
+        choices=LEVELS,
+        default="premerge",
+        help="the cases that are tried, beside one of every other test function (premerge)",
+    )
+    action.add_argument("--kills", type=Path, nargs="*", default=[], metavar="FILE", help=kill_tables.HELP)
     action.add_argument("--processes", type=int, default=2, metavar="N", help="processes side by side (2)")
     action.add_argument("--paths", nargs="*", default=[], metavar="PATH", help="files of the suite instead of all")
     action.add_argument("--publish", action="store_true", help="replace the matrix of the package")
@@ -80,7 +88,7 @@ def _run(args: argparse.Namespace) -> int:
             verdicts.append(outcome.verdict)
             print(f"{outcome.verdict.value:8}{case}\n        {outcome.sentence}".rstrip())
 
-    session.pytest_session(sorted({case.partition("::")[0] for case in cases}), args.framework, "soak", work)
+    session.pytest_session(sorted({case.partition("::")[0] for case in cases}), args.framework, work)
     return 0 if Verdict.KILLED in verdicts else 1
 
 
@@ -92,19 +100,35 @@ def _matrix(args: argparse.Namespace) -> int:
     def say(line: str) -> None:
         print(f"{time.monotonic() - started:7.0f} s  {line}", file=sys.stderr, flush=True)
 
-    matrix = campaign.make(args.folder, args.frameworks, args.level, args.processes, say, args.paths)
-    lines = [["framework", "faults", "killed", "survivors", "of these by crash", "families", "without a kill"]]
-    for name in args.frameworks:
-        rows, families = matrix.rows[name], matrix.families[name]
-        survivors = matrix.survivors(name)
-        counts = (len(rows), len(rows) - len(survivors), len(survivors), len(matrix.crashed_only(name)))
-        lines.append([name, *map(str, counts), str(len(families)), str(len(matrix.idle(name)))])
-    print("\n".join(text_table(lines, ruled=True)))
-    for name in args.frameworks:
-        for fault in matrix.survivors(name):
-            print(f"survives on {name}: {fault}")
+    tables = kill_tables.read(args.kills)
+    hints = campaign.published()
+    for name, rows in tables.killers.items():
+        for fault, cases in rows.items():
+            hints.setdefault(name, {}).setdefault(fault, []).extend(cases)
+    matrix = campaign.make(args.folder, args.frameworks, args.level, args.processes, say, args.paths, hints)
+    for name, reasons in tables.spared.items():
+        for fault, reason in reasons.items():
+            if fault in matrix.rows.get(name, {}):
+                matrix.rows[name][fault].spared = reason
+    print("\n".join(text_table([HEADER, *(_counts(matrix, name) for name in args.frameworks)], ruled=True)))
+    defects = [f"survives on {name}: {fault}" for name in args.frameworks for fault in matrix.survivors(name)]
+    defects += [f"notices nothing on {name}: {family}" for name in args.frameworks for family in matrix.idle(name)]
+    print("\n".join(defects) or "no survivor, and no family of cases without a kill")
     table.write(matrix, table.PUBLISHED if args.publish else args.folder / "matrix.json")
-    return 1 if any(matrix.survivors(name) for name in args.frameworks) else 0
+    return 1 if defects else 0
+
+
+HEADER = ["framework", "faults", "killed", "spared", "survivors", "of these by crash", "slips", "families", "idle"]
+
+
+def _counts(matrix: Matrix, name: str) -> List[str]:
+    rows, survivors = matrix.rows[name], matrix.survivors(name)
+    slips = sum(fault.startswith(SLIP) for fault in rows)
+    spared = sum(bool(row.spared and not row.kills) for row in rows.values())
+    faults = len(rows) - slips
+    killed = faults - spared - len(survivors)
+    counts = (faults, killed, spared, len(survivors), len(matrix.crashed_only(name)), slips)
+    return [name, *map(str, (*counts, len(matrix.families[name]), len(matrix.idle(name))))]
 
 
 def _page(args: argparse.Namespace) -> int:

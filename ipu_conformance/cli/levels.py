@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import configparser
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict
 
 from ipu_conformance import levels
+from ipu_conformance.matrix import kill_tables
 from ipu_conformance.scheduling import framework_of
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.text_table import text_table
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=[],
         metavar="FILE",
-        help="tables <framework>.ini: fault = case that notices it",
+        help=kill_tables.HELP,
     )
     action.set_defaults(action=_update)
 
@@ -56,17 +56,6 @@ def _show(args: argparse.Namespace) -> int:
     return 0
 
 
-def _killers(path: Path) -> Dict[str, List[str]]:
-    """The cases of a table of kills by fault; paths begin in the framework's folder, or with a slash in the suite's."""
-    parser = configparser.ConfigParser(delimiters=(" = ",), interpolation=None)
-    parser.read_string(path.read_text(encoding="utf-8"))
-    kills: Dict[str, List[str]] = {}
-    for section in parser.sections():
-        for fault, case in parser[section].items():
-            kills.setdefault(f"{path.stem} {fault}", []).append(case[1:] if case[0] == "/" else f"{path.stem}/{case}")
-    return kills
-
-
 def _update(args: argparse.Namespace) -> int:
     from ipu_conformance.matrix import table
     from ipu_conformance.plugin import suite_folder
@@ -81,10 +70,11 @@ def _update(args: argparse.Namespace) -> int:
         raise levels.LevelsError(
             f"{args.notes[0]} holds no notes of a run of the suite; run benchmarks.suite_time first."
         )
-    kills = {fault: case for path in args.kills for fault, case in _killers(path).items()}
+    killers = kill_tables.read(args.kills).killers
+    kills = {f"{name} {fault}": each for name, rows in killers.items() for fault, each in rows.items()}
     if table.PUBLISHED.exists():
         for framework, rows in table.read().rows.items():
-            kills.update({f"{framework} {fault}": row.kills for fault, row in rows.items()})
+            kills.update({f"{framework} {fault}": row.kills for fault, row in rows.items() if row.kills})
     made = levels.computed(cases, kills)
     made.write()
     levels.shipped.cache_clear()

@@ -8,54 +8,103 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
 
 from ipu_conformance.emulator.faults import ENVIRONMENT
 from ipu_conformance.matrix import search, session, table
 from ipu_conformance.matrix.table import Matrix, MatrixError
+from ipu_conformance.matrix.verdict import Verdict
 
 ENOUGH = 2
 """Families of cases that are to notice a fault before the search ends."""
 MOST = 60
 """Cases that are tried under one fault."""
+PROVOCATIONS, SLIPS = 8, 40
+"""Faults of the catalogue, and then slips, under which a family that has noticed nothing is tried."""
 
 Say = Callable[[str], None]
+Hints = Mapping[str, Mapping[str, Sequence[str]]]
+"""By framework and fault, the cases that are known to notice it."""
 
 
 def make(
-    folder: Path, frameworks: Sequence[str], level: str, processes: int, say: Say, paths: Sequence[str] = ()
+    folder: Path,
+    frameworks: Sequence[str],
+    level: str,
+    processes: int,
+    say: Say,
+    paths: Sequence[str] = (),
+    hints: Optional[Hints] = None,
 ) -> Matrix:
-    """Record and judge; what a folder holds already is not done again."""
+    """Record, judge every fault, then provoke every family that noticed none; what a folder holds is not done again."""
     folder.mkdir(parents=True, exist_ok=True)
-    known = _hints()
-    jobs = [_job("record", name, folder, {"level": level, "paths": list(paths)}) for name in frameworks]
-    _run([job for job in jobs if not _ended(job)], processes, say)
-    judged = []
+    known = hints or {}
+    where = {"paths": list(paths)}
+    recordings = [_job("record", name, folder, {"level": level, **where}) for name in frameworks]
+    _run([job for job in recordings if not _ended(job)], processes, say)
+    judged: List[Path] = []
     for name in frameworks:
-        recording = {str(note["case"]): note for note in session.lines(folder / f"{name}.record.jsonl")}
-        faults = json.loads((folder / f"{name}.faults.json").read_text(encoding="utf-8"))
-        places = {fault: str(each["place"]) for fault, each in faults.items()}
-        tries = search.candidates(places, recording, known.get(name, {}), MOST)
-        for part in range(processes):
-            share = {fault: cases for number, (fault, cases) in enumerate(tries.items()) if number % processes == part}
-            settings = {"level": level, "paths": list(paths), "candidates": share, "enough": ENOUGH}
-            judged.append(_job(f"judge{part}", name, folder, settings))
+        tries = search.candidates(_places(folder, name), _recorded(folder, name), known.get(name, {}), MOST)
+        judged += _shared("judge", name, folder, tries, {**where, "enough": ENOUGH}, processes)
     _run([job for job in judged if not _ended(job)], processes, say)
+    provoked: List[Path] = []
+    for name in frameworks:
+        runs = _runs(folder, name, "judge")
+        tried: Dict[str, Set[str]] = {}
+        for run in runs:
+            tried.setdefault(run["case"], set()).add(run["fault"])
+        noticing = {search.family(run["case"]) for run in runs if run["verdict"] == Verdict.KILLED}
+        recording, cases = _recorded(folder, name), known.get(name, {})
+        faults = search.provocations(_places(folder, name), recording, cases, tried, noticing, PROVOCATIONS)
+        provoked += _shared("provoke", name, folder, faults, {**where, "most": SLIPS}, processes)
+    _run([job for job in provoked if not _ended(job)], processes, say)
     parts = []
     for name in frameworks:
-        faults = json.loads((folder / f"{name}.faults.json").read_text(encoding="utf-8"))
-        runs = [note for part in range(processes) for note in session.lines(folder / f"{name}.judge{part}.jsonl")]
-        parts.append(table.gathered(name, faults, session.lines(folder / f"{name}.record.jsonl"), runs))
+        runs = _runs(folder, name, "judge") + _runs(folder, name, "provoke")
+        parts.append(table.gathered(name, _faults(folder, name), _recorded(folder, name).values(), runs))
     return table.joined(parts)
 
 
-def _hints() -> Dict[str, Dict[str, List[str]]]:
-    """The cases that noticed each fault the last time."""
+def published() -> Dict[str, Dict[str, List[str]]]:
+    """The cases that noticed each fault in the published matrix."""
     try:
         matrix = table.read()
     except MatrixError:
         return {}
     return {name: {fault: row.kills for fault, row in rows.items()} for name, rows in matrix.rows.items()}
+
+
+def _faults(folder: Path, framework: str) -> Dict[str, Dict[str, str]]:
+    faults: Dict[str, Dict[str, str]] = json.loads((folder / f"{framework}.faults.json").read_text(encoding="utf-8"))
+    return faults
+
+
+def _places(folder: Path, framework: str) -> Dict[str, str]:
+    return {fault: each["place"] for fault, each in _faults(folder, framework).items()}
+
+
+def _recorded(folder: Path, framework: str) -> Dict[str, Dict[str, Any]]:
+    return {str(note["case"]): note for note in session.lines(folder / f"{framework}.record.jsonl")}
+
+
+def _runs(folder: Path, framework: str, kind: str) -> List[Dict[str, Any]]:
+    return [note for path in sorted(folder.glob(f"{framework}.{kind}*.jsonl")) for note in session.lines(path)]
+
+
+def _shared(
+    kind: str,
+    framework: str,
+    folder: Path,
+    candidates: Mapping[str, Sequence[str]],
+    settings: Mapping[str, Any],
+    processes: int,
+) -> List[Path]:
+    """Jobs that share the candidates among processes."""
+    jobs = []
+    for part in range(processes):
+        share = {key: each for number, (key, each) in enumerate(candidates.items()) if number % processes == part}
+        jobs.append(_job(f"{kind}{part}", framework, folder, {**settings, "candidates": share}))
+    return jobs
 
 
 def _job(kind: str, framework: str, folder: Path, settings: Mapping[str, Any]) -> Path:
@@ -98,15 +147,16 @@ def _run(jobs: Sequence[Path], processes: int, say: Say) -> None:
 def work(job: Path) -> None:
     """Do what a job says, in this process."""
     asked = json.loads(job.read_text(encoding="utf-8"))
-    framework = asked["framework"]
+    framework, kind = asked["framework"], str(asked["kind"])
     with _result(job).open("w", encoding="utf-8") as out:
-        if asked["kind"] == "record":
+        if kind == "record":
             session.record(framework, asked["level"], out, asked["paths"])
             rows = {fault.name: {"what": fault.what, "place": fault.point} for fault in session.known(framework)}
             job.with_name(f"{framework}.faults.json").write_text(json.dumps(rows), encoding="utf-8")
+        elif kind.startswith("judge"):
+            session.judge(framework, asked["candidates"], asked["enough"], out, asked["paths"])
         else:
-            settings = (asked["candidates"], asked["enough"], out, asked["paths"])
-            session.judge(framework, asked["level"], *settings)
+            session.provoke(framework, asked["candidates"], asked["most"], out, asked["paths"])
     job.with_suffix(".done").touch()
 
 

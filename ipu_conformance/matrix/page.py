@@ -23,6 +23,7 @@ def page(matrix: Matrix) -> str:
         {
             "name": name,
             "rows": sorted(matrix.rows[name].items()),
+            "noticed": sum(bool(row.kills) for row in matrix.rows[name].values()),
             "survivors": matrix.survivors(name),
             "crashed": matrix.crashed_only(name),
             "killing": sorted(matrix.killing(name).items()),

@@ -46,12 +46,47 @@ def candidates(
     passed = passing(recording)
     result = {}
     for fault, place in faults.items():
-        known = [case for case in hints.get(fault, ()) if case in recording]
+        known = hints.get(fault, ())
         passing_it = passed.get(place, [])
         direct = [case for case in passing_it if place in recording[case]["places"]]
         indirect = [case for case in passing_it if place not in recording[case]["places"]]
         ordered = [*known, *_by_turns(direct), *_by_turns(indirect)]
         result[fault] = list(dict.fromkeys(ordered))[:most]
+    return result
+
+
+def provocations(
+    faults: Mapping[str, str],
+    recording: Mapping[str, Mapping[str, Any]],
+    hints: Mapping[str, Sequence[str]],
+    tried: Mapping[str, Set[str]],
+    noticing: Set[str],
+    most: int,
+) -> Dict[str, List[str]]:
+    """For one case of each family that has noticed nothing, the faults in the order to try them.
+
+    First those that it is known to notice, then at most ``most`` whose place it passes and that it was not ``tried``
+    under, the places first that the fewest families pass. It is the cheapest case that is known to notice any, or just
+    the cheapest.
+    """
+    known: Dict[str, List[str]] = {}
+    for fault, cases in hints.items():
+        for case in cases:
+            known.setdefault(case, []).append(fault)
+    chosen: Dict[str, str] = {}
+    families: Dict[str, Set[str]] = {}
+    order = sorted(recording.items(), key=lambda pair: (pair[0] not in known, float(pair[1]["seconds"])))
+    for case, note in order:
+        for place in note["places"]:
+            families.setdefault(place, set()).add(family(case))
+        if note["verdict"] == "passed" and family(case) not in noticing:
+            chosen.setdefault(family(case), case)
+    result = {}
+    for case in chosen.values():
+        passed = set(recording[case]["places"])
+        rare = sorted((len(families[place]), fault) for fault, place in faults.items() if place in passed)
+        untried = [fault for _, fault in rare if fault not in tried.get(case, ())]
+        result[case] = list(dict.fromkeys([*known.get(case, ()), *untried[:most]]))
     return result
 
 

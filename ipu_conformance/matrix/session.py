@@ -9,16 +9,20 @@ from __future__ import annotations
 import importlib
 import json
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Dict, Generator, List, Mapping, NamedTuple, Optional, Sequence, Set, TextIO
 
 import pytest
 from _pytest.runner import runtestprotocol
 
+from ipu_conformance import levels
 from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.emulator.faults.catalogue import slips
 from ipu_conformance.matrix import search
 from ipu_conformance.matrix.verdict import Verdict, of_exception
 from ipu_conformance.plugin import suite_folder
+from ipu_conformance.selection import LEVELS
 from ipu_conformance.targets import FRAMEWORKS, activate, discover
 
 QUIET = ("-qq", "--tb=line", "--assert=plain", "--no-header", "--no-summary", "-p", "no:cacheprovider")
@@ -86,11 +90,11 @@ class Loop:
         return Outcome(Verdict(called), seconds, "")
 
 
-def pytest_session(paths: Sequence[str], framework: str, level: str, work: Callable[[Loop], None]) -> None:
-    """Collect the cases of a framework once and do ``work`` on them."""
+def pytest_session(paths: Sequence[str], framework: str, work: Callable[[Loop], None]) -> None:
+    """Collect the cases of a framework once, at every level, and do ``work`` on them."""
     folder = suite_folder()
     arguments = [str(folder / path) for path in paths] or [str(folder)]
-    options = [*QUIET, *TARGET, "--ipu-level", level, "--ipu-frameworks", framework, "-m", f"ipu and {framework}"]
+    options = [*QUIET, *TARGET, "--ipu-level", LEVELS[-1], "--ipu-frameworks", framework, "-m", f"ipu and {framework}"]
     loop = Loop(work)
     code = pytest.main([*options, *arguments], plugins=[loop])
     if not loop.cases:
@@ -98,12 +102,20 @@ def pytest_session(paths: Sequence[str], framework: str, level: str, work: Calla
 
 
 def record(framework: str, level: str, out: TextIO, paths: Sequence[str] = ()) -> None:
-    """Write a line for every case: its verdict on the right device, its processor time and the places it passed."""
+    """Write a line for every case: its verdict on the right device, its processor time and the places it passed.
+
+    Those are the cases of a level, and the first one of every family that the level has none of.
+    """
 
     def work(loop: Loop) -> None:
         wake(framework)
         places: Set[str] = set()
-        order = list(loop.cases)
+        lists = levels.shipped()
+        wanted = [case for case in loop.cases if LEVELS.index(lists.of(case)) <= LEVELS.index(level)]
+        families = set(map(search.family, wanted))
+        first = {search.family(case): case for case in reversed(loop.cases) if search.family(case) not in families}
+        chosen = {*wanted, *first.values()}
+        order = [case for case in loop.cases if case in chosen]
         with catalogue.motions(places.add):
             for case, following in zip(order, [*order[1:], None]):
                 outcome = loop.run(case, following)
@@ -111,16 +123,11 @@ def record(framework: str, level: str, out: TextIO, paths: Sequence[str] = ()) -
                 print(json.dumps({**note, "places": sorted(places)}), file=out, flush=True)
                 places.clear()
 
-    pytest_session(paths, framework, level, work)
+    pytest_session(paths, framework, work)
 
 
 def judge(
-    framework: str,
-    level: str,
-    candidates: Mapping[str, Sequence[str]],
-    enough: int,
-    out: TextIO,
-    paths: Sequence[str] = (),
+    framework: str, candidates: Mapping[str, Sequence[str]], enough: int, out: TextIO, paths: Sequence[str] = ()
 ) -> None:
     """Write a line for every run of a case under a fault, until ``enough`` families of cases have noticed each."""
 
@@ -131,16 +138,49 @@ def judge(
             for case in cases:
                 if case not in loop.cases or search.family(case) in families:
                     continue
-                with catalogue.inject(fault):
-                    outcome = loop.run(case)
-                if outcome.verdict is Verdict.KILLED:
+                if _try(loop, fault, case, out) is Verdict.KILLED:
                     families.add(search.family(case))
-                note = {"fault": fault, "case": case, **outcome._asdict()}
-                print(json.dumps(note), file=out, flush=True)
                 if len(families) >= enough:
                     break
 
-    pytest_session(paths, framework, level, work)
+    pytest_session(paths, framework, work)
+
+
+def provoke(
+    framework: str, candidates: Mapping[str, Sequence[str]], most: int, out: TextIO, paths: Sequence[str] = ()
+) -> None:
+    """Write a line for every run of a case under a fault, until each case has noticed one.
+
+    First the faults that ``candidates`` has for a case; then slips of functions that it calls, those first that the
+    fewest cases call, at most ``most`` of them.
+    """
+
+    def work(loop: Loop) -> None:
+        wake(framework)
+        idle = [
+            case
+            for case, faults in candidates.items()
+            if case in loop.cases and all(_try(loop, fault, case, out) is not Verdict.KILLED for fault in faults)
+        ]
+        calls: Dict[str, Set[str]] = {}
+        for case in idle:
+            calls[case] = set()
+            with slips.called(calls[case].add):
+                loop.run(case)
+        callers = Counter(place for places in calls.values() for place in places)
+        for case in idle:
+            rarest = sorted(calls[case], key=lambda place: (callers[place], place))[:most]
+            any(_try(loop, slips.SLIP + place, case, out) is Verdict.KILLED for place in rarest)
+
+    pytest_session(paths, framework, work)
+
+
+def _try(loop: Loop, fault: str, case: str, out: TextIO) -> Verdict:
+    """Run a case under a fault and write down what became of it."""
+    with catalogue.inject(fault):
+        outcome = loop.run(case)
+    print(json.dumps({"fault": fault, "case": case, **outcome._asdict()}), file=out, flush=True)
+    return outcome.verdict
 
 
 def wake(framework: str) -> None:

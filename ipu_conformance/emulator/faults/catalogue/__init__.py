@@ -9,6 +9,7 @@ a refusal::
     def _halved(original, engine, replica, row): ...
 
     off:paddle.uneven-replicas      # generated from the row of the refusal
+    slip:core.streams:Streams.split # generated from the function: see ``slips``
 
 Faults are off unless a test injects them or the environment variable ``IPU_CONFORMANCE_FAULT`` names them. ``inert``
 goes through all the motions and changes nothing: it is the control.
@@ -32,6 +33,7 @@ import numpy as np
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults import refusals
+from ipu_conformance.emulator.faults.catalogue import slips
 from ipu_conformance.errors import ConformanceError
 
 EMULATOR = "ipu_conformance.emulator"
@@ -139,6 +141,9 @@ def _left_out(rule: str) -> Fault:
 
 def get(name: str) -> Fault:
     """The fault of that name; an unknown one is an error that offers the nearest names."""
+    if name.startswith(slips.SLIP):
+        place = name[len(slips.SLIP) :]
+        return Fault(name, "slip", place, f"{place} gives a wrong result, or is left out", slips.wrong)
     rows = {fault.name: fault for fault in table()}
     if name not in rows:
         near = difflib.get_close_matches(name, rows, n=3)
