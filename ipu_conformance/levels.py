@@ -22,6 +22,12 @@ from ipu_conformance.scheduling import framework_of, program_of
 
 FILE = Path(__file__).with_name("levels.json")
 SMOKE_CASES = 300
+SMOKE_SECONDS = 36.0
+"""Processor time of smoke's cases; each worker takes some seconds to start on top."""
+SMOKE_DEAR = 1.2
+"""An area whose cheapest case takes longer begins at premerge."""
+SMOKE_KILLS = 0.9
+"""The share of all faults with a known killer that smoke is to notice, where its time allows."""
 PREMERGE_SECONDS = 280.0
 """Processor time of premerge's cases; starting, importing and collecting come on top (docs/levels.md)."""
 DEAR_SECONDS = 0.5
@@ -102,12 +108,13 @@ def shipped() -> Levels:
 def computed(seconds: Mapping[str, float], kills: Mapping[str, Sequence[str]]) -> Levels:
     """The lists that follow from the processor time of every case and from the cases that notice each fault.
 
-    Smoke is the cheapest case of each area of each framework. Premerge adds, cheapest first, two cases of different
+    Smoke has a cheap case of each area of each framework, and what notices the most faults in the time that is left.
+    Premerge adds, cheapest first, two cases of different
     families for every fault, one case of every kind (a test function on a framework, an op), and then whatever fits.
     """
     seconds = _shared(seconds)
     order = sorted(seconds, key=lambda case: (seconds[case], case))
-    smoke = _first(order, _area)[:SMOKE_CASES]
+    smoke = _smoke(seconds, order, kills)
     chosen: Set[str] = set(smoke)
     for killers in kills.values():
         families: Set[str] = {parted(case)[0] for case in killers if case in chosen}
@@ -124,6 +131,39 @@ def computed(seconds: Mapping[str, float], kills: Mapping[str, Sequence[str]]) -
             spent += seconds[case]
     known = {parted(case)[0] for case in seconds}
     return Levels(_by_family(smoke), {**dict.fromkeys(known, frozenset()), **_by_family(chosen)})
+
+
+def _smoke(seconds: Mapping[str, float], order: Sequence[str], kills: Mapping[str, Sequence[str]]) -> List[str]:
+    """A case of every area, of cheap ones that which notices the most; then whatever notices the most for its time."""
+    notices: Dict[str, Set[str]] = {}
+    for fault, killers in kills.items():
+        for case in killers:
+            notices.setdefault(case, set()).add(fault)
+    waiting = {fault for fault, killers in kills.items() if any(case in seconds for case in killers)}
+    most_left = (1 - SMOKE_KILLS) * len(waiting)
+    areas: Dict[Any, List[str]] = {}
+    for case in order:
+        if seconds[case] <= SMOKE_DEAR:
+            areas.setdefault(_area(case), []).append(case)
+    chosen: List[str] = []
+
+    def worth(case: str) -> Tuple[float, float, str]:
+        return -len(notices.get(case, set()) & waiting) / (seconds[case] + 0.05), seconds[case], case
+
+    for cases in list(areas.values())[:SMOKE_CASES]:
+        chosen.append(min((case for case in cases if seconds[case] <= 2 * seconds[cases[0]] + 0.05), key=worth))
+        waiting -= notices.get(chosen[-1], set())
+    spent = sum(seconds[case] for case in chosen)
+    others = set(notices) & {case for cases in areas.values() for case in cases} - set(chosen)
+    while others and len(waiting) > most_left and len(chosen) < SMOKE_CASES:
+        best = min(others, key=worth)
+        if not notices[best] & waiting or spent + seconds[best] > SMOKE_SECONDS:
+            break
+        chosen.append(best)
+        others.discard(best)
+        waiting -= notices[best]
+        spent += seconds[best]
+    return chosen
 
 
 def _shared(seconds: Mapping[str, float]) -> Mapping[str, float]:

@@ -78,4 +78,8 @@ def _update(args: argparse.Namespace) -> int:
     made = levels.computed(cases, kills)
     made.write()
     levels.shipped.cache_clear()
+    for name, lists in (("smoke", made.smoke), ("premerge", made.premerge)):
+        listed = {f"{family}[{each}]" if each else family for family, members in lists.items() for each in members}
+        noticed = sum(not listed.isdisjoint(killers) for killers in kills.values())
+        print(f"{name}: {noticed} of {len(kills)} faults have a known killer among its cases")
     return _show(args)

@@ -29,11 +29,12 @@ def test_a_case_that_reads_what_another_ran_passes_its_places():
 def test_known_killers_come_first_then_each_family_in_turn():
     """Of cases that pass the place themselves the cheapest of every family comes before any second."""
     faults = {"split-wrong": "streams.split", "never-passed": "off:paddle.nothing"}
-    hints = {"split-wrong": ["paddle/test_b.py::test_three", "paddle/test_b.py::test_gone"]}
+    hints = {"split-wrong": ["paddle/test_b.py::test_three", "paddle/test_b.py::test_not_recorded"]}
 
     assert search.candidates(faults, RECORDING, hints, 9) == {
         "split-wrong": [
             "paddle/test_b.py::test_three",
+            "paddle/test_b.py::test_not_recorded",
             "paddle/test_a.py::test_one[y]",
             "paddle/test_a.py::test_one[x]",
             "paddle/test_a.py::test_two",
@@ -50,3 +51,19 @@ def test_op_cases_of_one_program_are_a_group():
     half = "ops/test_ops_ipu.py::test_forward[paddle-softmax-log_softmax-float16-large]"
 
     assert search.group(softmax) == search.group(other) != search.group(half)
+
+
+def test_a_family_that_noticed_nothing_is_provoked_by_what_few_others_pass():
+    """The cheapest case of the family, or one that is known to notice something; what it was tried under is left out."""
+    faults = {"split-wrong": "streams.split", "graph-wrong": "ir.graph", "elsewhere": "plan.slots"}
+    three, one = "paddle/test_b.py::test_three", "paddle/test_a.py::test_one[x]"
+    seen = {"paddle/test_a.py::test_two"}
+
+    assert search.provocations(faults, RECORDING, {}, {}, seen, 9) == {
+        "paddle/test_a.py::test_one[y]": ["split-wrong"],
+        three: ["graph-wrong", "split-wrong"],
+    }
+    assert search.provocations(faults, RECORDING, {"slip:a:b": [one]}, {three: {"graph-wrong"}}, seen, 9) == {
+        one: ["slip:a:b", "split-wrong"],
+        three: ["split-wrong"],
+    }

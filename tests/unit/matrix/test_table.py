@@ -35,6 +35,28 @@ def test_a_crash_is_no_kill():
     assert matrix.crashed_only("paddle") == ["crashing"]
 
 
+def test_a_fault_that_a_device_cannot_have_is_no_survivor():
+    """It is spared, with the reason."""
+    matrix = _matrix()
+    matrix.rows["paddle"]["unseen"].spared = "Paddle has no such thing"
+
+    assert matrix.survivors("paddle") == ["crashing"]
+    assert "cannot occur: Paddle has no such thing" in page(matrix)
+
+
+def test_a_slip_counts_where_it_was_noticed():
+    """Many are tried to provoke a case, and those that it passes under prove nothing."""
+    slips = [
+        {"fault": "slip:a:f", "case": "paddle/test_a.py::test_two", "verdict": "passed", "seconds": 1.0},
+        {"fault": "slip:a:g", "case": "paddle/test_a.py::test_two", "verdict": "killed", "seconds": 1.0},
+    ]
+    matrix = table.gathered("paddle", FAULTS, RECORDING, [*RUNS, *slips])
+
+    assert matrix.idle("paddle") == []
+    assert "slip:a:g" in matrix.rows["paddle"]
+    assert "slip:a:f" not in matrix.rows["paddle"]
+
+
 def test_families_without_a_kill_are_named():
     """A family is a test function with all its parameters; its time is their sum."""
     matrix = _matrix()

@@ -25,14 +25,31 @@ def _listed(table):
 
 
 def test_smoke_has_the_cheapest_case_of_every_area_of_every_framework():
-    """An area is a file, or a family of ops, whose cases share their program's time; a dear one has its case too."""
+    """An area is a file, or a family of ops, whose cases share their program's time; a dear one begins at premerge."""
     made = levels.computed(CASES, {})
 
     assert _listed(made.smoke) == {
         "paddle/ir/test_a_ipu.py::test_one[y]",
-        "poptorch/ir/test_a_ipu.py::test_one[z]",
         "ops/test_ops_ipu.py::test_forward[paddle-softmax-log_softmax-float32-drawn]",
     }
+
+
+def test_of_the_cheap_cases_of_an_area_smoke_has_the_one_that_notices_the_most():
+    """A case may take twice as long as the cheapest where it notices more."""
+    kills = {"a": ["paddle/ir/test_a_ipu.py::test_two"], "b": ["paddle/ir/test_a_ipu.py::test_two"]}
+    made = levels.computed(CASES, kills)
+
+    assert "paddle/ir/test_a_ipu.py::test_two" in _listed(made.smoke)
+    assert "paddle/ir/test_a_ipu.py::test_one[y]" not in _listed(made.smoke)
+
+
+@pytest.mark.parametrize(("budget", "cases"), [(9.0, 3), (0.7, 2)])
+def test_smoke_goes_on_until_it_notices_enough_or_its_time_is_up(budget, cases, monkeypatch):
+    """Beyond one case an area, what notices the most for its time is in."""
+    monkeypatch.setattr(levels, "SMOKE_SECONDS", budget)
+    kills = {"a": ["paddle/ir/test_a_ipu.py::test_one[y]"], "b": ["paddle/ir/test_a_ipu.py::test_one[x]"]}
+
+    assert len(_listed(levels.computed(CASES, kills).smoke)) == cases
 
 
 def test_premerge_has_one_case_of_every_kind_that_is_not_dear(monkeypatch):
@@ -42,6 +59,7 @@ def test_premerge_has_one_case_of_every_kind_that_is_not_dear(monkeypatch):
 
     assert set(CASES) - _listed(made.premerge) == {
         "paddle/ir/test_a_ipu.py::test_one[x]",
+        "poptorch/ir/test_a_ipu.py::test_one[z]",
         "poptorch/ir/test_a_ipu.py::test_three[z]",
     }
 
