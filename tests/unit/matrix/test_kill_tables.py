@@ -39,5 +39,5 @@ def test_a_file_that_holds_no_table_is_one_sentence(text, tmp_path):
     if text is not None:
         path.write_text(text)
 
-    with pytest.raises(MatrixError, match="paddle.ini holds no table of kills"):
+    with pytest.raises(MatrixError, match=r"paddle\.ini holds no table of kills"):
         kill_tables.read([path])

@@ -54,7 +54,7 @@ def test_op_cases_of_one_program_are_a_group():
 
 
 def test_a_family_that_noticed_nothing_is_provoked_by_what_few_others_pass():
-    """The cheapest case of the family, or one that is known to notice something; what it was tried under is left out."""
+    """The cheapest case, or one that is known to notice something; what it was tried under is left out."""
     faults = {"split-wrong": "streams.split", "graph-wrong": "ir.graph", "elsewhere": "plan.slots"}
     three, one = "paddle/test_b.py::test_three", "paddle/test_a.py::test_one[x]"
     seen = {"paddle/test_a.py::test_two"}
