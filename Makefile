@@ -7,6 +7,8 @@
 SHELL := /bin/bash
 ARGS ?=
 BIN := .venv/bin
+# Every worker would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: qualify test lint environment wheel clean
 

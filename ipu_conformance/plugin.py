@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Generator, List, Optional, Sequence, Type
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Generator, List, Optional, Sequence, Tuple, Type
 
 import pytest
 
@@ -39,6 +39,8 @@ CASE_TIME_LIMIT = 300
 
 SELECTION = pytest.StashKey[Selection]()
 TALLY = pytest.StashKey[Tally]()
+WORKERS = pytest.StashKey[Tuple[int, int]]()
+"""How many workers were asked for, and how many are started."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,6 +73,21 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Triangulation(), "ipu_conformance_triangulation")
     if config.pluginmanager.has_plugin("xdist"):
         config.pluginmanager.register(_XdistHooks(), "ipu_conformance_xdist")
+        _limit_workers(config)
+
+
+def _limit_workers(config: pytest.Config) -> None:
+    """Start no more workers than cores for cases that all run on the emulator: they only compute.
+
+    Each of the others would import frameworks and collect, and then wait for a core. A device of its own, or a run that
+    has other tests too, gets the workers that were asked for.
+    """
+    asked = config.option.tx or []
+    cores = max(1, os.cpu_count() or 1)
+    computed_here = set(config.stash[SELECTION].kinds) == {"emulator"}
+    if computed_here and matches_cases_only(config.getoption("markexpr") or "") and set(asked) == {"popen"}:
+        config.option.tx = asked[:cores]
+        config.stash[WORKERS] = (len(asked), len(config.option.tx))
 
 
 class _XdistHooks:
@@ -113,6 +130,9 @@ def pytest_report_header(config: pytest.Config) -> List[str]:
         else:
             why = choice.reason if choice.target is None else "not asked for"
             lines.append(f"ipu {choice.framework}: left out ({why})")
+    asked, started = config.stash.get(WORKERS, (0, 0))
+    if started < asked:
+        lines.append(f"ipu workers: {started} of {asked}, one a core (the emulator only computes)")
     return lines
 
 

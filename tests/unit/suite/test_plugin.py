@@ -4,6 +4,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -182,6 +183,29 @@ def test_a_level_that_does_not_exist_is_a_usage_error(pytester):
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: *test_a asks for level 'fast'; choose one of *"])
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expression", "started"),
+    [
+        (("emulator",), "ipu", 3),
+        (("emulator",), "ipu and not slow", 3),
+        (("emulator",), "", 5),
+        (("emulator", "hardware"), "ipu", 5),
+        (("hardware",), "ipu", 5),
+    ],
+)
+def test_the_emulator_has_no_more_workers_than_cores(kinds, expression, started, monkeypatch):
+    """Cases on a device of its own, and a run that has other tests too, get the workers that were asked for."""
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    config = SimpleNamespace(
+        option=SimpleNamespace(tx=["popen"] * 5),
+        stash={plugin.SELECTION: SimpleNamespace(kinds=kinds)},
+        getoption={"markexpr": expression}.get,
+    )
+    plugin._limit_workers(config)
+
+    assert len(config.option.tx) == started
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one-process", "xdist"])
