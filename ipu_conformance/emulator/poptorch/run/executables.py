@@ -7,7 +7,6 @@ constants) and the digest that tracing must give again; a file of another model 
 from __future__ import annotations
 
 import hashlib
-import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
@@ -15,17 +14,15 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 import torch
 import torch.utils._pytree as pytree
 
-from ipu_conformance.atomic_write import replacing
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
 from ipu_conformance.emulator.poptorch.refusals import models as refusals
-from ipu_conformance.emulator.poptorch.run import calls
+from ipu_conformance.emulator.poptorch.run import calls, executable_files
 
 if TYPE_CHECKING:
     from ipu_conformance.emulator.poptorch.compile.compiled import Compiled
     from ipu_conformance.emulator.poptorch.run.executor import PoplarExecutor
 
-FORMAT = "ipu-conformance poptorch executable 1"
 SUFFIX = ".popef"
 
 _RUNNING_ONLY = ("random_seed", "cache_path", "log_dir", "log_cycle_count", "connection_type", "ipu_id", "profile_dir")
@@ -66,7 +63,7 @@ def remember(executor: PoplarExecutor) -> None:
     if path.exists():
         logger.info("Executable found in the cache: %s", path)
         return
-    _write(path, _contents(executor, export_model=False, save_rng_state=False))
+    executable_files.write(path, _contents(executor, export_model=False, save_rng_state=False))
     logger.info("Executable saved to the cache: %s", path)
 
 
@@ -76,13 +73,12 @@ def save(executor: PoplarExecutor, filename: str, export_model: bool, save_rng_s
     contents = _contents(executor, export_model, save_rng_state)
     if path.is_dir():
         path = path / (contents["digest"] + SUFFIX)
-    _write(path, contents)
+    executable_files.write(path, contents)
 
 
 def _contents(executor: PoplarExecutor, export_model: bool, save_rng_state: bool) -> Dict[str, Any]:
     compiled = executor.compiled
     contents: Dict[str, Any] = {
-        "format": FORMAT,
         "training": compiled.training,
         "digest": digest(compiled, executor.options),
         "arguments": _arguments(compiled.expected),
@@ -100,25 +96,9 @@ def _arguments(expected: calls.Expected) -> Any:
     return pytree.tree_unflatten(leaves, expected.structure)
 
 
-def _write(path: Path, contents: Dict[str, Any]) -> None:
-    """The file appears whole or not at all, so that two processes may share a cache."""
-    with replacing(path) as part, part.open("wb") as file:
-        torch.save(contents, file)
-
-
-def _read(filename: str) -> Dict[str, Any]:
-    try:
-        contents = torch.load(filename, weights_only=False)
-    except (OSError, RuntimeError, EOFError, ImportError, AttributeError, pickle.UnpicklingError) as error:
-        raise Error(f"{filename} is not an executable of PopTorch: {error}") from error
-    if not isinstance(contents, dict) or contents.get("format") != FORMAT:
-        raise Error(f"{filename} is not an executable of this version of PopTorch: export it again")
-    return contents
-
-
 def load_into(executor: PoplarExecutor, filename: str) -> None:
     """Compile an executor from a file that was made with the same model and options."""
-    contents = _read(filename)
+    contents = executable_files.read(filename)
     if contents["training"] != executor._training:
         kind = "training" if contents["training"] else "inference"
         raise Error(f"{filename} holds the executable of a model for {kind}: wrap the model for {kind} to load it")
@@ -147,7 +127,7 @@ def load(filename: str, edit_opts_fn: Optional[Callable[[Options], Any]] = None)
     """The executor of a file that holds its model too; ``edit_opts_fn`` may change the options that it gets."""
     from ipu_conformance.emulator.poptorch.run import executor as executors
 
-    contents = _read(filename)
+    contents = executable_files.read(filename)
     refusals.EXPORTED_ALONE(filename=filename, model=contents["model"])
     options = contents["options"].clone()
     if edit_opts_fn is not None:

@@ -163,10 +163,10 @@ class _Model:
         _touch(self)
         original = type(self)._poptorch_original  # type: ignore[attr-defined]
         state = {key: value for key, value in object.__getattribute__(self, "__dict__").items() if key != _EXECUTOR}
-        return _empty, (original,), state
+        return empty, (original,), state
 
 
-def _empty(original: Type[torch.nn.Module]) -> torch.nn.Module:
+def empty(original: Type[torch.nn.Module]) -> torch.nn.Module:
     """A module without state, of the class that was wrapped."""
     return object.__new__(original)
 
