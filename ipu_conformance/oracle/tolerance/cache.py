@@ -45,6 +45,11 @@ def folder() -> Path:
     return Path(user_cache_dir("ipu-conformance")) / "tolerances"
 
 
+SUFFIX = ".tolerance"
+"""A file holds the SHA-256 of an archive of NumPy's, and the archive."""
+DIGEST = hashlib.sha256().digest_size
+
+
 def key(what: str, net: Net, data: Data, config: RunConfig, weights: Weights, runs: int, rate: float) -> str:
     """A hash of all that the tolerance of ``what`` depends on, the program that measures it included."""
     parts = hashlib.sha256()
@@ -57,17 +62,19 @@ def key(what: str, net: Net, data: Data, config: RunConfig, weights: Weights, ru
 
 
 def read(key: str) -> Optional[Dict[Place, ArrayTolerance]]:
-    """The tolerances kept under ``key``; None if there are none or the file is damaged."""
+    """The tolerances kept under ``key``; None if there are none or the file is damaged, and is written again then."""
     shipped = None if os.environ.get(WITHOUT_SHIPPED) else _shipped().get(key)
-    return shipped if shipped is not None else _read_file(folder() / f"{key}.npz")
+    return shipped if shipped is not None else _read_file(folder() / f"{key}{SUFFIX}")
 
 
 def _read_file(path: Path) -> Optional[Dict[Place, ArrayTolerance]]:
     from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 
     try:
-        # NumPy leaves a damaged file open, so it is given the bytes.
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
+        data = path.read_bytes()
+        if hashlib.sha256(data[DIGEST:]).digest() != data[:DIGEST]:
+            return None
+        with np.load(io.BytesIO(data[DIGEST:]), allow_pickle=False) as kept:
             table = json.loads(str(kept["table"]))
             return {
                 tuple(row["place"]): ArrayTolerance(kept[f"allowed{number}"], row["rms"], row["origin"])
@@ -86,11 +93,11 @@ def write(key: str, arrays: Mapping[Place, ArrayTolerance]) -> None:
     stream = io.BytesIO()
     allowed = {f"allowed{number}": each.allowed for number, each in enumerate(arrays.values())}
     np.savez_compressed(stream, table=np.array(json.dumps(table)), **allowed)
-    target = folder() / f"{key}.npz"
+    target = folder() / f"{key}{SUFFIX}"
     with contextlib.suppress(OSError):
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as part:
-            part.write_bytes(stream.getvalue())
+            part.write_bytes(hashlib.sha256(stream.getvalue()).digest() + stream.getvalue())
 
 
 def pack(source: Path, target: Path = SHIPPED) -> int:
@@ -100,7 +107,7 @@ def pack(source: Path, target: Path = SHIPPED) -> int:
     """
     index: Dict[str, Any] = {}
     parts: List[np.ndarray] = [np.zeros(0, np.float32)]
-    for path in sorted(source.glob("*.npz")):
+    for path in sorted(source.glob(f"*{SUFFIX}")):
         arrays = _read_file(path)
         if arrays is not None:
             index[path.stem] = [
@@ -158,10 +165,10 @@ def _shipped() -> Mapping[str, Dict[Place, ArrayTolerance]]:
 
 @lru_cache(maxsize=None)
 def _program() -> str:
-    """A hash of the source of the oracle and of the modules that describe runs and nets."""
+    """A hash of the source of the oracle, without this module, and of the modules that describe runs and nets."""
     package = Path(__file__).parents[2]
     parts = hashlib.sha256()
     rooms = (path for room in ("nets", "oracle") for path in (package / room).rglob("*.py"))
-    for path in sorted([package / "run.py", *rooms]):
+    for path in sorted({package / "run.py", *rooms} - {Path(__file__)}):
         parts.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     return parts.hexdigest()

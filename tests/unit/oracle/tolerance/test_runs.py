@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import Iterator
 
@@ -192,8 +193,8 @@ class TestCache:
 
     @pytest.mark.parametrize(
         "damage",
-        [lambda old: b"", lambda old: old[: len(old) // 2], lambda old: b"PK" + old[:99]],
-        ids=["empty", "cut", "garbled"],
+        [lambda old: b"", lambda old: old[: len(old) // 2], lambda old: b"PK" + old[:99], lambda old: _other(old)],
+        ids=["empty", "cut", "garbled", "sound but other"],
     )
     def test_a_damaged_file_is_measured_again(self, tmp_path, damage):
         """A corrupt cache is ignored and rewritten."""
@@ -219,6 +220,13 @@ class TestCache:
         monkeypatch.delenv("IPU_CONFORMANCE_CACHE")
 
         assert "ipu-conformance" in cache.folder().parts
+
+
+def _other(old: bytes) -> bytes:
+    """The same file around an archive that can be read and holds something else."""
+    stream = io.BytesIO()
+    np.savez_compressed(stream, table=np.array("[]"))
+    return old[: cache.DIGEST] + stream.getvalue()
 
 
 def _never(*_, **__):
