@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Generator, List, Mapping, NamedTuple, Op
 
 import pytest
 from _pytest.runner import runtestprotocol
+from _pytest.warnings import catch_warnings_for_item
 
 from ipu_conformance import levels
 from ipu_conformance.emulator.faults import catalogue
@@ -80,7 +81,8 @@ class Loop:
             item.session.items = [item]
         self._raised.first = None
         start = time.process_time()
-        reports = runtestprotocol(item, log=False, nextitem=self.cases[then] if then else None)
+        with catch_warnings_for_item(config=item.config, ihook=item.ihook, when="runtest", item=item):
+            reports = runtestprotocol(item, log=False, nextitem=self.cases[then] if then else None)
         seconds = time.process_time() - start
         error = self._raised.first
         if error is not None and any(report.failed for report in reports):
@@ -119,7 +121,7 @@ def record(framework: str, level: str, out: TextIO, paths: Sequence[str] = ()) -
         with catalogue.motions(places.add):
             for case, following in zip(order, [*order[1:], None]):
                 outcome = loop.run(case, following)
-                note = {"case": case, "verdict": outcome.verdict, "seconds": round(outcome.seconds, 4)}
+                note = {"case": case, **outcome._asdict(), "seconds": round(outcome.seconds, 4)}
                 print(json.dumps({**note, "places": sorted(places)}), file=out, flush=True)
                 places.clear()
 

@@ -16,6 +16,7 @@ from typing import IO, Any, Dict, List
 
 import pytest
 from _pytest.runner import runtestprotocol
+from _pytest.warnings import catch_warnings_for_item
 
 from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.matrix.session import Exceptions
@@ -60,7 +61,8 @@ class Loop:
         if hasattr(item, "_initrequest"):
             item._initrequest()
         self.raised.first = None
-        reports = runtestprotocol(item, log=False, nextitem=following)
+        with catch_warnings_for_item(config=item.config, ihook=item.ihook, when="runtest", item=item):
+            reports = runtestprotocol(item, log=False, nextitem=following)
         failed = [report for report in reports if report.failed]
         if failed and self.raised.first is not None:
             self.said.append(f"{failed[0].nodeid} {failed[0].when} {failed[0].longreprtext}")

@@ -223,12 +223,13 @@ def test_truncation_never_moves_away_from_zero():
     assert (np.abs(further.astype(np.float64)) > np.abs(exact)).all()
 
 
-def test_an_unknown_name_offers_the_nearest_and_the_list():
-    """The error names what was given, the nearest fault and all faults."""
+def test_an_unknown_name_offers_the_nearest_and_the_command_that_lists_all():
+    """There are hundreds of them."""
     with pytest.raises(FaultError, match="did you mean 'sum-instead-of-mean'") as info:
         catalogue.get("sum-instead-of-means")
     assert str(info.value).startswith("no fault is named 'sum-instead-of-means';")
-    assert all(fault.name in str(info.value) for fault in CORE)
+    assert "faults list" in str(info.value)
+    assert len(str(info.value)) < 200
 
 
 def test_injecting_an_unknown_name_injects_nothing():

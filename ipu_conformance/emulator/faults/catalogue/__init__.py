@@ -140,7 +140,11 @@ def _left_out(rule: str) -> Fault:
 
 
 def get(name: str) -> Fault:
-    """The fault of that name; an unknown one is an error that offers the nearest names."""
+    """The fault of that name, ``inert`` among them; an unknown one is an error that offers the nearest names."""
+    if name == INERT:
+        return Fault(
+            INERT, "control", "everywhere", "nothing: all the motions of a fault, and no change", lambda value: value
+        )
     if name.startswith(slips.SLIP):
         place = name[len(slips.SLIP) :]
         return Fault(name, "slip", place, f"{place} gives a wrong result, or is left out", slips.wrong)
@@ -148,7 +152,7 @@ def get(name: str) -> Fault:
     if name not in rows:
         near = difflib.get_close_matches(name, rows, n=3)
         hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-        raise FaultError(f"no fault is named {name!r}; {hint}the faults are {', '.join(sorted(rows))}")
+        raise FaultError(f"no fault is named {name!r}; {hint}`ipu-conformance faults list FRAMEWORK` lists them")
     return rows[name]
 
 
