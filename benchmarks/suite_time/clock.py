@@ -143,18 +143,18 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """A case is a phase, without what it imports."""
+    """A case is a phase, without what it imports, and without tolerances, which are shipped once they are measured."""
     replace_functions()
     clock.note()
     clock.framework = framework_of(item.nodeid) or NEUTRAL
     clock.phases.append("case")
-    before, imported = time.process_time(), _imported()
+    before, elsewhere = time.process_time(), _elsewhere()
     try:
         return (yield)
     finally:
         clock.note()
         clock.phases.pop()
-        cases[item.nodeid] = time.process_time() - before - (_imported() - imported)
+        cases[item.nodeid] = time.process_time() - before - (_elsewhere() - elsewhere)
         clock.framework = NEUTRAL
 
 
@@ -170,8 +170,8 @@ def pytest_runtest_teardown() -> Generator[None, Any, Any]:
         clock.phases.pop()
 
 
-def _imported() -> float:
-    return sum(seconds for (_, phase), seconds in clock.spent.items() if phase == "import")
+def _elsewhere() -> float:
+    return sum(seconds for (_, phase), seconds in clock.spent.items() if phase in ("import", "tolerance"))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
