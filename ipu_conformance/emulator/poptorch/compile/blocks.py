@@ -134,8 +134,8 @@ class TagScope:
         self._open.append(context)
         return self
 
-    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        self._open.pop().__exit__(kind, value, traceback)
+    def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
+        self._open.pop().__exit__(type, value, traceback)
 
 
 def tag_of(node: Node, key: str) -> Any:
@@ -172,7 +172,7 @@ class Block(torch.nn.Module):
             forward.begin(self._user_id, self._ipu_id)
         return self
 
-    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+    def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
         forward = current_forward()
         if forward is not None and self._outer:
             forward.resume(self._outer.pop())

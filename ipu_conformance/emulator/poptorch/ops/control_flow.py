@@ -39,9 +39,9 @@ def for_loop(count: int, body: Body, inputs: List[torch.Tensor]) -> List[torch.T
 def cond(
     condition: torch.Tensor,
     then_body: Body,
-    then_inputs: List[torch.Tensor],
+    then_inps: List[torch.Tensor],
     else_body: Body,
-    else_inputs: List[torch.Tensor],
+    else_inps: List[torch.Tensor],
 ) -> List[torch.Tensor]:
     """The results of one of two bodies, by a tensor of one element; inference only.
 
@@ -49,8 +49,8 @@ def cond(
     """
     if not isinstance(condition, torch.Tensor) or condition.numel() != 1:
         raise Error("poptorch.cond needs its condition as a tensor of one element")
-    then_values = _tensors(then_inputs, "cond", "then_inputs")
-    else_values = _tensors(else_inputs, "cond", "else_inputs")
+    then_values = _tensors(then_inps, "cond", "then_inps")
+    else_values = _tensors(else_inps, "cond", "else_inps")
     if not capture.is_capturing():
         return _results(then_body(*then_values) if bool(condition) else else_body(*else_values), "cond")
     with blocks.tagged(blocks.REGION, lambda outer: (*outer, "cond")):

@@ -118,14 +118,14 @@ class Attribute(blocks.TagScope):
 
     _key = blocks.ATTRIBUTES
 
-    def __init__(self, **attributes: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__()
-        for name, value in attributes.items():
+        for name, value in kwargs.items():
             if not _is_plain(value):
                 raise ValueError(
                     f"The attribute {name} was given {value!r}: use a string, a number, or a list of either"
                 )
-        self.attributes = attributes
+        self.attributes = kwargs
 
     def _tag(self, outer: Any) -> Any:
         return {**outer, **self.attributes}

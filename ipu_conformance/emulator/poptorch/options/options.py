@@ -212,11 +212,11 @@ class Options(OptionValues):
         self._check_is_given("ipu_id", ipu_id)
         return self.set(ipu_id=ipu_id)
 
-    def useOfflineIpuTarget(self, ipu_target: Union[str, int] = 2) -> Options:
+    def useOfflineIpuTarget(self, ipu_version: Union[str, int] = 2) -> Options:
         """Compile for a generation of IPU (1, 2 or 21) without attaching to one."""
-        if ipu_target not in _OFFLINE_TARGETS:
-            raise AssertionError(f"{ipu_target!r} was given: the offline targets are 1, 2 and 21")
-        return self.set(connection_type=enums.ConnectionType.Never, offline_ipu_version=_OFFLINE_TARGETS[ipu_target])
+        if ipu_version not in _OFFLINE_TARGETS:
+            raise AssertionError(f"{ipu_version!r} was given: the offline targets are 1, 2 and 21")
+        return self.set(connection_type=enums.ConnectionType.Never, offline_ipu_version=_OFFLINE_TARGETS[ipu_version])
 
     def connectionType(self, connection_type: enums.ConnectionType) -> Options:
         """When a model attaches to its device."""
@@ -265,9 +265,9 @@ class Options(OptionValues):
         """The folder of log files."""
         return self.set(log_dir=log_dir)
 
-    def maxRepeatLogs(self, max_repeat_logs: Optional[int]) -> Options:
+    def maxRepeatLogs(self, max_lines: Optional[int]) -> Options:
         """How many times one line may be logged; None for always."""
-        return self.set(max_repeat_logs=max_repeat_logs)
+        return self.set(max_repeat_logs=max_lines)
 
     def modelName(self, name: str) -> Options:
         """The name of the model in reports."""

@@ -129,11 +129,11 @@ class Phase:
         """The stages of the phase."""
         return tuple(self._stages)
 
-    def stage(self, index: int) -> Stage:
+    def stage(self, idx: int) -> Stage:
         """The stage at an index."""
-        if not isinstance(index, int) or not 0 <= index < len(self._stages):
-            raise AssertionError(f"Stage {index!r} was asked of a phase of {len(self._stages)}: they count from 0")
-        return self._stages[index]
+        if not isinstance(idx, int) or not 0 <= idx < len(self._stages):
+            raise AssertionError(f"Stage {idx!r} was asked of a phase of {len(self._stages)}: they count from 0")
+        return self._stages[idx]
 
     def ipus(self, *ipus: int) -> Phase:
         """Run the stages on these IPUs, one for each stage."""

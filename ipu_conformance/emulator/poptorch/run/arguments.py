@@ -37,16 +37,17 @@ class _Original:
         return hash(type(self.container))
 
 
-def registerCustomArgParser(arg_type: type, parser: ICustomArgParser) -> None:
-    """Accept instances of ``arg_type`` as arguments and outputs of models; a later parser replaces an earlier one."""
-    if not isinstance(arg_type, type):
-        raise AssertionError(f"{arg_type!r} was given: a parser is registered for a class")
-    if not isinstance(parser, ICustomArgParser):
-        raise AssertionError(f"{parser!r} was given: a parser derives from poptorch.ICustomArgParser")
-    known = arg_type in _parsers
-    _parsers[arg_type] = parser
+def registerCustomArgParser(arg_data_type: type, arg_parser: ICustomArgParser) -> None:
+    """Accept instances of a class as arguments and outputs of models; a later parser replaces an earlier one."""
+    if not isinstance(arg_data_type, type):
+        raise AssertionError(f"{arg_data_type!r} was given: a parser is registered for a class")
+    if not isinstance(arg_parser, ICustomArgParser):
+        raise AssertionError(f"{arg_parser!r} was given: a parser derives from poptorch.ICustomArgParser")
+    known = arg_data_type in _parsers
+    _parsers[arg_data_type] = arg_parser
     if not known:
-        pytree.register_pytree_node(arg_type, _flatten, _unflatten, serialized_type_name=arg_type.__qualname__)
+        name = arg_data_type.__qualname__
+        pytree.register_pytree_node(arg_data_type, _flatten, _unflatten, serialized_type_name=name)
 
 
 def _flatten(container: Any) -> Tuple[List[torch.Tensor], _Original]:

@@ -310,10 +310,10 @@ class PoplarExecutor(Inspection):
 
     # The user's model.
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "_user_model" not in self.__dict__:
-            raise AttributeError(name)
-        return getattr(self._user_model, name)
+    def __getattr__(self, attr: str) -> Any:
+        if attr.startswith("__") or "_user_model" not in self.__dict__:
+            raise AttributeError(attr)
+        return getattr(self._user_model, attr)
 
     def __repr__(self) -> str:
         return module_repr(self._user_model)
