@@ -117,8 +117,7 @@ class RandomRounding:
             size = math.sqrt(float(np.mean(values**2)))
             error = self._partial_error * math.sqrt(length) * size
             # A sum that is exactly 0 is one of zeros (a dead unit, a masked gradient), and has no error.
-            moved: Array = values + error * self._random.standard_normal(values.shape)
-            values = np.where(values == 0.0, 0.0, moved)
+            values = np.where(values == 0.0, 0.0, values + error * self._random.standard_normal(values.shape))
         return stochastic(values, stored(site, self._config), self._random)
 
     def _of_classes(self, logits: Array) -> float:
