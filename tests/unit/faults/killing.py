@@ -32,7 +32,7 @@ AGAIN = ("workloads", "models", "convergence")
 
 ALL = os.environ.get("FAULTS") == "all"
 """Whether a run takes every fault (ten minutes of processor time), not always the same few of them."""
-SHARE, SHARE_AGAIN = 6, 24
+SHARE, SHARE_AGAIN = 10, 24
 """A run takes one fault in so many, and fewer of those that are killed again by dear cases."""
 
 FRONT_ENDS: Mapping[str, str] = {"poptorch": "PopTorch", "paddle": "Paddle", "tensorflow": "TensorFlow"}
