@@ -63,8 +63,8 @@ class Run:
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
-            **dict.fromkeys(("stdout", "stderr"), subprocess.PIPE),
-            cwd=folder, env={**os.environ, **variables, "PYTHONPATH": path}, start_new_session=True, text=True,
+            env={**os.environ, **variables, "PYTHONPATH": path},
+            cwd=folder, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
     def wait_for_a_test(self):
