@@ -1,3 +1,52 @@
-"""What every test of the checkout shares."""
+"""What every run in the checkout shares: one folder for temporary files, gone at its end, and an end in order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from typing import Any, Optional
+
+import pytest
 
 pytest_plugins = ["pytester"]
+
+FOLDER = pytest.StashKey[str]()
+VARIABLE = "TMPDIR"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the run a folder, which workers and other processes inherit, and let SIGTERM end it as Control-C does.
+
+    Frameworks leave files where temporary ones go: TensorFlow compiled code, PyTorch the folder of a cache.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _end)
+    if hasattr(config, "workerinput"):
+        return
+    before = os.environ.get(VARIABLE)
+    folder = config.stash[FOLDER] = tempfile.mkdtemp(prefix="ipu-conformance-")
+    _use(folder)
+
+    def forget() -> None:
+        _use(before)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    config.add_cleanup(forget)
+
+
+def _use(folder: Optional[str]) -> None:
+    """Temporary files go to this folder; None is where they go without the variable."""
+    tempfile.tempdir = folder
+    if folder is None:
+        os.environ.pop(VARIABLE, None)
+    else:
+        os.environ[VARIABLE] = folder
+
+
+def _end(number: int, frame: Any) -> None:
+    """Tests and fixtures end, then the workers: nothing that they have started is left behind."""
+    pytest.exit("terminated", returncode=128 + number)

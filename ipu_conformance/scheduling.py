@@ -3,8 +3,8 @@
 Importing a framework costs a worker seconds and hundreds of megabytes. So work is handed out in chunks of one
 framework, and a worker keeps to a framework it has imported as long as there is work for it; only then does it take up
 the one with the most work left for each worker that has it. Cases that share a compiled program are one chunk, however
-many they are. The longest chunks go first, and a long case is a chunk of its own: what is handed out last decides how
-long the other workers wait.
+many they are, and so are tests of the project that share a process. The longest chunks go first, and a long case is a
+chunk of its own: what is handed out last decides how long the other workers wait.
 """
 
 from __future__ import annotations
@@ -72,7 +72,16 @@ def program_of(nodeid: str) -> Optional[str]:
     return f"{path}::{framework}-{family}-{dtype}"
 
 
+SHARING = ("unit/suite/test_wheel.py", "unit/faults/test_kills.py", "unit/workloads/")
+"""Where tests share what the first of them starts, and a second worker would start again: a process that has imported a
+framework, a wheel that is built and installed."""
+
 COSTS = (
+    ("test_every_fault_is_killed", 1500),
+    ("unit/workloads/test_keras", 1500),
+    ("unit/workloads/test_estimator", 1500),
+    ("unit/suite/test_wheel", 1000),
+    ("unit/", 40),
     ("ops/test_any_call", 2100),
     ("ipu/models/", 800),
     ("/test_convergence", 2800),
@@ -101,12 +110,17 @@ def cost(nodeid: str) -> float:
     return milliseconds * DEARER.get(framework_of(nodeid) or NEUTRAL, 1.0)
 
 
+def shared_by(nodeid: str) -> Optional[str]:
+    """What a test shares with others of its framework: a compiled program or what they start; None where nothing."""
+    return program_of(nodeid) or next((place for place in SHARING if place in nodeid.partition("::")[0]), None)
+
+
 def chunks(nodeids: Sequence[str]) -> Dict[str, str]:
-    """Each test's chunk, "framework:name": the tests of one program, a long test, or CHUNK others in order."""
+    """Each test's chunk, "framework:name": the tests that share something, a long test, or CHUNK others in order."""
     counts: Dict[str, int] = {}
     result = {}
     for nodeid in nodeids:
-        framework, name = framework_of(nodeid) or NEUTRAL, program_of(nodeid)
+        framework, name = framework_of(nodeid) or NEUTRAL, shared_by(nodeid)
         if name is None and cost(nodeid) >= LONG:
             name = nodeid
         elif name is None:

@@ -97,6 +97,11 @@ def drawn(row: Row, seed: int, edge: str = "drawn") -> Call:
     return Call(edge, _samples(row, seed))
 
 
+def first_of(row: Row, seed: int) -> Sample:
+    """The first micro-batch of the call that follows from a seed, which has its structure."""
+    return row.op.draw(_MicroBatch(seed, 0))
+
+
 @functools.lru_cache(maxsize=None)
 def _samples(row: Row, seed: int) -> Tuple[Sample, ...]:
     return _call(row.op, lambda number: _MicroBatch(seed, number), "drawn").samples

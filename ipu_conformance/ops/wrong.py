@@ -15,7 +15,7 @@ import numpy as np
 from ipu_conformance.ops.dtypes import FORMATS
 from ipu_conformance.ops.features import features
 from ipu_conformance.ops.row import Row
-from ipu_conformance.ops.variants import LONG, drawn, is_floating, seed_of, special
+from ipu_conformance.ops.variants import LONG, first_of, is_floating, seed_of, special
 from ipu_conformance.oracle.op import Array, Op, as_tuple
 from ipu_conformance.oracle.sample import Sample
 
@@ -113,7 +113,7 @@ def _regions(row: Row) -> Iterator[WrongOp]:
 
 @functools.lru_cache(maxsize=None)
 def _samples(row: Row) -> Tuple[Sample, ...]:
-    return tuple(drawn(row, seed_of(row, number)).samples[0] for number in range(SEEDS))
+    return tuple(first_of(row, seed_of(row, number)) for number in range(SEEDS))
 
 
 def _words(row: Row) -> Set[str]:

@@ -48,7 +48,8 @@ import atexit, importlib, json, os, runpy, sys, traceback
 requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 os.dup2(2, 1)
-importlib.import_module(sys.argv[1])
+for module in sys.argv[1:]:
+    importlib.import_module(module)
 
 
 def perform(folder, printed, said, kind, name, *words):
@@ -89,11 +90,11 @@ for line in requests:
 
 
 class Forks:
-    """A process that has imported a module and forks for each program: importing takes longer than they do."""
+    """A process that has imported modules and forks for each program: importing takes longer than they do."""
 
-    def __init__(self, module):
+    def __init__(self, *modules):
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _FORKING, module],
+            [sys.executable, "-c", _FORKING, *modules],
             env=_environment({}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

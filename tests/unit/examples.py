@@ -12,7 +12,7 @@ from typing import Mapping
 from hypothesis import HealthCheck, settings
 
 VARIABLE = "IPU_CONFORMANCE_EXAMPLES"
-SHARE = 0.5
+SHARE = 0.25
 """The part that is drawn where the variable is not set."""
 FEWEST, DEFAULT = 4, 100
 

@@ -119,7 +119,10 @@ def test_a_server_that_cannot_continue_starts_again(mirror, tmp_path):
     assert download(mirror.url, remote("a.gz", CONTENT), tmp_path).read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("rest", [CONTENT[:1000], CONTENT + b"more", b"other" * 60_000])
+STALE = {"a beginning": CONTENT[:1000], "too much": CONTENT + b"more", "another file": b"other" * 60_000}
+
+
+@pytest.mark.parametrize("rest", STALE.values(), ids=STALE)
 def test_a_wrong_beginning_is_not_kept(mirror, tmp_path, rest):
     """A stale part of any length ends in the right file, or in an error after which the next try is right."""
     mirror.files["a.gz"] = CONTENT

@@ -419,6 +419,10 @@ def test_a_rule_is_declared_once():
 
 def test_the_control_changes_nothing_and_passes_every_place(monkeypatch):
     """Under ``inert`` each place is passed with the right result: points, functions and refusals."""
+    # Faults of front ends, which other tests of the process have registered, would import every framework.
+    for fault in catalogue.table():
+        if fault.front_end != "core":
+            catalogue._TABLE.pop(fault.name, None)
     module: Any = importlib.import_module("ipu_conformance.emulator.core.plan")
 
     monkeypatch.setattr(module, "total", lambda: 3, raising=False)

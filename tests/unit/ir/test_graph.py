@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -157,9 +158,11 @@ def test_in_order_restores_an_order_that_can_be_executed(graph, random):
 
 
 def test_in_order_takes_time_linear_in_the_edges():
-    """One op that reads a hundred thousand others, given first, is placed last at once."""
-    count = 100_000
+    """One op that reads tens of thousands of others, given first, is placed last at once."""
+    count = 40_000
     leaves = [Op("Identity", "", (), (f"t{index}",)) for index in range(count)]
     wide = Op("Sum", "sum", [f"t{index}" for index in range(count)], ("y",))
+    begun = time.process_time()
 
     assert in_order([wide, *leaves])[-1] is wide
+    assert time.process_time() - begun < 4

@@ -35,7 +35,8 @@ def _torch(torch: Any, row: Row, arrays: Sequence[np.ndarray], sample: Sample) -
 
 
 def _tensorflow(tf: Any, row: Row, arrays: Sequence[np.ndarray], sample: Sample) -> List[np.ndarray]:
-    graph = tf.function(lambda *inputs: row.call("tensorflow")(tf, *inputs, **sample.attributes))
+    # A call has no control flow for autograph to record, and looking for it takes longer than recording.
+    graph = tf.function(lambda *inputs: row.call("tensorflow")(tf, *inputs, **sample.attributes), autograph=False)
     return [output.numpy() for output in _listed(graph(*map(tf.constant, arrays)))]
 
 

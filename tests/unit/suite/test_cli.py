@@ -109,24 +109,33 @@ CASE = "training/test_replication_ipu.py::test_replicas_hold_identical_weights[p
 """A quick case of the framework that is quickest to import."""
 
 
-def test_case_runs_one_case_alone():
-    """A failure's last line, pasted into a shell, runs that case and no other."""
-    command = [sys.executable, "-m", "ipu_conformance", "case", CASE, "--ipu-target", "emulator"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert answer.returncode == 0, answer.stdout
-    assert "cases: 1 executed, 0 skipped, 0 left out; areas tested: 1" in answer.stdout
-
-
 def test_a_failing_case_says_how_to_run_it_alone(monkeypatch):
-    """On a device with a fault the failure is one sentence and the command that reproduces it."""
+    """A failure's last line, pasted into a shell, runs that case and no other; a fault of the device fails it again."""
     monkeypatch.setenv("IPU_CONFORMANCE_FAULT", "update-skipped-on-last-replica")
     command = [sys.executable, "-m", "ipu_conformance", "case", CASE, "--ipu-target", "emulator"]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert answer.returncode == 1
+    assert "cases: 1 executed, 0 skipped, 0 left out; areas tested: 1" in answer.stdout
     assert "differs between replicas 0 and 2 after step 2" in answer.stdout
     assert f"reproduce: ipu-conformance case '{CASE}'" in answer.stdout
+
+
+@pytest.mark.parametrize("code", [0, 1, 4])
+def test_a_case_ends_as_its_run_does(monkeypatch, code):
+    """The command's exit code is that of pytest, which is given the case, the target and every level."""
+    started = []
+
+    def run(command, **options):
+        started.append(command)
+        return subprocess.CompletedProcess(command, code)
+
+    monkeypatch.setattr(subprocess, "run", run)
+
+    assert cli.main(["case", CASE, "--ipu-target", "acme"]) == code
+    ((*_, name, level, thorough, _, _, target, chosen),) = started
+    assert name.endswith(CASE)
+    assert (level, thorough, target, chosen) == ("--ipu-level", "soak", "--ipu-target", "acme")
 
 
 def test_a_case_that_does_not_exist_is_one_sentence(capsys):

@@ -16,9 +16,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """Where pip has installed a third party's target from a package of its own: a device that runs everything."""
-    project = tmp_path_factory.mktemp("vendor")
-    (project / "acme.py").write_text(
+    """Where a third party's target is installed, a package of its own with what pip leaves: a device for everything."""
+    site = tmp_path_factory.mktemp("site")
+    (site / "acme.py").write_text(
         textwrap.dedent(
             """
             import sys, types
@@ -40,30 +40,11 @@ def installed(tmp_path_factory):
             """
         )
     )
-    (project / "setup.cfg").write_text(
-        textwrap.dedent(
-            """
-            [metadata]
-            name = acme-target
-            version = 1.0
-            [options]
-            py_modules = acme
-            [options.entry_points]
-            ipu_conformance.targets =
-                acme = acme:Acme
-            """
-        )
-    )
-    (project / "setup.py").write_text("from setuptools import setup; setup()\n")
-    installed = project / "site"
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
-            *("--no-build-isolation", "--no-deps", "--no-index", "--target", str(installed), str(project)),
-        ],
-        check=True,
-    )
-    return installed
+    information = site / "acme_target-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-target\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[ipu_conformance.targets]\nacme = acme:Acme\n")
+    return site
 
 
 @pytest.fixture

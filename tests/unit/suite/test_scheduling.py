@@ -68,6 +68,22 @@ def test_chunks_are_small_and_of_one_framework(nodeids):
         assert members == [nodeid for nodeid in nodeids if nodeid in set(members)]
 
 
+def test_tests_that_share_a_process_are_one_chunk_for_each_framework():
+    """What the first of them starts, no other worker starts again."""
+    kills = [
+        f"tests/unit/faults/test_kills.py::test_a[{name}-{n}]" for n in range(9) for name in ("paddle", "poptorch")
+    ]
+    wheel = [f"tests/unit/suite/test_wheel.py::test_{n}" for n in range(CHUNK + 3)]
+    others = [f"tests/unit/suite/test_hook.py::test_{n}" for n in range(CHUNK + 3)]
+    found = chunks([*kills, *others, *wheel])
+
+    assert {found[nodeid] for nodeid in kills} == {
+        f"{name}:unit/faults/test_kills.py" for name in ("paddle", "poptorch")
+    }
+    assert {found[nodeid] for nodeid in wheel} == {f"{NEUTRAL}:unit/suite/test_wheel.py"}
+    assert len({found[nodeid] for nodeid in others}) == 2
+
+
 def simulate(work, workers):
     """Hand out ``work`` chunks per framework to workers in turn; the frameworks each has imported at the end."""
     waiting = {f"{framework}:{i}": CHUNK for framework, count in work.items() for i in range(count)}

@@ -1,5 +1,6 @@
 """The wheel holds the suite and needs nothing that it does not declare."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -39,8 +40,11 @@ def link_into(site_packages, distribution):
 
 
 def run(*command, cwd, check=True):
-    """Run a command and return what it printed."""
-    answer = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False)
+    """Run a command, which sees no checkout, and return what it printed."""
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    answer = subprocess.run(
+        list(map(str, command)), cwd=cwd, env=variables, capture_output=True, text=True, check=False
+    )
     if check:
         assert answer.returncode == 0, answer.stdout + answer.stderr
     return answer

@@ -93,7 +93,7 @@ COMMANDS = {
     "strategy": ["--ipus", "2"],
     "estimator": ["--gradient-accumulation-count", "2"],
     "replica": [],
-    "pipeline": ["--ipus", "4", "--model-shard-position", "9", "--batch-size", "8"],
+    "pipeline": ["--model-shard-position", "9"],
 }
 
 

@@ -13,7 +13,7 @@ from ipu_conformance.workloads import WorkloadError
 from ipu_conformance.workloads.paddle_mnist import MODEL_FILES, PIPELINED_ACCUMULATION, Settings, digits, model_folder
 from ipu_conformance.workloads.paddle_mnist.digits import SIDE, Samples, datasets, filled, in_order, scaled
 from ipu_conformance.workloads.paddle_mnist.infer import check_model
-from tests.unit.commands import trained, write_picture
+from tests.unit.commands import run, trained, write_picture
 from tests.unit.examples import at_most
 
 from .test_every_workload import parsed
@@ -194,11 +194,12 @@ WHERE = {
 
 @pytest.mark.skipif(not FRAMEWORKS["paddle"].installed, reason="needs paddle")
 @pytest.mark.parametrize("where", WHERE)
-def test_the_commands_train_and_recognise(where, tmp_path):
+def test_the_commands_train_and_recognise(where, tmp_path, after_paddle):
     """A run ends with the best pass, its files and the accuracy; a picture's digit is the last line of inference."""
     module = "ipu_conformance.workloads.paddle_mnist"
+    start = run if where == "one IPU" else after_paddle
     sizes = ["--epochs", "1", "--train-size", "48", "--test-size", "9", "--batch-size", "16"]
-    lines, _ = trained(*WHERE[where], *sizes, module=f"{module}.train", cwd=tmp_path)
+    lines, _ = trained(*WHERE[where], *sizes, module=f"{module}.train", cwd=tmp_path, start=start)
 
     assert lines[0].startswith("Epoch 1, batch 3, Cost ")
     assert " Validation Cost " in lines[0]
@@ -208,7 +209,7 @@ def test_the_commands_train_and_recognise(where, tmp_path):
     assert lines[-1].startswith("Accuracy on test set: ")
     image = write_picture(tmp_path / "digit.png", load("synthetic-digits", train=0, test=1).test.images[0, :, :, 0])
     words = ["--use_ipu", "False"] if where == "native" else ["--ipu-target", "emulator"]
-    recognised, _ = trained("--img", str(image), *words, module=f"{module}.infer", cwd=tmp_path)
+    recognised, _ = trained("--img", str(image), *words, module=f"{module}.infer", cwd=tmp_path, start=start)
 
     assert recognised[0] == "Drew the IR graph to paddle_mnist/ir_graph.dot"
     assert recognised[-1].startswith("Recognised digit: ")

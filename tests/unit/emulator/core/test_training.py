@@ -103,7 +103,7 @@ def test_an_optimizer_steps_as_specified(name):
     """State is kept across steps, per weight and per stage, while the learning rate changes from step to step."""
     rule = optimizer(name, epsilon=0.0625) if name != "sgd" else optimizer(name, momentum=0.75, weight_decay=0.125)
     halved = learning_rate("step", base=0.0625, size=1, gamma=0.5)
-    config = replace(staged("mlp", FACTORS, 3), optimizer=rule, learning_rate=halved, steps=2)
+    config = replace(staged("mlp", FACTORS, 3), optimizer=rule, learning_rate=halved, device_iterations=1, steps=2)
 
     compare_with_oracle(nets.mlp(), config)
 

@@ -21,10 +21,16 @@ FIELDS = ("losses", "outputs", "weights", "gradients")
 CONFIG = RunConfig(device_iterations=2, gradient_accumulation=3, steps=2, learning_rate=learning_rate(base=0.05))
 
 
+@pytest.fixture(scope="module")
+def shared_cache(tmp_path_factory):
+    """What the tests of this file measure, each once."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
+def own_cache(shared_cache, monkeypatch):
     """Tests neither use nor fill the user's cache."""
-    monkeypatch.setenv("IPU_CONFORMANCE_CACHE", str(tmp_path))
+    monkeypatch.setenv("IPU_CONFORMANCE_CACHE", str(shared_cache))
 
 
 def setting(seed: int = 0, dtype: str = "float32", net=None) -> tuple:
@@ -162,6 +168,11 @@ class TestForRun:
 
 
 class TestCache:
+    @pytest.fixture(autouse=True)
+    def empty_cache(self, own_cache, tmp_path, monkeypatch):
+        """Nothing has been measured."""
+        monkeypatch.setenv("IPU_CONFORMANCE_CACHE", str(tmp_path))
+
     def test_the_second_time_nothing_is_run(self, monkeypatch):
         """A kept tolerance is the same, and costs no run."""
         net, data, config = setting()
