@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any, Callable, Tuple
 
@@ -29,6 +30,13 @@ def _copying(original: Any, *arguments: Any) -> Any:
     """The weights come home before the device does what it is told."""
     original.__self__.weights_to_host()
     return original(*arguments)
+
+
+def _variance_of_first_replica(original: Any, machine: Any, values: Any) -> None:
+    original(machine, values)
+    for name, value in values.items():
+        for scope in machine._scopes[1:] if "var" in name else ():
+            scope.put({name: np.ones_like(np.array(value))})
 
 
 for _name, _area, _place, _what, _wrong in (
@@ -81,6 +89,15 @@ for _name, _area, _place, _what, _wrong in (
     ("paddle-drops-without-seed", "streams", DRAW, "dropout ignores the seed", argument("seed", lambda value: 0)),
     ("paddle-drops-same-for-every-micro-batch", "streams", DRAW, "all micro-batches are dropped alike",
      argument("micro_batch", lambda value: 0)),
+    ("paddle-drops-repeat-after-two-runs", "streams", DRAW, "every third run drops what the first one dropped",
+     argument("run", lambda value: value % 2)),
+    ("paddle-third-dropout-is-the-first", "streams", DRAW, "every third dropout of a program has the first one's masks",
+     argument("place", lambda value: value % 2)),
+    ("paddle-variance-stays", "weights", "paddle.run.machine:PaddleMachine.tensors",
+     "running variances stay on the device",
+     result(lambda values: {name: value for name, value in values.items() if "var" not in name})),
+    ("paddle-variance-of-first-replica", "weights", "paddle.run.machine:PaddleMachine.load",
+     "running variances are sent to the first replica alone", _variance_of_first_replica),
 ):  # fmt: skip
     register(Fault(_name, _area, _place, _what, _wrong), __name__)
 
@@ -107,6 +124,43 @@ def _norm_of_one_stage(original: Original, programs: Any, key: Any) -> Any:
         if op.type() == "scale" and op.output("Out")[0] in unseen:
             op._set_attr("scale", 0.0)
     return ops, kept
+
+
+@patch("paddle-recomputed-masks-differ", "streams", "paddle.run.machine:PaddleMachine.recompute",
+       "stages after the second draw other masks when they go forward again")  # fmt: skip
+def _other_masks(original: Original, machine: Any, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
+    runs = machine.runs
+    machine.runs = runs + (1 << 20) * (stage > 1)
+    try:
+        return original(machine, replica, stage, micro_batch, boundary)
+    finally:
+        machine.runs = runs
+
+
+@patch("paddle-rounds-alike-every-run", "numerics", "paddle.compile.precision:_AtRandom.__call__",
+       "stochastic rounding draws the same in every run")  # fmt: skip
+def _rounds_alike(original: Original, rounding: Any, *tensors: Any) -> Any:
+    rounding.calls = itertools.count()
+    return original(rounding, *tensors)
+
+
+@patch("paddle-predictor-second-input-is-first", "streams", "paddle.api.inference:Predictor.run",
+       "the second input of a predictor is taken for the first")  # fmt: skip
+def _first_input_twice(original: Original, predictor: Any, inputs: Any = None) -> Any:
+    first, *others = predictor._inputs.values()
+    if others and others[0].array is not None:
+        others[0].array = first.array
+    return original(predictor, inputs)
+
+
+@patch("paddle-lamb-decays-everything", "update", "paddle.optim.stage_updates:split",
+       "weights that are excluded from Lamb's decay decay")  # fmt: skip
+def _decays_everything(original: Original, program: Any, *arguments: Any) -> Any:
+    block = program.desc.block(0)
+    ops = [op for op in map(block.op, range(block.op_size())) if op.type() == "lamb"]
+    for op in ops:
+        op._set_attr("weight_decay", max(float(each.attr("weight_decay")) for each in ops))
+    return original(program, *arguments)
 
 
 @patch("paddle-host-follows", "weights", "paddle.run.device:Device.run",
