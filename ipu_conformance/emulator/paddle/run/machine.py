@@ -37,7 +37,8 @@ class PaddleMachine:
         self._meeting = VariableScope(core.Scope())
         self._programs: Dict[Tuple[int, Key], BoundProgram] = {}
         held = [scope.scope for scope in (*self._scopes, self._meeting)]
-        weakref.finalize(self, scopes.release, self._programs, held).atexit = False
+        # At exit Paddle frees its scopes by itself.
+        weakref.finalize(self, scopes.release, self._programs, held).atexit = False  # type: ignore[misc]
         self._updated = [0 for _ in range(replicas)]
         self._counts: List[Dict[int, int]] = [{} for _ in range(replicas)]
         self._last = len(self.stages) - 1

@@ -103,7 +103,7 @@ def summed(paddle: Any, config: RunConfig, loss: Any, stages: int) -> AnyDevice:
     """A pipeline that adds up its gradients and divides them by nothing."""
     paddle.optimizer.SGD(exact.RATE).minimize(loss)
     started(paddle)
-    options = {"ipus": stages, "pipelined": True, "accumulation_and_replication_reduction_type": 0}
+    options: Any = {"ipus": stages, "pipelined": True, "accumulation_and_replication_reduction_type": 0}
     return AnyDevice(paddle, [loss], exact.strategy(paddle, config, **options))
 
 

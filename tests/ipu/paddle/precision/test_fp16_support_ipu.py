@@ -122,6 +122,26 @@ def test_an_op_rounds_once(paddle: Any, static: Any, name: str) -> None:
     check.close(actual=infer(paddle, build, x), expected=expected, tolerance=tolerance, what=name, dtype=HALF)
 
 
+MAKERS: Dict[str, Callable[[Any, Any], Any]] = {
+    "tanh": lambda paddle, v: paddle.tanh(v),
+    "exp": lambda paddle, v: paddle.exp(v),
+    "softmax": lambda paddle, v: paddle.nn.functional.softmax(v),
+    "matmul": lambda paddle, v: paddle.matmul(v, v, transpose_y=True),
+    "mean": lambda paddle, v: paddle.mean(v, axis=1),
+    "sum": lambda paddle, v: paddle.add_n([v, v * 0.3125, v * 0.0703125]),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_an_op_makes_is_float16_wherever_it_goes(paddle: Any, static: Any, name: str) -> None:
+    """A result that goes on into float32 inside the program has no more bits than float16."""
+    x = (np.arange(1, 16, dtype=np.float32) / 16).reshape(3, 5)
+    wide = infer(paddle, lambda v: paddle.cast(MAKERS[name](paddle, v), "float32"), x, feed="float16")
+
+    check.dtype(actual=wide, expected=np.float32, what=name)
+    check.identical(actual=wide, expected=wide.astype(HALF).astype(np.float32), what=f"{name} in float32")
+
+
 COUNTS = ("batches_per_step", "accumulation_factor", "replicated_graph_count")
 
 

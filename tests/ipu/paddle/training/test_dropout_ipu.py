@@ -53,7 +53,7 @@ def test_every_stage_goes_back_by_the_masks_it_went_forth_by(
         loss = paddle.sum(values[-1])
     paddle.optimizer.SGD(exact.RATE).minimize(loss)
     started(paddle)
-    options = {"auto_recomputation": PIPELINE_RECOMPUTATION} if recomputed else {}
+    options: Any = {"auto_recomputation": PIPELINE_RECOMPUTATION} if recomputed else {}
     chosen = exact.strategy(
         paddle, config, ipus=stages, pipelined=True, random_seed=5, accumulation_and_replication_reduction_type=SUM,
         **options,

@@ -236,7 +236,7 @@ EVERY: Dict[str, Tuple[Callable[[Any], Any], Dict[str, np.ndarray]]] = {
     "adamw": (lambda o: o.AdamW(exact.RATE, weight_decay=0.0, **BETAS), AVERAGES),
     "lamb": (lambda o: o.Lamb(exact.RATE, lamb_weight_decay=0.0, **BETAS), AVERAGES),
     "adamax": (lambda o: o.Adamax(exact.RATE, **BETAS), {"moment_0": averaged(GRADIENT, 0.5)}),
-    "adagrad": (lambda o: o.Adagrad(exact.RATE), {"moment_0": UPDATES * np.float32(GRADIENT**2)}),
+    "adagrad": (lambda o: o.Adagrad(exact.RATE), {"moment_0": np.asarray(UPDATES * GRADIENT**2, np.float32)}),
     "adadelta": (
         lambda o: o.Adadelta(exact.RATE, rho=0.75),
         {"_avg_squared_grad_0": averaged(GRADIENT**2, 0.75)},

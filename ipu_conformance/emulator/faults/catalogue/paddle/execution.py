@@ -115,6 +115,52 @@ def _first_use_only(original: Original, programs: Any, stage: Any) -> Any:
     return original(programs, replace(stage, gradients=owned))
 
 
+@patch("paddle-third-use-lost", "reduce", f"{PROGRAMS}._accumulation",
+       "a shared weight gets the gradients of its first two stages only")  # fmt: skip
+def _third_use_lost(original: Original, programs: Any, stage: Any) -> Any:
+    users = [each for each in programs.stages if each.number < stage.number]
+    counted = {
+        weight: name for weight, name in stage.gradients.items() if sum(weight in each.gradients for each in users) < 2
+    }
+    return original(programs, replace(stage, gradients=counted))
+
+
+@patch("paddle-passed-gradient-halved", "reduce", "paddle.run.machine:PaddleMachine._sent",
+       "the gradient of a value that passes over a stage arrives halved")  # fmt: skip
+def _passed_gradient_halved(original: Original, stage: Any, scope: Any) -> Any:
+    sent = original(stage, scope)
+    passed = [name for name in sent if stage.outgoing[name] == stage.incoming.get(name)]
+    return {**sent, **{name: np.array(sent[name]) * np.float32(0.5) for name in passed}}
+
+
+def _stopping(*words: str) -> Wrong:
+    """After three updates the state whose names have one of the words moves no more."""
+
+    def wrong(original: Original, machine: Any, replica: int, stage: int, gradients: Any) -> None:
+        names = [name for name in machine.programs.updates.lasting if any(word in name for word in words)]
+        before = machine.read(names, replica) if machine.updates >= 3 else {}
+        original(machine, replica, stage, gradients)
+        machine._scopes[replica].put(before)
+
+    return wrong
+
+
+for _name, _what, _words in (
+    ("paddle-squares-stop", "averages of squares stop after three updates", ("moment2", "mean_square", "squared_grad")),
+    ("paddle-powers-stop", "powers of the betas stop after three updates", ("pow_acc",)),
+):
+    register(Fault(_name, "update", "paddle.run.machine:PaddleMachine.update", _what, _stopping(*_words)), __name__)
+
+
+@patch("paddle-fourth-batch-repeats", "streams", "core.streams:select_all",
+       "fetches of batches from the fourth on are those of the third")  # fmt: skip
+def _fourth_repeats(original: Original, layout: Any) -> Any:
+    selection = original(layout)
+    last = layout.micro_batches // layout.device_iterations * min(layout.device_iterations, 3) - 1
+    entries = [[entry[0]._replace(micro_batch=min(entry[0].micro_batch, last))] for entry in selection.entries]
+    return replace(selection, entries=tuple(map(tuple, entries)))
+
+
 @patch("paddle-norm-of-one-stage", "reduce", f"{PROGRAMS}._before",
        "clipping sees the gradients of the first stage only")  # fmt: skip
 def _norm_of_one_stage(original: Original, programs: Any, key: Any) -> Any:
@@ -142,6 +188,26 @@ def _other_masks(original: Original, machine: Any, replica: int, stage: int, mic
 def _rounds_alike(original: Original, rounding: Any, *tensors: Any) -> Any:
     rounding.calls = itertools.count()
     return original(rounding, *tensors)
+
+
+@patch("paddle-functions-keep-their-bits", "numerics", "paddle.compile.precision:_insert",
+       "float16 results of hyperbolic tangents are not rounded inside a program")  # fmt: skip
+def _keep_their_bits(original: Original, block: Any, *arguments: Any) -> None:
+    original(block, *arguments)
+    for index in reversed(range(1, block.op_size())):
+        if block.op(index).type() == "py_func" and block.op(index - 1).type() == "tanh":
+            block._remove_op(index, index + 1)
+
+
+@patch("paddle-third-feed-is-the-second", "streams", "paddle.run.feeding:Feeder.deal",
+       "the third feed of a program is taken for the second where their shapes agree")  # fmt: skip
+def _third_feed(original: Original, feeder: Any, feed: Any) -> Any:
+    dealt = original(feeder, feed)
+    _, *others = feeder.declared
+    if len(others) > 1 and others[0].shape == others[1].shape:
+        for micro_batch in (each for replica in dealt for each in replica):
+            micro_batch[others[1].name] = micro_batch[others[0].name]
+    return dealt
 
 
 @patch("paddle-predictor-second-input-is-first", "streams", "paddle.api.inference:Predictor.run",
