@@ -55,7 +55,7 @@ def _change_places(paddle: Any, core: Any) -> None:
 
 def _change_programs(base: Any) -> None:
     """``IpuCompiledProgram.compile`` prepares what it compiles, and ``Executor.run`` runs it on the device."""
-    from ipu_conformance.emulator.paddle.compile import custom_ops, precision, sessions
+    from ipu_conformance.emulator.paddle.compile import custom_ops, passes, precision, sessions
     from ipu_conformance.emulator.paddle.compile.passes.popart import EXECUTABLE
     from ipu_conformance.emulator.paddle.run import executor
     from ipu_conformance.emulator.paddle.run.device import DEVICE
@@ -67,7 +67,8 @@ def _change_programs(base: Any) -> None:
     def compile(self: Any, feed_list: Any, fetch_list: Any) -> Any:
         custom_ops.bind(self._program, self._ipu_strategy._ipu_strategy)
         precision.follow_the_scope(self._program, self._scope)
-        program = stock_compile(self, sessions.names_of(feed_list), sessions.names_of(fetch_list))
+        with passes.at_once():
+            program = stock_compile(self, sessions.names_of(feed_list), sessions.names_of(fetch_list))
         setattr(program, EXECUTABLE, DEVICE.executable)
         return program
 

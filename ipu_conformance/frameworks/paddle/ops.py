@@ -16,7 +16,7 @@ import paddle
 
 from ipu_conformance.errors import Inexpressible
 from ipu_conformance.frameworks import OpCall, OpResult
-from ipu_conformance.frameworks.paddle.programs import static_mode
+from ipu_conformance.frameworks.paddle.programs import emptied, static_mode
 
 _REASONS: Dict[Hashable, Optional[str]] = {}
 """Why Paddle cannot express calls of one structure; None where it can."""
@@ -82,9 +82,9 @@ def _takes(call: OpCall, dtype: str) -> bool:
 @contextmanager
 def _program() -> Iterator[Tuple[Any, Any]]:
     """A program and its start, both empty, in a scope and under names of their own."""
-    main, startup = paddle.static.Program(), paddle.static.Program()
-    scope = paddle.static.scope_guard(paddle.static.Scope())
-    with static_mode(), paddle.utils.unique_name.guard(), scope, paddle.static.program_guard(main, startup):
+    main, startup, scope = paddle.static.Program(), paddle.static.Program(), paddle.static.Scope()
+    guards = paddle.static.scope_guard(scope), paddle.static.program_guard(main, startup)
+    with static_mode(), paddle.utils.unique_name.guard(), guards[0], guards[1], emptied(scope, startup):
         yield main, startup
 
 

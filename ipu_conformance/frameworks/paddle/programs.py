@@ -90,6 +90,21 @@ def short_stacks() -> Iterator[None]:
             sys.tracebacklimit = before
 
 
+@contextmanager
+def emptied(scope: Any, startup: Any) -> Iterator[None]:
+    """What a startup program makes in a scope is gone after the block.
+
+    Paddle keeps every scope for as long as the process lives, and each of its tensors takes a page or more.
+    """
+    try:
+        yield
+    finally:
+        for name in startup.global_block().vars:
+            variable = scope.find_var(name)
+            if variable is not None:
+                variable.get_tensor()._clear()
+
+
 @dataclass(frozen=True)
 class Program:
     """A net as programs, in a scope and under names of its own."""
@@ -152,8 +167,9 @@ def build(net: Net, config: RunConfig, *, batch: Optional[int] = None, sharded: 
     with static_mode(), paddle.utils.unique_name.guard(), paddle.static.scope_guard(scope):
         with paddle.static.program_guard(main, startup):
             logits, loss, rate = _written(net, config, batch or config.micro_batch, sharded)
-        paddle.static.Executor(paddle.CPUPlace()).run(startup)
-        yield Program(net, config, main, startup, scope, logits, loss, rate)
+        with emptied(scope, startup):
+            paddle.static.Executor(paddle.CPUPlace()).run(startup)
+            yield Program(net, config, main, startup, scope, logits, loss, rate)
 
 
 def _written(net: Net, config: RunConfig, batch: int, sharded: bool) -> Tuple[Any, Any, Any]:

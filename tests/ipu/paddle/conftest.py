@@ -10,6 +10,11 @@ import pytest
 from ipu_conformance import check
 
 
+def _programs() -> Any:
+    """The driver's module of programs, which imports the framework."""
+    return importlib.import_module("ipu_conformance.frameworks.paddle.programs")
+
+
 @pytest.fixture
 def paddle() -> Iterator[Any]:
     """The framework in dynamic mode; the mode, the place and the patches of strategies are put back afterwards."""
@@ -20,7 +25,7 @@ def paddle() -> Iterator[Any]:
     place = module.framework._current_expected_place_()
     module.disable_static()
     # Paddle writes the stack into every op; the case's own part of it is enough.
-    with importlib.import_module("ipu_conformance.frameworks.paddle.programs").short_stacks():
+    with _programs().short_stacks():
         yield module
     cache.__getitem__, module.optimizer.lr.LRScheduler.step = kept
     compiler.IpuDynamicPatcher.patcher_cache.clear()
@@ -33,7 +38,8 @@ def static(paddle: Any) -> Iterator[Any]:
     """``paddle.static`` in static mode, with fresh programs, a fresh scope and names that start from 0."""
     paddle.enable_static()
     main, startup, scope = paddle.static.Program(), paddle.static.Program(), paddle.static.Scope()
-    with paddle.static.program_guard(main, startup), paddle.static.scope_guard(scope), paddle.utils.unique_name.guard():
+    guards = paddle.static.program_guard(main, startup), paddle.static.scope_guard(scope)
+    with guards[0], guards[1], paddle.utils.unique_name.guard(), _programs().emptied(scope, startup):
         yield paddle.static
     paddle.disable_static()
 

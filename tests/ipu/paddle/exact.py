@@ -37,6 +37,8 @@ COUNTS = (
     counts(1, 1, 2),
     counts(2, 3),
     counts(3, 1, 2),
+    counts(5, 2, 3),
+    counts(2, 3, 5),
     counts(1, 4, 2),
     counts(2, 4, 3),
     counts(3, 2, 4),

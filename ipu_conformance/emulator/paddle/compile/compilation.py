@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from paddle.base import core, framework
 
-from ipu_conformance.emulator.paddle.compile.subprograms import program_of
+from ipu_conformance.emulator.paddle.compile.subprograms import Described, program_of
 from ipu_conformance.emulator.paddle.errors import PaddleError
 from ipu_conformance.emulator.paddle.run.device import DEVICE
 
@@ -56,8 +56,8 @@ class Compilation:
     """The record of one compilation."""
 
     def __init__(self, desc: Any, strategy: Any, scope: Any) -> None:
-        self.original = program_of(core.ProgramDesc(desc))
-        """The whole Program as it was given: forward, backward and optimizer ops."""
+        self.original = Described(core.ProgramDesc(desc))
+        """The whole program as it was given: forward, backward and optimizer ops."""
         self.program = program_of(core.ProgramDesc(desc))
         """The working Program, edited by each pass."""
         self.strategy = strategy
@@ -90,9 +90,9 @@ class Compilation:
         """Rebuild the working Program from its description, into which ops were inserted."""
         self.program = program_of(core.ProgramDesc(self.program.desc))
 
-    def snapshot(self) -> Any:
-        """A Program equal to the working one, independent of what later passes do."""
-        return program_of(core.ProgramDesc(self.program.desc))
+    def snapshot(self) -> Described:
+        """A copy of the working Program's description, independent of what later passes do."""
+        return Described.copy(self.program)
 
 
 _RECORDS: weakref.WeakKeyDictionary[Any, Compilation] = weakref.WeakKeyDictionary()

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 from paddle.base import core
 
 from ipu_conformance.emulator.paddle.compile.compilation import place_like
-from ipu_conformance.emulator.paddle.compile.subprograms import new_variable, program_of
+from ipu_conformance.emulator.paddle.compile.subprograms import new_variable
 
 _TYPES = core.VarDesc.VarType
 SUFFIX = "@PART@"
@@ -175,4 +175,4 @@ def composed(program: Any) -> Any:
         if write is not None and write(op, _Writer(block, index, op)):
             last = index + block.op_size() - before
             block._remove_op(last, last + 1)
-    return program_of(program.desc)
+    return program

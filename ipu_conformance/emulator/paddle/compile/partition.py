@@ -189,7 +189,7 @@ def _differentiate(
 ) -> _Derived:
     """The gradients, derived by Paddle, of what leaves a stage by its weights and by what it received."""
     lasting = [name for name in known if known[name].persistable()]
-    program = subprograms.assemble(stage_ops, known, lasting)
+    program = subprograms.assemble(stage_ops, known, lasting).program()
     block = program.global_block()
     touched = subprograms.touched(stage_ops)
     wanted = [name for name in trainable if name in touched]

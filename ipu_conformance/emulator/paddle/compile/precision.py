@@ -92,7 +92,7 @@ def realise(program: Any, strategy: Any) -> Any:
             partials.replace(block, names)
         _widen(block)
         _insert(block, names, round_of)
-    return subprograms.program_of(desc)
+    return subprograms.Described(desc)
 
 
 def _blocks(desc: Any) -> Iterator[Any]:

@@ -28,7 +28,7 @@ def seeded(program: Any) -> Any:
         var = subprograms.new_variable(block, f"{SEED}{number}", core.VarDesc.VarType.INT32, [1])
         var.set_stop_gradient(True)
         op.set_input("Seed", [var.name()])
-    return subprograms.program_of(desc)
+    return subprograms.Described(desc)
 
 
 def _dropouts(block: Any) -> List[Any]:

@@ -18,6 +18,25 @@ def program_of(desc: Any) -> Any:
     return framework.Program._construct_from_desc(desc)
 
 
+@dataclass(frozen=True)
+class Described:
+    """A program that is executed as its description stands, without Paddle's Python objects for variables and ops.
+
+    Making those takes longer than compiling does otherwise, and they are cycles, which wait for the garbage collector.
+    """
+
+    desc: Any
+
+    @classmethod
+    def copy(cls, program: Any) -> Described:
+        """A copy of a program's description."""
+        return cls(core.ProgramDesc(program.desc))
+
+    def program(self) -> Any:
+        """Paddle's own Program around the description."""
+        return program_of(self.desc)
+
+
 def variables(*programs: Any) -> Dict[str, Any]:
     """The descriptions of all variables by name; where programs share a name, the first one's counts."""
     descriptions: Dict[str, Any] = {}
@@ -68,8 +87,8 @@ def touched(ops: Iterable[Any]) -> Set[str]:
     return {name for op in ops for name in (*reads(op), *writes(op))}
 
 
-def assemble(ops: Sequence[Any], known: Mapping[str, Any], kept: Iterable[str] = ()) -> Any:
-    """A Program of copies of ``ops``; what is in ``kept`` stays in the scope, all else is gone after a run."""
+def assemble(ops: Sequence[Any], known: Mapping[str, Any], kept: Iterable[str] = ()) -> Described:
+    """A program of copies of ``ops``; what is in ``kept`` stays in the scope, all else is gone after a run."""
     desc = core.ProgramDesc()
     block = desc.block(0)
     lasting = set(kept)
@@ -77,7 +96,7 @@ def assemble(ops: Sequence[Any], known: Mapping[str, Any], kept: Iterable[str] =
         declare(block, known[name], lasting)
     for op in ops:
         block.append_op().copy_from(op)
-    return program_of(desc)
+    return Described(desc)
 
 
 def declare(block: Any, source: Any, lasting: Set[str]) -> None:

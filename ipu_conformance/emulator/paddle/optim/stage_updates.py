@@ -54,7 +54,7 @@ def without(program: Any) -> Any:
         op = block.op(index)
         if op.has_attr(ROLE) and int(op.attr(ROLE)) & _UPDATING:
             block._remove_op(index, index + 1)
-    return subprograms.program_of(desc)
+    return subprograms.Described(desc)
 
 
 def split(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from paddle.base import core
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.paddle.compile import precision
 from ipu_conformance.emulator.paddle.compile.slot_programs import Key, Programs, fresh_name, held_name
-from ipu_conformance.emulator.paddle.run import random_state
+from ipu_conformance.emulator.paddle.run import random_state, scopes
 from ipu_conformance.emulator.paddle.run.scopes import BoundProgram, VariableScope
 
 Arrays = Dict[str, np.ndarray]
@@ -35,6 +36,9 @@ class PaddleMachine:
         self._scopes = [VariableScope(core.Scope()) for _ in range(replicas)]
         self._meeting = VariableScope(core.Scope())
         self._programs: Dict[Tuple[int, Key], BoundProgram] = {}
+        held = [scope.scope for scope in (*self._scopes, self._meeting)]
+        # At exit Paddle frees its scopes by itself.
+        weakref.finalize(self, scopes.release, self._programs, held).atexit = False  # type: ignore[misc]
         self._updated = [0 for _ in range(replicas)]
         self._counts: List[Dict[int, int]] = [{} for _ in range(replicas)]
         self._last = len(self.stages) - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Dict, Iterable, Iterator, List, Mapping
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, MutableMapping
 
 from paddle.base import core
 
@@ -57,6 +57,16 @@ class BoundProgram:
     def run(self) -> None:
         """Execute every op once."""
         self._executor.run(_NO_FEEDS, False)
+
+
+def release(bound: MutableMapping[Any, BoundProgram], scopes: Iterable[Any]) -> None:
+    """Free scopes and the programs that are bound to them; nothing may use either afterwards.
+
+    Paddle keeps every scope for as long as the process lives, whether Python still knows it or not.
+    """
+    bound.clear()  # an executor points into its scope, so it goes first
+    for scope in scopes:
+        scope._remove_from_pool()
 
 
 class VariableScope:

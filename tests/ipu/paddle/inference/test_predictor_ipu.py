@@ -11,7 +11,7 @@ import pytest
 
 from ipu_conformance import check
 
-from ..device import predicted, predictor_config
+from ..device import predicted, predictor_config, save_model
 from ..regression import samples
 from .conftest import exact
 
@@ -36,6 +36,27 @@ def test_a_predictor_computes_the_model(paddle: Any, saved: Saved, size: int) ->
     out = predict(paddle, predictor_config(paddle, saved(size), 1, SIZE), samples(SIZE))
 
     check.identical(actual=out, expected=exact(samples(SIZE)), what="the output")
+
+
+def test_a_predictor_has_several_inputs_and_outputs(paddle: Any, static: Any, tmp_path: Path) -> None:
+    """Each of three inputs of one shape is used where the model uses it, and each output comes under its own name."""
+    x, y, z = (static.data(name, [SIZE, 2], "float32") for name in "xyz")
+    one = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+    outputs = [x * one - 2.0 * y, y * one - 4.0 * z, z * one - 8.0 * x]
+    predictor = paddle.inference.create_predictor(
+        predictor_config(paddle, save_model(paddle, tmp_path, [x, y, z], outputs), 1, SIZE)
+    )
+    fed = [samples(SIZE, turn * SIZE) for turn in range(3)]
+    for name, array in zip("xyz", fed):
+        predictor.get_input_handle(name).copy_from_cpu(array)
+    predictor.run()
+    computed = [predictor.get_output_handle(name).copy_to_cpu() for name in predictor.get_output_names()]
+
+    check.equal(actual=predictor.get_input_names(), expected=list("xyz"), what="the list of inputs")
+    check.equal(actual=len(computed), expected=len(outputs), what="the number of outputs")
+    for number, factor in enumerate((2, 4, 8)):
+        expected = fed[number] - np.float32(factor) * fed[(number + 1) % 3]
+        check.identical(actual=computed[number], expected=expected, what=f"output {number}")
 
 
 def test_handles_have_names_shapes_and_types(paddle: Any, predictor: Any) -> None:

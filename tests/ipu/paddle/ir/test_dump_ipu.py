@@ -217,6 +217,32 @@ def test_gradients_are_reduced_over_replicas(net: Net, tmp_path: Path, replicas:
     check.equal(actual=reduces, expected=3 if replicas > 1 else 0, what="the number of all-reduces")
 
 
+def drawn_on(file: Path, *types: str) -> Dict[str, List[int]]:
+    """For each type, the IPUs in whose boxes its ops are drawn."""
+    drawn: Dict[str, List[int]] = {type: [] for type in types}
+    ipu = -1
+    for line in file.read_text("utf-8").splitlines():
+        box = re.search(r'label="IPU (\d+)"', line)
+        ipu = int(box.group(1)) if box else ipu
+        op = re.search(r'label="(\w+)', line)
+        if op and op.group(1) in drawn:
+            drawn[op.group(1)].append(ipu)
+    return {type: sorted(ipus) for type, ipus in drawn.items()}
+
+
+@pytest.mark.parametrize(("replicas", "accumulation"), [(1, 5), (3, 7)])
+def test_a_weight_is_updated_where_it_is_used(net: Net, tmp_path: Path, replicas: int, accumulation: int) -> None:
+    """Each of the three gradients is accumulated, reduced and applied on the IPU of its layer."""
+    net.compile(replicas=replicas, accumulation=accumulation, dot_checks=["Final"], log_dir=str(tmp_path))
+    everywhere = [0, 1, 2]
+    expected = {"MatMul": everywhere, "Accumulate": everywhere, "SGD0VarUpdate": everywhere}
+    if replicas > 1:
+        expected["ReplicatedAllReduceInplace"] = everywhere
+
+    drawn = drawn_on(tmp_path / "final.dot", *expected)
+    check.equal(actual=drawn, expected=expected, what="the IPUs of each type of op")
+
+
 @pytest.mark.parametrize("accumulation", [1, 4])
 def test_gradients_are_accumulated(net: Net, tmp_path: Path, accumulation: int) -> None:
     """With accumulation each of the three gradients is accumulated; without it none is."""

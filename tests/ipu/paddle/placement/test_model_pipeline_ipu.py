@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
+import numpy as np
 import pytest
 
 from ipu_conformance import check
 from ipu_conformance.run import RunConfig
 
 from .. import exact
+from ..device import Device as AnyDevice
+from ..device import started
 from ..exact import Device, counts
 
 Shards = List[Dict[str, int]]
@@ -94,6 +97,62 @@ def test_a_pipeline_runs(paddle: Any, static: Any, shards: Shards, depth: int, i
     expected = exact.plain_run(x, config, stages=len(shards), mean=False, rate=0.0).outputs
 
     check.identical(actual=out, expected=expected, what="the output by micro-batch")
+
+
+def summed(paddle: Any, config: RunConfig, loss: Any, stages: int) -> AnyDevice:
+    """A pipeline that adds up its gradients and divides them by nothing."""
+    paddle.optimizer.SGD(exact.RATE).minimize(loss)
+    started(paddle)
+    options: Any = {"ipus": stages, "pipelined": True, "accumulation_and_replication_reduction_type": 0}
+    return AnyDevice(paddle, [loss], exact.strategy(paddle, config, **options))
+
+
+@pytest.mark.parametrize("stages", [3, 4, 5])
+def test_a_value_passes_over_stages(paddle: Any, static: Any, stages: int) -> None:
+    """What the first stage hands to the last reaches it through those between, and its gradient comes back once."""
+    config = counts(1, needed(stages, training=True), 2)
+    value = first = static.data("x", [None, 2], "float32")
+    for number in range(stages):
+        with static.ipu_shard_guard(number, number):
+            start = paddle.nn.initializer.Constant(2.0)
+            value = value * static.create_parameter([2], "float32", f"w{number}", default_initializer=start)
+            first = value if number == 0 else first
+            if number == stages - 1:
+                loss = paddle.sum(paddle.add(value, first))
+    device = summed(paddle, config, loss, stages)
+    x = exact.samples(config.micro_batches)
+    (losses,) = device.run(x)
+    device.sync()
+    total = x.sum(axis=0, dtype=np.float64)
+
+    expected = np.float32((2.0**stages + 2.0) * x.sum(axis=1))
+    check.identical(actual=np.sort(losses.reshape(-1)), expected=np.sort(expected), what="the losses")
+    for number in range(stages):
+        gradient = total * (2.0 ** (stages - 1) + (number == 0))
+        weight = np.float32(2.0 - exact.RATE * gradient)
+        check.identical(actual=device.value(f"w{number}"), expected=weight, what=f"the weight of stage {number}")
+
+
+@pytest.mark.parametrize("stages", [3, 4])
+def test_a_weight_of_all_stages_gets_the_gradients_of_all(paddle: Any, static: Any, stages: int) -> None:
+    """A weight that every stage multiplies by is one weight: its gradient is the sum over its uses."""
+    config = counts(1, needed(stages, training=True), 2)
+    value = static.data("x", [None, 2], "float32")
+    start = paddle.nn.initializer.Constant(2.0)
+    with static.ipu_shard_guard(0, 0):
+        weight = static.create_parameter([2], "float32", "w", default_initializer=start)
+    for number in range(stages):
+        with static.ipu_shard_guard(number, number):
+            value = paddle.multiply(value, weight)
+            if number == stages - 1:
+                loss = paddle.sum(value)
+    device = summed(paddle, config, loss, stages)
+    x = exact.samples(config.micro_batches)
+    device.run(x)
+    device.sync()
+    gradient = stages * 2.0 ** (stages - 1) * x.sum(axis=0, dtype=np.float64)
+
+    check.identical(actual=device.value("w"), expected=np.float32(2.0 - exact.RATE * gradient), what="the weight")
 
 
 SOME_SET = "Only some ops have had their pipeline stage set"

@@ -122,6 +122,26 @@ def test_an_op_rounds_once(paddle: Any, static: Any, name: str) -> None:
     check.close(actual=infer(paddle, build, x), expected=expected, tolerance=tolerance, what=name, dtype=HALF)
 
 
+MAKERS: Dict[str, Callable[[Any, Any], Any]] = {
+    "tanh": lambda paddle, v: paddle.tanh(v),
+    "exp": lambda paddle, v: paddle.exp(v),
+    "softmax": lambda paddle, v: paddle.nn.functional.softmax(v),
+    "matmul": lambda paddle, v: paddle.matmul(v, v, transpose_y=True),
+    "mean": lambda paddle, v: paddle.mean(v, axis=1),
+    "sum": lambda paddle, v: paddle.add_n([v, v * 0.3125, v * 0.0703125]),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_an_op_makes_is_float16_wherever_it_goes(paddle: Any, static: Any, name: str) -> None:
+    """A result that goes on into float32 inside the program has no more bits than float16."""
+    x = (np.arange(1, 16, dtype=np.float32) / 16).reshape(3, 5)
+    wide = infer(paddle, lambda v: paddle.cast(MAKERS[name](paddle, v), "float32"), x, feed="float16")
+
+    check.dtype(actual=wide, expected=np.float32, what=name)
+    check.identical(actual=wide, expected=wide.astype(HALF).astype(np.float32), what=f"{name} in float32")
+
+
 COUNTS = ("batches_per_step", "accumulation_factor", "replicated_graph_count")
 
 
@@ -266,3 +286,18 @@ def test_stochastic_rounding_goes_both_ways(paddle: Any, static: Any) -> None:
     values = set(rounded.reshape(-1).tolist())
     check.equal(actual=values, expected={1.0, 1 + 2.0**-10}, what="the set of rounded values")
     check.holds(abs(up - count / 4) < bound, f"{up} of {count} values go up where {count // 4} ± {bound:.0f} should.")
+
+
+def test_stochastic_rounding_is_independent(paddle: Any, static: Any) -> None:
+    """The same values are rounded otherwise by every op and in every run, and by each seed."""
+    count, runs = 512, 3
+    x = np.full((1, count), 1 + 2.0**-12, np.float32)
+    variable = static.data("x", list(x.shape), "float32")
+    outs = [paddle.cast(variable * factor, "float16") for factor in (1.0, 2.0, 4.0)]
+    rounded = []
+    for seed in (11, 12, 13):
+        device = compiled(paddle, outs, size=1, enable_stochastic_rounding=True, random_seed=seed)
+        rounded.append([[fetched.reshape(-1) for fetched in device.run(x)] for _ in range(runs)])
+    up = np.array(rounded, np.float32) > np.array([1, 2, 4], np.float32)[:, np.newaxis]
+
+    check.dropout_masks(masks=up, rate=0.75, axes=("seed", "run", "op"), what="rounding upwards")

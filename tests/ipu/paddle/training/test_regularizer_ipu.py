@@ -1,13 +1,14 @@
-"""Regularizers: L2 decay as an object is L2 decay as a number, and L1 decay is refused."""
+"""Regularizers: L2 decay as an object is L2 decay as a number, L1 decay is refused, and Lamb spares what it is told."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Dict
 
 import numpy as np
 
 from ipu_conformance import check
 
+from .. import exact
 from ..device import compiled, started
 
 RATE = 0.125
@@ -49,3 +50,26 @@ def test_l1_decay_is_refused(paddle: Any) -> None:
 
     with check.raises(Exception, match=r"(?i)unimplemented", what="L1 decay"):
         trained(paddle, lambda paddle: paddle.regularizer.L1Decay(0.25))
+
+
+def test_lamb_spares_the_weights_that_are_excluded(paddle: Any, static: Any) -> None:
+    """A weight that is excluded from Lamb's decay moves as without decay, and its neighbour as with it."""
+
+    def moved(decay: float, *spared: str) -> Dict[str, np.ndarray]:
+        main, startup = static.Program(), static.Program()
+        guards = static.scope_guard(static.Scope()), static.program_guard(main, startup)
+        with guards[0], guards[1], paddle.utils.unique_name.guard():
+            lamb = paddle.optimizer.Lamb(
+                exact.RATE,
+                lamb_weight_decay=decay,
+                exclude_from_weight_decay_fn=lambda weight: weight.name in spared,
+            )
+            device = exact.Device(paddle, exact.chain(paddle, stages=3, optimizer=lamb), exact.strategy(paddle))
+            device.run(exact.samples(1))
+            return device.synced_weights()
+
+    without, everywhere, partly = moved(0.0), moved(0.5), moved(0.5, "w1")
+
+    for name, expected in (("w0", everywhere), ("w1", without), ("w2", everywhere)):
+        check.differs(actual=without[name], other=everywhere[name], what=f"{name} without decay")
+        check.identical(actual=partly[name], expected=expected[name], what=name)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 from ipu_conformance.run import RunConfig
 
 from ...training import counts_id
-from .. import exact
+from .. import device, exact
 from ..exact import Device, counts
 
 ROUTES: Dict[str, Callable[[Any, Any], None]] = {
@@ -214,3 +215,71 @@ def test_compiling_again_goes_on_with_the_state(paddle: Any, static: Any, kind: 
         weight = again.synced_weights()["w0"]
 
     check.identical(actual=weight, expected=expected, what="the weight")
+
+
+UPDATES = 9
+"""The updates of three runs of three batches each."""
+GRADIENT = np.array([2.0, -3.0])
+"""The gradient of every update."""
+BETAS = {"beta1": 0.5, "beta2": 0.75, "epsilon": 2.0**-4}
+
+
+def averaged(value: np.ndarray, share: float) -> np.ndarray:
+    """A moving average of one value that begins at zero and keeps a share of what it was; float32 holds it exactly."""
+    return np.asarray((1 - share**UPDATES) * value, np.float32)
+
+
+AVERAGES = {"moment1_0": averaged(GRADIENT, 0.5), "moment2_0": averaged(GRADIENT**2, 0.75)}
+EVERY: Dict[str, Tuple[Callable[[Any], Any], Dict[str, np.ndarray]]] = {
+    "momentum": (lambda o: o.Momentum(exact.RATE, 0.5), {"velocity_0": 2 * averaged(GRADIENT, 0.5)}),
+    "adam": (lambda o: o.Adam(exact.RATE, **BETAS), AVERAGES),
+    "adamw": (lambda o: o.AdamW(exact.RATE, weight_decay=0.0, **BETAS), AVERAGES),
+    "lamb": (lambda o: o.Lamb(exact.RATE, lamb_weight_decay=0.0, **BETAS), AVERAGES),
+    "adamax": (lambda o: o.Adamax(exact.RATE, **BETAS), {"moment_0": averaged(GRADIENT, 0.5)}),
+    "adagrad": (lambda o: o.Adagrad(exact.RATE), {"moment_0": np.asarray(UPDATES * GRADIENT**2, np.float32)}),
+    "adadelta": (
+        lambda o: o.Adadelta(exact.RATE, rho=0.75),
+        {"_avg_squared_grad_0": averaged(GRADIENT**2, 0.75)},
+    ),
+    "rmsprop": (
+        lambda o: o.RMSProp(exact.RATE, rho=0.75, momentum=0.5, centered=True),
+        {"mean_square_0": averaged(GRADIENT**2, 0.75), "mean_grad_0": averaged(GRADIENT, 0.75)},
+    ),
+}  # fmt: skip
+
+
+def many_updates(paddle: Any, optimizer: Any) -> device.Device:
+    """A weight whose gradient is always the same, after three runs of three batches."""
+    config = counts(3)
+    x = paddle.static.data("x", [None, 2], "float32")
+    start = paddle.nn.initializer.Assign(exact.START)
+    loss = paddle.sum(x * paddle.static.create_parameter([2], "float32", name="w0", default_initializer=start))
+    optimizer.minimize(loss)
+    device.started(paddle)
+    trained = device.Device(paddle, [loss], exact.strategy(paddle, config))
+    for _ in range(UPDATES // config.device_iterations):
+        trained.run(np.full((config.device_iterations, 2), GRADIENT, np.float32))
+    trained.sync()
+    return trained
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_update_counts_in_the_state(paddle: Any, static: Any, name: str) -> None:
+    """After nine equal gradients the state is that of nine updates."""
+    make, states = EVERY[name]
+    trained = many_updates(paddle, make(paddle.optimizer))
+    for suffix, expected in states.items():
+        check.identical(actual=trained.value(f"w0_{suffix}"), expected=expected, what=suffix)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "adamax"])
+def test_every_update_moves_the_weight_as_far(paddle: Any, static: Any, name: str) -> None:
+    """Equal gradients have the averages of one: whatever the count of updates is, bias correction cancels it."""
+    trained = many_updates(paddle, EVERY[name][0](paddle.optimizer))
+    size = np.abs(GRADIENT)
+    step = exact.RATE * GRADIENT / (size if name == "adamax" else size + BETAS["epsilon"])
+    expected = exact.START - UPDATES * step
+    roundings = 12 * UPDATES * np.maximum(np.abs(exact.START), np.abs(expected)) * FORMATS["float32"].unit
+    allowed = Tolerance(roundings, "twelve roundings in each of nine updates", 0.0)
+
+    check.close(actual=trained.value("w0"), expected=expected, tolerance=allowed, what="the weight")

@@ -10,6 +10,7 @@ import paddle
 from paddle.base import core, framework
 
 from ipu_conformance.emulator import hook
+from ipu_conformance.emulator.paddle.compile import subprograms
 from ipu_conformance.emulator.paddle.run.device import DEVICE
 
 Build = Callable[[], Any]
@@ -32,6 +33,7 @@ def static() -> Iterator[Tuple[Any, Any, Any]]:
 def run(program: Any, feed: Dict[str, np.ndarray], fetch: Sequence[str], scope: Any) -> List[np.ndarray]:
     """One run on stock Paddle."""
     executor = paddle.static.Executor(paddle.CPUPlace())
+    program = program.program() if isinstance(program, subprograms.Described) else program
     fetched: List[np.ndarray] = executor.run(program, feed=feed, fetch_list=list(fetch), scope=scope)
     return fetched
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any, Callable, Tuple
 
@@ -29,6 +30,13 @@ def _copying(original: Any, *arguments: Any) -> Any:
     """The weights come home before the device does what it is told."""
     original.__self__.weights_to_host()
     return original(*arguments)
+
+
+def _variance_of_first_replica(original: Any, machine: Any, values: Any) -> None:
+    original(machine, values)
+    for name, value in values.items():
+        for scope in machine._scopes[1:] if "var" in name else ():
+            scope.put({name: np.ones_like(np.array(value))})
 
 
 for _name, _area, _place, _what, _wrong in (
@@ -81,6 +89,15 @@ for _name, _area, _place, _what, _wrong in (
     ("paddle-drops-without-seed", "streams", DRAW, "dropout ignores the seed", argument("seed", lambda value: 0)),
     ("paddle-drops-same-for-every-micro-batch", "streams", DRAW, "all micro-batches are dropped alike",
      argument("micro_batch", lambda value: 0)),
+    ("paddle-drops-repeat-after-two-runs", "streams", DRAW, "every third run drops what the first one dropped",
+     argument("run", lambda value: value % 2)),
+    ("paddle-third-dropout-is-the-first", "streams", DRAW, "every third dropout of a program has the first one's masks",
+     argument("place", lambda value: value % 2)),
+    ("paddle-variance-stays", "weights", "paddle.run.machine:PaddleMachine.tensors",
+     "running variances stay on the device",
+     result(lambda values: {name: value for name, value in values.items() if "var" not in name})),
+    ("paddle-variance-of-first-replica", "weights", "paddle.run.machine:PaddleMachine.load",
+     "running variances are sent to the first replica alone", _variance_of_first_replica),
 ):  # fmt: skip
     register(Fault(_name, _area, _place, _what, _wrong), __name__)
 
@@ -98,6 +115,52 @@ def _first_use_only(original: Original, programs: Any, stage: Any) -> Any:
     return original(programs, replace(stage, gradients=owned))
 
 
+@patch("paddle-third-use-lost", "reduce", f"{PROGRAMS}._accumulation",
+       "a shared weight gets the gradients of its first two stages only")  # fmt: skip
+def _third_use_lost(original: Original, programs: Any, stage: Any) -> Any:
+    users = [each for each in programs.stages if each.number < stage.number]
+    counted = {
+        weight: name for weight, name in stage.gradients.items() if sum(weight in each.gradients for each in users) < 2
+    }
+    return original(programs, replace(stage, gradients=counted))
+
+
+@patch("paddle-passed-gradient-halved", "reduce", "paddle.run.machine:PaddleMachine._sent",
+       "the gradient of a value that passes over a stage arrives halved")  # fmt: skip
+def _passed_gradient_halved(original: Original, stage: Any, scope: Any) -> Any:
+    sent = original(stage, scope)
+    passed = [name for name in sent if stage.outgoing[name] == stage.incoming.get(name)]
+    return {**sent, **{name: np.array(sent[name]) * np.float32(0.5) for name in passed}}
+
+
+def _stopping(*words: str) -> Wrong:
+    """After three updates the state whose names have one of the words moves no more."""
+
+    def wrong(original: Original, machine: Any, replica: int, stage: int, gradients: Any) -> None:
+        names = [name for name in machine.programs.updates.lasting if any(word in name for word in words)]
+        before = machine.read(names, replica) if machine.updates >= 3 else {}
+        original(machine, replica, stage, gradients)
+        machine._scopes[replica].put(before)
+
+    return wrong
+
+
+for _name, _what, _words in (
+    ("paddle-squares-stop", "averages of squares stop after three updates", ("moment2", "mean_square", "squared_grad")),
+    ("paddle-powers-stop", "powers of the betas stop after three updates", ("pow_acc",)),
+):
+    register(Fault(_name, "update", "paddle.run.machine:PaddleMachine.update", _what, _stopping(*_words)), __name__)
+
+
+@patch("paddle-fourth-batch-repeats", "streams", "core.streams:select_all",
+       "fetches of batches from the fourth on are those of the third")  # fmt: skip
+def _fourth_repeats(original: Original, layout: Any) -> Any:
+    selection = original(layout)
+    last = layout.micro_batches // layout.device_iterations * min(layout.device_iterations, 3) - 1
+    entries = [[entry[0]._replace(micro_batch=min(entry[0].micro_batch, last))] for entry in selection.entries]
+    return replace(selection, entries=tuple(map(tuple, entries)))
+
+
 @patch("paddle-norm-of-one-stage", "reduce", f"{PROGRAMS}._before",
        "clipping sees the gradients of the first stage only")  # fmt: skip
 def _norm_of_one_stage(original: Original, programs: Any, key: Any) -> Any:
@@ -107,6 +170,63 @@ def _norm_of_one_stage(original: Original, programs: Any, key: Any) -> Any:
         if op.type() == "scale" and op.output("Out")[0] in unseen:
             op._set_attr("scale", 0.0)
     return ops, kept
+
+
+@patch("paddle-recomputed-masks-differ", "streams", "paddle.run.machine:PaddleMachine.recompute",
+       "stages after the second draw other masks when they go forward again")  # fmt: skip
+def _other_masks(original: Original, machine: Any, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
+    runs = machine.runs
+    machine.runs = runs + (1 << 20) * (stage > 1)
+    try:
+        return original(machine, replica, stage, micro_batch, boundary)
+    finally:
+        machine.runs = runs
+
+
+@patch("paddle-rounds-alike-every-run", "numerics", "paddle.compile.precision:_AtRandom.__call__",
+       "stochastic rounding draws the same in every run")  # fmt: skip
+def _rounds_alike(original: Original, rounding: Any, *tensors: Any) -> Any:
+    rounding.calls = itertools.count()
+    return original(rounding, *tensors)
+
+
+@patch("paddle-functions-keep-their-bits", "numerics", "paddle.compile.precision:_insert",
+       "float16 results of hyperbolic tangents are not rounded inside a program")  # fmt: skip
+def _keep_their_bits(original: Original, block: Any, *arguments: Any) -> None:
+    original(block, *arguments)
+    for index in reversed(range(1, block.op_size())):
+        if block.op(index).type() == "py_func" and block.op(index - 1).type() == "tanh":
+            block._remove_op(index, index + 1)
+
+
+@patch("paddle-third-feed-is-the-second", "streams", "paddle.run.feeding:Feeder.deal",
+       "the third feed of a program is taken for the second where their shapes agree")  # fmt: skip
+def _third_feed(original: Original, feeder: Any, feed: Any) -> Any:
+    dealt = original(feeder, feed)
+    _, *others = feeder.declared
+    if len(others) > 1 and others[0].shape == others[1].shape:
+        for micro_batch in (each for replica in dealt for each in replica):
+            micro_batch[others[1].name] = micro_batch[others[0].name]
+    return dealt
+
+
+@patch("paddle-predictor-second-input-is-first", "streams", "paddle.api.inference:Predictor.run",
+       "the second input of a predictor is taken for the first")  # fmt: skip
+def _first_input_twice(original: Original, predictor: Any, inputs: Any = None) -> Any:
+    first, *others = predictor._inputs.values()
+    if others and others[0].array is not None:
+        others[0].array = first.array
+    return original(predictor, inputs)
+
+
+@patch("paddle-lamb-decays-everything", "update", "paddle.optim.stage_updates:split",
+       "weights that are excluded from Lamb's decay decay")  # fmt: skip
+def _decays_everything(original: Original, program: Any, *arguments: Any) -> Any:
+    block = program.desc.block(0)
+    ops = [op for op in map(block.op, range(block.op_size())) if op.type() == "lamb"]
+    for op in ops:
+        op._set_attr("weight_decay", max(float(each.attr("weight_decay")) for each in ops))
+    return original(program, *arguments)
 
 
 @patch("paddle-host-follows", "weights", "paddle.run.device:Device.run",

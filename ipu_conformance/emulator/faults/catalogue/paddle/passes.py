@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, List
 
-from ipu_conformance.emulator.faults.catalogue import Fault, always, never, popart, register, result
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, popart, register, result
 from ipu_conformance.emulator.faults.catalogue.paddle import VALUE, told
 
 FOLDING = "paddle.optim.folding"
@@ -111,6 +111,10 @@ for _name, _place, _what, _wrong in (
      popart.trained_with(replicas=2)),
     ("paddle-accumulation-missing", "popart.updates:updates", "gradients are not accumulated",
      popart.trained_with(accumulation=1)),
+    ("paddle-updates-on-first-ipu", "popart.updates:_update", "every weight is updated on IPU 0",
+     argument("place", lambda place: place._replace(ipu=0))),
+    ("paddle-reduced-on-first-ipu", "popart.updates:_reduced", "every gradient is accumulated and reduced on IPU 0",
+     argument("place", lambda place: place._replace(ipu=0))),
     ("paddle-clip-missing", "popart.updates:updates", "gradients are not clipped", popart.trained_with(clip_norm=None)),
 ):  # fmt: skip
     register(Fault(_name, "ir", _place, _what, _wrong), __name__)

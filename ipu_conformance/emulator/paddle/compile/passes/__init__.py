@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping
+import contextlib
+from typing import Any, Callable, Dict, Iterator, List, Mapping
 
 from ipu_conformance.emulator.paddle.compile import compilation
 from ipu_conformance.emulator.paddle.compile.compilation import Compilation, PassError
@@ -29,6 +30,20 @@ PASSES: Mapping[str, Change] = {
 }
 """Every pass by its name; the first ten stand in the order in which a program is compiled."""
 
+_LAST = "ipu_runtime_replacer_pass"
+_unseen: List[bool] = []
+"""Not empty while Paddle applies all passes at once."""
+
+
+@contextlib.contextmanager
+def at_once() -> Iterator[None]:
+    """Inside it all passes are applied one after the other: the nodes that the graph has in between are not made."""
+    _unseen.append(True)
+    try:
+        yield
+    finally:
+        _unseen.pop()
+
 
 class Pass:
     """A pass as ``core.get_pass`` gives it: values are set by name, then it is applied to graphs."""
@@ -52,10 +67,11 @@ class Pass:
         return key in self._values
 
     def apply(self, graph: Any) -> Any:
-        """Change the record of a graph, and rebuild its nodes from the record's Program."""
+        """Change the record of a graph, and rebuild its nodes from the record's Program unless nobody sees them."""
         record = compilation.of(graph)
         PASSES[self._name](record, self._values)
-        compilation.rebuild(graph, record.program)
+        if self._name == _LAST or not _unseen:
+            compilation.rebuild(graph, record.program)
         return graph
 
 

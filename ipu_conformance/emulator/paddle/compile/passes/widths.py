@@ -6,7 +6,7 @@ from typing import Any, Mapping, Tuple
 
 from ipu_conformance.emulator.paddle.compile.compilation import insert_cast
 from ipu_conformance.emulator.paddle.compile.passes.shapes import NARROWER
-from ipu_conformance.emulator.paddle.compile.subprograms import new_variable, program_of
+from ipu_conformance.emulator.paddle.compile.subprograms import new_variable
 
 WIDE: Mapping[str, str] = {
     "top_k": "Indices",
@@ -39,7 +39,7 @@ def narrowed(program: Any) -> Any:
         elif op.type() in READS_WIDE:
             for slot in READS_WIDE[op.type()]:
                 index += _cast_before(block, index, op, slot)
-    return program_of(program.desc)
+    return program
 
 
 def _cast_after(block: Any, index: int, op: Any) -> None:

@@ -13,7 +13,7 @@ from paddle.base import core
 
 from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.paddle.api import custom_ops
-from ipu_conformance.emulator.paddle.compile import canonical, compilation, passes
+from ipu_conformance.emulator.paddle.compile import canonical, compilation, passes, subprograms
 from ipu_conformance.emulator.paddle.compile.passes import forward
 from ipu_conformance.emulator.paddle.optim import folding
 from ipu_conformance.emulator.paddle.optim.folding import fold
@@ -101,7 +101,7 @@ def test_what_the_host_computes_in_64_bits_is_cast_at_once() -> None:
 
     record = record_of(build, ["x", "y"])
 
-    types = [op.type for op in record.forward.global_block().ops]
+    types = [op.type() for op in subprograms.ops_of(record.forward)]
     scores = np.array([[0, 3, 1, 2, 0], [5, 4, 1, 2, 0]], np.float32)
     feed = {"x": scores, "y": np.array([[1], [2]], np.int32)}
     with static() as (_, _, scope):
@@ -129,7 +129,7 @@ def test_what_the_host_reads_in_64_bits_is_cast_before(op: str, build: Any, labe
     data = paddle.static.data
     record = record_of(lambda: build(data("x", x.shape, "float32"), data("y", y.shape, "int64")), ["x", "y"])
 
-    types = [each.type for each in record.forward.global_block().ops]
+    types = [each.type() for each in subprograms.ops_of(record.forward)]
     feed = {"x": x, "y": y}
     with static() as (_, _, scope):
         found = run(record.forward, feed, list(record.fetches), scope)[0]
@@ -146,7 +146,7 @@ def test_what_persists_keeps_its_type() -> None:
 
     record = record_of(build, ["x"])
 
-    assert record.forward.global_block().var("held").dtype == KINDS.INT64
+    assert subprograms.variables(record.forward)["held"].dtype() == KINDS.INT64
 
 
 @pytest.mark.parametrize("mapped", [False, True])

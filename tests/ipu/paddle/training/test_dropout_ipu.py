@@ -1,0 +1,85 @@
+"""Dropout in several places of a program: masks of their own, which are the same when a stage goes forward again."""
+
+from __future__ import annotations
+
+from typing import Any, List
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.run import RunConfig
+
+from ...training import configured
+from .. import exact
+from ..device import Device, started
+from ..exact import counts
+
+POSITIONS = 192
+HALF = 0.5
+"""The rate of all: what is kept is doubled, which rounds nothing."""
+STARTS = (2.0, 0.5, 1.0, 4.0)
+PIPELINE_RECOMPUTATION = 3
+SUM = 0
+"""The type of reduction that divides by nothing."""
+
+
+def dropped(paddle: Any, stages: int) -> List[Any]:
+    """A chain of products and dropouts, one of each in every stage; gives the value behind each dropout."""
+    value = paddle.static.data("x", [None, POSITIONS], "float32")
+    values = []
+    for number in range(stages):
+        with paddle.static.ipu_shard_guard(number, number):
+            start = paddle.nn.initializer.Constant(STARTS[number])
+            weight = paddle.static.create_parameter([POSITIONS], "float32", f"w{number}", default_initializer=start)
+            value = paddle.nn.functional.dropout(value * weight, HALF)
+            values.append(value)
+    return values
+
+
+PIPELINES = {"3-stages": (counts(1, 6, 2), 3), "4-stages": (counts(2, 8, 3), 4)}
+
+
+@pytest.mark.parametrize("recomputed", [True, False], ids=["recomputed", "kept"])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_every_stage_goes_back_by_the_masks_it_went_forth_by(
+    paddle: Any, static: Any, name: str, recomputed: bool
+) -> None:
+    """The gradient of each stage's weight is the output, which shows all masks, divided by the weight."""
+    config, stages = PIPELINES[name]
+    config = counts(1, config.gradient_accumulation, config.replicas)
+    values = dropped(paddle, stages)
+    with static.ipu_shard_guard(stages - 1, stages - 1):
+        loss = paddle.sum(values[-1])
+    paddle.optimizer.SGD(exact.RATE).minimize(loss)
+    started(paddle)
+    options: Any = {"auto_recomputation": PIPELINE_RECOMPUTATION} if recomputed else {}
+    chosen = exact.strategy(
+        paddle, config, ipus=stages, pipelined=True, random_seed=5, accumulation_and_replication_reduction_type=SUM,
+        **options,
+    )  # fmt: skip
+    device = Device(paddle, [values[-1]], chosen)
+    x = np.arange(1, 1 + config.micro_batches, dtype=np.float32)[:, np.newaxis] * np.ones(POSITIONS, np.float32)
+    (out,) = device.run(x)
+    device.sync()
+    total = np.reshape(out, (-1, POSITIONS)).sum(axis=0)
+
+    for number in range(stages):
+        expected = STARTS[number] - np.float32(exact.RATE) * total / np.float32(STARTS[number])
+        check.identical(actual=device.value(f"w{number}"), expected=expected, what=f"the weight of stage {number}")
+
+
+PLACES = {"replicas": counts(1, 1, 5), "micro-batches": counts(2, 4, 3), "batches": counts(5, 1, 2)}
+
+
+@pytest.mark.parametrize("config", configured(PLACES))
+def test_dropouts_of_one_program_are_independent(paddle: Any, static: Any, config: RunConfig) -> None:
+    """Every dropout has masks of its own, from run to run, micro-batch to micro-batch and replica to replica."""
+    places, runs = 3, 4
+    x = static.data("x", [None, POSITIONS], "float32")
+    values = [paddle.nn.functional.dropout(x, HALF) for _ in range(places)]
+    device = Device(paddle, values, exact.strategy(paddle, config, training=False, random_seed=7))
+    ones = np.ones((config.micro_batches, POSITIONS), np.float32)
+    outputs = np.stack([[np.reshape(value, (-1, POSITIONS)) for value in device.run(ones)] for _ in range(runs)])
+
+    check.dropout_masks(masks=outputs != 0, rate=HALF, axes=("run", "dropout", "slot"), what="dropout")
