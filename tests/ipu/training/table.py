@@ -82,7 +82,7 @@ WHOLE = table(
     row("tied_weights", (2, 5, 3), "adam"),
     row("mlp", (3, 2, 5), "adamw"),
     row(PAIR, (4, 3, 5), "adam", steps=3, micro_batch=SAMPLES),
-    row(TWO_NORMS, (3, 4, 5), steps=2, micro_batch=SAMPLES),
+    row(TWO_NORMS, (3, 4, 5), micro_batch=SAMPLES),
 )
 """Nets on one IPU a replica."""
 STAGED = table(
@@ -98,8 +98,8 @@ STAGED = table(
     row("convnet", (1, 3, 2), "momentum", "sharded-2"),
     row("bn_convnet", (2, 3, 1), "adam", "sharded-4"),
     row("tied_weights", (1, 2, 3), "adamw", "sharded-4"),
-    row(TOWER, (3, 6, 4), "momentum", "pipelined-3", recompute=True, steps=2, micro_batch=SAMPLES),
-    row(TOWER, (4, 9, 2), "adam", "pipelined-5", recompute=True, steps=3, micro_batch=SAMPLES),
+    row(TOWER, (3, 6, 4), "momentum", "pipelined-3", recompute=True, micro_batch=SAMPLES),
+    row(TOWER, (4, 9, 2), "adam", "pipelined-5", recompute=True, micro_batch=SAMPLES),
 )
 """Nets that are cut into stages; the micro-batches fill every vendor's pipeline."""
 GRID = table(*({word: each} for part in (WHOLE, STAGED) for word, each in part.items()))

@@ -21,7 +21,7 @@ CLIPPED = table(
     row("convnet", (1, 2, 3), "momentum", clip_norm=LIMIT),
     row("mlp", (2, 4, 1), "momentum", "pipelined-2", clip_norm=LIMIT),
     row("mlp", (1, 8, 1), "adam", "pipelined-4", clip_norm=LIMIT),
-    row(TOWER, (3, 6, 4), "momentum", "pipelined-3", clip_norm=LIMIT, steps=2, micro_batch=SAMPLES),
+    row(TOWER, (3, 6, 4), "momentum", "pipelined-3", clip_norm=LIMIT, micro_batch=SAMPLES),
     row("tied_weights", (2, 3, 1), "adamw", "sharded-4", clip_norm=LIMIT),
     row("mlp", (2, 3, 1), "momentum", word="tight", clip_norm=0.0625),
     row(PAIR, (3, 4, 5), "adamw", steps=4, clip_norm=0.125, micro_batch=SAMPLES, learning_rate=HALVED),

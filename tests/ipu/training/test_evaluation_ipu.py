@@ -11,7 +11,7 @@ from ipu_conformance.run import RunConfig
 
 from .frame import CUT, NETS, Runs, cut, data_of, net_of, outputs_as_specified, uncut
 from .table import BASE, Row, each, row, table
-from .tiny import SAMPLES, TWO_NORMS
+from .tiny import PAIR, SAMPLES
 
 
 def inferring(iterations: int, replicas: int) -> RunConfig:
@@ -41,7 +41,7 @@ EVALUATED = table(
     row("bn_convnet", (1, 4, 1), "momentum", "pipelined-2", steps=3),
     row("residual", (2, 3, 1), "adamw", "sharded-4", steps=3),
 )
-MANY = table(row(TWO_NORMS, (3, 4, 5), steps=3, micro_batch=SAMPLES))
+MANY = table(row(PAIR, (3, 4, 5), "adam", steps=2, micro_batch=SAMPLES))
 
 
 @each({**EVALUATED, **MANY})

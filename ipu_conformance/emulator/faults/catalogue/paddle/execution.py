@@ -81,8 +81,23 @@ for _name, _area, _place, _what, _wrong in (
     ("paddle-drops-without-seed", "streams", DRAW, "dropout ignores the seed", argument("seed", lambda value: 0)),
     ("paddle-drops-same-for-every-micro-batch", "streams", DRAW, "all micro-batches are dropped alike",
      argument("micro_batch", lambda value: 0)),
+    ("paddle-drops-alike-every-second-run", "streams", DRAW, "every run drops what the last but one dropped",
+     argument("run", lambda value: value % 2)),
+    ("paddle-drops-alike-everywhere", "streams", DRAW, "all dropouts of a program drop alike",
+     argument("place", lambda value: 0)),
 ):  # fmt: skip
     register(Fault(_name, _area, _place, _what, _wrong), __name__)
+
+
+@patch("paddle-late-stage-drops-anew", "streams", "paddle.run.machine:PaddleMachine.recompute",
+       "from the third stage on, recomputation drops other values")  # fmt: skip
+def _drops_anew(original: Original, machine: Any, replica: int, stage: int, *rest: Any) -> Any:
+    seed = machine.seed
+    machine.seed = seed + (stage > 1)
+    try:
+        return original(machine, replica, stage, *rest)
+    finally:
+        machine.seed = seed
 
 
 @patch("paddle-update-per-micro-batch", "update", "core.plan:plan", "accumulated micro-batches update one by one")
