@@ -297,7 +297,8 @@ def _by_replica(built: KerasNet, variables: Mapping[str, Any], config: RunConfig
 
 def _record(built: KerasNet, config: RunConfig, seen: List[Dict[str, Any]], **fields: Any) -> RunRecord:
     optimizer = built.model.optimizer
-    trained = {name: held for name, held in built.trained.items() if held.trainable}
+    moving = {id(variable) for variable in built.model.trainable_variables}
+    trained = {name: held for name, held in built.trained.items() if id(held) in moving}
     state = {
         word: {name: rules.sign(config.optimizer, word) * value for name, value in built.read(held).items()}
         for word, held in rules.states(optimizer, config.optimizer, trained).items()

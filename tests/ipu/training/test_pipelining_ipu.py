@@ -57,7 +57,7 @@ def on(name: AnyNet, counts: Tuple[int, int, int], schedule: str, devices: Tuple
 
 PLACED = table(
     on("mlp", (2, 7, 3), "pipelined", (0, 1, 0)),
-    on("mlp", (1, 8, 2), "pipelined", (2, 0, 1, 0)),
+    on("mlp", (1, 8, 2), "pipelined", (0, 2, 1, 0)),
     on("bn_convnet", (2, 7, 1), "pipelined", (0, 1, 2, 0)),
     on("mlp", (2, 3, 1), "sharded", (2, 0, 1)),
     on("residual", (1, 2, 3), "sharded", (3, 1, 2, 0)),
