@@ -16,6 +16,7 @@ from typing import (
     Dict,
     Hashable,
     Iterator,
+    List,
     Mapping,
     Optional,
     Protocol,
@@ -160,6 +161,11 @@ def orient(net: Net, name: str, value: Any, axes: Mapping[str, Tuple[int, ...]],
     if not order or array.ndim != len(order):
         return array
     return np.ascontiguousarray(array.transpose(np.argsort(order) if back else order))
+
+
+def weights_of(net: Net, layers: Sequence[str]) -> List[str]:
+    """The weights that some layers of a net use."""
+    return [name for layer in net.layers if layer.name in layers for name in layer.weights]
 
 
 def updates(data: Data, step: int, config: RunConfig) -> Iterator[Tuple[Array, Array]]:

@@ -44,16 +44,18 @@ def train(
     *,
     weights_of_steps: bool = True,
     options: Optional[Mapping[str, Any]] = None,
+    frozen: Sequence[str] = (),
 ) -> RunRecord:
     """Train ``net`` through ``IpuCompiledProgram`` and record what the user of the API sees.
 
-    Reading weights between steps brings them to the host each time; ``weights_of_steps`` can be turned off.
+    Reading weights between steps brings them to the host each time; ``weights_of_steps`` can be turned off. The layers
+    ``frozen`` keep their weights.
     """
     frameworks.require(supports(net, config))
     losses: List[Array] = []
     outputs: List[Array] = []
     by_step: List[Weights] = []
-    with training(net, config, options) as trainer:
+    with training(net, config, options, frozen=frozen) as trainer:
         for step in range(config.steps):
             loss, logits = trainer.step(data, step)
             losses.append(loss)

@@ -11,7 +11,7 @@ import numpy as np
 import paddle
 from paddle.nn import functional
 
-from ipu_conformance.frameworks import orient
+from ipu_conformance.frameworks import orient, weights_of
 from ipu_conformance.frameworks.paddle import rules
 from ipu_conformance.nets import INPUT, Data, Layer, Net
 from ipu_conformance.run import Array, RunConfig, Weights
@@ -118,6 +118,8 @@ class Program:
     loss: Any
     rate: Any
     """Paddle's scheduler, or a number."""
+    frozen: Sequence[str] = ()
+    """The weights that are not trained."""
 
     @property
     def fetches(self) -> List[Any]:
@@ -149,30 +151,34 @@ class Program:
 
     def state(self) -> Dict[str, Weights]:
         """The optimizer's state by the rule's words, then by weight."""
+        trained = [weight.name for weight in self.net.weights if weight.name not in self.frozen]
         return {
-            word: {weight.name: self._oriented(weight.name, f"{weight.name}_{theirs}_0") for weight in self.net.weights}
+            word: {name: self._oriented(name, f"{name}_{theirs}_0") for name in trained}
             for word, theirs in rules.states(self.config.optimizer)
         }
 
 
 @contextmanager
-def build(net: Net, config: RunConfig, *, batch: Optional[int] = None, sharded: bool = True) -> Iterator[Program]:
+def build(
+    net: Net, config: RunConfig, *, batch: Optional[int] = None, sharded: bool = True, frozen: Sequence[str] = ()
+) -> Iterator[Program]:
     """The net as a program with its weights at their initial values, ready in a scope that is current inside.
 
     ``batch`` is the size of the batch that the program is written for, a micro-batch if it is not given. Without
-    ``sharded`` no part of the IPU's API is used.
+    ``sharded`` no part of the IPU's API is used. The layers ``frozen`` keep their weights.
     """
     main, startup, scope = paddle.static.Program(), paddle.static.Program(), paddle.static.Scope()
     main.random_seed = startup.random_seed = config.seed
+    kept = weights_of(net, frozen)
     with static_mode(), paddle.utils.unique_name.guard(), paddle.static.scope_guard(scope):
         with paddle.static.program_guard(main, startup):
-            logits, loss, rate = _written(net, config, batch or config.micro_batch, sharded)
+            logits, loss, rate = _written(net, config, batch or config.micro_batch, sharded, kept)
         with emptied(scope, startup):
             paddle.static.Executor(paddle.CPUPlace()).run(startup)
-            yield Program(net, config, main, startup, scope, logits, loss, rate)
+            yield Program(net, config, main, startup, scope, logits, loss, rate, kept)
 
 
-def _written(net: Net, config: RunConfig, batch: int, sharded: bool) -> Tuple[Any, Any, Any]:
+def _written(net: Net, config: RunConfig, batch: int, sharded: bool, frozen: Sequence[str]) -> Tuple[Any, Any, Any]:
     """Append the net, its loss and its optimizer to the current program."""
     kind = "int64" if net.tokens else "float32"
     values = {INPUT: paddle.static.data("x", (batch, *net.input_shape), kind)}
@@ -190,7 +196,11 @@ def _written(net: Net, config: RunConfig, batch: int, sharded: bool) -> Tuple[An
                 if layer_stage == stage:
                     values[layer.name] = _applied(layer, values, net, config, held, start)
             if stage == len(devices) - 1 and label is not None:
-                loss = functional.cross_entropy(_classes_last(values[net.layers[-1].name]), label)
+                logits = _classes_last(values[net.layers[-1].name])
+                loss = functional.cross_entropy(logits, label, **dict(net.loss_settings))
+    for name in frozen:
+        weight = paddle.static.default_main_program().global_block().var(name)
+        weight.stop_gradient, weight.trainable = True, False
     rate = rules.rate(config)
     if config.training:
         rules.optimizer(config, rate).minimize(loss)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
@@ -124,9 +124,14 @@ class Trainer:
 
 
 @contextmanager
-def training(net: Net, config: RunConfig, options: Optional[Mapping[str, Any]] = None) -> Iterator[Trainer]:
-    """The net as a program, ready to be trained; ``options`` are further ones of the strategy."""
-    with build(net, config) as program:
+def training(
+    net: Net, config: RunConfig, options: Optional[Mapping[str, Any]] = None, *, frozen: Sequence[str] = ()
+) -> Iterator[Trainer]:
+    """The net as a program, ready to be trained; ``options`` are further ones of the strategy.
+
+    The layers ``frozen`` keep their weights.
+    """
+    with build(net, config, frozen=frozen) as program:
         yield Trainer(program, options or {})
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import poptorch
@@ -48,17 +48,25 @@ def build(net: Net, config: RunConfig) -> Iterator[NetModule]:
     yield NetModule(net, config).train(config.training)
 
 
-def train(net: Net, config: RunConfig, data: Data, *, family: str = "", weights_of_steps: bool = True) -> RunRecord:
+def train(
+    net: Net,
+    config: RunConfig,
+    data: Data,
+    *,
+    family: str = "",
+    weights_of_steps: bool = True,
+    frozen: Sequence[str] = (),
+) -> RunRecord:
     """Train ``net`` through ``poptorch.trainingModel`` and record what the user of the API sees.
 
     Reading weights between steps brings them to the host each time; ``weights_of_steps`` can be turned off. ``family``
-    is torch or poptorch: where the optimizer comes from.
+    is torch or poptorch: where the optimizer comes from. The layers ``frozen`` keep their weights.
     """
     frameworks.require(supports(net, config))
     losses: List[Array] = []
     outputs: List[Array] = []
     by_step: List[Weights] = []
-    with training(net, config, family) as trainer:
+    with training(net, config, family, frozen=frozen) as trainer:
         for step in range(config.steps):
             loss, logits = trainer.step(data, step)
             losses.append(loss)

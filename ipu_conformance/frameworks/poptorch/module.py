@@ -10,6 +10,7 @@ import poptorch
 import torch
 from torch.nn import functional
 
+from ipu_conformance.frameworks import weights_of
 from ipu_conformance.nets import INPUT, Layer, Net, Weight
 from ipu_conformance.run import Array, RunConfig, Weights
 
@@ -50,9 +51,12 @@ def _attention(x: torch.Tensor, weights: Sequence[torch.Tensor], heads: int) -> 
 
 
 class NetModule(torch.nn.Module):
-    """A net as a torch module: weights carry the net's names, stages are blocks, the loss is part of forward."""
+    """A net as a torch module: weights carry the net's names, stages are blocks, the loss is part of forward.
 
-    def __init__(self, net: Net, config: RunConfig) -> None:
+    The weights of ``frozen`` layers are not trained.
+    """
+
+    def __init__(self, net: Net, config: RunConfig, frozen: Sequence[str] = ()) -> None:
         super().__init__()
         self.net = net
         self.stages = config.stages or (0,) * len(net.layers)
@@ -71,6 +75,8 @@ class NetModule(torch.nn.Module):
                 module.register_parameter(leaf, torch.nn.Parameter(held))
             else:
                 module.get_parameter(leaf).data.copy_(held)
+        for name in weights_of(net, frozen):
+            self.get_parameter(name).requires_grad_(False)
 
     def weights(self) -> Weights:
         """The trained weights as the user reads them."""
@@ -96,7 +102,7 @@ class NetModule(torch.nn.Module):
                     logits = values[self.net.layers[-1].name]
                     if labels is None:
                         return logits
-                    return logits, functional.cross_entropy(logits.float(), labels)
+                    return logits, functional.cross_entropy(logits.float(), labels, **dict(self.net.loss_settings))
         raise AssertionError("a net has at least one stage")
 
     def _apply(self, layer: Layer, values: Mapping[str, torch.Tensor]) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator, Optional, Tuple
+from typing import Any, Iterator, Optional, Sequence, Tuple
 
 import poptorch
 import torch
@@ -62,9 +62,9 @@ def samples(inputs: Array, config: RunConfig) -> torch.Tensor:
 class Trainer:
     """A training model and, once it is asked for, the inference model beside it."""
 
-    def __init__(self, net: Net, config: RunConfig, family: str) -> None:
+    def __init__(self, net: Net, config: RunConfig, family: str, frozen: Sequence[str] = ()) -> None:
         self.net, self.config = net, config
-        self.module = NetModule(net, config).train()
+        self.module = NetModule(net, config, frozen).train()
         self.schedule = Schedule(config, self.module.named_parameters(), family)
         self.executor = poptorch.trainingModel(self.module, options(config), self.schedule.optimizer)
         self._evaluator: Optional[Any] = None
@@ -118,12 +118,12 @@ class Trainer:
 
 
 @contextmanager
-def training(net: Net, config: RunConfig, family: str = "poptorch") -> Iterator[Trainer]:
+def training(net: Net, config: RunConfig, family: str = "poptorch", *, frozen: Sequence[str] = ()) -> Iterator[Trainer]:
     """The net on the device, ready to be trained; ``family`` is torch or poptorch: where the optimizer comes from.
 
-    The state of the vendor's own optimizers can be saved, torch's cannot.
+    The state of the vendor's own optimizers can be saved, torch's cannot. The layers ``frozen`` keep their weights.
     """
-    trainer = Trainer(net, config, family)
+    trainer = Trainer(net, config, family, frozen)
     try:
         yield trainer
     finally:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -64,19 +64,26 @@ def _scope(config: RunConfig) -> Iterator[None]:
 
 
 @contextmanager
-def build(net: Net, config: RunConfig, *, legacy: bool = False, dtypes: Optional[Dtypes] = None) -> Iterator[KerasNet]:
+def build(
+    net: Net, config: RunConfig, *, legacy: bool = False, dtypes: Optional[Dtypes] = None, frozen: Sequence[str] = ()
+) -> Iterator[KerasNet]:
     """The net as a compiled model with all options of a configuration, in the scope of a strategy.
 
     ``legacy`` chooses the older generation of optimizers, ``dtypes`` gives layers other dtypes than the configuration.
+    The layers ``frozen`` keep their weights.
     """
     with _scope(config):
-        yield _compiled_net(net, config, legacy, dtypes)
+        yield _compiled_net(net, config, legacy, dtypes, frozen)
 
 
-def _compiled_net(net: Net, config: RunConfig, legacy: bool, dtypes: Optional[Dtypes]) -> KerasNet:
+def _compiled_net(
+    net: Net, config: RunConfig, legacy: bool, dtypes: Optional[Dtypes], frozen: Sequence[str]
+) -> KerasNet:
     stage = importlib.import_module("keras.ipu").PipelineStage if config.number_of_stages > 1 else None
     built = models.keras_net(net, config, stage, dtypes)
     model, accumulation = built.model, config.gradient_accumulation
+    for name in frozen:
+        model.get_layer(name).trainable = False
     _compile(built, config, 1, config.device_iterations * accumulation, legacy)
     if stage is not None:
         chosen = _vendor().ops.pipelining_ops.PipelineSchedule
@@ -85,13 +92,17 @@ def _compiled_net(net: Net, config: RunConfig, legacy: bool, dtypes: Optional[Dt
             device_mapping=list(config.devices) or None,
             gradient_accumulation_reduction_method=config.accumulation_reduction,
             pipeline_schedule=getattr(chosen, config.schedule.capitalize()),
-            **({"gradient_accumulation_dtype": tf.float16} if config.accumulators == "float16" else {}),
+            **(
+                {}
+                if config.accumulators == config.dtype
+                else {"gradient_accumulation_dtype": tf.as_dtype(config.accumulators)}
+            ),
         )
     elif accumulation > 1:
         model.set_gradient_accumulation_options(
             accumulation,
             gradient_accumulation_reduction_method=config.accumulation_reduction,
-            **({"dtype": tf.float16} if config.accumulators == "float16" else {}),
+            **({} if config.accumulators == config.dtype else {"dtype": tf.as_dtype(config.accumulators)}),
         )
     model.set_replication_options("LIST")
     model.set_asynchronous_callbacks(config.training and config.output_mode == "all")
@@ -99,14 +110,20 @@ def _compiled_net(net: Net, config: RunConfig, legacy: bool, dtypes: Optional[Dt
 
 
 def train(
-    net: Net, config: RunConfig, data: Data, *, legacy: bool = False, dtypes: Optional[Dtypes] = None
+    net: Net,
+    config: RunConfig,
+    data: Data,
+    *,
+    legacy: bool = False,
+    dtypes: Optional[Dtypes] = None,
+    frozen: Sequence[str] = (),
 ) -> RunRecord:
     """Train ``net`` with ``fit`` in a strategy's scope and record what the user of the API sees.
 
     The options are those of ``build``.
     """
     frameworks.require(supports(net, config, legacy=legacy))
-    with training(net, config, legacy=legacy, dtypes=dtypes) as trainer:
+    with training(net, config, legacy=legacy, dtypes=dtypes, frozen=frozen) as trainer:
         seen = [trainer.fit(data, step) for step in range(config.steps)]
     built = trainer.built
     shown = {
@@ -156,10 +173,10 @@ class Trainer:
 
 @contextmanager
 def training(
-    net: Net, config: RunConfig, *, legacy: bool = False, dtypes: Optional[Dtypes] = None
+    net: Net, config: RunConfig, *, legacy: bool = False, dtypes: Optional[Dtypes] = None, frozen: Sequence[str] = ()
 ) -> Iterator[Trainer]:
     """The net as a compiled model, ready for ``fit``; the options are those of ``build``."""
-    with build(net, config, legacy=legacy, dtypes=dtypes) as built:
+    with build(net, config, legacy=legacy, dtypes=dtypes, frozen=frozen) as built:
         yield Trainer(built, config)
 
 
@@ -236,7 +253,7 @@ def _compile(
             optimizer.exclude_from_weight_decay(var_list=[built.trained[name] for name, _ in config.decays])
         settings.update(
             optimizer=optimizer,
-            loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            loss=rules.loss(built.net),
             metrics=list(models.metrics(built.net, config, micro_batches)),
         )
     built.model.compile(steps_per_execution=execution, **settings)
@@ -280,9 +297,11 @@ def _by_replica(built: KerasNet, variables: Mapping[str, Any], config: RunConfig
 
 def _record(built: KerasNet, config: RunConfig, seen: List[Dict[str, Any]], **fields: Any) -> RunRecord:
     optimizer = built.model.optimizer
+    moving = {id(variable) for variable in built.model.trainable_variables}
+    trained = {name: held for name, held in built.trained.items() if id(held) in moving}
     state = {
         word: {name: rules.sign(config.optimizer, word) * value for name, value in built.read(held).items()}
-        for word, held in rules.states(optimizer, config.optimizer, built.trained).items()
+        for word, held in rules.states(optimizer, config.optimizer, trained).items()
     }
     return RunRecord(
         config,

@@ -69,14 +69,18 @@ class _Last(tf.keras.metrics.Metric):
 
 
 class LastLosses(_Last):
-    """The mean loss of each micro-batch in the last batch."""
+    """The loss of each micro-batch in the last batch: the mean, or the sum, over its samples."""
+
+    def __init__(self, name: str, shape: Tuple[int, ...], reduction: str) -> None:
+        super().__init__(name, shape)
+        self._reduce = getattr(tf, f"reduce_{reduction}")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Keep this batch's instead of the one before."""
         labels = tf.cast(tf.reshape(y_true, [-1]), tf.int32)
         each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.reshape(y_pred, [-1, y_pred.shape[-1]]))
-        mean = tf.reduce_mean(tf.reshape(each, [self.last.shape[0], -1]), axis=1)
-        self.last.assign(tf.cast(mean, tf.float32))
+        reduced = self._reduce(tf.reshape(each, [self.last.shape[0], -1]), axis=1)
+        self.last.assign(tf.cast(reduced, tf.float32))
 
 
 class LastLogits(_Last):
@@ -139,7 +143,8 @@ def keras_net(net: Net, config: RunConfig, stage: Optional[Stage] = None, dtypes
 def metrics(net: Net, config: RunConfig, micro_batches: int = 1) -> Tuple[Any, ...]:
     """The metrics that show the losses and logits of a batch of so many micro-batches."""
     samples = micro_batches * config.micro_batch
-    return LastLosses(LOSSES, (micro_batches,)), LastLogits(LOGITS, (samples, *net.label_shape, net.classes))
+    shown = LastLosses(LOSSES, (micro_batches,), dict(net.loss_settings)["reduction"])
+    return shown, LastLogits(LOGITS, (samples, *net.label_shape, net.classes))
 
 
 def image_axes(shape: Tuple[int, ...]) -> Tuple[int, ...]:

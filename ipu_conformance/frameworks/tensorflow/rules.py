@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Mapping, Union
 
 import tensorflow as tf
 
+from ipu_conformance.nets import Net
 from ipu_conformance.run import Rule, RunConfig
 
 Rate = Union[float, Any]
@@ -115,6 +116,12 @@ def optimizer(config: RunConfig, *, legacy: bool = False) -> Any:
     if rule["weight_decay"]:
         common["weight_decay"] = rule["weight_decay"]
     return _OPTIMIZERS[rule.name](_generation(legacy), rate(config), rule, common)
+
+
+def loss(net: Net) -> Any:
+    """Keras' loss of a net; the mean is the one that Keras takes by itself."""
+    reduction = {} if dict(net.loss_settings)["reduction"] == "mean" else {"reduction": tf.keras.losses.Reduction.SUM}
+    return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, **reduction)
 
 
 def states(optimizer: Any, rule: Rule, variables: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:

@@ -20,19 +20,27 @@ from ipu_conformance.run import RunConfig, RunRecord
 from .frame import Runs, data_of, uncut
 
 POSITIONS = 160
-RATE = 0.375
+RATES = (0.375, 0.25)
+RATE = 1 - (1 - RATES[0]) * (1 - RATES[1])
+"""What two dropouts drop together, if neither knows of the other."""
 
 
 @functools.lru_cache(maxsize=None)
 def mask_net(stages: int = 1) -> Net:
-    """A linear layer and dropout, and rectifiers that change nothing, each of which can begin a stage."""
+    """A linear layer, two dropouts, and rectifiers that change nothing, each of which can begin a stage.
+
+    The second dropout is in the middle of the stages.
+    """
     weights = (Weight("fc1.weight", (POSITIONS, 3)), Weight("fc1.bias", (POSITIONS,), constant=1.0))
     layers = [
         Layer("fc1", "linear", (INPUT,), tuple(weight.name for weight in weights)),
-        Layer("drop1", "dropout", ("fc1",), settings=(("rate", RATE),)),
+        Layer("drop1", "dropout", ("fc1",), settings=(("rate", RATES[0]),)),
     ]
-    for number in range(1, stages):
-        layers.append(Layer(f"act{number}", "relu", (layers[-1].name,), cut_before=True))
+    for number in range(stages):
+        if number:
+            layers.append(Layer(f"act{number}", "relu", (layers[-1].name,), cut_before=True))
+        if number == stages // 2:
+            layers.append(Layer("drop2", "dropout", (layers[-1].name,), settings=(("rate", RATES[1]),)))
     return Net(f"mask-{stages}", (3,), POSITIONS, tuple(layers), weights)
 
 

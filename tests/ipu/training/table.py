@@ -13,6 +13,7 @@ from ipu_conformance.frameworks import dialects, limits
 from ipu_conformance.run import Rule, RunConfig, learning_rate, optimizer
 
 from .frame import AnyNet, cut, ipus, net_of
+from .tiny import PAIR, SAMPLES, TOWER, TWO_NORMS
 
 
 class Row(NamedTuple):
@@ -80,6 +81,8 @@ WHOLE = table(
     row("residual", (3, 1, 2), "rmsprop"),
     row("tied_weights", (2, 5, 3), "adam"),
     row("mlp", (3, 2, 5), "adamw"),
+    row(PAIR, (4, 3, 5), "adam", steps=3, micro_batch=SAMPLES),
+    row(TWO_NORMS, (3, 4, 5), micro_batch=SAMPLES),
 )
 """Nets on one IPU a replica."""
 STAGED = table(
@@ -95,6 +98,8 @@ STAGED = table(
     row("convnet", (1, 3, 2), "momentum", "sharded-2"),
     row("bn_convnet", (2, 3, 1), "adam", "sharded-4"),
     row("tied_weights", (1, 2, 3), "adamw", "sharded-4"),
+    row(TOWER, (3, 6, 4), "momentum", "pipelined-3", recompute=True, micro_batch=SAMPLES),
+    row(TOWER, (4, 9, 2), "adam", "pipelined-5", recompute=True, micro_batch=SAMPLES),
 )
 """Nets that are cut into stages; the micro-batches fill every vendor's pipeline."""
 GRID = table(*({word: each} for part in (WHOLE, STAGED) for word, each in part.items()))

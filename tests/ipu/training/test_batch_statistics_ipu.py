@@ -9,10 +9,10 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.run import RunConfig
 
-from .frame import Runs, data_of, statistics_by_replica, tolerance
+from .frame import Runs, data_of, net_of, statistics_by_replica, tolerance
 from .table import GRID, chosen, each, row, table
 
-NORMED = chosen(GRID, lambda each: each.net == "bn_convnet")
+NORMED = chosen(GRID, lambda each: net_of(each.net).statistics)
 
 
 @each(NORMED)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ipu_conformance import check
-from ipu_conformance.run import RunConfig
+from ipu_conformance.run import RunConfig, learning_rate
 
 from .frame import Runs, net_of, tolerance
 from .table import each, row, table
+from .tiny import PAIR, SAMPLES, TOWER
 
 LIMIT = 0.25
+HALVED = learning_rate("step", base=0.125, size=2, gamma=0.5)
 CLIPPED = table(
     row("mlp", (2, 3, 1), "sgd", clip_norm=LIMIT, steps=2),
     row("mlp", (2, 3, 1), "momentum", clip_norm=LIMIT, steps=2),
@@ -19,9 +21,10 @@ CLIPPED = table(
     row("convnet", (1, 2, 3), "momentum", clip_norm=LIMIT),
     row("mlp", (2, 4, 1), "momentum", "pipelined-2", clip_norm=LIMIT),
     row("mlp", (1, 8, 1), "adam", "pipelined-4", clip_norm=LIMIT),
-    row("tied_weights", (1, 6, 2), "momentum", "pipelined-3", clip_norm=LIMIT),
+    row(TOWER, (3, 6, 4), "momentum", "pipelined-3", clip_norm=LIMIT, micro_batch=SAMPLES),
     row("tied_weights", (2, 3, 1), "adamw", "sharded-4", clip_norm=LIMIT),
     row("mlp", (2, 3, 1), "momentum", word="tight", clip_norm=0.0625),
+    row(PAIR, (3, 4, 5), "adamw", steps=4, clip_norm=0.125, micro_batch=SAMPLES, learning_rate=HALVED),
 )
 
 
@@ -31,7 +34,7 @@ def test_gradients_are_clipped_together(runs: Runs, name: str, config: RunConfig
     runs.compare(name, config, ["losses", "weights"])
 
 
-SOME = {word: CLIPPED[word] for word in list(CLIPPED)[1:8:3]}
+SOME = {word: CLIPPED[word] for word in (list(CLIPPED)[place] for place in (1, 4, 5))}
 
 
 @each(SOME)

@@ -22,6 +22,7 @@ INFERENCE = {
     **{name: Row(name, inferring(5, 3)) for name in (*NETS, "dropout_net")},
     **{f"{name}-pipelined-3": Row(name, cut(name, inferring(6, 2), 3)) for name in CUT},
     **{f"{name}-sharded-2": Row(name, cut(name, inferring(3, 2), 2, "sharded")) for name in CUT[1:3]},
+    "linear-many": Row("linear", replace(inferring(4, 5), micro_batch=3, steps=3)),
     "mlp-interleaved-4": Row("mlp", cut("mlp", inferring(8, 1), 4, "interleaved")),
 }
 

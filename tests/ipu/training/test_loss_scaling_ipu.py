@@ -9,6 +9,7 @@ from ipu_conformance.run import RunConfig
 
 from .frame import Runs, net_of
 from .table import RULES, each, row, table
+from .tiny import PAIR, SAMPLES
 
 SCALED = table(
     *(row("mlp", (1, 3, 2), rule, loss_scale=64.0, steps=2) for rule in RULES),
@@ -34,6 +35,8 @@ ODD = table(
     row("tied_weights", (1, 2, 3), "adamw", "sharded-4", loss_scale=1000.0),
     row("mlp", (1, 3, 2), "momentum", word="clipped-16", loss_scale=16.0, clip_norm=0.25),
     row("mlp", (1, 3, 2), "adam", word="clipped-3", loss_scale=3.0, clip_norm=0.25),
+    # Neither adaptive nor clipped: both would hide a scale that is left over.
+    row(PAIR, (3, 4, 5), "momentum", loss_scale=3.0, steps=3, micro_batch=SAMPLES),
 )
 
 

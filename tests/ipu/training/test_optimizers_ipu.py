@@ -41,10 +41,11 @@ def placed(name: str, config: RunConfig, rules: Iterable[str]) -> Table:
     return {rule: Row(name, replace(config, optimizer=OPTIMIZERS[rule], learning_rate=HALVED)) for rule in rules}
 
 
-SINGLE = placed("linear", counted(1, 2, 1, steps=3), OPTIMIZERS)
+SINGLE = placed("linear", counted(3, 4, 1, steps=3), OPTIMIZERS)
+"""Nine updates: corrections, dampening and means are those of late updates too."""
 PIPELINE = cut("tied_weights", counted(2, 6, 1, steps=2), 3, "pipelined")
 CUT = placed("tied_weights", PIPELINE, ("momentum-decay", "nesterov", "adam-decay", "adamax", "lamb", "rmsprop-all"))
-SHARED = placed("mlp", counted(1, 3, 4, steps=2), ("dampening", "adam-betas", "adagrad", "adadelta", "rmsprop-centred"))
+SHARED = placed("mlp", counted(3, 2, 4, steps=2), ("dampening", "adam-betas", "adagrad", "adadelta", "rmsprop-centred"))
 
 
 def _stateful(rows: Table) -> Any:

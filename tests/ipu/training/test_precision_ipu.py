@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.nets import INPUT, Data, Layer, Net, Weight
+from ipu_conformance.oracle.training import train as oracle
 from ipu_conformance.run import RunConfig, learning_rate
 
 from .frame import Runs, net_of, tolerance, uncut
-from .table import chosen, each, row, table
+from .table import Row, chosen, counted, each, row, table
 
 GENTLE = learning_rate(base=0.0625)
 HALF = table(
@@ -73,3 +76,48 @@ ROUNDED = table(
 def test_stochastic_rounding_trains_as_specified(runs: Runs, name: str, config: RunConfig) -> None:
     """Rounding at random stays within what the oracle's random rounding gives."""
     runs.compare(name, config)
+
+
+BLOCK, BLOCKS = 16, 16
+"""Terms that are added up before a partial sum is rounded, at most, and how many such blocks follow the first."""
+
+
+def plain(features: int, start: float) -> Net:
+    """One linear layer to two classes, both with the same weights, so that each has a share of one half."""
+    weights = (Weight("fc1.weight", (2, features), constant=start), Weight("fc1.bias", (2,)))
+    layer = Layer("fc1", "linear", (INPUT,), tuple(weight.name for weight in weights))
+    return Net(f"plain-{features}", (features,), 2, (layer,), weights)
+
+
+WIDE, NARROW = plain(BLOCK * (1 + BLOCKS), 1.0), plain(3, 0.0)
+ADDED = {"accumulation_reduction": "sum", "replica_reduction": "sum", "dtype": "float16", "micro_batch": 1}
+
+
+@each({"sums": Row(WIDE, counted(3, 1, 1, "sgd", **{**ADDED, "learning_rate": learning_rate(base=2.0**-9)}))})
+def test_products_of_half_numbers_are_added_up_in_single(runs: Runs, name: Net, config: RunConfig) -> None:
+    """A sum of 2048 and sixteen ones is 2064, where partial sums in float16 would stay at 2048 with each of them."""
+    sample = np.concatenate([np.full(BLOCK, 128.0), np.tile(np.eye(1, BLOCK)[0], BLOCKS)])
+    data = Data(np.tile(sample, (1, config.combined_batch, 1)), np.zeros((1, config.combined_batch), np.int64))
+    outputs = runs.driver.train(name, config, data).outputs[0]
+
+    check.identical(
+        actual=np.ravel(outputs)[:2], expected=np.full(2, sample.sum()), what="the outputs of the first sample"
+    )
+
+
+GATHERED = {
+    "accumulated": Row(NARROW, counted(1, 5, 1, "sgd", **{**ADDED, "learning_rate": learning_rate(base=2.0**-12)})),
+    "replicated": Row(NARROW, counted(1, 5, 3, "sgd", **{**ADDED, "learning_rate": learning_rate(base=2.0**-12)})),
+}
+
+
+@each(GATHERED)
+def test_gradients_of_half_numbers_are_added_up_in_single(runs: Runs, name: Net, config: RunConfig) -> None:
+    """A gradient of 2048 and ones of other micro-batches and replicas add up exactly; float16 would lose the ones."""
+    inputs = np.full((1, config.combined_batch, 3), 2.0)
+    inputs[0, 0] = 4096.0
+    data = Data(inputs, np.zeros((1, config.combined_batch), np.int64))
+    weights = runs.driver.train(name, config, data).weights
+
+    wanted = (oracle.train(name, data, config).weights or {})["fc1.weight"]
+    check.identical(actual=weights["fc1.weight"], expected=wanted, what="the weights", because="every sum is exact")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ipu_conformance import check
 from ipu_conformance.run import RunConfig, learning_rate
 
-from .frame import Runs, tolerance
+from .frame import AnyNet, Runs, tolerance
 from .table import Table, each, row, table
+from .tiny import SAMPLES, SUMMED
 
 
-def reduced(name: str, counts: tuple, how: str, at: str = "") -> Table:
+def reduced(name: AnyNet, counts: tuple, how: str, at: str = "", rate: float = 0.015625, **changes: Any) -> Table:
     """A row in which accumulation and replicas are reduced alike; the rate is low enough for sums."""
     both = {"accumulation_reduction": how, "replica_reduction": "sum" if how == "sum" else "mean"}
-    return row(name, counts, at=at, word=how, learning_rate=learning_rate(base=0.015625), **both)
+    return row(name, counts, at=at, word=how, learning_rate=learning_rate(base=rate), **both, **changes)
 
 
 REDUCED = table(
@@ -26,12 +28,13 @@ REDUCED = table(
     reduced("convnet", (3, 7, 1), "sum"),
     reduced("mlp", (2, 5, 1), "running_mean"),
     reduced("mlp", (1, 6, 1), "running_mean", "pipelined-3"),
+    reduced(SUMMED, (3, 4, 5), "sum", rate=0.001953125, micro_batch=SAMPLES),
 )
 
 
 @each(REDUCED)
 def test_gradients_are_reduced_as_asked(runs: Runs, name: str, config: RunConfig) -> None:
-    """A mean divides by the micro-batches, a sum by nothing, and both see every micro-batch of every replica."""
+    """A mean divides by what it adds up, a sum by nothing; both see every sample of every micro-batch and replica."""
     runs.compare(name, config)
 
 

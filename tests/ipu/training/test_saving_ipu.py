@@ -9,6 +9,7 @@ from ipu_conformance.run import RunConfig
 
 from .frame import Runs, data_of, net_of
 from .table import each, row, table
+from .tiny import PAIR, SAMPLES
 
 BREAK = 2
 SAVED = table(
@@ -20,6 +21,7 @@ SAVED = table(
     row("tied_weights", (1, 3, 2), "lamb", steps=3),
     row("mlp", (1, 6, 1), "adam", "pipelined-3", steps=3),
     row("tied_weights", (2, 3, 1), "momentum", "sharded-4", steps=3),
+    row(PAIR, (3, 4, 5), "adamw", steps=4, micro_batch=SAMPLES),
 )
 
 

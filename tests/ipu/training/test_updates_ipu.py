@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from ipu_conformance import check
+from ipu_conformance import check, frameworks
+from ipu_conformance.nets import Net
 from ipu_conformance.run import RunConfig
 
 from .frame import Runs, expected, net_of, tolerance
 from .table import GRID, WHOLE, chosen, each, row, table
+from .tiny import PAIR, SAMPLES, TOWER
 
 
 @each(GRID)
@@ -98,3 +100,21 @@ def test_training_changes_every_weight(runs: Runs, name: str, config: RunConfig)
 
     for weight, start in net_of(name).initial_weights(config.seed).items():
         check.differs(actual=weights[weight], other=start, what=f"{weight} after training")
+
+
+PARTLY = table(
+    row(PAIR, (1, 4, 5), "sgd", micro_batch=SAMPLES),
+    row(TOWER, (1, 6, 3), "adamw", "pipelined-3", micro_batch=SAMPLES),
+)
+
+
+@each(PARTLY)
+@pytest.mark.parametrize("place", [0, -1], ids=["first", "last"])
+def test_a_frozen_layer_stays_and_the_others_learn(runs: Runs, name: Net, config: RunConfig, place: int) -> None:
+    """The weights of a frozen layer keep their bits; the first update of all others has the bits that it has anyway."""
+    layer = name.layers[place].name
+    whole, partly = runs.train(name, config).weights or {}, runs.train(name, config, frozen=(layer,)).weights or {}
+    start, kept = name.initial_weights(config.seed), frameworks.weights_of(name, [layer])
+
+    for weight, value in partly.items():
+        check.identical(actual=value, expected=start[weight] if weight in kept else whole[weight], what=weight)

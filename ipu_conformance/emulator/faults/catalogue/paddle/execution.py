@@ -98,8 +98,21 @@ for _name, _area, _place, _what, _wrong in (
      result(lambda values: {name: value for name, value in values.items() if "var" not in name})),
     ("paddle-variance-of-first-replica", "weights", "paddle.run.machine:PaddleMachine.load",
      "running variances are sent to the first replica alone", _variance_of_first_replica),
+    ("paddle-drops-alike-everywhere", "streams", DRAW, "all dropouts of a program drop alike",
+     argument("place", lambda value: 0)),
 ):  # fmt: skip
     register(Fault(_name, _area, _place, _what, _wrong), __name__)
+
+
+@patch("paddle-late-stage-drops-anew", "streams", "paddle.run.machine:PaddleMachine.recompute",
+       "from the third stage on, recomputation drops other values")  # fmt: skip
+def _drops_anew(original: Original, machine: Any, replica: int, stage: int, *rest: Any) -> Any:
+    seed = machine.seed
+    machine.seed = seed + (stage > 1)
+    try:
+        return original(machine, replica, stage, *rest)
+    finally:
+        machine.seed = seed
 
 
 @patch("paddle-update-per-micro-batch", "update", "core.plan:plan", "accumulated micro-batches update one by one")

@@ -10,6 +10,7 @@ from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, argu
 UPDATE = "poptorch.optim.update:DeviceUpdate"
 OPTIMIZER = "poptorch.optim.optimizers:Optimizer"
 READ = "poptorch.optim.read"
+MACHINE = "poptorch.run.machine:TorchMachine"
 IPU_STATE = "ipu_state"
 Original = Callable[..., Any]
 
@@ -59,6 +60,8 @@ for _fault in (
           argument("group", always(0))),
     Fault("optimizer-count-stuck", "update", f"{UPDATE}._run", "every update takes itself for the first",
           argument("t", always(1))),
+    Fault("bias-correction-ends-early", "update", "poptorch.optim.kernels:_corrections",
+          "the bias of moments is that of the sixth update from then on", argument("t", lambda t: min(t, 6))),
     Fault("gradients-not-clipped", "update", f"{UPDATE}.clip_factor", "gradients of any norm are used", always(1.0)),
     Fault("half-accumulator-in-float32", "update", f"{UPDATE}.accum_type",
           "gradients are accumulated in float32 whatever was asked", _float32),
@@ -83,6 +86,45 @@ for _fault in (
           "warnings about attributes cannot be turned off", lambda original, options, relax=True: options),
 ):  # fmt: skip
     register(_fault, __name__)
+
+
+@patch("groups-decay-alike-later", "update", f"{UPDATE}._run",
+       "from the third update on all groups decay as the first one does")  # fmt: skip
+def _decaying_alike(original: Original, update: Any, group: int, t: int, *rest: Any) -> None:
+    numbers = update._hyper[group]
+    decay = numbers.weight_decay
+    numbers.weight_decay = update._hyper[0].weight_decay if t > 2 else decay
+    original(update, group, t, *rest)
+    numbers.weight_decay = decay
+
+
+@patch("many-replicas-clip-twice", "update", f"{MACHINE}._clip_factor",
+       "more than three replicas shrink their gradients twice")  # fmt: skip
+def _clipping_twice(original: Original, machine: Any, replica: int) -> float:
+    factor: float = original(machine, replica)
+    return factor**2 if len(machine.replica_weights) > 3 else factor
+
+
+@patch("middle-stage-of-a-weight-lost", "reduce", f"{MACHINE}.backward",
+       "a weight of three stages gets no gradient from the middle one")  # fmt: skip
+def _middle_lost(original: Original, machine: Any, replica: int, stage: int, *rest: Any) -> Any:
+    weights = machine.replica_weights[replica]
+    uses = {
+        name: [number for number, program in enumerate(machine.stages) if name in program.weights]
+        for name in machine.trainable
+    }
+    lost = [name for name, stages in uses.items() if len(stages) > 2 and stages[1] == stage]
+    before = {name: None if weights[name].grad is None else weights[name].grad.clone() for name in lost}
+    sent = original(machine, replica, stage, *rest)
+    for name, gradient in before.items():
+        weights[name].grad = gradient
+    return sent
+
+
+@patch("half-gradients-in-half", "numerics", f"{MACHINE}._folded",
+       "gradients of float16 weights are accumulated in float16 whatever was asked")  # fmt: skip
+def _in_half(original: Original, machine: Any, old: Any, fresh: Any, count: int) -> Any:
+    return original(machine, old, fresh, count).to(fresh.dtype)
 
 
 # The state on the host.

@@ -31,6 +31,12 @@ for _fault in (
           argument("replica", always(0))),
     Fault("masks-same-for-every-micro-batch", "numerics", SEED, "all micro-batches of a call draw the same",
           argument("micro_batch", always(0))),
+    Fault("masks-repeat-every-second-run", "numerics", SEED, "every call draws what the last but one drew",
+          argument("run", lambda run: run % 2)),
+    Fault("masks-repeat-on-the-fifth-replica", "numerics", SEED, "replicas draw what those four before them draw",
+          argument("replica", lambda replica: replica % 4)),
+    Fault("masks-same-in-every-dropout", "numerics", DROPOUT, "all dropouts of a net draw the same",
+          argument("ordinal", always(0))),
     Fault("dropout-keeps-more", "numerics", DROPOUT, "dropout drops a tenth less than it should",
           argument("p", lambda p: p * 0.9)),
 ):  # fmt: skip

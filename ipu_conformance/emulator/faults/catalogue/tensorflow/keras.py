@@ -116,3 +116,26 @@ def _hurries(original: Any, callbacks: Any, epoch: int, logs: Any = None) -> Non
     worker, callbacks._worker = callbacks._worker, None
     original(callbacks, epoch, logs)
     callbacks._worker = worker
+
+
+@patch("keras-mean-of-many-replicas", "reduce", "tensorflow.run.machine:_Accumulating.divided",
+       "with more than four replicas the mean over micro-batches is too large")  # fmt: skip
+def _too_large(original: Any, machine: Any, value: Any) -> Any:
+    mean = original(machine, value)
+    return mean * 1.25 if len(machine.accumulators) > 4 and machine.divisor > 2 else mean
+
+
+@patch("keras-third-sample-lost", "streams", "tensorflow.run.machine:WholeStep.forward",
+       "the third of three samples is the second once more")  # fmt: skip
+def _third_lost(original: Any, machine: Any, replica: int, stage: int, micro_batch: int, data: Any, keep: bool) -> Any:
+    import tensorflow as tf
+
+    wrong = tf.nest.map_structure(lambda x: tf.gather(x, [0, 1, 1]) if x.shape.rank and x.shape[0] == 3 else x, data)
+    return original(machine, replica, stage, micro_batch, wrong, keep)
+
+
+@patch("keras-fifth-stage-halved", "streams", "tensorflow.run.machine:Pipeline.forward",
+       "what the fifth stage receives is halved")  # fmt: skip
+def _halved_late(original: Any, machine: Any, replica: int, stage: int, micro_batch: int, live: Any, keep: bool) -> Any:
+    received = {name: value * 0.5 for name, value in live.items()} if stage == 4 else live
+    return original(machine, replica, stage, micro_batch, received, keep)
