@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 from ipu_conformance.run import RunConfig
 
 from ...training import counts_id
@@ -74,6 +76,22 @@ def test_a_running_mean_is_the_mean(paddle: Any, static: Any, config: RunConfig)
     x, _, weights = trained(paddle, config, mean_accumulation_and_replication_reduction_strategy=0)
 
     check.identical(actual=weights["w0"], expected=exact.plain_run(x, config).weights["w0"], what="the weight")
+
+
+@pytest.mark.parametrize("config", [counts(1, 3), counts(1, 4, 2), counts(1, 5), counts(1, 7, 3)], ids=counts_id)
+def test_a_running_mean_of_many_is_the_mean(paddle: Any, static: Any, config: RunConfig) -> None:
+    """Every micro-batch has the same share in a running mean, however many there are."""
+    x, _, weights = trained(paddle, config, mean_accumulation_and_replication_reduction_strategy=0)
+    samples = x.astype(np.float64)
+    gradients = (np.sign(samples * exact.START - 1) * samples).reshape(config.micro_batches, 2, -1).sum(axis=1)
+    steps = exact.RATE * gradients
+    # A running mean rounds three times a micro-batch; replicas are added up, divided, and the weight is moved.
+    roundings = (3 * config.gradient_accumulation + config.replicas + 2) * np.abs(steps).max(axis=0)
+    unit = FORMATS["float32"].unit
+    allowed = Tolerance(unit * (roundings + np.abs(exact.START)), "the roundings of a running mean and a step", 0.0)
+
+    expected = exact.START - steps.mean(axis=0)
+    check.close(actual=weights["w0"], expected=expected, tolerance=allowed, what="the weight")
 
 
 @pytest.mark.parametrize("config", [counts(), counts(1, 2), counts(1, 1, 4), counts(1, 4, 2)], ids=counts_id)

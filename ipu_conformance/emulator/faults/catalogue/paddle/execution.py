@@ -59,6 +59,8 @@ for _name, _area, _place, _what, _wrong in (
      told(accumulation_and_replication_reduction_type=1)),
     ("paddle-running-mean-is-sum", "reduce", f"{PROGRAMS}.shares", "a running mean is accumulated as a sum",
      result(lambda shares: tuple(map(np.ones_like, shares)))),
+    ("paddle-running-mean-of-three", "reduce", f"{PROGRAMS}.shares", "a running mean counts three gradients at most",
+     argument("count", lambda value: min(value, 2))),
     ("paddle-gradients-carried-over", "reduce", f"{PROGRAMS}._forgotten",
      "gradients of earlier updates stay in the accumulators", result(lambda ops: [])),
     ("paddle-rate-of-compilation", "update", "paddle.run.executable:Executable._set_rates",
