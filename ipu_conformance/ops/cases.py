@@ -8,6 +8,7 @@ from typing import Iterable, Iterator, List, NamedTuple, Optional
 from ipu_conformance.ops import TABLE
 from ipu_conformance.ops.dtypes import DTYPES, FORMATS, applies
 from ipu_conformance.ops.expectation import WITHOUT_GRADIENT
+from ipu_conformance.ops.latitude import latitudes
 from ipu_conformance.ops.open import OUTSIDE, why_open
 from ipu_conformance.ops.row import LIBRARIES, Row
 from ipu_conformance.ops.variants import ALL_SPECIAL, SPECIAL, edges, is_floating
@@ -54,6 +55,12 @@ class OpCase(NamedTuple):
     def open(self) -> str:
         """Why the result is left open, empty if it is specified."""
         return why_open(self.row.name, self.framework, self.direction, self.edge)
+
+    @property
+    def latitude(self) -> str:
+        """Why more than one result is allowed, empty if one is."""
+        known = latitudes(self.row.name, self.framework, self.direction, self.edge)
+        return "" if self.open or not known else known[0].reason
 
 
 def why_unasked(framework: str, row: Row, dtype: str) -> str:
