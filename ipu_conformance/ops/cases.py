@@ -14,8 +14,13 @@ from ipu_conformance.ops.row import LIBRARIES, Row
 from ipu_conformance.ops.variants import ALL_SPECIAL, SPECIAL, edges, is_floating
 
 DIRECTIONS = ("forward", "gradient")
-EDGES = ("drawn", "size-one", "long", "bits", *SPECIAL, ALL_SPECIAL)
+EDGES = ("drawn", "size-one", "empty", "long", "bits", *SPECIAL, ALL_SPECIAL)
 
+WITHOUT_ELEMENTS = {
+    "poptorch": "PopTorch refuses tensors without elements",
+    "paddle": "neither Paddle's nor PopART's documents say what becomes of a tensor without elements",
+}
+"""Why tensors without elements are not asked for; XLA for the IPU replaces what has none (ZeroSizedHloElimination)."""
 NO_SUCH_EDGE = "the edge does not apply to the op"
 
 
@@ -42,6 +47,8 @@ class OpCase(NamedTuple):
             return "outside the domain"
         if self.edge not in ("drawn", *edges(row, self.dtype)):
             return NO_SUCH_EDGE
+        if self.edge == "empty" and self.framework in WITHOUT_ELEMENTS:
+            return WITHOUT_ELEMENTS[self.framework]
         return self._without_gradient() if self.direction == "gradient" else ""
 
     def _without_gradient(self) -> str:

@@ -28,7 +28,7 @@ from ipu_conformance.oracle.op import Array, Outputs, Term, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
 from ipu_conformance.oracle.tolerance.ops import ACCUMULATE, Precision, Tolerance
 
-WITHOUT_GRADIENT = ("infinities", "nan", "bits")
+WITHOUT_GRADIENT = ("infinities", "nan", "bits", "empty")
 SELECTING = ("max", "min", "sort", "topk")
 """Ops that hand a gradient on to the elements they select: which of equal ones gets it is open, the sum is not."""
 ROUNDED_PARTIALS = ("prod",)
