@@ -177,11 +177,11 @@ def _shipped() -> Mapping[str, Mapping[str, Sequence[int]]]:
     return listed
 
 
-def _by_features(row: Row, expressible: Callable[[Call], bool]) -> List[Call]:
-    """The calls of a row that nothing was chosen for: it is new, or its call is another one."""
+def _by_features(row: Row, expressible: Callable[[Call], bool]) -> List[int]:
+    """The samples of a row that nothing was chosen for: it is new, or its call is another one."""
     calls = {number: drawn(row, seed_of(row, number)) for number in range(SEEDS)}
     words = {number: features(row.op, call.samples[0]) for number, call in calls.items() if expressible(call)}
-    return [calls[number] for number in covering(row, words)]
+    return covering(row, words)
 
 
 @functools.lru_cache(maxsize=None)
@@ -236,7 +236,8 @@ def _cast(call: Call, dtype: str) -> Call:
 
 def _calls(row: Row, edge: str, dtype: str, framework: str, expressible: Callable[[Call], bool]) -> List[Call]:
     if edge == "drawn":
-        return _drawn_calls(row, framework, expressible) or _by_features(row, expressible)
+        shipped = _drawn_calls(row, _shipped().get(row.name, {}).get(framework, ()), expressible)
+        return shipped or _drawn_calls(row, _by_features(row, expressible), expressible)
     if edge == "size-one":
         return [call for call in [_call(row.op, Least, edge)] if expressible(call)]
     if edge == "empty":
@@ -251,32 +252,38 @@ def _calls(row: Row, edge: str, dtype: str, framework: str, expressible: Callabl
     return [Call(edge, tuple(place(edge, sample, each) for sample, each in zip(base.samples, numbers)))]
 
 
-def _lengths(row: Row, seeds: Sequence[int]) -> Dict[int, int]:
-    """How long the last axis of some seeds' calls becomes: of one it is odd, of another even.
+def _lengths(row: Row, seeds: Sequence[int]) -> List[Tuple[int, int]]:
+    """Seeds whose calls are stretched, and how long their last axis becomes: odd of one, even of another or the same.
 
     An axis keeps its parity where there is one of each. What shows on which side operands are broadcast stays short.
     """
-    able: Dict[int, bool] = {}
-    for seed in seeds:
-        sample = drawn(row, seed).samples[0]
-        if any(stretched(row, seed, last) for last in (ODD, EVEN)) and FROM_THE_LEFT not in features(row.op, sample):
-            able[seed] = bool(sample.inputs[0].shape[-1] % 2)
-    lengths: Dict[int, int] = {}
+    samples = {seed: drawn(row, seed).samples[0] for seed in seeds}
+    lengths: List[Tuple[int, int]] = []
     for last in (ODD, EVEN):
-        left = [seed for seed in able if seed not in lengths and stretched(row, seed, last)]
-        alike = [seed for seed in left if able[seed] == bool(last % 2)]
-        if alike or left:
-            lengths[(alike or left[::-1])[0]] = last
+        able = [seed for seed in seeds if _becomes(row, seed, last)]
+        able = [seed for seed in able if FROM_THE_LEFT not in features(row.op, samples[seed])]
+        taken = [seed for seed, _ in lengths]
+        alike = [seed for seed in able if samples[seed].inputs[0].shape[-1] % 2 == last % 2]
+        best = [seed for seed in (*alike, *able[::-1]) if seed not in taken] or able
+        lengths += [(seed, last) for seed in best[:1]]
     return lengths
 
 
-def _drawn_calls(row: Row, framework: str, expressible: Callable[[Call], bool]) -> List[Call]:
-    """The calls that were chosen for a framework, some of them stretched."""
-    seeds = [seed_of(row, number) for number in _shipped().get(row.name, {}).get(framework, ())]
-    lengths = _lengths(row, seeds)
-    longer = {seed: stretched(row, seed, last) for seed, last in lengths.items()}
-    chosen = [longer.get(seed) or drawn(row, seed) for seed in seeds]
-    chosen = [call if expressible(call) else drawn(row, seed) for call, seed in zip(chosen, seeds)]
+def _becomes(row: Row, seed: int, last: int) -> bool:
+    """Whether a seed's call can have a last axis that is long, and odd or even as ``last`` is."""
+    call = stretched(row, seed, last)
+    return call is not None and call.samples[0].inputs[0].shape[-1] % 2 == last % 2
+
+
+def _drawn_calls(row: Row, numbers: Iterable[int], expressible: Callable[[Call], bool]) -> List[Call]:
+    """The calls of the samples that were chosen, some of them stretched."""
+    seeds = [seed_of(row, number) for number in numbers]
+    longer: Dict[int, List[Call]] = {}
+    for seed, last in _lengths(row, seeds):
+        call = stretched(row, seed, last)
+        if call is not None and expressible(call):
+            longer.setdefault(seed, []).append(call)
+    chosen = [call for seed in seeds for call in longer.get(seed, [drawn(row, seed)])]
     return [call for call in chosen if expressible(call)]
 
 

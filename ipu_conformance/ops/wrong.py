@@ -23,6 +23,7 @@ from ipu_conformance.oracle.sample import Sample
 SEEDS = 160
 """Samples that tell what calls of an op can be like: more than those among which the suite's own are chosen."""
 STRETCHED_SEEDS = 20
+LARGEST_HELD = 1200
 FAR = 50.0
 REDUCING = ("reduction", "matmul", "convolution", "pooling", "loss", "normalization", "recurrent", "attention")
 
@@ -340,9 +341,9 @@ def _last_wins(op: Op, held: Any, *inputs: Array, **attributes: Any) -> Any:
     """What comes back to an element that was taken several times is not added up."""
     assert op.vjp is not None
     right = list(op.vjp(held, *inputs, **attributes))
-    if isinstance(held, tuple) or np.size(held) > 400:
+    if isinstance(held, tuple) or np.size(held) > LARGEST_HELD:
         return right
-    wrong = [None if value is None else np.zeros_like(value) for value in right]
+    wrong: List[Any] = [None if value is None else np.zeros_like(value) for value in right]
     flat = np.asarray(held).reshape(-1)
     for number, value in enumerate(flat):
         one = np.zeros_like(flat)
@@ -399,8 +400,8 @@ def _saturated(x: Array, dtype: str) -> Array:
     return np.clip(x, limits.min, limits.max).astype(dtype)
 
 
-def _converted(x: Array, dtype: str) -> Array:
-    return x.astype(dtype)
+def _converted(x: Any, dtype: str) -> Array:
+    return np.asarray(x).astype(dtype)
 
 
 def _named(row: Row) -> Iterator[WrongOp]:

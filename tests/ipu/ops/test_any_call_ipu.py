@@ -15,7 +15,7 @@ from ipu_conformance.oracle.sample import Chooser
 from . import judge
 from .bench import Bench, Trial
 
-CALLS = 12
+CALLS = 8
 """Calls of a case, each of another op."""
 EXAMPLES = 60
 """Calls of an op that failed among which a small one that fails is looked for."""
