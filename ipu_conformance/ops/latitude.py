@@ -74,6 +74,12 @@ def _nan_for_infinities(op: Op, sample: Sample, dtype: str) -> Sequence[Outputs]
     return [tuple(np.where(np.isinf(value), np.nan, value) for value in _forward(op, sample.inputs, sample))]
 
 
+def _handing_on(op: Op, sample: Sample, dtype: str) -> Sequence[Outputs]:
+    """NaN wherever the first input is."""
+    (right,) = _forward(op, sample.inputs, sample)
+    return [(np.where(np.isnan(sample.inputs[0]), np.nan, right),)]
+
+
 def _both(*rules: Others) -> Others:
     return lambda op, sample, dtype: [each for rule in rules for each in rule(op, sample, dtype)]
 
@@ -203,6 +209,7 @@ _SELECTED = Latitude(FMAX, _replacing(_for_nan(-np.inf)))
 _LEAST = Latitude(FMAX, _replacing(_for_nan(np.inf)))
 _EXTREMES = Latitude(EXTREMES, gradients=_each_extreme, alone=True)
 _LIMIT = Latitude(LIMIT, _replacing(_limits))
+_LIMIT_OR_NAN = Latitude(LIMIT, _both(_nan_for_infinities, _replacing(_limits)))
 _QUOTIENT = Latitude(INVERSE, gradients=_gradients_where(1, np.nan))
 _BASE = Latitude(POW, gradients=_gradients_where(0, *_UNBOUNDED))
 _POISSON = Latitude(
@@ -218,8 +225,8 @@ def _of(latitude: Latitude, *keys: str) -> Dict[str, Latitude]:
 
 LATITUDES: Mapping[str, Mapping[str, Latitude]] = {
     "relu": _of(_SELECTED, "paddle: nan"),
-    "threshold": _of(Latitude(PAGE_AND_KERNEL, _replacing(lambda x: x, _for_nan(-np.inf))), "poptorch: nan"),
-    "hardshrink": _of(Latitude(PAGE_AND_KERNEL, _instead(lambda x, threshold: x)), "poptorch: nan", "paddle: nan"),
+    "threshold": _of(Latitude(PAGE_AND_KERNEL, _handing_on), "poptorch: nan"),
+    "hardshrink": _of(Latitude(PAGE_AND_KERNEL, _handing_on), "poptorch: nan", "paddle: nan"),
     "prelu": _of(
         Latitude(
             "Keras subtracts two rectifiers, neither of which has a slope at zero", gradients=_gradients_where(0, 0.0)
@@ -281,10 +288,10 @@ LATITUDES: Mapping[str, Mapping[str, Latitude]] = {
         Latitude(FMAX, _any_loss),
         *(f"{n}: {e}" for n in ("tensorflow", "poptorch", "paddle") for e in ("infinities", "nan")),
     ),
-    "bce_with_logits_loss": _of(_LIMIT, "poptorch: infinities"),
+    "bce_with_logits_loss": _of(_LIMIT_OR_NAN, "poptorch: infinities"),
     "log_cosh_loss": _of(_LIMIT, "infinities"),
     "weighted_bce_with_logits_loss": {
-        "infinities": Latitude(LIMIT, _both(_nan_for_infinities, _replacing(_limits))),
+        "infinities": _LIMIT_OR_NAN,
         **_of(
             Latitude(
                 "TensorFlow's page adds max(-x, 0) and |x|, whose slopes at zero do not add up",

@@ -42,8 +42,8 @@ SUMMED_EMPTY = ("sum", "prod", "any", "all")
 EMPTY_SEEDS = 12
 SUMMED = ("cumsum", "scatter_add", "scatter_nd_add")
 
-UNSTRETCHED = ("glu",)
-"""Ops that halve an axis: a long odd one hides that another axis is taken."""
+UNSTRETCHED = ("glu", "gather", "index_select", "take_along_axis")
+"""Ops that halve an axis or index it: a long one hides that another axis is taken, which would be refused."""
 MOST_STRETCHED = 4096
 """Elements of an input of a stretched call at the most."""
 MOST = 16
