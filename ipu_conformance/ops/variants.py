@@ -42,8 +42,8 @@ SUMMED_EMPTY = ("sum", "prod", "any", "all")
 EMPTY_SEEDS = 12
 SUMMED = ("cumsum", "scatter_add", "scatter_nd_add")
 
-UNSTRETCHED = ("glu", "gather", "index_select", "take_along_axis")
-"""Ops that halve an axis or index it: a long one hides that another axis is taken, which would be refused."""
+UNSTRETCHED = ("glu", "gather", "index_select", "take_along_axis", "reshape")
+"""Ops in which a long axis hides what is taken instead of an attribute: it would be refused."""
 MOST_STRETCHED = 4096
 """Elements of an input of a stretched call at the most."""
 MOST = 16
