@@ -2,8 +2,8 @@
 
     python -m ipu_conformance.draws [OP …]     # needs all three frameworks; a few minutes
 
-A sample is a number. What it shows are words: its features, and each attribute that another value of which would give
-another result. The choice is shipped as ``draws.json``.
+A sample is a number. What it shows are words: its features, and each attribute, operand and index that another one in
+its place would give another result. The choice is shipped as ``draws.json``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ipu_conformance.ops.dtypes import FORMATS, held
 from ipu_conformance.ops.features import features
 from ipu_conformance.ops.row import LIBRARIES, Row
 from ipu_conformance.ops.variants import CAST_TO, DRAWS, Call, covering, drawn, seed_of
-from ipu_conformance.ops.wrong import WrongOp, fixed_attributes
+from ipu_conformance.ops.wrong import WrongOp, fixed_attributes, mistaken
 from ipu_conformance.oracle.op import as_tuple
 
 NUMBERS = 240
@@ -59,7 +59,7 @@ def is_expressible(row: Row, framework: str, driver: Driver, call: Call, dtype: 
 
 def chosen(row: Row, drivers: Dict[str, Driver]) -> Dict[str, List[int]]:
     """The numbers of an op's samples by framework."""
-    wrong = list(fixed_attributes(row))
+    wrong = [*fixed_attributes(row), *(each for each in mistaken(row) if each.forward is not None)]
     calls = [drawn(row, seed_of(row, number)) for number in range(NUMBERS)]
     shown = {number: words(row, wrong, call) for number, call in enumerate(calls)}
     by_framework: Dict[str, Dict[int, FrozenSet[str]]] = {}

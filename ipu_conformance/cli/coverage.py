@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     parser.add_argument("--op", metavar="NAME", help="one op of the table, edge by edge")
     parser.add_argument("--gaps", action="store_true", help="what is not asked, and why")
-    parser.add_argument("--open", action="store_true", help="what is asked and left open by the vendors, and why")
+    parser.add_argument("--open", action="store_true", help="where vendors allow several results or any, and why")
     parser.add_argument("--training", action="store_true", help="the rules of training instead of ops")
     parser.add_argument("--csv", action="store_true", help="a line for every combination, as comma-separated values")
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.gaps:
         print("\n".join(_reasons([case for case in known if case.gap], "gap")))
     elif args.open:
-        print("\n".join(_reasons([case for case in known if not case.gap and case.open], "open")))
+        print("\n".join(_open(known)))
     elif args.op:
         print("\n".join(_edges(known)))
     else:
@@ -97,7 +97,17 @@ def _edges(known: Sequence[OpCase]) -> List[str]:
 
 
 def _mark(case: OpCase) -> str:
-    return "" if case.gap else "open" if case.open else "yes"
+    return "" if case.gap else "open" if case.open else "several" if case.latitude else "yes"
+
+
+def _open(known: Sequence[OpCase]) -> List[str]:
+    """What is asked with latitude, first where any result will do, then where several are known."""
+    asked = [case for case in known if not case.gap]
+    parts = {
+        "Any result of the right shape": _reasons([case for case in asked if case.open], "open"),
+        "Several results": _reasons([case for case in asked if case.latitude], "latitude"),
+    }
+    return [line for title, lines in parts.items() if lines for line in (f"# {title}", "", *lines, "")]
 
 
 def _reasons(cases: Sequence[OpCase], kind: str) -> List[str]:
@@ -133,7 +143,7 @@ def _write_csv(known: Sequence[OpCase]) -> None:
     writer = csv.writer(sys.stdout)
     writer.writerow(["op", "family", "framework", "dtype", "direction", "edge", "level", "state", "why"])
     for case in known:
-        state = "gap" if case.gap else "open" if case.open else "asked"
+        state = "gap" if case.gap else "open" if case.open else "several" if case.latitude else "asked"
         level = "" if case.gap else levels.shipped().of(f"ops/test_ops_ipu.py::test_{case.direction}[{case}]")
         place = (case.row.name, case.row.op.family, case.framework, case.dtype, case.direction, case.edge)
-        writer.writerow([*place, level, state, case.gap or case.open])
+        writer.writerow([*place, level, state, case.gap or case.open or case.latitude])

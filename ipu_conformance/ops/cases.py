@@ -8,13 +8,19 @@ from typing import Iterable, Iterator, List, NamedTuple, Optional
 from ipu_conformance.ops import TABLE
 from ipu_conformance.ops.dtypes import DTYPES, FORMATS, applies
 from ipu_conformance.ops.expectation import WITHOUT_GRADIENT
+from ipu_conformance.ops.latitude import latitudes
 from ipu_conformance.ops.open import OUTSIDE, why_open
 from ipu_conformance.ops.row import LIBRARIES, Row
 from ipu_conformance.ops.variants import ALL_SPECIAL, SPECIAL, edges, is_floating
 
 DIRECTIONS = ("forward", "gradient")
-EDGES = ("drawn", "size-one", "long", "bits", *SPECIAL, ALL_SPECIAL)
+EDGES = ("drawn", "size-one", "empty", "long", "bits", *SPECIAL, ALL_SPECIAL)
 
+WITHOUT_ELEMENTS = {
+    "poptorch": "PopTorch refuses tensors without elements",
+    "paddle": "neither Paddle's nor PopART's documents say what becomes of a tensor without elements",
+}
+"""Why tensors without elements are not asked for; XLA for the IPU replaces what has none (ZeroSizedHloElimination)."""
 NO_SUCH_EDGE = "the edge does not apply to the op"
 
 
@@ -41,6 +47,8 @@ class OpCase(NamedTuple):
             return "outside the domain"
         if self.edge not in ("drawn", *edges(row, self.dtype)):
             return NO_SUCH_EDGE
+        if self.edge == "empty" and self.framework in WITHOUT_ELEMENTS:
+            return WITHOUT_ELEMENTS[self.framework]
         return self._without_gradient() if self.direction == "gradient" else ""
 
     def _without_gradient(self) -> str:
@@ -54,6 +62,12 @@ class OpCase(NamedTuple):
     def open(self) -> str:
         """Why the result is left open, empty if it is specified."""
         return why_open(self.row.name, self.framework, self.direction, self.edge)
+
+    @property
+    def latitude(self) -> str:
+        """Why more than one result is allowed, empty if one is."""
+        known = latitudes(self.row.name, self.framework, self.direction, self.edge)
+        return "" if self.open or not known else known[0].reason
 
 
 def why_unasked(framework: str, row: Row, dtype: str) -> str:

@@ -6,7 +6,8 @@ Away from edges the range is one number. At an edge it spans what is specified:
 - where the exact result is beyond the largest number, the result may be infinite or that number, and NaN in float16,
   which has a mode for it;
 - at a kink or a tie the gradient is any between those on the two sides;
-- where the exact result is NaN, the result is.
+- where the exact result is NaN, the result is;
+- what a vendor's document allows besides is allowed (``ops.latitude``).
 
 Gradients at infinities and NaN are promised by nobody and are not asked for. A gradient beyond the root of the largest
 number is open too: devices form gradients from squares and from products that overflow before the result does.
@@ -20,13 +21,14 @@ from typing import List, Optional, Sequence, Tuple
 import numpy as np
 
 from ipu_conformance.ops.dtypes import FORMATS
+from ipu_conformance.ops.latitude import latitudes
 from ipu_conformance.ops.row import LIBRARIES, Row
 from ipu_conformance.ops.variants import SPECIAL, is_pointwise
 from ipu_conformance.oracle.op import Array, Outputs, Term, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
 from ipu_conformance.oracle.tolerance.ops import ACCUMULATE, Precision, Tolerance
 
-WITHOUT_GRADIENT = ("infinities", "nan", "bits")
+WITHOUT_GRADIENT = ("infinities", "nan", "bits", "empty")
 SELECTING = ("max", "min", "sort", "topk")
 """Ops that hand a gradient on to the elements they select: which of equal ones gets it is open, the sum is not."""
 ROUNDED_PARTIALS = ("prod",)
@@ -57,12 +59,15 @@ class Expected:
         return not self.nan.any() and bool(np.array_equal(self.low, self.high))
 
 
-def outputs(row: Row, sample: Sample, dtype: str, edge: str) -> Tuple[Expected, ...]:
-    """What is expected of each output."""
+def outputs(row: Row, sample: Sample, dtype: str, edge: str, framework: str) -> Tuple[Expected, ...]:
+    """What is expected of each output on a framework."""
     op = row.op
     with np.errstate(all="ignore"):
         values = as_tuple(op.forward(*sample.inputs, **sample.attributes))
         candidates = [list(map(np.asarray, values))]
+        for latitude in latitudes(row.name, framework, "forward", edge):
+            assert latitude.outputs is not None
+            candidates += [list(as_tuple(each)) for each in latitude.outputs(op, sample, dtype)]
         if edge == "denormals":
             flushed = _flushed(sample, dtype)
             candidates.append(list(as_tuple(op.forward(*flushed.inputs, **flushed.attributes))))
@@ -72,20 +77,28 @@ def outputs(row: Row, sample: Sample, dtype: str, edge: str) -> Tuple[Expected, 
 
 
 def gradients(
-    row: Row, samples: Sequence[Sample], cotangents: Sequence[Outputs], dtype: str, edge: str
+    row: Row, samples: Sequence[Sample], cotangents: Sequence[Outputs], dtype: str, edge: str, framework: str
 ) -> List[Optional[Expected]]:
     """What is expected of the sum over the micro-batches of each input's gradient; None where there is none."""
-    by_micro_batch = [_gradients_of(row, sample, held, dtype, edge) for sample, held in zip(samples, cotangents)]
+    by_micro_batch = [
+        _gradients_of(row, sample, held, dtype, edge, framework) for sample, held in zip(samples, cotangents)
+    ]
     places = range(len(by_micro_batch[0]))
     return [_sum([each[place] for each in by_micro_batch], dtype) for place in places]
 
 
-def _gradients_of(row: Row, sample: Sample, cotangents: Outputs, dtype: str, edge: str) -> List[Optional[Expected]]:
+def _gradients_of(
+    row: Row, sample: Sample, cotangents: Outputs, dtype: str, edge: str, framework: str
+) -> List[Optional[Expected]]:
     op = row.op
     assert op.vjp is not None
     assert op.vjp_error is not None
     with np.errstate(all="ignore"):
         candidates = [op.vjp(cotangents, *each.inputs, **each.attributes) for each in _sides(row, sample, dtype, edge)]
+        for latitude in latitudes(row.name, framework, "gradient", edge):
+            assert latitude.gradients is not None
+            others = list(latitude.gradients(op, cotangents, sample, dtype))
+            candidates = others if latitude.alone else [*candidates, *others]
         pulled = candidates[0]
         terms = op.vjp_error(pulled, cotangents, *sample.inputs, **sample.attributes)
     limits = [
@@ -187,7 +200,8 @@ def _finite(tolerance: Tolerance, low: Array, high: Array, dtype: str) -> Tolera
     bad = ~np.isfinite(allowed)
     if not bad.any():
         return tolerance
-    largest = np.max(np.abs(np.where(np.isfinite([low, high]), [low, high], 0.0)), initial=0.0)
+    bounds = np.abs([low, high])
+    largest = np.max(np.where(bounds < float(FORMATS[dtype].max), bounds, 0.0), initial=0.0)
     size = np.full(low.shape, largest)
     precision = Precision(dtype, ACCUMULATE[dtype])
     limit = precision.tolerance(size, [Term(size, ulps=LARGEST_ULPS)])

@@ -12,6 +12,9 @@ from ipu_conformance.oracle.sample import Sample
 
 AXES = ("axis", "axes", "axis1", "axis2")
 WINDOWS = ("convolution", "pooling")
+FROM_THE_LEFT = "an operand that fits from the left as well"
+LONG_AXIS = 16
+"""Above it a device computes several vectors of an axis and, unless they divide it, a rest."""
 
 
 def features(op: Op, sample: Sample) -> Set[str]:
@@ -55,11 +58,16 @@ def _shapes(op: Op, inputs: Sequence[np.ndarray]) -> Iterator[str]:
     if any(1 in x.shape for x in inputs):
         yield "an axis of one"
     if inputs and inputs[0].ndim:
-        yield "an odd last axis" if inputs[0].shape[-1] % 2 else "an even last axis"
+        parity = "odd" if inputs[0].shape[-1] % 2 else "even"
+        yield f"an {parity} last axis"
+        if inputs[0].shape[-1] > LONG_AXIS:
+            yield f"a long {parity} axis"
     if op.family in ("elementwise", "compare") and len(inputs) > 1:
         whole = np.broadcast_shapes(*(x.shape for x in inputs))
         for place, x in enumerate(inputs):
             if x.shape != whole:
+                if 0 < x.ndim < len(whole) and x.shape == whole[: x.ndim] and max(x.shape) > 1:
+                    yield FROM_THE_LEFT
                 yield f"input {place} broadcast over {'new axes' if x.ndim < len(whole) else 'its axes'}"
 
 

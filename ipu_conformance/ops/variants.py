@@ -12,17 +12,19 @@ import json
 import math
 import zlib
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import AbstractSet, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
+from ipu_conformance.ops.choosers import EVEN, ODD, Empty, Least, MicroBatch, Stretched
 from ipu_conformance.ops.dtypes import FORMATS
-from ipu_conformance.ops.features import features
+from ipu_conformance.ops.features import FROM_THE_LEFT, LONG_AXIS, features
 from ipu_conformance.ops.open import OUTSIDE
 from ipu_conformance.ops.row import Row
 from ipu_conformance.oracle.op import Op, as_tuple
-from ipu_conformance.oracle.sample import Chooser, Sample, SeededChooser
+from ipu_conformance.oracle.sample import Chooser, Sample
 
 MICRO_BATCHES = 2
 SEEDS = 48
@@ -35,8 +37,15 @@ POINTWISE = ("elementwise", "activation", "compare")
 MOVEMENT = ("shape", "indexing", "embedding", "cast")
 NOT_POINTWISE = ("prelu", "glu")
 INDEXED = ("sort", "topk", "argsort", "argmax", "argmin")
+SUMMED_EMPTY = ("sum", "prod", "any", "all")
+"""Reductions that have a value of no elements."""
+EMPTY_SEEDS = 12
 SUMMED = ("cumsum", "scatter_add", "scatter_nd_add")
 
+UNSTRETCHED = ("glu", "gather", "index_select", "take_along_axis", "reshape")
+"""Ops in which a long axis hides what is taken instead of an attribute: it would be refused."""
+MOST_STRETCHED = 4096
+"""Elements of an input of a stretched call at the most."""
 MOST = 16
 """Samples of an op that are drawn at the most; few ops need more than six to show all that they can do."""
 CAST_TO: Mapping[str, Mapping[str, str]] = {
@@ -63,30 +72,6 @@ class Call:
         return f"{shapes}{', ' if named else ''}{named}"
 
 
-class _MicroBatch(SeededChooser):
-    """The structure of one seed with the values of a micro-batch of its own."""
-
-    def __init__(self, seed: int, number: int) -> None:
-        super().__init__(seed)
-        self._number = number
-
-    def generator(self) -> np.random.Generator:
-        return np.random.default_rng([self.integer(0, 2**32 - 1), self._number])
-
-
-class _Least(Chooser):
-    """Every choice is its first, every size its least; values still differ from one micro-batch to the next."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def integer(self, low: int, high: int) -> int:
-        return low
-
-    def generator(self) -> np.random.Generator:
-        return np.random.default_rng([17, self._number])
-
-
 def seed_of(row: Row, number: int) -> int:
     """The seed of an op's sample: a function of its name and a number alone."""
     return zlib.crc32(f"{row.name} {number}".encode())
@@ -104,7 +89,55 @@ def first_of(row: Row, seed: int) -> Sample:
 
 @functools.lru_cache(maxsize=None)
 def _samples(row: Row, seed: int) -> Tuple[Sample, ...]:
-    return _call(row.op, lambda number: _MicroBatch(seed, number), "drawn").samples
+    return _call(row.op, lambda number: MicroBatch(seed, number), "drawn").samples
+
+
+@functools.lru_cache(maxsize=None)
+def stretched(row: Row, seed: int, last: int) -> Optional[Call]:
+    """The call that follows from a seed with a long last axis; None where the op's shapes are not drawn whole."""
+    if row.name in UNSTRETCHED:
+        return None
+    try:
+        call = _call(row.op, partial(Stretched, seed, last), "drawn")
+        with np.errstate(all="ignore"):
+            outputs = [as_tuple(row.op.forward(*sample.inputs, **sample.attributes)) for sample in call.samples]
+    except Exception:  # an attribute that goes with shorter axes alone
+        return None
+    inputs = call.samples[0].inputs
+    if (
+        not inputs[0].ndim
+        or inputs[0].shape[-1] <= LONG_AXIS
+        or max(x.size for x in inputs) > MOST_STRETCHED
+        or not outputs[0][0].size
+    ):
+        return None
+    return call
+
+
+@functools.lru_cache(maxsize=None)
+def empty(row: Row) -> Optional[Call]:
+    """A call without elements; None where the op has none, or where it would select or divide what is not there."""
+    if row.op.family not in (*POINTWISE, *MOVEMENT) and row.name not in SUMMED_EMPTY:
+        return None
+    for number in range(EMPTY_SEEDS):
+        seed = seed_of(row, number)
+        try:
+            call = _emptied(row, seed) if row.name in SUMMED_EMPTY else _call(row.op, partial(Empty, seed), "empty")
+            sample = call.samples[0]
+            outputs = as_tuple(row.op.forward(*sample.inputs, **sample.attributes))
+            row.op.error(outputs if len(outputs) > 1 else outputs[0], *sample.inputs, **sample.attributes)
+        except Exception:  # an index, an attribute or an error model that needs an element
+            continue
+        shown = row.name not in SUMMED_EMPTY or outputs[0].size
+        if shown and sample.inputs and not sample.inputs[0].size and not any(np.isnan(each).any() for each in outputs):
+            return call
+    return None
+
+
+def _emptied(row: Row, seed: int) -> Call:
+    """The call of a seed with nothing along the first axis."""
+    call = drawn(row, seed)
+    return Call("empty", tuple(Sample((sample.inputs[0][:0],), sample.attributes) for sample in call.samples))
 
 
 def chosen_by(row: Row, chooser: Chooser) -> Call:
@@ -153,17 +186,17 @@ def _shipped() -> Mapping[str, Mapping[str, Sequence[int]]]:
     return listed
 
 
-def _by_features(row: Row, expressible: Callable[[Call], bool]) -> List[Call]:
-    """The calls of a row that nothing was chosen for: it is new, or its call is another one."""
+def _by_features(row: Row, expressible: Callable[[Call], bool]) -> List[int]:
+    """The samples of a row that nothing was chosen for: it is new, or its call is another one."""
     calls = {number: drawn(row, seed_of(row, number)) for number in range(SEEDS)}
     words = {number: features(row.op, call.samples[0]) for number, call in calls.items() if expressible(call)}
-    return [calls[number] for number in covering(row, words)]
+    return covering(row, words)
 
 
 @functools.lru_cache(maxsize=None)
 def is_floating(op: Op) -> bool:
     """Whether an op takes floating-point numbers."""
-    return any(x.dtype.kind == "f" for x in op.draw(_Least(0)).inputs)
+    return any(x.dtype.kind == "f" for x in op.draw(Least(0)).inputs)
 
 
 def is_pointwise(op: Op) -> bool:
@@ -176,7 +209,7 @@ def edges(row: Row, dtype: str) -> Tuple[str, ...]:
     op = row.op
     if dtype not in FORMATS or not is_floating(op):
         return ("size-one",)
-    names = ["size-one"]
+    names = ["size-one", "empty"] if dtype == "float32" and empty(row) is not None else ["size-one"]
     if row.name in LONG:
         names.append("long")
     if op.family in MOVEMENT and op.name not in (*INDEXED, *SUMMED):
@@ -212,10 +245,12 @@ def _cast(call: Call, dtype: str) -> Call:
 
 def _calls(row: Row, edge: str, dtype: str, framework: str, expressible: Callable[[Call], bool]) -> List[Call]:
     if edge == "drawn":
-        chosen = [drawn(row, seed_of(row, number)) for number in _shipped().get(row.name, {}).get(framework, ())]
-        return [call for call in chosen if expressible(call)] or _by_features(row, expressible)
+        shipped = _drawn_calls(row, _shipped().get(row.name, {}).get(framework, ()), expressible)
+        return shipped or _drawn_calls(row, _by_features(row, expressible), expressible)
     if edge == "size-one":
-        return [call for call in [_call(row.op, _Least, edge)] if expressible(call)]
+        return [call for call in [_call(row.op, Least, edge)] if expressible(call)]
+    if edge == "empty":
+        return [call for call in [empty(row)] if call is not None and expressible(call)]
     if edge == "long":
         return [Call(edge, tuple(LONG[row.name](number) for number in range(MICRO_BATCHES)))]
     base = _roomy(row, edge, expressible)
@@ -224,6 +259,41 @@ def _calls(row: Row, edge: str, dtype: str, framework: str, expressible: Callabl
     place = _grid if is_pointwise(row.op) else _spliced
     numbers = [_numbers(edge, dtype, row, base.attributes, number) for number in range(MICRO_BATCHES)]
     return [Call(edge, tuple(place(edge, sample, each) for sample, each in zip(base.samples, numbers)))]
+
+
+def _lengths(row: Row, seeds: Sequence[int]) -> List[Tuple[int, int]]:
+    """Seeds whose calls are stretched, and how long their last axis becomes: odd of one, even of another or the same.
+
+    An axis keeps its parity where there is one of each. What shows on which side operands are broadcast stays short.
+    """
+    samples = {seed: drawn(row, seed).samples[0] for seed in seeds}
+    lengths: List[Tuple[int, int]] = []
+    for last in (ODD, EVEN):
+        able = [seed for seed in seeds if _becomes(row, seed, last)]
+        able = [seed for seed in able if FROM_THE_LEFT not in features(row.op, samples[seed])]
+        taken = [seed for seed, _ in lengths]
+        alike = [seed for seed in able if samples[seed].inputs[0].shape[-1] % 2 == last % 2]
+        best = [seed for seed in (*alike, *able[::-1]) if seed not in taken] or able
+        lengths += [(seed, last) for seed in best[:1]]
+    return lengths
+
+
+def _becomes(row: Row, seed: int, last: int) -> bool:
+    """Whether a seed's call can have a last axis that is long, and odd or even as ``last`` is."""
+    call = stretched(row, seed, last)
+    return call is not None and call.samples[0].inputs[0].shape[-1] % 2 == last % 2
+
+
+def _drawn_calls(row: Row, numbers: Iterable[int], expressible: Callable[[Call], bool]) -> List[Call]:
+    """The calls of the samples that were chosen, some of them stretched."""
+    seeds = [seed_of(row, number) for number in numbers]
+    longer: Dict[int, List[Call]] = {}
+    for seed, last in _lengths(row, seeds):
+        call = stretched(row, seed, last)
+        if call is not None and expressible(call):
+            longer.setdefault(seed, []).append(call)
+    chosen = [call for seed in seeds for call in longer.get(seed, [drawn(row, seed)])]
+    return [call for call in chosen if expressible(call)]
 
 
 def _roomy(row: Row, edge: str, expressible: Callable[[Call], bool]) -> Optional[Call]:

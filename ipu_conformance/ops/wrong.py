@@ -12,15 +12,18 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 import numpy as np
 
+from ipu_conformance.ops.choosers import EVEN, ODD
 from ipu_conformance.ops.dtypes import FORMATS
 from ipu_conformance.ops.features import features
 from ipu_conformance.ops.row import Row
-from ipu_conformance.ops.variants import LONG, first_of, is_floating, seed_of, special
+from ipu_conformance.ops.variants import LONG, MOVEMENT, edges, first_of, is_floating, seed_of, special, stretched
 from ipu_conformance.oracle.op import Array, Op, as_tuple
 from ipu_conformance.oracle.sample import Sample
 
 SEEDS = 160
 """Samples that tell what calls of an op can be like: more than those among which the suite's own are chosen."""
+STRETCHED_SEEDS = 20
+LARGEST_HELD = 1200
 FAR = 50.0
 REDUCING = ("reduction", "matmul", "convolution", "pooling", "loss", "normalization", "recurrent", "attention")
 
@@ -50,6 +53,15 @@ def wrong_ops(row: Row) -> Iterator[WrongOp]:
     yield from fixed_attributes(row)
     yield from _gradients(row)
     yield from _precision(row)
+    yield from mistaken(row)
+
+
+def mistaken(row: Row) -> Iterator[WrongOp]:
+    """The op of operands, indices, attributes or functions that are taken for others."""
+    yield from _operands(row)
+    yield from _indices(row)
+    yield from _attributes(row)
+    yield from _named(row)
 
 
 def possible(row: Row, wrong: WrongOp) -> bool:
@@ -90,6 +102,7 @@ def _where(region: Callable[[Array], Array], other: Callable[[Array], Array]) ->
 REGIONS: Mapping[str, Tuple[str, Callable[[Array], Array]]] = {
     "a zero is a small number": ("zeros", _where(lambda x: x == 0, lambda x: np.full_like(x, 2.0**-4))),
     "a large number is infinite": ("large", _where(lambda x: np.abs(x) >= FAR, lambda x: np.copysign(np.inf, x))),
+    "an infinity has the other sign": ("infinities", _where(np.isinf, np.negative)),
     "an infinity is a number": ("infinities", _where(np.isinf, lambda x: np.copysign(3.0, x))),
     "NaN is zero": ("nan", _where(np.isnan, np.zeros_like)),
     "a tie is broken": ("ties", _where(lambda x: x == np.round(2 * x) / 2, lambda x: x * 1.03125)),
@@ -113,7 +126,11 @@ def _regions(row: Row) -> Iterator[WrongOp]:
 
 @functools.lru_cache(maxsize=None)
 def _samples(row: Row) -> Tuple[Sample, ...]:
-    return tuple(first_of(row, seed_of(row, number)) for number in range(SEEDS))
+    longer = (stretched(row, seed_of(row, n), last) for n in range(STRETCHED_SEEDS) for last in (ODD, EVEN))
+    return (
+        *(first_of(row, seed_of(row, number)) for number in range(SEEDS)),
+        *(call.samples[0] for call in longer if call is not None),
+    )
 
 
 def _words(row: Row) -> Set[str]:
@@ -241,3 +258,152 @@ def _half_sums(op: Op, *inputs: Array, **attributes: Any) -> Any:
     terms = max(x.size for x in inputs)
     wrong = [value * (1 + 2.0**-11 * terms**0.5) for value in values]
     return tuple(wrong) if len(wrong) > 1 else wrong[0]
+
+
+# Operands, indices, outputs and attributes that are taken for others
+
+
+def _changed(row: Row, name: str, change: Callable[..., Tuple[Sequence[Array], Mapping[str, Any]]]) -> WrongOp:
+    """The op of other inputs and attributes, where those go together."""
+
+    def forward(*inputs: Array, **attributes: Any) -> Any:
+        try:
+            others, named = change(inputs, attributes)
+            return row.op.forward(*others, **named)
+        except Exception:  # they do not go together: nothing to be wrong with
+            return row.op.forward(*inputs, **attributes)
+
+    return WrongOp(row.name, name, forward)
+
+
+def _operands(row: Row) -> Iterator[WrongOp]:
+    count = max(len(sample.inputs) for sample in _samples(row))
+    for place in range(count - 1):
+
+        def swap(inputs: Sequence[Array], attributes: Any, _place: int = place) -> Any:
+            left, right = inputs[_place : _place + 2]
+            if left.shape != right.shape or left.dtype != right.dtype:
+                return inputs, attributes
+            return (*inputs[:_place], right, left, *inputs[_place + 2 :]), attributes
+
+        yield _changed(row, f"inputs {place} and {place + 1} are swapped", swap)
+    if row.op.family in ("elementwise", "compare") and count > 1:
+        yield _changed(row, "operands are broadcast from the left", _from_the_left)
+    for place in range(1, max(len(as_tuple(row.op.forward(*x.inputs, **x.attributes))) for x in _samples(row)[:20])):
+        yield WrongOp(row.name, f"output {place} is off", functools.partial(_output_off, row.op, place))
+    if "bits" in edges(row, "float32") and row.op.family in MOVEMENT:
+        for name, change in MOVED_WRONGLY.items():
+            yield _changed(row, name, lambda inputs, named, _change=change: (tuple(map(_change, inputs)), named))
+
+
+MOVED_WRONGLY: Mapping[str, Callable[[Array], Array]] = {
+    "the sign of zero is lost": _where(lambda x: x == 0, np.zeros_like),
+    "a denormal number is flushed": _where(lambda x: np.abs(x) < 2.0**-14, lambda x: np.copysign(0.0, x)),
+    "NaN is zero": _where(np.isnan, np.zeros_like),
+    "an infinity is the largest number": _where(np.isinf, lambda x: np.copysign(65504.0, x)),
+}
+
+
+def _from_the_left(inputs: Sequence[Array], attributes: Any) -> Any:
+    whole = np.broadcast_shapes(*(x.shape for x in inputs))
+    fits = [0 < x.ndim < len(whole) and x.shape == whole[: x.ndim] for x in inputs]
+    padded = [x.reshape(x.shape + (1,) * (len(whole) - x.ndim)) if fit else x for x, fit in zip(inputs, fits)]
+    return padded, attributes
+
+
+def _output_off(op: Op, place: int, *inputs: Array, **attributes: Any) -> Any:
+    values = list(as_tuple(op.forward(*inputs, **attributes)))
+    if place < len(values):
+        values[place] = _one_element_off(values[place])
+    return tuple(values) if len(values) > 1 else values[0]
+
+
+def _indices(row: Row) -> Iterator[WrongOp]:
+    if not any(x.dtype.kind == "i" for sample in _samples(row) for x in sample.inputs) or row.op.family == "cast":
+        return
+
+    def each(change: Callable[[Array], Array]) -> Callable[..., Any]:
+        return lambda inputs, attributes: (
+            tuple(change(x) if x.dtype.kind == "i" and x.size else x for x in inputs),
+            attributes,
+        )
+
+    yield _changed(row, "the largest index is one less", each(lambda x: np.where(x == max(x.max(), 1), x - 1, x)))
+    yield _changed(row, "index 0 is 1", each(lambda x: np.where(x == 0, 1, x)))
+    yield _changed(row, "a negative index is one more", each(lambda x: np.where(x < 0, x + 1, x)))
+    yield _changed(row, "a negative index is its amount", each(np.abs))
+    yield _changed(row, "the last index is the first", each(lambda x: np.roll(x.reshape(-1), 1).reshape(x.shape)))
+    if row.op.vjp is not None and row.op.family in ("indexing", "embedding"):
+        yield WrongOp(row.name, "the last write wins", gradient=functools.partial(_last_wins, row.op))
+
+
+def _last_wins(op: Op, held: Any, *inputs: Array, **attributes: Any) -> Any:
+    """What comes back to an element that was taken several times is not added up."""
+    assert op.vjp is not None
+    right = list(op.vjp(held, *inputs, **attributes))
+    if isinstance(held, tuple) or np.size(held) > LARGEST_HELD:
+        return right
+    wrong: List[Any] = [None if value is None else np.zeros_like(value) for value in right]
+    flat = np.asarray(held).reshape(-1)
+    for number, value in enumerate(flat):
+        one = np.zeros_like(flat)
+        one[number] = value
+        for place, part in enumerate(op.vjp(one.reshape(np.shape(held)), *inputs, **attributes)):
+            if part is not None:
+                wrong[place] = np.where(part != 0, part, wrong[place])
+    return wrong
+
+
+def _attributes(row: Row) -> Iterator[WrongOp]:
+    known = {key: value for sample in _samples(row) for key, value in sample.attributes.items()}
+    for key, value in known.items():
+        if key in ("axis", "axis1", "axis2"):
+            yield _changed(row, f"{key} is one more", _with(key, lambda old, x: (old + 1) % x.ndim))
+            yield _changed(
+                row, f"{key} counts from the other end", _with(key, lambda old, x: x.ndim - 1 - old % x.ndim)
+            )
+            yield _changed(row, f"a negative {key} is one off", _with(key, lambda old, x: old - 1 if old < 0 else old))
+        elif isinstance(value, float):
+            yield _changed(row, f"{key} is twice its value", _with(key, lambda old, x: 2 * old))
+        elif isinstance(value, tuple) and len(value) > 1:
+            yield _changed(row, f"{key} is turned round", _with(key, lambda old, x: tuple(reversed(old))))
+
+
+def _with(key: str, change: Callable[[Any, Array], Any]) -> Callable[..., Any]:
+    return lambda inputs, attributes: (inputs, {**attributes, key: change(attributes[key], inputs[0])})
+
+
+INSTEAD: Mapping[str, Mapping[str, Forward]] = {
+    "round": {"halves go up": lambda x: np.floor(x + 0.5), "it cuts": np.trunc, "it is floor": np.floor},
+    "floor": {"it cuts": np.trunc, "it rounds": np.round, "it is ceil less one": lambda x: np.ceil(x) - 1},
+    "ceil": {"it cuts": np.trunc, "it is floor and one": lambda x: np.floor(x) + 1},
+    "trunc": {"it is floor": np.floor, "it rounds": np.round},
+    "sign": {"zero is positive": lambda x: np.where(x < 0, -1.0, 1.0)},
+    "floor_div": {"it cuts": lambda x, y: np.trunc(x / y)},
+    "trunc_div": {"it is floor": lambda x, y: np.floor(x / y)},
+    "floor_mod": {"it has the sign of the dividend": np.fmod},
+    "trunc_mod": {"it has the sign of the divisor": np.mod},
+    "gelu": {"it is a sigmoid's": lambda x, **_: x / (1 + np.exp(-1.702 * x))},
+    "cast_integer": {
+        "it saturates": lambda x, dtype: _saturated(x, dtype),
+        "it rounds": lambda x, dtype: _converted(np.round(x), dtype),
+        "it is floor": lambda x, dtype: _converted(np.floor(x), dtype),
+    },
+}
+"""Neighbours for which an op is mistaken."""
+
+
+def _saturated(x: Array, dtype: str) -> Array:
+    if dtype == "bool":
+        return x.astype(bool)
+    limits = np.iinfo(dtype)
+    return np.clip(x, limits.min, limits.max).astype(dtype)
+
+
+def _converted(x: Any, dtype: str) -> Array:
+    return np.asarray(x).astype(dtype)
+
+
+def _named(row: Row) -> Iterator[WrongOp]:
+    for name, forward in INSTEAD.get(row.name, {}).items():
+        yield WrongOp(row.name, name, forward)

@@ -111,7 +111,7 @@ def test_calls_share_programs():
         table.trials(device.row, edge)
     drawn = table.trials(device.row, "drawn")
 
-    assert device.programs == [len(drawn) + len(["size-one", "special numbers"])]
+    assert device.programs == [len(drawn) + len(["size-one", "empty", "special numbers"])]
 
 
 def test_a_call_that_fails_costs_itself_alone():

@@ -2,12 +2,14 @@
 
 The device has none of these defects: the host's gradient of gather is wrong along any axis but the first, those of
 products fail where stacks have different ranks, logarithms of a softmax end at -64, the largest distance is searched
-for unrounded where it was rounded, and truth values cannot be unstacked.
+for unrounded where it was rounded, and truth values cannot be unstacked. Several functions give NaN at infinities or at
+numbers of which they form an exponential that overflows, and the gradient of a product divides by its factors.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+import math
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from paddle.base import core
 
@@ -36,7 +38,7 @@ class _Writer:
     def add(
         self,
         kind: str,
-        inputs: Mapping[str, str],
+        inputs: Mapping[str, Union[str, Sequence[str]]],
         output: Optional[str] = None,
         *,
         made_in: Any = None,
@@ -45,13 +47,14 @@ class _Writer:
         **attributes: Any,
     ) -> str:
         """Write an op; an output without a name is a new variable, of the first input's type unless one is given."""
-        dtype = made_in or self.variable(output or next(iter(inputs.values()))).dtype()
+        listed = {slot: [names] if isinstance(names, str) else list(names) for slot, names in inputs.items()}
+        dtype = made_in or self.variable(output or next(iter(listed.values()))[0]).dtype()
         output = output or self._part(dtype)
         desc = self._block._insert_op(self._index)
         self._index += 1
         desc.set_type(kind)
-        for name, variable in inputs.items():
-            desc.set_input(name, [variable])
+        for slot_of, names in listed.items():
+            desc.set_input(slot_of, names)
         desc.set_output(slot, [output])
         for other in more:
             desc.set_output(other, [self._part(dtype)])
@@ -154,6 +157,106 @@ def _unstack(op: Any, to: _Writer) -> bool:
     return True
 
 
+def _constant(to: _Writer, like: str, value: float) -> str:
+    return to.add("fill_any_like", {"X": like}, value=value, dtype=-1)
+
+
+def _chosen(to: _Writer, condition: str, left: str, right: str, output: Optional[str] = None) -> str:
+    return to.add("where", {"Condition": condition, "X": left, "Y": right}, output)
+
+
+def _compared(to: _Writer, kind: str, source: str, value: float) -> str:
+    other = _constant(to, source, value)
+    return to.add(kind, {"X": source, "Y": other}, made_in=_TYPES.BOOL, axis=-1)
+
+
+def _root(op: Any, to: _Writer) -> bool:
+    """The host multiplies by a reciprocal root: NaN at infinity, and infinite just below zero."""
+    source = op.input("X")[0]
+    finite = _compared(to, "less_than", source, float("inf"))
+    root = to.add("sqrt", {"X": _chosen(to, finite, source, _constant(to, source, 1.0))})
+    above = _chosen(to, finite, root, source)
+    known = _compared(to, "greater_equal", source, 0.0)
+    _chosen(to, known, above, _constant(to, source, float("nan")), op.output("Out")[0])
+    return True
+
+
+def _silu(op: Any, to: _Writer) -> bool:
+    """The host's gradient divides infinities far below zero."""
+    source = op.input("X")[0]
+    gate = to.add("sigmoid", {"X": source})
+    to.add("elementwise_mul", {"X": source, "Y": gate}, op.output("Out")[0], axis=-1)
+    return True
+
+
+def _celu(op: Any, to: _Writer) -> bool:
+    """The host's gradient multiplies an exponential that overflows by zero."""
+    source = op.input("X")[0]
+    above = _compared(to, "greater_than", source, 0.0)
+    below = _chosen(to, above, _constant(to, source, 0.0), source)
+    curved = to.add("celu", {"X": below}, alpha=op.attr("alpha"))
+    _chosen(to, above, source, curved, op.output("Out")[0])
+    return True
+
+
+def _softshrink(op: Any, to: _Writer) -> bool:
+    """The host multiplies infinities by zero."""
+    source, width = op.input("X")[0], float(op.attr("lambda"))
+    inside = to.add("clip", {"X": source}, min=-width, max=width)
+    to.add("elementwise_sub", {"X": source, "Y": inside}, op.output("Out")[0], axis=-1)
+    return True
+
+
+def _log_sigmoid(op: Any, to: _Writer) -> bool:
+    """The host subtracts infinities; far below zero the result is the input."""
+    source = op.input("X")[0]
+    near = _compared(to, "greater_than", source, -1e3)
+    value = to.add("logsigmoid", {"X": _chosen(to, near, source, _constant(to, source, 0.0))})
+    _chosen(to, near, value, source, op.output("Out")[0])
+    return True
+
+
+def _logsumexp(op: Any, to: _Writer) -> bool:
+    """The host subtracts an infinite maximum from itself; where there is one, it is the result."""
+    source = op.input("X")[0]
+    axis, kept, every = op.attr("axis"), bool(op.attr("keepdim")), bool(op.attr("reduce_all"))
+    infinite = _compared(to, "equal", source, float("inf"))
+    rest = _chosen(to, infinite, _constant(to, source, 0.0), source)
+    total = to.add("logsumexp", {"X": rest}, axis=axis, keepdim=kept, reduce_all=every)
+    largest = to.add("reduce_max", {"X": source}, dim=axis, keep_dim=kept, reduce_all=every)
+    ordinary = _compared(to, "less_than", largest, float("inf"))
+    _chosen(to, ordinary, total, largest, op.output("Out")[0])
+    return True
+
+
+def _part(to: _Writer, source: str, start: int, end: int) -> str:
+    cut: Dict[str, Any] = {"axes": [0], "starts": [start], "ends": [end], "infer_flags": [1], "decrease_axis": []}
+    return to.add("slice", {"Input": source}, **cut)
+
+
+def _factors(op: Any, to: _Writer) -> bool:
+    """The host's gradient divides the product by the factor; factors that are multiplied in pairs need no quotient."""
+    source, result = op.input("X")[0], op.output("Out")[0]
+    shape = to.shape(source)
+    axes = list(range(len(shape))) if op.attr("reduce_all") else [int(axis) % len(shape) for axis in op.attr("dim")]
+    count = math.prod(shape[axis] for axis in axes)
+    if count < 2:
+        return False
+    others = [axis for axis in range(len(shape)) if axis not in axes]
+    left = to.add("transpose2", {"X": source}, more=["XShape"], axis=[*sorted(axes), *others])
+    left = to.add("reshape2", {"X": left}, more=["XShape"], shape=[count, *(shape[axis] for axis in others)])
+    while count > 1:
+        half = count // 2
+        pairs = {"X": _part(to, left, 0, half), "Y": _part(to, left, half, 2 * half)}
+        rest = [_part(to, left, 2 * half, count)] if count % 2 else []
+        left = to.add("elementwise_mul", pairs, axis=-1)
+        if rest:
+            left = to.add("concat", {"X": [left, *rest]}, axis=0)
+        count = half + count % 2
+    to.add("reshape2", {"X": left}, result, more=["XShape"], shape=to.shape(result))
+    return True
+
+
 COMPOSITIONS: Dict[str, Callable[[Any, _Writer], bool]] = {
     "gather": _gather,
     "dist": _distance,
@@ -161,6 +264,13 @@ COMPOSITIONS: Dict[str, Callable[[Any, _Writer], bool]] = {
     "log_softmax": _log_softmax,
     "softmax_with_cross_entropy": _cross_entropy,
     "unstack": _unstack,
+    "sqrt": _root,
+    "silu": _silu,
+    "celu": _celu,
+    "softshrink": _softshrink,
+    "logsigmoid": _log_sigmoid,
+    "logsumexp": _logsumexp,
+    "reduce_prod": _factors,
 }
 """What writes each op otherwise, if it must be."""
 
