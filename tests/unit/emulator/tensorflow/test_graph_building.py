@@ -134,3 +134,21 @@ def test_eager_mode_inside_of_a_graph_enters_it(tf: Any) -> None:
         with graph.as_default():
             assert not tf.executing_eagerly()
             assert tf.compat.v1.get_default_graph() is graph
+
+
+def test_variables_without_a_value_are_reported(tf: Any) -> None:
+    """The report names those of the variables that have not been initialized, in order."""
+    from tensorflow.python.ops import variables
+
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        held = [v1.get_variable(name, [2], use_resource=True) for name in ("first", "second", "third", "fourth")]
+        every = variables.report_uninitialized_variables()
+        some = variables.report_uninitialized_variables(held[:3])
+        session.run([held[0].initializer, held[2].initializer])
+        reports = [session.run(report).tolist() for report in (every, some)]
+        session.run(v1.global_variables_initializer())
+        empty = session.run(every).tolist()
+
+    assert reports == [[b"second", b"fourth"], [b"second"]]
+    assert empty == []
