@@ -13,7 +13,7 @@ from ipu_conformance.emulator.tensorflow.run.replicas import ReplicaError
 MOST_UNROLLED = 16
 """Slots of a pipeline that are built one by one: to build, differentiate and call functions of so few costs more."""
 MOST_UNROLLED_STEPS = 1
-"""Whole steps of a replica that are built one by one: a step differentiates inside, and a call of it costs little."""
+"""Whole steps or updates that are built one by one: a step differentiates inside, and a call of it costs little."""
 LARGEST_INLINED = 100
 """Operations of a slot whose calls TensorFlow may replace by its parts.
 
