@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from ipu_conformance.emulator import faults
+from ipu_conformance.emulator.tensorflow.compile import graph_building
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.run import half, replica_calls, sums
 from ipu_conformance.errors import ConformanceError
@@ -30,6 +31,7 @@ def change_tensorflow(tensorflow: ModuleType) -> None:
     The whole of ``tensorflow`` is imported by then: it refers to operations by their identity while it is imported.
     """
     _widen_half()
+    _spare_work()
     _replace(importlib.import_module("tensorflow.python.ops.gen_math_ops"), "add_n", sums.ordered)
     faults.wake("tensorflow")
 
@@ -105,6 +107,15 @@ def _widen_half() -> None:
         _replace(owner, name, functools.partial(half.widening, partials=partials))
         replaced.append((stock, getattr(owner, name)))
     _rebind(replaced)
+
+
+def _spare_work() -> None:
+    """Graphs are built with less bookkeeping."""
+    for module, path, make in graph_building.FUNCTIONS:
+        *outer, name = path.split(".")
+        owner = functools.reduce(getattr, outer, importlib.import_module(module))
+        if hasattr(owner, name):
+            _replace(owner, name, make)
 
 
 def _rebind(replaced: Sequence[Tuple[Any, Any]]) -> None:

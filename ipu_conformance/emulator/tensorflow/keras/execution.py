@@ -14,6 +14,8 @@ from ipu_conformance.emulator.tensorflow.run import accumulation, machine, train
 
 STEPS = {"train": "train_step", "evaluate": "test_step", "predict": "predict_step"}
 COUNTERS = {"train": "_train_counter", "evaluate": "_test_counter", "predict": "_predict_counter"}
+MOST_ON_HOST = 16
+"""Runs of an execution that the host repeats: to build a loop on the device takes as long as some hundred of them."""
 
 
 def function_of(model: Any, phase: str) -> Callable[[Any], Any]:
@@ -40,44 +42,58 @@ def step_function_of(model: Any, phase: str) -> Callable[[Any], Any]:
     def step(iterator: Any) -> Any:
         return model.distribute_strategy.run(converted(getattr(model, STEPS[phase])), args=(next(iterator),))
 
-    function = _looping(model, phase, 1, False, step)
-    if phase == "train":
-        model.train_tf_function = function.tf_function  # type: ignore[attr-defined]  # TensorBoard draws its graph
-    return function
+    return _looping(model, phase, 1, False, step)
 
 
 def _looping(model: Any, phase: str, per_run: int, every: bool, one_run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function of an iterator that repeats runs of so many steps; it returns what every run does, or the last."""
+    """A function of an iterator that repeats runs of so many steps; it returns what every run does, or the last.
+
+    Who repeats is decided once: the generators of a graph begin again where it becomes part of another.
+    """
     import tensorflow as tf
 
     steps = model._steps_per_execution
     runs: Dict[Any, Any] = {}
     # As in Keras, a function that is made for one run stays one; others follow the variable.
     once = steps is None or (int(steps) == per_run and not getattr(model, "autotune_steps_per_execution", False))
+    on_host = once or int(steps) // per_run <= MOST_ON_HOST
 
     def execute(iterator: Any) -> Any:
         run = runs[_key(iterator)]
-        times = tf.constant(1) if once else tf.cast(steps, tf.int32) // per_run
-        if once:
-            outputs = run(iterator)
-        else:
-            repeated = training.repeated_all if every else training.repeated_last
-            outputs = repeated(times, lambda: run(iterator), run.structured_outputs)
+        times = tf.cast(steps, tf.int32) // per_run
+        repeated = training.repeated_all if every else training.repeated_last
+        outputs = repeated(times, lambda: run(iterator), run.structured_outputs)
         counter = getattr(model, COUNTERS[phase])
         counter.assign_add(tf.cast(times * per_run, counter.dtype))
         return outputs
 
-    compiled = tf.function(execute, autograph=False)
+    def execute_on_host(iterator: Any) -> Any:
+        times = 1 if once else int(steps) // per_run
+        outputs = [runs[_key(iterator)](iterator) for _ in range(times)]
+        getattr(model, COUNTERS[phase]).assign_add(times * per_run)
+        return tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), *outputs) if every else outputs[-1]
+
+    executed = execute_on_host if on_host else tf.function(execute, autograph=False)
 
     def function(iterator: Any) -> Any:
         key = _key(iterator)
         if key not in runs:
             prepare(model, phase, iterator.element_spec)
             runs[key] = training.built(one_run, [iterator])
-        return compiled(iterator)
+            if phase == "train":
+                model.train_tf_function = _Drawn(runs[key])
+        return executed(iterator)
 
-    function.tf_function = compiled  # type: ignore[attr-defined]
     return function
+
+
+class _Drawn:
+    """What TensorBoard looks for where a model has its function of training: the graph of a run, to draw it."""
+
+    function_spec = None
+
+    def __init__(self, run: Any) -> None:
+        self._concrete_variable_creation_fn = run
 
 
 def _key(iterator: Any) -> Any:

@@ -17,7 +17,8 @@ class _Accumulating:
     def __init__(self, plan: Plan, method: Method, dtype: Any) -> None:
         self.divisor = float(plan.total_micro_batches) if method is Method.MEAN else 1.0
         self.accumulators = [Accumulator(method, dtype) for _ in range(plan.replicas)]
-        self.slots = SlotFunctions(plan)
+        self.slots = SlotFunctions.of_stages(plan)
+        self.update_slots = SlotFunctions.of_updates(plan)
 
     def recompute(self, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
         """Nothing is recomputed: the host has the memory to keep what backward needs."""
@@ -38,6 +39,15 @@ class _Accumulating:
             for key, first in gradients[0].items()
         }
         return [total] * len(gradients)
+
+    def apply(self, replica: int, gradients: Sequence[Gradient]) -> None:
+        """Each optimizer takes one step with its gradients, as the first replica has built it."""
+        known = {str(place): own.value for place, own in enumerate(gradients) if own.value is not None}
+
+        def step(values: Dict[str, Any]) -> None:
+            apply([own._replace(value=values.get(str(place))) for place, own in enumerate(gradients)])
+
+        self.update_slots.call((replica,), step, (known,))
 
 
 def apply(gradients: Sequence[Gradient]) -> None:
@@ -73,7 +83,7 @@ class WholeStep(_Accumulating):
         dtype: Any = None,
     ) -> None:
         super().__init__(plan, method, dtype)
-        self.slots = SlotFunctions(plan, whole_steps=True)
+        self.slots = SlotFunctions.of_steps(plan)
         self.step = step
         self.variables = variables
         self._left: Dict[int, List[Gradient]] = {}
@@ -90,7 +100,8 @@ class WholeStep(_Accumulating):
             return outputs, [gradient.value for gradient in gradients]
 
         outputs, values = self.slots.call((replica,), step, (boundary,))
-        return outputs, [own._replace(value=value) for own, value in zip(self._left[replica], values)]
+        left = self._left.get(replica, self._left[0])  # replica 0 may have built the step for all
+        return outputs, [own._replace(value=value) for own, value in zip(left, values)]
 
     def backward(self, replica: int, stage: int, micro_batch: int, stash: Any, gradient: Any) -> Any:
         """The gradients of one micro-batch are accumulated."""
@@ -104,7 +115,7 @@ class WholeStep(_Accumulating):
     def update(self, replica: int, stage: int, gradients: Any) -> None:
         """Every optimizer takes one step."""
         accumulator = self.accumulators[replica]
-        apply(accumulator.updates(gradients))
+        self.apply(replica, accumulator.updates(gradients))
         accumulator.clear()
 
     def weights(self, replica: int, stage: int) -> Dict[str, Any]:
@@ -267,7 +278,7 @@ class Pipeline(StagedMachine):
 
     def step(self, replica: int, gradients: Sequence[Gradient]) -> None:
         """The model's optimizer takes its one step."""
-        apply(gradients)
+        self.apply(replica, gradients)
 
     def owned(self, stage: int) -> Sequence[Any]:
         """The variables of a stage without those of earlier ones."""

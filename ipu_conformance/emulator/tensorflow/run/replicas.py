@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipu_conformance.errors import ConformanceError
 
@@ -19,9 +19,10 @@ class ReplicaError(ConformanceError):
 
 
 class _ThreadState(threading.local):
-    """The replica that this thread runs."""
+    """The replica that this thread runs, and whether what it builds has asked for its number."""
 
     replica: Optional[_Replica] = None
+    asked: bool = False
 
 
 _thread_state = _ThreadState()
@@ -29,7 +30,22 @@ _thread_state = _ThreadState()
 
 def current() -> int:
     """The number of the replica that is being built; 0 outside of replicas, where the host sees replica 0."""
+    _thread_state.asked = True
+    return holding()
+
+
+def holding() -> int:
+    """The same, to choose among values that replicas hold: what is built may still be alike on all of them."""
     return 0 if _thread_state.replica is None else _thread_state.replica.number
+
+
+def is_alike(build: Callable[[], Any]) -> Tuple[Any, bool]:
+    """What ``build`` returns, and whether it never asked for the number of its replica."""
+    before, _thread_state.asked = _thread_state.asked, False
+    try:
+        return build(), not _thread_state.asked
+    finally:
+        _thread_state.asked = _thread_state.asked or before
 
 
 def count() -> int:

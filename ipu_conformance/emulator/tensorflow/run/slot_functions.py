@@ -1,18 +1,19 @@
-"""Slots that are built once and called for every micro-batch, where a plan has too many to build each on its own."""
+"""Slots that are built once and called for every micro-batch and replica, where there are too many to build each."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import Any, Callable, Dict, Sequence, Tuple
 
 from ipu_conformance.emulator.core.plan import Plan
-from ipu_conformance.emulator.tensorflow.run import training
+from ipu_conformance.emulator.tensorflow.run import replicas, training, variables
 from ipu_conformance.emulator.tensorflow.run.replicas import ReplicaError
 
 MOST_UNROLLED = 16
 """Slots of a pipeline that are built one by one: to build, differentiate and call functions of so few costs more."""
 MOST_UNROLLED_STEPS = 1
-"""Whole steps of a replica that are built one by one: a step differentiates inside, and a call of it costs little."""
+"""Whole steps or updates that are built one by one: a step differentiates inside, and a call of it costs little."""
 LARGEST_INLINED = 100
 """Operations of a slot whose calls TensorFlow may replace by its parts.
 
@@ -26,24 +27,57 @@ class RandomSlotError(Exception):
 
 
 class SlotFunctions:
-    """The functions of slots, by replica and stage."""
+    """The functions of slots, by replica and stage; replicas share one that is alike on all of them."""
 
-    def __init__(self, plan: Plan, *, whole_steps: bool = False) -> None:
-        steps = plan.total_micro_batches
-        self.shared = steps > 1 and (steps > MOST_UNROLLED_STEPS if whole_steps else len(plan) > MOST_UNROLLED)
+    def __init__(self, shared: bool) -> None:
+        self.shared = shared
         self._built: Dict[Tuple[Any, ...], Any] = {}
+        self._alike: Dict[Tuple[Any, ...], bool] = {}
+
+    @classmethod
+    def of_stages(cls, plan: Plan) -> SlotFunctions:
+        """Those of the forward slots of a pipeline."""
+        return cls(plan.total_micro_batches > 1 and len(plan) > MOST_UNROLLED)
+
+    @classmethod
+    def of_steps(cls, plan: Plan) -> SlotFunctions:
+        """Those of whole steps."""
+        return cls(plan.total_micro_batches * plan.replicas > MOST_UNROLLED_STEPS)
+
+    @classmethod
+    def of_updates(cls, plan: Plan) -> SlotFunctions:
+        """Those of updates, one for each replica."""
+        return cls(plan.replicas > MOST_UNROLLED_STEPS)
 
     def call(self, key: Tuple[Any, ...], function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        """``function(*arguments)``, built into the graph or called as the function of an earlier micro-batch."""
+        """``function(*arguments)``, built into the graph or called as the function of an earlier slot."""
         if self.shared and key not in self._built:
             try:
-                self._built[key] = _built(function, arguments)
+                self._built[key] = self._of_first(*key) or self._new(key, function, arguments)
             except (ReplicaError, RandomSlotError):
                 # Replicas meet inside, which they can in the graph of all replicas only, or random numbers are drawn.
                 self.shared = False
         if not self.shared:
             return function(*arguments)
         return self._built[key](*arguments)
+
+    def _new(self, key: Tuple[Any, ...], function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        built, self._alike[key] = replicas.is_alike(lambda: _built(function, arguments))
+        return built
+
+    def _of_first(self, replica: int, *slot: Any) -> Any:
+        """The function that replica 0 has built, with the variables of another; None if it is not alike on all."""
+        from tensorflow.python.framework import ops
+
+        if replica == 0 or not self._alike.get((0, *slot), False):
+            return None
+        built = self._built[(0, *slot)]
+        captured = built.captured_inputs
+        if not all(isinstance(value, ops.EagerTensor) for value in captured):
+            return None  # a tensor of the graph around it is that of replica 0
+        function = copy.copy(built)
+        function.set_external_captures([variables.handle_on(replica, value) for value in captured])
+        return function
 
 
 def _built(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:

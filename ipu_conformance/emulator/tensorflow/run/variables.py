@@ -8,7 +8,8 @@ The others are made when they are first asked for, as copies of replica 0.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, Iterable, Iterator, List, Type
+import weakref
+from typing import Any, Dict, Iterable, Iterator, List, MutableMapping, Type
 
 from ipu_conformance.emulator.tensorflow.run import replicas
 
@@ -22,7 +23,7 @@ class Replicated:
     @property
     def handle(self) -> Any:
         """The handle of the value that belongs to the replica which is being built."""
-        number = replicas.current()
+        number = replicas.holding()
         return self._handle if number == 0 else self._other(number).handle  # type: ignore[attr-defined]
 
     def _other(self, number: int) -> Any:
@@ -61,6 +62,8 @@ class Replicated:
 
 
 _CLASSES: Dict[Type[Any], Type[Any]] = {}
+_BY_HANDLE: MutableMapping[int, Any] = weakref.WeakValueDictionary()
+"""The variables by the identity of their handle, which lives as long as they do."""
 
 
 def replicated(variable: Any) -> Any:
@@ -71,7 +74,14 @@ def replicated(variable: Any) -> Any:
     if own not in _CLASSES:
         _CLASSES[own] = type(own.__name__, (Replicated, own), {"__module__": own.__module__, "__doc__": own.__doc__})
     variable.__class__ = _CLASSES[own]
+    _BY_HANDLE[id(variable._handle)] = variable
     return variable
+
+
+def handle_on(replica: int, handle: Any) -> Any:
+    """The handle of another replica's value, given that of replica 0; what belongs to no replica is the same on all."""
+    variable = _BY_HANDLE.get(id(handle))
+    return handle if variable is None or variable._handle is not handle else of_replica(variable, replica).handle
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
 from ...training import data_of
 from ..training.config import counted
-from .programs import Estimators
+from .programs import Estimators, spared
 
 
 class Record(NamedTuple):
@@ -79,9 +79,8 @@ class EstimatedNet:
     def train_stock(self) -> Record:
         """The record of the stock estimator on the host, to which the micro-batches of an update are one batch."""
         together = self.config.gradient_accumulation * self.config.replicas
-        estimator = self.tf.estimator.Estimator(
-            self.stock_fn, self.estimators.folder(), self.tf.estimator.RunConfig(save_summary_steps=1)
-        )
+        config = self.tf.estimator.RunConfig(save_summary_steps=1, **spared(self.tf))
+        estimator = self.tf.estimator.Estimator(self.stock_fn, self.estimators.folder(), config)
         estimator.train(self.input_fn(together * self.config.micro_batch), steps=self.config.device_iterations)
         return self.record(estimator)
 

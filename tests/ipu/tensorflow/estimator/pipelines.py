@@ -13,6 +13,7 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import RATE, START, Trained, counts, samples, trained
+from .programs import spared
 
 SCHEDULES = ("Grouped", "Interleaved", "Sequential")
 
@@ -118,6 +119,7 @@ class Programs:
             model_dir=model_dir or self.new_folder(),
             log_step_count_steps=None,
             save_summary_steps=0,
+            **spared(self.tf),
         )
 
     def estimator(self, chain: Chain, model_dir: Optional[str] = None, model_fn: Any = None, **options: Any) -> Any:

@@ -26,6 +26,18 @@ def unwrapped(optimizer: Any) -> Any:
     return optimizer
 
 
+def spared(tf: Any) -> Dict[str, Any]:
+    """Settings of stock's configuration that spare the host work which no case looks at.
+
+    Programs this small take longer to optimize than to run, and so does a text of their graph beside each checkpoint.
+    """
+    session = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+    session.graph_options.rewrite_options.disable_meta_optimizer = True
+    session.graph_options.optimizer_options.opt_level = -1
+    name = "checkpoint_save_graph_def"  # not every version has it
+    return {"session_config": session, **({name: False} if hasattr(tf.estimator.RunConfig, name) else {})}
+
+
 class Trained(NamedTuple):
     """What a training leaves, and what a hook has seen of it."""
 
@@ -75,11 +87,7 @@ class Estimators:
             "num_shards": shards,
             **(run or {}),
         }
-        session = self.v1.ConfigProto(allow_soft_placement=True)
-        # Programs this small take longer to optimize than to run.
-        session.graph_options.rewrite_options.disable_meta_optimizer = True
-        session.graph_options.optimizer_options.opt_level = -1
-        settings = {"save_summary_steps": 1, "log_step_count_steps": None, "session_config": session, **changes}
+        settings = {"save_summary_steps": 1, "log_step_count_steps": None, **spared(self.tf), **changes}
         return self.ipu.ipu_run_config.RunConfig(
             ipu_run_config=self.ipu.ipu_run_config.IPURunConfig(**fields), **settings
         )

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Dict, List
 
 import numpy as np
 import pytest
 
 ELEMENTS, WIDTH = 12, 3
+EXECUTION = "ipu_conformance.emulator.tensorflow.keras.execution"
 
 
 @pytest.fixture
 def ipu(tf: Any) -> Any:
     """The module of the device."""
-    import importlib
-
     return importlib.import_module("tensorflow.python.ipu")
 
 
@@ -83,15 +83,15 @@ def test_another_kind_of_data_is_another_program(tf: Any, ipu: Any) -> None:
     assert calls == ["train"] * 2
 
 
-def test_replicas_build_their_steps_once_each(tf: Any, ipu: Any) -> None:
-    """Each replica's part of the graph is built once."""
+def test_replicas_share_a_step(tf: Any, ipu: Any) -> None:
+    """One that is alike on all replicas is built once for them all."""
     calls: List[str] = []
     with scope_of(ipu, 3):
         model = counting_model(tf, calls)
         model.compile("sgd", "mse", metrics=["mae"], steps_per_execution=2)
         model.fit(elements(tf), epochs=2, verbose=0)
 
-    assert calls == ["train"] * 3
+    assert calls == ["train"]
 
 
 def test_a_step_that_makes_a_variable_is_built_once(tf: Any, ipu: Any) -> None:
@@ -106,9 +106,10 @@ def test_a_step_that_makes_a_variable_is_built_once(tf: Any, ipu: Any) -> None:
     assert float(model.counted) == 2 * ELEMENTS // 2
 
 
-def test_an_execution_of_one_step_trains_as_one_of_several(tf: Any, ipu: Any) -> None:
-    """A step on its own and one in a loop leave the same bits."""
+def test_an_execution_of_one_step_trains_as_one_of_several(tf: Any, ipu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step on its own, steps that the host repeats and those of a loop leave the same bits."""
     weights: Dict[int, Any] = {}
+    monkeypatch.setattr(importlib.import_module(EXECUTION), "MOST_ON_HOST", 2)
     for execution in (1, 2, 6):
         with scope_of(ipu, 1):
             model = counting_model(tf, [])
@@ -120,11 +121,10 @@ def test_an_execution_of_one_step_trains_as_one_of_several(tf: Any, ipu: Any) ->
 
 
 def test_callbacks_find_the_graph(tf: Any, ipu: Any) -> None:
-    """The function that trains is where TensorBoard's callback looks for its graph."""
+    """The graph of a run is where TensorBoard's callback looks for one."""
     with scope_of(ipu, 1):
         model = counting_model(tf, [])
         model.compile("sgd", "mse", steps_per_execution=3)
         model.fit(elements(tf), verbose=0)
 
-    library = model.train_tf_function._concrete_variable_creation_fn.graph.as_graph_def().library
-    assert any("ipu_run" in function.signature.name for function in library.function)
+    assert model.train_tf_function._concrete_variable_creation_fn.graph.name == "ipu_run"
