@@ -30,7 +30,9 @@ class SlotFunctions:
 
     def __init__(self, plan: Plan, *, whole_steps: bool = False) -> None:
         steps = plan.total_micro_batches
-        self.shared = steps > 1 and (steps > MOST_UNROLLED_STEPS if whole_steps else len(plan) > MOST_UNROLLED)
+        many = steps > MOST_UNROLLED_STEPS if whole_steps else len(plan) > MOST_UNROLLED
+        # A slot that is recomputed needs the operations of its own forward slot, which a function would hide.
+        self.shared = steps > 1 and many and not plan.recompute
         self._built: Dict[Tuple[Any, ...], Any] = {}
 
     def call(self, key: Tuple[Any, ...], function: Callable[..., Any], arguments: Sequence[Any]) -> Any:

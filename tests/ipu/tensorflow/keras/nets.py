@@ -176,7 +176,7 @@ class Keras:
     @contextlib.contextmanager
     def scope(self, config: RunConfig) -> Iterator[Any]:
         """The scope of a strategy on as many IPUs as a configuration needs."""
-        self.configure(self.driver.ipus(config))
+        self.configure(self.driver.ipus(config), allow_recompute=config.recompute)
         strategy = self.ipu.ipu_strategy.IPUStrategy()
         with strategy.scope():
             yield strategy

@@ -49,6 +49,18 @@ def test_other_nets_train_as_specified(keras: Keras, name: str) -> None:
 
 
 @pytest.mark.ipus(4)
+@pytest.mark.parametrize(
+    ("name", "stages", "count", "schedule"),
+    [("bn_convnet", 3, 6, "grouped"), ("residual", 3, 3, "interleaved"), ("mlp", 4, 5, "sequential")],
+)
+def test_recomputed_stages_train_as_specified(keras: Keras, name: str, stages: int, count: int, schedule: str) -> None:
+    """Stages that go forward once more leave the oracle's weights, and statistics that moved once."""
+    config = piped(stages, count, name=name, schedule=schedule, device_iterations=1, recompute=True)
+
+    keras.check_fit(config, name=name)
+
+
+@pytest.mark.ipus(4)
 @pytest.mark.parametrize(("name", "replicas"), [("mlp", 2), ("bn_convnet", 1)])
 def test_many_micro_batches_pass_a_pipeline(keras: Keras, name: str, replicas: int) -> None:
     """The number of micro-batches in a run may be large."""

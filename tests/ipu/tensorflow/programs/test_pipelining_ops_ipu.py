@@ -19,8 +19,10 @@ SCHEDULES = ("Grouped", "Interleaved", "Sequential")
 class Chain:
     """The chain of products as a pipeline of one weight a stage."""
 
-    def __init__(self, device: Device, number_of_stages: int, replicas: int = 1, **options: Any) -> None:
-        device.open((1 << (number_of_stages - 1).bit_length()) * replicas)
+    def __init__(
+        self, device: Device, number_of_stages: int, replicas: int = 1, *, recompute: bool = False, **options: Any
+    ) -> None:
+        device.open((1 << (number_of_stages - 1).bit_length()) * replicas, allow_recompute=recompute)
         self.device, self.options = device, options
         self.names = [f"w{stage}" for stage in range(number_of_stages)]
 
@@ -241,12 +243,82 @@ def test_keras_optimizers_train(device: Device) -> None:
     check_trained(chain.train(4, 2), 2, counts(2, 4, momentum=0.5))
 
 
-@pytest.mark.parametrize("mode", ["Auto", "RecomputeThenBackpropagate", "RecomputeAndBackpropagateInterleaved"])
-def test_recomputation_changes_nothing(device: Device, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "name", "stages", "count", "replicas"),
+    [
+        ("Auto", "Grouped", 2, 4, 1),
+        ("RecomputeThenBackpropagate", "Interleaved", 3, 6, 2),
+        ("RecomputeAndBackpropagateInterleaved", "Sequential", 4, 5, 1),
+    ],
+    ids=["S2", "S3-R2", "S4"],
+)
+def test_recomputation_changes_nothing(
+    device: Device, mode: str, name: str, stages: int, count: int, replicas: int
+) -> None:
     """Recomputed activations give the same weights and losses."""
+    chain = Chain(device, stages, replicas, recompute=True, pipeline_schedule=schedule(device, name))
     modes = device.ipu.pipelining_ops.RecomputationMode
+    record = chain.train(count, 1, replicas, recomputation_mode=modes[mode])
 
-    check_trained(Chain(device, 2).train(4, 1, recomputation_mode=modes[mode]), 2, counts(1, 4))
+    check_trained(record, stages, counts(1, count, replicas))
+
+
+WIDTH = 32
+
+
+def drawn(device: Device, place: int, value: Any) -> Any:
+    """A value of which half is dropped, in one way or the other."""
+    if place == 0:
+        return device.tf.nn.dropout(value, 0.5)
+    return device.ipu.rand_ops.dropout(value, rate=0.5)
+
+
+def counted(device: Device, place: int, value: Any) -> Any:
+    """A value times the number of this call, from a variable that counts the calls of the stage."""
+    tf, number = device.tf, device.variable(f"n{place}", 1.0)
+    now = number.read_value()
+    with tf.control_dependencies([now]):
+        counting = number.assign_add(1.0)
+    with tf.control_dependencies([counting]):
+        return value * tf.identity(now)
+
+
+@pytest.mark.parametrize("change", [drawn, counted])
+@pytest.mark.parametrize("recompute", [True, False], ids=["recomputed", "kept"])
+def test_what_a_stage_draws_or_counts_happens_once(device: Device, recompute: bool, change: Any) -> None:
+    """The backward pass of a stage has the random numbers and the state of its forward pass, recomputed or not.
+
+    The last stage returns the sum of what it is handed, which is in proportion to each weight. All weights begin at 1,
+    so the gradient of each is what is handed on to the last stage.
+    """
+    ops, count, names = device.open(4, allow_recompute=recompute).ipu.pipelining_ops, 6, ["w0", "w1"]
+    values = samples(count)[:, None] * np.float32(2.0) ** (np.arange(WIDTH, dtype=np.float32) % 3)
+    queue, out = device.infeed(values), device.outfeed()
+    if device.mode == "function":  # a graph makes its variables inside the program
+        for name in names:
+            device.variable(name, np.ones(WIDTH))
+        for place in range(2 if change is counted else 0):
+            device.variable(f"n{place}", 1.0)
+
+    def stage(place: int) -> Any:
+        return lambda x: change(device, place, x * device.variable(names[place], np.ones(WIDTH)))
+
+    def optimizer_function(handed: Any) -> Any:
+        descent = device.tf.compat.v1.train.GradientDescentOptimizer(RATE)
+        variables = [device.variable(name, np.ones(WIDTH)) for name in names]
+        return ops.OptimizerFunctionOutput(descent, device.tf.reduce_sum(handed), variables=variables)
+
+    settings = {"infeed_queue": queue, "outfeed_queue": out, "optimizer_function": optimizer_function}
+    device.run(lambda: ops.pipeline([stage(0), stage(1), lambda x: x], count, **settings))
+
+    handed = device.dequeue(out)
+    expected = (1 - RATE * handed.astype(np.float64).sum(axis=0)).astype(np.float32)
+    for name, weight in zip(names, device.read(names)):
+        check.identical(actual=weight, expected=expected, what=f"{name} after one update")
+    if change is counted:
+        numbers = np.arange(1, count + 1, dtype=np.float32)[:, None]
+        check.identical(actual=handed, expected=values * numbers**2, what="what the last stage is handed")
+        check.equal(actual=device.read(["n0", "n1"]), expected=[count + 1.0] * 2, what="the counts of both stages")
 
 
 @pytest.mark.parametrize(
