@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, List, Optional, Set
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import numpy as np
 import pytest
@@ -112,7 +112,7 @@ def test_a_count_that_fits_runs(device: Device, name: str, training: bool, count
     check.identical(actual=record.weights, expected=weights, what="the weights")
 
 
-@pytest.mark.parametrize(("method", "count", "runs"), [("SUM", 6, 2), ("MEAN", 4, 1), ("RUNNING_MEAN", 2, 2)])
+@pytest.mark.parametrize(("method", "count", "runs"), [("SUM", 6, 2), ("MEAN", 8, 1), ("RUNNING_MEAN", 2, 2)])
 def test_gradients_are_reduced_as_asked(device: Device, method: str, count: int, runs: int) -> None:
     """The gradient of an update is the sum or the mean over its micro-batches."""
     methods = device.ipu.gradient_accumulation.GradientAccumulationReductionMethod
@@ -149,30 +149,36 @@ def test_the_last_entry_can_be_kept(device: Device, replicas: int) -> None:
     check.identical(actual=record.losses, expected=expected.losses[-1], what="the outfeed")
 
 
-FIRST, SAMPLES = samples(4) * np.float32(START[0]), samples(4)
+FIRST, SAMPLES, THIRD = samples(4) * np.float32(START[0]), samples(4), samples(4) * 3
+OUTFED: Dict[str, Tuple[Dict[str, Any], List[np.ndarray]]] = {
+    "all": ({}, [FIRST, SAMPLES, THIRD]),
+    "loss": ({"outfeed_loss": True}, [2 * FIRST]),
+    "masked": ({"outfeed_mask": [True, False, True]}, [SAMPLES]),
+    "second-masked": ({"outfeed_mask": [False, True, False]}, [FIRST, THIRD]),
+    "accumulated": ({"accumulate_outfeed": True}, [each.sum(keepdims=True) for each in (FIRST, SAMPLES, THIRD)]),
+    "last": ({"last": True}, [FIRST[-1], SAMPLES[-1], THIRD[-1]]),
+}
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [({}, [FIRST, SAMPLES]), ({"outfeed_loss": True}, [2 * FIRST]), ({"outfeed_mask": [True, False]}, [SAMPLES])],
-    ids=["all", "loss", "masked"],
-)
-def test_outputs_of_the_last_stage_are_outfed(device: Device, options: Any, expected: List[np.ndarray]) -> None:
+@pytest.mark.parametrize("name", OUTFED)
+def test_outputs_of_the_last_stage_are_outfed(device: Device, name: str) -> None:
     """The outfeed gets what the last stage returns and the mask leaves, or the optimizer function's loss alone."""
-    ops, queue, out = device.open(2).ipu.pipelining_ops, device.infeed(SAMPLES), device.outfeed()
+    options, expected = OUTFED[name]
+    last, options = bool(options.get("last")), {key: value for key, value in options.items() if key != "last"}
+    ops, queue, out = device.open(2).ipu.pipelining_ops, device.infeed(SAMPLES), device.outfeed(last)
     device.variable("w0", START[0])
 
-    def optimizer_function(loss: Any, sample: Any) -> Any:
+    def optimizer_function(loss: Any, sample: Any, third: Any) -> Any:
         return ops.OptimizerFunctionOutput(device.tf.compat.v1.train.GradientDescentOptimizer(RATE), 2 * loss)
 
-    stages = [lambda x: (x * device.variable("w0", START[0]), x), lambda y, x: (y, x)]
+    stages = [lambda x: (x * device.variable("w0", START[0]), x), lambda y, x: (y, x, 3 * x)]
     settings = {"infeed_queue": queue, "outfeed_queue": out, "optimizer_function": optimizer_function, **options}
     device.run(lambda: ops.pipeline(stages, 4, **settings))
 
     outfed = device.tf.nest.flatten(device.dequeue(out))
     check.equal(actual=len(outfed), expected=len(expected), what="the number of outputs that are outfed")
     for place, (output, values) in enumerate(zip(outfed, expected)):
-        check.identical(actual=output, expected=values, what=f"output {place} of the outfeed, by micro-batch")
+        check.identical(actual=output, expected=values, what=f"output {place} of the outfeed")
 
 
 def test_inputs_come_before_what_is_fed(device: Device) -> None:
@@ -250,7 +256,7 @@ def test_keras_optimizers_train(device: Device) -> None:
         ("RecomputeThenBackpropagate", "Interleaved", 3, 6, 2),
         ("RecomputeAndBackpropagateInterleaved", "Sequential", 4, 5, 1),
     ],
-    ids=["S2", "S3-R2", "S4"],
+    ids=["Auto", "RecomputeThenBackpropagate", "RecomputeAndBackpropagateInterleaved"],
 )
 def test_recomputation_changes_nothing(
     device: Device, mode: str, name: str, stages: int, count: int, replicas: int
@@ -348,6 +354,17 @@ def test_wrong_options_are_refused(tf: Any, ipu: Any, configure: Any, error: Any
 
     with check.raises(error, match=text, what=f"a pipeline with {options}"):
         device.run(lambda: ipu.pipelining_ops.pipeline(**settings))
+
+
+def test_offloading_changes_nothing(tf: Any, ipu: Any, configure: Any) -> None:
+    """Where tensors are kept has no influence on what is computed."""
+    places = [
+        "offload_weight_update_variables", "replicated_optimizer_state_sharding", "offload_activations",
+        "offload_gradient_accumulation_buffers", "replicated_weight_sharding", "offload_weights",
+    ]  # fmt: skip
+    chain = Chain(Device(tf, ipu, configure, "function"), 2, **dict.fromkeys(places, True))
+
+    check_trained(chain.train(4, 2), 2, counts(2, 4))
 
 
 def test_an_accumulated_outfeed_needs_mode_all(tf: Any, ipu: Any, configure: Any) -> None:
