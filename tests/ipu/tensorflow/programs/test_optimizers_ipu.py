@@ -249,18 +249,39 @@ def test_a_scaled_loss_trains_alike(tf: Any, ipu: Any, strategy: Any, factor: fl
     check.equal(actual=results, expected=expected, what="the gradient of the scaled loss, and the weight")
 
 
-def test_the_scale_follows_gradients_in_float16(tf: Any, ipu: Any, strategy: Any) -> None:
-    """Every two updates the factor doubles, until gradients come near the largest float16: then it halves."""
+STEADY, EVERY_OTHER = [4096] * 8, [16384, 1] * 4
+FACTORS: Dict[str, Tuple[Dict[str, Any], List[int], List[int]]] = {
+    "default": ({}, STEADY, [2, 4, 4, 8, 8, 4, 4, 8]),
+    "increment": ({"initial_loss_scaling_factor": 1, "increment_factor": 4}, STEADY, [1, 4, 4, 16, 16, 4, 4, 16]),
+    "maximum": ({"max_loss_scaling_factor": 4}, STEADY, [2, 4, 4, 4, 4, 4, 4, 4]),
+    "threshold": ({"ratio_threshold": 0.5}, STEADY, [2, 4, 4, 8, 8, 16, 16, 32]),
+    "all updates": ({}, EVERY_OTHER, [2, 1, 1, 2, 2, 1, 1, 2]),
+    "last update": (
+        {"accumulate_statistics_over_update_period": False}, EVERY_OTHER, [2, 4, 4, 8, 8, 16, 16, 32],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_the_scale_follows_gradients_in_float16(tf: Any, ipu: Any, strategy: Any, name: str) -> None:
+    """Every two updates the factor grows, unless gradients came near the largest float16: then it shrinks.
+
+    The second weight's gradient comes near it from 32768 on; it has one of the four elements.
+    """
+    settings, gradients, expected = FACTORS[name]
+    settings = {"initial_loss_scaling_factor": 2, "update_frequency": 2, **settings}
     with strategy.scope():
-        weight, opt = tf.Variable(np.float16(1.0)), scaling(tf, ipu, initial_loss_scaling_factor=2, update_frequency=2)
+        small, large = tf.Variable(np.ones(3, np.float16)), tf.Variable(np.float16(1.0))
+        opt = scaling(tf, ipu, **settings)
 
     @tf.function
-    def step() -> Any:
-        opt.apply_gradients(opt.compute_gradients(np.float16(4096.0) * weight, var_list=[weight]))
+    def step(gradient: Any) -> Any:
+        loss = tf.reduce_sum(small) + gradient * large
+        opt.apply_gradients(opt.compute_gradients(loss, var_list=[small, large]))
         return opt.loss_scaling_factor
 
-    factors = [float(strategy.run(step)) for _ in range(8)]
-    check.equal(actual=factors, expected=[2, 4, 4, 8, 8, 4, 4, 8], what="loss_scaling_factor, by update")
+    factors = [float(strategy.run(step, args=(tf.constant(each, tf.float16),))) for each in gradients]
+    check.equal(actual=factors, expected=expected, what="loss_scaling_factor, by update")
 
 
 SETTINGS = {
