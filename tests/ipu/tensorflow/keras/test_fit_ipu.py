@@ -147,19 +147,23 @@ def test_float64_becomes_float32(keras: Keras, tf: Any, phase: str) -> None:
     class Looking(tf.keras.Model):
         def __init__(self) -> None:
             super().__init__(autocast=False)
-            self.dense = tf.keras.layers.Dense(3)
+            self.dense = tf.keras.layers.Dense(3, kernel_initializer="zeros")
 
         def call(self, inputs: Any) -> Any:
             seen.append(inputs.dtype)
             return self.dense(inputs)
 
-    data = tf.data.Dataset.from_tensor_slices((np.ones((4, 3)), np.ones((4, 3)))).batch(2, drop_remainder=True)
+    label = 1 + 2.0**-11  # float16 has no such number, and float32 has its square
+    labels = np.full((4, 3), label)
+    data = tf.data.Dataset.from_tensor_slices((np.ones((4, 3)), labels)).batch(2, drop_remainder=True)
     with keras.scope(PLAIN):
         model = Looking()
         model.compile("sgd", "mse")
-        getattr(model, phase)(data, verbose=0)
+        left = getattr(model, phase)(data, verbose=0)
 
     check.equal(actual=set(seen), expected={tf.float32}, what="the dtypes that reach the model")
+    if phase == "evaluate":
+        check.equal(actual=float(left), expected=label**2, what="the loss, the square of a label")
 
 
 def test_validation_follows_every_epoch(keras: Keras) -> None:

@@ -76,14 +76,18 @@ def test_values_are_counted_between_levels(
     check.identical(actual=result.outputs[0], expected=np.array(expected, np.float32), what="the histogram")
 
 
-def test_a_histogram_is_added_to(tf: Any, ipu: Any, strategy: Any) -> None:
-    """New counts are added to the old."""
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_histogram_is_added_to(tf: Any, ipu: Any, strategy: Any, absolute: bool) -> None:
+    """New counts, of the values or of their absolute values, are added to the old."""
+    old = np.array([5.0, 0.0, 1.0, 7.0])
     result = run(
-        tf, strategy, lambda old, x, levels: ipu.statistics_ops.histogram_update(old, x, levels),
-        [np.array([5.0, 0.0, 1.0, 7.0]), VALUES, LEVELS],
+        tf, strategy, lambda old, x, levels: ipu.statistics_ops.histogram_update(old, x, levels, absolute),
+        [old, VALUES, LEVELS],
     )  # fmt: skip
 
-    check.identical(actual=result.outputs[0], expected=np.array([7, 2, 4, 9], np.float32), what="the histogram")
+    counted = np.abs(VALUES) if absolute else np.asarray(VALUES)
+    bins = [np.sum(np.searchsorted(LEVELS, np.ravel(counted), side="right") == place) for place in range(len(old))]
+    check.identical(actual=result.outputs[0], expected=(old + bins).astype(np.float32), what="the histogram")
 
 
 def test_a_histogram_becomes_shares(tf: Any, ipu: Any, strategy: Any) -> None:
