@@ -163,14 +163,17 @@ def test_a_pipeline_is_reported_by_ipu(tf: Any, ipu: Any, strategy_on: Any, ask:
             with tf.keras.ipu.PipelineStage(stage):
                 values = tf.keras.layers.Dense(width)(values)
         model = tf.keras.Model(inputs, values)
-        model.compile("sgd", "mse", steps_per_execution=count)
+        model.compile(tf.keras.optimizers.SGD(momentum=0.5), "mse", steps_per_execution=count)
         model.set_pipelining_options(gradient_accumulation_steps_per_replica=count)
         model.fit(batches(tf, 2 * count), verbose=0)
     (profile,) = profiles(where)
 
-    weights = [memory["weights"] for memory in profile["memory"]["ipus"]][: len(widths)]
-    expected_weights = [4 * (rows + 1) * columns for rows, columns in zip((3, *widths), widths)]
-    check.equal(actual=weights, expected=expected_weights, what="the bytes of weights, by IPU")
+    sizes = [4 * (rows + 1) * columns for rows, columns in zip((3, *widths), widths)]
+    for part in ("weights", "gradients", "optimizer_state"):  # momentum keeps one number for each weight
+        held = [memory[part] for memory in profile["memory"]["ipus"]][: len(widths)]
+        check.equal(actual=held, expected=sizes, what=f"the bytes of {part}, by IPU")
+    counts = (profile["program"]["micro_batches"], profile["program"]["updates"])
+    check.equal(actual=counts, expected=(count, 1), what="the micro-batches and the updates of a run")
     again = 2 * count if recompute else 0
     expected = {"forward": 3 * count, "recompute": again, "backward": 3 * count, "reduce": 0, "update": 3}
     check.equal(actual=profile["program"]["slots"], expected=expected, what="the slots")
