@@ -24,7 +24,7 @@ def replicated(iterations: int, replicas: int, base: RunConfig = PLAIN) -> RunCo
 
 @pytest.mark.ipus(8)
 @pytest.mark.parametrize(("name", "iterations", "replicas"), [
-    ("mlp", 3, 2), ("mlp", 5, 4), ("mlp", 4, 3), ("bn_convnet", 2, 4), ("residual", 3, 2),
+    ("mlp", 3, 2), ("mlp", 5, 4), ("mlp", 4, 3), ("mlp", 1, 6), ("bn_convnet", 2, 4), ("residual", 3, 2),
 ])  # fmt: skip
 def test_replicas_train_as_specified(keras: Keras, name: str, iterations: int, replicas: int) -> None:
     """Replica r of step i trains on element i * R + r, and gradients are added up over replicas."""

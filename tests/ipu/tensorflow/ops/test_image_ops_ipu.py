@@ -109,7 +109,7 @@ def test_levels_cut_a_range_evenly(tf: Any, ipu: Any, strategy: Any) -> None:
 # Sequences
 
 
-SOURCE, TARGET = np.arange(16.0).reshape(8, 2), -np.ones((6, 2))
+SOURCE, TARGET = np.arange(16.0).reshape(8, 2), -np.ones((9, 2))
 
 
 @pytest.mark.parametrize("zero", [False, True], ids=["kept", "zeroed"])
@@ -118,10 +118,10 @@ def test_sequences_are_copied(tf: Any, ipu: Any, strategy: Any, zero: bool) -> N
     result = run(
         tf, strategy,
         lambda dst, src, n, a, b: ipu.slicing_ops.sequence_slice(dst, src, n, a, b, zero),
-        [TARGET, SOURCE, np.array([2, 3]), np.array([5, 0]), np.array([0, 3])],
+        [TARGET, SOURCE, np.array([2, 3, 1]), np.array([5, 0, 7]), np.array([0, 3, 7])],
     )  # fmt: skip
-    expected = np.full((6, 2), 0.0 if zero else -1.0, np.float32)
-    expected[0:2], expected[3:6] = SOURCE[5:7], SOURCE[0:3]
+    expected = np.full((9, 2), 0.0 if zero else -1.0, np.float32)
+    expected[0:2], expected[3:6], expected[7] = SOURCE[5:7], SOURCE[0:3], SOURCE[7]
 
     check.identical(actual=result.outputs[0], expected=expected, what="the copied sequences")
 

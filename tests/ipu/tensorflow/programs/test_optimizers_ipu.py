@@ -81,7 +81,7 @@ def test_a_running_mean_is_kept_up(device: Device, count: int) -> None:
     unit, fed = FORMATS["float32"].unit, samples(count).astype(np.float64)
     for name, start, scale, weight in zip(NAMES, START, SCALES.tolist(), weights):
         expected = np.float64(start - RATE * scale * fed.mean())
-        bound = count * 4 * unit * RATE * scale * fed.max() + unit * max(abs(start), abs(expected))
+        bound = count * 4 * unit * RATE * scale * fed.max() + unit * np.maximum(abs(start), abs(expected))
         tolerance = Tolerance(np.array(bound, np.float64), "four roundings a mini-batch, and the update's", 0.0)
         check.close(actual=weight, expected=expected, tolerance=tolerance, what=f"the weight {name}")
 

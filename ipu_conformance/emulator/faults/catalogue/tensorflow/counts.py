@@ -37,6 +37,8 @@ for _name, _area, _function, _what, _wrong in (
      "replicas from the fifth on take what the fourth does", result(_few)),
     ("collective-fifth-replica-lost", "reduce", f"{COLLECTIVES}:_added", "means leave out replicas from the fifth on",
      argument("members", lambda members: members[:FEW])),
+    ("keras-fifth-replica-lost", "reduce", f"{RUN}.machine:_Accumulating.reduce",
+     "gradients of replicas from the fifth on are those of the fourth", argument("gradients", _few)),
     ("host-writes-to-three-replicas", "weights", f"{RUN}.variables:Replicated._values_of_others",
      "what the host writes reaches three replicas", result(lambda others: others[:2])),
     ("within-replica-mean-is-sum", "reduce", f"{API}.ops.within_replica_ops:_reduced", "means over shards are sums",
