@@ -50,7 +50,11 @@ for _name, _area, _function, _what, _wrong in (
      lambda original, x, split, concat, *rest: original(x, split, split, *rest)),
     ("estimator-host-call-first-replica", "streams", f"{LOOP}._of_replicas",
      "a host call gets what the first replica left", lambda original, program, leaf: leaf[0]),
+    ("strategy-third-replica-unfed", "streams", f"{RUN}.strategy_run:_SharedIterator._elements",
+     "replicas from the third on take what the second does", result(_same_third)),
     # Weights
+    ("keras-second-optimizer-idle", "update", f"{RUN}.machine:apply", "only the first optimizer of a step updates",
+     argument("gradients", lambda all_: [one for one in all_ if one.optimizer is all_[0].optimizer])),
     ("second-weight-not-averaged", "reduce", f"{OPTIM}.wrappers:averaged",
      "only the first weight's gradient is a mean over replicas", _first_only),
     ("second-weight-not-mapped", "update", f"{OPTIM}.wrappers:mapped", "only the first weight's gradient is mapped",
