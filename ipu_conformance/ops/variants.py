@@ -84,7 +84,7 @@ def drawn(row: Row, seed: int, edge: str = "drawn") -> Call:
 
 def first_of(row: Row, seed: int) -> Sample:
     """The first micro-batch of the call that follows from a seed, which has its structure."""
-    return row.op.draw(_MicroBatch(seed, 0))
+    return row.op.draw(MicroBatch(seed, 0))
 
 
 @functools.lru_cache(maxsize=None)

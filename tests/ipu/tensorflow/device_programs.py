@@ -24,9 +24,9 @@ class Device:
         self._variables: Dict[str, Any] = {}
         self._opened = False
 
-    def open(self, ipus: int = 1) -> Device:
-        """Configure ``ipus`` IPUs and get ready to build programs."""
-        self._configure(ipus)
+    def open(self, ipus: int = 1, **attributes: Any) -> Device:
+        """Configure ``ipus`` IPUs, and attributes by their full names, and get ready to build programs."""
+        self._configure(ipus, **attributes)
         if self.mode == "graph":
             self._stack.enter_context(self.tf.Graph().as_default())
             self.session = self._stack.enter_context(self.tf.compat.v1.Session())

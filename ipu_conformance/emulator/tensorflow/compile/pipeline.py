@@ -13,6 +13,7 @@ from ipu_conformance.emulator.core.schedules import SharedDeviceError
 from ipu_conformance.emulator.core.topology import Topology
 from ipu_conformance.emulator.tensorflow.compile import functions, graph_context, shards
 from ipu_conformance.emulator.tensorflow.compile.shards import placing
+from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.refusals import pipelining as refusals
 from ipu_conformance.emulator.tensorflow.run import replicas, training
 from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod
@@ -164,7 +165,8 @@ def pipeline(
             return [tf.no_op()] * len(programs)
         if outfeed_queue is not None:
             outfeed_queue._claim()
-        planned = plan(Topology(tuple(mapping), len(programs)), by, count, training=training_)
+        again = system.recomputes(training_, len(mapping))
+        planned = plan(Topology(tuple(mapping), len(programs)), by, count, training=training_, recompute=again)
 
         def run() -> None:
             device = FunctionPipeline(Functions(programs), planned, method, gradient_accumulation_dtype)

@@ -75,6 +75,11 @@ def options() -> Any:
     return _STATE.options
 
 
+def recomputes(training: bool, stages: int) -> bool:
+    """Whether stages of a pipeline compute their activations again for the backward pass."""
+    return training and stages > 1 and configured() and bool(options().allow_recompute)
+
+
 def devices() -> Tuple[int, ...]:
     """The number of IPUs of every device, in order; empty before a configuration."""
     return _STATE.devices

@@ -65,7 +65,14 @@ def planned_pipeline(spec: IPUPipelineEstimatorSpec, run: IPURunConfig, training
     topology = Topology(tuple(mapping), run.num_replicas, system.chip(), run.num_shards)
     count = spec.gradient_accumulation_count
     schedule = schedule_of(spec.pipeline_op_kwargs.get("pipeline_schedule"))
-    return plan(topology, schedule, count, training=training, device_iterations=run.iterations_per_loop // count)
+    return plan(
+        topology,
+        schedule,
+        count,
+        training=training,
+        recompute=system.recomputes(training, topology.stages),
+        device_iterations=run.iterations_per_loop // count,
+    )
 
 
 class _Passed(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List
 from ipu_conformance.emulator.core import streams
 from ipu_conformance.emulator.core.plan import Plan, plan
 from ipu_conformance.emulator.core.topology import tensorflow_topology
+from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.keras import library, partition
 from ipu_conformance.emulator.tensorflow.keras.options import ReplicatedMetricReductionMethod
 from ipu_conformance.emulator.tensorflow.refusals import keras as refusals
@@ -123,6 +124,7 @@ def plan_of(model: Any, phase: str) -> Plan:
         model._ipu.pipelining.schedule if pipelined else "sequential",
         model._ipu_accumulation(phase),
         training=phase == "train",
+        recompute=system.recomputes(phase == "train", topology.stages),
     )
 
 

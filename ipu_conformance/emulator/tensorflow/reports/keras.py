@@ -31,10 +31,7 @@ def write(model: Any, phase: str, executed: Plan, element_spec: Any) -> Optional
 
 
 def on_device(executed: Plan) -> Plan:
-    """The plan as the configured device has it: its own memory and clock, and recomputation where that is allowed.
-
-    What is executed on the host needs neither.
-    """
+    """The plan as the configured device has it, with its own memory and clock: what is executed needs neither."""
     if not system.configured():
         return executed
     return plan(
@@ -42,7 +39,7 @@ def on_device(executed: Plan) -> Plan:
         executed.schedule,
         executed.micro_batches,
         training=executed.training,
-        recompute=executed.training and executed.stages > 1 and system.options().allow_recompute,
+        recompute=executed.recompute,
         device_iterations=executed.device_iterations,
     )
 

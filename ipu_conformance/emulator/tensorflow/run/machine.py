@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from ipu_conformance.emulator.core.plan import Kind, Plan
 from ipu_conformance.emulator.tensorflow.run.accumulation import Accumulator, Gradient, Method, captured
+from ipu_conformance.emulator.tensorflow.run.recomputation import Slot
 from ipu_conformance.emulator.tensorflow.run.slot_functions import SlotFunctions
 
 
@@ -21,8 +22,8 @@ class _Accumulating:
         self.update_slots = SlotFunctions.of_updates(plan)
 
     def recompute(self, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
-        """Nothing is recomputed: the host has the memory to keep what backward needs."""
-        raise NotImplementedError("plans of TensorFlow have no slots to recompute in")
+        """A step in one piece keeps what its backward needs."""
+        raise NotImplementedError("a step in one piece has no slots to recompute in")
 
     def divided(self, value: Any) -> Any:
         """The mean over micro-batches of a sum, where the method asks for one."""
@@ -154,6 +155,13 @@ class Stash(NamedTuple):
     variables: Sequence[Any]
 
 
+class FirstPass(NamedTuple):
+    """What is left of a forward slot until its stage is recomputed."""
+
+    slot: Slot
+    stash: Optional[Stash]
+
+
 LOSS = "loss"
 
 
@@ -167,6 +175,30 @@ class StagedMachine(_Accumulating, abc.ABC):
         updates = [slot.stage for slot in plan.slots() if slot.kind is Kind.UPDATE]
         self._last_to_update = updates[-1] if updates else plan.stages - 1
         self._waiting: List[Dict[str, Any]] = [{} for _ in range(plan.replicas)]
+        self._recomputed = range(plan.stages - 1 if plan.recompute else 0)
+        self._first_passes: Dict[Tuple[int, int, int], FirstPass] = {}
+
+    @abc.abstractmethod
+    def passed(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
+        """What ``forward`` returns, from building the stage once."""
+
+    def forward(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
+        """The tensors for the next stage, or after the last what leaves the device; and the tape for the backward."""
+        if stage not in self._recomputed:
+            return self.passed(replica, stage, micro_batch, boundary, keep)
+        slot = Slot()
+        with slot.forward():
+            output, stash = self.passed(replica, stage, micro_batch, boundary, True)
+        self._first_passes[replica, stage, micro_batch] = FirstPass(slot, stash if slot.whole else None)
+        return output, None
+
+    def recompute(self, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
+        """The stash, from building the stage again; a stage that cannot be taken apart has kept it."""
+        first = self._first_passes.pop((replica, stage, micro_batch))
+        if first.stash is not None:
+            return first.stash
+        with first.slot.again():
+            return self.passed(replica, stage, micro_batch, boundary, True)[1]
 
     @abc.abstractmethod
     def owned(self, stage: int) -> Sequence[Any]:
@@ -249,8 +281,8 @@ class Pipeline(StagedMachine):
         self.optimizer = optimizer
         self.labels = labels
 
-    def forward(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
-        """The tensors for the next stage, or after the last what leaves the device; and the tape for the backward."""
+    def passed(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
+        """The layers of the stage, under a tape of its own."""
         import tensorflow as tf
 
         live = self.stages.enter(boundary) if stage == 0 else dict(boundary)

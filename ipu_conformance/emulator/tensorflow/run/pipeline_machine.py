@@ -72,8 +72,8 @@ class FunctionPipeline(StagedMachine):
         self.functions = functions
         self.results: List[Any] = [None] * plan.replicas
 
-    def forward(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
-        """The tensors for the next stage, or after the last what leaves the device; and the tape for the backward."""
+    def passed(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
+        """The function of the stage, under a tape of its own."""
         last = stage == self.functions.number - 1
         if not keep:
             outputs, _ = self.functions.call(replica, stage, boundary)

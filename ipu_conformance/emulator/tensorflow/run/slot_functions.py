@@ -36,13 +36,16 @@ class SlotFunctions:
 
     @classmethod
     def of_stages(cls, plan: Plan) -> SlotFunctions:
-        """Those of the forward slots of a pipeline."""
-        return cls(plan.total_micro_batches > 1 and len(plan) > MOST_UNROLLED)
+        """Those of the forward slots of a pipeline.
+
+        A slot that is recomputed needs the operations of its own forward slot, which a function would hide.
+        """
+        return cls(plan.total_micro_batches > 1 and len(plan) > MOST_UNROLLED and not plan.recompute)
 
     @classmethod
     def of_steps(cls, plan: Plan) -> SlotFunctions:
         """Those of whole steps."""
-        return cls(plan.total_micro_batches * plan.replicas > MOST_UNROLLED_STEPS)
+        return cls(plan.total_micro_batches * plan.replicas > MOST_UNROLLED_STEPS and not plan.recompute)
 
     @classmethod
     def of_updates(cls, plan: Plan) -> SlotFunctions:

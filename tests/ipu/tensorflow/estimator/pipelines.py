@@ -34,6 +34,7 @@ class Chain:
     momentum: float = 0.0
     micro_batch: int = 1
     """The samples of a micro-batch, in evaluation and prediction."""
+    recompute: bool = False
 
     @property
     def iterations(self) -> int:
@@ -107,6 +108,7 @@ class Programs:
         """The configuration of a chain: its IPUs, and the iterations of a loop on the device."""
         system = self.ipu.config.IPUConfig()
         system.auto_select_ipus = chain.shards * chain.replicas
+        system.allow_recompute = chain.recompute
         settings = {
             "iterations_per_loop": chain.iterations,
             "num_shards": chain.shards,

@@ -138,28 +138,31 @@ def test_the_speed_is_summarised(estimators: Estimators) -> None:
     check.holds(speeds and min(speeds.values()) > 0, f"The speeds in the summaries are {speeds}.")
 
 
-@pytest.mark.parametrize("steps", [1, 3])
-def test_a_host_call_gets_the_tensors(estimators: Estimators, steps: int) -> None:
-    """The function of host_call gets the device's tensors on the host, and what it returns is run in every loop."""
+@pytest.mark.parametrize(("steps", "replicas"), [(1, 1), (3, 1), (2, 4)], ids=["1", "3", "2-R4"])
+def test_a_host_call_gets_the_tensors(estimators: Estimators, steps: int, replicas: int) -> None:
+    """The function of host_call gets the device's tensors on the host, and what it returns is run in every loop.
+
+    Of replicas it gets the means.
+    """
     where: List[Any] = []
 
-    def apply(gradient: Any) -> Any:
+    def apply(gradient: Any, thrice: Any) -> Any:
         where.append((estimators.v1.get_default_graph().building_function, "IPU" in gradient.device))
         with estimators.v1.variable_scope("", reuse=True, use_resource=True):
             weight = estimators.v1.get_variable(WEIGHT)
-        return weight.assign_sub(RATE * estimators.tf.reduce_sum(gradient))
+        return weight.assign_sub(RATE * estimators.tf.reduce_sum(thrice - 2 * gradient))
 
     def model_fn(features: Any, mode: Any) -> Any:
         weight = estimators.weight()
         loss = estimators.tf.reduce_sum(weight * features)
         (gradient,) = estimators.tf.gradients(loss, [weight])
-        return estimators.spec(mode, loss=loss, train_op=estimators.tf.identity(loss), host_call=(apply, [gradient]))
+        return estimators.spec(mode, loss=loss, host_call=(apply, [gradient, 3 * gradient]))
 
-    left = estimators.train(steps, model_fn=model_fn, loop=1)
+    left = estimators.train(steps, model_fn=model_fn, loop=1, replicas=replicas)
 
     what = "whether each call of the function is in a program, and its tensor on the device,"
     check.equal(actual=where, expected=[(False, False)], what=what)
-    check_weight(left.weight, counts(steps))
+    check_weight(left.weight, counts(steps, replicas=replicas))
 
 
 def test_a_host_call_needs_loops_of_one_step(estimators: Estimators) -> None:
@@ -196,14 +199,15 @@ def logging(estimators: Estimators, steps: int = 8, **settings: Any) -> List[flo
     told: List[float] = []
 
     def formatter(values: Dict[str, Any]) -> str:
-        told.extend(np.ravel(values["element"]))
+        told.extend(np.ravel(values["twice"]) - np.ravel(values["element"]))
         return "told"
 
     hook = estimators.ipu.ipu_session_run_hooks.IPULoggingTensorHook(formatter=formatter, **settings)
 
     def model_fn(features: Any, mode: Any) -> Any:
         loss = estimators.tf.reduce_sum(estimators.weight() * features)
-        logged = hook.log({"element": estimators.tf.reduce_sum(features)})
+        element = estimators.tf.reduce_sum(features)
+        logged = hook.log({"element": element, "twice": 2 * element})
         train_op = estimators.tf.group([estimators.optimizer().minimize(loss), logged])
         return estimators.spec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
 

@@ -229,7 +229,7 @@ def test_losses_are_added_up_in_their_own_type(programs: Programs) -> None:
 @pytest.mark.parametrize("mode", ["Auto", "RecomputeThenBackpropagate", "RecomputeAndBackpropagateInterleaved"])
 def test_recomputation_changes_nothing(programs: Programs, mode: str) -> None:
     """Options of the pipeline are handed on; what is recomputed is the same."""
-    chain = Chain(device_iterations=1)
+    chain = Chain(number_of_stages=3, gradient_accumulation=6, device_iterations=1, recompute=mode != "Auto")
     got = programs.train(chain, recomputation_mode=programs.ipu.pipelining_ops.RecomputationMode[mode])
 
     check_chain(got.weights, chain)

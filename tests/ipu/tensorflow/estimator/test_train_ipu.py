@@ -15,7 +15,7 @@ from .programs import WEIGHT, Estimators, Trained, means
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
 STEPS = 8
-each_loop = pytest.mark.parametrize("loop", [1, 2, 4])
+each_loop = pytest.mark.parametrize("loop", [1, 2, 8])
 
 
 def check_losses(left: Trained, loop: int) -> None:

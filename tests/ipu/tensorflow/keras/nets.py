@@ -171,12 +171,16 @@ class Keras:
         """The vendor's member for a schedule."""
         return getattr(self.ipu.ops.pipelining_ops.PipelineSchedule, name.capitalize())
 
+    def twice_the_loss(self, labels: Any, predicted: Any) -> Any:
+        """A metric beside the loss, which is known from it."""
+        return 2 * self.tf.keras.losses.sparse_categorical_crossentropy(labels, predicted, from_logits=True)
+
     # Running
 
     @contextlib.contextmanager
     def scope(self, config: RunConfig) -> Iterator[Any]:
         """The scope of a strategy on as many IPUs as a configuration needs."""
-        self.configure(self.driver.ipus(config))
+        self.configure(self.driver.ipus(config), allow_recompute=config.recompute)
         strategy = self.ipu.ipu_strategy.IPUStrategy()
         with strategy.scope():
             yield strategy

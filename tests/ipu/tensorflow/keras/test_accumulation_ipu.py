@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -143,7 +144,7 @@ def test_accumulation_can_be_changed_between_fits(keras: Keras) -> None:
 
 
 @pytest.mark.ipus(2)
-@pytest.mark.parametrize("form", ["dtype", "function"])
+@pytest.mark.parametrize("form", ["dtype", "function", "by-variable"])
 @pytest.mark.parametrize("stages", [(), (0, 1)], ids=["whole", "pipelined"])
 def test_gradients_accumulate_in_the_dtype_that_was_asked_for(keras: Keras, tf: Any, stages: Any, form: str) -> None:
     """In float16 what is less than half a unit in the last place of the sum is lost, in float32 it is not."""
@@ -152,7 +153,8 @@ def test_gradients_accumulate_in_the_dtype_that_was_asked_for(keras: Keras, tf: 
 
     def steps(asked: Any) -> Any:
         with keras.scope(config):
-            layers = [tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones") for _ in range(2)]
+            dense = functools.partial(tf.keras.layers.Dense, 1, use_bias=False, kernel_initializer="ones")
+            layers = [dense(name=name) for name in ("wide", "narrow")]
             model = tf.keras.Sequential(layers)
             model.build((1, 1))
             model.compile(tf.keras.optimizers.SGD(1.0), lambda y, predicted: predicted, steps_per_execution=4)
@@ -165,8 +167,17 @@ def test_gradients_accumulate_in_the_dtype_that_was_asked_for(keras: Keras, tf: 
             return [1.0 - weight.item() for weight in model.get_weights()]
 
     exact = keras.once(("accumulated in float32", stages), lambda: steps(None))
-    rounded = steps(tf.float16 if form == "dtype" else lambda variable: tf.float16)
+    chosen = {
+        "dtype": tf.float16,
+        "function": lambda variable: tf.float16,
+        "by-variable": lambda variable: tf.float16 if variable.name.startswith("narrow") else tf.float32,
+    }
+    rounded = steps(chosen[form])
 
     check.equal(actual=exact, expected=[2051.0, 2051.0], what="the gradients of both layers, accumulated in float32")
+    if form == "by-variable":
+        check.equal(
+            actual=rounded.pop(0), expected=2051.0, what="the gradient that is accumulated in float32 by itself"
+        )
     near = all(value != 2051.0 and abs(value - 2051.0) <= 3 for value in rounded)
     check.holds(near, f"Gradients that sum to 2051, which float16 does not have, are {rounded} in float16.")

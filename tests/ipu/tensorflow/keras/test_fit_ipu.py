@@ -147,19 +147,23 @@ def test_float64_becomes_float32(keras: Keras, tf: Any, phase: str) -> None:
     class Looking(tf.keras.Model):
         def __init__(self) -> None:
             super().__init__(autocast=False)
-            self.dense = tf.keras.layers.Dense(3)
+            self.dense = tf.keras.layers.Dense(3, kernel_initializer="zeros")
 
         def call(self, inputs: Any) -> Any:
             seen.append(inputs.dtype)
             return self.dense(inputs)
 
-    data = tf.data.Dataset.from_tensor_slices((np.ones((4, 3)), np.ones((4, 3)))).batch(2, drop_remainder=True)
+    label = 1 + 2.0**-11  # float16 has no such number, and float32 has its square
+    labels = np.full((4, 3), label)
+    data = tf.data.Dataset.from_tensor_slices((np.ones((4, 3)), labels)).batch(2, drop_remainder=True)
     with keras.scope(PLAIN):
         model = Looking()
         model.compile("sgd", "mse")
-        getattr(model, phase)(data, verbose=0)
+        left = getattr(model, phase)(data, verbose=0)
 
     check.equal(actual=set(seen), expected={tf.float32}, what="the dtypes that reach the model")
+    if phase == "evaluate":
+        check.equal(actual=float(left), expected=label**2, what="the loss, the square of a label")
 
 
 def test_validation_follows_every_epoch(keras: Keras) -> None:
@@ -194,28 +198,32 @@ def test_single_batches_run_on_one_replica(keras: Keras, method: str, replicas: 
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_models_own_train_step_is_used(keras: Keras, tf: Any, replicas: int) -> None:
-    """A train_step that is overridden is what a replica runs; its gradients are added up over replicas."""
+    """A train_step that is overridden is what a replica runs; gradients of both its optimizers are added up."""
 
     class Own(tf.keras.Model):
         def train_step(self, data: Any) -> Any:
             x, y = data
             with tf.GradientTape() as tape:
                 loss = tf.reduce_sum(self(x) * y)
-            gradients = tape.gradient(loss, self.trainable_variables)
-            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
+            kernel, bias = self.trainable_variables
+            of_kernel, of_bias = tape.gradient(loss, [kernel, bias])
+            self.optimizer.apply_gradients([(of_kernel, kernel)])
+            self.second.apply_gradients([(of_bias, bias)])
             return {"own": loss}
 
     config = replace(PLAIN, device_iterations=2, replicas=replicas)
     x = np.arange(8, dtype=np.float32).reshape(4, 2)
-    y = np.asarray([1, -1, 2, -2], np.float32)[:, None]
+    y = np.asarray([1, -1, 2, -4], np.float32)[:, None]
     with keras.scope(config):
         inputs = tf.keras.Input((2,))
-        model = Own(inputs, tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")(inputs))
+        model = Own(inputs, tf.keras.layers.Dense(1, kernel_initializer="zeros")(inputs))
+        model.second = tf.keras.optimizers.SGD(0.25)
         model.compile(tf.keras.optimizers.SGD(0.5), steps_per_execution=4 // replicas)
         history = model.fit(x, y, batch_size=1, shuffle=False, verbose=0).history
 
     # The loss is linear in the weights: in small integers and halves every sum is exact.
     check.identical(actual=model.get_weights()[0][:, 0], expected=-0.5 * (x * y).sum(axis=0), what="the weights")
+    check.identical(actual=model.get_weights()[1], expected=-0.25 * y.sum(axis=0), what="the bias")
     check.equal(actual=list(history), expected=["own"], what="the names in the history")
 
 

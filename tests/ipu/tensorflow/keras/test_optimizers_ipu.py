@@ -50,11 +50,14 @@ def fit(tf: Any, ipu: Any, configure: Callable[..., Any]) -> Callable[..., Any]:
         dtype: Optional[str] = None,
         legacy: bool = False,
         feed: Optional[Sequence[float]] = None,
+        bias: bool = False,
     ) -> Any:
         values = feed or inputs(STEPS * replicas)
         configure(replicas * (len(stages) or 1))
         with ipu.ipu_strategy.IPUStrategy().scope():
-            layer = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", dtype=dtype)
+            layer = tf.keras.layers.Dense(
+                1, use_bias=bias, kernel_initializer="ones", bias_initializer="ones", dtype=dtype
+            )
             last = [tf.keras.layers.Lambda(lambda x: x)] if stages else []
             model = tf.keras.Sequential([layer, *last])
             model.build((None, 1))
@@ -123,8 +126,13 @@ def test_gradients_are_accumulated(fit: Any, optimizers: Any, method: str, repli
         inner = optimizers.CrossReplicaOptimizer(inner)
         return optimizers.GradientAccumulationOptimizer(inner, 4, reduction_method=method)
 
-    reduced = np.reshape(over_replicas(replicas, 12), (3, 4)).sum(1) / (1 if method == "SUM" else 4)
-    check_descent(fit(wrap, replicas=replicas, feed=inputs(12 * replicas)), reduced.tolist())
+    shares = 1 if method == "SUM" else 4
+    reduced = np.reshape(over_replicas(replicas, 12), (3, 4)).sum(1) / shares
+    model = fit(wrap, replicas=replicas, feed=inputs(12 * replicas), bias=True)
+    check_descent(model, reduced.tolist())
+    # The gradient of the bias is 1 for every mini-batch of every replica.
+    expected = descent([4 * replicas / shares] * 3)
+    check.equal(actual=float(model.get_weights()[1][0]), expected=expected, what="the bias")
 
 
 def test_gradients_are_mapped(fit: Any, optimizers: Any) -> None:

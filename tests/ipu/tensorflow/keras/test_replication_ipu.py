@@ -24,7 +24,7 @@ def replicated(iterations: int, replicas: int, base: RunConfig = PLAIN) -> RunCo
 
 @pytest.mark.ipus(8)
 @pytest.mark.parametrize(("name", "iterations", "replicas"), [
-    ("mlp", 3, 2), ("mlp", 5, 4), ("mlp", 4, 3), ("bn_convnet", 2, 4), ("residual", 3, 2),
+    ("mlp", 3, 2), ("mlp", 5, 4), ("mlp", 4, 3), ("mlp", 1, 6), ("bn_convnet", 2, 4), ("residual", 3, 2),
 ])  # fmt: skip
 def test_replicas_train_as_specified(keras: Keras, name: str, iterations: int, replicas: int) -> None:
     """Replica r of step i trains on element i * R + r, and gradients are added up over replicas."""
@@ -48,17 +48,20 @@ def test_optimizers_keep_their_state_on_every_replica(keras: Keras, change: Any)
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("method", ["NONE", "LIST", "SUM", "MEAN", "member"])
 def test_metrics_are_reduced_as_asked(keras: Keras, method: str) -> None:
-    """A metric of two replicas is the last one's, a list, a sum or a mean, by its name or as a member."""
-    config = replicated(3, 2)
+    """Metrics of three replicas are the last one's, lists, sums or means, by their name or as a member."""
+    config = replicated(4, 3)
     means, bounds = (each[-1] for each in mean_losses(config))
     want = {"NONE": means[-1], "SUM": means.sum(), "MEAN": means.mean()}.get(method, means)
     chosen = importlib.import_module("keras.ipu").ReplicatedMetricReductionMethod.LIST if method == "member" else method
-    with keras.ready(config) as model:
+    with keras.ready(config, metrics=[keras.twice_the_loss]) as model:
         model.set_replication_options(replicated_metric_reduction_method=chosen)
-        (loss,) = model.fit(keras.dataset(config), verbose=0).history["loss"]
+        history = model.fit(keras.dataset(config), verbose=0).history
 
-    # A sum of two replicas is off by as much as both together, which bounds the other ways too.
-    check_mean_loss(loss, want, np.full(np.shape(want), bounds.sum()), f"the loss of two replicas by {method}")
+    # A sum of replicas is off by as much as all together, which bounds the other ways too.
+    bound = np.full(np.shape(want), bounds.sum())
+    for times, name in enumerate(("loss", "twice_the_loss"), 1):
+        what = f"{name} of three replicas by {method}"
+        check_mean_loss(history[name][0], times * want, times * bound, what)
 
 
 def test_an_unknown_metric_reduction_is_refused(keras: Keras) -> None:

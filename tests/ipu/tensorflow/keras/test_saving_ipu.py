@@ -144,11 +144,11 @@ def test_a_callback_saves_checkpoints(keras: Keras, tf: Any, tmp_path: Path, rep
     check_trained(keras.trained(first), config)
 
 
-@pytest.mark.ipus(2)
+@pytest.mark.ipus(4)
 @pytest.mark.parametrize("how", ["set_weights", "assign", "load_weights", "set_layer_weights"])
 def test_what_the_host_writes_reaches_every_replica(keras: Keras, tmp_path: Path, how: str) -> None:
     """Weights that are set between two fits are those that every replica goes on with."""
-    config = replace(PLAIN, replicas=2)
+    config = replace(PLAIN, replicas=4)
     with keras.ready(config) as model:
         start, by_layer = model.get_weights(), [layer.get_weights() for layer in model.layers]
         model.save_weights(str(tmp_path / "start"))

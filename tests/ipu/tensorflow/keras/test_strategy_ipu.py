@@ -220,23 +220,28 @@ def test_a_function_takes_from_an_iterator(tf: Any, strategy: Any) -> None:
 
 @pytest.mark.parametrize("ipus", [2, 4])
 @pytest.mark.parametrize("steps", [1, 3])
-def test_replicas_take_neighbouring_elements(tf: Any, strategy_on: Any, ipus: int, steps: int) -> None:
+def test_replicas_take_neighbouring_elements(tf: Any, ipu: Any, strategy_on: Any, ipus: int, steps: int) -> None:
     """In step i replica r takes element i·R + r: the first replica's are R apart."""
     strategy = strategy_on(ipus)
     iterator = iter(tf.data.Dataset.range(100))
     with strategy.scope():
         seen = tf.Variable(tf.zeros([steps], tf.int64))
+    out = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
 
     @tf.function
     def taken(elements: Any) -> None:
         for step in tf.range(steps):
-            seen.scatter_nd_update([[step]], [next(elements)])
+            element = next(elements)
+            seen.scatter_nd_update([[step]], [element])
+            out.enqueue(tf.cast(element, tf.int32))
 
     strategy.run(taken, args=(iterator,))
 
     expected = [step * ipus for step in range(steps)]
     check.equal(actual=seen.numpy().tolist(), expected=expected, what="the elements of replica 0 by step")
     check.equal(actual=int(next(iterator)), expected=steps * ipus, what="the first element after the run")
+    everyone = np.arange(steps * ipus, dtype=np.int32).reshape(steps, ipus)
+    check.identical(actual=out.dequeue().numpy(), expected=everyone, what="the elements by step and replica")
 
 
 @pytest.mark.parametrize("ipus", [1, 2, 4])

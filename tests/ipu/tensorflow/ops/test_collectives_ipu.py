@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
@@ -11,16 +12,16 @@ from ipu_conformance import check
 
 from ..device_programs import Device
 
-WIDTH = 8
+WIDTH = 12
 REDUCTIONS: Dict[str, Callable[..., Any]] = {"cross_replica_sum": np.sum, "cross_replica_mean": np.mean}
-GROUPS = {1: (None,), 4: (None, 2, 1)}
+GROUPS = {1: (None,), 6: (None, 3, 2, 1)}
 SCATTERED: Dict[str, Any] = {"COLLECTIVE_OP_ADD": np.sum, "COLLECTIVE_OP_MEAN": np.mean, "COLLECTIVE_OP_LOCAL": None}
 Record = Dict[str, np.ndarray]
 
 
 def rows_of(replicas: int) -> np.ndarray:
-    """A vector for each replica; whole numbers, so that sums and means of four are exact."""
-    return np.square(np.arange(1, replicas * WIDTH + 1, dtype=np.float32)).reshape(replicas, WIDTH)
+    """A vector for each replica; multiples of six, so that sums and means of so many are exact."""
+    return 6 * np.square(np.arange(1, replicas * WIDTH + 1, dtype=np.float32)).reshape(replicas, WIDTH)
 
 
 def by_replica(device: Device, replicas: int, function: Callable[[Any], Any]) -> Any:
@@ -37,18 +38,39 @@ def collectives(device: Device, replicas: int, x: Any) -> Dict[str, Any]:
     results = {
         "replication_index": index,
         "all_gather": ipu.all_to_all_op.all_gather(x, replicas),
+        "all_gather of two": ipu.all_to_all_op.all_gather([x, x + 1], replicas),
         "all_to_all": ipu.all_to_all_op.all_to_all(x, 0, 0, replicas),
+        "all_to_all over two dimensions": ipu.all_to_all_op.all_to_all(tf.reshape(x, [2, -1]), 1, 0, replicas),
         "assume_equal_across_replicas": cross.assume_equal_across_replicas([x, 2 * x])[1],
         **{op: ipu.reduce_scatter_op.reduce_scatter(x[:7], replicas, op) for op in SCATTERED},
+        "reduce_scatter of two": ipu.reduce_scatter_op.reduce_scatter([x, x + 1], replicas),
+    }
+    differentiated = {
+        "all_gather": lambda own: ipu.all_to_all_op.all_gather(own, replicas),
+        "all_to_all": lambda own: ipu.all_to_all_op.all_to_all(own, 0, 0, replicas),
     }
     for name in REDUCTIONS:
-        reduce = getattr(cross, name)
-        results.update({f"{name} over {group}": reduce(x, group) for group in GROUPS[replicas]})
+        for group in GROUPS[replicas]:
+            differentiated[f"{name} over {group}"] = functools.partial(getattr(cross, name), replica_group_size=group)
+    for name, collective in differentiated.items():
         with tf.GradientTape() as tape:
             tape.watch(x)
-            value = reduce(x) * (index + 1)
-        results[f"the gradient of {name}"] = tape.gradient(value, x)
+            value = collective(x)
+            places = tf.cast(tf.range(tf.size(value)), tf.float32)
+            weighted = value * tf.reshape(incoming(places, index), tf.shape(value))
+        results.setdefault(name, value)
+        results[f"the gradient of {name}"] = tape.gradient(weighted, x)
     return results
+
+
+def incoming(places: Any, replica: Any) -> Any:
+    """The gradients that come to so many places of what a replica gets: multiples of six, another for each replica."""
+    return 6.0 * (places + 1) * (replica + 1) ** 2
+
+
+def incoming_rows(replicas: int, places: int) -> np.ndarray:
+    """The same, by replica."""
+    return np.stack([incoming(np.arange(places, dtype=np.float32), replica) for replica in range(replicas)])
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +79,7 @@ def records() -> Dict[Tuple[str, int], Record]:
     return {}
 
 
-@pytest.fixture(params=[1, 4])
+@pytest.fixture(params=sorted(GROUPS))
 def replicas(request: Any) -> int:
     """The number of replicas."""
     return int(request.param)
@@ -87,11 +109,20 @@ def test_replicas_reduce(record: Record, replicas: int, name: str) -> None:
 
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_gradients_are_reduced_alike(record: Record, replicas: int, name: str) -> None:
-    """The gradient of a reduction is the same reduction of the replicas' incoming gradients 1, 2, …"""
-    what, incoming = f"the gradient of {name}", np.arange(1, replicas + 1, dtype=np.float32)
+    """The gradient of a reduction is the same reduction, over the same groups, of the gradients that come in."""
+    for group in GROUPS[replicas]:
+        what = f"the gradient of {name} over {group}"
+        expected = grouped(incoming_rows(replicas, WIDTH), group or replicas, REDUCTIONS[name])
+        check.identical(actual=record[what], expected=expected, what=f"{what}, by replica")
 
-    expected = np.full((replicas, WIDTH), REDUCTIONS[name](incoming), np.float32)
-    check.identical(actual=record[what], expected=expected, what=f"{what}, by replica")
+
+def test_gradients_go_back_to_their_replicas(record: Record, replicas: int) -> None:
+    """A replica gets the sum of the gradients of what others gathered from it, or those of the pieces that it sent."""
+    gathered = incoming_rows(replicas, replicas * WIDTH).reshape(replicas, replicas, WIDTH).sum(axis=0)
+    sent = incoming_rows(replicas, WIDTH).reshape(replicas, replicas, -1).transpose(1, 0, 2).reshape(replicas, WIDTH)
+    for name, expected in (("all_gather", gathered), ("all_to_all", sent)):
+        what = f"the gradient of {name}"
+        check.identical(actual=record[what], expected=expected, what=f"{what}, by replica")
 
 
 @pytest.mark.parametrize("group", [0, -2, 1.5, True])
@@ -111,12 +142,18 @@ def test_all_gather_stacks(record: Record, replicas: int) -> None:
     """Every replica gets the tensors of all under a new leading axis."""
     expected = np.stack([rows_of(replicas)] * replicas)
     check.identical(actual=record["all_gather"], expected=expected, what="all_gather, by replica")
+    for more, values in enumerate(record["all_gather of two"]):
+        check.identical(actual=values, expected=expected + more, what=f"all_gather of list item {more}, by replica")
 
 
 def test_all_to_all_transposes(record: Record, replicas: int) -> None:
     """Piece s of replica r becomes piece r of replica s."""
     expected = rows_of(replicas).reshape(replicas, replicas, -1).transpose(1, 0, 2).reshape(replicas, WIDTH)
     check.identical(actual=record["all_to_all"], expected=expected, what="all_to_all, by replica")
+    pieces = rows_of(replicas).reshape(replicas, 2, replicas, -1).transpose(2, 0, 1, 3)
+    name = "all_to_all over two dimensions"
+    expected = pieces.reshape(replicas, 2 * replicas, -1)
+    check.identical(actual=record[name], expected=expected, what=f"{name}, by replica")
 
 
 def test_equal_values_pass(record: Record, replicas: int) -> None:
@@ -134,6 +171,13 @@ def test_reduce_scatter_leaves_pieces(record: Record, replicas: int, op: str) ->
     whole = rows if reduce is None else grouped(rows, replicas, reduce)
     expected = np.stack([whole[replica, width * replica :][:width] for replica in range(replicas)])
     check.identical(actual=record[op], expected=expected, what=f"reduce_scatter by {op}, by replica")
+
+
+def test_reduce_scatter_takes_a_list(record: Record, replicas: int) -> None:
+    """Every tensor of a list is reduced and scattered alone."""
+    for more, values in enumerate(record["reduce_scatter of two"]):
+        expected = (rows_of(replicas) + more).sum(axis=0).reshape(replicas, -1)
+        check.identical(actual=values, expected=expected, what=f"reduce_scatter of list item {more}, by replica")
 
 
 @pytest.mark.parametrize("operation", ["all_gather", "all_to_all", "reduce_scatter"])
@@ -158,15 +202,25 @@ def test_reduce_scatter_takes_vectors_and_known_reductions(ipu: Any, shape: Any,
         ipu.reduce_scatter_op.reduce_scatter(np.ones(shape, np.float32), 1, op)
 
 
-def test_ipus_of_a_replica_exchange_shards(ipu: Any) -> None:
-    """Within a replica shards are gathered, reduced, or reduced and scattered over its IPUs."""
-    shards = [np.asarray(shard, np.float32) for shard in ([1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 13])]
-    expected = {
-        "all_gather": [[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13]] * 3,
-        "all_reduce": [[15, 18, 21, 25]] * 3,
-        "reduce_scatter": [[15, 18], [21, 25], [0, 0]],
-    }
+SHARDS = np.square(np.arange(3 * 4 * 5, dtype=np.float32)).reshape(3, 4, 5) * 3
+WITHIN: Dict[str, Tuple[Dict[str, Any], Any]] = {
+    "all_gather": ({}, [np.concatenate(SHARDS)] * 3),
+    "all_gather-axis": ({"axis": 1}, [np.concatenate(SHARDS, axis=1)] * 3),
+    "all_reduce": ({}, [SHARDS.sum(axis=0)] * 3),
+    "all_reduce-mean": ({"op": "COLLECTIVE_OP_MEAN"}, [SHARDS.mean(axis=0)] * 3),
+    "reduce_scatter": ({}, np.split(np.pad(SHARDS.sum(axis=0), [[0, 2], [0, 0]]), 3)),
+    "reduce_scatter-mean-axis": (
+        {"op": "COLLECTIVE_OP_MEAN", "axis": 1}, np.split(np.pad(SHARDS.mean(axis=0), [[0, 0], [0, 1]]), 3, axis=1),
+    ),
+}  # fmt: skip
 
-    for name, values in expected.items():
-        actual = [shard.numpy().tolist() for shard in getattr(ipu.within_replica_ops, name)(shards)]
-        check.equal(actual=actual, expected=values, what=f"within_replica_ops.{name}, by shard")
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_ipus_of_a_replica_exchange_shards(ipu: Any, name: str) -> None:
+    """Within a replica shards are gathered, reduced, or reduced and scattered over its IPUs, along any axis."""
+    settings, expected = WITHIN[name]
+    actual = getattr(ipu.within_replica_ops, name.partition("-")[0])(list(SHARDS), **settings)
+
+    check.equal(actual=len(actual), expected=len(SHARDS), what="the number of shards")
+    for place, (shard, values) in enumerate(zip(actual, expected)):
+        check.identical(actual=shard.numpy(), expected=values, what=f"shard {place} of within_replica_ops.{name}")

@@ -9,10 +9,13 @@ import pytest
 
 from ipu_conformance import check
 
+from ..device_programs import Device
 from .operations import DTYPES, OpResult, as_specified, kept, run, values
 
 POSITIONS = 1200
 """Enough for the exact tests of independence to fail when they should."""
+MANY = 60_000
+"""Enough for a rate that is off by a few hundredths of itself to show."""
 
 
 def _inputs(*shape: int, dtype: str = "float32") -> np.ndarray:
@@ -23,12 +26,22 @@ def _inputs(*shape: int, dtype: str = "float32") -> np.ndarray:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rate", [0.125, 0.5, 0.75])
 def test_dropout_drops_at_its_rate(tf: Any, ipu: Any, strategy: Any, rate: float, dtype: str) -> None:
-    """A share of ``rate`` is 0, the others are divided by 1 - rate, and draws are independent."""
-    x = _inputs(POSITIONS, dtype=dtype)
+    """A share of ``rate`` is 0, the others are divided by 1 - rate, and draws and their halves are independent."""
+    x = _inputs(MANY, dtype=dtype)
     result = run(tf, strategy, lambda x: [ipu.rand_ops.dropout(x, rate) for _ in range(3)], [x], dtype=dtype)
-    masks = np.stack([kept(actual, x, rate, dtype) for actual in result.outputs])
+    masks = np.stack([kept(actual, x, rate, dtype).reshape(2, -1) for actual in result.outputs])
 
-    check.dropout_masks(masks=masks, rate=rate, axes=("draw",), what="the mask")
+    check.dropout_masks(masks=masks, rate=rate, axes=("draw", "half"), what="the mask")
+
+
+def test_replicas_and_iterations_draw_independently(tf: Any, ipu: Any, configure: Any) -> None:
+    """Every replica drops something else in every iteration of a loop."""
+    device, steps, replicas, rate = Device(tf, ipu, configure, "function").open(4), 3, 4, 0.375
+    queue, out = device.infeed(np.ones((steps * replicas, POSITIONS), np.float32)), device.outfeed()
+    device.repeat(steps, lambda x: out.enqueue(ipu.rand_ops.dropout(x, rate)), queue)
+
+    masks = kept(device.dequeue(out), np.ones((steps, replicas, POSITIONS)), rate)
+    check.dropout_masks(masks=masks, rate=rate, axes=("iteration", "replica"), what="the mask")
 
 
 def test_the_gradient_has_the_same_mask(tf: Any, ipu: Any, strategy: Any) -> None:
@@ -69,27 +82,28 @@ def test_without_a_seed_every_execution_draws_anew(tf: Any, ipu: Any, strategy: 
 
 
 def test_the_seed_of_the_device_decides_what_is_dropped(tf: Any, ipu: Any, strategy: Any) -> None:
-    """The same seed drops the same, and another seed drops independently."""
+    """The same seed drops the same, and another seed drops independently, in whichever bits it differs."""
     x, runs = _inputs(POSITIONS), []
-    for seed in (11, 11, 12):
+    for seed in (11, 11, 12, 11 + 2**20):
         ipu.utils.reset_ipu_seed(seed)
         runs.append(run(tf, strategy, lambda x: ipu.rand_ops.dropout(x, 0.5), [x]).outputs[0])
 
     check.identical(actual=runs[1], expected=runs[0], what="dropout after the same reset_ipu_seed")
-    masks = np.stack([kept(runs[place], x, 0.5) for place in (0, 2)])
+    masks = np.stack([kept(runs[place], x, 0.5) for place in (0, 2, 3)])
     check.dropout_masks(masks=masks, rate=0.5, axes=("seed",), what="the mask")
 
 
-@pytest.mark.parametrize("noise", [(1, 1200), (40, 1)])
-def test_noise_of_size_one_drops_a_whole_axis(tf: Any, ipu: Any, strategy: Any, noise: Tuple[int, int]) -> None:
-    """Elements along an axis of noise of size one are dropped together, those across it independently."""
-    x = _inputs(40, 1200)
+@pytest.mark.parametrize("noise", [(1, 1200), (40, 1), (1, 1200, 1)], ids=["noise0", "noise1", "noise2"])
+def test_noise_of_size_one_drops_a_whole_axis(tf: Any, ipu: Any, strategy: Any, noise: Tuple[int, ...]) -> None:
+    """Elements along axes of noise of size one are dropped together, those across them independently."""
+    x = _inputs(*(40, 1200, 3)[: len(noise)])
     result = run(tf, strategy, lambda x: ipu.rand_ops.dropout(x, 0.5, noise_shape=noise), [x])
-    mask, axis = kept(result.outputs[0], x, 0.5), noise.index(1)
+    mask, single = kept(result.outputs[0], x, 0.5), tuple(0 if size == 1 else slice(None) for size in noise)
 
-    shared = np.repeat(mask.take([0], axis), x.shape[axis], axis)
-    check.identical(actual=mask, expected=shared, what=f"the mask along axis {axis}", because="its noise has one value")
-    check.dropout_masks(masks=mask.take(0, axis), rate=0.5, axes=(), what=f"the mask across axis {axis}")
+    across = mask[single]
+    shared = np.broadcast_to(across.reshape(noise), mask.shape)
+    check.identical(actual=mask, expected=shared, what="the mask along axes of 1", because="their noise has one value")
+    check.dropout_masks(masks=across, rate=0.5, axes=(), what="the mask across axes of 1")
 
 
 def test_a_rate_of_zero_drops_nothing(tf: Any, ipu: Any, strategy: Any) -> None:

@@ -76,14 +76,18 @@ def test_values_are_counted_between_levels(
     check.identical(actual=result.outputs[0], expected=np.array(expected, np.float32), what="the histogram")
 
 
-def test_a_histogram_is_added_to(tf: Any, ipu: Any, strategy: Any) -> None:
-    """New counts are added to the old."""
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_histogram_is_added_to(tf: Any, ipu: Any, strategy: Any, absolute: bool) -> None:
+    """New counts, of the values or of their absolute values, are added to the old."""
+    old = np.array([5.0, 0.0, 1.0, 7.0])
     result = run(
-        tf, strategy, lambda old, x, levels: ipu.statistics_ops.histogram_update(old, x, levels),
-        [np.array([5.0, 0.0, 1.0, 7.0]), VALUES, LEVELS],
+        tf, strategy, lambda old, x, levels: ipu.statistics_ops.histogram_update(old, x, levels, absolute),
+        [old, VALUES, LEVELS],
     )  # fmt: skip
 
-    check.identical(actual=result.outputs[0], expected=np.array([7, 2, 4, 9], np.float32), what="the histogram")
+    counted = np.abs(VALUES) if absolute else np.asarray(VALUES)
+    bins = [np.sum(np.searchsorted(LEVELS, np.ravel(counted), side="right") == place) for place in range(len(old))]
+    check.identical(actual=result.outputs[0], expected=(old + bins).astype(np.float32), what="the histogram")
 
 
 def test_a_histogram_becomes_shares(tf: Any, ipu: Any, strategy: Any) -> None:
@@ -105,7 +109,7 @@ def test_levels_cut_a_range_evenly(tf: Any, ipu: Any, strategy: Any) -> None:
 # Sequences
 
 
-SOURCE, TARGET = np.arange(16.0).reshape(8, 2), -np.ones((6, 2))
+SOURCE, TARGET = np.arange(16.0).reshape(8, 2), -np.ones((9, 2))
 
 
 @pytest.mark.parametrize("zero", [False, True], ids=["kept", "zeroed"])
@@ -114,10 +118,10 @@ def test_sequences_are_copied(tf: Any, ipu: Any, strategy: Any, zero: bool) -> N
     result = run(
         tf, strategy,
         lambda dst, src, n, a, b: ipu.slicing_ops.sequence_slice(dst, src, n, a, b, zero),
-        [TARGET, SOURCE, np.array([2, 3]), np.array([5, 0]), np.array([0, 3])],
+        [TARGET, SOURCE, np.array([2, 3, 1]), np.array([5, 0, 7]), np.array([0, 3, 7])],
     )  # fmt: skip
-    expected = np.full((6, 2), 0.0 if zero else -1.0, np.float32)
-    expected[0:2], expected[3:6] = SOURCE[5:7], SOURCE[0:3]
+    expected = np.full((9, 2), 0.0 if zero else -1.0, np.float32)
+    expected[0:2], expected[3:6], expected[7] = SOURCE[5:7], SOURCE[0:3], SOURCE[7]
 
     check.identical(actual=result.outputs[0], expected=expected, what="the copied sequences")
 

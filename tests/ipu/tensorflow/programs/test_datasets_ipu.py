@@ -35,10 +35,13 @@ def measured(ipu: Any, *arguments: Any, **settings: Any) -> Any:
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_a_buffered_data_set_has_whole_groups(tf: Any, ipu: Any, structure: str) -> None:
     """A buffered data set has the elements of the other, but for the last ones that fill no buffer."""
-    buffered, whole = ipu.data.ops.dataset_ops.BufferDataset(counting(tf, structure, 10), 4), counting(tf, structure, 8)
+    buffered, whole = (
+        ipu.data.ops.dataset_ops.BufferDataset(counting(tf, structure, 14), 4),
+        counting(tf, structure, 12),
+    )
 
     elements, expected = list(buffered.as_numpy_iterator()), list(whole.as_numpy_iterator())
-    check.equal(actual=elements, expected=expected, what="the elements of 10 in buffers of 4")
+    check.equal(actual=elements, expected=expected, what="the elements of 14 in buffers of 4")
     check.equal(actual=buffered.element_spec, expected=whole.element_spec, what="the element_spec")
 
 

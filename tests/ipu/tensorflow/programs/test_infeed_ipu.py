@@ -63,7 +63,7 @@ def test_a_queue_knows_whether_it_is_used(device: Device) -> None:
     check.equal(actual=(before, queue.dequeued), expected=(False, True), what="dequeued before and after the program")
 
 
-@pytest.mark.parametrize(("steps", "replicas"), [(5, 1), (1, 4), (3, 2), (2, 4)])
+@pytest.mark.parametrize(("steps", "replicas"), [(5, 1), (1, 6), (3, 2), (2, 4)])
 def test_replicas_take_neighbouring_elements(device: Device, steps: int, replicas: int) -> None:
     """In iteration i replica r takes element i·R + r, and the next run goes on where this one ended."""
     queue, out = device.open(replicas).infeed(samples(3 * steps * replicas)), device.outfeed()

@@ -35,9 +35,9 @@ def test_repeat_takes_a_number_that_is_computed(device: Device) -> None:
 
 def test_values_of_a_loop_stay_apart(device: Device) -> None:
     """Several values are passed, changed and returned in order."""
-    results = device.open().repeat(4, lambda a, b: (b, a + b), values=[1.0, 1.0])
+    results = device.open().repeat(4, lambda a, b, c: (b, a + b, c + a * b), values=[1.0, 1.0, 0.5])
 
-    check.equal(actual=[float(value) for value in results], expected=[5, 8], what="the values after 4 iterations")
+    check.equal(actual=[float(each) for each in results], expected=[5, 8, 24.5], what="the values after 4 iterations")
 
 
 def test_a_loop_without_values_returns_an_operation(device: Device) -> None:
@@ -145,6 +145,24 @@ def test_a_body_knows_its_iteration(device: Device) -> None:
     device.repeat(4, lambda: out.enqueue(tf.cast(counter(), tf.float32)))
 
     check.equal(actual=device.dequeue(out).tolist(), expected=[0, 1, 2, 3], what="the counter, by iteration")
+
+
+def test_updates_do_not_begin_the_count_again(device: Device) -> None:
+    """The counter is that of the loop, also where gradients are accumulated over some of its iterations."""
+    out, tf, counter = device.open().outfeed(), device.tf, device.ipu.internal_ops.get_current_iteration_counter
+    if device.mode == "function":  # a graph makes its variables inside the program
+        device.variable("w0", 1.0)
+
+    def body() -> Any:
+        weight, number = device.variable("w0", 1.0), tf.cast(counter(), tf.float32)
+        descent = tf.compat.v1.train.GradientDescentOptimizer(0.5)
+        accumulating = device.ipu.optimizers.GradientAccumulationOptimizerV2(descent, 3)
+        return out.enqueue(number), accumulating.minimize(weight * number, var_list=[weight])
+
+    device.repeat(6, body)
+
+    check.equal(actual=device.dequeue(out).tolist(), expected=[0, 1, 2, 3, 4, 5], what="the counter, by iteration")
+    check.equal(actual=device.read(["w0"]), expected=[1 - 0.5 * 15], what="the weight after two updates")
 
 
 def test_the_counter_needs_a_loop(ipu: Any) -> None:

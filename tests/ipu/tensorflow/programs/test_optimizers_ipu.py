@@ -2,49 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 import pytest
 
 from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
+from ipu_conformance.run import RunConfig
 
 from ..device_programs import Device
 from ..exact import RATE, START, check_weight, counts, samples, trained
 
+NAMES = ("w0", "w1", "w2")
+"""The weights; the gradient of each is another multiple of the sample."""
+SCALES = np.arange(1, len(NAMES) + 1, dtype=np.float32)
+
 
 def train(
     device: Device, wrap: Callable[[Any], Any], steps: int, replicas: int = 1, rate: float = RATE, fed: Any = None
-) -> np.ndarray:
-    """The weight after a loop of ``steps`` iterations with a wrapped optimizer of TensorFlow 1."""
+) -> List[np.ndarray]:
+    """The weights after a loop of ``steps`` iterations with a wrapped optimizer of TensorFlow 1."""
     queue = device.open(replicas).infeed(samples(steps * replicas) if fed is None else fed)
     if device.mode == "function":  # a graph makes its variables inside the program
-        device.variable("w0", START[0])
+        for name, start in zip(NAMES, START):
+            device.variable(name, start)
 
     def body(x: Any) -> Any:
-        weight = device.variable("w0", START[0])
+        weights = [device.variable(name, start) for name, start in zip(NAMES, START)]
         inner = device.tf.compat.v1.train.GradientDescentOptimizer(rate)
-        return wrap(inner).minimize(weight * x, var_list=[weight])
+        loss = sum(float(scale) * weight * x for scale, weight in zip(SCALES, weights))
+        return wrap(inner).minimize(loss, var_list=weights)
 
     device.repeat(steps, body, queue)
-    return device.read(["w0"])[0]
+    return device.read(NAMES)
 
 
-@pytest.mark.parametrize("replicas", [1, 4])
+def check_weights(actual: List[np.ndarray], config: RunConfig, fed: Optional[np.ndarray] = None) -> None:
+    """Each weight is what the oracle's training leaves, bit by bit."""
+    __tracebackhide__ = True
+    fed = samples(config.micro_batches) if fed is None else fed
+    for name, start, scale, weight in zip(NAMES, START, SCALES, actual):
+        expected = trained(1, config, (start,), fed=scale * fed).weights[0]
+        check.identical(actual=weight, expected=expected, what=f"the weight {name}")
+
+
+@pytest.mark.parametrize("replicas", [1, 4, 8])
 def test_cross_replica_takes_the_mean(device: Device, replicas: int) -> None:
     """Every replica applies the mean over replicas of the gradients of one iteration."""
-    weight = train(device, device.ipu.optimizers.CrossReplicaOptimizer, 3, replicas)
+    weights = train(device, device.ipu.optimizers.CrossReplicaOptimizer, 3, replicas)
 
-    check_weight(weight, counts(3, replicas=replicas))
+    check_weights(weights, counts(3, replicas=replicas))
 
 
 def test_without_it_replicas_go_apart(device: Device) -> None:
     """An optimizer alone applies each replica's own gradients: the host sees replica 0."""
-    weight = train(device, lambda opt: opt, 3, replicas=4)
+    weights = train(device, lambda opt: opt, 3, replicas=4)
 
-    expected = trained(1, counts(3), fed=samples(12)[::4]).weights[0]
-    check.identical(actual=weight, expected=expected, what="the weight of replica 0")
+    check_weights(weights, counts(3), fed=samples(12)[::4])
 
 
 @pytest.mark.parametrize(("method", "count"), [("SUM", 1), ("SUM", 5), ("MEAN", 4), ("RUNNING_MEAN", 2)])
@@ -52,29 +67,32 @@ def test_gradients_are_accumulated(device: Device, method: str, count: int) -> N
     """After every ``count`` mini-batches there is one update, with the sum or the mean of their gradients."""
     methods = device.ipu.gradient_accumulation.GradientAccumulationReductionMethod
     wrapped = device.ipu.optimizers.GradientAccumulationOptimizerV2
-    weight = train(device, lambda opt: wrapped(opt, count, reduction_method=methods[method]), 3 * count)
+    weights = train(device, lambda opt: wrapped(opt, count, reduction_method=methods[method]), 3 * count)
 
-    check_weight(weight, counts(3, count, accumulation_reduction=method.lower()))
+    check_weights(weights, counts(3, count, accumulation_reduction=method.lower()))
 
 
-def test_a_running_mean_is_kept_up(device: Device) -> None:
-    """Over three mini-batches the running mean is their mean up to rounding: two products and a sum for each."""
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_running_mean_is_kept_up(device: Device, count: int) -> None:
+    """The running mean is the mean up to rounding: two products and a sum for each mini-batch."""
     wrapped = device.ipu.optimizers.GradientAccumulationOptimizerV2
-    weight = train(device, lambda opt: wrapped(opt, 3, reduction_method="running_mean"), 3)
+    weights = train(device, lambda opt: wrapped(opt, count, reduction_method="running_mean"), count)
 
-    expected = np.float64(START[0] - RATE * samples(3).astype(np.float64).mean())
-    bound = 3 * 4 * FORMATS["float32"].unit * RATE * samples(3).max() + FORMATS["float32"].unit * START[0]
-    tolerance = Tolerance(np.array(bound, np.float64), "three steps of four roundings each, and the update's", 0.0)
-    check.close(actual=weight, expected=expected, tolerance=tolerance, what="the weight")
+    unit, fed = FORMATS["float32"].unit, samples(count).astype(np.float64)
+    for name, start, scale, weight in zip(NAMES, START, SCALES.tolist(), weights):
+        expected = np.float64(start - RATE * scale * fed.mean())
+        bound = count * 4 * unit * RATE * scale * fed.max() + unit * np.maximum(abs(start), abs(expected))
+        tolerance = Tolerance(np.array(bound, np.float64), "four roundings a mini-batch, and the update's", 0.0)
+        check.close(actual=weight, expected=expected, tolerance=tolerance, what=f"the weight {name}")
 
 
 @pytest.mark.parametrize(("version", "replicas"), [("V2", 1), ("V2", 4), ("", 4)])
 def test_accumulation_comes_before_the_mean_over_replicas(device: Device, version: str, replicas: int) -> None:
     """Replicas accumulate alone, meet once for each update, and apply the mean."""
     wrapped = getattr(device.ipu.optimizers, f"CrossReplicaGradientAccumulationOptimizer{version}")
-    weight = train(device, lambda opt: wrapped(opt, 3), 6, replicas)
+    weights = train(device, lambda opt: wrapped(opt, 3), 6, replicas)
 
-    check_weight(weight, counts(2, 3, replicas))
+    check_weights(weights, counts(2, 3, replicas))
 
 
 @pytest.mark.parametrize("steps", [4, 5, 7])
@@ -101,12 +119,26 @@ def test_accumulation_needs_a_loop(device: Device) -> None:
         device.run(program)
 
 
-def test_accumulation_may_use_another_type(device: Device) -> None:
-    """Gradients are accumulated in the given type: 2048 + 1 is 2048 in float16."""
-    wrapped, fed = device.ipu.optimizers.GradientAccumulationOptimizerV2, np.asarray([2048, 1], np.float32)
-    weight = train(device, lambda opt: wrapped(opt, 2, dtype=device.tf.float16), 2, rate=1.0, fed=fed)
+TYPES: Dict[str, Tuple[Any, List[str]]] = {
+    "own": (lambda tf: None, ["float32"] * 3),
+    "float16": (lambda tf: tf.float16, ["float16"] * 3),
+    "by-variable": (
+        lambda tf: lambda variable: tf.float16 if variable.name.startswith("w1") else tf.float32,
+        ["float32", "float16", "float32"],
+    ),
+}
 
-    check.identical(actual=weight, expected=np.float32(START[0] - 2048), what="the weight")
+
+@pytest.mark.parametrize("name", TYPES)
+def test_accumulation_may_use_another_type(device: Device, name: str) -> None:
+    """Gradients are accumulated in their own or the given type: 2048 + 1 is 2048 in float16."""
+    make, types = TYPES[name]
+    wrapped, fed = device.ipu.optimizers.GradientAccumulationOptimizerV2, np.asarray([2048, 1], np.float32)
+    weights = train(device, lambda opt: wrapped(opt, 2, dtype=make(device.tf)), 2, rate=1.0, fed=fed)
+
+    for weight, start, scale, held in zip(weights, START, SCALES, types):
+        expected = np.float32(start) - np.float32((scale * fed).astype(held).sum(dtype=held))
+        check.identical(actual=weight, expected=expected, what=f"the weight whose gradient is held in {held}")
 
 
 @pytest.mark.parametrize("number", [0, -1, 1.5, True])
@@ -140,12 +172,12 @@ def test_the_first_version_is_for_linear_optimizers(tf: Any, ipu: Any) -> None:
 def test_gradients_are_mapped(device: Device, name: str) -> None:
     """The function of a gradient and its variable replaces the gradient."""
     wrapped = getattr(device.ipu.optimizers, name)
-    weight = train(device, lambda opt: wrapped(opt, lambda gradient, weight: gradient - 2 * weight), 3)
+    weights = train(device, lambda opt: wrapped(opt, lambda gradient, weight: gradient - 2 * weight), 3)
 
-    expected = START[0]
-    for x in samples(3).tolist():
-        expected -= RATE * (x - 2 * expected)
-    check.identical(actual=weight, expected=np.float32(expected), what="the weight")
+    for place, (expected, scale) in enumerate(zip(START, SCALES.tolist())):
+        for x in samples(3).tolist():
+            expected -= RATE * (scale * x - 2 * expected)
+        check.identical(actual=weights[place], expected=np.float32(expected), what=f"the weight {NAMES[place]}")
 
 
 def test_wrappers_can_be_wrapped(device: Device) -> None:
@@ -156,16 +188,17 @@ def test_wrappers_can_be_wrapped(device: Device) -> None:
         mapped = optimizers.MapGradientOptimizer(opt, lambda gradient, _: device.tf.minimum(gradient, 2.0))
         return optimizers.CrossReplicaGradientAccumulationOptimizerV2(mapped, 3)
 
-    expected = np.float32(START[0] - RATE * np.minimum(samples(3), 2.0).sum())
-    check.identical(actual=train(device, wrap, 3), expected=expected, what="the weight")
+    for name, start, scale, weight in zip(NAMES, START, SCALES, train(device, wrap, 3)):
+        expected = np.float32(start - RATE * np.minimum(scale * samples(3), 2.0).sum())
+        check.identical(actual=weight, expected=expected, what=f"the weight {name}")
 
 
 def test_the_plain_wrapper_changes_nothing(device: Device) -> None:
     """IpuOptimizer and ShardedOptimizer leave gradients as they are."""
     optimizers = device.ipu.optimizers
-    weight = train(device, lambda opt: optimizers.ShardedOptimizer(optimizers.IpuOptimizer(opt)), 3)
+    weights = train(device, lambda opt: optimizers.ShardedOptimizer(optimizers.IpuOptimizer(opt)), 3)
 
-    check_weight(weight, counts(3))
+    check_weights(weights, counts(3))
 
 
 def test_what_is_wrapped_is_an_optimizer(ipu: Any) -> None:
@@ -216,18 +249,39 @@ def test_a_scaled_loss_trains_alike(tf: Any, ipu: Any, strategy: Any, factor: fl
     check.equal(actual=results, expected=expected, what="the gradient of the scaled loss, and the weight")
 
 
-def test_the_scale_follows_gradients_in_float16(tf: Any, ipu: Any, strategy: Any) -> None:
-    """Every two updates the factor doubles, until gradients come near the largest float16: then it halves."""
+STEADY, EVERY_OTHER = [4096] * 8, [16384, 1] * 4
+FACTORS: Dict[str, Tuple[Dict[str, Any], List[int], List[int]]] = {
+    "default": ({}, STEADY, [2, 4, 4, 8, 8, 4, 4, 8]),
+    "increment": ({"initial_loss_scaling_factor": 1, "increment_factor": 4}, STEADY, [1, 4, 4, 16, 16, 4, 4, 16]),
+    "maximum": ({"max_loss_scaling_factor": 4}, STEADY, [2, 4, 4, 4, 4, 4, 4, 4]),
+    "threshold": ({"ratio_threshold": 0.5}, STEADY, [2, 4, 4, 8, 8, 16, 16, 32]),
+    "all updates": ({}, EVERY_OTHER, [2, 1, 1, 2, 2, 1, 1, 2]),
+    "last update": (
+        {"accumulate_statistics_over_update_period": False}, EVERY_OTHER, [2, 4, 4, 8, 8, 16, 16, 32],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_the_scale_follows_gradients_in_float16(tf: Any, ipu: Any, strategy: Any, name: str) -> None:
+    """Every two updates the factor grows, unless gradients came near the largest float16: then it shrinks.
+
+    The second weight's gradient comes near it from 32768 on; it has one of the four elements.
+    """
+    settings, gradients, expected = FACTORS[name]
+    settings = {"initial_loss_scaling_factor": 2, "update_frequency": 2, **settings}
     with strategy.scope():
-        weight, opt = tf.Variable(np.float16(1.0)), scaling(tf, ipu, initial_loss_scaling_factor=2, update_frequency=2)
+        small, large = tf.Variable(np.ones(3, np.float16)), tf.Variable(np.float16(1.0))
+        opt = scaling(tf, ipu, **settings)
 
     @tf.function
-    def step() -> Any:
-        opt.apply_gradients(opt.compute_gradients(np.float16(4096.0) * weight, var_list=[weight]))
+    def step(gradient: Any) -> Any:
+        loss = tf.reduce_sum(small) + gradient * large
+        opt.apply_gradients(opt.compute_gradients(loss, var_list=[small, large]))
         return opt.loss_scaling_factor
 
-    factors = [float(strategy.run(step)) for _ in range(8)]
-    check.equal(actual=factors, expected=[2, 4, 4, 8, 8, 4, 4, 8], what="loss_scaling_factor, by update")
+    factors = [float(strategy.run(step, args=(tf.constant(each, tf.float16),))) for each in gradients]
+    check.equal(actual=factors, expected=expected, what="loss_scaling_factor, by update")
 
 
 SETTINGS = {

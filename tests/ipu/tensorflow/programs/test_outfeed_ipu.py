@@ -15,7 +15,7 @@ from ..exact import samples
 UNEXECUTED = "before it was executed"
 
 
-@pytest.mark.parametrize(("steps", "replicas"), [(1, 1), (3, 1), (1, 4), (3, 2)])
+@pytest.mark.parametrize(("steps", "replicas"), [(1, 1), (3, 1), (1, 6), (3, 2)])
 def test_outfeeds_give_what_runs_enqueue(device: Device, steps: int, replicas: int) -> None:
     """Mode ALL gives [enqueues, (replicas,) …] of all runs since the last dequeue, mode LAST the last iteration's."""
     fed = samples(3 * steps * replicas)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, List, Optional, Set
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import numpy as np
 import pytest
@@ -19,8 +19,10 @@ SCHEDULES = ("Grouped", "Interleaved", "Sequential")
 class Chain:
     """The chain of products as a pipeline of one weight a stage."""
 
-    def __init__(self, device: Device, number_of_stages: int, replicas: int = 1, **options: Any) -> None:
-        device.open((1 << (number_of_stages - 1).bit_length()) * replicas)
+    def __init__(
+        self, device: Device, number_of_stages: int, replicas: int = 1, *, recompute: bool = False, **options: Any
+    ) -> None:
+        device.open((1 << (number_of_stages - 1).bit_length()) * replicas, allow_recompute=recompute)
         self.device, self.options = device, options
         self.names = [f"w{stage}" for stage in range(number_of_stages)]
 
@@ -110,7 +112,7 @@ def test_a_count_that_fits_runs(device: Device, name: str, training: bool, count
     check.identical(actual=record.weights, expected=weights, what="the weights")
 
 
-@pytest.mark.parametrize(("method", "count", "runs"), [("SUM", 6, 2), ("MEAN", 4, 1), ("RUNNING_MEAN", 2, 2)])
+@pytest.mark.parametrize(("method", "count", "runs"), [("SUM", 6, 2), ("MEAN", 8, 1), ("RUNNING_MEAN", 2, 2)])
 def test_gradients_are_reduced_as_asked(device: Device, method: str, count: int, runs: int) -> None:
     """The gradient of an update is the sum or the mean over its micro-batches."""
     methods = device.ipu.gradient_accumulation.GradientAccumulationReductionMethod
@@ -147,30 +149,36 @@ def test_the_last_entry_can_be_kept(device: Device, replicas: int) -> None:
     check.identical(actual=record.losses, expected=expected.losses[-1], what="the outfeed")
 
 
-FIRST, SAMPLES = samples(4) * np.float32(START[0]), samples(4)
+FIRST, SAMPLES, THIRD = samples(4) * np.float32(START[0]), samples(4), samples(4) * 3
+OUTFED: Dict[str, Tuple[Dict[str, Any], List[np.ndarray]]] = {
+    "all": ({}, [FIRST, SAMPLES, THIRD]),
+    "loss": ({"outfeed_loss": True}, [2 * FIRST]),
+    "masked": ({"outfeed_mask": [True, False, True]}, [SAMPLES]),
+    "second-masked": ({"outfeed_mask": [False, True, False]}, [FIRST, THIRD]),
+    "accumulated": ({"accumulate_outfeed": True}, [each.sum(keepdims=True) for each in (FIRST, SAMPLES, THIRD)]),
+    "last": ({"last": True}, [FIRST[-1], SAMPLES[-1], THIRD[-1]]),
+}
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [({}, [FIRST, SAMPLES]), ({"outfeed_loss": True}, [2 * FIRST]), ({"outfeed_mask": [True, False]}, [SAMPLES])],
-    ids=["all", "loss", "masked"],
-)
-def test_outputs_of_the_last_stage_are_outfed(device: Device, options: Any, expected: List[np.ndarray]) -> None:
+@pytest.mark.parametrize("name", OUTFED)
+def test_outputs_of_the_last_stage_are_outfed(device: Device, name: str) -> None:
     """The outfeed gets what the last stage returns and the mask leaves, or the optimizer function's loss alone."""
-    ops, queue, out = device.open(2).ipu.pipelining_ops, device.infeed(SAMPLES), device.outfeed()
+    options, expected = OUTFED[name]
+    last, options = bool(options.get("last")), {key: value for key, value in options.items() if key != "last"}
+    ops, queue, out = device.open(2).ipu.pipelining_ops, device.infeed(SAMPLES), device.outfeed(last)
     device.variable("w0", START[0])
 
-    def optimizer_function(loss: Any, sample: Any) -> Any:
+    def optimizer_function(loss: Any, sample: Any, third: Any) -> Any:
         return ops.OptimizerFunctionOutput(device.tf.compat.v1.train.GradientDescentOptimizer(RATE), 2 * loss)
 
-    stages = [lambda x: (x * device.variable("w0", START[0]), x), lambda y, x: (y, x)]
+    stages = [lambda x: (x * device.variable("w0", START[0]), x), lambda y, x: (y, x, 3 * x)]
     settings = {"infeed_queue": queue, "outfeed_queue": out, "optimizer_function": optimizer_function, **options}
     device.run(lambda: ops.pipeline(stages, 4, **settings))
 
     outfed = device.tf.nest.flatten(device.dequeue(out))
     check.equal(actual=len(outfed), expected=len(expected), what="the number of outputs that are outfed")
     for place, (output, values) in enumerate(zip(outfed, expected)):
-        check.identical(actual=output, expected=values, what=f"output {place} of the outfeed, by micro-batch")
+        check.identical(actual=output, expected=values, what=f"output {place} of the outfeed")
 
 
 def test_inputs_come_before_what_is_fed(device: Device) -> None:
@@ -241,12 +249,82 @@ def test_keras_optimizers_train(device: Device) -> None:
     check_trained(chain.train(4, 2), 2, counts(2, 4, momentum=0.5))
 
 
-@pytest.mark.parametrize("mode", ["Auto", "RecomputeThenBackpropagate", "RecomputeAndBackpropagateInterleaved"])
-def test_recomputation_changes_nothing(device: Device, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "name", "stages", "count", "replicas"),
+    [
+        ("Auto", "Grouped", 2, 4, 1),
+        ("RecomputeThenBackpropagate", "Interleaved", 3, 6, 2),
+        ("RecomputeAndBackpropagateInterleaved", "Sequential", 4, 5, 1),
+    ],
+    ids=["Auto", "RecomputeThenBackpropagate", "RecomputeAndBackpropagateInterleaved"],
+)
+def test_recomputation_changes_nothing(
+    device: Device, mode: str, name: str, stages: int, count: int, replicas: int
+) -> None:
     """Recomputed activations give the same weights and losses."""
+    chain = Chain(device, stages, replicas, recompute=True, pipeline_schedule=schedule(device, name))
     modes = device.ipu.pipelining_ops.RecomputationMode
+    record = chain.train(count, 1, replicas, recomputation_mode=modes[mode])
 
-    check_trained(Chain(device, 2).train(4, 1, recomputation_mode=modes[mode]), 2, counts(1, 4))
+    check_trained(record, stages, counts(1, count, replicas))
+
+
+WIDTH = 32
+
+
+def drawn(device: Device, place: int, value: Any) -> Any:
+    """A value of which half is dropped, in one way or the other."""
+    if place == 0:
+        return device.tf.nn.dropout(value, 0.5)
+    return device.ipu.rand_ops.dropout(value, rate=0.5)
+
+
+def counted(device: Device, place: int, value: Any) -> Any:
+    """A value times the number of this call, from a variable that counts the calls of the stage."""
+    tf, number = device.tf, device.variable(f"n{place}", 1.0)
+    now = number.read_value()
+    with tf.control_dependencies([now]):
+        counting = number.assign_add(1.0)
+    with tf.control_dependencies([counting]):
+        return value * tf.identity(now)
+
+
+@pytest.mark.parametrize("change", [drawn, counted])
+@pytest.mark.parametrize("recompute", [True, False], ids=["recomputed", "kept"])
+def test_what_a_stage_draws_or_counts_happens_once(device: Device, recompute: bool, change: Any) -> None:
+    """The backward pass of a stage has the random numbers and the state of its forward pass, recomputed or not.
+
+    The last stage returns the sum of what it is handed, which is in proportion to each weight. All weights begin at 1,
+    so the gradient of each is what is handed on to the last stage.
+    """
+    ops, count, names = device.open(4, allow_recompute=recompute).ipu.pipelining_ops, 6, ["w0", "w1"]
+    values = samples(count)[:, None] * np.float32(2.0) ** (np.arange(WIDTH, dtype=np.float32) % 3)
+    queue, out = device.infeed(values), device.outfeed()
+    if device.mode == "function":  # a graph makes its variables inside the program
+        for name in names:
+            device.variable(name, np.ones(WIDTH))
+        for place in range(2 if change is counted else 0):
+            device.variable(f"n{place}", 1.0)
+
+    def stage(place: int) -> Any:
+        return lambda x: change(device, place, x * device.variable(names[place], np.ones(WIDTH)))
+
+    def optimizer_function(handed: Any) -> Any:
+        descent = device.tf.compat.v1.train.GradientDescentOptimizer(RATE)
+        variables = [device.variable(name, np.ones(WIDTH)) for name in names]
+        return ops.OptimizerFunctionOutput(descent, device.tf.reduce_sum(handed), variables=variables)
+
+    settings = {"infeed_queue": queue, "outfeed_queue": out, "optimizer_function": optimizer_function}
+    device.run(lambda: ops.pipeline([stage(0), stage(1), lambda x: x], count, **settings))
+
+    handed = device.dequeue(out)
+    expected = (1 - RATE * handed.astype(np.float64).sum(axis=0)).astype(np.float32)
+    for name, weight in zip(names, device.read(names)):
+        check.identical(actual=weight, expected=expected, what=f"{name} after one update")
+    if change is counted:
+        numbers = np.arange(1, count + 1, dtype=np.float32)[:, None]
+        check.identical(actual=handed, expected=values * numbers**2, what="what the last stage is handed")
+        check.equal(actual=device.read(["n0", "n1"]), expected=[count + 1.0] * 2, what="the counts of both stages")
 
 
 @pytest.mark.parametrize(
@@ -276,6 +354,17 @@ def test_wrong_options_are_refused(tf: Any, ipu: Any, configure: Any, error: Any
 
     with check.raises(error, match=text, what=f"a pipeline with {options}"):
         device.run(lambda: ipu.pipelining_ops.pipeline(**settings))
+
+
+def test_offloading_changes_nothing(tf: Any, ipu: Any, configure: Any) -> None:
+    """Where tensors are kept has no influence on what is computed."""
+    places = [
+        "offload_weight_update_variables", "replicated_optimizer_state_sharding", "offload_activations",
+        "offload_gradient_accumulation_buffers", "replicated_weight_sharding", "offload_weights",
+    ]  # fmt: skip
+    chain = Chain(Device(tf, ipu, configure, "function"), 2, **dict.fromkeys(places, True))
+
+    check_trained(chain.train(4, 2), 2, counts(2, 4))
 
 
 def test_an_accumulated_outfeed_needs_mode_all(tf: Any, ipu: Any, configure: Any) -> None:

@@ -164,9 +164,10 @@ def test_one_process_meets_itself(tf: Any, ipu: Any) -> None:
     check.equal(actual=place, expected=(1, 0, 1, 0), what="size, rank, local_size and local_rank")
     tensors = [horovod.allgather(value), horovod.broadcast(value, 0), horovod.allreduce(value, op=horovod.Sum)]
     tensors.append(horovod.allreduce(value, op=horovod.Sum, prescale_factor=2.0))
+    tensors.append(horovod.allreduce(value, op=horovod.Average, prescale_factor=2.0, postscale_factor=4.0))
     results = [tensor.numpy().tolist() for tensor in tensors]
-    what = "what allgather, broadcast, allreduce and allreduce with a prescale_factor of 2 give"
-    check.equal(actual=results, expected=[[1, 2], [1, 2], [1, 2], [2, 4]], what=what)
+    what = "what allgather, broadcast, allreduce and allreduce with a prescale_factor of 2 and a postscale_factor give"
+    check.equal(actual=results, expected=[[1, 2], [1, 2], [1, 2], [2, 4], [8, 16]], what=what)
     with check.raises(ValueError, match="root_rank", what="a broadcast from rank 1"):
         horovod.broadcast(value, 1)
     horovod.shutdown()

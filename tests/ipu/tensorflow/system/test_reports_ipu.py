@@ -153,27 +153,33 @@ def test_a_model_leaves_a_report_for_each_phase(tf: Any, strategy_on: Any, ask: 
 
 
 @pytest.mark.emulator
-def test_a_pipeline_is_reported_by_ipu(tf: Any, ipu: Any, strategy_on: Any, ask: Ask) -> None:
+@pytest.mark.parametrize("recompute", [True, False], ids=["recomputed", "kept"])
+def test_a_pipeline_is_reported_by_ipu(tf: Any, ipu: Any, strategy_on: Any, ask: Ask, recompute: bool) -> None:
     """The report of a pipeline has the memory of each IPU, and its trace has every slot."""
-    where = ask(ALL)
-    with strategy_on(2).scope():
-        inputs = tf.keras.Input((3,))
-        with tf.keras.ipu.PipelineStage(0):
-            values = tf.keras.layers.Dense(5)(inputs)
-        with tf.keras.ipu.PipelineStage(1):
-            values = tf.keras.layers.Dense(2)(values)
+    where, widths, count = ask(ALL), (5, 4, 2), 6
+    with strategy_on(4, allow_recompute=recompute).scope():
+        values = inputs = tf.keras.Input((3,))
+        for stage, width in enumerate(widths):
+            with tf.keras.ipu.PipelineStage(stage):
+                values = tf.keras.layers.Dense(width)(values)
         model = tf.keras.Model(inputs, values)
-        model.compile("sgd", "mse", steps_per_execution=4)
-        model.set_pipelining_options(gradient_accumulation_steps_per_replica=4)
-        model.fit(batches(tf, 8), verbose=0)
+        model.compile(tf.keras.optimizers.SGD(momentum=0.5), "mse", steps_per_execution=count)
+        model.set_pipelining_options(gradient_accumulation_steps_per_replica=count)
+        model.fit(batches(tf, 2 * count), verbose=0)
     (profile,) = profiles(where)
 
-    weights = [memory["weights"] for memory in profile["memory"]["ipus"]]
-    check.equal(actual=weights, expected=[4 * (3 * 5 + 5), 4 * (5 * 2 + 2)], what="the bytes of weights, by IPU")
-    expected = {"forward": 8, "recompute": 0, "backward": 8, "reduce": 0, "update": 2}
+    sizes = [4 * (rows + 1) * columns for rows, columns in zip((3, *widths), widths)]
+    for part in ("weights", "gradients", "optimizer_state"):  # momentum keeps one number for each weight
+        held = [memory[part] for memory in profile["memory"]["ipus"]][: len(widths)]
+        check.equal(actual=held, expected=sizes, what=f"the bytes of {part}, by IPU")
+    counts = (profile["program"]["micro_batches"], profile["program"]["updates"])
+    check.equal(actual=counts, expected=(count, 1), what="the micro-batches and the updates of a run")
+    again = 2 * count if recompute else 0
+    expected = {"forward": 3 * count, "recompute": again, "backward": 3 * count, "reduce": 0, "update": 3}
     check.equal(actual=profile["program"]["slots"], expected=expected, what="the slots")
-    events = [sum(event["tid"] == stage for event in slots(where)) for stage in (0, 1)]
-    check.equal(actual=events, expected=[9, 9], what="the slots in the trace, by stage")
+    events = [sum(event["tid"] == stage for event in slots(where)) for stage in range(len(widths))]
+    per_stage = [2 * count + 1 + again // 2] * 2 + [2 * count + 1]
+    check.equal(actual=events, expected=per_stage, what="the slots in the trace, by stage")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"text"', '{"autoReport.all": "perhaps"}'])

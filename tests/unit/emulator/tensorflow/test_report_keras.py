@@ -163,19 +163,29 @@ def test_small_programs_are_not_estimated(tf: Any, model: Any, monkeypatch: pyte
     assert len(built) == 1
 
 
-@pytest.mark.parametrize("allowed", [True, False])
-def test_the_device_recomputes_if_it_is_allowed(tf: Any, allowed: bool) -> None:
-    """With allow_recompute the reported plan of a pipeline has slots that recompute."""
-    options = IPUConfig()
+@pytest.mark.parametrize(
+    ("allowed", "training", "stages"), [(True, True, 3), (False, True, 3), (True, False, 3), (True, True, 1)]
+)
+def test_the_device_recomputes_if_it_is_allowed(tf: Any, allowed: bool, training: bool, stages: int) -> None:
+    """With allow_recompute stages of a pipeline that trains are recomputed, and reports keep what was planned."""
+    options, expected = IPUConfig(), allowed and training and stages > 1
     options.allow_recompute = allowed
     system.configure(options._create_protobuf())
     try:
-        planned = keras.on_device(plan((0, 1), "grouped", 4))
+        again = system.recomputes(training, stages)
+        planned = keras.on_device(plan(tuple(range(stages)), "grouped", 6, training=training, recompute=again))
     finally:
         system.reset()
 
-    assert planned.recompute is allowed
-    assert bool((planned.columns["kind"] == Kind.RECOMPUTE).any()) is allowed
+    assert again is expected
+    assert int((planned.columns["kind"] == Kind.RECOMPUTE).sum()) == (6 * (stages - 1) if expected else 0)
+
+
+def test_nothing_is_recomputed_before_a_configuration() -> None:
+    """Without a configuration in force nothing is recomputed."""
+    system.reset()
+
+    assert not system.recomputes(True, 3)
 
 
 @pytest.mark.parametrize(

@@ -149,3 +149,29 @@ def _below(original: Any, inputs: Any, levels: Any, absolute_of_input: bool = Fa
 
     values = tf.abs(inputs) if absolute_of_input else tf.convert_to_tensor(inputs)
     return tf.reverse(original(-values, -tf.reverse(levels, [0])), [0])
+
+
+@numerical("dropout-rate-off", DROPOUT, "a twenty-fifth more is dropped than asked for")
+def _more_dropped(original: Any, x: Any, rate: float = 0.5, *arguments: Any, **settings: Any) -> Any:
+    more = rate * 1.04
+    return original(x, more, *arguments, **settings) * ((1 - more) / (1 - rate))
+
+
+@numerical("dropout-halves-alike", DROPOUT, "both halves of a tensor lose the same")
+def _halves_alike(original: Any, x: Any, *arguments: Any, **settings: Any) -> Any:
+    import tensorflow as tf
+
+    half = original(tf.ones_like(x[: x.shape[0] // 2]), *arguments, **settings)
+    return x * tf.stop_gradient(tf.concat([half, half], 0))
+
+
+@numerical("dropout-replicas-alike", DROPOUT, "all replicas lose the same")
+def _replicas_alike(
+    original: Any, x: Any, rate: float = 0.5, noise_shape: Any = None, seed: Any = None, *rest: Any
+) -> Any:
+    import tensorflow as tf
+
+    from ipu_conformance.emulator.tensorflow.run import collectives
+
+    noise = original(tf.ones_like(x), rate, noise_shape, seed, *rest)
+    return x * tf.stop_gradient(collectives.all_gather(noise)[0])

@@ -122,6 +122,12 @@ for _name, _function, _area, _what, _wrong in (
      argument("times", _one_less)),
     ("pipeline-outfeed-not-summed", f"{COMPILE}.pipeline:_leave", "streams",
      "an accumulated outfeed is not accumulated", argument("accumulated", always(False))),
+    ("recompute-never", "tensorflow.config.system:recomputes", "plan", "allow_recompute changes nothing",
+     always(False)),
+    ("recompute-draws-again", f"{RUN}.recomputation:_draws", "plan",
+     "a recomputed stage draws other random numbers", always(False)),
+    ("recompute-writes-again", f"{RUN}.recomputation:_writes", "weights",
+     "a recomputed stage changes its state a second time", always(False)),
     # The host's side
     ("buffers-not-whole", f"{API}.data.ops.dataset_ops:_whole_groups", "streams", "a group that is not full is kept",
      lambda original, dataset, size: dataset.window(size)),
@@ -189,3 +195,20 @@ def _added_up(original: Any, pairs: Any) -> Any:
         (gradient if gradient is None else collectives.cross_replica_sum(gradient), variable)
         for gradient, variable in pairs
     ]
+
+
+@patch("recompute-newest-state", "weights", f"{RUN}.recomputation:Slot.again",
+       "a recomputed stage has the newest state, not that of its forward pass")  # fmt: skip
+def _newest_state(original: Any, slot: Any) -> Any:
+    slot._written.clear()
+    return original(slot)
+
+
+@patch("recompute-stale-boundary", "streams", f"{RUN}.machine:StagedMachine.recompute",
+       "a stage is recomputed from what the micro-batch before it was handed", remembers=True)  # fmt: skip
+def _stale_boundary(
+    memory: Any, original: Any, machine: Any, replica: int, stage: int, micro_batch: int, boundary: Any
+) -> Any:
+    before = memory.get((id(machine), replica, stage), boundary)
+    memory[id(machine), replica, stage] = boundary
+    return original(machine, replica, stage, micro_batch, before)

@@ -1,0 +1,159 @@
+"""Ways to be wrong from some count on, or only for the second of a kind: replica, weight, output, value, metric."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, patch, register, result
+
+API, COMPILE, OPTIM, RUN = (f"tensorflow.{room}" for room in ("api", "compile", "optim", "run"))
+COLLECTIVES, OUTFEED = f"{RUN}.collectives", f"{RUN}.outfeed:IPUOutfeedQueue"
+LOOP, HOOK = "tensorflow.estimator.loop:LoopProgram", "tensorflow.estimator.hooks:IPULoggingTensorHook"
+FEW = 4
+"""Counts up to this one are right."""
+
+
+def _few(values: Any) -> Any:
+    """As many values, but none after the first few is new."""
+    return [*values[:FEW], *values[FEW - 1 : FEW] * (len(values) - FEW)]
+
+
+def _first_only(original: Any, pairs: Any) -> List[Any]:
+    listed = list(pairs)
+    return [*original(listed[:1]), *listed[1:]]
+
+
+def _same_third(values: Any) -> Any:
+    return [*values[:2], *values[1:2] * (len(values) - 2)]
+
+
+def _all_the_first(tensors: Any) -> Any:
+    return dict.fromkeys(tensors, next(iter(tensors.values()))) if isinstance(tensors, dict) else tensors
+
+
+for _name, _area, _function, _what, _wrong in (
+    # Replicas
+    ("infeed-fifth-replica-unfed", "streams", f"{RUN}.infeed:IPUInfeedQueue._elements",
+     "replicas from the fifth on take what the fourth does", result(_few)),
+    ("collective-fifth-replica-lost", "reduce", f"{COLLECTIVES}:_added", "means leave out replicas from the fifth on",
+     argument("members", lambda members: members[:FEW])),
+    ("keras-fifth-replica-lost", "reduce", f"{RUN}.machine:_Accumulating.reduce",
+     "gradients of replicas from the fifth on are those of the fourth", argument("gradients", _few)),
+    ("host-writes-to-three-replicas", "weights", f"{RUN}.variables:Replicated._values_of_others",
+     "what the host writes reaches three replicas", result(lambda others: others[:2])),
+    ("within-replica-mean-is-sum", "reduce", f"{API}.ops.within_replica_ops:_reduced", "means over shards are sums",
+     argument("op", always("COLLECTIVE_OP_ADD"))),
+    ("within-replica-first-axis", "reduce", f"{API}.ops.within_replica_ops:all_gather",
+     "shards are always joined along their first axis", argument("axis", always(0))),
+    ("all-to-all-one-axis", "reduce", f"{API}.ops.all_to_all_op:all_to_all",
+     "pieces are joined along the axis that they were cut from",
+     lambda original, x, split, concat, *rest: original(x, split, split, *rest)),
+    ("estimator-host-call-first-replica", "streams", f"{LOOP}._of_replicas",
+     "a host call gets what the first replica left", lambda original, program, leaf: leaf[0]),
+    ("strategy-third-replica-unfed", "streams", f"{RUN}.strategy_run:_SharedIterator._elements",
+     "replicas from the third on take what the second does", result(_same_third)),
+    # Weights
+    ("keras-second-optimizer-idle", "update", f"{RUN}.machine:apply", "only the first optimizer of a step updates",
+     argument("gradients", lambda all_: [one for one in all_ if one.optimizer is all_[0].optimizer])),
+    ("second-weight-not-averaged", "reduce", f"{OPTIM}.wrappers:averaged",
+     "only the first weight's gradient is a mean over replicas", _first_only),
+    ("second-weight-not-mapped", "update", f"{OPTIM}.wrappers:mapped", "only the first weight's gradient is mapped",
+     lambda original, function, pairs: _first_only(lambda some: original(function, some), pairs)),
+    ("loss-scaling-first-gradient", "update", f"{OPTIM}.loss_scaling:LossScaling.adapted",
+     "only the first gradient tells of an overflow", argument("gradients", lambda gradients: gradients[:1])),
+    # Values, outputs and metrics
+    ("loop-third-value-lost", "streams", f"{COMPILE}.device_loop:counted", "a loop's third value is its second",
+     result(_same_third)),
+    ("loop-counter-restarts", "plan", f"{COMPILE}.device_loop:Iteration.__init__",
+     "the counter of a loop begins again after every update",
+     lambda original, iteration, loop, number, since: original(iteration, loop, since, since)),
+    ("pipeline-mask-first-only", "streams", f"{RUN}.pipeline_machine:_leaving", "only a mask's first entry counts",
+     argument("program", lambda program: program._replace(
+         outfeed_mask=program.outfeed_mask and [program.outfeed_mask[0], *[False] * (len(program.outfeed_mask) - 1)]
+     ))),
+    ("estimator-logs-first-tensor", "streams", f"{HOOK}.log", "every logged tensor is the first one",
+     argument("tensors", _all_the_first)),
+):  # fmt: skip
+    register(Fault(_name, _area, _function, _what, _wrong), __name__)
+
+
+@patch("collective-group-gradient-over-all", "reduce", f"{COLLECTIVES}:all_reduce",
+       "the gradient of a reduction over groups is reduced over all replicas")  # fmt: skip
+def _over_all(original: Any, value: Any, reduction: str = "sum", group: Any = None, name: str = "all_reduce") -> Any:
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def reduced(own: Any) -> Any:
+        return original(own, reduction, group, name), lambda gradient: original(gradient, reduction, None, name)
+
+    return reduced(value)
+
+
+@patch("collective-gather-gradient-alone", "reduce", f"{COLLECTIVES}:all_gather",
+       "the gradient of what is gathered is that of the replica itself")  # fmt: skip
+def _alone(original: Any, value: Any, *arguments: Any) -> Any:
+    import tensorflow as tf
+
+    from ipu_conformance.emulator.tensorflow.run import replicas
+
+    @tf.custom_gradient
+    def gathered(own: Any) -> Any:
+        return original(own, *arguments), lambda gradient: gradient[replicas.current()]
+
+    return gathered(value)
+
+
+@patch("statistics-of-the-first-replica", "weights", f"{RUN}.variables:Replicated.assign_sub",
+       "running variances move on the first replica only")  # fmt: skip
+def _first_replica(original: Any, variable: Any, delta: Any, *arguments: Any, **settings: Any) -> Any:
+    from ipu_conformance.emulator.tensorflow.run import replicas
+
+    still = replicas.current() > 0 and "variance" in variable.name
+    return original(variable, delta * 0 if still else delta, *arguments, **settings)
+
+
+@patch("outfeed-second-output-stale", "streams", f"{OUTFEED}._push",
+       "of the last values of a run all but the first output are those of its first micro-batch")  # fmt: skip
+def _stale(original: Any, queue: Any, outputs: List[List[Any]]) -> Any:
+    import tensorflow as tf
+
+    def mixed(last: Any, first: Any) -> Any:
+        newest, *_ = tf.nest.flatten(last)
+        return tf.nest.pack_sequence_as(last, [newest, *tf.nest.flatten(first)[1:]])
+
+    return original(queue, [[*own[:-1], mixed(own[-1], own[0])] for own in outputs])
+
+
+@patch("pipeline-sums-first-output", "streams", f"{COMPILE}.pipeline:_leave",
+       "an accumulated outfeed adds up the first output only")  # fmt: skip
+def _first_output(
+    original: Any, queue: Any, outputs: List[List[Any]], planned: Any, accumulated: bool, dtype: Any
+) -> Any:
+    if accumulated:
+        outputs = [
+            [[entry[0], *(value * (place == len(own) - 1) for value in entry[1:])] for place, entry in enumerate(own)]
+            for own in outputs
+        ]
+    return original(queue, outputs, planned, accumulated, dtype)
+
+
+@patch("keras-second-metric-of-one-replica", "streams", "tensorflow.keras.execution:reduced",
+       "metrics beside the loss are those of the last replica")  # fmt: skip
+def _one_replica(original: Any, by_replica: List[Dict[str, Any]], method: Any) -> Any:
+    logs = original(by_replica, method)
+    if not isinstance(logs, dict) or method.name not in ("SUM", "MEAN"):
+        return logs
+    return {name: value if name == "loss" else by_replica[-1][name] for name, value in logs.items()}
+
+
+@patch("keras-second-metric-of-last-step", "streams", "tensorflow.keras.execution:mean_of",
+       "metrics beside the loss of an accumulated outfeed are those of the last step")  # fmt: skip
+def _last_step(original: Any, logs: List[Dict[str, Any]]) -> Any:
+    return {**logs[-1], "loss": original(logs)["loss"]}
+
+
+@patch("loss-scaling-maximum-ignored", "update", f"{OPTIM}.loss_scaling:LossScaling.__init__",
+       "the factor of a loss grows above its maximum")  # fmt: skip
+def _no_maximum(original: Any, scaling: Any, *settings: Any) -> None:
+    original(scaling, *settings)
+    scaling.max_factor = 2.0**15
