@@ -7,7 +7,7 @@ from typing import Any, Callable, Tuple
 from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, patch, register
 
 FACTOR = "poptorch.data.dataloader:micro_batches_per_call"
-REBATCH = "poptorch.data.asynchronous:rebatch"
+REBATCH = "poptorch.data.worker:rebatch"
 RECEIVE = "poptorch.data.asynchronous:AsynchronousDataAccessor._receive"
 Item = Tuple[str, Any]
 
