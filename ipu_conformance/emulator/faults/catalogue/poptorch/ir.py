@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Dict, List
 
-from ipu_conformance.emulator.faults.catalogue import Fault, always, popart, register
+from ipu_conformance.emulator.core.plan import Kind
+from ipu_conformance.emulator.faults.catalogue import Fault, always, popart, register, result
 from ipu_conformance.ir.graph import Graph, Op
 
 UPDATES = "popart.updates:updates"
@@ -51,6 +52,17 @@ def _recomputed(graph: Graph) -> Graph:
     return _each(graph, lambda op: replace(op, attributes={**op.attributes, "recompute": "YES"}))
 
 
+def _free(kind: Kind) -> Callable[..., Any]:
+    """Slots of one kind take no cycles."""
+
+    def wrong(original: Callable[..., Any], *arguments: Any) -> Any:
+        slots, macs = original(*arguments)
+        slots[kind] = 0
+        return slots, macs
+
+    return wrong
+
+
 _Change = Callable[[Graph], Graph]
 
 
@@ -79,5 +91,11 @@ for _fault in (
     Fault("poptorch-cycles-of-one-iteration", "ir", "poptorch.ir.lowering:cycles",
           "the cycles of one device iteration are counted",
           lambda original, compiled, options: original(compiled, options) // compiled.plan.device_iterations),
+    *(Fault(f"poptorch-cycles-without-{word}", "ir", "core.cost:_slot_cycles", f"{word} is not counted", _free(kind))
+      for word, kind in (("recomputation", Kind.RECOMPUTE), ("reduction", Kind.REDUCE), ("updates", Kind.UPDATE))),
+    Fault("poptorch-memory-of-one-micro-batch", "ir", "core.plan:Plan.stash_depths",
+          "a pipeline needs memory for one micro-batch", result(lambda depths: [min(depth, 1) for depth in depths])),
+    Fault("poptorch-memory-halved", "ir", "core.memory:IpuMemory.peak", "half of the memory in use is counted",
+          result(lambda peak: peak // 2)),
 ):  # fmt: skip
     register(_fault, __name__)

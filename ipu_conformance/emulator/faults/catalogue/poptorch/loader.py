@@ -31,6 +31,13 @@ def _failure_hidden(original: Callable[..., Item], accessor: Any, number: int) -
     return ("end", None) if kind == "failure" else (kind, item)
 
 
+@patch("loader-repeats-its-order", "streams", "poptorch.data.dataloader:_PartitionSampler.__iter__",
+       "every pass has the order of the first")  # fmt: skip
+def _first_epoch(original: Callable[..., Any], sampler: Any) -> Any:
+    sampler.epoch = 0
+    return original(sampler)
+
+
 for _fault in (
     Fault("loader-ignores-accumulation", "streams", FACTOR, "a combined batch has one micro-batch an update",
           lambda original, options: original(options) // options.Training.gradient_accumulation),

@@ -57,6 +57,8 @@ def _still_scaled(original: Original, update: Any, weights: Any, gradients: Mapp
 for _fault in (
     Fault("first-group-for-all", "update", f"{UPDATE}._run", "all groups are updated with the first one's numbers",
           argument("group", always(0))),
+    Fault("third-group-as-the-second", "update", f"{UPDATE}._run", "later groups have the second one's numbers",
+          argument("group", lambda group: min(group, 1))),
     Fault("optimizer-count-stuck", "update", f"{UPDATE}._run", "every update takes itself for the first",
           argument("t", always(1))),
     Fault("gradients-not-clipped", "update", f"{UPDATE}.clip_factor", "gradients of any norm are used", always(1.0)),
