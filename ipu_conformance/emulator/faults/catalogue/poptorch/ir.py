@@ -52,15 +52,19 @@ def _recomputed(graph: Graph) -> Graph:
     return _each(graph, lambda op: replace(op, attributes={**op.attributes, "recompute": "YES"}))
 
 
-def _free(kind: Kind) -> Callable[..., Any]:
-    """Slots of one kind take no cycles."""
+def _passes_alone(original: Callable[..., Any], plan: Any, graph: Graph, **settings: Any) -> Any:
+    passes = [row["kind"] in (Kind.FORWARD, Kind.BACKWARD) for row in plan.columns]
+    return original(replace(plan, columns=plan.columns[passes]), graph, **settings)
 
-    def wrong(original: Callable[..., Any], *arguments: Any) -> Any:
-        slots, macs = original(*arguments)
-        slots[kind] = 0
-        return slots, macs
 
-    return wrong
+def _one_micro_batch(original: Callable[..., Any], ipu: int, plan: Any, *arguments: Any) -> Any:
+    held = original(ipu, plan, *arguments)
+    return replace(held, stash=held.stash // max(1, *plan.stash_depths()))
+
+
+def _last_unclipped(original: Callable[..., Any], program: Any, ready: Any, places: Any, norm: float) -> Any:
+    clipped = original(program, ready, places, norm)
+    return {**clipped, **dict(list(ready.items())[-1:])}
 
 
 _Change = Callable[[Graph], Graph]
@@ -91,10 +95,12 @@ for _fault in (
     Fault("poptorch-cycles-of-one-iteration", "ir", "poptorch.ir.lowering:cycles",
           "the cycles of one device iteration are counted",
           lambda original, compiled, options: original(compiled, options) // compiled.plan.device_iterations),
-    *(Fault(f"poptorch-cycles-without-{word}", "ir", "core.cost:_slot_cycles", f"{word} is not counted", _free(kind))
-      for word, kind in (("recomputation", Kind.RECOMPUTE), ("reduction", Kind.REDUCE), ("updates", Kind.UPDATE))),
-    Fault("poptorch-memory-of-one-micro-batch", "ir", "core.plan:Plan.stash_depths",
-          "a pipeline needs memory for one micro-batch", result(lambda depths: [min(depth, 1) for depth in depths])),
+    Fault("poptorch-cycles-of-the-passes", "ir", "core.cost:estimate", "only forward and backward passes are counted",
+          _passes_alone),
+    Fault("poptorch-ir-last-gradient-not-clipped", "ir", "popart.updates:_clipped",
+          "the last gradient is used as it is", _last_unclipped),
+    Fault("poptorch-memory-of-one-micro-batch", "ir", "core.memory:_ipu_memory",
+          "a pipeline needs memory for one micro-batch", _one_micro_batch),
     Fault("poptorch-memory-halved", "ir", "core.memory:IpuMemory.peak", "half of the memory in use is counted",
           result(lambda peak: peak // 2)),
 ):  # fmt: skip

@@ -41,6 +41,8 @@ for _fault in (
           argument("ordinal", lambda ordinal: min(ordinal, 1))),
     Fault("dropout-in-sixteenths", "numerics", DROPOUT, "dropout rounds its rate to sixteenths",
           argument("p", lambda p: round(p * 16) / 16)),
+    Fault("random-operations-draw-the-same", "numerics", "poptorch.run.random_state:Seeded.__init__",
+          "all random operations of a model but dropout draw the same", argument("ordinal", always(0))),
     Fault("dropout-keeps-more", "numerics", DROPOUT, "dropout drops a tenth less than it should",
           argument("p", lambda p: p * 0.9)),
 ):  # fmt: skip
