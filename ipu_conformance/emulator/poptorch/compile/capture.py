@@ -34,7 +34,7 @@ from torch.fx import traceback as fx_traceback
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 
-from ipu_conformance.emulator.poptorch.compile import blocks, no_grad, tracing
+from ipu_conformance.emulator.poptorch.compile import blocks, no_grad
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -166,6 +166,9 @@ def capture(
     ``weights`` stand in for the model's own while it is traced: they have the types of the device. Raises Error for a
     model whose operations depend on the values of tensors, naming the line in a file that ``excludes`` leaves.
     """
+    # Imported when a model is compiled: with the tracer comes torch's compiler, which takes longer than all the rest.
+    from ipu_conformance.emulator.poptorch.compile import tracing
+
     leaves, spec = pytree.tree_flatten((args, kwargs))
     places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 

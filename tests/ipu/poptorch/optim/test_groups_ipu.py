@@ -20,7 +20,9 @@ SHAPES: Tuple[Tuple[int, ...], ...] = ((2, 3), (3,), (4, 1, 2), (5,))
 """The shape of the weight of each group: matrices and vectors, which no rule may tell apart."""
 CALLS = 5
 _random = np.random.Generator(np.random.Philox(1961))
-STARTS = [_random.standard_normal(shape).astype(np.float32) for shape in SHAPES]
+SCALES = (1.0, 16.0, 1.0, 0.0)
+"""What a weight begins with: the second has a large norm, the last one none, by which LAMB cannot scale its step."""
+STARTS = [(scale * _random.standard_normal(shape)).astype(np.float32) for shape, scale in zip(SHAPES, SCALES)]
 GRADIENTS = [[_random.standard_normal(shape).astype(np.float32) for shape in SHAPES] for _ in range(CALLS)]
 
 _RATES = ({"lr": 0.1}, {"lr": 0.05}, {"lr": 0.2}, {"lr": 0.15})
