@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import sys
 import traceback
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import (
     Any,
     Callable,
@@ -59,10 +61,23 @@ class LossCollector(TorchFunctionMode):
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Optional[Mapping[str, Any]] = None
     ) -> Any:
+        fx_traceback.current_meta["stack_trace"] = _call_stack(sys._getframe(1))
         result = function(*args, **(kwargs or {}))
         if function in self._loss_functions:
             self.losses.append(result)
         return result
+
+
+def _call_stack(frame: Optional[FrameType]) -> str:
+    """The lines on the way from ``_Call.forward`` to a frame, innermost last, in the words of a traceback.
+
+    The tracer would look up the source of every line of the whole program's stack, for every operation.
+    """
+    lines: List[str] = []
+    while frame is not None and frame.f_code is not _Call.forward.__code__:
+        lines.append(f'File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}')
+        frame = frame.f_back
+    return "\n".join(reversed(lines))
 
 
 _collectors: List[LossCollector] = []
@@ -151,6 +166,9 @@ def capture(
     ``weights`` stand in for the model's own while it is traced: they have the types of the device. Raises Error for a
     model whose operations depend on the values of tensors, naming the line in a file that ``excludes`` leaves.
     """
+    # Imported when a model is compiled: with the tracer comes torch's compiler, which takes longer than all the rest.
+    from ipu_conformance.emulator.poptorch.compile import tracing
+
     leaves, spec = pytree.tree_flatten((args, kwargs))
     places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
@@ -165,14 +183,13 @@ def capture(
     with _quiet():
         try:
             with _standing_in(model, weights), fx_traceback.preserve_node_meta():
-                program = torch.export.export(call, tuple(leaves[place] for place in places), strict=False)
+                module, structure = tracing.trace(call, [leaves[place] for place in places])
         except Error:
             raise
         except Exception as error:
             raise _refusal(error, excludes) from error
-    module = program.module(check_guards=False)
     no_grad.dissolve(module)
-    return _describe(module, program.call_spec.out_spec, model)
+    return _describe(module, structure, model)
 
 
 def _standing_in(model: torch.nn.Module, weights: Optional[Mapping[str, torch.Tensor]]) -> ContextManager[Any]:

@@ -2,156 +2,66 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import queue
-import tempfile
-from multiprocessing import shared_memory
+from multiprocessing import forkserver, spawn
 from multiprocessing.util import Finalize
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Iterator, Mapping, Optional, Tuple
+from unittest import mock
 
 import torch
 import torch.multiprocessing
-from torch._utils import ExceptionWrapper
-from torch.utils import _pytree
 
+from ipu_conformance.emulator.poptorch.data import worker
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import SharingStrategy
 
-_ELEMENT, _END, _FAILURE = "element", "end", "failure"
-_POLL_SECONDS = 0.05
-"""Seconds between checks that the other process is alive; an element wakes a waiting process at once."""
-
-
-class _PickledDataset:
-    """A dataset on its way to the worker, by value: nothing in it is shared with the process that it comes from."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.content = pickle.dumps(dataset)
-
-    def take(self) -> Any:
-        """The dataset, once."""
-        return pickle.loads(self.content)
-
-
-class _DatasetFile(_PickledDataset):
-    """A dataset that travels through a file."""
-
-    def __init__(self, dataset: Any) -> None:
-        handle, self.path = tempfile.mkstemp(prefix="ipu_conformance_dataset_")
-        with os.fdopen(handle, "wb") as file:
-            pickle.dump(dataset, file)
-
-    def take(self) -> Any:
-        try:
-            with open(self.path, "rb") as file:
-                return pickle.load(file)
-        finally:
-            os.remove(self.path)
-
-
-class _SharedMemoryDataset(_PickledDataset):
-    """A dataset that travels through a block of shared memory."""
-
-    def __init__(self, dataset: Any) -> None:
-        content = pickle.dumps(dataset)
-        block = shared_memory.SharedMemory(create=True, size=len(content))
-        buffer: Any = block.buf
-        buffer[: len(content)] = content
-        self.name = block.name
-        block.close()
-
-    def take(self) -> Any:
-        block = shared_memory.SharedMemory(self.name)
-        buffer: Any = block.buf
-        try:
-            return pickle.loads(bytes(buffer))
-        finally:
-            block.close()
-            block.unlink()
-
-
-_TRANSPORTS: Mapping[SharingStrategy, Callable[[Any], Any]] = {
-    SharingStrategy.SharedMemory: _SharedMemoryDataset,
-    SharingStrategy.FileSystem: _DatasetFile,
-    SharingStrategy.Fork: lambda dataset: dataset,
-    SharingStrategy.ForkServer: _PickledDataset,
+_TRANSPORTS: Mapping[SharingStrategy, Callable[[bytes], Any]] = {
+    SharingStrategy.SharedMemory: worker.SharedMemoryDataset,
+    SharingStrategy.FileSystem: worker.DatasetFile,
+    SharingStrategy.ForkServer: worker.PickledDataset,
 }
 """How a dataset reaches the worker; one that is forked has it already."""
 
 
-def rebatch(elements: Any, size: int, drop_last: bool) -> Iterator[Any]:
-    """The elements' rows in order, ``size`` at a time, with a rest of fewer unless ``drop_last``."""
-    held: List[List[torch.Tensor]] = []
-    rows = 0
-    structure = None
-    for element in elements:
-        tensors, structure = _pytree.tree_flatten(element)
-        held.append(tensors)
-        rows += len(tensors[0])
-        while rows >= size:
-            joined = [torch.cat(column) for column in zip(*held)]
-            yield _pytree.tree_unflatten([column[:size].clone() for column in joined], structure)
-            rows -= size
-            held = [[column[size:] for column in joined]] if rows else []
-    if rows and not drop_last and structure is not None:
-        yield _pytree.tree_unflatten([torch.cat(column) for column in zip(*held)], structure)
+def _started(dataset: Any, strategy: SharingStrategy, shared: worker.Channel, context: Any, settings: Any) -> Any:
+    """The process of the worker, running."""
+    program: Any = contextlib.nullcontext()
+    if strategy != SharingStrategy.Fork:
+        content = pickle.dumps(dataset)
+        dataset = _TRANSPORTS[strategy](content)
+        if b"__main__" not in content:
+            program = _without_the_program()
+    # Not a daemon: the dataset may be a loader with workers of its own.
+    process = context.Process(target=worker.work, args=(dataset, shared, settings), daemon=False)
+    with program:
+        process.start()
+    return process
 
 
-class _Channel:
-    """What the two processes share: the buffer, the number of the pass that is wanted, and the signal to stop."""
+@contextlib.contextmanager
+def _without_the_program() -> Iterator[None]:
+    """Processes that are started do not import the program that runs: a worker needs it only for what it defines."""
+    original = spawn.get_preparation_data
 
-    def __init__(self, context: Any, buffer_size: int, first_pass: int) -> None:
-        self.buffer = context.Queue(maxsize=buffer_size)
-        self.asked = context.Value("q", first_pass)
-        self.stop = context.Event()
+    def reduced(name: str) -> Mapping[str, Any]:
+        return {key: value for key, value in original(name).items() if not key.startswith("init_main")}
 
-    def offer(self, number: int, kind: str, item: Any) -> bool:
-        """Put an item into the buffer; False when the reader no longer wants it."""
-        while not self.stop.is_set() and self.asked.value <= number and _parent_lives():
-            try:
-                self.buffer.put((number, kind, item), timeout=_POLL_SECONDS)
-            except queue.Full:
-                continue
-            return True
-        return self.asked.value > number and not self.stop.is_set()
+    with mock.patch.object(spawn, "get_preparation_data", reduced):
+        yield
 
 
-def _parent_lives() -> bool:
-    parent = torch.multiprocessing.parent_process()
-    return parent is None or parent.is_alive()
+def _leave_the_server() -> None:
+    """A forked process lets go of the server, which lives as long as anybody holds this end of its pipe."""
+    server: Any = forkserver._forkserver
+    if server._forkserver_alive_fd is not None:
+        os.close(server._forkserver_alive_fd)
+        server._forkserver_alive_fd = server._forkserver_address = server._forkserver_pid = None
 
 
-def _work(dataset: Any, shared: _Channel, settings: Dict[str, Any]) -> None:
-    """The worker: one pass over the dataset after another, as long as they are wanted."""
-    torch.set_num_threads(1)
-    torch.manual_seed(settings["seed"])
-    if isinstance(dataset, _PickledDataset):
-        dataset = dataset.take()
-    number = 0
-    while _parent_lives():
-        number = max(number + 1, shared.asked.value)
-        while shared.asked.value < number and not (settings["load_indefinitely"] and number > 1):
-            if shared.stop.wait(_POLL_SECONDS) or not _parent_lives():
-                break
-        if shared.stop.is_set() or not _load(dataset, shared, number, settings):
-            break
-    shared.buffer.cancel_join_thread()
-
-
-def _load(dataset: Any, shared: _Channel, number: int, settings: Dict[str, Any]) -> bool:
-    """One pass; False when the worker is to stop."""
-    size = settings["rebatched_size"]
-    try:
-        for element in dataset if size is None else rebatch(dataset, size, settings["drop_last"]):
-            if not shared.offer(number, _ELEMENT, element):
-                return False
-            if shared.asked.value > number:
-                return True
-    except Exception:
-        # The failure travels to whoever reads: it must not look like the end of the data.
-        return shared.offer(number, _FAILURE, ExceptionWrapper(where="in the process that loads data"))
-    return shared.offer(number, _END, None)
+os.register_at_fork(after_in_child=_leave_the_server)
 
 
 class AsynchronousDataAccessor:
@@ -189,20 +99,17 @@ class AsynchronousDataAccessor:
             "fork" if sharing_strategy == SharingStrategy.Fork else "forkserver"
         )
         if sharing_strategy != SharingStrategy.Fork:
-            # The server that forks workers has torch already, so the second worker starts fast.
-            context.set_forkserver_preload(["__main__", "torch"])
-        self._shared = _Channel(context, buffer_size, first_pass=1 if early_preload else 0)
+            context.set_forkserver_preload([worker.__name__])
+        self._shared = worker.Channel(context, buffer_size, first_pass=1 if early_preload else 0)
         settings = {
             "load_indefinitely": load_indefinitely,
             "rebatched_size": rebatched_size,
             "drop_last": drop_last,
+            "reader": os.getpid(),
             # Drawn here, so that a seeded program shuffles the same way each time.
             "seed": int(torch.empty((), dtype=torch.int64).random_().item()),
         }
-        sent = _TRANSPORTS[sharing_strategy](dataset)
-        # Not a daemon: the dataset may be a loader with workers of its own.
-        self._process = context.Process(target=_work, args=(sent, self._shared, settings), daemon=False)
-        self._process.start()
+        self._process = _started(dataset, sharing_strategy, self._shared, context, settings)
         self._finalizer = Finalize(self, _end, args=(self._process, self._shared), exitpriority=10)
 
     def terminate(self) -> None:
@@ -226,10 +133,10 @@ class AsynchronousDataAccessor:
     def _elements(self, number: int) -> Iterator[Any]:
         while number == self._pass and not self._ended:
             kind, item = self._receive(number)
-            if kind == _FAILURE:
+            if kind == worker.FAILURE:
                 self._ended = True
                 item.reraise()
-            if kind == _END:
+            if kind == worker.END:
                 self._ended = True
                 return
             self._consumed += 1
@@ -242,7 +149,7 @@ class AsynchronousDataAccessor:
                 raise Error("The loader was terminated: make a new one to go on")
             living = self._process.is_alive()
             try:
-                received, kind, item = self._shared.buffer.get(timeout=_POLL_SECONDS)
+                received, kind, item = self._shared.buffer.get(timeout=worker.POLL_SECONDS)
             except queue.Empty:
                 # It may have died after its last item: only one that was dead before an empty look gives no more.
                 if not living:
@@ -255,7 +162,7 @@ class AsynchronousDataAccessor:
                 return kind, item
 
 
-def _end(process: Any, shared: _Channel) -> None:
+def _end(process: Any, shared: worker.Channel) -> None:
     """Ask the worker to end, and end it when it does not; what is left in the buffer is dropped."""
     shared.stop.set()
     process.join(timeout=2.0)

@@ -119,16 +119,16 @@ def test_inputs_have_micro_batches_of_their_own_sizes(poptorch: Any, torch: Any,
 @pytest.mark.parametrize("kind", ["Consecutive", "Orthogonal"])
 @pytest.mark.parametrize("iterations", [1, 3])
 def test_a_group_of_replicas_shares_its_input(poptorch: Any, torch: Any, iterations: int, kind: str) -> None:
-    """With groups of 2 of 4 replicas half the batch is enough, and both members of a group see the same."""
-    options = poptorch.Options().deviceIterations(iterations).replicationFactor(4)
+    """With groups of 2 of 6 replicas half the batch is enough, and both members of a group see the same."""
+    options = poptorch.Options().deviceIterations(iterations).replicationFactor(6).autoRoundNumIPUs(True)
     options.inputReplicaGrouping(2, getattr(poptorch.CommGroupType, kind))
     model = exact.scale(poptorch, loss=False)
-    x = exact.samples(iterations * 2)
+    x = exact.samples(iterations * 3)
 
     out = poptorch.inferenceModel(model, options)(x)
 
-    member = [0, 0, 1, 1] if kind == "Consecutive" else [0, 1, 0, 1]
-    fed = [iteration * 2 + group for iteration in range(iterations) for group in member]
+    member = [0, 0, 1, 1, 2, 2] if kind == "Consecutive" else [0, 1, 2, 0, 1, 2]
+    fed = [iteration * 3 + group for iteration in range(iterations) for group in member]
     assert_same(out, model(x[torch.tensor(fed)]), "the output")
 
 

@@ -164,6 +164,19 @@ def test_each_process_has_its_own_samples(poptorch: Any, shuffle: bool) -> None:
     check.equal(actual=len(set(itertools.chain(*shares))), expected=36, what="the number of distinct samples in all")
 
 
+def test_each_pass_has_an_order_of_its_own(poptorch: Any) -> None:
+    """Three processes that shuffle load other samples in each of three passes, and in no pass two of them the same."""
+    loaders = [
+        poptorch.DataLoader(_process(poptorch, rank, 3).randomSeed(11), numbers(36), batch_size=2, shuffle=True)
+        for rank in range(3)
+    ]
+    passes = [[tuple(itertools.chain(*values(loader))) for loader in loaders] for _ in range(3)]
+
+    distinct = [len(set(itertools.chain(*shares))) for shares in passes]
+    check.equal(actual=distinct, expected=[36] * 3, what="the number of distinct samples of all processes by pass")
+    check.equal(actual=len({shares[2] for shares in passes}), expected=3, what="the number of orders in process 2")
+
+
 @pytest.mark.emulator
 def test_each_process_reads_its_part_of_a_stream(poptorch: Any) -> None:
     """Three processes that read the same stream keep different samples, and together all of it."""

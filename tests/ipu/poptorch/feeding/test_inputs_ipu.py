@@ -199,3 +199,14 @@ def test_python_that_depends_on_shapes_works(poptorch: Any) -> None:
     out = infer(poptorch, forward, x, 3, options=poptorch.Options().deviceIterations(3))
 
     assert_same(out, x + (0 + 2 + 4), "the output")
+
+
+def test_a_model_that_writes_into_its_input_leaves_the_caller_s(poptorch: Any) -> None:
+    """What a model changes in place is the device's copy of an input, for the second of two inputs too."""
+    x, y = exact.samples(3), exact.samples(3)
+    before = (x.clone(), y.clone())
+
+    infer(poptorch, lambda model, x, y: x.add_(1) * y.mul_(2), x, y)
+
+    for actual, expected in zip((x, y), before):
+        assert_same(actual, expected, "an input after the call")

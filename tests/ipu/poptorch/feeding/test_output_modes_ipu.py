@@ -73,7 +73,7 @@ def test_a_mode_of_inference_returns_its_micro_batches(
     assert_same(out, torch.cat(selected(parts, config, mode[0], period)), "the output")
 
 
-@pytest.mark.parametrize("period", [2, 3])
+@pytest.mark.parametrize("period", [2, 3, 6])
 @pytest.mark.parametrize("config", [counts(6, 1, 2), counts(2, 3, 4), counts(3, 4, 1)], ids=counts_id)
 def test_every_nth_micro_batch_is_the_last_of_its_n(poptorch: Any, torch: Any, config: RunConfig, period: int) -> None:
     """EveryN returns the micro-batches N-1, 2N-1 and so on of each replica."""
@@ -243,6 +243,26 @@ def test_the_gradient_of_a_weight_can_be_anchored(poptorch: Any, torch: Any, con
 
     expected = torch.cat(selected(gradients, config, mode, None))
     assert_same(trainer.getAnchoredTensor("grad"), expected, f"the anchored gradient in mode {mode}")
+
+
+def test_two_tensors_can_be_anchored(poptorch: Any, torch: Any) -> None:
+    """A gradient and the weight that it updates both come back, for each of three updates on each replica."""
+    config = counts(3, 1, 2)
+    x = exact.batch(config)
+    options = exact.options(poptorch, config, "Final")
+    for short, name in (("grad", "Gradient___weight"), ("updated", "UpdatedVar___weight")):
+        options.anchorTensor(short, name, poptorch.OutputMode.All)
+    trainer, _ = exact.trainer(poptorch, chosen=options)
+
+    trainer(x)
+
+    after = [exact.plain_run(x[: 2 * done], counts(done, 1, 2)).weights["weight"] for done in (1, 2, 3)]
+    updated = torch.cat([weight for weight in after for _ in range(config.replicas)])
+    assert_same(trainer.getAnchoredTensor("updated"), updated, "the anchored weight")
+    start = exact.scale(poptorch).weight.detach()
+    moved = torch.stack([start, *after]).diff(dim=0) / -exact.RATE
+    mean = trainer.getAnchoredTensor("grad").reshape(3, config.replicas, -1).mean(dim=1)
+    assert_same(mean, moved, "the mean over replicas of the anchored gradients")
 
 
 def test_an_operation_can_be_anchored_by_its_name(poptorch: Any, torch: Any) -> None:

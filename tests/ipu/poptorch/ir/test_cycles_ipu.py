@@ -12,9 +12,12 @@ from .dumped import Setup, executor, options_of
 
 
 def _cycles(poptorch: Any, setup: Setup) -> int:
-    """The cycles of one run, which are more than none."""
+    """The cycles of one run, which are more than none; Adam updates the weights."""
     __tracebackhide__ = True
-    model, inputs = executor(setup, options=options_of(poptorch, setup).logCycleCount(True))
+    options = options_of(poptorch, setup).logCycleCount(True)
+    if setup.name.startswith("recomputing"):
+        options._Popart.set("autoRecomputation", 3)
+    model, inputs = executor(setup, lambda net: poptorch.optim.Adam(net.parameters(), lr=0.1), options)
     model(*inputs)
     cycles = int(model.cycleCount())
     check.holds(cycles > 0, f"a run of {setup} takes {cycles} cycles.")
@@ -43,6 +46,23 @@ def test_device_iterations_add_cycles(poptorch: Any, training: bool) -> None:
     """Six device iterations take more than three times the cycles of one."""
     six, one = Setup("six iterations", training=training, iterations=6), Setup("one iteration", training=training)
     assert_more(poptorch, six, one, times=3)
+
+
+_STAGES: Any = {"ipus": (0, 1, 2, 3), "accumulation": 7}
+
+
+@pytest.mark.parametrize(
+    ("more", "less"),
+    [
+        (Setup("recomputing", **_STAGES), Setup("keeping", **_STAGES)),
+        (Setup("four replicas", replicas=4), Setup("one replica")),
+    ],
+    ids=["recomputation", "reduction"],
+)
+@pytest.mark.ipus(4)
+def test_what_is_done_besides_adds_cycles(poptorch: Any, more: Setup, less: Setup) -> None:
+    """Computing again and reducing over replicas cost cycles, for the same passes."""
+    assert_more(poptorch, more, less)
 
 
 def test_accumulation_adds_cycles(poptorch: Any) -> None:

@@ -413,6 +413,20 @@ def test_phases_are_marked(poptorch: Any, torch: Any, kind: str, ipus: Any) -> N
     assert_sound(ir, BY_NAME["inference"], "copies")
 
 
+def test_every_gradient_is_clipped_by_one_factor(poptorch: Any) -> None:
+    """With max_grad_norm the squares of all gradients make one factor, and every update reads a product with it."""
+    ir = read(compiled(BY_NAME["accumulating"], make(poptorch, "SGD", max_grad_norm=0.5)))
+    made_by = {name: op for op in ir.ops for name in op.outputs}
+    products = [made_by[op.inputs[1]] for op in ir.ops if plain(op) == "SGD0VarUpdate"]
+
+    assert_counts(ir, ReduceSumSquare=PARAMETERS, SGD0VarUpdate=PARAMETERS)
+    check.equal(actual={plain(op) for op in products}, expected={"Mul"}, what="the types of ops whose results update")
+    factors = {op.inputs[1] for op in products}
+    check.equal(actual=len(factors), expected=1, what="the number of factors of all gradients")
+    limits = {name for op in ir.ops if plain(op) == "Div" for name in op.outputs}
+    check.holds(factors <= limits, f"the factor {factors} is not what a division made: {limits}.")
+
+
 def test_nothing_is_recomputed_by_default(graph_of: GraphOf) -> None:
     """Every op says that it is not recomputed."""
     answers = {op.attributes["recompute"] for op in graph_of(BY_NAME["pipelined-2"]).ops}

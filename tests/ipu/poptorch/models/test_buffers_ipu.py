@@ -108,17 +108,18 @@ def test_replacing_a_weight_in_forward_is_refused(poptorch: Any, torch: Any, nam
 
 def test_named_buffers_can_be_sent_alone(poptorch: Any, torch: Any) -> None:
     """copyNamedBuffersToDevice sends the buffers that the option lists and leaves the weights alone."""
-    model, x = as_model(lambda model, x: x + model.sent + model.kept), exact.samples(1)
-    for name in ("sent", "kept"):
+    model, x = as_model(lambda model, x: x + model.sent + model.kept + model.also), exact.samples(1)
+    for name in ("sent", "kept", "also"):
         model.register_buffer(name, torch.zeros(2))
-    inference = poptorch.inferenceModel(model, poptorch.Options().updatableNamedBuffers(["sent"]))
+    inference = poptorch.inferenceModel(model, poptorch.Options().updatableNamedBuffers(["sent", "also"]))
     inference(x)
     model.sent.fill_(2.0)
     model.kept.fill_(8.0)
+    model.also.fill_(16.0)
 
     inference.copyNamedBuffersToDevice()
 
-    assert_same(inference(x), x + 2, "the output")
+    assert_same(inference(x), x + 18, "the output")
 
 
 @pytest.mark.parametrize("names", [[], ["nothing"]], ids=["none", "unknown"])

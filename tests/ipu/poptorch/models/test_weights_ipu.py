@@ -278,20 +278,40 @@ def test_weights_of_64_bits_live_in_32_on_the_device(poptorch: Any, torch: Any) 
     check.equal(actual=model.weight.dtype, expected=torch.float64, what="the type of the weight on the host")
 
 
-@pytest.mark.parametrize("kind", ["NoGrouping", "Consecutive", "Orthogonal"])
-def test_groups_of_replicas_have_weights_of_their_own(poptorch: Any, torch: Any, kind: str) -> None:
-    """With replicaGrouping the host holds one value per group along a new first axis."""
-    shards = {"NoGrouping": 1, "Consecutive": 2, "Orthogonal": 2}[kind]
-    count = 4 // shards
+GROUPS = {
+    "NoGrouping": (1, (0, 1, 2, 3, 4, 5)),
+    "Consecutive": (2, (0, 0, 1, 1, 2, 2)),
+    "Orthogonal": (2, (0, 1, 2, 0, 1, 2)),
+}
+"""The size of a group, and the group of each of six replicas."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "mean"),
+    [("NoGrouping", True), ("Consecutive", True), ("Orthogonal", True), ("Consecutive", False)],
+    ids=["NoGrouping", "Consecutive", "Orthogonal", "Consecutive-sum"],
+)
+def test_groups_of_replicas_have_weights_of_their_own(poptorch: Any, torch: Any, kind: str, mean: bool) -> None:
+    """With replicaGrouping the host holds one value per group, which the gradients of its replicas alone change."""
+    size, group = GROUPS[kind]
+    config = exact.counts(1, 4, 6)
+    values = torch.arange(1.0, 2 * 6 // size + 1).reshape(-1, 2)
     model = exact.scale(poptorch)
-    values = torch.arange(2.0 * count).reshape(count, 2)
     model.weight = torch.nn.Parameter(values.clone())
-    config = exact.counts(1, 2, 4)
-    trainer, _ = exact.trainer(poptorch, config, model=model)
+    options = exact.options(poptorch, config)
+    if not mean:
+        options.Training.accumulationAndReplicationReductionType(poptorch.ReductionType.Sum)
+    trainer, _ = exact.trainer(poptorch, chosen=options, model=model)
     one_per_group = poptorch.VariableRetrievalMode.OnePerGroup
-    model.weight.replicaGrouping(getattr(poptorch.CommGroupType, kind), shards, one_per_group)
+    model.weight.replicaGrouping(getattr(poptorch.CommGroupType, kind), size, one_per_group)
+    x, group_of = exact.batch(config), torch.tensor(group * 4)
 
-    out, _ = trainer(torch.ones(8, 2))
+    for call in range(2):
+        out, _ = trainer(x)
 
-    group = {"NoGrouping": [0, 1, 2, 3], "Consecutive": [0, 0, 1, 1], "Orthogonal": [0, 1, 0, 1]}[kind]
-    assert_same(out, values[torch.tensor(group * 2)], "the output")
+        expected = x * values[group_of]
+        assert_same(out, expected, f"the output of call {call}")
+        gradients = torch.sign(expected - 1) * x
+        sums = torch.zeros_like(values).index_add(0, group_of, gradients)
+        values = values - exact.RATE * (sums / (4 * size) if mean else sums)
+        assert_same(model.weight, values, f"the weights of the groups after call {call}")

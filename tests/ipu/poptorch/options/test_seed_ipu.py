@@ -20,6 +20,9 @@ RANDOM: Dict[str, Callable[[Any, Any], Any]] = {
     "rand": lambda torch, x: x * torch.rand_like(x),
     "randn": lambda torch, x: x * torch.randn(x.shape),
     "bernoulli": lambda torch, x: x * torch.bernoulli(torch.full(x.shape, 0.5)),
+    "two-bernoullis": lambda torch, x: (
+        x * torch.bernoulli(torch.full(x.shape, 0.5)) * torch.bernoulli(torch.full(x.shape, 0.5))
+    ),
     "two-dropouts": lambda torch, x: torch.nn.functional.dropout(torch.nn.functional.dropout(x, 0.5), 0.5),
 }
 """What a random operation makes of an input."""
@@ -78,11 +81,12 @@ def test_every_micro_batch_and_replica_draws_for_itself(poptorch: Any, kind: str
     check.equal(actual=len(rows), expected=2 * config.micro_batches, what="the number of distinct rows of two calls")
 
 
-def test_two_operations_draw_for_themselves(poptorch: Any) -> None:
-    """Two dropouts in one model have different masks: a quarter of the values pass both, not half."""
-    out = outputs(poptorch, 7, counts(4, 2, 1), "two-dropouts")[0]
+@pytest.mark.parametrize("kind", ["two-dropouts", "two-bernoullis"])
+def test_two_operations_draw_for_themselves(poptorch: Any, kind: str) -> None:
+    """Two random operations in one model have different masks: a quarter of the values pass both, not half."""
+    out = outputs(poptorch, 7, counts(4, 2, 1), kind)[0]
 
-    check.dropout_masks(masks=(out != 0).numpy(), rate=0.75, axes=("micro-batch",), what="the mask of both dropouts")
+    check.dropout_masks(masks=(out != 0).numpy(), rate=0.75, axes=("micro-batch",), what="the mask of both operations")
 
 
 def test_a_random_state_can_be_restored(poptorch: Any, torch: Any) -> None:
@@ -109,6 +113,20 @@ def test_the_random_state_survives_detaching(poptorch: Any, torch: Any) -> None:
         results.append(trainer(x)[0])
 
     assert_same(results[1], results[0], "the output after detaching")
+
+
+@pytest.mark.parametrize("saved", [True, False], ids=["saved", "left-out"])
+def test_a_file_holds_the_random_state(poptorch: Any, torch: Any, tmp_path: Any, saved: bool) -> None:
+    """A model that is loaded draws what the saved one draws next; without the state it draws from the beginning."""
+    trainer, x = dropping(poptorch, options=poptorch.Options().randomSeed(3)), torch.ones(1, WIDTH)
+    first = [trainer(x)[0] for _ in range(3)]
+    file = str(tmp_path / "model.popef")
+    trainer.save(file, export_model=False, save_rng_state=saved)
+    following = trainer(x)[0]
+    loaded = dropping(poptorch, options=poptorch.Options().randomSeed(3))
+    loaded.loadExecutable(file)
+
+    assert_same(loaded(x)[0], following if saved else first[0], "the first output after loading")
 
 
 def test_the_device_leaves_torchs_random_numbers_alone(poptorch: Any, torch: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any, List
 
 import torch
 
-from ipu_conformance.emulator.poptorch.compile import blocks, no_grad
+from ipu_conformance.emulator.poptorch.compile import blocks, no_grad, tracing
 
 
 class Mixed(torch.nn.Module):
@@ -27,28 +27,28 @@ class Mixed(torch.nn.Module):
 
 
 def _dissolved(model: torch.nn.Module, x: torch.Tensor) -> torch.fx.GraphModule:
-    program = torch.export.export(model, (x,), strict=False)
-    module = program.module(check_guards=False)
-    assert _regions(module)
+    module, _ = tracing.trace(model, (x,))
+    assert len(_switches(module)) == 4
     no_grad.dissolve(module)
+    module.recompile()
     return module
 
 
-def _regions(module: torch.fx.GraphModule) -> List[torch.fx.Node]:
-    return [node for node in module.graph.nodes if node.target is no_grad.REGION]
+def _switches(module: torch.fx.GraphModule) -> List[torch.fx.Node]:
+    return [node for node in module.graph.nodes if node.target is no_grad.SWITCH]
 
 
 def test_values_gradients_and_changes_stay() -> None:
-    """The dissolved graph gives the model's output, gradient and buffer, and holds no region."""
+    """The dissolved graph gives the model's output, gradient and buffer, and holds no switch."""
     x = torch.tensor([[1.0, 2.0], [3.0, -4.0]])
     model = Mixed()
     expected = Mixed()
     expected(x).backward()
     module = _dissolved(model, x)
-    output = module(x)
+    (output,) = module(x)
     output.backward()
 
-    assert not _regions(module)
+    assert not _switches(module)
     assert torch.equal(output, Mixed()(x))
     assert torch.equal(module.weight.grad, expected.weight.grad)
     assert torch.equal(module.total, expected.total)
@@ -57,8 +57,7 @@ def test_values_gradients_and_changes_stay() -> None:
 
 def test_a_graph_without_regions_is_left_alone() -> None:
     """Nothing is added to a graph that has no region."""
-    program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),), strict=False)
-    module = program.module(check_guards=False)
+    module, _ = tracing.trace(torch.nn.ReLU(), (torch.ones(2),))
     before = [node.name for node in module.graph.nodes]
     no_grad.dissolve(module)
 
@@ -78,8 +77,7 @@ def test_operations_keep_their_blocks() -> None:
                     return x + 1
 
     with traceback.preserve_node_meta():
-        program = torch.export.export(Placed(), (torch.ones(2),), strict=False)
-    module = program.module(check_guards=False)
+        module, _ = tracing.trace(Placed(), (torch.ones(2),))
     no_grad.dissolve(module)
     marks = {
         str(node.target): blocks.tag_of(node, blocks.BLOCK).user_id

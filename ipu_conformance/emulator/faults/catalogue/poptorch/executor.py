@@ -153,6 +153,41 @@ def _one_sum(original: Original, layout: Any) -> Any:
     return type(selection)((tuple(source for entry in selection.entries for source in entry),))
 
 
+@patch("third-group-of-replicas-follows-the-second", "reduce", "poptorch.run.machine:TorchMachine._sums",
+       "replicas of the third group and later ones learn from the gradients of the second")  # fmt: skip
+def _second_group(original: Original, machine: Any, gradients: Any) -> Any:
+    reduced = original(machine, gradients)
+    for name, group in machine.group_of.items():
+        for replica, number in enumerate(group):
+            if name in reduced[replica] and number > 1:
+                reduced[replica][name] = reduced[group.index(1)][name]
+    return reduced
+
+
+@patch("every-anchor-is-the-first", "streams", "poptorch.compile.compiled:_anchors",
+       "all anchored tensors have the values of the first")  # fmt: skip
+def _first_anchor(original: Original, *arguments: Any) -> Any:
+    anchors, extra, watched = original(*arguments)
+    return tuple(replace(anchor, leaf=anchors[0].leaf) for anchor in anchors), extra, watched
+
+
+@patch("files-forget-runs", "weights", "poptorch.run.executables:load_into",
+       "a model that is loaded draws from the beginning")  # fmt: skip
+def _from_the_beginning(original: Original, executor: Any, filename: str) -> None:
+    original(executor, filename)
+    executor.rng_state = [executor._seed, 0]
+
+
+@patch("written-inputs-are-the-callers", "streams", "poptorch.run.micro_batches:Feed.deal",
+       "a model that writes into its input changes the caller's tensor")  # fmt: skip
+def _not_copied(original: Original, feed: Any, tensors: Any) -> Any:
+    copied, feed.copied = feed.copied, frozenset()
+    try:
+        return original(feed, tensors)
+    finally:
+        feed.copied = copied
+
+
 @patch("anchors-follow-the-model", "streams", "poptorch.compile.compiled:_anchors",
        "an anchored tensor has the model's output mode")  # fmt: skip
 def _mode_of_the_model(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Dict, List
 
-from ipu_conformance.emulator.faults.catalogue import Fault, always, popart, register
+from ipu_conformance.emulator.core.plan import Kind
+from ipu_conformance.emulator.faults.catalogue import Fault, always, popart, register, result
 from ipu_conformance.ir.graph import Graph, Op
 
 UPDATES = "popart.updates:updates"
@@ -51,6 +52,21 @@ def _recomputed(graph: Graph) -> Graph:
     return _each(graph, lambda op: replace(op, attributes={**op.attributes, "recompute": "YES"}))
 
 
+def _passes_alone(original: Callable[..., Any], plan: Any, graph: Graph, **settings: Any) -> Any:
+    passes = [row["kind"] in (Kind.FORWARD, Kind.BACKWARD) for row in plan.columns]
+    return original(replace(plan, columns=plan.columns[passes]), graph, **settings)
+
+
+def _one_micro_batch(original: Callable[..., Any], ipu: int, plan: Any, *arguments: Any) -> Any:
+    held = original(ipu, plan, *arguments)
+    return replace(held, stash=held.stash // max(1, *plan.stash_depths()))
+
+
+def _last_unclipped(original: Callable[..., Any], program: Any, ready: Any, places: Any, norm: float) -> Any:
+    clipped = original(program, ready, places, norm)
+    return {**clipped, **dict(list(ready.items())[-1:])}
+
+
 _Change = Callable[[Graph], Graph]
 
 
@@ -79,5 +95,13 @@ for _fault in (
     Fault("poptorch-cycles-of-one-iteration", "ir", "poptorch.ir.lowering:cycles",
           "the cycles of one device iteration are counted",
           lambda original, compiled, options: original(compiled, options) // compiled.plan.device_iterations),
+    Fault("poptorch-cycles-of-the-passes", "ir", "core.cost:estimate", "only forward and backward passes are counted",
+          _passes_alone),
+    Fault("poptorch-ir-last-gradient-not-clipped", "ir", "popart.updates:_clipped",
+          "the last gradient is used as it is", _last_unclipped),
+    Fault("poptorch-memory-of-one-micro-batch", "ir", "core.memory:_ipu_memory",
+          "a pipeline needs memory for one micro-batch", _one_micro_batch),
+    Fault("poptorch-memory-halved", "ir", "core.memory:IpuMemory.peak", "half of the memory in use is counted",
+          result(lambda peak: peak // 2)),
 ):  # fmt: skip
     register(_fault, __name__)

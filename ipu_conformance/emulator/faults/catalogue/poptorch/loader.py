@@ -7,7 +7,7 @@ from typing import Any, Callable, Tuple
 from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, patch, register
 
 FACTOR = "poptorch.data.dataloader:micro_batches_per_call"
-REBATCH = "poptorch.data.asynchronous:rebatch"
+REBATCH = "poptorch.data.worker:rebatch"
 RECEIVE = "poptorch.data.asynchronous:AsynchronousDataAccessor._receive"
 Item = Tuple[str, Any]
 
@@ -29,6 +29,13 @@ def _cut_short(original: Callable[..., Item], accessor: Any, number: int) -> Ite
 def _failure_hidden(original: Callable[..., Item], accessor: Any, number: int) -> Item:
     kind, item = original(accessor, number)
     return ("end", None) if kind == "failure" else (kind, item)
+
+
+@patch("loader-repeats-its-order", "streams", "poptorch.data.dataloader:_PartitionSampler.__iter__",
+       "every pass has the order of the first")  # fmt: skip
+def _first_epoch(original: Callable[..., Any], sampler: Any) -> Any:
+    sampler.epoch = 0
+    return original(sampler)
 
 
 for _fault in (

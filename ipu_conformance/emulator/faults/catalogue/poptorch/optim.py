@@ -58,6 +58,8 @@ def _still_scaled(original: Original, update: Any, weights: Any, gradients: Mapp
 for _fault in (
     Fault("first-group-for-all", "update", f"{UPDATE}._run", "all groups are updated with the first one's numbers",
           argument("group", always(0))),
+    Fault("third-group-as-the-second", "update", f"{UPDATE}._run", "later groups have the second one's numbers",
+          argument("group", lambda group: min(group, 1))),
     Fault("optimizer-count-stuck", "update", f"{UPDATE}._run", "every update takes itself for the first",
           argument("t", always(1))),
     Fault("bias-correction-ends-early", "update", "poptorch.optim.kernels:_corrections",
