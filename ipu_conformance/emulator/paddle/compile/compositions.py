@@ -19,7 +19,7 @@ SUFFIX = "@PART@"
 """What stands between the name of a result and the number of a value on the way to it."""
 
 
-class _Writer:
+class Writer:
     """Writes ops in place of one op, each before the next."""
 
     def __init__(self, block: Any, index: int, op: Any) -> None:
@@ -70,7 +70,7 @@ class _Writer:
         return name
 
 
-def _gather(op: Any, to: _Writer) -> bool:
+def _gather(op: Any, to: Writer) -> bool:
     """Along any axis but the first the gradient of gather is wrong, and that of index_select is not."""
     axis, index = int(op.attr("axis")) if op.has_attr("axis") else 0, op.input("Index")[0]
     if axis == 0 or len(to.shape(index)) != 1:
@@ -79,7 +79,7 @@ def _gather(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _distance(op: Any, to: _Writer) -> bool:
+def _distance(op: Any, to: Writer) -> bool:
     """The largest difference is found again among differences that are rounded as it is."""
     difference = to.add("elementwise_sub", {"X": op.input("X")[0], "Y": op.input("Y")[0]}, axis=-1)
     order = float(op.attr("p"))
@@ -87,7 +87,7 @@ def _distance(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _product(op: Any, to: _Writer) -> bool:
+def _product(op: Any, to: Writer) -> bool:
     """Stacks of matrices get the same rank, and vectors are not turned."""
     factors = {slot: op.input(slot)[0] for slot in ("X", "Y")}
     ranks = {slot: len(to.shape(name)) for slot, name in factors.items()}
@@ -104,19 +104,19 @@ def _product(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _log_softmax(op: Any, to: _Writer) -> bool:
+def _log_softmax(op: Any, to: Writer) -> bool:
     _logarithms(op.input("X")[0], int(op.attr("axis")), to, op.output("Out")[0])
     return True
 
 
-def _logarithms(scores: str, axis: int, to: _Writer, output: Optional[str] = None) -> str:
+def _logarithms(scores: str, axis: int, to: Writer, output: Optional[str] = None) -> str:
     """The logarithms of the softmax along an axis."""
     axis %= len(to.shape(scores))
     total = to.add("logsumexp", {"X": scores}, made_in=_TYPES.FP32, axis=[axis], keepdim=True, reduce_all=False)
     return to.add("elementwise_sub", {"X": scores, "Y": total}, output, axis=-1)
 
 
-def _cross_entropy(op: Any, to: _Writer) -> bool:
+def _cross_entropy(op: Any, to: Writer) -> bool:
     """The loss follows from the logarithms of the softmax; where probabilities are given, the kernel is right."""
     if not op.attr("use_softmax"):
         return False
@@ -142,7 +142,7 @@ def _cross_entropy(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _unstack(op: Any, to: _Writer) -> bool:
+def _unstack(op: Any, to: Writer) -> bool:
     """There is no kernel for truth values; slices have one."""
     source = op.input("X")[0]
     if to.variable(source).dtype() != _TYPES.BOOL:
@@ -154,7 +154,10 @@ def _unstack(op: Any, to: _Writer) -> bool:
     return True
 
 
-COMPOSITIONS: Dict[str, Callable[[Any, _Writer], bool]] = {
+Composition = Callable[[Any, Writer], bool]
+"""Writes others in place of an op; False where it stays."""
+
+COMPOSITIONS: Dict[str, Composition] = {
     "gather": _gather,
     "dist": _distance,
     "matmul_v2": _product,
@@ -165,14 +168,14 @@ COMPOSITIONS: Dict[str, Callable[[Any, _Writer], bool]] = {
 """What writes each op otherwise, if it must be."""
 
 
-def composed(program: Any) -> Any:
-    """The Program with other ops in place of those that the host computes wrongly."""
+def composed(program: Any, compositions: Mapping[str, Composition] = COMPOSITIONS) -> Any:
+    """The Program with other ops in place of those that the host computes otherwise than the device."""
     block = program.desc.block(0)
     for index in reversed(range(block.op_size())):
         op = block.op(index)
-        write = COMPOSITIONS.get(op.type())
+        write = compositions.get(op.type())
         before = block.op_size()
-        if write is not None and write(op, _Writer(block, index, op)):
+        if write is not None and write(op, Writer(block, index, op)):
             last = index + block.op_size() - before
             block._remove_op(last, last + 1)
     return program_of(program.desc)

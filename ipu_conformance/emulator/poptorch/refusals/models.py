@@ -134,6 +134,6 @@ DISTRIBUTED_STREAM = refuse(
     "poptorch.distributed-stream",
     when=lambda iterable: iterable,
     error=AssertionError,
-    sentence="auto_distributed_partitioning does not support an IterableDataset: give each process its own part and set "
-    "auto_distributed_partitioning=False",
+    sentence="auto_distributed_partitioning does not support an IterableDataset: give each process its own part and "
+    "set auto_distributed_partitioning=False",
 )
