@@ -136,6 +136,7 @@ def test_reduce_scatter_leaves_pieces(record: Record, replicas: int, op: str) ->
     check.identical(actual=record[op], expected=expected, what=f"reduce_scatter by {op}, by replica")
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize("operation", ["all_gather", "all_to_all", "reduce_scatter"])
 def test_another_number_of_replicas_is_refused(device: Device, operation: str) -> None:
     """The number of replicas in the call is the one that the program runs on."""
