@@ -257,7 +257,7 @@ def test_recomputation_changes_nothing(device: Device, mode: str) -> None:
         pytest.param(ValueError, "greater than 0", {"gradient_accumulation_count": 0}, marks=pytest.mark.emulator),
         (ValueError, "at least two", {"computational_stages": [lambda x: x], "device_mapping": None}),
         (ValueError, "Each stage must be mapped", {"device_mapping": [0]}),
-        (TypeError, "device_mapping", {"device_mapping": "01"}),
+        (TypeError, "device_mapping", {"device_mapping": range(2)}),
         (TypeError, "pipeline_schedule", {"pipeline_schedule": "Grouped"}),
         (TypeError, "recomputation_mode", {"recomputation_mode": 1}),
         (TypeError, "PipelineStageOptions", {"forward_propagation_stages_poplar_options": [{}, {}]}),

@@ -7,7 +7,7 @@ from typing import Any, Type
 
 from ipu_conformance.emulator.core.limits import LimitError
 from ipu_conformance.emulator.core.schedules import SharedDeviceError
-from ipu_conformance.emulator.core.topology import TopologyError, tensorflow_replicas
+from ipu_conformance.emulator.core.topology import TopologyError
 from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, argument, patch, result
 
@@ -49,8 +49,6 @@ for _name, _area, _function, _what, _wrong in (
      always(1)),
     ("keras-half-a-replica", "plan", "core.topology:keras_replicas", "a device need not hold a whole replica",
      lambda original, ipus, shards: _forgives(TopologyError)(original, ipus, shards) or 1),
-    ("keras-rest-refused", "plan", "core.topology:keras_replicas", "every IPU of a device must be in a replica",
-     lambda original, ipus, shards: tensorflow_replicas(ipus, shards)),
     ("keras-any-count", "plan", "core.limits:check_tensorflow", "a schedule takes any number of micro-batches",
      _forgives(LimitError)),
     ("keras-interleaved-shared", "plan", "core.limits:check_tensorflow", "interleaved stages share an IPU",
