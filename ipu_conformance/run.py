@@ -70,11 +70,10 @@ OPTIMIZERS: Dict[str, Dict[str, Any]] = {
 """Every optimizer with its settings and their defaults; a driver passes all of them, so no framework's default counts.
 
 ``decoupled`` decay shrinks the weight, else it joins the gradient. ``rate_in_velocity`` puts the learning rate into the
-momentum buffer (Keras; Paddle's rmsprop on a host) instead of applying it to the buffer (PyTorch, PopART).
-``epsilon_at`` of adam is "corrected" (PyTorch, Paddle, PopART) or "uncorrected" (Keras): is epsilon added to the
-bias-corrected root or to the plain one? Of adamax it is "gradient" (PyTorch), "norm" (Paddle on a host) or
-"denominator" (Keras, PopART). ``epsilon_inside`` adds it under the root (Keras; Paddle's rmsprop on a host) instead of
-to the root.
+momentum buffer (Keras, Paddle's rmsprop) instead of applying it to the buffer (PyTorch). ``epsilon_at`` of adam is
+"corrected" (PyTorch, Paddle, PopART) or "uncorrected" (Keras): is epsilon added to the bias-corrected root or to the
+plain one? Of adamax it is "gradient" (PyTorch), "norm" (Paddle) or "denominator" (Keras). ``epsilon_inside`` adds it
+under the root (Keras; Paddle's rmsprop) instead of to the root.
 """
 
 SCHEDULES: Dict[str, Dict[str, Any]] = {
