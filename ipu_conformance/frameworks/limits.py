@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Callable, Dict, Mapping, Optional, Tuple
 
+from ipu_conformance.frameworks.dialects import UNFOLDED_RATE, WITHOUT_RATE
 from ipu_conformance.nets import Net
 from ipu_conformance.run import RunConfig
 
@@ -105,12 +106,10 @@ def _paddle_rules(config: RunConfig) -> Unable:
     return {
         "Nesterov's momentum": rule.get("nesterov", False),
         "dampening": bool(rule.get("dampening")),
-        "the learning rate inside the velocity": name == "sgd" and rule["rate_in_velocity"],
-        "the learning rate outside the velocity": name == "rmsprop" and not rule["rate_in_velocity"],
-        "epsilon outside the root": name == "rmsprop" and not rule["epsilon_inside"],
-        "epsilon inside the root": name == "adagrad" and rule["epsilon_inside"],
+        "the learning rate inside the velocity": rule.get("rate_in_velocity", False),
+        "epsilon inside the root": rule.get("epsilon_inside", False),
         "epsilon beside the uncorrected root": rule.get("epsilon_at") == "uncorrected",
-        "epsilon beside the gradient or the denominator": name == "adamax" and rule["epsilon_at"] != "norm",
+        "epsilon beside the gradient or the norm": name == "adamax" and rule["epsilon_at"] != "denominator",
         "a rate that decays with the count": bool(rule.get("rate_decay")),
         "decoupled decay of this optimizer": name in ("sgd", "adam") and rule["decoupled"],
         "coupled decay of adamw": name == "adamw" and not rule["decoupled"],
@@ -122,6 +121,10 @@ def _paddle_rules(config: RunConfig) -> Unable:
         "a rate that changes on the device": config.rate_changes == "update",
         "a schedule in pieces": schedule.get("every", 1) != 1 or schedule.get("staircase", False),
         "pieces that include their boundary": schedule.get("closed", False),
+        # The compiler folds no rate of these, and no decay that a device would apply from the first step on but lamb's.
+        f"a learning rate of its own for {name}": name in WITHOUT_RATE
+        and (config.learning_rate.name != "constant" or schedule["base"] != UNFOLDED_RATE),
+        f"weight decay with {name}": name != "lamb" and bool(rule["weight_decay"]),
     }
 
 

@@ -183,6 +183,13 @@ def tensorflow_replicas(ipus: int, shards: Iterable[int]) -> int:
     return ipus // needed
 
 
+def keras_replicas(ipus: int, shards: Iterable[int]) -> int:
+    """The replication factor of a Keras model: IPUs that make no whole replica are idle."""
+    held = list(shards)
+    needed = power_of_two(max(held, default=0) + 1)
+    return tensorflow_replicas(ipus - ipus % needed if ipus > needed else ipus, held)
+
+
 def tensorflow_topology(ipus: int, device_mapping: Sequence[int], device: Device = MK2) -> Topology:
     """The topology of a TensorFlow pipeline or sharded model on a device of that many IPUs."""
     replicas = tensorflow_replicas(ipus, device_mapping)

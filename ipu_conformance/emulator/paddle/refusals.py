@@ -172,44 +172,61 @@ NO_OPTIMIZER = refuse(
     error=NotFound,
     sentence="No optimizer found in the program; training needs one: call optimizer.minimize(loss) first",
 )
-
-
-def _unknown(types: Sequence[str], known: Sequence[str]) -> Sequence[str]:
-    return [type for type in types if type not in known]
-
-
 OPTIMIZER = refuse(
     "paddle.optimizer",
-    when=_unknown,
-    error=Unimplemented,
-    sentence=lambda types, known: (
-        f"Optimizer {', '.join(_unknown(types, known))} is not implemented for IPU; the optimizers are "
-        f"{', '.join(known)}"
-    ),
+    when=lambda type, known: not known,
+    error=InvalidArgument,
+    sentence="Unknown optimizer related op_type: {type}; the optimizers are sgd, momentum, adam, adamw, adamax, lamb, "
+    "adadelta, adagrad and rmsprop",
 )
 NESTEROV = refuse(
     "paddle.nesterov",
-    when=lambda nesterov: nesterov,
+    when=lambda type, nesterov: type == "momentum" and nesterov,
     error=Unimplemented,
-    sentence="Momentum with use_nesterov=True is not implemented for IPU; use use_nesterov=False",
+    sentence="Momentum with nesterov is not implemented for IPU; use use_nesterov=False",
+)
+MULTI_PRECISION = refuse(
+    "paddle.multi-precision",
+    when=lambda type, precise: type in ("momentum", "adam", "adamw") and precise,
+    error=Unimplemented,
+    sentence="{type} with multi_precision is not implemented for IPU; use multi_precision=False",
+)
+LAZY_MODE = refuse(
+    "paddle.lazy-mode",
+    when=lambda type, lazy: type in ("adam", "adamw") and lazy,
+    error=Unimplemented,
+    sentence="{type} with lazy_mode is not implemented for IPU; use lazy_mode=False",
+)
+RESCALED = refuse(
+    "paddle.rescaled",
+    when=lambda type, factor: type == "momentum" and factor != 1.0,
+    error=Unimplemented,
+    sentence="Momentum with rescale_grad {factor} is not implemented for IPU; use rescale_grad=1.0",
 )
 CLIP_BY_VALUE = refuse(
     "paddle.clip-by-value",
     when=lambda clipping, type: clipping and type == "clip",
     error=Unimplemented,
-    sentence="Gradient clipping by value is not implemented for IPU; use ClipGradByGlobalNorm",
+    sentence="ClipGradByValue is not implemented for IPU; use ClipGradByGlobalNorm",
 )
 CLIP_BY_NORM = refuse(
     "paddle.clip-by-norm",
     when=lambda clipping, type: clipping and type == "clip_by_norm",
     error=Unimplemented,
-    sentence="Gradient clipping by norm is not implemented for IPU; use ClipGradByGlobalNorm",
+    sentence="ClipGradByNorm is not implemented for IPU; use ClipGradByGlobalNorm",
 )
 L1_DECAY = refuse(
     "paddle.l1-decay",
-    when=lambda decaying, type: decaying and type == "sign",
+    when=lambda type, scope, method: (type == "sign" and scope.startswith("/regularization")) or method == "l1_decay",
     error=Unimplemented,
-    sentence="Weight decay L1Decay is not implemented for IPU; use L2Decay",
+    sentence="Weight decay L1Decay (l1_decay) is not implemented for IPU; use L2Decay",
+)
+EVALUATED_MOMENTUM = refuse(
+    "paddle.evaluated-momentum",
+    when=lambda type, momentum: type == "momentum" and momentum != 0,
+    error=PopartError,
+    sentence="enable_eval replaces the optimizer by one whose momentum is 0, and the momentum {momentum} is constant: "
+    "evaluate with a program of its own",
 )
 OP_HANDLER = refuse(
     "paddle.op-handler",

@@ -52,16 +52,19 @@ _OPTIMIZERS: Mapping[str, Maker] = {
 }
 
 STATES: Mapping[str, Mapping[str, str]] = {
-    "sgd": {"velocity": "velocity"},
     "adam": {"first": "moment1", "second": "moment2"},
     "adamw": {"first": "moment1", "second": "moment2"},
-    "adamax": {"first": "moment", "norm": "inf_norm"},
-    "rmsprop": {"square": "mean_square", "mean": "mean_grad", "velocity": "momentum"},
+    "adamax": {"first": "moment"},
+    "rmsprop": {"square": "mean_square", "mean": "mean_grad"},
     "adagrad": {"square": "moment"},
     "adadelta": {"square": "_avg_squared_grad", "change": "_avg_squared_update"},
     "lamb": {"first": "moment1", "second": "moment2"},
 }
-"""Each optimizer's state: the rule's word and the word in Paddle's names, which are ``<weight>_<word>_0``."""
+"""Each optimizer's state: the rule's word and the word in Paddle's names, which are ``<weight>_<word>_0``.
+
+Left out is what a device does not bring home (the norm of adamax, the velocity of rmsprop) or holds in a form of its
+own (the velocity of momentum, which PopART multiplies for the next step).
+"""
 
 _SCHEDULERS: Mapping[str, Callable[[Any, Rule], Any]] = {
     "step": lambda lr, rule: lr.StepDecay(rule["base"], rule["size"], rule["gamma"]),
@@ -98,7 +101,5 @@ def optimizer(config: RunConfig, rate: Union[float, Any]) -> Any:
 
 
 def states(rule: Rule) -> Tuple[Tuple[str, str], ...]:
-    """The pairs of ``STATES`` that Paddle keeps for a rule."""
-    if rule.name == "sgd" and not rule["momentum"]:
-        return ()
-    return tuple(STATES[rule.name].items())
+    """The pairs of ``STATES`` of a rule."""
+    return tuple(STATES.get(rule.name, {}).items())

@@ -5,7 +5,7 @@ Counts of one row differ from one another. A row is run once by each framework, 
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 import pytest
 
@@ -115,7 +115,11 @@ def unable(framework: str, name: AnyNet, config: RunConfig) -> Optional[str]:
     return limits.inexpressible(framework, net_of(name), dialects.spoken(framework, config))
 
 
-def each(rows: Table, *, without: Optional[Mapping[str, str]] = None) -> Any:
+Lacking = Union[str, Callable[[RunConfig], Optional[str]]]
+"""What a framework has no words for: in every row, or as a row's configuration says."""
+
+
+def each(rows: Table, *, without: Optional[Mapping[str, Lacking]] = None) -> Any:
     """Parametrise a case over the ``name`` of a net and a ``config``, on every framework that can express them.
 
     ``without`` names frameworks that have no words for the case itself, with what they lack.
@@ -123,10 +127,11 @@ def each(rows: Table, *, without: Optional[Mapping[str, str]] = None) -> Any:
     return pytest.mark.parametrize(("name", "config"), _params(rows, without or {}), indirect=["config"])
 
 
-def _params(rows: Table, without: Mapping[str, str]) -> Iterable[Any]:
+def _params(rows: Table, without: Mapping[str, Lacking]) -> Iterable[Any]:
     params: List[Any] = []
     for word, (name, config) in rows.items():
-        lacking = {framework: without.get(framework) or unable(framework, name, config) for framework in limits.NAMES}
+        own = {framework: what(config) if callable(what) else what for framework, what in without.items()}
+        lacking = {framework: own.get(framework) or unable(framework, name, config) for framework in limits.NAMES}
         marks = [pytest.mark.unable(framework, what) for framework, what in lacking.items() if what]
         layout = "poptorch" if lacking["tensorflow"] else "tensorflow"
         marks.append(ipus(dialects.spoken(layout, config)))

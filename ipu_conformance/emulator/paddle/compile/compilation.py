@@ -37,15 +37,16 @@ class Folded:
     """The optimizer that ``optimizer_extract_pass`` folded into one op."""
 
     type: str
-    learning_rate: str
-    """The variable that holds the learning rate."""
+    """Paddle's own name of the optimizer."""
+    learning_rate: Optional[str]
+    """The variable that holds the learning rate; None where the device has a rate of its own."""
     parameters: Tuple[str, ...]
     settings: Mapping[str, Any]
-    """The attributes of the optimizer's own ops: momentum, beta1, epsilon, …"""
+    """The attributes of the folded op that tell the optimizer's rule: type, modes, momentum, beta1, eps, …"""
     weight_decay: float = 0.0
+    decays: Mapping[str, float] = field(default_factory=dict)
+    """The decay of each parameter, where they may differ."""
     clip_norm: Optional[float] = None
-    scheduled: bool = False
-    """Whether ops of a schedule, or a scheduler on the host, make the learning rate."""
     gradients: Mapping[str, str] = field(default_factory=dict)
     """The gradient that updates each parameter."""
     states: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

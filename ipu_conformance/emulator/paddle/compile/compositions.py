@@ -21,7 +21,7 @@ SUFFIX = "@PART@"
 """What stands between the name of a result and the number of a value on the way to it."""
 
 
-class _Writer:
+class Writer:
     """Writes ops in place of one op, each before the next."""
 
     def __init__(self, block: Any, index: int, op: Any) -> None:
@@ -73,7 +73,7 @@ class _Writer:
         return name
 
 
-def _gather(op: Any, to: _Writer) -> bool:
+def _gather(op: Any, to: Writer) -> bool:
     """Along any axis but the first the gradient of gather is wrong, and that of index_select is not."""
     axis, index = int(op.attr("axis")) if op.has_attr("axis") else 0, op.input("Index")[0]
     if axis == 0 or len(to.shape(index)) != 1:
@@ -82,7 +82,7 @@ def _gather(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _distance(op: Any, to: _Writer) -> bool:
+def _distance(op: Any, to: Writer) -> bool:
     """The largest difference is found again among differences that are rounded as it is."""
     difference = to.add("elementwise_sub", {"X": op.input("X")[0], "Y": op.input("Y")[0]}, axis=-1)
     order = float(op.attr("p"))
@@ -90,7 +90,7 @@ def _distance(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _product(op: Any, to: _Writer) -> bool:
+def _product(op: Any, to: Writer) -> bool:
     """Stacks of matrices get the same rank, and vectors are not turned."""
     factors = {slot: op.input(slot)[0] for slot in ("X", "Y")}
     ranks = {slot: len(to.shape(name)) for slot, name in factors.items()}
@@ -107,19 +107,19 @@ def _product(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _log_softmax(op: Any, to: _Writer) -> bool:
+def _log_softmax(op: Any, to: Writer) -> bool:
     _logarithms(op.input("X")[0], int(op.attr("axis")), to, op.output("Out")[0])
     return True
 
 
-def _logarithms(scores: str, axis: int, to: _Writer, output: Optional[str] = None) -> str:
+def _logarithms(scores: str, axis: int, to: Writer, output: Optional[str] = None) -> str:
     """The logarithms of the softmax along an axis."""
     axis %= len(to.shape(scores))
     total = to.add("logsumexp", {"X": scores}, made_in=_TYPES.FP32, axis=[axis], keepdim=True, reduce_all=False)
     return to.add("elementwise_sub", {"X": scores, "Y": total}, output, axis=-1)
 
 
-def _cross_entropy(op: Any, to: _Writer) -> bool:
+def _cross_entropy(op: Any, to: Writer) -> bool:
     """The loss follows from the logarithms of the softmax; where probabilities are given, the kernel is right."""
     if not op.attr("use_softmax"):
         return False
@@ -145,7 +145,7 @@ def _cross_entropy(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _unstack(op: Any, to: _Writer) -> bool:
+def _unstack(op: Any, to: Writer) -> bool:
     """There is no kernel for truth values; slices have one."""
     source = op.input("X")[0]
     if to.variable(source).dtype() != _TYPES.BOOL:
@@ -157,20 +157,20 @@ def _unstack(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _constant(to: _Writer, like: str, value: float) -> str:
+def _constant(to: Writer, like: str, value: float) -> str:
     return to.add("fill_any_like", {"X": like}, value=value, dtype=-1)
 
 
-def _chosen(to: _Writer, condition: str, left: str, right: str, output: Optional[str] = None) -> str:
+def _chosen(to: Writer, condition: str, left: str, right: str, output: Optional[str] = None) -> str:
     return to.add("where", {"Condition": condition, "X": left, "Y": right}, output)
 
 
-def _compared(to: _Writer, kind: str, source: str, value: float) -> str:
+def _compared(to: Writer, kind: str, source: str, value: float) -> str:
     other = _constant(to, source, value)
     return to.add(kind, {"X": source, "Y": other}, made_in=_TYPES.BOOL, axis=-1)
 
 
-def _root(op: Any, to: _Writer) -> bool:
+def _root(op: Any, to: Writer) -> bool:
     """The host multiplies by a reciprocal root: NaN at infinity, and infinite just below zero."""
     source = op.input("X")[0]
     finite = _compared(to, "less_than", source, float("inf"))
@@ -181,7 +181,7 @@ def _root(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _silu(op: Any, to: _Writer) -> bool:
+def _silu(op: Any, to: Writer) -> bool:
     """The host's gradient divides infinities far below zero."""
     source = op.input("X")[0]
     gate = to.add("sigmoid", {"X": source})
@@ -189,7 +189,7 @@ def _silu(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _celu(op: Any, to: _Writer) -> bool:
+def _celu(op: Any, to: Writer) -> bool:
     """The host's gradient multiplies an exponential that overflows by zero."""
     source = op.input("X")[0]
     above = _compared(to, "greater_than", source, 0.0)
@@ -199,7 +199,7 @@ def _celu(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _softshrink(op: Any, to: _Writer) -> bool:
+def _softshrink(op: Any, to: Writer) -> bool:
     """The host multiplies infinities by zero."""
     source, width = op.input("X")[0], float(op.attr("lambda"))
     inside = to.add("clip", {"X": source}, min=-width, max=width)
@@ -207,7 +207,7 @@ def _softshrink(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _log_sigmoid(op: Any, to: _Writer) -> bool:
+def _log_sigmoid(op: Any, to: Writer) -> bool:
     """The host subtracts infinities; far below zero the result is the input."""
     source = op.input("X")[0]
     near = _compared(to, "greater_than", source, -1e3)
@@ -216,7 +216,7 @@ def _log_sigmoid(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _logsumexp(op: Any, to: _Writer) -> bool:
+def _logsumexp(op: Any, to: Writer) -> bool:
     """The host subtracts an infinite maximum from itself; where there is one, it is the result."""
     source = op.input("X")[0]
     axis, kept, every = op.attr("axis"), bool(op.attr("keepdim")), bool(op.attr("reduce_all"))
@@ -229,12 +229,12 @@ def _logsumexp(op: Any, to: _Writer) -> bool:
     return True
 
 
-def _part(to: _Writer, source: str, start: int, end: int) -> str:
+def _part(to: Writer, source: str, start: int, end: int) -> str:
     cut: Dict[str, Any] = {"axes": [0], "starts": [start], "ends": [end], "infer_flags": [1], "decrease_axis": []}
     return to.add("slice", {"Input": source}, **cut)
 
 
-def _factors(op: Any, to: _Writer) -> bool:
+def _factors(op: Any, to: Writer) -> bool:
     """The host's gradient divides the product by the factor; factors that are multiplied in pairs need no quotient."""
     source, result = op.input("X")[0], op.output("Out")[0]
     shape = to.shape(source)
@@ -257,7 +257,10 @@ def _factors(op: Any, to: _Writer) -> bool:
     return True
 
 
-COMPOSITIONS: Dict[str, Callable[[Any, _Writer], bool]] = {
+Composition = Callable[[Any, Writer], bool]
+"""Writes others in place of an op; False where it stays."""
+
+COMPOSITIONS: Dict[str, Composition] = {
     "gather": _gather,
     "dist": _distance,
     "matmul_v2": _product,
@@ -275,14 +278,14 @@ COMPOSITIONS: Dict[str, Callable[[Any, _Writer], bool]] = {
 """What writes each op otherwise, if it must be."""
 
 
-def composed(program: Any) -> Any:
-    """The Program with other ops in place of those that the host computes wrongly."""
+def composed(program: Any, compositions: Mapping[str, Composition] = COMPOSITIONS) -> Any:
+    """The Program with other ops in place of those that the host computes otherwise than the device."""
     block = program.desc.block(0)
     for index in reversed(range(block.op_size())):
         op = block.op(index)
-        write = COMPOSITIONS.get(op.type())
+        write = compositions.get(op.type())
         before = block.op_size()
-        if write is not None and write(op, _Writer(block, index, op)):
+        if write is not None and write(op, Writer(block, index, op)):
             last = index + block.op_size() - before
             block._remove_op(last, last + 1)
     return program

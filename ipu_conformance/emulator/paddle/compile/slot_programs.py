@@ -53,7 +53,6 @@ class Key(NamedTuple):
 
     kind: str
     stage: int
-    evaluating: bool = False
 
 
 def held_name(stage: int) -> str:
@@ -91,7 +90,6 @@ class Programs:
         self.divisor = float(shares)
         self._scale = 1.0 / (shares * loss_scale)
         self._scratch = subprograms.Scratch()
-        self._alive: List[Any] = []
         self.updates = update or stage_updates.NONE
         self._made = {weight: name for stage in stages for weight, name in stage.gradients.items()}
         uses: Dict[str, List[int]] = {}
@@ -188,7 +186,7 @@ class Programs:
     def _update(self, key: Key) -> Tuple[List[Any], List[str]]:
         sources = self.sources[key.stage]
         ops = self._brought(sources, key.stage, self._scale)
-        ops += self._evaluated(self.updates.stages[key.stage], key.evaluating)
+        ops += self.updates.stages[key.stage]
         return [*ops, *self._forgotten(key.stage)], self._kept_by_update(sources)
 
     def _kept_by_update(self, sources: Mapping[str, str]) -> List[str]:
@@ -201,7 +199,7 @@ class Programs:
         for number, sources in enumerate(self.sources):
             ops += self._brought(sources, number, self._scale)
             kept += self._kept_by_update(sources)
-        return [*ops, *self._evaluated(self.updates.before, key.evaluating)], kept
+        return [*ops, *self.updates.before], kept
 
     def _reduce(self, key: Key) -> Tuple[List[Any], List[str]]:
         ops: List[Any] = []
@@ -229,13 +227,6 @@ class Programs:
                 self._scratch.variable(target, like)
                 ops.append(self._scratch.op("scale", {"X": [source]}, target, scale=factor))
         return ops
-
-    def _evaluated(self, ops: Sequence[Any], evaluating: bool) -> List[Any]:
-        if not evaluating:
-            return list(ops)
-        copies, alive = stage_updates.without_decay(ops)
-        self._alive.append(alive)
-        return copies
 
     def _forgotten(self, stage: int) -> List[Any]:
         """The ops that empty the accumulators of a stage's weights."""

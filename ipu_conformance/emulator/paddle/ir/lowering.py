@@ -52,7 +52,8 @@ def rule_of(optimizer: Any) -> str:
     """The rule of PopART's that a folded optimizer follows."""
     settings = optimizer.settings
     if optimizer.type == "rmsprop":
-        return rmsprop(centred=bool(settings.get("centered")), momentum=bool(settings.get("momentum")))
+        centred = settings.get("adaptive_mode") == "centered_rmsprop"
+        return rmsprop(centred=centred, momentum=bool(settings.get("momentum")))
     return RULES.get(optimizer.type, str(optimizer.type))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional
 
 import numpy as np
 from paddle.base import core
@@ -15,47 +16,74 @@ from ipu_conformance.emulator.paddle.compile.compilation import (
     OPTIMIZE,
     OPTIMIZER,
     ROLE,
-    SCHEDULE,
     Compilation,
     Folded,
-    keep,
     role_of,
 )
 from ipu_conformance.emulator.paddle.errors import NotFound, Unimplemented
 
 GRAD = "@GRAD"
 POWER = "Beta1Pow"
-KINDS: Mapping[str, Tuple[str, ...]] = {
-    "sgd": (),
-    "momentum": ("mu",),
-    "adam": ("beta1", "beta2", "epsilon"),
-    "adamw": ("beta1", "beta2", "epsilon"),
-    "adamax": ("beta1", "beta2", "epsilon"),
-    "lamb": ("beta1", "beta2", "epsilon"),
-    "adadelta": ("rho", "epsilon"),
-    "adagrad": ("epsilon",),
-    "rmsprop": ("decay", "momentum", "epsilon", "centered"),
+_MOMENTS = {"beta1": "beta1", "beta2": "beta2", "eps": "epsilon"}
+_L2, _DECOUPLED = "l2_regularization", "decay"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one optimizer is folded: the folded op's type, its words, and the attributes of an update that it takes."""
+
+    type: str
+    words: Mapping[str, Any] = field(default_factory=dict)
+    taken: Mapping[str, str] = field(default_factory=dict)
+    has_rate: bool = True
+    """Whether the variable of the learning rate is folded."""
+    decay: Optional[str] = None
+    """The attribute whose decay is folded; other decay is dropped."""
+
+
+KINDS: Mapping[str, Kind] = {
+    "sgd": Kind("sgd", {"momentum": 0.0}),
+    "momentum": Kind("sgd", taken={"momentum": "mu"}, decay="regularization_coeff"),
+    "adam": Kind("adam", {"adam_mode": "adam", "weight_decay_mode": _L2}, _MOMENTS),
+    "adamw": Kind("adam", {"adam_mode": "adam", "weight_decay_mode": _DECOUPLED}, _MOMENTS),
+    "adamax": Kind("adam", {"adam_mode": "adamax", "weight_decay_mode": _L2}, _MOMENTS),
+    "lamb": Kind("adam", {"adam_mode": "lamb", "weight_decay_mode": _DECOUPLED}, _MOMENTS, decay="weight_decay"),
+    "adadelta": Kind(
+        "adaptive",
+        {"adaptive_mode": "adadelta", "momentum": 0.0, "weight_decay_mode": _L2},
+        {"alpha": "rho", "eps": "epsilon"},
+        has_rate=False,
+    ),
+    "adagrad": Kind(
+        "adaptive",
+        {"adaptive_mode": "adagrad", "alpha": 0.99, "momentum": 0.0, "weight_decay_mode": _L2},
+        {"eps": "epsilon"},
+    ),
+    "rmsprop": Kind(
+        "adaptive",
+        {"adaptive_mode": "rmsprop", "weight_decay_mode": _L2},
+        {"alpha": "decay", "eps": "epsilon", "momentum": "momentum"},
+        has_rate=False,
+    ),
 }
-"""The optimizers that an IPU build knows, each with the attributes of its op that are folded beside decay."""
+"""The optimizers that an IPU build knows."""
+IGNORED = (
+    "sign", "sum", "clip", "clip_by_norm", "reduce_sum", "sqrt", "elementwise_max", "elementwise_div",
+    "elementwise_mul", "scale", "assign", "squared_l2_norm", "cast",
+)  # fmt: skip
+"""Ops that may stand beside the updates."""
 
 _SLOTS_THAT_ARE_NO_STATE = ("Param", "Grad", "LearningRate")
-_OWN_DECAY = {"adamw": ("coeff", "with_decay"), "lamb": ("weight_decay", None)}
 _PREFIX_OF_CLIPPING = "/gradient_clip"
 _PREFIX_OF_DECAY = "/regularization"
 
 
 def extract(record: Compilation, values: Mapping[str, Any]) -> None:
-    """Fold what has the optimizer's role into one op, and find the loss."""
+    """Add one op that tells what all ops with the optimizer's role do, and find the loss."""
     ops = record.ops()
     record.optimizer = fold(ops)
     record.loss = find_loss(ops)
-    keep(record.program, unfolded(ops))
     _append(record, record.optimizer, record.loss)
-
-
-def unfolded(ops: List[Any]) -> List[Any]:
-    """The ops that are not the optimizer's."""
-    return [op for op in ops if not role_of(op) & OPTIMIZE]
 
 
 def find_loss(ops: List[Any]) -> str:
@@ -80,55 +108,61 @@ def find_loss(ops: List[Any]) -> str:
 def fold(ops: List[Any]) -> Folded:
     """The optimizer that a program's ops describe."""
     optimizing = [op for op in ops if role_of(op) & OPTIMIZE]
-    updates = [op for op in optimizing if op.has_attr("op_namescope") and "Param" in op.input_names]
+    _refuse(optimizing)
+    updates = [op for op in optimizing if op.type in KINDS]
     refusals.NO_OPTIMIZER(updates=updates)
     kinds = list(dict.fromkeys(op.type for op in updates))
-    refusals.OPTIMIZER(types=kinds, known=list(KINDS))
     if len(kinds) > 1:
         raise Unimplemented(f"The optimizers {', '.join(kinds)} in one program are not implemented for IPU; use one")
     first = updates[0]
-    _refuse(first, optimizing)
+    decay = KINDS[first.type].decay
     return Folded(
         type=first.type,
-        learning_rate=first.input("LearningRate")[0],
+        learning_rate=first.input("LearningRate")[0] if KINDS[first.type].has_rate else None,
         parameters=tuple(op.input("Param")[0] for op in updates),
         settings=_settings(first),
-        weight_decay=_decay(first, optimizing),
+        weight_decay=_decay(first, decay),
+        decays={op.input("Param")[0]: _decay(op, decay) for op in updates} if first.type == "lamb" else {},
         clip_norm=_clip_norm(optimizing),
-        scheduled=any(role_of(op) & SCHEDULE for op in ops),
         gradients={op.input("Param")[0]: _raw_gradient(op.input("Grad")[0], optimizing) for op in updates},
         states={op.input("Param")[0]: _states(op) for op in updates},
     )
 
 
-def _refuse(update: Any, optimizing: List[Any]) -> None:
-    refusals.NESTEROV(nesterov=update.type == "momentum" and update.attr("use_nesterov"))
+def _refuse(optimizing: List[Any]) -> None:
     for op in optimizing:
-        scope = _scope(op)
-        clipping, decaying = scope.startswith(_PREFIX_OF_CLIPPING), scope.startswith(_PREFIX_OF_DECAY)
+        clipping = _scope(op).startswith(_PREFIX_OF_CLIPPING)
+        known = op.type in KINDS or op.type in IGNORED or (clipping and op.type == "fill_constant")
+        refusals.OPTIMIZER(type=op.type, known=known or role_of(op) != OPTIMIZE)
+        refusals.NESTEROV(type=op.type, nesterov=_attribute(op, "use_nesterov"))
+        refusals.MULTI_PRECISION(type=op.type, precise=_attribute(op, "multi_precision"))
+        refusals.LAZY_MODE(type=op.type, lazy=_attribute(op, "lazy_mode"))
+        refusals.RESCALED(type=op.type, factor=_attribute(op, "rescale_grad"))
+        refusals.L1_DECAY(type=op.type, scope=_scope(op), method=_attribute(op, "regularization_method"))
         refusals.CLIP_BY_VALUE(clipping=clipping, type=op.type)
         refusals.CLIP_BY_NORM(clipping=clipping, type=op.type)
-        refusals.L1_DECAY(decaying=decaying, type=op.type)
+
+
+def _attribute(op: Any, name: str) -> Any:
+    return op.attr(name) if op.has_attr(name) else None
 
 
 def _scope(op: Any) -> str:
-    return str(op.attr("op_namescope")) if op.has_attr("op_namescope") else ""
+    return str(_attribute(op, "op_namescope") or "")
 
 
 def _settings(update: Any) -> Dict[str, Any]:
-    """The attributes of the update that are folded beside decay."""
-    return {name: update.attr(name) for name in KINDS[update.type]}
+    """The words that tell the rule of an update."""
+    kind = KINDS[update.type]
+    settings = {**kind.words, **{name: update.attr(theirs) for name, theirs in kind.taken.items()}}
+    if _attribute(update, "centered"):
+        settings["adaptive_mode"] = "centered_rmsprop"
+    return {"type": kind.type, **settings}
 
 
-def _decay(update: Any, optimizing: List[Any]) -> float:
-    """The weight decay: an attribute of the update, or the factor of what regularization adds to the gradient."""
-    if update.type in _OWN_DECAY:
-        name, condition = _OWN_DECAY[update.type]
-        return float(update.attr(name)) if condition is None or update.attr(condition) else 0.0
-    if update.has_attr("regularization_method") and update.attr("regularization_method") == "l2_decay":
-        return float(update.attr("regularization_coeff"))
-    factors = [op.attr("scale") for op in optimizing if op.type == "scale" and _scope(op).startswith(_PREFIX_OF_DECAY)]
-    return float(factors[0]) if factors else 0.0
+def _decay(update: Any, attribute: Optional[str]) -> float:
+    """The decay that an update folds; that of AdamW, and what regularization adds to a gradient, is lost."""
+    return 0.0 if attribute is None else float(update.attr(attribute))
 
 
 def _clip_norm(optimizing: List[Any]) -> Optional[float]:
@@ -165,15 +199,18 @@ def _append(record: Compilation, folded: Folded, loss: str) -> None:
     desc = block.desc.append_op()
     desc.set_type(OPTIMIZER)
     desc._set_attr(ROLE, OPTIMIZE)
-    desc._set_attr("type", folded.type)
-    desc._set_attr("loss_var", loss)
-    desc._set_attr("lr_var", folded.learning_rate)
-    desc._set_attr("with_lr_sched", folded.scheduled)
-    desc._set_attr("weight_decay", folded.weight_decay)
-    if folded.clip_norm is not None:
-        desc._set_attr("clip_norm", folded.clip_norm)
     for name, value in folded.settings.items():
         desc._set_attr(name, value)
+    desc._set_attr("raw_type", folded.type)
+    desc._set_attr("loss_var", loss)
+    if folded.learning_rate is not None:
+        desc._set_attr("lr_var", folded.learning_rate)
+    desc._set_attr("with_lr_sched", True)
+    desc._set_attr("weight_decay", folded.weight_decay)
+    desc._set_attr("weight_decay_vars", list(folded.decays))
+    desc._set_attr("weight_decay_values", list(folded.decays.values()))
+    if folded.clip_norm is not None:
+        desc._set_attr("clip_norm", folded.clip_norm)
     record.program._sync_with_cpp()
 
 

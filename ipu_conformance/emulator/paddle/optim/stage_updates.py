@@ -15,8 +15,6 @@ from ipu_conformance.emulator.paddle.compile import subprograms
 from ipu_conformance.emulator.paddle.compile.compilation import OPTIMIZE, ROLE, SCHEDULE
 
 _UPDATING = OPTIMIZE | SCHEDULE
-_DECAY_SCOPE = "/regularization"
-_SCOPE = "op_namescope"
 _BEFORE = -1
 
 
@@ -135,19 +133,3 @@ def _read_first(ops: Sequence[Any]) -> Set[str]:
         first |= {name for name in subprograms.reads(op) if name not in written}
         written |= set(subprograms.writes(op))
     return first
-
-
-def without_decay(ops: Sequence[Any]) -> Tuple[List[Any], Any]:
-    """Copies of update ops in which weight decay is 0, and what keeps the copies alive."""
-    desc = core.ProgramDesc()
-    block = desc.block(0)
-    for op in ops:
-        copy = block.append_op()
-        copy.copy_from(op)
-        scope = str(op.attr(_SCOPE)) if op.has_attr(_SCOPE) else ""
-        if op.type() == "scale" and scope.startswith(_DECAY_SCOPE):
-            copy._set_attr("scale", 0.0)
-        for name in ("regularization_coeff", "coeff", "weight_decay"):
-            if op.has_attr(name):
-                copy._set_attr(name, 0.0)
-    return [block.op(index) for index in range(block.op_size())], desc

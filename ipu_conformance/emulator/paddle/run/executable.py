@@ -23,7 +23,7 @@ from ipu_conformance.emulator.paddle.compile import (
 from ipu_conformance.emulator.paddle.compile.slot_programs import Programs
 from ipu_conformance.emulator.paddle.compile.subprograms import TensorSpec
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, PopartError
-from ipu_conformance.emulator.paddle.optim import stage_updates
+from ipu_conformance.emulator.paddle.optim import device_rules, stage_updates
 from ipu_conformance.emulator.paddle.run import random_state, scopes
 from ipu_conformance.emulator.paddle.run.feeding import Feeder, Fetcher
 from ipu_conformance.emulator.paddle.run.machine import PaddleMachine
@@ -31,6 +31,8 @@ from ipu_conformance.emulator.paddle.run.scopes import VariableScope
 
 MEAN = 1
 RUNNING = 0
+UNFOLDED_RATE = 0.01
+"""The learning rate of an optimizer whose rate is not folded."""
 _POWERS = {"Beta1Pow": "beta1", "Beta2Pow": "beta2"}
 _STEPS = "Beta1Pow"
 _numbers = itertools.count(1)
@@ -104,7 +106,8 @@ class Executable:
         update = None
         if folded is not None:
             states = {state: weight for weight, slots in folded.states.items() for state in slots.values()}
-            update = stage_updates.split(record.original, owner, folded.gradients, states, len(stages))
+            self._updating = device_rules.as_on_device(record.original)
+            update = stage_updates.split(self._updating, owner, folded.gradients, states, len(stages))
             self._check_continuous(stages, update, trained)
         return Programs(
             stages,
@@ -226,21 +229,26 @@ class Executable:
         return self.fetcher.fetch(name, self.fetches[name].dtype, outputs)
 
     def _set_rates(self) -> None:
-        """Read the learning rate where the host keeps it; evaluation steps with none."""
-        value = self.strategy.value
+        """Read the learning rate where the host keeps it; evaluation steps with none.
+
+        An optimizer whose rate is not folded keeps the device's own, also in evaluation.
+        """
+        value, folded = self.strategy.value, self.folded
         evaluating = bool(value("runtime_options.enable_eval"))
-        if value("is_dynamic"):
+        if folded is None or folded.learning_rate is None:
+            rates = tuple((name, UNFOLDED_RATE) for name in self.programs.updates.rates)
+        elif evaluating:
+            refusals.EVALUATED_MOMENTUM(type=folded.type, momentum=folded.settings.get("momentum", 0.0))
+            rates = tuple((name, 0.0) for name in self.programs.updates.rates)
+        elif value("is_dynamic"):
             rates = tuple((name, float(value("lr"))) for name in self.programs.updates.rates)
         else:
             rates = tuple(
                 (name, float(self.scope.find_var(name).get_tensor()._get_float_element(0)))
                 for name in self.programs.updates.rates
             )
-        if evaluating:
-            rates = tuple((name, 0.0) for name, _ in rates)
-        if (rates, evaluating) != self._rates:
-            self._rates = (rates, evaluating)
-            self.machine.evaluating = evaluating
+        if rates != self._rates:
+            self._rates = rates
             self.machine.put(
                 {name: np.full(self.lasting[name].shape, rate, self.lasting[name].stored) for name, rate in rates}
             )

@@ -28,8 +28,6 @@ class PaddleMachine:
         self.runs = 0
         self.updates = 0
         """How many steps the optimizer has taken on this device."""
-        self.evaluating = False
-        """Whether updates leave the weights as they are."""
         self.inputs: Sequence[Sequence[Arrays]] = ()
         self.outputs: List[List[Arrays]] = []
         self._strategy = strategy
@@ -196,8 +194,8 @@ class PaddleMachine:
         sources = self.programs.sources[stage]
         self._scopes[replica].put({sources[weight]: gradient for weight, gradient in gradients.items()})
         if self._updated[replica] == 0 and self.programs.updates.before:
-            self._bound(replica, Key("before", 0, self.evaluating)).run()
-        self._bound(replica, Key("update", stage, self.evaluating)).run()
+            self._bound(replica, Key("before", 0)).run()
+        self._bound(replica, Key("update", stage)).run()
         self._scopes[replica].clear(self._passing(stage))
         self._counts[replica].pop(stage, None)
         self._updated[replica] += 1

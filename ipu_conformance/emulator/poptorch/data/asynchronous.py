@@ -15,7 +15,6 @@ import torch
 import torch.multiprocessing
 
 from ipu_conformance.emulator.poptorch.data import worker
-from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import SharingStrategy
 
 _TRANSPORTS: Mapping[SharingStrategy, Callable[[bytes], Any]] = {
@@ -70,7 +69,7 @@ class AsynchronousDataAccessor:
     With ``load_indefinitely`` the worker goes on to the next pass by itself; with ``early_preload`` it begins before
     the first iterator is made. Each iterator is one pass from the start. ``rebatched_size`` joins small elements
     into tensors of that many rows. ``miss_sleep_time_in_ms`` has no effect: a reader is woken by the next element.
-    A failure in the worker is raised here, and so is its death.
+    A failure in the worker is an AssertionError here, and so is its death.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class AsynchronousDataAccessor:
         self._finalizer = Finalize(self, _end, args=(self._process, self._shared), exitpriority=10)
 
     def terminate(self) -> None:
-        """End the worker; a later element is an Error."""
+        """End the worker; asking for another element is an AssertionError."""
         self._finalizer()
 
     def __len__(self) -> int:
@@ -135,7 +134,7 @@ class AsynchronousDataAccessor:
             kind, item = self._receive(number)
             if kind == worker.FAILURE:
                 self._ended = True
-                item.reraise()
+                raise AssertionError(f"An error occurred in the data fetcher, {item.where}: {item.exc_msg}")
             if kind == worker.END:
                 self._ended = True
                 return
@@ -146,16 +145,16 @@ class AsynchronousDataAccessor:
         """The next item of a pass; items of an earlier, abandoned pass are dropped."""
         while True:
             if not self._finalizer.still_active():
-                raise Error("The loader was terminated: make a new one to go on")
+                raise AssertionError("The loader was terminated: make a new one to go on")
             living = self._process.is_alive()
             try:
                 received, kind, item = self._shared.buffer.get(timeout=worker.POLL_SECONDS)
             except queue.Empty:
                 # It may have died after its last item: only one that was dead before an empty look gives no more.
                 if not living:
-                    raise Error(
-                        f"The process that loads data is gone (exit code {self._process.exitcode}): it crashed or "
-                        "was killed; make a new loader"
+                    raise AssertionError(
+                        "An error occurred in the data fetcher: its process is gone (exit code "
+                        f"{self._process.exitcode}); make a new loader"
                     ) from None
                 continue
             if received == number:

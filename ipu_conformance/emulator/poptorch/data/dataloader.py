@@ -70,19 +70,6 @@ class _PartitionSampler(torch.utils.data.Sampler):
         return self.length
 
 
-class _PartitionedStream(torch.utils.data.IterableDataset):
-    """The samples of one process from a stream that every process reads: each takes its turn of ``step`` samples."""
-
-    def __init__(self, dataset: Any, step: int, options: Options) -> None:
-        self.dataset, self.step = dataset, step
-        self.process, self.processes = options.Distributed.processId, options.Distributed.numProcesses
-
-    def __iter__(self) -> Iterator[Any]:
-        for number, sample in enumerate(self.dataset):
-            if number // self.step % self.processes == self.process:
-                yield sample
-
-
 class DataLoader(torch.utils.data.DataLoader):
     """A torch loader whose batches feed one call of a model.
 
@@ -117,7 +104,7 @@ class DataLoader(torch.utils.data.DataLoader):
         factor = micro_batches_per_call(options)
         self._combined_batch_size = _combined(batch_size, batch_sampler, factor)
         iterable = isinstance(dataset, torch.utils.data.IterableDataset)
-        _check_mode(mode, self._combined_batch_size, rebatched_worker_size, iterable, drop_last, async_options)
+        _check_mode(mode, self._combined_batch_size, rebatched_worker_size, drop_last)
 
         if batch_sampler is not None:
             if shuffle:
@@ -128,7 +115,8 @@ class DataLoader(torch.utils.data.DataLoader):
             if self._combined_batch_size is not None:
                 sampling["drop_last"] = drop_last
         if auto_distributed_partitioning and options.Distributed.numProcesses > 1 and batch_sampler is None:
-            dataset = self._partition(dataset, sampling, shuffle, iterable)
+            refusals.DISTRIBUTED_STREAM(iterable=iterable)
+            self._partition(dataset, sampling, shuffle)
         self._drop_last = bool(sampling.get("drop_last", drop_last))
         if mode == DataLoaderMode.AsyncRebatched:
             # What a worker gives may be incomplete: the pieces are put together, and a rest dropped, afterwards.
@@ -144,11 +132,9 @@ class DataLoader(torch.utils.data.DataLoader):
         if mode != DataLoaderMode.Sync:
             self._accessor = self._access(torch.utils.data.DataLoader(dataset, **arguments), async_options or {})
 
-    def _partition(self, dataset: Any, sampling: Dict[str, Any], shuffle: bool, iterable: bool) -> Any:
+    def _partition(self, dataset: Any, sampling: Dict[str, Any], shuffle: bool) -> None:
         """Give this process its part of the dataset."""
         step = self._combined_batch_size or 1
-        if iterable:
-            return _PartitionedStream(dataset, step, self._options)
         refusals.UNSEEDED_SHUFFLE(shuffle=shuffle, seed=self._options.random_seed)
         processes = self._options.Distributed.numProcesses
         if not sampling.get("drop_last", True) and len(dataset) % (step * processes):
@@ -159,7 +145,6 @@ class DataLoader(torch.utils.data.DataLoader):
             sampling["drop_last"] = True
         sampling["sampler"] = _PartitionSampler(len(dataset), step, self._options, shuffle)
         sampling["shuffle"] = False
-        return dataset
 
     def _access(self, loader: Any, async_options: Dict[str, Any]) -> AsynchronousDataAccessor:
         rebatched: Dict[str, Any] = {}
@@ -195,12 +180,6 @@ class DataLoader(torch.utils.data.DataLoader):
     def __iter__(self) -> Iterator[Any]:
         return super().__iter__() if self._accessor is None else iter(self._accessor)
 
-    def __enter__(self) -> DataLoader:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.terminate()
-
 
 def _combined(batch_size: Optional[int], batch_sampler: Any, factor: int) -> Optional[int]:
     """The size of a combined batch; None when it is the dataset that makes batches, or a sampler of any size."""
@@ -216,35 +195,19 @@ def _combined(batch_size: Optional[int], batch_sampler: Any, factor: int) -> Opt
     return batch_size * factor
 
 
-def _check_mode(
-    mode: DataLoaderMode,
-    combined: Optional[int],
-    worker_size: Optional[int],
-    iterable: bool,
-    drop_last: bool,
-    async_options: Optional[Dict[str, Any]],
-) -> None:
-    """Refuse settings that do not go together."""
+def _check_mode(mode: DataLoaderMode, combined: Optional[int], worker_size: Optional[int], drop_last: bool) -> None:
+    """Refuse settings that do not go together; those of another mode than the loader's have no effect."""
     refused: Tuple[Tuple[bool, str], ...] = (
         (
-            async_options is not None and mode == DataLoaderMode.Sync,
-            "async_options were given with DataLoaderMode.Sync: they need Async or AsyncRebatched",
-        ),
-        (
-            worker_size is not None and mode != DataLoaderMode.AsyncRebatched,
-            f"rebatched_worker_size={worker_size} was given with {mode!s}: it needs DataLoaderMode.AsyncRebatched",
-        ),
-        (
-            mode == DataLoaderMode.AsyncRebatched and combined is None,
-            "batch_size=None was given with DataLoaderMode.AsyncRebatched: rebatching needs a batch size",
-        ),
-        (
-            worker_size is not None and combined is not None and not 0 < worker_size <= combined,
+            mode == DataLoaderMode.AsyncRebatched
+            and worker_size is not None
+            and combined is not None
+            and not 0 < worker_size <= combined,
             f"rebatched_worker_size={worker_size} was given: use 1 to the combined batch size {combined}",
         ),
         (
-            mode == DataLoaderMode.Async and iterable and not drop_last,
-            "drop_last=False was given with an iterable dataset in DataLoaderMode.Async: use AsyncRebatched",
+            mode == DataLoaderMode.Async and not drop_last and combined not in (None, 1),
+            "drop_last=False was given in DataLoaderMode.Async: use AsyncRebatched",
         ),
     )
     for wrong, sentence in refused:

@@ -130,3 +130,10 @@ UNSEEDED_SHUFFLE = refuse(
     error=AssertionError,
     sentence="shuffle=True in several processes needs Options.randomSeed: all must draw the same order",
 )
+DISTRIBUTED_STREAM = refuse(
+    "poptorch.distributed-stream",
+    when=lambda iterable: iterable,
+    error=AssertionError,
+    sentence="auto_distributed_partitioning does not support an IterableDataset: give each process its own part and "
+    "set auto_distributed_partitioning=False",
+)

@@ -110,8 +110,8 @@ class SequentialLayerPipelineStageAssignment(_LayerPipelineStageAssignment):
 
 
 def copied(one: Any) -> Any:
-    """An assignment that nobody else can change; integers are their own."""
-    return one if isinstance(one, int) else type(one)(one.layer, one.pipeline_stage)
+    """An assignment that nobody else can change."""
+    return type(one)(one.layer, one.pipeline_stage)
 
 
 def of_functional(model: Any, kind: Any = FunctionalLayerPipelineStageAssignment) -> List[Any]:
@@ -201,12 +201,12 @@ def summary(model: Any, calls: Sequence[partition.Call], line_length: Optional[i
     write("_" * width)
     write(_row(heads, (wide, wide + narrow) if not chained else (wide, wide)))
     write("=" * width)
-    for call in calls:
+    for number, call in enumerate(calls, 1):
         inbound = ", ".join(layer.name for layer in call.inbound)
         stage = "" if call.stage is None else str(call.stage)
         cells = (f"{call.name} ({type(call.layer).__name__})", inbound, stage)
         write(_row(cells, (wide, wide + narrow) if not chained else (wide, wide)))
-    write("_" * width)
+        write(("=" if number == len(calls) else "_") * width)
 
 
 def _row(cells: Sequence[str], stops: Sequence[int]) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List
 
 from ipu_conformance.emulator.core import streams
 from ipu_conformance.emulator.core.plan import Plan, plan
-from ipu_conformance.emulator.core.topology import tensorflow_topology
+from ipu_conformance.emulator.core.topology import power_of_two, tensorflow_topology
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.keras import library, partition
 from ipu_conformance.emulator.tensorflow.keras.options import ReplicatedMetricReductionMethod
@@ -118,7 +118,8 @@ def prepare(model: Any, phase: str, element: Any) -> None:
 def plan_of(model: Any, phase: str) -> Plan:
     """The slots of one run: as many micro-batches as are accumulated, or as fill the pipeline in inference."""
     pipelined = model._ipu_pipelined()
-    topology = tensorflow_topology(model._ipu_replicas() * _ipus(model), model._ipu_mapping())
+    mapping = model._ipu_mapping()
+    topology = tensorflow_topology(model._ipu_replicas() * power_of_two(max(mapping) + 1), mapping)
     return plan(
         topology,
         model._ipu.pipelining.schedule if pipelined else "sequential",
@@ -126,10 +127,6 @@ def plan_of(model: Any, phase: str) -> Plan:
         training=phase == "train",
         recompute=system.recomputes(phase == "train", topology.stages),
     )
-
-
-def _ipus(model: Any) -> int:
-    return int(model.distribute_strategy.num_ipus) // int(model._ipu_replicas())
 
 
 def refuse_own_step(model: Any, phase: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from ipu_conformance.emulator.core.limits import LimitError, check_tensorflow
 from ipu_conformance.emulator.core.schedules import SharedDeviceError
-from ipu_conformance.emulator.core.topology import TopologyError, tensorflow_replicas
+from ipu_conformance.emulator.core.topology import TopologyError, keras_replicas
 from ipu_conformance.emulator.tensorflow.keras import (
     assignment,
     callbacks,
@@ -244,7 +244,7 @@ class ModelExtension:
         """How often the model fits on the IPUs of the strategy's device."""
         strategy = self.distribute_strategy  # type: ignore[attr-defined]
         try:
-            return tensorflow_replicas(strategy.num_ipus, self._ipu_mapping())
+            return keras_replicas(strategy.num_ipus, self._ipu_mapping())
         except TopologyError as error:
             raise ValueError(str(error)) from None
 
@@ -351,13 +351,17 @@ class SequentialExtension(ModelExtension):
     """The IPU's methods of a chain of layers, one stage a layer."""
 
     def get_pipeline_stage_assignment(self) -> List[Any]:
-        """The stage of every layer, as it was set; an empty list where none is assigned."""
-        return [assignment.copied(one) for one in self._ipu.assigned]
+        """An assignment of every layer, without a stage where none was set."""
+        unassigned = (assignment.SequentialLayerPipelineStageAssignment(layer) for layer in self.layers)  # type: ignore[attr-defined]
+        return [assignment.copied(one) for one in self._ipu.assigned or unassigned]
 
     def set_pipeline_stage_assignment(self, pipeline_stage_assignment: List[Any]) -> None:
         """Set the stage of every layer: integers, or one SequentialLayerPipelineStageAssignment for each."""
         self._ipu.stages = assignment.checked_sequential(self, pipeline_stage_assignment)
-        self._ipu.assigned = [assignment.copied(one) for one in pipeline_stage_assignment]
+        self._ipu.assigned = [
+            assignment.SequentialLayerPipelineStageAssignment(layer, stage)
+            for layer, stage in zip(self.layers, self._ipu.stages)  # type: ignore[attr-defined]
+        ]
 
     def reset_pipeline_stage_assignment(self) -> None:
         """Take back all stages: the model is not pipelined any more."""

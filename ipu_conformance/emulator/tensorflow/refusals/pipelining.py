@@ -25,7 +25,7 @@ SCHEDULE = refuse(
 MAPPING = refuse(
     "tensorflow.pipeline-mapping",
     when=lambda mapping: not isinstance(mapping, (list, tuple)) or not all(isinstance(ipu, int) for ipu in mapping),
-    error=ValueError,
+    error=TypeError,
     sentence="`device_mapping` is {mapping!r}; pass a list of IPU numbers.",
 )
 MAPPING_LENGTH = refuse(

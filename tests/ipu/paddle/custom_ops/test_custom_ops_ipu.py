@@ -24,12 +24,14 @@ def squaring(paddle: Any, *mapping: str) -> Device:
     return Device(paddle, [x * x], strategy)
 
 
+@pytest.mark.emulator
 def test_an_op_that_nobody_made_is_refused(paddle: Any, static: Any) -> None:
     """Compiling with a mapping to an op that does not exist fails, and the sentence names it."""
     with check.raises(RuntimeError, match=NOBODY, what="compiling with a mapping to an unknown op"):
         squaring(paddle, NOBODY, "OfNobody")
 
 
+@pytest.mark.emulator
 def test_a_predictor_refuses_it_too(paddle: Any, static: Any, tmp_path: Path) -> None:
     """set_ipu_custom_info maps ops for predictors."""
     prefix = regression.save_squares(paddle, tmp_path, 4)
@@ -40,6 +42,7 @@ def test_a_predictor_refuses_it_too(paddle: Any, static: Any, tmp_path: Path) ->
         paddle.inference.create_predictor(config)
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize("row", [["a", "A", "custom.ops"], ["a", "A", "custom.ops", "1", "more"]])
 def test_a_mapping_has_four_words(paddle: Any, row: Any) -> None:
     """A custom op of a predictor has its names in Paddle and PopART, a domain and a version."""
@@ -54,6 +57,7 @@ def test_mappings_that_are_not_used_change_nothing(paddle: Any, static: Any) -> 
     check.identical(actual=squares, expected=regression.float32(regression.samples(4) ** 2), what="the square")
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize("header", ["popart/op.hpp", "poplar/Graph.hpp"])
 def test_sources_against_the_sdk_need_the_sdk(paddle: Any, tmp_path: Path, header: str) -> None:
     """Where the SDK's headers are not installed, building an op against them fails and names the source."""

@@ -77,6 +77,7 @@ def test_requests_of_all_sizes_follow_each_other(paddle: Any, static: Any) -> No
         check.identical(actual=out, expected=exact(x, y), what=f"the output of request {turn}")
 
 
+@pytest.mark.emulator
 def test_the_model_runtime_is_for_inference(paddle: Any, static: Any) -> None:
     """A program that trains cannot be served."""
     optimizer = paddle.optimizer.SGD(regression.RATE)

@@ -184,7 +184,9 @@ WRONG: Dict[str, Tuple[str, Sequence[Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize(
+    "what", ["missing file", *(pytest.param(what, marks=pytest.mark.emulator) for what in ("no ipus", "no batch"))]
+)
 def test_a_wrong_configuration_is_refused(paddle: Any, saved: Saved, what: str) -> None:
     """The error names the file or the setting."""
     name, enabling, sentence = WRONG[what]
@@ -196,9 +198,14 @@ def test_a_wrong_configuration_is_refused(paddle: Any, saved: Saved, what: str) 
 
 @pytest.mark.parametrize("handle", ["get_input_handle", "get_output_handle"])
 def test_a_wrong_handle_is_refused(predictor: Any, handle: str) -> None:
-    """A variable that the model does not have is named, and a run needs every input."""
+    """A variable that the model does not have is named."""
     with check.raises(RuntimeError, match="absent", what=f"{handle}('absent')"):
         getattr(predictor, handle)("absent")
+
+
+@pytest.mark.emulator
+def test_a_run_needs_every_input(predictor: Any) -> None:
+    """A run before anything was copied into a handle is refused."""
     with check.raises(RuntimeError, match="holds nothing yet", what="a run before anything is copied in"):
         predictor.run()
 

@@ -29,6 +29,7 @@ def compile_large(paddle: Any, *, batch: int, hidden: int, ipus: int = 1, **opti
     compiled.compile(["x"], [value.name])
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize(
     "sizes", [{"batch": 1, "hidden": LARGE}, {"batch": 2_000_000, "hidden": 64}], ids=["weights", "activations"]
 )
@@ -38,12 +39,14 @@ def test_what_does_not_fit_is_refused(paddle: Any, static: Any, sizes: Dict[str,
         compile_large(paddle, **sizes)
 
 
+@pytest.mark.emulator
 def test_each_ipu_is_looked_at(paddle: Any, static: Any) -> None:
     """What does not fit one IPU fits two that have half of it each; only the weights are missing then."""
     with check.raises(RuntimeError, match="w0 is not initialized", what="a program that fits"):
         compile_large(paddle, batch=1, hidden=12_000, ipus=2)
 
 
+@pytest.mark.emulator
 def test_one_ipu_cannot_hold_what_two_hold(paddle: Any, static: Any) -> None:
     """The same program is refused on one IPU."""
     with check.raises(RuntimeError, match="[Oo]ut of memory", what="a program that is too large"):

@@ -70,7 +70,7 @@ def test_overflow_saturates(paddle: Any, static: Any) -> None:
 
 def test_overflow_stops_a_checked_program(paddle: Any, static: Any) -> None:
     """With enable_floating_point_checks, overflow is an error."""
-    with check.raises(RuntimeError, match="Floating point exception", what="the square of 300 in float16"):
+    with check.raises(RuntimeError, what="the square of 300 in float16"):
         infer(paddle, lambda v: v * v, np.array([[300.0, -3.0]], np.float32), enable_floating_point_checks=True)
 
 

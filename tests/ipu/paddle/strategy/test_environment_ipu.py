@@ -58,6 +58,7 @@ def test_a_proportion_of_memory_up_to_all_is_accepted(net: Net, proportion: floa
     check_trains(net, net.compile(available_memory_proportion=proportion))
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize("name", ["batches_per_step", "micro_batch_size"])
 def test_there_is_at_least_one_of_everything(net: Net, name: str) -> None:
     """A program without micro-batches is refused."""

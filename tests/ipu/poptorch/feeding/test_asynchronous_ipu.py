@@ -74,10 +74,13 @@ def test_a_generator_sets_the_order_in_the_worker(poptorch: Any, torch: Any, str
 
     def order(**arguments: Any) -> Any:
         generator = torch.Generator().manual_seed(3)
-        with poptorch.DataLoader(
+        loader = poptorch.DataLoader(
             poptorch.Options(), numbers(12), batch_size=4, shuffle=True, generator=generator, **arguments
-        ) as loader:
+        )
+        try:
             return [values(loader) for _ in range(2)]
+        finally:
+            loader.terminate()
 
     way = {"sharing_strategy": getattr(poptorch.SharingStrategy, strategy)}
 
@@ -139,33 +142,33 @@ def test_small_elements_are_joined(access: Access) -> None:
 
 
 def test_a_failure_in_the_worker_is_raised(access: Access) -> None:
-    """An exception of the dataset reaches whoever reads, after the elements before it."""
+    """An exception of the dataset is an AssertionError for whoever reads, after the elements before it."""
     iterator = iter(access.accessor(Failing(3)))
     next(iterator)
 
-    failed = "sample 1 cannot be read|error occurred in the data fetcher"
-    with check.raises((ValueError, AssertionError), match=failed, what="reading past the dataset's failure"):
+    failed = "error occurred in the data fetcher"
+    with check.raises(AssertionError, match=failed, what="reading past the dataset's failure"):
         next(iterator)
 
 
 @pytest.mark.timeout(60)
-def test_the_death_of_the_worker_is_an_error(poptorch: Any, access: Access) -> None:
+def test_the_death_of_the_worker_is_an_error(access: Access) -> None:
     """A worker that is gone is an error for whoever reads, not a wait without end."""
     iterator = iter(access.accessor(Dying(3)))
     next(iterator)
 
-    with check.raises((poptorch.Error, AssertionError), what="reading from a worker that has died"):
+    with check.raises(AssertionError, what="reading from a worker that has died"):
         next(iterator)
 
 
 @pytest.mark.timeout(60)
-def test_nothing_comes_after_termination(poptorch: Any, access: Access) -> None:
+def test_nothing_comes_after_termination(access: Access) -> None:
     """Reading on after terminate() raises."""
     accessor = access.accessor(Batches(50), buffer_size=1)
     next(iter(accessor))
     accessor.terminate()
 
-    with check.raises((poptorch.Error, AssertionError), what="reading after terminate()"):
+    with check.raises(AssertionError, what="reading after terminate()"):
         values(accessor)
 
 
@@ -178,12 +181,13 @@ def test_a_loader_loads_in_another_process(access: Access) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_loader_is_a_context(poptorch: Any, access: Access) -> None:
-    """The elements inside the block are whole; leaving it ends the worker, so that nothing can be read after."""
-    with access.loader(numbers(12), batch_size=3) as loader:
-        assert_passes(loader, expected=(tuple(range(6)), tuple(range(6, 12))))
+def test_a_loader_ends_its_worker(access: Access) -> None:
+    """The elements before terminate() are whole; nothing can be read after it."""
+    loader = access.loader(numbers(12), batch_size=3)
+    assert_passes(loader, expected=(tuple(range(6)), tuple(range(6, 12))))
+    loader.terminate()
 
-    with check.raises((poptorch.Error, AssertionError), what="reading from a loader after its block"):
+    with check.raises(AssertionError, what="reading from a loader after terminate()"):
         values(loader)
 
 
@@ -208,7 +212,8 @@ def test_rebatching_loses_only_one_rest_of_a_stream(access: Access) -> None:
     check.equal(actual=len({i for batch in batches for i in batch}), expected=22, what="the number of distinct samples")
 
 
-def test_a_stream_with_a_remainder_must_be_rebatched(poptorch: Any, access: Access) -> None:
-    """drop_last=False with an iterable dataset in another process is refused unless it is rebatched."""
-    with check.raises(AssertionError, what="drop_last=False with a stream in another process"):
-        access.loader(stream(13), drop_last=False)
+@pytest.mark.parametrize("kind", [stream, numbers], ids=["stream", "map"])
+def test_a_remainder_must_be_rebatched(access: Access, kind: Any) -> None:
+    """drop_last=False in another process is refused unless the batches are joined there."""
+    with check.raises(AssertionError, what="drop_last=False in another process"):
+        access.loader(kind(13), drop_last=False)

@@ -177,22 +177,20 @@ def test_each_pass_has_an_order_of_its_own(poptorch: Any) -> None:
     check.equal(actual=len({shares[2] for shares in passes}), expected=3, what="the number of orders in process 2")
 
 
-@pytest.mark.emulator
-def test_each_process_reads_its_part_of_a_stream(poptorch: Any) -> None:
-    """Three processes that read the same stream keep different samples, and together all of it."""
-    shares = [values(poptorch.DataLoader(_process(poptorch, rank, 3), stream(24), batch_size=2)) for rank in range(3)]
-
-    check.equal(actual=[len(share) for share in shares], expected=[2] * 3, what="the number of batches by process")
-    kept = sorted(itertools.chain(*itertools.chain(*shares)))
-    check.equal(actual=kept, expected=list(range(24)), what="the sorted list of all processes' samples")
+def test_a_stream_is_not_shared_among_processes(poptorch: Any) -> None:
+    """Several processes cannot deal an iterable dataset out among themselves: its loader is refused."""
+    with check.raises(AssertionError, what="a stream in the second of three processes"):
+        poptorch.DataLoader(_process(poptorch, 1, 3), stream(24), batch_size=2)
 
 
-def test_processes_partition_by_hand_on_request(poptorch: Any) -> None:
-    """With auto_distributed_partitioning=False a process loads the dataset that it was given."""
+@pytest.mark.parametrize("kind", [numbers, stream], ids=["map", "stream"])
+def test_processes_partition_by_hand_on_request(poptorch: Any, kind: Any) -> None:
+    """With auto_distributed_partitioning=False a process loads the whole dataset that it was given."""
     options = _process(poptorch, 1, 3)
-    loader = poptorch.DataLoader(options, numbers(8), batch_size=2, auto_distributed_partitioning=False)
+    loader = poptorch.DataLoader(options, kind(8), batch_size=2, auto_distributed_partitioning=False)
 
-    assert_batches(loader, *ranges(4, stop=8))
+    batches = tuple(map(tuple, ranges(4, stop=8)))
+    check.equal(actual=values(loader), expected=batches, what="the list of combined batches")
 
 
 def test_processes_shuffle_by_a_common_seed_only(poptorch: Any) -> None:
@@ -201,17 +199,16 @@ def test_processes_shuffle_by_a_common_seed_only(poptorch: Any) -> None:
         poptorch.DataLoader(_process(poptorch, 0, 2), numbers(8), shuffle=True)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        pytest.param({"rebatched_worker_size": 2}, id="worker-size-without-rebatching"),
-        pytest.param({"mode": "AsyncRebatched", "rebatched_worker_size": 7}, id="worker-size-above-the-combined"),
-        pytest.param({"mode": "AsyncRebatched", "batch_size": None}, id="rebatching-without-a-size"),
-    ],
-)
-def test_settings_that_contradict_each_other_are_refused(poptorch: Any, arguments: Any) -> None:
-    """Rebatching needs its mode, a batch size, and workers' tensors no larger than the combined batch."""
-    arguments = {**arguments, "mode": getattr(poptorch.DataLoaderMode, arguments.get("mode", "Sync"))}
+def test_workers_tensors_fit_into_the_combined_batch(poptorch: Any) -> None:
+    """Tensors of workers that are larger than the combined batch cannot be joined to one."""
+    mode = poptorch.DataLoaderMode.AsyncRebatched
 
-    with check.raises(AssertionError, what=f"a loader with {arguments}"):
-        poptorch.DataLoader(_options(poptorch, d=6), numbers(12), **arguments)
+    with check.raises(AssertionError, what="rebatched_worker_size=7 for a combined batch of 6"):
+        poptorch.DataLoader(_options(poptorch, d=6), numbers(12), mode=mode, rebatched_worker_size=7)
+
+
+def test_the_size_of_workers_tensors_is_for_rebatching_alone(poptorch: Any) -> None:
+    """Where nothing is joined, rebatched_worker_size has no effect."""
+    loader = poptorch.DataLoader(_options(poptorch, d=6), numbers(12), rebatched_worker_size=7)
+
+    assert_batches(loader, *ranges(6, stop=12))

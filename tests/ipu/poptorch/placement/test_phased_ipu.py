@@ -118,7 +118,7 @@ def test_a_phase_takes_one_ipu_for_each_stage(poptorch: Any, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_block_is_in_one_phase(poptorch: Any, kind: str) -> None:
     """A block that is named in two phases is refused."""
-    with check.raises(AssertionError, match="twice", what="a block in two phases"):
+    with check.raises(AssertionError, what="a block in two phases"):
         getattr(poptorch, kind)(poptorch.Phase("twice"), poptorch.Phase("b", "twice"))
 
 

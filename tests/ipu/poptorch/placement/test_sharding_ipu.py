@@ -48,7 +48,7 @@ def test_a_strategy_moves_blocks(poptorch: Any, capfd: Any) -> None:
 @pytest.mark.parametrize("strategy", ["PipelinedExecution", "ShardedExecution"])
 def test_a_block_belongs_to_one_stage(poptorch: Any, strategy: str) -> None:
     """A block that is named twice is refused."""
-    with check.raises(AssertionError, match="twice", what="a block in two stages"):
+    with check.raises(AssertionError, what="a block in two stages"):
         getattr(poptorch, strategy)(poptorch.Stage("a", "twice"), poptorch.Stage("twice"))
 
 

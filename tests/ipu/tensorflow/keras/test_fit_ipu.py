@@ -176,7 +176,7 @@ def test_validation_follows_every_epoch(keras: Keras) -> None:
 
 
 @pytest.mark.ipus(2)
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.emulator)])
 @pytest.mark.parametrize("method", ["train_on_batch", "test_on_batch", "predict_on_batch"])
 def test_single_batches_run_on_one_replica(keras: Keras, method: str, replicas: int) -> None:
     """The methods of a single batch work on one replica and are refused on several."""

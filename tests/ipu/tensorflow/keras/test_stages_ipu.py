@@ -20,7 +20,7 @@ STAGES = list(CUT.stages)
 
 def assigned(model: Any) -> List[Any]:
     """The stages of a model of any kind."""
-    return [getattr(one, "pipeline_stage", one) for one in model.get_pipeline_stage_assignment()]
+    return [one.pipeline_stage for one in model.get_pipeline_stage_assignment()]
 
 
 def assign(model: Any, kind: str, stages: List[int]) -> None:
@@ -34,9 +34,8 @@ def assign(model: Any, kind: str, stages: List[int]) -> None:
     model.set_pipeline_stage_assignment(assignments)
 
 
-def unassigned(kind: str) -> List[Any]:
-    """The stages of a model that has none: a chain's list is empty, other models' calls have no stage."""
-    return [] if kind == "sequential" else [None] * len(LAYERS)
+UNASSIGNED = [None] * len(LAYERS)
+"""The stages of a model that has none."""
 
 
 def check_calls(assignment: List[Any], expected: List[Tuple[str, int, int]]) -> None:
@@ -122,11 +121,11 @@ def test_an_assignment_that_is_set_is_run(keras: Keras, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_without_stages_has_none_assigned(keras: Keras, kind: str) -> None:
-    """A chain returns an empty list, other models calls without a stage."""
+    """A model returns its layers without a stage."""
     with keras.scope(PLAIN):
         stages = assigned(keras.build(kind))
 
-    check.equal(actual=stages, expected=unassigned(kind), what="the stages of the layers")
+    check.equal(actual=stages, expected=UNASSIGNED, what="the stages of the layers")
 
 
 @pytest.mark.ipus(2)
@@ -139,7 +138,7 @@ def test_a_reset_takes_the_pipeline_back(keras: Keras, kind: str) -> None:
         model.reset_pipeline_stage_assignment()
         keras.compile(model, config)
 
-        check.equal(actual=assigned(model), expected=unassigned(kind), what="the stages after the reset")
+        check.equal(actual=assigned(model), expected=UNASSIGNED, what="the stages after the reset")
         model.fit(keras.dataset(config), verbose=0)
 
     check_trained(keras.trained(model), config)
@@ -159,14 +158,14 @@ def test_a_summary_names_layers_and_stages(keras: Keras, kind: str) -> None:
 
 @pytest.mark.parametrize("length", [60, 120])
 def test_a_summary_is_as_wide_as_asked(keras: Keras, length: int) -> None:
-    """line_length is the length of the rules of the table."""
+    """line_length is the length of every rule of the table."""
     lines: List[str] = []
     with keras.scope(CUT):
         model = keras.build("sequential", CUT.stages)
         model.print_pipeline_stage_assignment_summary(line_length=length, print_fn=lines.append)
 
-    rules = [line for line in lines if set(line) in ({"_"}, {"="})]
-    check.equal(actual=sorted(rules), expected=["=" * length, *["_" * length] * 2], what="the rules of the table")
+    rules = {line for line in lines if set(line) in ({"_"}, {"="})}
+    check.equal(actual=sorted(rules), expected=["=" * length, "_" * length], what="the kinds of rules of the table")
 
 
 @pytest.mark.parametrize("stages", [(0, 0, 0, 1, 1, 1, 1), "0001111", [0.0] * 7, None], ids=str)

@@ -180,6 +180,7 @@ def test_reduce_scatter_takes_a_list(record: Record, replicas: int) -> None:
         check.identical(actual=values, expected=expected, what=f"reduce_scatter of list item {more}, by replica")
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize("operation", ["all_gather", "all_to_all", "reduce_scatter"])
 def test_another_number_of_replicas_is_refused(device: Device, operation: str) -> None:
     """The number of replicas in the call is the one that the program runs on."""

@@ -110,6 +110,7 @@ def test_keras_models_reduce_once(tf: Any, popdist: Callable[..., Any]) -> None:
     check.identical(actual=model.get_weights()[0], expected=expected, what="the kernel")
 
 
+@pytest.mark.emulator
 def test_a_value_of_one_replica_is_not_reduced(tf: Any, popdist: Callable[..., Any]) -> None:
     """Outside of a function the values of other replicas are gone, and reducing is refused."""
     with check.raises(NotImplementedError, match="outside of `run`", what="reduce outside of a function"):
@@ -128,6 +129,7 @@ def test_the_configuration_learns_of_the_process(ipu: Any, popdist: Callable[...
         strategy.update_ipu_config({})
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize("variable", ["POPDIST_NUM_INSTANCES", "OMPI_COMM_WORLD_SIZE"])
 def test_several_processes_are_refused(ipu: Any, monkeypatch: Any, variable: str) -> None:
     """One of several processes is refused, as it cannot meet the others."""
@@ -139,20 +141,28 @@ def test_several_processes_are_refused(ipu: Any, monkeypatch: Any, variable: str
         ipu.horovod.init()
 
 
+def cluster(tf: Any, ipu: Any, *tasks: str) -> Any:
+    """The strategy of a cluster with these workers."""
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({"worker": list(tasks)}))
+    return ipu.ipu_multi_worker_strategy.IPUMultiWorkerStrategyV1(resolver)
+
+
 def test_a_cluster_of_one_worker_is_a_strategy(tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:
-    """A cluster of one task runs functions, and one of several is refused."""
+    """A cluster of one task runs functions."""
     configure(1)
-
-    def of(*tasks: str) -> Any:
-        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(tf.train.ClusterSpec({"worker": list(tasks)}))
-        return ipu.ipu_multi_worker_strategy.IPUMultiWorkerStrategyV1(resolver)
-
-    strategy = of("a:1")
+    strategy = cluster(tf, ipu, "a:1")
     with strategy.scope():
         result = strategy.run(tf.function(lambda: tf.constant(7)))
     check.equal(actual=int(result), expected=7, what="a constant in the scope")
+
+
+@pytest.mark.emulator
+def test_a_cluster_of_several_workers_is_refused(tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:
+    """No gradient passes between emulated workers."""
+    configure(1)
+
     with check.raises(NotImplementedError, match="3 tasks", what="a cluster of 3 tasks"):
-        of("a:1", "b:1", "c:1")
+        cluster(tf, ipu, "a:1", "b:1", "c:1")
 
 
 def test_one_process_meets_itself(tf: Any, ipu: Any) -> None:

@@ -167,6 +167,21 @@ def test_tensorflow_refuses_ipus_that_are_no_multiple(ipus: int) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("ipus", "shards", "expected"), [(1, [], 1), (3, [0, 1], 1), (8, [0, 1], 4), (6, [0, 1, 2], 1), (9, [3], 2)]
+)
+def test_keras_leaves_ipus_idle_that_make_no_replica(ipus: int, shards: List[int], expected: int) -> None:
+    """The replication factor is rounded down."""
+    assert rules.keras_replicas(ipus, shards) == expected
+
+
+@pytest.mark.parametrize("ipus", [1, 2, 3])
+def test_keras_refuses_a_device_without_a_whole_replica(ipus: int) -> None:
+    """The message says how many IPUs a replica takes."""
+    with pytest.raises(TopologyError, match=f"device has {ipus} IPUs .* a multiple of 4"):
+        rules.keras_replicas(ipus, [0, 1, 2])
+
+
 @given(st.integers(1, 10**9))
 def test_rounding_gives_the_next_power_of_two(number: int) -> None:
     """The result is a power of two, at least the number and less than twice it."""

@@ -14,7 +14,7 @@ from tests.ipu.training import frame, table
 SAMPLE = [
     ("poptorch", "linear-D1-G1-R1-sgd"),
     ("tensorflow", "mlp-sharded-3-D3-G2-R1-sgd"),
-    ("paddle", "tied_weights-sharded-4-D1-G2-R3-adamw"),
+    ("paddle", "convnet-sharded-2-D1-G3-R2-momentum"),
 ]
 
 

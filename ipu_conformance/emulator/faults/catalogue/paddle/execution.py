@@ -39,6 +39,25 @@ def _variance_of_first_replica(original: Any, machine: Any, values: Any) -> None
             scope.put({name: np.ones_like(np.array(value))})
 
 
+def _told_a_rate(executable: Any, name: str, rate: float) -> None:
+    held = executable.lasting[name]
+    executable.machine.put({name: np.full(held.shape, rate, held.stored)})
+
+
+def _stopped(original: Any, executable: Any) -> None:
+    original(executable)
+    if executable.strategy.value("runtime_options.enable_eval"):
+        for name in executable.programs.updates.rates:
+            _told_a_rate(executable, name, 0.0)
+
+
+def _rate_of_the_program(original: Any, executable: Any) -> None:
+    original(executable)
+    if executable.folded.learning_rate is None:
+        for name in executable.programs.updates.rates:
+            _told_a_rate(executable, name, executable.scope.find_var(name).get_tensor()._get_float_element(0))
+
+
 for _name, _area, _place, _what, _wrong in (
     ("paddle-uneven-replicas", "plan", "core.topology:paddle_ipus", "replicas need not divide the IPUs", always(None)),
     ("paddle-shallow-pipeline", "plan", "core.limits:check_paddle", "a pipeline of any depth is accepted",
@@ -67,8 +86,12 @@ for _name, _area, _place, _what, _wrong in (
      "the learning rate stays as it was when the program was compiled", always(None)),
     ("paddle-evaluation-trains", "update", VALUE, "evaluation moves the weights",
      told(runtime_options__enable_eval=False)),
-    ("paddle-evaluation-decays", "update", "paddle.optim.stage_updates:without_decay",
-     "weight decay is part of the moments in evaluation", lambda original, ops: (list(ops), None)),
+    ("paddle-evaluation-always-stops", "update", "paddle.run.executable:Executable._set_rates",
+     "evaluation sets a rate that is not folded to 0", _stopped),
+    ("paddle-every-rate-folded", "update", "paddle.run.executable:Executable._set_rates",
+     "adadelta and rmsprop step with the rate of the program", _rate_of_the_program),
+    ("paddle-epsilons-of-the-host", "update", "paddle.optim.device_rules:as_on_device",
+     "rmsprop and adamax are computed by Paddle's kernels", lambda original, program: program),
     ("paddle-power-comes-home", "weights", "paddle.run.executable:Executable._step_counts",
      "the power of beta1 comes home instead of the steps", result(lambda counts: {})),
     ("paddle-inference-comes-home", "weights", "paddle.run.executable:Executable.weights_to_host",

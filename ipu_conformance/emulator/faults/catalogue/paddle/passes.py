@@ -48,6 +48,17 @@ def _every_scale(original: Original, op: Any) -> bool:
     return original(op) or bool(op.type() == "scale" and op.attr("bias") == 0)
 
 
+def _without_updates(original: Original, record: Any, folded: Any, loss: str) -> None:
+    from ipu_conformance.emulator.paddle.compile.compilation import OPTIMIZE, OPTIMIZER, keep, role_of
+
+    original(record, folded, loss)
+    keep(record.program, [op for op in record.ops() if op.type == OPTIMIZER or not role_of(op) & OPTIMIZE])
+
+
+def _decay_of_adamw(original: Original, update: Any, attribute: Any) -> float:
+    return float(update.attr("coeff")) if update.type == "adamw" else original(update, attribute)
+
+
 for _name, _place, _what, _wrong in (
     ("paddle-decay-left-out", f"{FOLDING}:_decay", "weight decay is not folded", always(0.0)),
     ("paddle-decay-halved", f"{FOLDING}:_decay", "half of the weight decay is folded",
@@ -57,8 +68,9 @@ for _name, _place, _what, _wrong in (
      result(_zeros)),
     ("paddle-loss-is-the-first-op", f"{FOLDING}:find_loss", "the first output of the program is taken for its loss",
      lambda original, ops: str(ops[0].output_arg_names[0])),
-    ("paddle-optimizer-unfolded", f"{FOLDING}:unfolded", "the optimizer's own ops stay in the graph",
-     lambda original, ops: ops),
+    ("paddle-optimizer-removed-early", f"{FOLDING}:_append", "the optimizer's own ops are gone once they are folded",
+     _without_updates),
+    ("paddle-adamw-decays", f"{FOLDING}:_decay", "the decay of AdamW is folded", _decay_of_adamw),
     ("paddle-power-not-counted", f"{FOLDING}:steps", "the beta1 power stays where the step count belongs",
      lambda original, power, beta1: power),
     ("paddle-backward-kept", f"{FORWARD}:forward_ops", "the backward pass stays in the forward graph",

@@ -47,7 +47,7 @@ for _name, _area, _function, _what, _wrong in (
     # Programs
     ("keras-one-replica", "plan", f"{EXTENSION}._ipu_replicas", "all IPUs but those of one replica are idle",
      always(1)),
-    ("keras-half-a-replica", "plan", "core.topology:tensorflow_replicas", "a device need not hold whole replicas",
+    ("keras-half-a-replica", "plan", "core.topology:keras_replicas", "a device need not hold a whole replica",
      lambda original, ipus, shards: _forgives(TopologyError)(original, ipus, shards) or 1),
     ("keras-any-count", "plan", "core.limits:check_tensorflow", "a schedule takes any number of micro-batches",
      _forgives(LimitError)),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Dict, List
 
 import paddle
-import pytest
 
 from ipu_conformance.emulator.paddle.compile import subprograms
 from ipu_conformance.emulator.paddle.optim import stage_updates
@@ -94,29 +93,6 @@ def test_a_rate_of_its_own_is_computed_from_the_common_one() -> None:
         assert types(made.before) == ["scale"]
         assert len(made.passed) == 1
         assert not made.reads_gradients
-
-
-@pytest.mark.parametrize(
-    ("make", "attribute"),
-    [
-        (lambda o: o.SGD(0.1, weight_decay=0.5), "scale"),
-        (lambda o: o.AdamW(0.1, weight_decay=0.5), "coeff"),
-        (lambda o: o.Lamb(0.1, lamb_weight_decay=0.5), "weight_decay"),
-        (lambda o: o.Momentum(0.1, 0.9, weight_decay=0.5), "regularization_coeff"),
-    ],
-    ids=["sgd", "adamw", "lamb", "momentum"],
-)
-def test_evaluation_leaves_decay_out(make: Any, attribute: str) -> None:
-    """Every way in which an optimizer decays is 0 in the copy, and as it was in the original."""
-    with static() as (program, _, _):
-        trained(make(paddle.optimizer))
-        ops = split(program, {"a": 0, "b": 0}, 1).stages[0]
-        copies, _ = stage_updates.without_decay(ops)
-        decaying = [index for index, op in enumerate(ops) if op.has_attr(attribute) and op.attr(attribute) == 0.5]
-
-        assert decaying
-        assert [copies[index].attr(attribute) for index in decaying] == [0.0] * len(decaying)
-        assert types(copies) == types(ops)
 
 
 def test_a_forward_program_is_left_without_the_update() -> None:
