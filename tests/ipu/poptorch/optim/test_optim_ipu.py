@@ -166,10 +166,10 @@ def test_every_group_has_its_own_values(
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
 def test_gradients_are_clipped_by_the_norm_of_all(poptorch: Any, name: str) -> None:
-    """Gradients with a norm above max_grad_norm are shrunk together to that norm."""
+    """Gradients with a norm above max_grad_norm are shrunk together to that norm, which knows no loss scale."""
     # Without a large epsilon Adam forgets the scale.
     clipped = row("poptorch", name, **({} if name == "SGD" else {"eps": 0.1}))
-    weights = trained(poptorch, clipped.make(poptorch, max_grad_norm=0.5))
+    weights = trained(poptorch, clipped.make(poptorch, max_grad_norm=0.5, loss_scaling=8.0))
 
     assert_weights(weights, same_rule(clipped.rule, 0.1), clip=0.5)
 
