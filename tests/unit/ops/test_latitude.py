@@ -52,6 +52,7 @@ def _allowed(place: Place, trial: Trial) -> List[OpResult]:
     name, framework, direction, edge = place
     op, samples = TABLE[name].op, trial.call.samples
     results = []
+    by_sample: Any
     with np.errstate(all="ignore"):
         for latitude in latitudes(name, framework, direction, edge):
             if direction == "forward":
@@ -62,7 +63,9 @@ def _allowed(place: Place, trial: Trial) -> List[OpResult]:
                 pairs = zip(trial.cotangents, samples)
                 by_sample = [latitude.gradients(op, held, sample, "float32") for held, sample in pairs]
                 for each in zip(*by_sample):
-                    summed = {at: np.float32(sum(pulled[at] for pulled in each)) for at in trial.asked.wanted}
+                    summed = {
+                        at: np.asarray(sum(pulled[at] for pulled in each), np.float32) for at in trial.asked.wanted
+                    }
                     results.append(OpResult(trial.result.outputs, summed))
     return results
 
@@ -91,7 +94,7 @@ def test_another_result_fails(place):
             _judge(place, replace(trial, result=_off(trial.result, other)))
 
 
-def _off(right: OpResult, other: OpResult) -> OpResult:
+def _off(right: Any, other: OpResult) -> OpResult:
     def wrong(value: np.ndarray, allowed: np.ndarray) -> np.ndarray:
         differs = ~((value == allowed) | (np.isnan(value) & np.isnan(allowed)))
         where = differs if differs.any() else np.ones(value.shape, bool)

@@ -5,6 +5,7 @@ import sys
 import textwrap
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -179,7 +180,7 @@ def test_a_level_that_does_not_exist_is_a_usage_error(pytester):
 def test_the_emulator_has_no_more_workers_than_cores(kinds, expression, started, monkeypatch):
     """Cases on a device of its own, and a run that has other tests too, get the workers that were asked for."""
     monkeypatch.setattr("os.cpu_count", lambda: 3)
-    config = SimpleNamespace(
+    config: Any = SimpleNamespace(
         option=SimpleNamespace(tx=["popen"] * 5),
         stash={plugin.SELECTION: SimpleNamespace(kinds=kinds)},
         getoption={"markexpr": expression}.get,

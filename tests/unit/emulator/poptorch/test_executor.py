@@ -37,7 +37,7 @@ def options(replicas: int = 1, accumulation: int = 8, iterations: int = 3, **set
     """Options with these factors and everything returned."""
     chosen = api.Options().replicationFactor(replicas).deviceIterations(iterations).randomSeed(5)
     chosen.Training.gradientAccumulation(accumulation)
-    chosen.outputMode(api.OutputMode.All)
+    chosen.outputMode(api.enums.OutputMode.All)
     for name, value in settings.items():
         getattr(chosen, name)(value)
     return chosen

@@ -163,7 +163,7 @@ def _located(options: Any) -> Any:
 SET: Dict[str, Callable[[Any], Any]] = {
     "enableStableNorm": lambda options: options.enableStableNorm(True),
     "TensorLocations": _located,
-    "syncPattern": lambda options: options.syncPattern(api.SyncPattern.SinglePipeline),
+    "syncPattern": lambda options: options.syncPattern(api.enums.SyncPattern.SinglePipeline),
     "useIpuId": lambda options: options.useIpuId(0),
     "useOfflineIpuTarget": lambda options: options.useOfflineIpuTarget(),
     "logDir": lambda options: options.logDir("logs"),
