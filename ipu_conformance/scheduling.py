@@ -162,12 +162,15 @@ class FrameworkScheduling(LoadScopeScheduling):
         super().__init__(config, log)
         self._chunk_of: Dict[str, str] = {}
         self._cost_of: Dict[str, float] = {}
+        self._position_of: Dict[str, int] = {}
         self._imported: Dict[Any, Set[str]] = {}
 
     def schedule(self) -> None:
         """Hand out the first chunks, or go on handing out."""
         if self.collection is None and self.registered_collections:
-            self._chunk_of = chunks(next(iter(self.registered_collections.values())))
+            nodeids = next(iter(self.registered_collections.values()))  # those of all workers are the same
+            self._chunk_of = chunks(nodeids)
+            self._position_of = {nodeid: position for position, nodeid in enumerate(nodeids)}
             for nodeid, chunk in self._chunk_of.items():
                 self._cost_of[chunk] = self._cost_of.get(chunk, 0.0) + cost(nodeid)
         super().schedule()
@@ -184,10 +187,19 @@ class FrameworkScheduling(LoadScopeScheduling):
         waiting = {chunk: self._cost_of[chunk] for chunk in self.workqueue}
         chunk = next_chunk(waiting, mine, workers_with)
         mine.add(chunk.split(":", 1)[0])
-        self.workqueue.move_to_end(chunk, last=False)
+        unit = self.assigned_work[node][chunk] = self.workqueue.pop(chunk)
         # A worker may be gone before its end is noticed; the chunk is its own by then, and is handed out again.
         with contextlib.suppress(OSError):
-            super()._assign_work_unit(node)
+            node.send_runtest_some([self._position_of[nodeid] for nodeid, is_done in unit.items() if not is_done])
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """Note the end of a test, and forget a chunk that has come to its end: xdist would count it with every test."""
+        nodeid = self.registered_collections[node][item_index]
+        units, chunk = self.assigned_work[node], self._chunk_of[nodeid]
+        units[chunk][nodeid] = True
+        if all(units[chunk].values()):
+            del units[chunk]
+        self._reschedule(node)
 
     def _reschedule(self, node: Any) -> None:
         """Hand out more: a worker starts a test only once it has the next one too, or knows that there is none."""

@@ -26,7 +26,11 @@ _OPTIMIZERS: Mapping[str, Maker] = {
         rate, momentum=rule["momentum"], nesterov=rule["nesterov"], **common
     ),
     "adam": lambda module, rate, rule, common: module.Adam(rate, **_moments(rule), **common),
-    "adamw": lambda module, rate, rule, common: module.AdamW(rate, **_moments(rule), **common),
+    "adamw": lambda module, rate, rule, common: module.AdamW(
+        rate,
+        **_moments(rule),
+        **{"weight_decay": 0.0, **common},  # without one AdamW has a decay of its own
+    ),
     "adamax": lambda module, rate, rule, common: module.Adamax(rate, **_moments(rule), **common),
     "rmsprop": lambda module, rate, rule, common: module.RMSprop(
         rate,

@@ -243,6 +243,7 @@ def test_work_for_a_worker_that_is_gone_goes_to_another():
     names = [f"test_it[{number}]" for number in range(5)]
     scheduling = FrameworkScheduling.__new__(FrameworkScheduling)
     scheduling._imported, scheduling._cost_of = {}, {"none:0": 1.0}
+    scheduling._position_of = {name: position for position, name in enumerate(names)}
     scheduling.log = lambda *words: None
     scheduling.registered_collections = {dead: names, alive: names}
     scheduling.assigned_work = OrderedDict({dead: {}, alive: {}})

@@ -87,7 +87,6 @@ def realise(program: Any, strategy: Any) -> Any:
     desc = core.ProgramDesc(program.desc)
     round_of = _rounding(strategy)
     for block in _blocks(desc):
-        _keep_masters(block)
         if partials.are_half(strategy):
             partials.replace(block, names)
         _widen(block)
@@ -109,29 +108,6 @@ def _widen(block: Any) -> None:
         for name in _DTYPES:
             if op.has_attr(name) and op.attr(name) == int(FLOAT16):
                 op._set_attr(name, int(FLOAT32))
-
-
-def _keep_masters(block: Any) -> None:
-    """Make optimizer ops with a float32 master weight update the master, and copy it to the weight.
-
-    The CPU kernels have no master weights: they would update the rounded weight and leave the master behind.
-    """
-    for index in reversed(range(block.op_size())):
-        op = block.op(index)
-        if "MasterParam" not in op.input_names() or not op.input("MasterParam"):
-            continue
-        weights, masters = op.output("ParamOut"), op.input("MasterParam")
-        op.set_input("Param", masters)
-        op.set_output("ParamOut", masters)
-        op.remove_input("MasterParam")
-        op.remove_output("MasterParamOut")
-        op._set_attr("multi_precision", False)
-        for weight, master in zip(weights, masters):
-            copy = block._insert_op(index + 1)
-            copy.set_type("assign")
-            copy.set_input("X", [master])
-            copy.set_output("Out", [weight])
-            place_like(copy, op)
 
 
 def _is_made_by_the_device(op: Any) -> bool:

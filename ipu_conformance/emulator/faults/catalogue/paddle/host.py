@@ -62,8 +62,6 @@ for _name, _area, _place, _what, _wrong in (
      told(enable_stochastic_rounding=False)),
     ("half-weights-become-float32", "weights", f"{PRECISION}:_insert",
      "weights that the host holds in float16 are float32", _with_float32_weights),
-    ("master-weight-left-behind", "update", f"{PRECISION}:_keep_masters",
-     "optimizers update the float16 weight and not its master", always(None)),
     ("unscaled-gradient-rounded", "numerics", f"{PRECISION}:_is_made_by_the_device",
      "gradients are rounded when the loss scale is taken out", never),
     ("call-outputs-reversed", "streams", "paddle.run.dynamic:_run",
