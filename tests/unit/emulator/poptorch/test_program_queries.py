@@ -137,12 +137,13 @@ ONE, TWO = torch.tensor([1.0]), torch.tensor([2.0])
 @pytest.mark.parametrize(
     ("expected", "actual", "close"),
     [
-        (ONE, ONE.half(), True),
+        (ONE, ONE.half(), False),
         (ONE, ONE[0], False),
         ({"a": ONE}, {"a": ONE}, True),
         ({"a": ONE}, {"b": ONE}, False),
         ({"a": ONE}, [ONE], False),
-        ([ONE, TWO], (ONE, TWO), True),
+        ([ONE, TWO], (ONE, TWO), False),
+        ((ONE, TWO), (ONE, TWO), True),
         ([ONE, TWO], [ONE], False),
         ([ONE, [TWO]], [ONE, [ONE]], False),
         (1.0, 1, True),
@@ -152,7 +153,7 @@ ONE, TWO = torch.tensor([1.0]), torch.tensor([2.0])
     ],
 )
 def test_comparison_looks_into_containers(expected: Any, actual: Any, close: bool) -> None:
-    """Structure, shape and values count, the types of containers and numbers do not."""
+    """Structure, shape, values and the types of containers and tensors count."""
     assert testing.allclose(expected, actual) is close
 
 

@@ -142,44 +142,6 @@ def test_replicas_round_alike_and_turns_differ() -> None:
     assert first[0] != other[0]
 
 
-def network(multi_precision: bool) -> Any:
-    """A net whose weights are float16 before the optimizer is made."""
-    x = paddle.static.data("x", [4, 3], "float32")
-    weight = paddle.create_parameter([3, 2], "float32", name="weight")
-    loss = paddle.mean(paddle.square(paddle.matmul(x, weight)))
-    lists = paddle.static.amp.CustomOpLists()
-    lists.unsupported_list = set()
-    paddle.static.amp.cast_model_to_fp16(paddle.static.default_main_program(), lists, use_fp16_guard=False)
-    paddle.optimizer.Momentum(0.125, multi_precision=multi_precision).minimize(loss)
-    return loss
-
-
-@pytest.mark.parametrize("multi_precision", [False, True])
-@pytest.mark.filterwarnings("ignore:Accumulating with FP16")
-def test_master_weights_keep_what_rounding_loses(multi_precision: bool) -> None:
-    """Steps below half a step of float16 add up in a float32 master weight, and are lost without one."""
-    with static() as (program, startup, scope):
-        network(multi_precision)
-        options = IpuStrategy()
-        run(precision.realise(startup, options), {}, [], scope)
-        weight = scope.find_var("weight").get_tensor()
-        weight.set(np.ones((3, 2), np.float32), core.CPUPlace())
-        masters = [var.name for var in program.list_vars() if var.name.endswith("fp32_master_0")]
-        for name in masters:
-            scope.find_var(name).get_tensor().set(np.ones((3, 2), np.float32), core.CPUPlace())
-        step = precision.realise(program, options)
-        # The mean gradient of eight squares is x·w·x / 4: 2^-12 at first, a step of 2^-15 against a spacing of 2^-11
-        # below one. After twelve steps momentum 0.9 makes it 7.2 times as large, which still is less than half of that.
-        feed = {"x": np.full((4, 3), 2.0**-6 / 3**0.5, np.float32)}
-        for _ in range(12):
-            run(step, feed, [], scope)
-        held = np.array(scope.find_var("weight").get_tensor())
-
-    assert len(masters) == int(multi_precision)
-    assert np.array_equal(held, held.astype(np.float16))
-    assert bool((held < 1).all()) is multi_precision
-
-
 @at_most(60)
 @given(arrays.arrays(np.float32, st.integers(0, 8), elements=st.floats(width=32, allow_nan=False)))
 def test_what_the_device_holds_is_what_the_host_gets(values: np.ndarray) -> None:
