@@ -28,6 +28,8 @@ from ipu_conformance.targets import FRAMEWORKS, activate, discover
 
 QUIET = ("-qq", "--tb=line", "--assert=plain", "--no-header", "--no-summary", "-p", "no:cacheprovider")
 TARGET = ("--ipu-target", "emulator")
+FURTHER = 8
+"""Cases that are tried in vain after a fault was noticed once."""
 
 
 class Outcome(NamedTuple):
@@ -131,18 +133,24 @@ def record(framework: str, level: str, out: TextIO, paths: Sequence[str] = ()) -
 def judge(
     framework: str, candidates: Mapping[str, Sequence[str]], enough: int, out: TextIO, paths: Sequence[str] = ()
 ) -> None:
-    """Write a line for every run of a case under a fault, until ``enough`` families of cases have noticed each."""
+    """Write a line for every run of a case under a fault, until ``enough`` families of cases have noticed each.
+
+    After one has, the next FURTHER cases have a chance to be of another.
+    """
 
     def work(loop: Loop) -> None:
         wake(framework)
         for fault, cases in candidates.items():
             families: Set[str] = set()
+            in_vain = 0
             for case in cases:
                 if case not in loop.cases or search.family(case) in families:
                     continue
                 if _try(loop, fault, case, out) is Verdict.KILLED:
                     families.add(search.family(case))
-                if len(families) >= enough:
+                elif families:
+                    in_vain += 1
+                if len(families) >= enough or in_vain >= FURTHER:
                     break
 
     pytest_session(paths, framework, work)
