@@ -61,6 +61,8 @@ class Loop:
         self._work = work
         self._raised = Exceptions()
         self.cases: Dict[str, pytest.Item] = {}
+        self.ended = False
+        """Whether the work came to its end."""
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Do the work on the cases of the session."""
@@ -72,6 +74,7 @@ class Loop:
                 name = f"{path.relative_to(folder).as_posix()}::{item.nodeid.partition('::')[2]}"
                 self.cases[name] = item
         self._work(self)
+        self.ended = True
         return True
 
     def run(self, case: str, then: Optional[str] = None) -> Outcome:
@@ -103,6 +106,8 @@ def pytest_session(paths: Sequence[str], framework: str, work: Callable[[Loop], 
     code = pytest.main([*options, *arguments], plugins=[loop])
     if not loop.cases:
         raise catalogue.FaultError(f"no case of {framework} was collected (pytest ended with {int(code)})")
+    if not loop.ended:
+        raise catalogue.FaultError(f"the runs of {framework} were interrupted (pytest ended with {int(code)})")
 
 
 def record(framework: str, level: str, out: TextIO, paths: Sequence[str] = ()) -> None:
