@@ -6,12 +6,14 @@ recording keeps them, case after case of one program, as an ordinary run does.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
+import signal
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Dict, Generator, List, Mapping, NamedTuple, Optional, Sequence, Set, TextIO
+from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, TextIO
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -30,6 +32,33 @@ QUIET = ("-qq", "--tb=line", "--assert=plain", "--no-header", "--no-summary", "-
 TARGET = ("--ipu-target", "emulator")
 FURTHER = 8
 """Cases that are tried in vain after a fault was noticed once."""
+
+
+LIMIT = 40.0
+"""Seconds of processor time after which a case on a wrong device is stopped; waiting may take six times as long."""
+
+
+class TimeUpError(Exception):
+    """A case was stopped: the wrong device goes on for ever."""
+
+
+@contextlib.contextmanager
+def limited() -> Iterator[None]:
+    """Stop what is inside when its time is up, unless it is inside of native code."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise TimeUpError(f"the case was stopped after {LIMIT:g} s of processor time, or {6 * LIMIT:g} s in all")
+
+    timers = ((signal.ITIMER_PROF, signal.SIGPROF, LIMIT), (signal.ITIMER_REAL, signal.SIGALRM, 6 * LIMIT))
+    before = [signal.signal(number, stop) for _, number, _ in timers]
+    for timer, _, seconds in timers:
+        signal.setitimer(timer, seconds)
+    try:
+        yield
+    finally:
+        for (timer, number, _), handler in zip(timers, before):
+            signal.setitimer(timer, 0.0)
+            signal.signal(number, handler)
 
 
 class Outcome(NamedTuple):
@@ -86,7 +115,7 @@ class Loop:
             item.session.items = [item]
         self._raised.first = None
         start = time.process_time()
-        with catch_warnings_for_item(config=item.config, ihook=item.ihook, when="runtest", item=item):
+        with limited(), catch_warnings_for_item(config=item.config, ihook=item.ihook, when="runtest", item=item):
             reports = runtestprotocol(item, log=False, nextitem=self.cases[then] if then else None)
         seconds = time.process_time() - start
         error = self._raised.first
