@@ -19,7 +19,7 @@ ENOUGH = 2
 """Families of cases that are to notice a fault before the search ends."""
 MOST = 60
 """Cases that are tried under one fault."""
-PROVOCATIONS, SLIPS = 8, 40
+PROVOCATIONS, SLIPS = 5, 24
 """Faults of the catalogue, and then slips, under which a family that has noticed nothing is tried."""
 
 Say = Callable[[str], None]
