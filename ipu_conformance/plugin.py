@@ -37,6 +37,10 @@ MARKERS = (
 CASE_TIME_LIMIT = 300
 """Seconds after which a case that hangs has failed, unless it carries a time limit of its own."""
 
+GARBAGE = (50_000, 20, 10)
+"""When Python looks for garbage: a framework makes so many objects for a graph that the usual look takes a tenth of the
+time of a run."""
+
 SELECTION = pytest.StashKey[Selection]()
 TALLY = pytest.StashKey[Tally]()
 WORKERS = pytest.StashKey[Tuple[int, int]]()
@@ -249,6 +253,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
                 left_out.append(item)
                 counts[why] = counts.get(why, 0) + 1
     config.stash[TALLY].left_out = counts
+    if any(in_suite(item.path) for item in kept):
+        gc.set_threshold(*GARBAGE)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
