@@ -24,7 +24,7 @@ FILE = Path(__file__).with_name("levels.json")
 SMOKE_CASES = 300
 SMOKE_SECONDS = 36.0
 """Processor time of smoke's cases; each worker takes some seconds to start on top."""
-SMOKE_DEAR = 1.2
+SMOKE_DEAR = 0.9
 """An area whose cheapest case takes longer begins at premerge."""
 SMOKE_KILLS = 0.9
 """The share of all faults with a known killer that smoke is to notice, where its time allows."""
