@@ -79,7 +79,7 @@ def _update(args: argparse.Namespace) -> int:
     made.write()
     levels.shipped.cache_clear()
     for name, lists in (("smoke", made.smoke), ("premerge", made.premerge)):
-        listed = {f"{family}[{each}]" if each else family for family, members in lists.items() for each in members}
-        noticed = sum(not listed.isdisjoint(killers) for killers in kills.values())
+        listed = {(family, each) for family, members in lists.items() for each in members}
+        noticed = sum(not listed.isdisjoint(map(levels.parted, killers)) for killers in kills.values())
         print(f"{name}: {noticed} of {len(kills)} faults have a known killer among its cases")
     return _show(args)
