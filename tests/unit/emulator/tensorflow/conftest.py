@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, Iterator
 
 import pytest
 
 from ipu_conformance.emulator import hook
+from ipu_conformance.emulator.tensorflow.config import system
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +16,11 @@ def tf() -> Any:
     """TensorFlow on the emulator, imported when a test first asks for it."""
     hook.install("tensorflow")
     return importlib.import_module("tensorflow")
+
+
+@pytest.fixture(autouse=True)
+def unconfigured() -> Iterator[None]:
+    """No configuration is in force, whatever ran before in this process, and none is left behind."""
+    system.reset()
+    yield
+    system.reset()
