@@ -109,8 +109,8 @@ def computed(seconds: Mapping[str, float], kills: Mapping[str, Sequence[str]]) -
     """The lists that follow from the processor time of every case and from the cases that notice each fault.
 
     Smoke has a cheap case of each area of each framework, and what notices the most faults in the time that is left.
-    Premerge adds, cheapest first, two cases of different
-    families for every fault, one case of every kind (a test function on a framework, an op), and then whatever fits.
+    Premerge adds, cheapest first, two cases of different families for every fault, one case of every kind (a test
+    function on a framework, an op), and then whatever fits.
     """
     seconds = _shared(seconds)
     order = sorted(seconds, key=lambda case: (seconds[case], case))
@@ -134,36 +134,38 @@ def computed(seconds: Mapping[str, float], kills: Mapping[str, Sequence[str]]) -
 
 
 def _smoke(seconds: Mapping[str, float], order: Sequence[str], kills: Mapping[str, Sequence[str]]) -> List[str]:
-    """A case of every area, of cheap ones that which notices the most; then whatever notices the most for its time."""
+    """Whatever notices the most faults for its time, while a cheap case of every area that has none yet still fits."""
     notices: Dict[str, Set[str]] = {}
     for fault, killers in kills.items():
         for case in killers:
-            notices.setdefault(case, set()).add(fault)
+            if seconds.get(case, SMOKE_DEAR + 1) <= SMOKE_DEAR:
+                notices.setdefault(case, set()).add(fault)
     waiting = {fault for fault, killers in kills.items() if any(case in seconds for case in killers)}
     most_left = (1 - SMOKE_KILLS) * len(waiting)
-    areas: Dict[Any, List[str]] = {}
+    cheapest: Dict[Any, str] = {}
     for case in order:
-        if seconds[case] <= SMOKE_DEAR:
-            areas.setdefault(_area(case), []).append(case)
+        if seconds[case] <= SMOKE_DEAR and len(cheapest) < SMOKE_CASES:
+            cheapest.setdefault(_area(case), case)
     chosen: List[str] = []
+    spent = sum(seconds[case] for case in cheapest.values())
 
     def worth(case: str) -> Tuple[float, float, str]:
-        return -len(notices.get(case, set()) & waiting) / (seconds[case] + 0.05), seconds[case], case
+        return -len(notices[case] & waiting) / (seconds[case] + 0.05), seconds[case], case
 
-    for cases in list(areas.values())[:SMOKE_CASES]:
-        chosen.append(min((case for case in cases if seconds[case] <= 2 * seconds[cases[0]] + 0.05), key=worth))
-        waiting -= notices.get(chosen[-1], set())
-    spent = sum(seconds[case] for case in chosen)
-    others = set(notices) & {case for cases in areas.values() for case in cases} - set(chosen)
-    while others and len(waiting) > most_left and len(chosen) < SMOKE_CASES:
-        best = min(others, key=worth)
-        if not notices[best] & waiting or spent + seconds[best] > SMOKE_SECONDS:
+    while notices and len(waiting) > most_left:
+        best = min(notices, key=worth)
+        if not notices[best] & waiting:
             break
-        chosen.append(best)
-        others.discard(best)
-        waiting -= notices[best]
-        spent += seconds[best]
-    return chosen
+        area = _area(best)
+        instead = seconds[cheapest[area]] if area in cheapest else 0.0
+        fits = len(chosen) + len(cheapest) + (area not in cheapest) <= SMOKE_CASES
+        if fits and spent + seconds[best] - instead <= SMOKE_SECONDS:
+            chosen.append(best)
+            waiting -= notices[best]
+            spent += seconds[best] - instead
+            cheapest.pop(area, None)
+        del notices[best]
+    return [*chosen, *cheapest.values()]
 
 
 def _shared(seconds: Mapping[str, float]) -> Mapping[str, float]:

@@ -35,7 +35,7 @@ def test_smoke_has_the_cheapest_case_of_every_area_of_every_framework():
 
 
 def test_of_the_cheap_cases_of_an_area_smoke_has_the_one_that_notices_the_most():
-    """A case may take twice as long as the cheapest where it notices more."""
+    """A case that notices faults stands for its area in place of the cheapest."""
     kills = {"a": ["paddle/ir/test_a_ipu.py::test_two"], "b": ["paddle/ir/test_a_ipu.py::test_two"]}
     made = levels.computed(CASES, kills)
 
