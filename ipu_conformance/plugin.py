@@ -15,6 +15,7 @@ import pytest
 
 from ipu_conformance import levels, targets
 from ipu_conformance.errors import ConformanceError
+from ipu_conformance.packing import Packing
 from ipu_conformance.scheduling import framework_of, threads
 from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
 from ipu_conformance.tally import Tally
@@ -77,6 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Triangulation(), "ipu_conformance_triangulation")
     if config.pluginmanager.has_plugin("xdist"):
         config.pluginmanager.register(_XdistHooks(), "ipu_conformance_xdist")
+        config.pluginmanager.register(Packing(), "ipu_conformance_packing")
         _limit_workers(config)
 
 

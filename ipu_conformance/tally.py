@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -10,7 +11,12 @@ import pytest
 
 def area_of(nodeid: str) -> str:
     """The area of the suite that a case belongs to: the name of its file without test_ and the ending."""
-    stem = Path(nodeid.split("::", 1)[0]).stem
+    return _area_of_file(nodeid.partition("::")[0])
+
+
+@functools.lru_cache(maxsize=None)
+def _area_of_file(path: str) -> str:
+    stem = Path(path).stem
     return stem[len("test_") :] if stem.startswith("test_") else stem
 
 
