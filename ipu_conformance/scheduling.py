@@ -2,9 +2,9 @@
 
 Importing a framework costs a worker seconds and hundreds of megabytes. So work is handed out in chunks of one
 framework, and a worker keeps to a framework it has imported as long as there is work for it; only then does it take up
-the one with the most work left for each worker that has it. Cases that share a compiled program are one chunk, however
-many they are, and so are tests of the project that share a process. The longest chunks go first, and a long case is a
-chunk of its own: what is handed out last decides how long the other workers wait.
+the one with the most work left for each worker that has it. Cases that share a compiled program or a run are one
+chunk, however many they are, and so are tests of the project that share a process. The longest chunks go first, and a
+long case is a chunk of its own: what is handed out last decides how long the other workers wait.
 """
 
 from __future__ import annotations
@@ -72,6 +72,23 @@ def program_of(nodeid: str) -> Optional[str]:
     return f"{path}::{framework}-{family}-{dtype}"
 
 
+def run_of(nodeid: str) -> Optional[str]:
+    """The run of a net that a case shares with others, as far as its id tells; None where it has its own.
+
+    The ids of ``training/…::test_…[<framework>-<row>]`` name the row of a table. A framework runs a row once in a
+    worker, whatever number of cases in whatever files look at it. The folder ``training`` is the suite's, not that of a
+    framework.
+    """
+    path, _, name = nodeid.partition("::")
+    folders = path.split("/")[:-1]
+    framework, _, row = name.partition("[")[2].rstrip("]").partition("-")
+    if folders[-1:] != ["training"] or "unit" in folders or set(folders) & set(FRAMEWORKS):
+        return None
+    return f"training::{row}" if row and framework in FRAMEWORKS else None
+
+
+WHOLE_FILES = ("/test_cifar10_ipu.py", "/test_mnist_ipu.py", "/test_collectives_ipu.py", "/tensorflow/estimator/")
+"""Where the cases of a file look at the same few runs, or compare with the same native ones."""
 SHARING = ("unit/suite/test_wheel.py", "unit/faults/test_kills.py", "unit/workloads/")
 """Where tests share what the first of them starts, and a second worker would start again: a process that has imported a
 framework, a wheel that is built and installed."""
@@ -85,6 +102,7 @@ COSTS = (
     ("ops/test_any_call", 2100),
     ("ipu/models/", 800),
     ("/test_convergence", 2800),
+    ("test_dataset/test_mnist", 12000),
     ("/test_mnist", 2000),
     ("/test_cifar10", 1200),
     ("ipu/ops/", 40),
@@ -111,8 +129,11 @@ def cost(nodeid: str) -> float:
 
 
 def shared_by(nodeid: str) -> Optional[str]:
-    """What a test shares with others of its framework: a compiled program or what they start; None where nothing."""
-    return program_of(nodeid) or next((place for place in SHARING if place in nodeid.partition("::")[0]), None)
+    """What a test shares with others of its framework: a compiled program, runs or what they start; None if nothing."""
+    path = nodeid.partition("::")[0]
+    if any(place in path for place in WHOLE_FILES) and "unit/" not in path:
+        return path
+    return program_of(nodeid) or run_of(nodeid) or next((place for place in SHARING if place in path), None)
 
 
 def chunks(nodeids: Sequence[str]) -> Dict[str, str]:

@@ -162,6 +162,8 @@ def classes_first(net: Net, logits: Array) -> Array:
     return np.moveaxis(logits, -1, -1 - len(net.label_shape))
 
 
+EMPTY = "zeros"
+"""What weights are before they get their initial values: nothing is drawn that nobody reads."""
 _WEIGHTS: Mapping[str, Callable[[Any], Sequence[Any]]] = {
     "linear": lambda made: (made.kernel, made.bias),
     "conv": lambda made: (made.kernel, made.bias),
@@ -204,7 +206,7 @@ def keras_layer(layer: Layer, net: Net, held: Mapping[str, Any], common: Mapping
     if layer.op == "linear":
         if layer.weights[0] in held:
             return TiedDense(held[layer.weights[0]], **common)
-        return layers.Dense(own[0], **common)
+        return layers.Dense(own[0], kernel_initializer=EMPTY, **common)
     if layer.op == "conv":
         return _convolution(layer, own, common)
     if layer.op == "mean":
@@ -231,12 +233,18 @@ def keras_layer(layer: Layer, net: Net, held: Mapping[str, Any], common: Mapping
             momentum=1 - settings["momentum"], epsilon=settings["epsilon"], **common
         ),
         "layer_norm": lambda: layers.LayerNormalization(epsilon=settings["epsilon"], **common),
-        "conv_transpose": lambda: layers.Conv2DTranspose(own[1], own[2:], strides=settings["stride"], **common),
-        "embedding": lambda: layers.Embedding(*own, **common),
+        "conv_transpose": lambda: layers.Conv2DTranspose(
+            own[1], own[2:], strides=settings["stride"], kernel_initializer=EMPTY, **common
+        ),
+        "embedding": lambda: layers.Embedding(*own, embeddings_initializer=EMPTY, **common),
         "matmul": lambda: TiedScores(held[layer.weights[0]], **common),
-        "lstm": lambda: layers.LSTM(settings["units"], **common),
+        "lstm": lambda: layers.LSTM(settings["units"], kernel_initializer=EMPTY, recurrent_initializer=EMPTY, **common),
         "multi_head_attention": lambda: layers.MultiHeadAttention(
-            settings["heads"], settings["features"] // settings["heads"], use_bias=False, **common
+            settings["heads"],
+            settings["features"] // settings["heads"],
+            use_bias=False,
+            kernel_initializer=EMPTY,
+            **common,
         ),
     }
     return simple[layer.op]()
@@ -250,4 +258,6 @@ def _convolution(layer: Layer, shape: Tuple[int, ...], common: Mapping[str, Any]
     stride = settings.get("stride", 1)
     padding = "same" if stride == 1 else "valid"
     biased = len(layer.weights) > 1
-    return tf.keras.layers.Conv2D(outputs, kernel, stride, padding=padding, use_bias=biased, **common)
+    return tf.keras.layers.Conv2D(
+        outputs, kernel, stride, padding=padding, use_bias=biased, kernel_initializer=EMPTY, **common
+    )

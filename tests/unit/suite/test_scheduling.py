@@ -20,6 +20,7 @@ from ipu_conformance.scheduling import (
     framework_of,
     next_chunk,
     program_of,
+    run_of,
     threads,
 )
 
@@ -188,6 +189,41 @@ def test_cases_of_one_program_are_one_chunk():
 
     assert sorted(by_chunk.values()) == sorted([shared, half, others[:CHUNK], others[CHUNK:]])
     assert {chunk.split(":")[0] for chunk in by_chunk} == {"paddle"}
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "expected"),
+    [
+        ("tests/ipu/training/test_a_ipu.py::test_b[paddle-mlp-sharded-3-R5]", "training::mlp-sharded-3-R5"),
+        ("suite/training/test_c_ipu.py::test_d[tensorflow-mlp-sharded-3-R5]", "training::mlp-sharded-3-R5"),
+        ("tests/ipu/training/test_a_ipu.py::test_b[paddle]", None),
+        ("tests/ipu/training/test_a_ipu.py::test_b[mlp-paddle]", None),
+        ("tests/ipu/training/test_a_ipu.py::test_b", None),
+        ("tests/ipu/paddle/training/test_a_ipu.py::test_b[paddle-mlp]", None),
+        ("tests/ipu/models/test_a_ipu.py::test_b[paddle-mlp]", None),
+        ("tests/unit/oracle/training/test_a.py::test_b[paddle-mlp]", None),
+    ],
+)  # fmt: skip
+def test_the_id_names_the_run(nodeid, expected):
+    """Cases of the rules of training share a row of their tables, in whatever file they stand."""
+    assert run_of(nodeid) == expected
+
+
+def test_cases_of_one_run_are_one_chunk():
+    """Those of a row on one framework are, and those of a file whose cases look at the same runs."""
+    row = [
+        f"tests/ipu/training/test_{file}_ipu.py::test_{case}[paddle-mlp-R3]" for file in "abc" for case in range(CHUNK)
+    ]
+    other = [nodeid.replace("R3", "R5") for nodeid in row[:3]]
+    elsewhere = [nodeid.replace("paddle", "poptorch") for nodeid in row[:5]]
+    workload = [f"tests/ipu/tensorflow/training/test_cifar10_ipu.py::test_{case}" for case in range(CHUNK + 3)]
+    own = [f"tests/unit/workloads/test_mnist_ipu.py::test_{case}" for case in range(3)]
+
+    by_chunk = {}
+    for nodeid, chunk in chunks([*own, *row[:9], *other, *workload, *elsewhere, *row[9:]]).items():
+        by_chunk.setdefault(chunk, []).append(nodeid)
+
+    assert sorted(by_chunk.values()) == sorted([own, row, other, elsewhere, workload])
 
 
 @given(

@@ -227,7 +227,7 @@ class ModelExtension:
         """Whether any layer has been assigned to a stage."""
         if not self._ipu_is_graph() and self._ipu.network is None and not stages.used_by(self):
             return False
-        return any(call.stage is not None for call in self._ipu_calls())
+        return partition.has_stages(self._ipu_network())
 
     def _ipu_mapping(self) -> Sequence[int]:
         """The IPU of every stage; one stage on IPU 0 for a model that is not pipelined."""

@@ -6,7 +6,7 @@ The subclass carries the name and the module of the class, so that saving, print
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Type
+from typing import Any, Callable, Dict, Type
 
 from ipu_conformance.emulator.tensorflow.keras import feeding, library, stages
 from ipu_conformance.emulator.tensorflow.keras.extension import (
@@ -39,6 +39,20 @@ def install() -> None:
     stages.mark_nodes()
     adapters: Any = library.module("engine.data_adapter")
     adapters.get_data_handler = functools.partial(feeding.handle, adapters.get_data_handler)
+    recurrent: Any = library.module("layers.rnn.gru_lstm_utils")
+    recurrent.function_register = _for_gpus(recurrent.function_register)
+
+
+def _for_gpus(own: Callable[..., Any]) -> Callable[..., Any]:
+    """What puts a second version of a recurrent layer and of its gradient into a graph, for a GPU to run instead."""
+
+    @functools.wraps(own)
+    def register(function: Any, *arguments: Any, **settings: Any) -> Any:
+        import tensorflow as tf
+
+        return own(function, *arguments, **settings) if tf.config.list_physical_devices("GPU") else None
+
+    return register
 
 
 def in_extending_scope() -> bool:

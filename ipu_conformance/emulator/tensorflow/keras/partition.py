@@ -24,9 +24,14 @@ class Call:
     outputs: Tuple[str, ...]
     stage: Optional[int]
     node: Any = field(default=None, repr=False, compare=False)
-    inbound: Tuple[Any, ...] = ()
     nested: Any = None
     """The stages inside a model that is called, where they differ: see ``opened``."""
+
+    @property
+    def inbound(self) -> Tuple[Any, ...]:
+        """The layers whose outputs it reads; Keras takes long to find them, and few ask."""
+        found = () if self.node is None else self.node.inbound_layers
+        return tuple(found) if isinstance(found, (list, tuple)) else (found,)
 
     @property
     def name(self) -> str:
@@ -41,8 +46,6 @@ def functional_calls(model: Any) -> List[Call]:
         for node in model._nodes_by_depth[depth]:
             if node.is_input:
                 continue
-            inbound = node.inbound_layers
-            inbound = tuple(inbound) if isinstance(inbound, (list, tuple)) else (inbound,)
             calls.append(
                 Call(
                     node.layer,
@@ -51,11 +54,18 @@ def functional_calls(model: Any) -> List[Call]:
                     tuple(node.flat_output_ids),
                     stages.of_node(node),
                     node,
-                    inbound,
                     stages.nested_of(node),
                 )
             )
     return calls
+
+
+def has_stages(model: Any) -> bool:
+    """Whether any call of such a model, or of a model inside, has a stage."""
+    nodes = [node for alike in model._nodes_by_depth.values() for node in alike]
+    if any(stages.nested_of(node) is not None for node in nodes):
+        return any(call.stage is not None for call in opened(functional_calls(model)))
+    return any(stages.of_node(node) is not None for node in nodes)
 
 
 def opened(calls: Sequence[Call], within: str = "") -> List[Call]:
