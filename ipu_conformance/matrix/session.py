@@ -11,7 +11,6 @@ import importlib
 import json
 import signal
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, TextIO
 
@@ -36,6 +35,10 @@ FURTHER = 8
 
 LIMIT = 40.0
 """Seconds of processor time after which a case on a wrong device is stopped; waiting may take six times as long."""
+PATIENCE = 4.0
+"""How often the time of a case on the right device, and a second, its run under a slip may take."""
+CASES = 3
+"""Cases of a family that are tried under slips."""
 
 
 class TimeUpError(Exception):
@@ -43,13 +46,13 @@ class TimeUpError(Exception):
 
 
 @contextlib.contextmanager
-def limited() -> Iterator[None]:
-    """Stop what is inside when its time is up, unless it is inside of native code."""
+def limited(limit: float = LIMIT) -> Iterator[None]:
+    """Stop what is inside when its processor time is up, unless it is inside of native code."""
 
     def stop(number: int, frame: Any) -> None:
-        raise TimeUpError(f"the case was stopped after {LIMIT:g} s of processor time, or {6 * LIMIT:g} s in all")
+        raise TimeUpError(f"the case was stopped after {limit:g} s of processor time, or {6 * limit:g} s in all")
 
-    timers = ((signal.ITIMER_PROF, signal.SIGPROF, LIMIT), (signal.ITIMER_REAL, signal.SIGALRM, 6 * LIMIT))
+    timers = ((signal.ITIMER_PROF, signal.SIGPROF, limit), (signal.ITIMER_REAL, signal.SIGALRM, 6 * limit))
     before = [signal.signal(number, stop) for _, number, _ in timers]
     for timer, _, seconds in timers:
         signal.setitimer(timer, seconds)
@@ -106,7 +109,7 @@ class Loop:
         self.ended = True
         return True
 
-    def run(self, case: str, then: Optional[str] = None) -> Outcome:
+    def run(self, case: str, then: Optional[str] = None, limit: float = LIMIT) -> Outcome:
         """Run one case; fixtures that the case ``then`` shares with it are kept for that one."""
         item = self.cases[case]
         if hasattr(item, "_initrequest"):
@@ -115,7 +118,7 @@ class Loop:
             item.session.items = [item]
         self._raised.first = None
         start = time.process_time()
-        with limited(), catch_warnings_for_item(config=item.config, ihook=item.ihook, when="runtest", item=item):
+        with limited(limit), catch_warnings_for_item(config=item.config, ihook=item.ihook, when="runtest", item=item):
             reports = runtestprotocol(item, log=False, nextitem=self.cases[then] if then else None)
         seconds = time.process_time() - start
         error = self._raised.first
@@ -191,38 +194,78 @@ def judge(
 
 
 def provoke(
-    framework: str, candidates: Mapping[str, Sequence[str]], most: int, out: TextIO, paths: Sequence[str] = ()
+    framework: str,
+    candidates: Mapping[str, Sequence[str]],
+    most: int,
+    out: TextIO,
+    paths: Sequence[str] = (),
+    before: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Write a line for every run of a case under a fault, until each case has noticed one.
+    """Write a line for every run of a case under a fault, until each family has noticed one.
 
-    First the faults that ``candidates`` has for a case; then slips of functions that it calls, those first that the
-    fewest cases call, at most ``most`` of them.
+    First the faults that ``candidates`` has for a case; then slips of functions that it calls, the most promising
+    first, at most ``most`` of them; then the same with another case of the family, in turn the largest, the one in the
+    middle and so on up to CASES. What ``before`` holds is not tried again.
     """
 
     def work(loop: Loop) -> None:
         wake(framework)
-        idle = [
-            case
-            for case, faults in candidates.items()
-            if case in loop.cases and all(_try(loop, fault, case, out) is not Verdict.KILLED for fault in faults)
-        ]
-        calls: Dict[str, Set[str]] = {}
-        for case in idle:
-            calls[case] = set()
-            with slips.called(calls[case].add):
-                loop.run(case)
-        callers = Counter(place for places in calls.values() for place in places)
-        for case in idle:
-            rarest = sorted(calls[case], key=lambda place: (callers[place], place))[:most]
-            any(_try(loop, slips.SLIP + place, case, out) is Verdict.KILLED for place in rarest)
+        killed = {search.family(run["case"]) for run in before if run["verdict"] == Verdict.KILLED}
+        tried = {(run["fault"], run["case"]) for run in before}
+        idle = []
+        for case, faults in candidates.items():
+            new = [fault for fault in faults if (fault, case) not in tried]
+            if case not in loop.cases or search.family(case) in killed:
+                continue
+            if all(_try(loop, fault, case, out) is not Verdict.KILLED for fault in new):
+                idle.append(case)
+        kin: Dict[str, List[str]] = {}
+        for case in loop.cases:
+            kin.setdefault(search.family(case), []).append(case)
+        runs = list(before)
+        for turn in range(CASES):
+            chosen = [search.relative(case, kin[search.family(case)], turn) for case in idle]
+            left = _slip(loop, [case for case in chosen if case], most, out, runs)
+            idle = [first for first, case in zip(idle, chosen) if case is None or case in left]
 
     pytest_session(paths, framework, work)
 
 
-def _try(loop: Loop, fault: str, case: str, out: TextIO) -> Verdict:
+def _slip(loop: Loop, cases: Sequence[str], most: int, out: TextIO, runs: List[Mapping[str, Any]]) -> Set[str]:
+    """Try cases under slips, and return those that noticed none; ``runs`` grows by what was tried."""
+    meeting: Dict[str, Set[str]] = {}
+    limits: Dict[str, float] = {}
+    for case in cases:
+        places: Set[str] = set()
+        with slips.called(places.add):
+            limits[case] = PATIENCE * (1 + loop.run(case).seconds)
+        meeting[case] = {slips.SLIP + place for place in places}
+    experience = search.Experience(meeting)
+    for run in runs:
+        experience.add(run["fault"], run["case"], run["verdict"])
+        meeting.get(run["case"], set()).discard(run["fault"])
+    left = set()
+    for case in cases:
+        for _ in range(most):
+            fault = experience.next(case, meeting[case])
+            if fault is None:
+                left.add(case)
+                break
+            meeting[case].remove(fault)
+            verdict = _try(loop, fault, case, out, limits[case])
+            experience.add(fault, case, verdict)
+            runs.append({"fault": fault, "case": case, "verdict": verdict})
+            if verdict is Verdict.KILLED:
+                break
+        else:
+            left.add(case)
+    return left
+
+
+def _try(loop: Loop, fault: str, case: str, out: TextIO, limit: float = LIMIT) -> Verdict:
     """Run a case under a fault and write down what became of it."""
     with catalogue.inject(fault):
-        outcome = loop.run(case)
+        outcome = loop.run(case, limit=limit)
     print(json.dumps({"fault": fault, "case": case, **outcome._asdict()}), file=out, flush=True)
     return outcome.verdict
 

@@ -1,20 +1,23 @@
 """Faults by construction: one function of the emulator gives a wrong result, is left out, or accepts what it refuses.
 
 Nobody writes them. ``slip:core.streams:Streams.split`` follows from the function: a number that it returns is off by
-a quarter, a truth value is the opposite, a list is reversed, a call that returns nothing is left out, and an error that
-it raises does not come. They show that a case can fail where no fault of the catalogue touches what it checks.
+a quarter, a truth value is the opposite, a list is reversed, a field of a record is wrong, the first of what is yielded
+is missing, a scope ends at once, a call that returns nothing is left out, and an error that it raises does not come.
+They show that a case can fail where no fault of the catalogue touches what it checks.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import dataclasses
+import enum
 import inspect
 import sys
 import textwrap
 import threading
 from types import CodeType, FrameType, FunctionType, ModuleType
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from ipu_conformance.emulator import faults
 
@@ -36,6 +39,9 @@ _EMULATOR = faults.__name__.rpartition(".")[0]
 
 def slipped(value: Any) -> Any:
     """A wrong value of the same kind; the same one where there is no such."""
+    if isinstance(value, enum.Enum):
+        members = list(type(value))
+        return members[(members.index(value) + 1) % len(members)]
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -48,7 +54,64 @@ def slipped(value: Any) -> Any:
         return _slipped_mapping(value)
     if type(value) in (list, tuple):
         return _slipped_sequence(value)
+    if type(value) in (set, frozenset):
+        return type(value)(sorted(value, key=repr)[1:])
+    fields = _fields(value)
+    if fields:
+        return _slipped_record(value, fields)
+    if inspect.isgenerator(value):
+        return _without_the_first(value)
+    if isinstance(value, contextlib._GeneratorContextManager):
+        return _ended(value)
     return _slipped_array(value)
+
+
+def can_slip(value: Any) -> bool:
+    """Whether there is a wrong value of the same kind; nothing is computed, so that a graph gets no nodes."""
+    if isinstance(value, (bool, int, float, str, contextlib._GeneratorContextManager)) or inspect.isgenerator(value):
+        return True
+    if isinstance(value, enum.Enum):
+        return len(type(value)) > 1
+    if type(value) is dict:
+        return bool(value) and can_slip(next(reversed(value.values())))
+    if type(value) in (list, tuple):
+        return len(value) > 1 or (len(value) == 1 and can_slip(value[0]))
+    if type(value) in (set, frozenset):
+        return bool(value)
+    if _fields(value):
+        return any(can_slip(getattr(value, name)) for name in _fields(value))
+    return bool(_number_type(value))
+
+
+def _fields(value: Any) -> List[str]:
+    """The names of the fields of a record: a named tuple, or a data class."""
+    if isinstance(value, type):
+        return []
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return list(value._fields)
+    return [field.name for field in dataclasses.fields(value) if field.init] if dataclasses.is_dataclass(value) else []
+
+
+def _slipped_record(record: Any, fields: Sequence[str]) -> Any:
+    """The record with its last field wrong that can be."""
+    for name in reversed(fields):
+        if can_slip(getattr(record, name)):
+            changed = {name: slipped(getattr(record, name))}
+            return record._replace(**changed) if hasattr(record, "_replace") else dataclasses.replace(record, **changed)
+    return record
+
+
+def _without_the_first(values: Iterator[Any]) -> Iterator[Any]:
+    next(values, None)
+    yield from values
+
+
+@contextlib.contextmanager
+def _ended(scope: ContextManager[Any]) -> Iterator[Any]:
+    """What the scope gives, after the scope."""
+    with scope as value:
+        pass
+    yield value
 
 
 def _slipped_mapping(value: Mapping[Any, Any]) -> Any:
@@ -69,12 +132,18 @@ def _slipped_sequence(value: Any) -> Any:
 
 
 def _slipped_array(value: Any) -> Any:
-    dtype = str(getattr(value, "dtype", ""))
-    if "float" in dtype.lower() or "fp" in dtype.lower():
-        return value * FACTOR + SHIFT
-    if "int" in dtype.lower():
+    kind = _number_type(value)
+    if kind == "int":
         return value + 1
-    return value
+    return value * FACTOR + SHIFT if kind else value
+
+
+def _number_type(value: Any) -> str:
+    """``float`` or ``int``, or nothing if a value is no array of numbers."""
+    dtype = "" if isinstance(value, type) else str(getattr(value, "dtype", "")).lower()
+    if "float" in dtype or "fp" in dtype:
+        return "float"
+    return "int" if "int" in dtype else ""
 
 
 def wrong(original: Any, *arguments: Any, **settings: Any) -> Any:
@@ -135,18 +204,24 @@ def _functions_of(module: ModuleType, name: str) -> Iterator[Tuple[CodeType, str
             function = getattr(raw, "__func__", None) or getattr(raw, "fget", None) or raw
             if not isinstance(function, FunctionType) or attribute in UNTOUCHED:
                 continue
+            function = inspect.unwrap(function)
             if function.__code__.co_filename == module.__file__ and function.__name__ == (attribute or key):
                 yield function.__code__, f"{short}:{key}.{attribute}" if attribute else f"{short}:{key}"
 
 
 @contextlib.contextmanager
 def called(note: Callable[[str], None]) -> Iterator[None]:
-    """``note`` is told the place of every function of the emulator that is called inside the block, in any thread."""
+    """``note`` is told the place of every function whose slip would change something inside the block, in any thread.
+
+    That is a function of the emulator which returns something that can be wrong, returns nothing, or raises.
+    """
     places: Dict[CodeType, str] = functions()
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code in places:
-            note(places[frame.f_code])
+        place = places.get(frame.f_code) if event == "return" else None
+        if place and (argument is None or frame.f_code.co_flags & inspect.CO_GENERATOR or can_slip(argument)):
+            places.pop(frame.f_code, None)  # once is enough
+            note(place)
 
     threading.setprofile(watch)
     sys.setprofile(watch)
