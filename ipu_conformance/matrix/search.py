@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ipu_conformance.matrix.verdict import Verdict
 from ipu_conformance.scheduling import framework_of, program_of
@@ -147,20 +148,21 @@ class Experience:
     def chance(self, fault: str, case: str) -> float:
         """How likely it is that the case notices the fault."""
         others = max(len(self._families.get(fault, ())), 1)
-        hope = min(HOPE * (1 + len(words(fault) & words(family(case)))) / others**0.5, 0.9)
+        hope = min(HOPE * (1 + len(words(fault) & words(case))) / others**0.5, 0.9)
         file = case.partition("::")[0]
         kills = self._kills[fault, ""] + (NEAR - 1) * self._kills[fault, file] + DOUBT * hope
         return kills / (self._tries[fault, ""] + (NEAR - 1) * self._tries[fault, file] + DOUBT)
 
-    def next(self, case: str, faults: Iterable[str]) -> Optional[str]:
-        """The most promising of the faults, None without any."""
-        return max(sorted(faults), key=lambda fault: self.chance(fault, case), default=None)
+    def next(self, case: str, faults: Iterable[str]) -> str:
+        """The most promising of the faults."""
+        return max(sorted(faults), key=lambda fault: self.chance(fault, case))
 
 
-def words(name: str) -> Set[str]:
+@functools.lru_cache(maxsize=None)
+def words(name: str) -> FrozenSet[str]:
     """The words of a name that say what it is about, without the endings of plurals."""
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
-    return {part.lower().rstrip("s") for part in parts if len(part) > 2} - COMMON
+    return frozenset(part.lower().rstrip("s") for part in parts if len(part) > 2) - COMMON
 
 
 COMMON = {"slip", "core", "tensorflow", "poptorch", "paddle", "test", "ipu", "run", "the", "and", "are", "not", "one"}

@@ -20,7 +20,7 @@ from _pytest.warnings import catch_warnings_for_item
 
 from ipu_conformance import levels
 from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import slips
+from ipu_conformance.emulator.faults.catalogue import declared, slips
 from ipu_conformance.matrix import search
 from ipu_conformance.matrix.verdict import Verdict, of_exception
 from ipu_conformance.plugin import suite_folder
@@ -93,6 +93,8 @@ class Loop:
         self._work = work
         self._raised = Exceptions()
         self.cases: Dict[str, pytest.Item] = {}
+        self.seconds: Dict[str, float] = {}
+        """The processor time of the last run of each case that passed."""
         self.ended = False
         """Whether the work came to its end."""
 
@@ -126,6 +128,7 @@ class Loop:
             line = (str(error).strip().splitlines() or [""])[0]
             return Outcome(of_exception(error, suite_folder()), seconds, f"{type(error).__name__}: {line}"[:300])
         called = next((report.outcome for report in reports if report.when == "call"), "skipped")
+        self.seconds[case] = seconds
         return Outcome(Verdict(called), seconds, "")
 
 
@@ -225,39 +228,52 @@ def provoke(
         runs = list(before)
         for turn in range(CASES):
             chosen = [search.relative(case, kin[search.family(case)], turn) for case in idle]
-            left = _slip(loop, [case for case in chosen if case], most, out, runs)
+            left = _slip(loop, _calls(loop, [case for case in chosen if case]), most, out, runs)
             idle = [first for first, case in zip(idle, chosen) if case is None or case in left]
+        _slip(loop, _namesakes(idle, framework), most, out, runs)
 
     pytest_session(paths, framework, work)
 
 
-def _slip(loop: Loop, cases: Sequence[str], most: int, out: TextIO, runs: List[Mapping[str, Any]]) -> Set[str]:
-    """Try cases under slips, and return those that noticed none; ``runs`` grows by what was tried."""
-    meeting: Dict[str, Set[str]] = {}
-    limits: Dict[str, float] = {}
+def _calls(loop: Loop, cases: Sequence[str]) -> Dict[str, Set[str]]:
+    """The slips of the functions that each case calls."""
+    result: Dict[str, Set[str]] = {}
     for case in cases:
         places: Set[str] = set()
         with slips.called(places.add):
-            limits[case] = PATIENCE * (1 + loop.run(case).seconds)
-        meeting[case] = {slips.SLIP + place for place in places}
+            loop.run(case)
+        result[case] = {slips.SLIP + place for place in places}
+    return result
+
+
+def _namesakes(cases: Sequence[str], framework: str) -> Dict[str, Set[str]]:
+    """The slips of what is declared under a name that shares a word with the case."""
+    known = [slips.SLIP + place for place in declared.places(framework)]
+    return {case: {slip for slip in known if search.words(slip) & search.words(case)} for case in cases}
+
+
+def _slip(
+    loop: Loop, meeting: Mapping[str, Set[str]], most: int, out: TextIO, runs: List[Mapping[str, Any]]
+) -> Set[str]:
+    """Try cases under the slips that they meet, and return those that noticed none; ``runs`` grows by the tries."""
     experience = search.Experience(meeting)
     for run in runs:
         experience.add(run["fault"], run["case"], run["verdict"])
-        meeting.get(run["case"], set()).discard(run["fault"])
+    tried = {(run["fault"], run["case"]) for run in runs}
     left = set()
-    for case in cases:
-        for _ in range(most):
-            fault = experience.next(case, meeting[case])
-            if fault is None:
-                left.add(case)
-                break
-            meeting[case].remove(fault)
-            verdict = _try(loop, fault, case, out, limits[case])
+    for case, met in meeting.items():
+        untried = {fault for fault in met if (fault, case) not in tried}
+        limit = PATIENCE * (1 + loop.seconds.get(case, LIMIT))
+        verdict = Verdict.PASSED
+        for _ in range(min(most, len(untried))):
+            fault = experience.next(case, untried)
+            untried.remove(fault)
+            verdict = _try(loop, fault, case, out, limit)
             experience.add(fault, case, verdict)
             runs.append({"fault": fault, "case": case, "verdict": verdict})
             if verdict is Verdict.KILLED:
                 break
-        else:
+        if verdict is not Verdict.KILLED:
             left.add(case)
     return left
 

@@ -16,6 +16,7 @@ import inspect
 import sys
 import textwrap
 import threading
+import warnings
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Sequence, Tuple
 
@@ -188,11 +189,18 @@ def _gives(node: ast.AST) -> bool:
 
 def functions() -> Dict[CodeType, str]:
     """The place of every function and method of the emulator's modules that are there by now, by its code."""
-    result: Dict[CodeType, str] = {}
+    return {code: place for code, place in _all_functions() if place.rpartition(".")[2] not in UNTOUCHED}
+
+
+def constructors() -> Dict[CodeType, str]:
+    """The place of every constructor, by its code."""
+    return {code: place for code, place in _all_functions() if place.endswith(".__init__")}
+
+
+def _all_functions() -> Iterator[Tuple[CodeType, str]]:
     for name, module in list(sys.modules.items()):
         if name.startswith(_EMULATOR + ".") and not name.startswith(faults.__name__) and module is not None:
-            result.update(_functions_of(module, name))
-    return result
+            yield from _functions_of(module, name)
 
 
 def _functions_of(module: ModuleType, name: str) -> Iterator[Tuple[CodeType, str]]:
@@ -202,26 +210,40 @@ def _functions_of(module: ModuleType, name: str) -> Iterator[Tuple[CodeType, str
         rows = vars(value).items() if isinstance(value, type) else [("", value)]
         for attribute, raw in list(rows):
             function = getattr(raw, "__func__", None) or getattr(raw, "fget", None) or raw
-            if not isinstance(function, FunctionType) or attribute in UNTOUCHED:
+            if not isinstance(function, FunctionType):
                 continue
             function = inspect.unwrap(function)
-            if function.__code__.co_filename == module.__file__ and function.__name__ == (attribute or key):
+            made = attribute == "__init__" and dataclasses.is_dataclass(value) and value.__module__ == name
+            here = function.__code__.co_filename == module.__file__ or made
+            if here and function.__name__ == (attribute or key):
                 yield function.__code__, f"{short}:{key}.{attribute}" if attribute else f"{short}:{key}"
 
 
 @contextlib.contextmanager
 def called(note: Callable[[str], None]) -> Iterator[None]:
-    """``note`` is told the place of every function whose slip would change something inside the block, in any thread.
+    """``note`` is told the place of every slip that would change something inside the block, in any thread.
 
-    That is a function of the emulator which returns something that can be wrong, returns nothing, or raises.
+    That is a function of the emulator which returns something that can be wrong, returns nothing, or raises; with an
+    exclamation mark one that gives a warning; and a constructor with each argument that can be wrong.
     """
-    places: Dict[CodeType, str] = functions()
+    results: Dict[CodeType, str] = functions()
+    speaking, making = dict(results), constructors()
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:
-        place = places.get(frame.f_code) if event == "return" else None
-        if place and (argument is None or frame.f_code.co_flags & inspect.CO_GENERATOR or can_slip(argument)):
-            places.pop(frame.f_code, None)  # once is enough
-            note(place)
+        code = frame.f_code
+        if event == "c_call" and argument is warnings.warn and code in speaking:
+            note(f"{speaking[code]}!")
+        elif event == "call" and code in making:
+            place = making.pop(code, "")  # once is enough
+            given = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+            for name in given if place else ():
+                if can_slip(frame.f_locals.get(name)):
+                    note(f"{place}({name}=)")
+        elif event == "return" and code in results:
+            can_fail = argument is None or code.co_flags & inspect.CO_GENERATOR or can_slip(argument)
+            place = results.pop(code, "") if can_fail else ""
+            if place:
+                note(place)
 
     threading.setprofile(watch)
     sys.setprofile(watch)
