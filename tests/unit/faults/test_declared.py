@@ -84,6 +84,7 @@ def example(monkeypatch):
             {"left": 2, "right": 5},
             {"left": 2, "right": 6},
         ),
+        ("scaled#2", lambda module: [module.scaled(number) for number in (1, 2, 3)], [4, 8, 12], [4, 9, 13]),
         ("scaled", lambda module: module.scaled(3), 12, 13),
     ],
 )
@@ -105,6 +106,18 @@ def test_nothing_is_said(example, caplog):
         example.deprecated()
     assert [record.message for record in caplog.records] == ["no more"]
     assert logging.root.manager.disable == logging.NOTSET
+
+
+def test_a_function_that_is_called_twice_can_be_wrong_later(example):
+    """Its place is noted with the number of the call."""
+    noted = []
+    with slips.called(noted.append):
+        example.scaled(1)
+        once = list(noted)
+        example.scaled(2)
+        example.scaled(3)
+
+    assert (once, noted) == ([f"{NAME}:scaled"], [f"{NAME}:scaled", f"{NAME}:scaled#2"])
 
 
 def test_who_warns_is_noted(example):

@@ -3,6 +3,7 @@
 Like those of functions they follow from the emulator, and the form of the place says which it is::
 
     slip:core.streams:Streams.split                 a function gives a wrong result
+    slip:core.streams:Streams.split#2               the same from its second call on, so that two runs differ
     slip:tensorflow.config.tree:LIMIT               a constant, an attribute of a class or a member has a wrong value
     slip:tensorflow.api.scopes:-ipu_shard           a public name, or a member of an enumeration, is missing
     slip:tensorflow.compile.loops:repeat(inputs)    an argument that is left out counts as another
@@ -31,12 +32,14 @@ _FORMS: Dict[str, str] = {
     r"(?P<place>.+)\((?P<name>\w+)\)": "default",
     r"(?P<place>.+)\((?P<name>\w+)=\)": "argument",
     r"(?P<place>.+)!": "warning",
+    r"(?P<place>.+)#2": "again",
     r"(?P<place>.+:)-(?P<name>[\w.]+)": "missing",
     r"(?P<place>.+)": "value",
 }
 _WORDS = {
     "default": "{name} of {place} counts as another value where it is left out",
     "argument": "{name} arrives at {place} as another value",
+    "again": "{place} gives a wrong result, or is left out, from the second call on",
     "warning": "{place} gives no warning",
     "missing": "{place}{name} is missing",
     "value": "{place} gives a wrong result, is left out or is another value",
@@ -65,6 +68,8 @@ def turn_on(place: str) -> Undo:
         return _redefault(parts["place"], parts["name"])
     if form == "argument":
         return replacing.replace_function(parts["place"], functools.partial(_misheard, parts["name"]))
+    if form == "again":
+        return replacing.replace_function(parts["place"], functools.partial(_later, []))
     if form == "warning":
         return replacing.replace_function(parts["place"], _silent)
     owner, name = replacing.owner_of(parts["place"] + parts.get("name", ""))
@@ -76,6 +81,12 @@ def turn_on(place: str) -> Undo:
     if isinstance(value, (FunctionType, staticmethod, classmethod, property)) or not slips.can_slip(value):
         return replacing.replace_function(place, slips.wrong)
     return replacing.replace(owner, name, slips.slipped(value))
+
+
+def _later(calls: List[None], original: Any, *arguments: Any, **settings: Any) -> Any:
+    """The right result of the first call, and wrong ones of those that follow."""
+    calls.append(None)
+    return (original if len(calls) == 1 else functools.partial(slips.wrong, original))(*arguments, **settings)
 
 
 def _silent(original: Any, *arguments: Any, **settings: Any) -> Any:

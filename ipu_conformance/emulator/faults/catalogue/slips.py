@@ -223,11 +223,12 @@ def _functions_of(module: ModuleType, name: str) -> Iterator[Tuple[CodeType, str
 def called(note: Callable[[str], None]) -> Iterator[None]:
     """``note`` is told the place of every slip that would change something inside the block, in any thread.
 
-    That is a function of the emulator which returns something that can be wrong, returns nothing, or raises; with an
-    exclamation mark one that gives a warning; and a constructor with each argument that can be wrong.
+    That is a function of the emulator which returns something that can be wrong, returns nothing, or raises; the same
+    with ``#2`` if it does so twice; with an exclamation mark one that gives a warning; and a constructor with each
+    argument that can be wrong.
     """
     results: Dict[CodeType, str] = functions()
-    speaking, making = dict(results), constructors()
+    speaking, making, again = dict(results), constructors(), dict(results)
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
@@ -241,9 +242,12 @@ def called(note: Callable[[str], None]) -> Iterator[None]:
                     note(f"{place}({name}=)")
         elif event == "return" and code in results:
             can_fail = argument is None or code.co_flags & inspect.CO_GENERATOR or can_slip(argument)
-            place = results.pop(code, "") if can_fail else ""
-            if place:
+            place = results.get(code, "") if can_fail else ""
+            if place and again.pop(code, ""):
                 note(place)
+            elif place:
+                results.pop(code, "")
+                note(f"{place}#2")
 
     threading.setprofile(watch)
     sys.setprofile(watch)
