@@ -210,9 +210,9 @@ def _functions_of(module: ModuleType, name: str) -> Iterator[Tuple[CodeType, str
         rows = vars(value).items() if isinstance(value, type) else [("", value)]
         for attribute, raw in list(rows):
             function = getattr(raw, "__func__", None) or getattr(raw, "fget", None) or raw
+            function = inspect.unwrap(function) if isinstance(function, FunctionType) else None
             if not isinstance(function, FunctionType):
                 continue
-            function = inspect.unwrap(function)
             made = attribute == "__init__" and dataclasses.is_dataclass(value) and value.__module__ == name
             here = function.__code__.co_filename == module.__file__ or made
             if here and function.__name__ == (attribute or key):
