@@ -213,6 +213,7 @@ def provoke(
 
     def work(loop: Loop) -> None:
         wake(framework)
+        slips.load(framework)
         killed = {search.family(run["case"]) for run in before if run["verdict"] == Verdict.KILLED}
         tried = {(run["fault"], run["case"]) for run in before}
         idle = []

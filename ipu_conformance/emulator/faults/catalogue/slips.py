@@ -12,7 +12,9 @@ import ast
 import contextlib
 import dataclasses
 import enum
+import importlib
 import inspect
+import pkgutil
 import sys
 import textwrap
 import threading
@@ -185,6 +187,14 @@ def _body(function: ast.FunctionDef) -> Iterator[ast.AST]:
 
 def _gives(node: ast.AST) -> bool:
     return isinstance(node, (ast.Yield, ast.YieldFrom)) or (isinstance(node, ast.Return) and node.value is not None)
+
+
+def load(front_end: str) -> None:
+    """Import every module of the core and of a front end: a function is known once its module is there."""
+    for name in ("core", front_end):
+        package = importlib.import_module(f"{_EMULATOR}.{name}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
 
 
 def functions() -> Dict[CodeType, str]:
