@@ -154,9 +154,25 @@ def _run(jobs: Sequence[Path], processes: int, say: Say) -> None:
             if process.poll() is None:
                 continue
             del running[job]
+            if process.returncode < 0 and "provoke" in job.stem and session.trying(_result(job)):
+                say(f"{job.stem}: a slip ended the process; it goes on behind that")
+                waiting.insert(0, job)
+                continue
             if process.returncode:
                 raise MatrixError(f"{job.stem} ended with {process.returncode}; {job.with_suffix('.log')} says why.")
             say(f"{job.stem}: {len(session.lines(_result(job)))} runs")
+
+
+def _before(job: Path) -> List[Dict[str, Any]]:
+    """What a provocation found before it was interrupted; a slip that ended the process broke the device."""
+    notes = session.lines(_result(job)) if _result(job).exists() else []
+    last = session.trying(_result(job))
+    ended = last and all((note["fault"], note["case"]) != (last["fault"], last["case"]) for note in notes)
+    return (
+        [*notes, {**last, "verdict": Verdict.BROKE, "seconds": 0.0, "sentence": "the process ended"}]
+        if ended
+        else notes
+    )
 
 
 def work(job: Path) -> None:
@@ -164,7 +180,7 @@ def work(job: Path) -> None:
     asked = json.loads(job.read_text(encoding="utf-8"))
     framework, kind = asked["framework"], str(asked["kind"])
     provoking = kind.startswith("provoke")
-    before = session.lines(_result(job)) if provoking and _result(job).exists() else []
+    before = _before(job) if provoking else []
     with _result(job).open("w", encoding="utf-8") as out:
         out.writelines(f"{json.dumps(note)}\n" for note in before)
         out.flush()

@@ -280,11 +280,23 @@ def _slip(
 
 
 def _try(loop: Loop, fault: str, case: str, out: TextIO, limit: float = LIMIT) -> Verdict:
-    """Run a case under a fault and write down what became of it."""
+    """Run a case under a fault and write down what became of it; while it runs, a file beside says which it is."""
+    _beside(Path(out.name)).write_text(json.dumps({"fault": fault, "case": case}), encoding="utf-8")
     with catalogue.inject(fault):
         outcome = loop.run(case, limit=limit)
     print(json.dumps({"fault": fault, "case": case, **outcome._asdict()}), file=out, flush=True)
     return outcome.verdict
+
+
+def _beside(result: Path) -> Path:
+    return result.with_suffix(".trying")
+
+
+def trying(result: Path) -> Dict[str, str]:
+    """The fault and the case of the last run that a process began, by its result; nothing if it began none."""
+    path = _beside(result)
+    begun: Dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return begun
 
 
 def wake(framework: str) -> None:

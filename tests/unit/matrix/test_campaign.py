@@ -28,3 +28,20 @@ def test_a_file_of_runs_that_is_not_there_is_refused(tmp_path):
     """Its name is said."""
     with pytest.raises(MatrixError, match=r"paddle\.x\.jsonl cannot be read"):
         campaign.killers([tmp_path / "paddle.x.jsonl"])
+
+
+def test_a_slip_that_ended_the_process_is_not_tried_again(tmp_path):
+    """What was begun and has no line broke the device; what has one is known."""
+    job = tmp_path / "paddle.provoke0.json"
+    note = {"fault": "slip:a:b", "case": "test_a.py::test_one", "verdict": "passed"}
+    job.with_suffix(".jsonl").write_text(json.dumps(note) + "\n", encoding="utf-8")
+    assert campaign._before(job) == [note]
+
+    begun = {"fault": "slip:a:c", "case": "test_a.py::test_one"}
+    job.with_suffix(".trying").write_text(json.dumps(begun), encoding="utf-8")
+    first, last = campaign._before(job)
+    assert first == note
+    assert (last["fault"], last["case"], last["verdict"]) == ("slip:a:c", "test_a.py::test_one", "broke")
+
+    job.with_suffix(".trying").write_text(json.dumps({**begun, "fault": "slip:a:b"}), encoding="utf-8")
+    assert campaign._before(job) == [note]

@@ -220,6 +220,18 @@ def _of_class(kind: type, known_as: str) -> Iterator[str]:
             yield from (f"{known_as}.{name}({parameter})" for parameter in _defaults(function))
         elif not name.startswith("__") and slips.can_slip(raw):
             yield f"{known_as}.{name}"
+    yield from (f"{known_as}.{name}" for name in _inherited(kind))
+
+
+def _inherited(kind: type) -> Iterator[str]:
+    """The public methods and properties that a class has from its framework; a slip gives it a wrong one of its own."""
+    for base in kind.__mro__[1:]:
+        if base.__module__.startswith((replacing.EMULATOR, "builtins", "abc", "typing")):
+            continue
+        for name, raw in vars(base).items():
+            usable = isinstance(raw, (FunctionType, property)) and not name.startswith("_")
+            if usable and inspect.getattr_static(kind, name) is raw:
+                yield name
 
 
 def _defaults(function: FunctionType) -> List[str]:
