@@ -37,6 +37,8 @@ LIMIT = 40.0
 """Seconds of processor time after which a case on a wrong device is stopped; waiting may take six times as long."""
 PATIENCE = 4.0
 """How often the time of a case on the right device, and a second, its run under a slip may take."""
+TOGETHER = 50
+"""Cases whose calls are compared before slips are tried: a slip that few of them meet comes first."""
 CASES = 3
 """Cases of a family that are tried under slips."""
 
@@ -228,9 +230,12 @@ def provoke(
             kin.setdefault(search.family(case), []).append(case)
         runs = list(before)
         for turn in range(CASES):
-            chosen = [search.relative(case, kin[search.family(case)], turn) for case in idle]
-            left = _slip(loop, _calls(loop, [case for case in chosen if case]), most, out, runs)
-            idle = [first for first, case in zip(idle, chosen) if case is None or case in left]
+            chosen = {case: search.relative(case, kin[search.family(case)], turn) for case in idle}
+            there = [case for case in chosen.values() if case]
+            left: Set[str] = set()
+            for start in range(0, len(there), TOGETHER):
+                left |= _slip(loop, _calls(loop, there[start : start + TOGETHER]), most, out, runs)
+            idle = [first for first, case in chosen.items() if case is None or case in left]
         _slip(loop, _namesakes(idle, framework), most, out, runs)
 
     pytest_session(paths, framework, work)
