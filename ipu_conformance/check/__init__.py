@@ -11,7 +11,7 @@ from ipu_conformance.check.failure import CaseReference, CheckFailure, CheckMisu
 from ipu_conformance.check.masks import dropout_masks, dropout_values
 from ipu_conformance.check.order import micro_batches_once, outputs_in_order
 from ipu_conformance.check.runs import replicas_identical, runs_equivalent, runs_identical
-from ipu_conformance.check.structure import ir_equal, raises, trace_equals_plan
+from ipu_conformance.check.structure import accepted, ir_equal, raises, trace_equals_plan
 from ipu_conformance.check.values import ToleranceLike, apart, between, close, dtype, identical, shape
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "CheckFailure",
     "CheckMisuseError",
     "ToleranceLike",
+    "accepted",
     "apart",
     "between",
     "close",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from types import TracebackType
-from typing import Any, Iterable, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Iterable, Iterator, Optional, Sequence, Tuple, Type, Union
 
-from ipu_conformance.check.failure import CheckMisuseError, failure
+from ipu_conformance.check.failure import CheckFailure, CheckMisuseError, failure
 
 _MOST_SENTENCES = 3
 
@@ -84,6 +85,20 @@ class raises:  # noqa: N801  a check reads as a verb, like its siblings
             ) from error
         self.value = error
         return True
+
+
+@contextlib.contextmanager
+def accepted(what: str) -> Iterator[None]:
+    """The block raises no error: what it does is specified to work. Failures of checks inside it stay what they are."""
+    __tracebackhide__ = True
+    try:
+        yield
+    except CheckFailure:
+        raise
+    except Exception as error:
+        raise failure(
+            f"{what} raises {type(error).__name__} where it is specified to work: {_one_line(error)}."
+        ) from error
 
 
 def _one_line(error: BaseException) -> str:

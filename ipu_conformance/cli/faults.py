@@ -40,6 +40,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the cases that are tried, beside one of every other test function (premerge)",
     )
     action.add_argument("--kills", type=Path, nargs="*", default=[], metavar="FILE", help=kill_tables.HELP)
+    action.add_argument(
+        "--runs",
+        type=Path,
+        nargs="*",
+        default=[],
+        metavar="FILE",
+        help="runs of earlier tries (<framework>.*.jsonl); the kills among them are tried first",
+    )
     action.add_argument("--processes", type=int, default=2, metavar="N", help="processes side by side (2)")
     action.add_argument("--paths", nargs="*", default=[], metavar="PATH", help="files of the suite instead of all")
     action.add_argument("--publish", action="store_true", help="replace the matrix of the package")
@@ -104,9 +112,10 @@ def _matrix(args: argparse.Namespace) -> int:
 
     tables = kill_tables.read(args.kills)
     hints = campaign.published()
-    for name, rows in tables.killers.items():
-        for fault, cases in rows.items():
-            hints.setdefault(name, {}).setdefault(fault, []).extend(cases)
+    for killers in (tables.killers, campaign.killers(args.runs)):
+        for name, rows in killers.items():
+            for fault, cases in rows.items():
+                hints.setdefault(name, {}).setdefault(fault, []).extend(cases)
     matrix = campaign.make(args.folder, args.frameworks, args.level, args.processes, say, args.paths, hints)
     for name, reasons in tables.spared.items():
         for fault, reason in reasons.items():

@@ -74,6 +74,21 @@ def published() -> Dict[str, Dict[str, List[str]]]:
     return {name: {fault: row.kills for fault, row in rows.items()} for name, rows in matrix.rows.items()}
 
 
+def killers(paths: Sequence[Path]) -> Dict[str, Dict[str, List[str]]]:
+    """The cases that noticed each fault in runs that were written down; a file's name begins with its framework."""
+    found: Dict[str, Dict[str, List[str]]] = {}
+    for path in paths:
+        framework = path.name.partition(".")[0]
+        try:
+            runs = session.lines(path)
+        except OSError as error:
+            raise MatrixError(f"{path} cannot be read: {error.strerror}.") from error
+        for run in runs:
+            if run.get("fault") and run["verdict"] == Verdict.KILLED:
+                found.setdefault(framework, {}).setdefault(run["fault"], []).append(run["case"])
+    return found
+
+
 def _faults(folder: Path, framework: str) -> Dict[str, Dict[str, str]]:
     faults: Dict[str, Dict[str, str]] = json.loads((folder / f"{framework}.faults.json").read_text(encoding="utf-8"))
     return faults
@@ -139,16 +154,36 @@ def _run(jobs: Sequence[Path], processes: int, say: Say) -> None:
             if process.poll() is None:
                 continue
             del running[job]
+            if process.returncode < 0 and "provoke" in job.stem and session.trying(_result(job)):
+                say(f"{job.stem}: a slip ended the process; it goes on behind that")
+                waiting.insert(0, job)
+                continue
             if process.returncode:
                 raise MatrixError(f"{job.stem} ended with {process.returncode}; {job.with_suffix('.log')} says why.")
             say(f"{job.stem}: {len(session.lines(_result(job)))} runs")
+
+
+def _before(job: Path) -> List[Dict[str, Any]]:
+    """What a provocation found before it was interrupted; a slip that ended the process broke the device."""
+    notes = session.lines(_result(job)) if _result(job).exists() else []
+    last = session.trying(_result(job))
+    ended = last and all((note["fault"], note["case"]) != (last["fault"], last["case"]) for note in notes)
+    return (
+        [*notes, {**last, "verdict": Verdict.BROKE, "seconds": 0.0, "sentence": "the process ended"}]
+        if ended
+        else notes
+    )
 
 
 def work(job: Path) -> None:
     """Do what a job says, in this process."""
     asked = json.loads(job.read_text(encoding="utf-8"))
     framework, kind = asked["framework"], str(asked["kind"])
+    provoking = kind.startswith("provoke")
+    before = _before(job) if provoking else []
     with _result(job).open("w", encoding="utf-8") as out:
+        out.writelines(f"{json.dumps(note)}\n" for note in before)
+        out.flush()
         if kind == "record":
             session.record(framework, asked["level"], out, asked["paths"])
             rows = {fault.name: {"what": fault.what, "place": fault.point} for fault in session.known(framework)}
@@ -156,7 +191,7 @@ def work(job: Path) -> None:
         elif kind.startswith("judge"):
             session.judge(framework, asked["candidates"], asked["enough"], out, asked["paths"])
         else:
-            session.provoke(framework, asked["candidates"], asked["most"], out, asked["paths"])
+            session.provoke(framework, asked["candidates"], asked["most"], out, asked["paths"], before)
     job.with_suffix(".done").touch()
 
 

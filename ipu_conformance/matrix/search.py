@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Set, Tuple
+import functools
+import re
+from collections import Counter
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
+from ipu_conformance.matrix.verdict import Verdict
 from ipu_conformance.scheduling import framework_of, program_of
+
+HOPE = 0.3
+"""The chance that a family notices a fault which nothing is known of and no other family meets."""
+DOUBT = 2.0
+"""How many tries that chance is worth against what became of tries."""
+AGAIN = "#2"
+"""How the names of faults end that begin with the second call."""
+NEAR = 4.0
+"""How many tries in other files a try in the same file is worth."""
 
 
 def family(case: str) -> str:
@@ -99,3 +112,60 @@ def _by_turns(cases: Iterable[str]) -> List[str]:
         counts[family(case)] = turn + 1
         placed.append((turn, number, case))
     return [case for _, _, case in sorted(placed)]
+
+
+def relative(case: str, cases: Sequence[str], turn: int) -> Optional[str]:
+    """The case itself, then in turn the last of its family's cases and those at a half and at a quarter, then None."""
+    others = [each for each in cases if each != case]
+    if turn == 0:
+        return case
+    places = [len(others) - 1, len(others) // 2, len(others) // 4]
+    distinct = list(dict.fromkeys(place for place in places if 0 <= place < len(others)))
+    return others[distinct[turn - 1]] if turn <= len(distinct) else None
+
+
+class Experience:
+    """What became of tries, and which fault is the most promising for a case by that.
+
+    A fault that cases noticed is tried again on others, above all on those of the same file; one under which they
+    passed or broke is left for later. Of a fault that was not tried yet the chance is the better the fewer families
+    meet it, and the more words its place shares with the case.
+    """
+
+    def __init__(self, meeting: Mapping[str, Set[str]]) -> None:
+        """``meeting`` holds the faults that each case meets."""
+        self._families: Dict[str, Set[str]] = {}
+        for case, faults in meeting.items():
+            for fault in faults:
+                self._families.setdefault(fault, set()).add(family(case))
+        self._tries: Counter[Tuple[str, str]] = Counter()
+        self._kills: Counter[Tuple[str, str]] = Counter()
+
+    def add(self, fault: str, case: str, verdict: str) -> None:
+        """Learn from a try."""
+        for where in ("", case.partition("::")[0]):
+            self._tries[fault, where] += 1
+            self._kills[fault, where] += verdict == Verdict.KILLED
+
+    def chance(self, fault: str, case: str) -> float:
+        """How likely it is that the case notices the fault."""
+        others = max(len(self._families.get(fault, ())), 1)
+        hope = min(HOPE * (1 + len(words(fault) & words(case))) / others**0.5, 0.9)
+        hope /= 2 if fault.endswith(AGAIN) else 1  # what is wrong at once is noticed by most that notice it later
+        file = case.partition("::")[0]
+        kills = self._kills[fault, ""] + (NEAR - 1) * self._kills[fault, file] + DOUBT * hope
+        return kills / (self._tries[fault, ""] + (NEAR - 1) * self._tries[fault, file] + DOUBT)
+
+    def next(self, case: str, faults: Iterable[str]) -> str:
+        """The most promising of the faults."""
+        return max(sorted(faults), key=lambda fault: self.chance(fault, case))
+
+
+@functools.lru_cache(maxsize=None)
+def words(name: str) -> FrozenSet[str]:
+    """The words of a name that say what it is about, without the endings of plurals."""
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
+    return frozenset(part.lower().rstrip("s") for part in parts if len(part) > 2) - COMMON
+
+
+COMMON = {"slip", "core", "tensorflow", "poptorch", "paddle", "test", "ipu", "run", "the", "and", "are", "not", "one"}

@@ -11,7 +11,6 @@ import importlib
 import json
 import signal
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, TextIO
 
@@ -21,7 +20,7 @@ from _pytest.warnings import catch_warnings_for_item
 
 from ipu_conformance import levels
 from ipu_conformance.emulator.faults import catalogue
-from ipu_conformance.emulator.faults.catalogue import slips
+from ipu_conformance.emulator.faults.catalogue import declared, slips
 from ipu_conformance.matrix import search
 from ipu_conformance.matrix.verdict import Verdict, of_exception
 from ipu_conformance.plugin import suite_folder
@@ -36,20 +35,26 @@ FURTHER = 8
 
 LIMIT = 40.0
 """Seconds of processor time after which a case on a wrong device is stopped; waiting may take six times as long."""
+PATIENCE = 4.0
+"""How often the time of a case on the right device, and a second, its run under a slip may take."""
+TOGETHER = 50
+"""Cases whose calls are compared before slips are tried: a slip that few of them meet comes first."""
+CASES = 3
+"""Cases of a family that are tried under slips."""
 
 
-class TimeUpError(Exception):
-    """A case was stopped: the wrong device goes on for ever."""
+class TimeUpError(BaseException):
+    """A case was stopped: the wrong device goes on for ever. No error of the device, so no check takes it for one."""
 
 
 @contextlib.contextmanager
-def limited() -> Iterator[None]:
-    """Stop what is inside when its time is up, unless it is inside of native code."""
+def limited(limit: float = LIMIT) -> Iterator[None]:
+    """Stop what is inside when its processor time is up, unless it is inside of native code."""
 
     def stop(number: int, frame: Any) -> None:
-        raise TimeUpError(f"the case was stopped after {LIMIT:g} s of processor time, or {6 * LIMIT:g} s in all")
+        raise TimeUpError(f"the case was stopped after {limit:g} s of processor time, or {6 * limit:g} s in all")
 
-    timers = ((signal.ITIMER_PROF, signal.SIGPROF, LIMIT), (signal.ITIMER_REAL, signal.SIGALRM, 6 * LIMIT))
+    timers = ((signal.ITIMER_PROF, signal.SIGPROF, limit), (signal.ITIMER_REAL, signal.SIGALRM, 6 * limit))
     before = [signal.signal(number, stop) for _, number, _ in timers]
     for timer, _, seconds in timers:
         signal.setitimer(timer, seconds)
@@ -90,6 +95,8 @@ class Loop:
         self._work = work
         self._raised = Exceptions()
         self.cases: Dict[str, pytest.Item] = {}
+        self.seconds: Dict[str, float] = {}
+        """The processor time of the last run of each case that passed."""
         self.ended = False
         """Whether the work came to its end."""
 
@@ -106,7 +113,7 @@ class Loop:
         self.ended = True
         return True
 
-    def run(self, case: str, then: Optional[str] = None) -> Outcome:
+    def run(self, case: str, then: Optional[str] = None, limit: float = LIMIT) -> Outcome:
         """Run one case; fixtures that the case ``then`` shares with it are kept for that one."""
         item = self.cases[case]
         if hasattr(item, "_initrequest"):
@@ -115,7 +122,7 @@ class Loop:
             item.session.items = [item]
         self._raised.first = None
         start = time.process_time()
-        with limited(), catch_warnings_for_item(config=item.config, ihook=item.ihook, when="runtest", item=item):
+        with limited(limit), catch_warnings_for_item(config=item.config, ihook=item.ihook, when="runtest", item=item):
             reports = runtestprotocol(item, log=False, nextitem=self.cases[then] if then else None)
         seconds = time.process_time() - start
         error = self._raised.first
@@ -123,6 +130,7 @@ class Loop:
             line = (str(error).strip().splitlines() or [""])[0]
             return Outcome(of_exception(error, suite_folder()), seconds, f"{type(error).__name__}: {line}"[:300])
         called = next((report.outcome for report in reports if report.when == "call"), "skipped")
+        self.seconds[case] = seconds
         return Outcome(Verdict(called), seconds, "")
 
 
@@ -191,40 +199,109 @@ def judge(
 
 
 def provoke(
-    framework: str, candidates: Mapping[str, Sequence[str]], most: int, out: TextIO, paths: Sequence[str] = ()
+    framework: str,
+    candidates: Mapping[str, Sequence[str]],
+    most: int,
+    out: TextIO,
+    paths: Sequence[str] = (),
+    before: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Write a line for every run of a case under a fault, until each case has noticed one.
+    """Write a line for every run of a case under a fault, until each family has noticed one.
 
-    First the faults that ``candidates`` has for a case; then slips of functions that it calls, those first that the
-    fewest cases call, at most ``most`` of them.
+    First the faults that ``candidates`` has for a case; then slips of functions that it calls, the most promising
+    first, at most ``most`` of them; then the same with another case of the family, in turn the largest, the one in the
+    middle and so on up to CASES. What ``before`` holds is not tried again.
     """
 
     def work(loop: Loop) -> None:
         wake(framework)
-        idle = [
-            case
-            for case, faults in candidates.items()
-            if case in loop.cases and all(_try(loop, fault, case, out) is not Verdict.KILLED for fault in faults)
-        ]
-        calls: Dict[str, Set[str]] = {}
-        for case in idle:
-            calls[case] = set()
-            with slips.called(calls[case].add):
-                loop.run(case)
-        callers = Counter(place for places in calls.values() for place in places)
-        for case in idle:
-            rarest = sorted(calls[case], key=lambda place: (callers[place], place))[:most]
-            any(_try(loop, slips.SLIP + place, case, out) is Verdict.KILLED for place in rarest)
+        slips.load(framework)
+        killed = {search.family(run["case"]) for run in before if run["verdict"] == Verdict.KILLED}
+        tried = {(run["fault"], run["case"]) for run in before}
+        idle = []
+        for case, faults in candidates.items():
+            new = [fault for fault in faults if (fault, case) not in tried]
+            if case not in loop.cases or search.family(case) in killed:
+                continue
+            if all(_try(loop, fault, case, out) is not Verdict.KILLED for fault in new):
+                idle.append(case)
+        kin: Dict[str, List[str]] = {}
+        for case in loop.cases:
+            kin.setdefault(search.family(case), []).append(case)
+        runs = list(before)
+        for turn in range(CASES):
+            chosen = {case: search.relative(case, kin[search.family(case)], turn) for case in idle}
+            there = [case for case in chosen.values() if case]
+            left: Set[str] = set()
+            for start in range(0, len(there), TOGETHER):
+                left |= _slip(loop, _calls(loop, there[start : start + TOGETHER]), most, out, runs)
+            idle = [first for first, case in chosen.items() if case is None or case in left]
+        _slip(loop, _namesakes(idle, framework), most, out, runs)
 
     pytest_session(paths, framework, work)
 
 
-def _try(loop: Loop, fault: str, case: str, out: TextIO) -> Verdict:
-    """Run a case under a fault and write down what became of it."""
+def _calls(loop: Loop, cases: Sequence[str]) -> Dict[str, Set[str]]:
+    """The slips of the functions that each case calls."""
+    result: Dict[str, Set[str]] = {}
+    for case in cases:
+        places: Set[str] = set()
+        with slips.called(places.add):
+            loop.run(case)
+        result[case] = {slips.SLIP + place for place in places}
+    return result
+
+
+def _namesakes(cases: Sequence[str], framework: str) -> Dict[str, Set[str]]:
+    """The slips of what is declared under a name that shares a word with the case."""
+    known = [slips.SLIP + place for place in declared.places(framework)]
+    return {case: {slip for slip in known if search.words(slip) & search.words(case)} for case in cases}
+
+
+def _slip(
+    loop: Loop, meeting: Mapping[str, Set[str]], most: int, out: TextIO, runs: List[Mapping[str, Any]]
+) -> Set[str]:
+    """Try cases under the slips that they meet, and return those that noticed none; ``runs`` grows by the tries."""
+    experience = search.Experience(meeting)
+    for run in runs:
+        experience.add(run["fault"], run["case"], run["verdict"])
+    tried = {(run["fault"], run["case"]) for run in runs}
+    left = set()
+    for case, met in meeting.items():
+        untried = {fault for fault in met if (fault, case) not in tried}
+        limit = PATIENCE * (1 + loop.seconds.get(case, LIMIT))
+        verdict = Verdict.PASSED
+        for _ in range(min(most, len(untried))):
+            fault = experience.next(case, untried)
+            untried.remove(fault)
+            verdict = _try(loop, fault, case, out, limit)
+            experience.add(fault, case, verdict)
+            runs.append({"fault": fault, "case": case, "verdict": verdict})
+            if verdict is Verdict.KILLED:
+                break
+        if verdict is not Verdict.KILLED:
+            left.add(case)
+    return left
+
+
+def _try(loop: Loop, fault: str, case: str, out: TextIO, limit: float = LIMIT) -> Verdict:
+    """Run a case under a fault and write down what became of it; while it runs, a file beside says which it is."""
+    _beside(Path(out.name)).write_text(json.dumps({"fault": fault, "case": case}), encoding="utf-8")
     with catalogue.inject(fault):
-        outcome = loop.run(case)
+        outcome = loop.run(case, limit=limit)
     print(json.dumps({"fault": fault, "case": case, **outcome._asdict()}), file=out, flush=True)
     return outcome.verdict
+
+
+def _beside(result: Path) -> Path:
+    return result.with_suffix(".trying")
+
+
+def trying(result: Path) -> Dict[str, str]:
+    """The fault and the case of the last run that a process began, by its result; nothing if it began none."""
+    path = _beside(result)
+    begun: Dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return begun
 
 
 def wake(framework: str) -> None:

@@ -100,6 +100,31 @@ class TestRaises:
             raise KeyboardInterrupt
 
 
+class TestAccepted:
+    def test_a_block_that_raises_nothing_passes(self):
+        """It is run."""
+        ran = []
+        with check.accepted("it"):
+            ran.append(1)
+
+        assert ran == [1]
+
+    def test_an_error_fails(self):
+        """What is specified to work was refused; the error is the cause."""
+        with pytest.raises(check.CheckFailure) as caught, check.accepted("an import"):
+            raise ImportError("no such\nmodule")
+
+        assert str(caught.value) == "an import raises ImportError where it is specified to work: no such module."
+        assert isinstance(caught.value.__cause__, ImportError)
+
+    def test_other_failures_and_interrupts_pass_through(self):
+        """A check inside the block has a sentence of its own."""
+        with pytest.raises(check.CheckFailure, match=r"^3 is none$"), check.accepted("it"):
+            check.holds(False, "3 is none")
+        with pytest.raises(KeyboardInterrupt), check.accepted("it"):
+            raise KeyboardInterrupt
+
+
 class TestIr:
     def graph(self, *types: str):
         """A chain of ops of these types."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import enum
 import threading
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,6 +14,22 @@ import pytest
 from ipu_conformance.emulator.core import plan
 from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.emulator.faults.catalogue import slips
+
+
+class _Order(enum.Enum):
+    FIRST = 1
+    LAST = 2
+
+
+class _Pair(NamedTuple):
+    number: int
+    thing: object
+
+
+@dataclass(frozen=True)
+class _Size:
+    width: int
+    height: int
 
 
 @pytest.mark.parametrize(
@@ -23,8 +43,13 @@ from ipu_conformance.emulator.faults.catalogue import slips
         ((1, 2, 1), (1, 2, 2)),
         ((5,), (6,)),
         ({"a": 1, "b": 2}, {"a": 1, "b": 3}),
+        ({4, 2, 7}, {4, 7}),
+        (_Order.LAST, _Order.FIRST),
+        (_Pair(3, None), _Pair(4, None)),
+        (_Size(3, 5), _Size(3, 6)),
         ([], []),
         (None, None),
+        ((None,), (None,)),
     ],
     ids=repr,
 )
@@ -32,6 +57,7 @@ def test_a_wrong_value_is_of_the_same_kind(right, wrong):
     """What has no wrong value of its kind stays as it is."""
     assert slips.slipped(right) == wrong
     assert type(slips.slipped(right)) is type(right)
+    assert slips.can_slip(right) == (right != wrong)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
@@ -42,6 +68,30 @@ def test_arrays_keep_their_type_of_number(dtype):
 
     assert wrong.dtype == right.dtype
     assert (wrong != right).all()
+    assert slips.can_slip(right)
+
+
+def test_the_first_of_what_is_yielded_is_missing():
+    """The others come, in order."""
+    values = (number * number for number in range(2, 5))
+
+    assert slips.can_slip(values)
+    assert list(slips.slipped(values)) == [9, 16]
+
+
+def test_a_scope_ends_at_once():
+    """It gives what it gives, and what is inside the block is outside of it."""
+    inside = []
+
+    @contextlib.contextmanager
+    def scope():
+        inside.append(1)
+        yield inside
+        inside.clear()
+
+    with slips.slipped(scope()) as given:
+        assert given is inside
+        assert not inside
 
 
 def _nothing(box):
@@ -78,6 +128,16 @@ def test_a_slip_is_injected_by_the_place_of_its_function():
         assert fault.wrong is slips.wrong
     with pytest.raises(catalogue.FaultError, match="no function"), catalogue.inject("slip:core.streams:nothing"):
         pass
+
+
+def test_a_function_is_not_noted_that_cannot_be_wrong():
+    """Its result has no wrong value of its kind, so a slip of it would change nothing."""
+    noted = set()
+    with slips.called(noted.add):
+        catalogue.faults.at("streams.split", object())
+        plan.plan((0, 1), "grouped", 3)
+
+    assert "faults:at" not in noted
 
 
 def test_the_functions_that_are_called_are_noted_in_every_thread():

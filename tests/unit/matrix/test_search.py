@@ -67,3 +67,44 @@ def test_a_family_that_noticed_nothing_is_provoked_by_what_few_others_pass():
         one: ["slip:a:b", "split-wrong"],
         three: ["split-wrong"],
     }
+
+
+def _experience():
+    meeting = {
+        "a.py::test_saving": {"slip:m:save", "slip:m:load", "slip:m:often"},
+        "a.py::test_two[x]": {"slip:m:often"},
+        "b.py::test_three": {"slip:m:often", "slip:m:rare"},
+    }
+    return search.Experience(meeting)
+
+
+def test_the_fault_is_tried_first_that_few_families_meet():
+    """Nothing is known of any of them; one whose place names what the case is about comes before all."""
+    experience = _experience()
+
+    assert experience.next("b.py::test_three", ["slip:m:often", "slip:m:rare"]) == "slip:m:rare"
+    assert experience.next("a.py::test_saving", ["slip:m:load", "slip:m:save", "slip:m:saving"]) == "slip:m:saving"
+
+
+def test_what_other_cases_noticed_is_tried_first():
+    """A kill in the same file says more than one elsewhere, and a try in vain says the opposite."""
+    experience = _experience()
+    often, rare = "slip:m:often", "slip:m:rare"
+    before = experience.chance(often, "b.py::test_three")
+    experience.add(often, "a.py::test_two[x]", "killed")
+    elsewhere = experience.chance(often, "b.py::test_three")
+
+    assert before < elsewhere < experience.chance(often, "a.py::test_saving")
+    assert experience.next("b.py::test_three", [often, rare]) == often
+    experience.add(often, "b.py::test_four", "broke")
+    assert experience.chance(often, "b.py::test_three") < elsewhere
+    assert experience.next("b.py::test_three", [often, rare]) == rare
+
+
+def test_other_cases_of_a_family_follow_from_its_end():
+    """The last one, the one in the middle and the one before that; no case comes twice."""
+    many = [f"f[{number}]" for number in range(9)]
+
+    assert [search.relative("f[0]", many, turn) for turn in range(5)] == ["f[0]", "f[8]", "f[5]", "f[3]", None]
+    assert [search.relative("f[0]", many[:2], turn) for turn in range(3)] == ["f[0]", "f[1]", None]
+    assert search.relative("f", ["f"], 1) is None

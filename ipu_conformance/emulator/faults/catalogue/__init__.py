@@ -9,7 +9,7 @@ a refusal::
     def _halved(original, engine, replica, row): ...
 
     off:paddle.uneven-replicas      # generated from the row of the refusal
-    slip:core.streams:Streams.split # generated from the function: see ``slips``
+    slip:core.streams:Streams.split # generated from the function: see ``slips``; and from what is ``declared``
 
 Faults are off unless a test injects them or the environment variable ``IPU_CONFORMANCE_FAULT`` names them. ``inert``
 goes through all the motions and changes nothing: it is the control.
@@ -24,7 +24,6 @@ import importlib
 import inspect
 import os
 import re
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
@@ -33,24 +32,17 @@ import numpy as np
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.faults import refusals
-from ipu_conformance.emulator.faults.catalogue import slips
-from ipu_conformance.errors import ConformanceError
+from ipu_conformance.emulator.faults.catalogue import declared, replacing, slips
 
-EMULATOR = "ipu_conformance.emulator"
+EMULATOR = replacing.EMULATOR
+FaultError = replacing.FaultError
+Wrong = replacing.Wrong
 ENVIRONMENT = faults.ENVIRONMENT
 CORE = f"{__name__}.core"
 FRONT_ENDS = ("poptorch", "paddle", "tensorflow")
 AREAS = ("plan", "streams", "reduce", "update", "numerics", "weights", "ir", "refusal")
 OFF = "off:"
 INERT = "inert"
-
-Wrong = Callable[..., Any]
-"""At a point: ``wrong(value, *, memory, **context)`` gives the wrong value. Of a function:
-``wrong(original, *arguments, **settings)`` gives the wrong result. ``memory`` is a dict, kept while the fault is on."""
-
-
-class FaultError(ConformanceError):
-    """A fault or its place has a name that is unknown or taken."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +139,7 @@ def get(name: str) -> Fault:
         )
     if name.startswith(slips.SLIP):
         place = name[len(slips.SLIP) :]
-        return Fault(name, "slip", place, f"{place} gives a wrong result, or is left out", slips.wrong)
+        return Fault(name, declared.AREA, place, declared.what(place), slips.wrong)
     rows = {fault.name: fault for fault in table()}
     if name not in rows:
         near = difflib.get_close_matches(name, rows, n=3)
@@ -161,18 +153,20 @@ def inject(*names: str) -> Iterator[Tuple[Fault, ...]]:
     """The named faults are on inside the block; each starts with an empty memory."""
     chosen = tuple(get(name) for name in names if name != INERT)
     before = dict(active)
+
+    def restore() -> None:
+        active.clear()
+        active.update(before)
+
     with contextlib.ExitStack() as undo:
+        undo.callback(restore)
         if INERT in names:
             undo.enter_context(motions(lambda place: None))
         for fault in chosen:
             if fault.name not in active:
-                active[fault.name] = fault
                 undo.callback(_turn_on(fault))
-        try:
-            yield chosen
-        finally:
-            active.clear()
-            active.update(before)
+                active[fault.name] = fault
+        yield chosen
 
 
 def activate_from_environment(front_end: str, environment: Optional[Mapping[str, str]] = None) -> Tuple[str, ...]:
@@ -193,13 +187,15 @@ def activate_from_environment(front_end: str, environment: Optional[Mapping[str,
 def _turn_on(fault: Fault) -> Callable[[], None]:
     """Make the device wrong; what is returned makes it right again."""
     memory: Dict[Any, Any] = {}
+    if fault.area == declared.AREA:
+        return declared.turn_on(fault.point)
     if fault.point.startswith(OFF):
         rule = fault.point[len(OFF) :]
         refusals.off.add(rule)
         return lambda: refusals.off.discard(rule)
     if ":" in fault.point:
         wrong = functools.partial(fault.wrong, memory) if fault.remembers else fault.wrong
-        return _replace(fault.point, wrong)
+        return replacing.replace_function(fault.point, wrong)
     return _change(fault.point, functools.partial(fault.wrong, memory=memory))
 
 
@@ -212,62 +208,6 @@ def _change(point: str, change: Callable[..., Any]) -> Callable[[], None]:
             del faults.changes[point]
 
     return undo
-
-
-def _replace(place: str, wrong: Wrong) -> Callable[[], None]:
-    """Put ``wrong(original, …)`` in the place of a function, in every module of the emulator that holds it."""
-    owner, name = _owner(place)
-    raw = inspect.getattr_static(owner, name)
-    inherited = name not in vars(owner)
-    replaced = _wrapped(raw, wrong, place)
-    for holder in _holders(owner, name, raw):
-        setattr(holder, name, replaced)
-
-    def undo() -> None:
-        # A module that was imported meanwhile holds the wrong function, too.
-        for holder in _holders(owner, name, replaced):
-            if inherited:
-                delattr(holder, name)
-            else:
-                setattr(holder, name, raw)
-
-    return undo
-
-
-def _holders(owner: Any, name: str, function: Any) -> List[Any]:
-    """Who holds a function: its class, or its module and those of the emulator that imported it by name."""
-    if not inspect.ismodule(owner):
-        return [owner]
-    ours = [module for key, module in list(sys.modules.items()) if key.startswith(EMULATOR) and module is not None]
-    return [owner, *(module for module in ours if module is not owner and vars(module).get(name) is function)]
-
-
-def _owner(place: str) -> Tuple[Any, str]:
-    """The module or class that holds the function at a place, and the function's name."""
-    module, _, path = place.partition(":")
-    *classes, name = path.split(".")
-    try:
-        owner = functools.reduce(getattr, classes, importlib.import_module(f"{EMULATOR}.{module}"))
-        inspect.getattr_static(owner, name)
-    except (ImportError, AttributeError) as error:
-        raise FaultError(f"the emulator has no function at {place!r}: {error}") from error
-    return owner, name
-
-
-def _wrapped(raw: Any, wrong: Wrong, place: str) -> Any:
-    """A function, method or property that calls ``wrong`` with the original in front."""
-    if isinstance(raw, (staticmethod, classmethod)):
-        return type(raw)(_wrapped(raw.__func__, wrong, place))
-    if isinstance(raw, property):
-        return property(_wrapped(raw.fget, wrong, place), raw.fset, raw.fdel, raw.__doc__)
-    if not callable(raw):
-        raise FaultError(f"what stands at {place!r} is no function")
-
-    @functools.wraps(raw)
-    def call(*arguments: Any, **settings: Any) -> Any:
-        return wrong(raw, *arguments, **settings)
-
-    return call
 
 
 def places() -> List[str]:
@@ -297,7 +237,9 @@ def motions(note: Callable[[str], None]) -> Iterator[None]:
         for place in places():
             if place.startswith(OFF):
                 continue
-            undo.callback(_replace(place, noted(place)) if ":" in place else _change(place, unchanged(place)))
+            undo.callback(
+                replacing.replace_function(place, noted(place)) if ":" in place else _change(place, unchanged(place))
+            )
         refusals.watch = lambda rule: note(OFF + rule)
         undo.callback(setattr, refusals, "watch", None)
         yield

@@ -1,20 +1,26 @@
 """Faults by construction: one function of the emulator gives a wrong result, is left out, or accepts what it refuses.
 
 Nobody writes them. ``slip:core.streams:Streams.split`` follows from the function: a number that it returns is off by
-a quarter, a truth value is the opposite, a list is reversed, a call that returns nothing is left out, and an error that
-it raises does not come. They show that a case can fail where no fault of the catalogue touches what it checks.
+a quarter, a truth value is the opposite, a list is reversed, a field of a record is wrong, the first of what is yielded
+is missing, a scope ends at once, a call that returns nothing is left out, and an error that it raises does not come.
+They show that a case can fail where no fault of the catalogue touches what it checks.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import dataclasses
+import enum
+import importlib
 import inspect
+import pkgutil
 import sys
 import textwrap
 import threading
+import warnings
 from types import CodeType, FrameType, FunctionType, ModuleType
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from ipu_conformance.emulator import faults
 
@@ -36,6 +42,9 @@ _EMULATOR = faults.__name__.rpartition(".")[0]
 
 def slipped(value: Any) -> Any:
     """A wrong value of the same kind; the same one where there is no such."""
+    if isinstance(value, enum.Enum):
+        members = list(type(value))
+        return members[(members.index(value) + 1) % len(members)]
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -48,7 +57,64 @@ def slipped(value: Any) -> Any:
         return _slipped_mapping(value)
     if type(value) in (list, tuple):
         return _slipped_sequence(value)
+    if type(value) in (set, frozenset):
+        return type(value)(sorted(value, key=repr)[1:])
+    fields = _fields(value)
+    if fields:
+        return _slipped_record(value, fields)
+    if inspect.isgenerator(value):
+        return _without_the_first(value)
+    if isinstance(value, contextlib._GeneratorContextManager):
+        return _ended(value)
     return _slipped_array(value)
+
+
+def can_slip(value: Any) -> bool:
+    """Whether there is a wrong value of the same kind; nothing is computed, so that a graph gets no nodes."""
+    if isinstance(value, (bool, int, float, str, contextlib._GeneratorContextManager)) or inspect.isgenerator(value):
+        return True
+    if isinstance(value, enum.Enum):
+        return len(type(value)) > 1
+    if type(value) is dict:
+        return bool(value) and can_slip(next(reversed(value.values())))
+    if type(value) in (list, tuple):
+        return len(value) > 1 or (len(value) == 1 and can_slip(value[0]))
+    if type(value) in (set, frozenset):
+        return bool(value)
+    if _fields(value):
+        return any(can_slip(getattr(value, name)) for name in _fields(value))
+    return bool(_number_type(value))
+
+
+def _fields(value: Any) -> List[str]:
+    """The names of the fields of a record: a named tuple, or a data class."""
+    if isinstance(value, type):
+        return []
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return list(value._fields)
+    return [field.name for field in dataclasses.fields(value) if field.init] if dataclasses.is_dataclass(value) else []
+
+
+def _slipped_record(record: Any, fields: Sequence[str]) -> Any:
+    """The record with its last field wrong that can be."""
+    for name in reversed(fields):
+        if can_slip(getattr(record, name)):
+            changed = {name: slipped(getattr(record, name))}
+            return record._replace(**changed) if hasattr(record, "_replace") else dataclasses.replace(record, **changed)
+    return record
+
+
+def _without_the_first(values: Iterator[Any]) -> Iterator[Any]:
+    next(values, None)
+    yield from values
+
+
+@contextlib.contextmanager
+def _ended(scope: ContextManager[Any]) -> Iterator[Any]:
+    """What the scope gives, after the scope."""
+    with scope as value:
+        pass
+    yield value
 
 
 def _slipped_mapping(value: Mapping[Any, Any]) -> Any:
@@ -69,12 +135,18 @@ def _slipped_sequence(value: Any) -> Any:
 
 
 def _slipped_array(value: Any) -> Any:
-    dtype = str(getattr(value, "dtype", ""))
-    if "float" in dtype.lower() or "fp" in dtype.lower():
-        return value * FACTOR + SHIFT
-    if "int" in dtype.lower():
+    kind = _number_type(value)
+    if kind == "int":
         return value + 1
-    return value
+    return value * FACTOR + SHIFT if kind else value
+
+
+def _number_type(value: Any) -> str:
+    """``float`` or ``int``, or nothing if a value is no array of numbers."""
+    dtype = "" if isinstance(value, type) else str(getattr(value, "dtype", "")).lower()
+    if "float" in dtype or "fp" in dtype:
+        return "float"
+    return "int" if "int" in dtype else ""
 
 
 def wrong(original: Any, *arguments: Any, **settings: Any) -> Any:
@@ -117,13 +189,28 @@ def _gives(node: ast.AST) -> bool:
     return isinstance(node, (ast.Yield, ast.YieldFrom)) or (isinstance(node, ast.Return) and node.value is not None)
 
 
+def load(front_end: str) -> None:
+    """Import every module of the core and of a front end: a function is known once its module is there."""
+    for name in ("core", front_end):
+        package = importlib.import_module(f"{_EMULATOR}.{name}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+
+
 def functions() -> Dict[CodeType, str]:
     """The place of every function and method of the emulator's modules that are there by now, by its code."""
-    result: Dict[CodeType, str] = {}
+    return {code: place for code, place in _all_functions() if place.rpartition(".")[2] not in UNTOUCHED}
+
+
+def constructors() -> Dict[CodeType, str]:
+    """The place of every constructor, by its code."""
+    return {code: place for code, place in _all_functions() if place.endswith(".__init__")}
+
+
+def _all_functions() -> Iterator[Tuple[CodeType, str]]:
     for name, module in list(sys.modules.items()):
         if name.startswith(_EMULATOR + ".") and not name.startswith(faults.__name__) and module is not None:
-            result.update(_functions_of(module, name))
-    return result
+            yield from _functions_of(module, name)
 
 
 def _functions_of(module: ModuleType, name: str) -> Iterator[Tuple[CodeType, str]]:
@@ -133,20 +220,44 @@ def _functions_of(module: ModuleType, name: str) -> Iterator[Tuple[CodeType, str
         rows = vars(value).items() if isinstance(value, type) else [("", value)]
         for attribute, raw in list(rows):
             function = getattr(raw, "__func__", None) or getattr(raw, "fget", None) or raw
-            if not isinstance(function, FunctionType) or attribute in UNTOUCHED:
+            function = inspect.unwrap(function) if isinstance(function, FunctionType) else None
+            if not isinstance(function, FunctionType):
                 continue
-            if function.__code__.co_filename == module.__file__ and function.__name__ == (attribute or key):
+            made = attribute == "__init__" and dataclasses.is_dataclass(value) and value.__module__ == name
+            here = function.__code__.co_filename == module.__file__ or made
+            if here and function.__name__ == (attribute or key):
                 yield function.__code__, f"{short}:{key}.{attribute}" if attribute else f"{short}:{key}"
 
 
 @contextlib.contextmanager
 def called(note: Callable[[str], None]) -> Iterator[None]:
-    """``note`` is told the place of every function of the emulator that is called inside the block, in any thread."""
-    places: Dict[CodeType, str] = functions()
+    """``note`` is told the place of every slip that would change something inside the block, in any thread.
+
+    That is a function of the emulator which returns something that can be wrong, returns nothing, or raises; the same
+    with ``#2`` if it does so twice; with an exclamation mark one that gives a warning; and a constructor with each
+    argument that can be wrong.
+    """
+    results: Dict[CodeType, str] = functions()
+    speaking, making, again = dict(results), constructors(), dict(results)
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code in places:
-            note(places[frame.f_code])
+        code = frame.f_code
+        if event == "c_call" and argument is warnings.warn and code in speaking:
+            note(f"{speaking[code]}!")
+        elif event == "call" and code in making:
+            place = making.pop(code, "")  # once is enough
+            given = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+            for name in given if place else ():
+                if can_slip(frame.f_locals.get(name)):
+                    note(f"{place}({name}=)")
+        elif event == "return" and code in results:
+            can_fail = argument is None or code.co_flags & inspect.CO_GENERATOR or can_slip(argument)
+            place = results.get(code, "") if can_fail else ""
+            if place and again.pop(code, ""):
+                note(place)
+            elif place:
+                results.pop(code, "")
+                note(f"{place}#2")
 
     threading.setprofile(watch)
     sys.setprofile(watch)

@@ -154,7 +154,8 @@ def test_a_module_of_keras_has_its_names(tf: Any, ipu: Any, module: str) -> None
 )
 def test_programs_import_in_their_own_ways(ipu: Any, line: str) -> None:
     """Programs import the package in any of these ways."""
-    exec(line, {})
+    with check.accepted(line):
+        exec(line, {})
 
 
 @pytest.mark.parametrize("name", ["configure_ipu_system", "get_ipu_config", "reset_ipu_configuration"])
