@@ -31,8 +31,8 @@ from ipu_conformance.emulator.poptorch.run.hardware import (
     isRunningOnIpu,
 )
 
-configure_log()
 faults.wake("poptorch")
+configure_log()
 del configure_log, faults
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any, Callable, Dict, List
 
@@ -66,6 +67,40 @@ def _last_unclipped(original: Callable[..., Any], program: Any, ready: Any, plac
     clipped = original(program, ready, places, norm)
     return {**clipped, **dict(list(ready.items())[-1:])}
 
+
+def _document(change: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A dump whose JSON, once it is read, is changed, and written as compactly as before."""
+    return result(lambda text: json.dumps(change(json.loads(text)), ensure_ascii=False, separators=(",", ":")))
+
+
+def _entries(document: Any, change: Callable[[Dict[str, Any]], Dict[str, Any]]) -> Any:
+    """A dump with ``change`` of every input and output of its ops."""
+    for op in document["maingraph"]:
+        for side in ("inputs", "outputs"):
+            op[side] = [change(entry) for entry in op[side]]
+    return document
+
+
+def _numbered_on(memory: Dict[Any, Any], original: Callable[..., Any], *arguments: Any) -> Any:
+    memory["dumps"] = memory.get("dumps", 0) + 1
+    return original(*arguments).replace("/Conv", f"/Conv{memory['dumps']}")
+
+
+DUMP = "poptorch.ir.lowering:popart_ir"
+for _name, _what, _wrong in (
+    ("spaced", "the dump has spaces between its tokens", result(lambda text: json.dumps(json.loads(text)))),
+    ("of-numbers", "positions are written as numbers", _document(
+        lambda document: _entries(document, lambda entry: {**entry, "index": int(entry["index"])}))),
+    ("from-one", "the first position is 1", _document(
+        lambda document: _entries(document, lambda entry: {**entry, "index": str(int(entry["index"]) + 1)}))),
+    ("with-commas", "the dimensions of a shape have commas between them", _document(lambda document: _entries(
+        document, lambda entry: {name: text.replace(" ", ",") for name, text in entry.items()}))),
+):  # fmt: skip
+    register(Fault(f"poptorch-dump-{_name}", "ir", DUMP, _what, _wrong), __name__)
+register(
+    Fault("poptorch-dump-numbered-on", "ir", DUMP, "names of a second dump are others", _numbered_on, remembers=True),
+    __name__,
+)
 
 _Change = Callable[[Graph], Graph]
 
