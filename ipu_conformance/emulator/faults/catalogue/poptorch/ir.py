@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, List
 
 from ipu_conformance.emulator.core.plan import Kind
-from ipu_conformance.emulator.faults.catalogue import Fault, always, popart, register, result
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, popart, register, result
 from ipu_conformance.ir.graph import Graph, Op
 
 UPDATES = "popart.updates:updates"
@@ -47,6 +47,32 @@ def _dtypes_kept(graph: Graph) -> Graph:
         for name, tensor in graph.tensors.items()
     }
     return replace(graph, tensors=tensors)
+
+
+def _wide_halves(graph: Graph) -> Graph:
+    tensors = {
+        name: replace(tensor, dtype="FLOAT") if tensor.dtype == "FLOAT16" else tensor
+        for name, tensor in graph.tensors.items()
+    }
+    return replace(graph, tensors=tensors)
+
+
+def _of_two_micro_batches(graph: Graph) -> Graph:
+    read = set(graph.inputs)
+    tensors = {
+        name: replace(tensor, shape=(2 * tensor.shape[0], *tensor.shape[1:]))
+        if name in read and tensor.shape
+        else tensor
+        for name, tensor in graph.tensors.items()
+    }
+    return replace(graph, tensors=tensors)
+
+
+def _backward_in_inference(graph: Graph) -> Graph:
+    if any(op.type.endswith("VarUpdate") for op in graph.ops):
+        return graph
+    *ops, last = graph.ops
+    return replace(graph, ops=(*ops, replace(last, type=f"{last.type}Grad")))
 
 
 def _recomputed(graph: Graph) -> Graph:
@@ -126,6 +152,13 @@ for _fault in (
           popart.trained_with(accumulation=1)),
     _row("labels-wide", "integers keep 64 bits", _dtypes_kept),
     _row("all-recomputed", "every op is marked as recomputed", _recomputed),
+    _row("half-is-single", "tensors of 16 bits are said to have 32", _wide_halves),
+    _row("of-two-micro-batches", "inputs have the size of two micro-batches", _of_two_micro_batches),
+    _row("backward-in-inference", "the last op of inference is a gradient's", _backward_in_inference),
+    Fault("poptorch-ir-shares-ignored", "ir", "poptorch.ir.forward:Forward.__init__",
+          "setAvailableMemoryProportion has no effect", argument("shares", always({}))),
+    Fault("poptorch-cycles-of-nothing", "ir", "poptorch.ir.lowering:cycles", "no run takes any cycles",
+          result(always(0))),
     _row("dropout-lost", "training has no dropout", lambda graph: _without(graph, lambda op: op.type == "Dropout")),
     Fault("poptorch-cycles-of-one-iteration", "ir", "poptorch.ir.lowering:cycles",
           "the cycles of one device iteration are counted",

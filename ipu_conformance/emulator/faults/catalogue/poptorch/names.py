@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import sys
 from typing import Any, Callable, Iterator
 
-from ipu_conformance.emulator.faults.catalogue import GONE, Fault, always, argument, patch, register
+from ipu_conformance.emulator.faults.catalogue import GONE, Fault, always, argument, patch, register, result
 
 DIAGNOSTICS = "poptorch.options.diagnostics"
 PROFILING = "poptorch.api.profiling:Channel"
@@ -34,11 +35,20 @@ for _name, _place, _what, _wrong in (
     register(Fault(f"poptorch-{_name}", "plan", f"name:{_place}", _what, _wrong), __name__)
 
 
+def _drawn(original: Original, options: Any) -> Any:
+    print("\rGraph compilation: 100%|##########|", file=sys.stderr)
+    return original(options)
+
+
 for _fault in (
     Fault("poptorch-error-of-another-type", "plan", f"{DIAGNOSTICS}:Error.__init__",
           "every error says that it comes from another part of the stack", argument("type", always("popart_error"))),
     Fault("poptorch-error-hides-its-location", "plan", f"{DIAGNOSTICS}:Error.__str__",
           "the text of an error does not say where it was raised", lambda original, error: error.message),
+    Fault("poptorch-module-text-cut", "plan", "poptorch.compile.blocks:module_repr",
+          "the text of a module leaves out its layers", result(lambda text: text.partition("\n")[0])),
+    Fault("poptorch-bar-drawn-anywhere", "plan", "poptorch.compile.observers:progress_bar",
+          "a progress bar is drawn into a file, too", _drawn),
     Fault("poptorch-log-destination-ignored", "plan", f"{DIAGNOSTICS}:configure_log",
           "POPTORCH_LOG_DEST has no effect", argument("environment", lambda names: {
               name: value for name, value in names.items() if name != "POPTORCH_LOG_DEST"})),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, patch, register, result
 
@@ -49,6 +49,13 @@ def _nearest_first(original: Original, points: Any, count: int, random_start: bo
        "a host call is made of what cannot be called, and without a name")  # fmt: skip
 def _anything(original: Original, operation: Any, layer_to_call: Any, ID: Any) -> None:
     original(operation, layer_to_call if callable(layer_to_call) else lambda *inputs: inputs, str(ID) or "none")
+
+
+@patch("tensor-number-is-new-each-time", "ir", "poptorch.run.hardware:getIpuTensorId",
+       "a tensor has another number when it is asked for again", remembers=True)  # fmt: skip
+def _next_number(memory: Dict[Any, Any], original: Original, tensor: Any) -> int:
+    memory["asked"] = memory.get("asked", 0) + 1
+    return int(original(tensor)) + memory["asked"]
 
 
 for _fault in (
