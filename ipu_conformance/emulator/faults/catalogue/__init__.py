@@ -46,6 +46,7 @@ FRONT_ENDS = ("poptorch", "paddle", "tensorflow")
 AREAS = ("plan", "streams", "reduce", "update", "numerics", "weights", "ir", "refusal")
 OFF = "off:"
 NAME = "name:"
+STOCK = "stock."
 INERT = "inert"
 GONE = object()
 """What a name stands for that is missing."""
@@ -67,8 +68,9 @@ class Fault:
     name: str
     area: str
     point: str
-    """A point of the seam; ``module:function`` below ipu_conformance.emulator; ``name:module:name`` for anything else
-    that a name stands for; or ``off:`` and a refusal's rule."""
+    """A point of the seam; ``module:function`` below ipu_conformance.emulator, or ``stock.<module>:function`` of the
+    vendor's own Python; ``name:module:name`` for anything else that a name stands for; or ``off:`` and a refusal's
+    rule."""
     what: str
     wrong: Wrong
     module: str = ""
@@ -283,8 +285,9 @@ def _owner(place: str) -> Tuple[Any, str]:
     """The module or class that holds the function at a place, and the function's name."""
     module, _, path = place.partition(":")
     *classes, name = path.split(".")
+    absolute = module[len(STOCK) :] if module.startswith(STOCK) else f"{EMULATOR}.{module}"
     try:
-        owner = functools.reduce(getattr, classes, importlib.import_module(f"{EMULATOR}.{module}"))
+        owner = functools.reduce(getattr, classes, importlib.import_module(absolute))
         inspect.getattr_static(owner, name)
     except (ImportError, AttributeError) as error:
         raise FaultError(f"the emulator has no function at {place!r}: {error}") from error
