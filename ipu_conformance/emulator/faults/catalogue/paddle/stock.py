@@ -111,3 +111,10 @@ register(
 def _any_reduction(original: Original, x: Any, reduction: Any = "none") -> Any:
     known = ("none", "mean", "sum", 0, 1, 2)
     return original(x, reduction if reduction in known else "sum")
+
+
+@patch("paddle-saved-model-takes-labels", "weights", "stock.paddle.static:save_inference_model",
+       "a saved model is fed what only training needs")  # fmt: skip
+def _with_labels(original: Original, prefix: str, feeds: Any, *arguments: Any, program: Any, **settings: Any) -> Any:
+    labels = [program.global_block().var(name) for name in ("y",) if program.global_block().has_var(name)]
+    return original(prefix, [*feeds, *labels], *arguments, program=program, **settings)
