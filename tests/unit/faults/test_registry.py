@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
@@ -110,7 +111,7 @@ def test_every_fault_changes_the_value_at_its_point(fault):
     value, context = _situation(fault)
     untouched, _ = _situation(fault)
     with catalogue.inject(fault.name):
-        if fault.name == "boundary-stale-by-one":
+        if fault.name in ("boundary-stale-by-one", "first-weights-for-all"):
             faults.at(fault.point, _weights(3), **context)
         wrong = faults.at(fault.point, value, **context)
 
@@ -354,6 +355,37 @@ def test_properties_and_methods_of_classes_are_replaced(kind, name, read, monkey
         assert read(_Device()) == ([right, right] if kind is _Device else right)
     assert read(kind()) == right
     assert name not in vars(_Other)
+
+
+def test_a_name_stands_for_something_else(monkeypatch):
+    """A name is replaced or gone where it was asked for and nowhere else, and is itself again afterwards."""
+    module: Any = importlib.import_module("ipu_conformance.emulator.core.plan")
+    other: Any = importlib.import_module("ipu_conformance.emulator.core.streams")
+    limit = object()
+    for holder in (module, other):
+        monkeypatch.setattr(holder, "limit", limit, raising=False)
+    for name, wrong in (
+        ("limit-doubled", lambda value: (value, value)),
+        ("limit-gone", catalogue.always(catalogue.GONE)),
+    ):
+        catalogue.register(Fault(name, "plan", "name:core.plan:limit", "another limit", wrong), catalogue.CORE)
+
+    with catalogue.inject("limit-doubled"):
+        assert module.limit == (limit, limit)
+        assert other.limit is limit
+    with catalogue.inject("limit-gone"):
+        assert not hasattr(module, "limit")
+        assert other.limit is limit
+
+    assert module.limit is limit
+
+
+def test_a_process_that_is_started_has_the_fault(monkeypatch):
+    """The names of the faults that are on are in the environment as long as they are."""
+    monkeypatch.delenv(catalogue.ENVIRONMENT, raising=False)
+    with catalogue.inject("ir-drop-op"), catalogue.inject("boundary-halved"):
+        assert os.environ[catalogue.ENVIRONMENT] == "ir-drop-op,boundary-halved"
+    assert catalogue.ENVIRONMENT not in os.environ
 
 
 def test_a_function_that_remembers_starts_with_nothing(monkeypatch):

@@ -1,18 +1,21 @@
 """The catalogue: every named way for the emulated device to be wrong.
 
-A fault has one place. It changes the value at a point of the seam, replaces a function of the emulator, or leaves out
-a refusal::
+A fault has one place. It changes the value at a point of the seam, replaces a function of the emulator, lets a name
+stand for something else, or leaves out a refusal::
 
     Fault("boundary-halved", "streams", "execute.boundary", "what a stage hands on arrives halved", halved)
 
     @patch("update-halved", "update", "core.engine:Engine._update", "every step moves the weights half as far")
     def _halved(original, engine, replica, row): ...
 
+    Fault("stage-has-no-name", "plan", "name:poptorch.api:Stage", "the class Stage is missing", always(GONE))
+
     off:paddle.uneven-replicas      # generated from the row of the refusal
     slip:core.streams:Streams.split # generated from the function: see ``slips``; and from what is ``declared``
 
-Faults are off unless a test injects them or the environment variable ``IPU_CONFORMANCE_FAULT`` names them. ``inert``
-goes through all the motions and changes nothing: it is the control.
+Faults are off unless a test injects them or the environment variable ``IPU_CONFORMANCE_FAULT`` names them; a process
+that is started under an injected fault has it, too. ``inert`` goes through all the motions and changes nothing: it is
+the control.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -42,7 +45,10 @@ CORE = f"{__name__}.core"
 FRONT_ENDS = ("poptorch", "paddle", "tensorflow")
 AREAS = ("plan", "streams", "reduce", "update", "numerics", "weights", "ir", "refusal")
 OFF = "off:"
+NAME = "name:"
 INERT = "inert"
+GONE = object()
+"""What a name stands for that is missing."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,9 @@ class Fault:
     name: str
     area: str
     point: str
-    """A point of the seam; ``module:function`` below ipu_conformance.emulator; or ``off:`` and a refusal's rule."""
+    """A point of the seam; ``module:function`` below ipu_conformance.emulator, or ``stock.<module>:function`` of the
+    vendor's own Python; ``name:module:name`` for anything else that a name stands for; or ``off:`` and a refusal's
+    rule."""
     what: str
     wrong: Wrong
     module: str = ""
@@ -166,7 +174,22 @@ def inject(*names: str) -> Iterator[Tuple[Fault, ...]]:
             if fault.name not in active:
                 undo.callback(_turn_on(fault))
                 active[fault.name] = fault
+        undo.enter_context(_inherited(active))
         yield chosen
+
+
+@contextlib.contextmanager
+def _inherited(names: Iterable[str]) -> Iterator[None]:
+    """A process that is started inside the block has the named faults."""
+    before = os.environ.get(ENVIRONMENT)
+    os.environ[ENVIRONMENT] = ",".join(names)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[ENVIRONMENT]
+        else:
+            os.environ[ENVIRONMENT] = before
 
 
 def activate_from_environment(front_end: str, environment: Optional[Mapping[str, str]] = None) -> Tuple[str, ...]:
@@ -193,10 +216,24 @@ def _turn_on(fault: Fault) -> Callable[[], None]:
         rule = fault.point[len(OFF) :]
         refusals.off.add(rule)
         return lambda: refusals.off.discard(rule)
+    if fault.point.startswith(NAME):
+        return _rename(fault.point[len(NAME) :], fault.wrong)
     if ":" in fault.point:
         wrong = functools.partial(fault.wrong, memory) if fault.remembers else fault.wrong
         return replacing.replace_function(fault.point, wrong)
     return _change(fault.point, functools.partial(fault.wrong, memory=memory))
+
+
+def _rename(place: str, wrong: Wrong) -> Callable[[], None]:
+    """Let a name of one module or class, and of no other that imported it, stand for something else or for nothing."""
+    owner, name = replacing.owner_of(place)
+    raw = inspect.getattr_static(owner, name)
+    instead = wrong(raw)
+    if instead is GONE:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, instead)
+    return lambda: setattr(owner, name, raw)
 
 
 def _change(point: str, change: Callable[..., Any]) -> Callable[[], None]:
@@ -235,7 +272,7 @@ def motions(note: Callable[[str], None]) -> Iterator[None]:
 
     with contextlib.ExitStack() as undo:
         for place in places():
-            if place.startswith(OFF):
+            if place.startswith((OFF, NAME)):
                 continue
             undo.callback(
                 replacing.replace_function(place, noted(place)) if ":" in place else _change(place, unchanged(place))

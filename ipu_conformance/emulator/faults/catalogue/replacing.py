@@ -11,10 +11,13 @@ from typing import Any, Callable, List, Tuple
 from ipu_conformance.errors import ConformanceError
 
 EMULATOR = "ipu_conformance.emulator"
+STOCK = "stock."
+"""How places begin that are in the vendor's own Python."""
 
 Wrong = Callable[..., Any]
 """At a point: ``wrong(value, *, memory, **context)`` gives the wrong value. Of a function:
-``wrong(original, *arguments, **settings)`` gives the wrong result. ``memory`` is a dict, kept while the fault is on."""
+``wrong(original, *arguments, **settings)`` gives the wrong result. Of a name: ``wrong(value)`` is what it stands for,
+GONE for nothing. ``memory`` is a dict, kept while the fault is on."""
 
 
 class FaultError(ConformanceError):
@@ -57,8 +60,9 @@ def owner_of(place: str) -> Tuple[Any, str]:
     """The module or class that holds what stands at a place, and the name that it has there."""
     module, _, path = place.partition(":")
     *classes, name = path.split(".")
+    absolute = module[len(STOCK) :] if module.startswith(STOCK) else f"{EMULATOR}.{module}"
     try:
-        owner = functools.reduce(getattr, classes, importlib.import_module(f"{EMULATOR}.{module}"))
+        owner = functools.reduce(getattr, classes, importlib.import_module(absolute))
         inspect.getattr_static(owner, name)
     except (ImportError, AttributeError) as error:
         raise FaultError(f"the emulator has no function at {place!r}: {error}") from error

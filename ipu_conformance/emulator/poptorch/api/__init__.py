@@ -31,10 +31,6 @@ from ipu_conformance.emulator.poptorch.run.hardware import (
     isRunningOnIpu,
 )
 
-configure_log()
-faults.wake("poptorch")
-del configure_log, faults
-
 __all__ = [
     "AsynchronousDataAccessor",
     "DataLoader",
@@ -67,3 +63,7 @@ __all__ = [
     *ops.__all__,
     *options.__all__,
 ]
+
+faults.wake("poptorch")
+configure_log()
+del configure_log, faults

@@ -52,10 +52,11 @@ def test_every_micro_batch_is_checked(paddle: Any, static: Any) -> None:
 
 def test_numbers_pass_the_checks(paddle: Any, static: Any) -> None:
     """Checks change no result."""
-    values = np.array([[1.0, 2.0]], np.float32)
+    values = np.array([[1.0, 3.0]], np.float32)
     (checked,) = logarithm(paddle, checked=True).run(values)
     main = paddle.static.Program()
     with paddle.static.program_guard(main, paddle.static.Program()):
         (free,) = logarithm(paddle, checked=False).run(values)
 
     check.identical(actual=checked, expected=free, what="the logarithm")
+    check.equal(actual=checked[0, 0], expected=0.0, what="the logarithm of 1")

@@ -170,11 +170,13 @@ def test_what_was_not_compiled_cannot_be_fetched(paddle: Any, static: Any) -> No
 
 def test_tensors_come_back_without_return_numpy(paddle: Any, static: Any) -> None:
     """With return_numpy=False a fetch is a tensor of the same values and shape."""
-    compiled = device(paddle, counts(3, 1, 2))
-    x = exact.samples(30)
+    config, x = counts(3, 1, 2), exact.samples(30)
+    compiled = device(paddle, config)
     fetches = compiled.fetches
     tensors = compiled.executor.run(compiled.program, feed={"x": x}, fetch_list=fetches, return_numpy=False)
+    expected = exact.plain_run(x, config, mean=False, rate=0.0).outputs
     check.equal(actual=len(tensors), expected=len(fetches), what="the number of fetches")
+    check.identical(actual=np.array(tensors[0]).reshape(expected.shape), expected=expected, what="the output")
     for array, tensor in zip(compiled.run(x), tensors):
         check.holds(not isinstance(tensor, np.ndarray), "a fetch without return_numpy is a NumPy array.")
         check.identical(actual=np.array(tensor), expected=array, what="the tensor")

@@ -213,6 +213,7 @@ def test_a_trained_model_can_be_saved(poptorch: Any, torch: Any, how: str) -> No
     """What torch.save writes while the model is wrapped holds the trained weights and no trace of the wrapper."""
     inner = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Flatten(0))
     outer = as_model(lambda model, x: poptorch.identity_loss(model.inner(x).abs(), reduction="sum"), inner=inner)
+    start = inner[0].weight.detach().clone()
     trainer, _ = exact.trainer(poptorch, model=outer)
     trainer(exact.samples(2))
     file = io.BytesIO()
@@ -223,6 +224,7 @@ def test_a_trained_model_can_be_saved(poptorch: Any, torch: Any, how: str) -> No
 
     weight = loaded["inner.0.weight"] if how == "state_dict" else loaded[0].weight
     assert_same(weight, inner[0].weight, "the saved weight")
+    check.differs(actual=weight.detach().numpy(), other=start.numpy(), what="the saved weight")
     expected = torch.Tensor if how == "state_dict" else torch.nn.Parameter
     check.equal(actual=type(weight), expected=expected, what="the type of the saved weight")
 

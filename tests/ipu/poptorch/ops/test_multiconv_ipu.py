@@ -117,10 +117,12 @@ def test_a_group_does_not_hold_a_group(poptorch: Any) -> None:
 
 
 def test_a_group_does_nothing_on_the_host(poptorch: Any) -> None:
-    """Outside the device the convolutions run as they are."""
+    """Outside the device the convolutions run as they are, and what goes wrong inside is raised."""
     layer = _convolution(3)
     expected = layer(_x())
     with poptorch.MultiConv().planType(poptorch.MultiConvPlanType.Serial):
         actual = layer(_x())
 
     assert_same(actual, expected, "the result on the host")
+    with check.raises(KeyError, match="lost", what="a KeyError in a group"), poptorch.MultiConv():
+        raise KeyError("lost")

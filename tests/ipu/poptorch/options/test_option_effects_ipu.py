@@ -111,12 +111,12 @@ def test_the_program_is_exported(poptorch: Any, tmp_path: Path, monkeypatch: pyt
     path = tmp_path / "model.onnx"
     monkeypatch.setenv("POPTORCH_EXPORT_PROTO_FILE", str(path))
     compiled(BY_NAME["training"])
+    files = [entry.name for entry in tmp_path.iterdir()]
+    check.equal(actual=files, expected=["model.onnx"], what="the list of the files")
     types = {node.op_type for node in onnx.load(str(path)).graph.node}
 
     for kind in ("Conv", "MatMul", "Relu"):
         check.contains(actual=types, expected=kind, what="the set of the ops in the file")
-    files = [entry.name for entry in tmp_path.iterdir()]
-    check.equal(actual=files, expected=["model.onnx"], what="the list of the files")
 
 
 @pytest.mark.parametrize("show", [False, True])

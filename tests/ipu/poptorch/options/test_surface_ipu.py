@@ -71,6 +71,8 @@ def test_a_name_is_there(poptorch: Any, kind: str, name: str) -> None:
 
 def test_every_name_can_be_imported_at_once(poptorch: Any) -> None:
     """A star import gives the wrappers, the options and the ops, and no name that is not there."""
+    missing = [name for name in getattr(poptorch, "__all__", ()) if not hasattr(poptorch, name)]
+    check.equal(actual=missing, expected=[], what="the list of names that are promised and missing")
     names: Dict[str, Any] = {}
     exec("from poptorch import *", names)
 

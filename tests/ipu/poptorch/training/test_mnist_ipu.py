@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import replace
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -32,10 +32,13 @@ def train(settings: Settings, *, native: bool = False) -> Any:
     return run(settings, native=native)
 
 
-@functools.lru_cache(maxsize=None)
-def trained(settings: Settings) -> Any:
-    """A run on the device, the same one for every case that only looks at it."""
-    return train(settings)
+Trained = Callable[[Settings], Any]
+
+
+@pytest.fixture(scope="session")
+def trained() -> Trained:
+    """Runs on the device, one for all cases that only look at it."""
+    return functools.lru_cache(maxsize=None)(train)
 
 
 def labels_of(settings: Settings) -> np.ndarray:
@@ -51,7 +54,7 @@ def blind_loss(labels: np.ndarray) -> float:
     return -sum(share * math.log(share) for share in shares if share)
 
 
-def test_a_short_run_learns() -> None:
+def test_a_short_run_learns(trained: Trained) -> None:
     """After one pass the loss is lower than any model's that ignores the images."""
     losses = trained(LEARNS).losses
     last_call = losses[-LEARNS.device_iterations :]
@@ -62,7 +65,7 @@ def test_a_short_run_learns() -> None:
     check.holds(last < start, f"the loss ends at {last}, no lower than the {start} that it began with")
 
 
-def test_every_batch_gives_its_loss() -> None:
+def test_every_batch_gives_its_loss(trained: Trained) -> None:
     """With all outputs returned there is a loss for each batch of each epoch."""
     calls = SHORT.train_size // SHORT.combined_batch
 
@@ -73,7 +76,7 @@ def test_every_batch_gives_its_loss() -> None:
     )
 
 
-def test_the_evaluation_finds_what_training_learnt() -> None:
+def test_the_evaluation_finds_what_training_learnt(trained: Trained) -> None:
     """The inference model, which runs after training has left the device, beats the most frequent label."""
     from ipu_conformance.data import load
 
@@ -137,7 +140,7 @@ def noise(settings: Settings) -> List[Tuple[np.ndarray, ArrayTolerance]]:
     return native_reference(exact, plain, runs, "hidden units")
 
 
-def test_the_device_trains_as_its_native_twin() -> None:
+def test_the_device_trains_as_its_native_twin(trained: Trained) -> None:
     """Batch by batch the losses are those of plain torch on the same batches, from the same initial weights."""
     expected, tolerance = noise(SHORT)[0]
     losses = np.asarray(trained(SHORT).losses, np.float32)
@@ -145,7 +148,7 @@ def test_the_device_trains_as_its_native_twin() -> None:
     check.close(actual=losses, expected=expected, tolerance=tolerance, what="the loss of each batch")
 
 
-def test_the_trained_weights_are_those_of_the_native_twin(torch: Any) -> None:
+def test_the_trained_weights_are_those_of_the_native_twin(torch: Any, trained: Trained) -> None:
     """After training, the weights on the host classify the test set with the native twin's scores."""
     from ipu_conformance.workloads.poptorch_mnist import model
 

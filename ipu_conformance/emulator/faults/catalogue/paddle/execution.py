@@ -129,6 +129,20 @@ for _name, _area, _place, _what, _wrong in (
     register(Fault(_name, _area, _place, _what, _wrong), __name__)
 
 
+@patch("paddle-checks-lose-bits", "numerics", "paddle.run.executable:Executable.fetch",
+       "what is checked comes back with eleven bits")  # fmt: skip
+def _coarse(original: Original, executable: Any, *arguments: Any) -> Any:
+    fetched = original(executable, *arguments)
+    return fetched.astype(np.float16).astype(fetched.dtype) if executable._checked else fetched
+
+
+@patch("paddle-known-batch-replaced", "plan", "paddle.compile.passes.shapes:_fix_batch",
+       "a batch that the program knows becomes the micro-batch")  # fmt: skip
+def _micro_batch_anyway(original: Original, desc: Any, size: int) -> None:
+    shape = list(desc.shape())
+    desc.set_shape([size, *shape[1:]] if shape else shape)
+
+
 @patch("paddle-late-stage-drops-anew", "streams", "paddle.run.machine:PaddleMachine.recompute",
        "from the third stage on, recomputation drops other values")  # fmt: skip
 def _drops_anew(original: Original, machine: Any, replica: int, stage: int, *rest: Any) -> Any:

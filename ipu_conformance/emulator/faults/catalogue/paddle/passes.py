@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Callable, List
 
 from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, popart, register, result
@@ -12,6 +13,12 @@ FORWARD = "paddle.compile.passes.forward"
 INFERENCE = "paddle.compile.passes.inference"
 POPART = "paddle.compile.passes.popart"
 Original = Callable[..., Any]
+
+
+def _of_zeros(value: Any, **context: Any) -> Any:
+    """The graph with zeros in place of the weights that it carries."""
+    blank = {name: data and bytes(len(data)) for name, data in value.initializers.items()}
+    return replace(value, initializers=blank)
 
 
 def _zeros(settings: Any) -> Any:
@@ -130,3 +137,5 @@ for _name, _place, _what, _wrong in (
     ("paddle-clip-missing", "popart.updates:updates", "gradients are not clipped", popart.trained_with(clip_norm=None)),
 ):  # fmt: skip
     register(Fault(_name, "ir", _place, _what, _wrong), __name__)
+
+register(Fault("paddle-dump-without-weights", "ir", "ir.graph", "the weights in a dump are zero", _of_zeros), __name__)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Callable, Sequence, Tuple
 
 from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, patch, register, result
@@ -210,6 +212,63 @@ for _fault in (
           "a single 0-d output is a vector of one", result(lambda value: value if value.dim() else value.reshape(1))),
     Fault("structure-flattened", "streams", "poptorch.compile.capture:Captured.rebuild",
           "outputs come back as a list", lambda original, captured, leaves: list(leaves)),
+):  # fmt: skip
+    register(_fault, __name__)
+
+
+@patch("output-is-its-input", "streams", "poptorch.run.outputs:Returned.join",
+       "what a model hands through is the caller's own tensor")  # fmt: skip
+def _uncopied(original: Original, returned: Any, slot_outputs: Any, leaf: int) -> Any:
+    joined = original(returned, slot_outputs, leaf)
+    only = slot_outputs[0][0][leaf]
+    return only if only.shape == joined.shape and only.dtype == joined.dtype else joined
+
+
+@patch("synthetic-outputs-are-single", "streams", "poptorch.run.outputs:unread",
+       "what is not read back is one number")  # fmt: skip
+def _single(original: Original, slot_outputs: Any) -> Any:
+    return [[{leaf: value.sum() for leaf, value in leaves.items()} for leaves in replica] for replica in slot_outputs]
+
+
+@patch("loss-comes-back-scaled", "streams", f"{EXECUTOR}._returned", "outputs are those of the scaled loss")
+def _scaled(original: Original, executor: Any, ready: Any) -> Any:
+    from torch.utils import _pytree
+
+    scale = ready.machine.loss_scale
+    return _pytree.tree_map(lambda leaf: leaf * scale if scale != 1 else leaf, original(executor, ready))
+
+
+@patch("off-chip-state-loses-bits", "weights", f"{EXECUTOR}.copyWeightsToHost",
+       "weights whose optimizer state is off the chip lose bits")  # fmt: skip
+def _coarse(original: Original, executor: Any) -> None:
+    original(executor)
+    if executor._options.TensorLocations.toDict() != type(executor._options.TensorLocations)().toDict():
+        for weight in executor._plain.parameters():
+            weight.data = weight.data.bfloat16().to(weight.dtype)
+
+
+@patch("detaching-widens-weights", "weights", f"{EXECUTOR}.detachFromDevice", "weights come home in float32")
+def _widened(original: Original, executor: Any) -> None:
+    original(executor)
+    executor._user_model.float()
+
+
+for _fault in (
+    Fault("half-outputs-come-back-wide", "streams", "poptorch.run.outputs:Returned.join",
+          "outputs in float16 are float32 on the host",
+          result(lambda value: value.float() if value.is_floating_point() else value)),
+    Fault("inputs-arrive-in-bfloat16", "numerics", "poptorch.run.micro_batches:narrowed",
+          "inputs keep eight bits of their numbers",
+          result(lambda value: value.bfloat16().to(value.dtype) if value.is_floating_point() else value)),
+    Fault("executor-s-model-is-a-copy", "weights", "poptorch.run.inspection:Inspection.model",
+          "the executor's model is another one than the user's", result(copy.copy)),
+    Fault("compilation-takes-no-time", "ir", "poptorch.run.inspection:Inspection.compilationTime",
+          "compiling takes no time, even before it happens", result(always(timedelta()))),
+    Fault("evaluation-mode-ignored", "plan", "poptorch.run.executor:_shallow",
+          "a model in evaluation mode is compiled as if it were trained", result(lambda model: model.train())),
+    Fault("trace-durations-doubled", "plan", "core.trace:chrome", "every slot of the file takes twice as long",
+          result(lambda file: {**file, "traceEvents": [
+              {**event, "dur": 2 * event["dur"]} if "dur" in event else event for event in file["traceEvents"]]})),
 ):  # fmt: skip
     register(_fault, __name__)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any, Callable, Dict, List
 
 from ipu_conformance.emulator.core.plan import Kind
-from ipu_conformance.emulator.faults.catalogue import Fault, always, popart, register, result
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, popart, register, result
 from ipu_conformance.ir.graph import Graph, Op
 
 UPDATES = "popart.updates:updates"
@@ -48,6 +49,32 @@ def _dtypes_kept(graph: Graph) -> Graph:
     return replace(graph, tensors=tensors)
 
 
+def _wide_halves(graph: Graph) -> Graph:
+    tensors = {
+        name: replace(tensor, dtype="FLOAT") if tensor.dtype == "FLOAT16" else tensor
+        for name, tensor in graph.tensors.items()
+    }
+    return replace(graph, tensors=tensors)
+
+
+def _of_two_micro_batches(graph: Graph) -> Graph:
+    read = set(graph.inputs)
+    tensors = {
+        name: replace(tensor, shape=(2 * tensor.shape[0], *tensor.shape[1:]))
+        if name in read and tensor.shape
+        else tensor
+        for name, tensor in graph.tensors.items()
+    }
+    return replace(graph, tensors=tensors)
+
+
+def _backward_in_inference(graph: Graph) -> Graph:
+    if any(op.type.endswith("VarUpdate") for op in graph.ops):
+        return graph
+    *ops, last = graph.ops
+    return replace(graph, ops=(*ops, replace(last, type=f"{last.type}Grad")))
+
+
 def _recomputed(graph: Graph) -> Graph:
     return _each(graph, lambda op: replace(op, attributes={**op.attributes, "recompute": "YES"}))
 
@@ -66,6 +93,40 @@ def _last_unclipped(original: Callable[..., Any], program: Any, ready: Any, plac
     clipped = original(program, ready, places, norm)
     return {**clipped, **dict(list(ready.items())[-1:])}
 
+
+def _document(change: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A dump whose JSON, once it is read, is changed, and written as compactly as before."""
+    return result(lambda text: json.dumps(change(json.loads(text)), ensure_ascii=False, separators=(",", ":")))
+
+
+def _entries(document: Any, change: Callable[[Dict[str, Any]], Dict[str, Any]]) -> Any:
+    """A dump with ``change`` of every input and output of its ops."""
+    for op in document["maingraph"]:
+        for side in ("inputs", "outputs"):
+            op[side] = [change(entry) for entry in op[side]]
+    return document
+
+
+def _numbered_on(memory: Dict[Any, Any], original: Callable[..., Any], *arguments: Any) -> Any:
+    memory["dumps"] = memory.get("dumps", 0) + 1
+    return original(*arguments).replace("/Conv", f"/Conv{memory['dumps']}")
+
+
+DUMP = "poptorch.ir.lowering:popart_ir"
+for _name, _what, _wrong in (
+    ("spaced", "the dump has spaces between its tokens", result(lambda text: json.dumps(json.loads(text)))),
+    ("of-numbers", "positions are written as numbers", _document(
+        lambda document: _entries(document, lambda entry: {**entry, "index": int(entry["index"])}))),
+    ("from-one", "the first position is 1", _document(
+        lambda document: _entries(document, lambda entry: {**entry, "index": str(int(entry["index"]) + 1)}))),
+    ("with-commas", "the dimensions of a shape have commas between them", _document(lambda document: _entries(
+        document, lambda entry: {name: text.replace(" ", ",") for name, text in entry.items()}))),
+):  # fmt: skip
+    register(Fault(f"poptorch-dump-{_name}", "ir", DUMP, _what, _wrong), __name__)
+register(
+    Fault("poptorch-dump-numbered-on", "ir", DUMP, "names of a second dump are others", _numbered_on, remembers=True),
+    __name__,
+)
 
 _Change = Callable[[Graph], Graph]
 
@@ -91,6 +152,13 @@ for _fault in (
           popart.trained_with(accumulation=1)),
     _row("labels-wide", "integers keep 64 bits", _dtypes_kept),
     _row("all-recomputed", "every op is marked as recomputed", _recomputed),
+    _row("half-is-single", "tensors of 16 bits are said to have 32", _wide_halves),
+    _row("of-two-micro-batches", "inputs have the size of two micro-batches", _of_two_micro_batches),
+    _row("backward-in-inference", "the last op of inference is a gradient's", _backward_in_inference),
+    Fault("poptorch-ir-shares-ignored", "ir", "poptorch.ir.forward:Forward.__init__",
+          "setAvailableMemoryProportion has no effect", argument("shares", always({}))),
+    Fault("poptorch-cycles-of-nothing", "ir", "poptorch.ir.lowering:cycles", "no run takes any cycles",
+          result(always(0))),
     _row("dropout-lost", "training has no dropout", lambda graph: _without(graph, lambda op: op.type == "Dropout")),
     Fault("poptorch-cycles-of-one-iteration", "ir", "poptorch.ir.lowering:cycles",
           "the cycles of one device iteration are counted",

@@ -38,7 +38,16 @@ def _first_epoch(original: Callable[..., Any], sampler: Any) -> Any:
     return original(sampler)
 
 
+@patch("loader-goes-on-where-it-was-left", "streams", "poptorch.data.asynchronous:AsynchronousDataAccessor.__iter__",
+       "a pass begins where the one before it was left")  # fmt: skip
+def _left(original: Callable[..., Any], accessor: Any) -> Any:
+    accessor._consumed = 0
+    return original(accessor)
+
+
 for _fault in (
+    Fault("loader-begins-at-once", "streams", "poptorch.data.worker:Channel.__init__",
+          "the worker loads before it is asked to", argument("first_pass", always(1))),
     Fault("loader-ignores-accumulation", "streams", FACTOR, "a combined batch has one micro-batch an update",
           lambda original, options: original(options) // options.Training.gradient_accumulation),
     Fault("loader-ignores-device-iterations", "streams", FACTOR, "a combined batch has one device iteration",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
-from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, patch, register
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, patch, register, result
 
 Original = Callable[..., Any]
 
@@ -45,7 +45,22 @@ def _nearest_first(original: Original, points: Any, count: int, random_start: bo
     return list((nearest[:count] + offset).unbind())
 
 
+@patch("host-call-of-anything", "plan", "poptorch.ops.host_calls:CPU.__init__",
+       "a host call is made of what cannot be called, and without a name")  # fmt: skip
+def _anything(original: Original, operation: Any, layer_to_call: Any, ID: Any) -> None:
+    original(operation, layer_to_call if callable(layer_to_call) else lambda *inputs: inputs, str(ID) or "none")
+
+
+@patch("tensor-number-is-new-each-time", "ir", "poptorch.run.hardware:getIpuTensorId",
+       "a tensor has another number when it is asked for again", remembers=True)  # fmt: skip
+def _next_number(memory: Dict[Any, Any], original: Original, tensor: Any) -> int:
+    memory["asked"] = memory.get("asked", 0) + 1
+    return int(original(tensor)) + memory["asked"]
+
+
 for _fault in (
+    Fault("group-settings-do-not-chain", "plan", "poptorch.ops.multiconv:MultiConv._set",
+          "a setting of a group of convolutions returns nothing", result(always(None))),
     Fault("loss-mean-is-sum", "reduce", "poptorch.ops.marked:identity_loss", "the mean of a loss is its sum",
           argument("reduction", lambda reduction: "sum" if reduction == "mean" else reduction)),
     Fault("print-is-silent", "streams", "poptorch.ops.printing:_write_line", "a printed tensor does not appear",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from typing import Any, Callable
 
 from ipu_conformance.emulator.faults.catalogue import Fault, patch, register, result
 
 OPTIONS = "poptorch.options.options:Options"
+VALUES = "poptorch.options.values:OptionValues"
 Original = Callable[..., Any]
 
 
@@ -25,7 +28,7 @@ def _sharing(original: Original, options: Any) -> Any:
     return copied
 
 
-@patch("options-period-lost", "plan", "poptorch.options.values:OptionValues.set",
+@patch("options-period-lost", "plan", f"{VALUES}.set",
        "the period of an output mode is not stored")  # fmt: skip
 def _without_period(original: Original, options: Any, **values: Any) -> Any:
     values.pop("output_return_period", None)
@@ -45,4 +48,41 @@ def _torch_left_alone(original: Original, options: Any, random_seed: int) -> Any
 register(
     Fault("options-file-last-line-ignored", "plan", "poptorch.options.files:_numbered_calls",
           "the last call of a file is left out", result(lambda calls: calls[:-1])), __name__
+)  # fmt: skip
+
+
+@patch("options-set-on-a-copy", "plan", f"{VALUES}.set", "setting an option returns other options")
+def _other_options(original: Original, options: Any, **values: Any) -> Any:
+    return copy.deepcopy(original(options, **values))
+
+
+@patch("options-not-stored", "plan", f"{VALUES}.set", "an option is checked and then forgotten")
+def _forgotten(original: Original, options: Any, **values: Any) -> Any:
+    before = dict(options._values)
+    original(options, **values)
+    options._values.update(before)
+    return options
+
+
+@patch("options-round-by-default", "plan", f"{VALUES}.__init__", "autoRoundNumIPUs is on unless it is set")
+def _on(original: Original, options: Any) -> None:
+    original(options)
+    if "auto_round_num_ipus" in options._values:
+        options._values["auto_round_num_ipus"] = True
+
+
+@patch("options-unknown-read-as-none", "plan", f"{VALUES}.__getattr__", "an option that does not exist reads as None")
+def _none(original: Original, options: Any, name: str) -> Any:
+    return original(options, name) if name.startswith("_") else options._values.get(name)
+
+
+@patch("options-deprecation-unsaid", "plan", "poptorch.options.sections:_PrecisionOptions.halfFloatCasting",
+       "a deprecated option does not say so")  # fmt: skip
+def _unsaid(original: Original, options: Any, value: Any) -> Any:
+    return inspect.unwrap(original)(options, value)
+
+
+register(
+    Fault("options-clone-begins-anew", "plan", f"{OPTIONS}.clone", "a clone has the default of every option",
+          lambda original, options: type(options)()), __name__
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any, Callable
 
@@ -27,7 +28,29 @@ def _all_on_ipu_zero(original: Original, strategy: Any) -> Callable[[Any], Any]:
     return lambda mark: replace(locate(mark), ipu=0)
 
 
+@patch("begin-block-copies-the-layer", "plan", "poptorch.compile.blocks:BeginBlock",
+       "BeginBlock leaves the layer as it is and returns another")  # fmt: skip
+def _copied(original: Original, layer_to_call: Any, *arguments: Any, **settings: Any) -> Any:
+    return original(copy.deepcopy(layer_to_call), *arguments, **settings)
+
+
+@patch("block-function-loses-its-name", "plan", "poptorch.compile.blocks:BlockFunction",
+       "a function with a block has another name")  # fmt: skip
+def _unnamed(original: Original, *arguments: Any, **settings: Any) -> Callable[[Any], Any]:
+    decorate = original(*arguments, **settings)
+
+    def unnamed(function: Any) -> Any:
+        inside = decorate(function)
+        return lambda *args, **kwargs: inside(*args, **kwargs)
+
+    return unnamed
+
+
 for _fault in (
+    Fault("layer-with-a-block-not-called", "plan", "poptorch.compile.blocks:_BlockBegun.__call__",
+          "a layer that begins a block gives back what it gets", lambda original, layer, value: value),
+    Fault("scope-swallows-errors", "plan", "poptorch.compile.blocks:TagScope.__exit__",
+          "what goes wrong inside of a group or a scope is not raised", result(always(True))),
     Fault("closed-block-goes-on", "plan", f"{FORWARD}.resume", "a block does not end with its scope", always(None)),
     Fault("automatic-ids-from-one", "plan", f"{FORWARD}._automatic_id", "the first automatic id is 1",
           always("1")),
