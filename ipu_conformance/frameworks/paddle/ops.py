@@ -22,14 +22,17 @@ _REASONS: Dict[Hashable, Optional[str]] = {}
 """Why Paddle cannot express calls of one structure; None where it can."""
 
 
+FACTORS = "factors"
+"""The feed of the factors of all outputs in the loss, one behind the other."""
+
+
 class _Written(NamedTuple):
-    """A call in a program: what it is fed, what it makes, and its part of the loss."""
+    """A call in a program: what it is fed, what it makes, and what of it the loss takes."""
 
     feeds: List[Any]
     outputs: List[Any]
     differentiable: List[int]
     """The outputs that the loss takes."""
-    loss: Optional[Any]
 
 
 def run_ops(calls: Sequence[OpCall], dtype: str) -> Sequence[OpResult]:
@@ -93,7 +96,11 @@ def _run(calls: Sequence[OpCall], dtype: str, *, cast: bool) -> Sequence[OpResul
     with _program() as (main, startup):
         written = [_write(call, number, "float32" if cast else dtype) for number, call in enumerate(calls)]
         idle = _parameter((1,), "idle", "float32" if cast else dtype)
-        loss = functools.reduce(paddle.add, [each.loss for each in written if each.loss is not None], paddle.sum(idle))
+        loss = paddle.sum(idle)
+        rows = [_row(each.outputs[place], idle) for each in written for place in each.differentiable]
+        if rows:
+            joined = paddle.concat(rows)
+            loss = loss + paddle.sum(joined * paddle.static.data(FACTORS, joined.shape, joined.dtype))
         halves = _to_half(main) if cast else []
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Accumulating with FP16")
@@ -144,27 +151,21 @@ def _strategy(micro_batches: int, dtype: str) -> Any:
 
 
 def _write(call: OpCall, number: int, dtype: str) -> _Written:
-    """A call in the current program, with its part of the loss."""
+    """A call in the current program."""
     feeds = _declared(call.inputs[0], dtype, f"x{number}_")
     tensors = list(feeds)
     for place in call.wanted:
         tensors[place] = tensors[place] + _parameter(call.inputs[0][place].shape, f"moved{number}_{place}", dtype)
     outputs = _asked(call, tensors)
     if not call.factors:
-        return _Written(feeds, outputs, [], None)
-    differentiable = [place for place, output in enumerate(outputs) if not output.stop_gradient]
-    factors = _declared([call.factors[0][place] for place in differentiable], dtype, f"factor{number}_")
-    parts = [
-        _same_type(paddle.sum(_same_type(factor, outputs[place]) * outputs[place]), factor)
-        for place, factor in zip(differentiable, factors)
-    ]
-    loss = functools.reduce(paddle.add, parts) if parts else None
-    return _Written([*feeds, *factors], outputs, differentiable, loss)
+        return _Written(feeds, outputs, [])
+    return _Written(feeds, outputs, [place for place, output in enumerate(outputs) if not output.stop_gradient])
 
 
-def _same_type(value: Any, other: Any) -> Any:
-    """A value in the type of another; a cast may have changed it."""
-    return value if value.dtype == other.dtype else paddle.cast(value, other.dtype)
+def _row(value: Any, other: Any) -> Any:
+    """The elements of a value one behind the other, in the type of another; a cast may have changed it."""
+    row = value if len(value.shape) == 1 else paddle.reshape(value, [-1])
+    return row if row.dtype == other.dtype else paddle.cast(row, other.dtype)
 
 
 def _asked(call: OpCall, tensors: Sequence[Any]) -> List[Any]:
@@ -187,16 +188,22 @@ def _parameter(shape: Sequence[int], name: str, dtype: str) -> Any:
 
 def _fed(calls: Sequence[OpCall], written: Sequence[_Written]) -> Dict[str, np.ndarray]:
     """The feed of the run, the micro-batches in front; floating point is fed in float32, which holds it exactly."""
-    fed: Dict[str, np.ndarray] = {}
-    for call, each in zip(calls, written):
-        rows = list(zip(*call.inputs))
-        if call.factors:
-            columns = list(zip(*call.factors))
-            rows += [columns[place] for place in each.differentiable]
-        for variable, values in zip(each.feeds, rows):
-            stacked = np.stack(values)
-            fed[variable.name] = stacked.astype(np.float32) if stacked.dtype.kind == "f" else stacked
-    return fed
+    fed = {
+        variable.name: np.stack(values)
+        for call, each in zip(calls, written)
+        for variable, values in zip(each.feeds, zip(*call.inputs))
+    }
+    factors = [
+        [
+            np.ravel(call.factors[micro_batch][place])
+            for call, each in zip(calls, written)
+            for place in each.differentiable
+        ]
+        for micro_batch in range(len(calls[0].inputs))
+    ]
+    if factors[0]:
+        fed[FACTORS] = np.stack([np.concatenate(row) for row in factors])
+    return {name: value.astype(np.float32) if value.dtype.kind == "f" else value for name, value in fed.items()}
 
 
 def _to_half(main: Any) -> List[str]:

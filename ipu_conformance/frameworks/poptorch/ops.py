@@ -7,7 +7,7 @@ the rate 1 then leaves minus the sum of the micro-batches' gradients in the para
 from __future__ import annotations
 
 import warnings
-from typing import Any, Dict, Hashable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Hashable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import poptorch
@@ -17,8 +17,15 @@ from ipu_conformance.errors import Inexpressible
 from ipu_conformance.frameworks import OpCall, OpResult
 
 
+class _Output(NamedTuple):
+    """What an output of a call is like, whichever values it has."""
+
+    rank: int
+    is_floating: bool
+
+
 class _Calls(torch.nn.Module):
-    """The calls side by side; the inputs of all of them arrive in one row, each with an axis for the micro-batch."""
+    """The calls side by side; the inputs of all of them arrive in one row, and one row of all factors behind them."""
 
     def __init__(self, calls: Sequence[OpCall], dtype: torch.dtype) -> None:
         super().__init__()
@@ -36,25 +43,22 @@ class _Calls(torch.nn.Module):
         arriving = iter(flat)
         results: List[torch.Tensor] = []
         weighted: List[torch.Tensor] = []
-        weights: List[torch.Tensor] = []
         others: List[torch.Tensor] = [self.idle]
         for number, call in enumerate(self.calls):
-            tensors = [next(arriving).squeeze(0) for _ in call.inputs[0]]
-            factors = [next(arriving).squeeze(0) for _ in (call.factors[0] if call.factors else ())]
+            tensors = [next(arriving) if value.ndim else next(arriving).squeeze(0) for value in call.inputs[0]]
             for place in call.wanted:
                 tensors[place] = tensors[place] + self.moved[f"{number}_{place}"]
             outputs = _sequence(call.ask(torch, *tensors, **call.attributes))
-            for place, output in enumerate(outputs):
-                if output.is_floating_point() and factors:
-                    weighted.append(output.flatten())
-                    weights.append(factors[place].flatten().to(output.dtype))
-                elif output.is_floating_point():
-                    # A loss function of torch that the module's loss leaves out is a second loss, which is refused.
-                    others.append(output.flatten())
-            results.extend(output.unsqueeze(0) for output in outputs)
+            # A loss function of torch that the module's loss leaves out is a second loss, which is refused.
+            floating = weighted if call.factors else others
+            for output, known in zip(outputs, _outputs(call)):
+                if known.is_floating:
+                    floating.append(output if known.rank == 1 else output.flatten())
+            results.extend(outputs)
         loss = torch.cat(others).sum()
         if weighted:
-            loss = loss + torch.dot(torch.cat(weighted), torch.cat(weights))
+            joined = torch.cat(weighted)
+            loss = loss + torch.dot(joined, next(arriving).to(joined.dtype))
         return (*results, poptorch.identity_loss(loss, "sum"))
 
 
@@ -68,60 +72,76 @@ def run_ops(calls: Sequence[OpCall], dtype: str) -> Sequence[OpResult]:
     options.outputMode(poptorch.OutputMode.All)
     trainer = poptorch.trainingModel(module, options, torch.optim.SGD(module.parameters(), lr=1.0))
     try:
-        returned = [value.detach().numpy() for value in trainer(*_fed(calls, dtype))[:-1]]
+        returned = iter([value.detach().numpy() for value in trainer(*_fed(calls, dtype))[:-1]])
         trainer.copyWeightsToHost()
     finally:
         trainer.destroy()
     moved = {name: -value.detach().numpy() for name, value in module.moved.items()}
-    results, first = [], 0
+    results = []
     for number, call in enumerate(calls):
-        count = _outputs(call)
-        assert isinstance(count, int)
-        of_call = returned[first : first + count]
-        first += count
-        results.append(
-            OpResult(
-                tuple(tuple(value[micro_batch] for value in of_call) for micro_batch in range(micro_batches)),
-                {place: moved[f"{number}_{place}"] for place in call.wanted},
-            )
-        )
+        # Micro-batches stand one behind the other along the first axis, as the samples of each do.
+        parts = [_parts(value, known.rank, micro_batches) for known, value in zip(_outputs(call), returned)]
+        results.append(OpResult(tuple(zip(*parts)), {place: moved[f"{number}_{place}"] for place in call.wanted}))
     return results
+
+
+def _parts(value: np.ndarray, rank: int, count: int) -> List[np.ndarray]:
+    """The part of a result that each micro-batch has made; one without an axis comes as a number of a row."""
+    length = len(value) // count
+    return [value[part] if not rank else value[part * length : (part + 1) * length] for part in range(count)]
 
 
 def why_inexpressible(call: OpCall, dtype: str) -> Optional[str]:
     """Why torch cannot express a call; it is asked on the host."""
-    outputs = _outputs(call)
-    return outputs if isinstance(outputs, str) else None
+    try:
+        _outputs(call)
+    except Inexpressible as reason:
+        return str(reason)
+    return None
 
 
-_OUTPUTS: Dict[Hashable, Union[int, str]] = {}
+_OUTPUTS: Dict[Hashable, Union[Tuple[_Output, ...], Inexpressible]] = {}
 
 
-def _outputs(call: OpCall) -> Union[int, str]:
-    """How many outputs a call has, or why torch cannot express it; one of its structure is asked once, on the host."""
+def _outputs(call: OpCall) -> Tuple[_Output, ...]:
+    """The outputs of a call, or Inexpressible; one of its structure is asked once, on the host."""
     key = call.structure
     if key not in _OUTPUTS:
         inputs = [_tensor(value, "float32") for value in call.inputs[0]]
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's advice on a call, which the device's own capture leaves out too
             try:
-                _OUTPUTS[key] = len(_sequence(call.ask(torch, *inputs, **call.attributes)))
+                outputs = _sequence(call.ask(torch, *inputs, **call.attributes))
+                _OUTPUTS[key] = tuple(_Output(output.dim(), output.is_floating_point()) for output in outputs)
             except Inexpressible as reason:
-                _OUTPUTS[key] = str(reason)
-    return _OUTPUTS[key]
+                _OUTPUTS[key] = reason
+    known = _OUTPUTS[key]
+    if isinstance(known, Inexpressible):
+        raise known
+    return known
 
 
 def _fed(calls: Sequence[OpCall], dtype: str) -> List[torch.Tensor]:
-    """The inputs and factors of all calls in the module's order, the micro-batches along the first axis."""
-    rows: List[np.ndarray] = []
-    for call in calls:
-        rows.extend(np.stack(values) for values in zip(*call.inputs))
-        rows.extend(np.stack(values) for values in zip(*call.factors))
-    return [_tensor(row, dtype) for row in rows]
+    """The inputs of all calls in the module's order, then the factors; a micro-batch takes its part of the first axis.
+
+    PopTorch divides the first axis of each input by itself, so an input keeps its own axes.
+    """
+    rows = [
+        np.concatenate([np.atleast_1d(value) for value in values]) for call in calls for values in zip(*call.inputs)
+    ]
+    factors = [
+        np.ravel(factor)
+        for micro_batch in range(len(calls[0].inputs))
+        for call in calls
+        if call.factors
+        for factor, known in zip(call.factors[micro_batch], _outputs(call))
+        if known.is_floating
+    ]
+    return [_tensor(row, dtype) for row in [*rows, *([np.concatenate(factors)] if factors else [])]]
 
 
 def _tensor(value: np.ndarray, dtype: str) -> torch.Tensor:
-    tensor = torch.from_numpy(np.ascontiguousarray(value))
+    tensor = torch.from_numpy(np.asarray(value, order="C"))
     return tensor.to(getattr(torch, dtype)) if value.dtype.kind == "f" else tensor
 
 
