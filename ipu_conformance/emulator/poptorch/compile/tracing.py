@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export._trace import _ignore_backend_decomps
 from torch.fx import Graph, GraphModule, Node
 from torch.fx import traceback as fx_traceback
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.utils.stateless import _reparametrize_module
@@ -56,9 +57,11 @@ def trace(call: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> Tuple[Graph
     with _tracing(mode, call):
         # Inputs come from no line; a trace of the stack would be made for each.
         fx_traceback.current_meta["stack_trace"] = "the call"
-        module = make_fx(flat, pre_dispatch=True, record_module_stack=True, _disable_torch_fn_metadata_mode=True)(
-            *arguments
-        )
+        # The graph is cut into stages, which run; the code of the whole would be written for nobody.
+        with _use_lazy_graph_module(True):
+            module = make_fx(flat, pre_dispatch=True, record_module_stack=True, _disable_torch_fn_metadata_mode=True)(
+                *arguments
+            )
     _drop_unread(module.graph)
     _name(module, call, weights, fakes)
     return module, structure[-1]
