@@ -34,6 +34,13 @@ def test_that_leaves_files(number, tmp_path):
     pathlib.Path(os.environ["READY"], str(os.getpid())).touch()
     time.sleep(float(os.environ["SECONDS_OF_A_TEST"]))
 """
+PATIENCE = """
+from xdist.workermanage import NodeManager
+
+NodeManager.EXIT_TIMEOUT = 1
+"""
+"""How long pytest-xdist waits for a worker that is in the middle of a test, and is not told, before it ends it: else
+ten seconds."""
 GRACE = 60
 """Seconds in which a run that is told to end does; it takes a few."""
 
@@ -58,6 +65,7 @@ class Run:
         shutil.copy(ROOT / "conftest.py", folder)
         (folder / "pytest.ini").write_text("[pytest]\n")
         (folder / "test_leaving.py").write_text(TESTS)
+        (folder / "patience.py").write_text(PATIENCE)
         self.folder, self.temporary = folder, folder / "temporary"
         variables = {"TMPDIR": str(self.temporary), "READY": str(folder / "ready"), "SECONDS_OF_A_TEST": str(seconds)}
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
@@ -106,7 +114,8 @@ def start(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to look for processes")
 def test_a_run_leaves_nothing_behind(start):
     """At its end, and where SIGTERM ends the master of workers or all processes in the middle of a test."""
-    whole, master, group = (start("-n", "1", seconds=seconds) for seconds in (0, 600, 600))
+    whole, group = (start("-n", "1", seconds=seconds) for seconds in (0, 600))
+    master = start("-n", "1", "-p", "patience", seconds=600)
     for run in (master, group):
         run.wait_for_a_test()
     master.process.terminate()
