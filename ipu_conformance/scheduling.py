@@ -91,7 +91,7 @@ WHOLE_FILES = ("/test_cifar10_ipu.py", "/test_mnist_ipu.py", "/test_collectives_
 """Where the cases of a file look at the same few runs, or compare with the same native ones."""
 SHARING = ("unit/suite/test_wheel.py", "unit/faults/test_kills.py", "unit/workloads/")
 """Where tests share what the first of them starts, and a second worker would start again: a process that has imported a
-framework, a wheel that is built and installed."""
+framework, a wheel that is built and installed, a long run."""
 
 COSTS = (
     ("test_every_fault_is_killed", 1500),
@@ -102,7 +102,7 @@ COSTS = (
     ("ops/test_any_call", 2100),
     ("ipu/models/", 800),
     ("/test_convergence", 2800),
-    ("test_dataset/test_mnist", 12000),
+    ("test_dataset/test_mnist", 10000),
     ("/test_mnist", 2000),
     ("/test_cifar10", 1200),
     ("ipu/ops/", 40),

@@ -20,6 +20,7 @@ from ipu_conformance.ops.cases import OpCase
 from ipu_conformance.ops.row import LIBRARIES
 from ipu_conformance.ops.variants import edges
 from ipu_conformance.ops.wrong import WrongOp, possible, wrong_ops
+from ipu_conformance.oracle.op import as_tuple
 from tests.ipu.ops import judge
 from tests.ipu.ops.bench import Bench, Trial
 from tests.unit.ops.device import NumpyDevice
@@ -37,6 +38,11 @@ SPARED = {
     "interpolate_linear: gradients are off with coordinates=asymmetric": "no framework has these coordinates",
     "poisson_nll_loss: a large number is infinite": "the logarithm of its negative makes the whole sum NaN",
     "poisson_nll_loss: an infinity": "the logarithm of its negative makes the whole sum NaN",
+    "floor: a zero is a small number": "the result differs in the sign of zero alone",
+    "reciprocal: an infinity has the other sign": "the result differs in the sign of zero alone",
+    "round: a zero is a small number": "the result differs in the sign of zero alone",
+    "trunc: a zero is a small number": "the result differs in the sign of zero alone",
+    "sigmoid: a large number is infinite": "the result is 1 there, or a denormal number that may be flushed",
     "p_norm: a zero is a small number": "its third power vanishes beside the others",
 }
 """Wrong ops that no case can notice, by how their names begin, with the reason."""
@@ -63,22 +69,26 @@ def _trials(row: Row) -> Dict[str, List[Trial]]:
     return trials
 
 
-def _result(row: Row, wrong: WrongOp, asked: OpCall, dtype: str) -> OpResult:
-    """What the wrong device makes of a call; a wrong result has no gradient, since its shape may be another."""
-    if wrong.forward is not None:
-        return NumpyDevice(row, forward=wrong.forward)._result(replace(asked, factors=(), wanted=()), dtype)
-    return NumpyDevice(row, gradient=wrong.gradient)._result(asked, dtype)
+def _call_of(trial: Trial) -> OpCall:
+    """The call that a trial is about: one that shares a call with other edges is its own part of it."""
+    samples = tuple(sample.inputs for sample in trial.call.samples)
+    return replace(trial.asked, inputs=samples, factors=tuple(as_tuple(each) for each in trial.cotangents))
 
 
 def _differing(row: Row, wrong: WrongOp, trials: Dict[str, List[Trial]]) -> Iterator[Tuple[str, Trial]]:
-    """The calls that the wrong device gets wrong, with what it makes of them."""
+    """The calls that the wrong device gets wrong, with what it makes of them.
+
+    A wrong result has no gradient, since its shape may be another.
+    """
+    device = NumpyDevice(row, forward=wrong.forward, gradient=wrong.gradient)
     for dtype in wrong.dtypes:
         for trial in trials[dtype]:
-            if isinstance(trial.result, Exception):  # a number outside the domain
+            right, asked = trial.result, _call_of(trial)
+            if not isinstance(right, OpResult):  # a number outside the domain
                 continue
-            asked = trial.asked if wrong.forward is None else replace(trial.asked, factors=(), wanted=())
-            right = NumpyDevice(row)._result(asked, dtype)
-            result = _result(row, wrong, trial.asked, dtype)
+            if wrong.forward is not None:
+                right, asked = OpResult(right.outputs, {}), replace(asked, factors=(), wanted=())
+            result = device._result(asked, dtype)
             if not _same(right, result):
                 yield dtype, replace(trial, result=result)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Tuple
+from typing import Any, Dict, Tuple
 
 import numpy as np
 import pytest
@@ -15,7 +15,8 @@ from ipu_conformance.workloads.paddle_mnist import Settings, model_folder
 from ipu_conformance.workloads.paddle_mnist.reference import ACCURACY, LOSS
 from ipu_conformance.workloads.reference import Reference, verdict
 
-LEARNS = Settings(epochs=3, train_size=1280, test_size=200)
+PICTURES = replace(LOSS.settings, test_size=200)
+"""The data set of the shorter runs with tests of every digit."""
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +31,26 @@ def train(settings: Settings, **options: Any) -> Any:
     return run(settings, native=False, **options)
 
 
+class Runs:
+    """The runs of the session by their settings, each with the folder of the model that it has saved."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: Dict[Settings, Tuple[Any, Path]] = {}
+
+    def __call__(self, settings: Settings) -> Tuple[Any, Path]:
+        if settings not in self._known:
+            folder = self._folder / str(len(self._known))
+            self._known[settings] = train(settings, model=model_folder(folder)), folder
+        return self._known[settings]
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Runs that cases share; they end with the session, so that a case under a fault runs again."""
+    return Runs(tmp_path_factory.mktemp("paddle_mnist"))
+
+
 @pytest.mark.parametrize(
     ("reference", "seeds"),
     [
@@ -37,14 +58,14 @@ def train(settings: Settings, **options: Any) -> Any:
         pytest.param(ACCURACY, (1000,), id="accuracy"),
     ],
 )
-def test_the_workload_converges_like_its_baseline(reference: Reference, seeds: Tuple[int, ...]) -> None:
+def test_the_workload_converges_like_its_baseline(reference: Reference, seeds: Tuple[int, ...], run: Runs) -> None:
     """The values of runs with new seeds lie in the band of the native runs at each epoch, neither below nor above."""
-    judged = verdict(reference, [train(replace(reference.settings, seed=seed)) for seed in seeds])
+    judged = verdict(reference, [run(replace(reference.settings, seed=seed))[0] for seed in seeds])
 
     check.holds(judged.passed, judged.sentence)
 
 
-def test_the_saved_model_recognises_what_the_run_did(tmp_path: Path) -> None:
+def test_the_saved_model_recognises_what_the_run_did(run: Runs) -> None:
     """For one picture at a time, of every digit, the saved model says on the device what the run's weights say."""
     from ipu_conformance.data import load
     from ipu_conformance.workloads.paddle_mnist.digits import datasets
@@ -52,15 +73,18 @@ def test_the_saved_model_recognises_what_the_run_did(tmp_path: Path) -> None:
     from ipu_conformance.workloads.paddle_mnist.saved_model import recognise
     from ipu_conformance.workloads.paddle_mnist.trainers import Host, NativeTrainer
 
-    result = train(LEARNS, model=model_folder(tmp_path))
-    tests = datasets(LEARNS)[1]
-    labels = load(LEARNS.data, train=0, test=LEARNS.test_size).test.labels
+    settings = replace(LOSS.settings, seed=1000)
+    result, folder = run(settings)
+    tests = datasets(PICTURES)[1]
+    labels = tests.labels[:, 0]
     chosen = [int(np.flatnonzero(labels == digit)[0]) for digit in range(10)]
     with static_mode():
-        host = Host(LEARNS)
-        expected = NativeTrainer(LEARNS, host).classify(tests, result.weights)
-    digits = [recognise(tests.images[number : number + 1], tmp_path, native=False).digit for number in chosen]
-    right, most_frequent = sum(map(operator.eq, digits, range(10))), np.bincount(labels).max() / len(labels)
+        host = Host(settings)
+        expected = NativeTrainer(settings, host).classify(tests, result.weights)
+    digits = [recognise(tests.images[number : number + 1], folder, native=False).digit for number in chosen]
+    right = sum(map(operator.eq, digits, range(10)))
+    tested = load(settings.data, train=0, test=settings.test_size).test.labels
+    most_frequent = np.bincount(tested).max() / len(tested)
 
     check.equal(actual=digits, expected=expected[chosen].argmax(axis=1).tolist(), what="the list of recognised digits")
     # A model that was not trained, or trained on one digit, gets one of ten right.
