@@ -144,8 +144,8 @@ for _name, _place, _what, _wrong in (
 ):  # fmt: skip
     register(Fault(_name, "ir", _place, _what, _wrong), __name__)
 
-for _name, _what, _wrong in (
-    ("without-weights", "the weights in a dump are zero", _of_zeros),
-    ("with-a-late-op", "the first op of a dump is one stage later", _first_op_late),
+for _fault in (
+    Fault("paddle-dump-without-weights", "ir", "ir.graph", "the weights in a dump are zero", _of_zeros),
+    Fault("paddle-dump-with-a-late-op", "ir", "ir.graph", "the first op of a dump is one stage later", _first_op_late),
 ):
-    register(Fault(f"paddle-dump-{_name}", "ir", "ir.graph", _what, _wrong), __name__)
+    register(_fault, __name__)
