@@ -46,6 +46,14 @@ def _differentiable(original: Original, array: Any) -> Any:
     return tensor
 
 
+def _brought_home(original: Original, *arguments: Any) -> Any:
+    from ipu_conformance.emulator.paddle.run.device import DEVICE
+
+    outputs = original(*arguments)
+    DEVICE.weights_to_host()
+    return outputs
+
+
 def _shared(original: Original, handle: Any, data: Any) -> None:
     original(handle, data)
     handle.array = data
@@ -66,6 +74,8 @@ for _name, _area, _place, _what, _wrong in (
      "gradients are rounded when the loss scale is taken out", never),
     ("call-outputs-reversed", "streams", "paddle.run.dynamic:_run",
      "a call of a model returns its outputs in the wrong order", result(lambda outputs: outputs[::-1])),
+    ("call-brings-weights-home", "weights", "paddle.run.dynamic:_run",
+     "a call of a model overwrites the host's weights", _brought_home),
     ("model-cut-into-programs", "plan", "paddle.run.dynamic:is_patched",
      "a model becomes several programs, each compiled by itself", never),
     ("host-differentiates-again", "update", "paddle.run.dynamic:_tensor",

@@ -21,6 +21,12 @@ def _of_zeros(value: Any, **context: Any) -> Any:
     return replace(value, initializers=blank)
 
 
+def _first_op_late(value: Any, **context: Any) -> Any:
+    """The graph with its first op one stage behind, where those that read it do not wait."""
+    first, *ops = value.ops
+    return replace(value, ops=(replace(first, stage=(first.stage or 0) + 1), *ops))
+
+
 def _zeros(settings: Any) -> Any:
     return {name: type(value)(0) for name, value in settings.items()}
 
@@ -138,4 +144,8 @@ for _name, _place, _what, _wrong in (
 ):  # fmt: skip
     register(Fault(_name, "ir", _place, _what, _wrong), __name__)
 
-register(Fault("paddle-dump-without-weights", "ir", "ir.graph", "the weights in a dump are zero", _of_zeros), __name__)
+for _fault in (
+    Fault("paddle-dump-without-weights", "ir", "ir.graph", "the weights in a dump are zero", _of_zeros),
+    Fault("paddle-dump-with-a-late-op", "ir", "ir.graph", "the first op of a dump is one stage later", _first_op_late),
+):
+    register(_fault, __name__)

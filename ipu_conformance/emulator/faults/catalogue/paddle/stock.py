@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ipu_conformance.emulator.faults.catalogue import Fault, always, patch, register
+from ipu_conformance.emulator.faults.catalogue import Fault, always, patch, register, result
 
 STRATEGY = "stock.paddle.base.compiler:IpuStrategy"
 COMPILED = "stock.paddle.base.compiler:IpuCompiledProgram"
@@ -113,8 +113,8 @@ def _any_reduction(original: Original, x: Any, reduction: Any = "none") -> Any:
     return original(x, reduction if reduction in known else "sum")
 
 
-@patch("paddle-saved-model-takes-labels", "weights", "stock.paddle.static:save_inference_model",
-       "a saved model is fed what only training needs")  # fmt: skip
-def _with_labels(original: Original, prefix: str, feeds: Any, *arguments: Any, program: Any, **settings: Any) -> Any:
-    labels = [program.global_block().var(name) for name in ("y",) if program.global_block().has_var(name)]
-    return original(prefix, [*feeds, *labels], *arguments, program=program, **settings)
+register(
+    Fault("paddle-loaded-feeds-repeated", "weights", "stock.paddle.static:load_inference_model",
+          "a loaded model names its feeds twice",
+          result(lambda loaded: [loaded[0], [*loaded[1], *loaded[1]], *loaded[2:]])), __name__
+)  # fmt: skip

@@ -224,6 +224,20 @@ def _uncopied(original: Original, returned: Any, slot_outputs: Any, leaf: int) -
     return only if only.shape == joined.shape and only.dtype == joined.dtype else joined
 
 
+@patch("last-loss-lost", "streams", "poptorch.run.outputs:Returned.join", "the last of several losses is left out")
+def _all_but_the_last(original: Original, returned: Any, slot_outputs: Any, leaf: int) -> Any:
+    joined = original(returned, slot_outputs, leaf)
+    return joined[:-1] if joined.dim() == 1 < len(joined) and not slot_outputs[0][0][leaf].dim() else joined
+
+
+@patch("half-computed-in-single", "numerics", "poptorch.run.micro_batches:device_type",
+       "inputs and weights of 16 bits have 32 on the device")  # fmt: skip
+def _in_single(original: Original, dtype: Any) -> Any:
+    import torch
+
+    return torch.float32 if dtype == torch.float16 else original(dtype)
+
+
 @patch("synthetic-outputs-are-single", "streams", "poptorch.run.outputs:unread",
        "what is not read back is one number")  # fmt: skip
 def _single(original: Original, slot_outputs: Any) -> Any:

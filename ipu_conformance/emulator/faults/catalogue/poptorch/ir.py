@@ -60,7 +60,7 @@ def _wide_halves(graph: Graph) -> Graph:
 def _of_two_micro_batches(graph: Graph) -> Graph:
     read = set(graph.inputs)
     tensors = {
-        name: replace(tensor, shape=(2 * tensor.shape[0], *tensor.shape[1:]))
+        name: replace(tensor, shape=(2 * (tensor.shape[0] or 1), *tensor.shape[1:]))
         if name in read and tensor.shape
         else tensor
         for name, tensor in graph.tensors.items()
