@@ -38,6 +38,11 @@ class Sorted(collections.UserList):
     def sort(self):
         self.data = sorted(self.data)
 
+def checked(value):
+    if value < 0:
+        raise ValueError(value)
+    return value
+
 def scaled(value, factor=4, name=None):
     return value * factor
 
@@ -47,6 +52,14 @@ def deprecated():
     return 7
 """
 NAME = "core.example"
+
+
+def _raised(function, *arguments):
+    """The type of the error that a call raises, None if it raises none."""
+    try:
+        function(*arguments)
+    except ValueError as error:
+        return type(error)
 
 
 @pytest.fixture
@@ -89,6 +102,8 @@ def example(monkeypatch):
             {"left": 2, "right": 6},
         ),
         ("Sorted.count", lambda module: module.Sorted([4, 7, 4]).count(4), 2, 3),
+        ("checked?", lambda module: _raised(module.checked, -1), ValueError, None),
+        ("checked?", lambda module: module.checked(2), 2, 2),
         ("scaled#2", lambda module: [module.scaled(number) for number in (1, 2, 3)], [4, 8, 12], [4, 9, 13]),
         ("scaled", lambda module: module.scaled(3), 12, 13),
     ],
@@ -123,6 +138,17 @@ def test_a_function_that_is_called_twice_can_be_wrong_later(example):
         example.scaled(3)
 
     assert (once, noted) == ([f"{NAME}:scaled"], [f"{NAME}:scaled", f"{NAME}:scaled#2"])
+
+
+def test_who_raises_is_noted(example):
+    """Only where an error comes."""
+    noted = []
+    with slips.called(noted.append):
+        example.checked(1)
+        quiet = list(noted)
+        _raised(example.checked, -1)
+
+    assert (quiet, noted) == ([f"{NAME}:checked"], [f"{NAME}:checked", f"{NAME}:checked?"])
 
 
 def test_who_warns_is_noted(example):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import dis
 import enum
 import importlib
 import inspect
@@ -229,16 +230,22 @@ def _functions_of(module: ModuleType, name: str) -> Iterator[Tuple[CodeType, str
                 yield function.__code__, f"{short}:{key}.{attribute}" if attribute else f"{short}:{key}"
 
 
+def _raises(frame: FrameType) -> bool:
+    """Whether a function that is about to be left is left by an error: its last instruction returns nothing."""
+    return not dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith(("RETURN", "YIELD", "SEND"))
+
+
 @contextlib.contextmanager
 def called(note: Callable[[str], None]) -> Iterator[None]:
     """``note`` is told the place of every slip that would change something inside the block, in any thread.
 
-    That is a function of the emulator which returns something that can be wrong, returns nothing, or raises; the same
-    with ``#2`` if it does so twice; with an exclamation mark one that gives a warning; and a constructor with each
-    argument that can be wrong.
+    That is a function of the emulator which returns something that can be wrong, or returns nothing; the same with
+    ``#2`` if it does so twice; with a question mark one that raises, and with an exclamation mark one that gives a
+    warning; and a constructor with each argument that can be wrong.
     """
     results: Dict[CodeType, str] = functions()
     speaking, making, again = dict(results), constructors(), dict(results)
+    raising = {**results, **making}
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
@@ -250,6 +257,8 @@ def called(note: Callable[[str], None]) -> Iterator[None]:
             for name in given if place else ():
                 if can_slip(frame.f_locals.get(name)):
                     note(f"{place}({name}=)")
+        elif event == "return" and code in raising and _raises(frame):
+            note(f"{raising.pop(code, '')}?")
         elif event == "return" and code in results:
             can_fail = argument is None or code.co_flags & inspect.CO_GENERATOR or can_slip(argument)
             place = results.get(code, "") if can_fail else ""
