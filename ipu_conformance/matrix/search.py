@@ -166,8 +166,16 @@ class Experience:
 @functools.lru_cache(maxsize=None)
 def words(name: str) -> FrozenSet[str]:
     """The words of a name that say what it is about, without the endings of plurals."""
-    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
+    parts += [word for form, told in FORMS.items() if name.startswith("slip:") and form in name for word in told]
     return frozenset(part.lower().rstrip("s") for part in parts if len(part) > 2) - COMMON
 
 
+FORMS = {
+    "(": ("default", "argument"),
+    ":-": ("name", "member", "module"),
+    "!": ("warn", "deprecated"),
+    "?": ("refused", "error"),
+}
+"""What a slip is about, by the form of its place."""
 COMMON = {"slip", "core", "tensorflow", "poptorch", "paddle", "test", "ipu", "run", "the", "and", "are", "not", "one"}

@@ -14,7 +14,7 @@ from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.emulator.faults.catalogue import declared, slips
 
 SOURCE = """
-import collections, dataclasses, enum, logging, warnings
+import collections, contextlib, dataclasses, enum, logging, warnings
 __all__ = ["Kind", "scaled", "LIMIT"]
 LIMIT = 3
 NOTHING = None
@@ -43,6 +43,21 @@ def checked(value):
         raise ValueError(value)
     return value
 
+@contextlib.contextmanager
+def positive(value):
+    yield checked(value)
+
+def made():
+    def __init__(self, count):
+        self.count = checked(count)
+    return __init__
+
+class First:
+    __init__ = made()
+
+class Second:
+    __init__ = made()
+
 def scaled(value, factor=4, name=None):
     return value * factor
 
@@ -60,6 +75,12 @@ def _raised(function, *arguments):
         function(*arguments)
     except ValueError as error:
         return type(error)
+
+
+def _entered(scope):
+    """What a scope gives."""
+    with scope as value:
+        return value
 
 
 @pytest.fixture
@@ -104,6 +125,8 @@ def example(monkeypatch):
         ("Sorted.count", lambda module: module.Sorted([4, 7, 4]).count(4), 2, 3),
         ("checked?", lambda module: _raised(module.checked, -1), ValueError, None),
         ("checked?", lambda module: module.checked(2), 2, 2),
+        ("positive?", lambda module: _raised(_entered, module.positive(-1)), ValueError, None),
+        ("positive?", lambda module: _entered(module.positive(2)), 2, 2),
         ("scaled#2", lambda module: [module.scaled(number) for number in (1, 2, 3)], [4, 8, 12], [4, 9, 13]),
         ("scaled", lambda module: module.scaled(3), 12, 13),
     ],
@@ -169,6 +192,15 @@ def test_arguments_of_constructors_are_noted(example):
 
     assert f"{NAME}:Pair.__init__(left=)" in noted
     assert f"{NAME}:Pair.__init__(right=)" not in noted
+
+
+def test_a_constructor_of_several_classes_has_several_places(example):
+    """They share its code, and the device may be wrong in one of them."""
+    noted = set()
+    with slips.called(noted.add):
+        _raised(example.First, -1)
+
+    assert {f"{NAME}:{kind}.__init__{form}" for kind in ("First", "Second") for form in ("?", "(count=)")} <= noted
 
 
 def test_every_declaration_has_its_slips(example):

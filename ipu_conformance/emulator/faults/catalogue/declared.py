@@ -23,7 +23,7 @@ import re
 import sys
 import warnings
 from types import FunctionType, ModuleType
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Tuple
 
 from ipu_conformance.emulator.faults.catalogue import replacing, slips
 
@@ -89,10 +89,20 @@ def turn_on(place: str) -> Undo:
 
 
 def _lenient(original: Any, *arguments: Any, **settings: Any) -> Any:
-    """The result of a function, or nothing where it raises an error."""
+    """The result of a function, or nothing where it raises an error; a scope that cannot be entered is none."""
     with contextlib.suppress(Exception):
-        return original(*arguments, **settings)
+        result = original(*arguments, **settings)
+        return _open(result) if isinstance(result, contextlib._GeneratorContextManager) else result
     return None
+
+
+@contextlib.contextmanager
+def _open(scope: ContextManager[Any]) -> Iterator[Any]:
+    with contextlib.ExitStack() as inside:
+        value = None
+        with contextlib.suppress(Exception):
+            value = inside.enter_context(scope)
+        yield value
 
 
 def _later(calls: List[None], original: Any, *arguments: Any, **settings: Any) -> Any:

@@ -198,14 +198,22 @@ def load(front_end: str) -> None:
             importlib.import_module(module.name)
 
 
-def functions() -> Dict[CodeType, str]:
-    """The place of every function and method of the emulator's modules that are there by now, by its code."""
-    return {code: place for code, place in _all_functions() if place.rpartition(".")[2] not in UNTOUCHED}
+def functions() -> Dict[CodeType, Tuple[str, ...]]:
+    """The places of every function and method of the emulator's modules that are there by now, by its code."""
+    return _by_code(lambda name: name not in UNTOUCHED)
 
 
-def constructors() -> Dict[CodeType, str]:
-    """The place of every constructor, by its code."""
-    return {code: place for code, place in _all_functions() if place.endswith(".__init__")}
+def constructors() -> Dict[CodeType, Tuple[str, ...]]:
+    """The places of every constructor, by its code; one that a function makes for several classes has several."""
+    return _by_code(lambda name: name in ("__init__", "__new__"))
+
+
+def _by_code(wanted: Callable[[str], bool]) -> Dict[CodeType, Tuple[str, ...]]:
+    result: Dict[CodeType, Tuple[str, ...]] = {}
+    for code, place in _all_functions():
+        if wanted(place.rpartition(".")[2]):
+            result[code] = (*result.get(code, ()), place)
+    return result
 
 
 def _all_functions() -> Iterator[Tuple[CodeType, str]]:
@@ -243,30 +251,33 @@ def called(note: Callable[[str], None]) -> Iterator[None]:
     ``#2`` if it does so twice; with a question mark one that raises, and with an exclamation mark one that gives a
     warning; and a constructor with each argument that can be wrong.
     """
-    results: Dict[CodeType, str] = functions()
-    speaking, making, again = dict(results), constructors(), dict(results)
-    raising = {**results, **making}
+    results, making = functions(), constructors()
+    speaking, again, raising = dict(results), dict(results), {**results, **making}
+
+    def tell(places: Sequence[str], form: str = "") -> None:
+        for place in places:
+            note(place + form)
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
         if event == "c_call" and argument is warnings.warn and code in speaking:
-            note(f"{speaking[code]}!")
+            tell(speaking[code], "!")
         elif event == "call" and code in making:
-            place = making.pop(code, "")  # once is enough
+            places = making.pop(code, ())  # once is enough
             given = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-            for name in given if place else ():
+            for name in given:
                 if can_slip(frame.f_locals.get(name)):
-                    note(f"{place}({name}=)")
+                    tell(places, f"({name}=)")
         elif event == "return" and code in raising and _raises(frame):
-            note(f"{raising.pop(code, '')}?")
+            tell(raising.pop(code, ()), "?")
         elif event == "return" and code in results:
             can_fail = argument is None or code.co_flags & inspect.CO_GENERATOR or can_slip(argument)
-            place = results.get(code, "") if can_fail else ""
-            if place and again.pop(code, ""):
-                note(place)
-            elif place:
-                results.pop(code, "")
-                note(f"{place}#2")
+            places = results.get(code, ()) if can_fail else ()
+            if places and again.pop(code, ()):
+                tell(places)
+            elif places:
+                results.pop(code, ())
+                tell(places, "#2")
 
     threading.setprofile(watch)
     sys.setprofile(watch)
