@@ -174,6 +174,7 @@ def words(name: str) -> FrozenSet[str]:
 FORMS = {
     "(": ("default", "argument"),
     ":-": ("name", "member", "module"),
+    ":__getattr__": ("name", "module", "package", "import", "imported", "attribute", "operation"),
     "!": ("warn", "deprecated"),
     "?": ("refused", "error"),
 }

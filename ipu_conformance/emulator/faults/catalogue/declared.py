@@ -207,6 +207,8 @@ def places(front_end: str) -> List[str]:
 
 def _of_module(module: ModuleType) -> Iterator[str]:
     public = getattr(module, "__all__", ())
+    if isinstance(vars(module).get("__getattr__"), FunctionType):  # it finds names, and refuses unknown ones
+        yield from ("__getattr__", "__getattr__?")
     for name, value in list(vars(module).items()):
         if name in public:
             yield f"-{name}"

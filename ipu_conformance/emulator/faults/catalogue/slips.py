@@ -60,6 +60,8 @@ def slipped(value: Any) -> Any:
         return _slipped_sequence(value)
     if type(value) in (set, frozenset):
         return type(value)(sorted(value, key=repr)[1:])
+    if isinstance(value, ModuleType):
+        return _copied_module(value)
     fields = _fields(value)
     if fields:
         return _slipped_record(value, fields)
@@ -72,7 +74,8 @@ def slipped(value: Any) -> Any:
 
 def can_slip(value: Any) -> bool:
     """Whether there is a wrong value of the same kind; nothing is computed, so that a graph gets no nodes."""
-    if isinstance(value, (bool, int, float, str, contextlib._GeneratorContextManager)) or inspect.isgenerator(value):
+    always = (bool, int, float, str, ModuleType, contextlib._GeneratorContextManager)
+    if isinstance(value, always) or inspect.isgenerator(value):
         return True
     if isinstance(value, enum.Enum):
         return len(type(value)) > 1
@@ -103,6 +106,13 @@ def _slipped_record(record: Any, fields: Sequence[str]) -> Any:
             changed = {name: slipped(getattr(record, name))}
             return record._replace(**changed) if hasattr(record, "_replace") else dataclasses.replace(record, **changed)
     return record
+
+
+def _copied_module(module: ModuleType) -> ModuleType:
+    """Another module with the same names, as if it had been imported twice."""
+    copied = ModuleType(module.__name__)
+    vars(copied).update(vars(module))
+    return copied
 
 
 def _without_the_first(values: Iterator[Any]) -> Iterator[Any]:
