@@ -14,8 +14,8 @@ HOPE = 0.3
 """The chance that a family notices a fault which nothing is known of and no other family meets."""
 DOUBT = 2.0
 """How many tries that chance is worth against what became of tries."""
-AGAIN = "#2"
-"""How the names of faults end that begin with the second call."""
+AGAIN, ACCEPTED = "#2", "?"
+"""How the names of faults end that begin with the second call, and of those that accept what is refused."""
 NEAR = 4.0
 """How many tries in other files a try in the same file is worth."""
 
@@ -151,6 +151,8 @@ class Experience:
         """How likely it is that the case notices the fault."""
         others = max(len(self._families.get(fault, ())), 1)
         hope = min(HOPE * (1 + len(words(fault) & words(case))) / others**0.5, 0.9)
+        if fault.endswith(ACCEPTED):  # an error came, and a case that ended well is about it
+            hope = max(hope, 0.9)
         hope /= 2 if fault.endswith(AGAIN) else 1  # what is wrong at once is noticed by most that notice it later
         file = case.partition("::")[0]
         kills = self._kills[fault, ""] + (NEAR - 1) * self._kills[fault, file] + DOUBT * hope
@@ -164,8 +166,17 @@ class Experience:
 @functools.lru_cache(maxsize=None)
 def words(name: str) -> FrozenSet[str]:
     """The words of a name that say what it is about, without the endings of plurals."""
-    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
+    parts += [word for form, told in FORMS.items() if name.startswith("slip:") and form in name for word in told]
     return frozenset(part.lower().rstrip("s") for part in parts if len(part) > 2) - COMMON
 
 
+FORMS = {
+    "(": ("default", "argument"),
+    ":-": ("name", "member", "module"),
+    ":__getattr__": ("name", "module", "package", "import", "imported", "attribute", "operation"),
+    "!": ("warn", "deprecated"),
+    "?": ("refused", "error"),
+}
+"""What a slip is about, by the form of its place."""
 COMMON = {"slip", "core", "tensorflow", "poptorch", "paddle", "test", "ipu", "run", "the", "and", "are", "not", "one"}

@@ -209,8 +209,8 @@ def provoke(
     """Write a line for every run of a case under a fault, until each family has noticed one.
 
     First the faults that ``candidates`` has for a case; then slips of functions that it calls, the most promising
-    first, at most ``most`` of them; then the same with another case of the family, in turn the largest, the one in the
-    middle and so on up to CASES. What ``before`` holds is not tried again.
+    first, at most ``most`` of them, and as many of what is declared under a name like its own; then the same with
+    other cases of the family, up to CASES. What ``before`` holds is not tried again.
     """
 
     def work(loop: Loop) -> None:
@@ -234,9 +234,9 @@ def provoke(
             there = [case for case in chosen.values() if case]
             left: Set[str] = set()
             for start in range(0, len(there), TOGETHER):
-                left |= _slip(loop, _calls(loop, there[start : start + TOGETHER]), most, out, runs)
+                still = _slip(loop, _calls(loop, there[start : start + TOGETHER]), most, out, runs)
+                left |= _slip(loop, _namesakes(sorted(still), framework), most, out, runs)
             idle = [first for first, case in chosen.items() if case is None or case in left]
-        _slip(loop, _namesakes(idle, framework), most, out, runs)
 
     pytest_session(paths, framework, work)
 

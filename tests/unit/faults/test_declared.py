@@ -14,7 +14,7 @@ from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.emulator.faults.catalogue import declared, slips
 
 SOURCE = """
-import collections, dataclasses, enum, logging, warnings
+import collections, contextlib, dataclasses, enum, logging, warnings
 __all__ = ["Kind", "scaled", "LIMIT"]
 LIMIT = 3
 NOTHING = None
@@ -38,6 +38,26 @@ class Sorted(collections.UserList):
     def sort(self):
         self.data = sorted(self.data)
 
+def checked(value):
+    if value < 0:
+        raise ValueError(value)
+    return value
+
+@contextlib.contextmanager
+def positive(value):
+    yield checked(value)
+
+def made():
+    def __init__(self, count):
+        self.count = checked(count)
+    return __init__
+
+class First:
+    __init__ = made()
+
+class Second:
+    __init__ = made()
+
 def scaled(value, factor=4, name=None):
     return value * factor
 
@@ -47,6 +67,20 @@ def deprecated():
     return 7
 """
 NAME = "core.example"
+
+
+def _raised(function, *arguments):
+    """The type of the error that a call raises, None if it raises none."""
+    try:
+        function(*arguments)
+    except ValueError as error:
+        return type(error)
+
+
+def _entered(scope):
+    """What a scope gives."""
+    with scope as value:
+        return value
 
 
 @pytest.fixture
@@ -89,6 +123,10 @@ def example(monkeypatch):
             {"left": 2, "right": 6},
         ),
         ("Sorted.count", lambda module: module.Sorted([4, 7, 4]).count(4), 2, 3),
+        ("checked?", lambda module: _raised(module.checked, -1), ValueError, None),
+        ("checked?", lambda module: module.checked(2), 2, 2),
+        ("positive?", lambda module: _raised(_entered, module.positive(-1)), ValueError, None),
+        ("positive?", lambda module: _entered(module.positive(2)), 2, 2),
         ("scaled#2", lambda module: [module.scaled(number) for number in (1, 2, 3)], [4, 8, 12], [4, 9, 13]),
         ("scaled", lambda module: module.scaled(3), 12, 13),
     ],
@@ -125,6 +163,17 @@ def test_a_function_that_is_called_twice_can_be_wrong_later(example):
     assert (once, noted) == ([f"{NAME}:scaled"], [f"{NAME}:scaled", f"{NAME}:scaled#2"])
 
 
+def test_who_raises_is_noted(example):
+    """Only where an error comes."""
+    noted = []
+    with slips.called(noted.append):
+        example.checked(1)
+        quiet = list(noted)
+        _raised(example.checked, -1)
+
+    assert (quiet, noted) == ([f"{NAME}:checked"], [f"{NAME}:checked", f"{NAME}:checked?"])
+
+
 def test_who_warns_is_noted(example):
     """Beside the place of its result."""
     noted = set()
@@ -143,6 +192,15 @@ def test_arguments_of_constructors_are_noted(example):
 
     assert f"{NAME}:Pair.__init__(left=)" in noted
     assert f"{NAME}:Pair.__init__(right=)" not in noted
+
+
+def test_a_constructor_of_several_classes_has_several_places(example):
+    """They share its code, and the device may be wrong in one of them."""
+    noted = set()
+    with slips.called(noted.add):
+        _raised(example.First, -1)
+
+    assert {f"{NAME}:{kind}.__init__{form}" for kind in ("First", "Second") for form in ("?", "(count=)")} <= noted
 
 
 def test_every_declaration_has_its_slips(example):

@@ -79,6 +79,14 @@ def test_the_first_of_what_is_yielded_is_missing():
     assert list(slips.slipped(values)) == [9, 16]
 
 
+def test_a_module_is_another_one():
+    """It has the same names, as if it had been imported twice."""
+    wrong = slips.slipped(plan)
+
+    assert wrong is not plan
+    assert wrong.plan is plan.plan
+
+
 def test_a_scope_ends_at_once():
     """It gives what it gives, and what is inside the block is outside of it."""
     inside = []

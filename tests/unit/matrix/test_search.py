@@ -108,3 +108,11 @@ def test_other_cases_of_a_family_follow_from_its_end():
     assert [search.relative("f[0]", many, turn) for turn in range(5)] == ["f[0]", "f[8]", "f[5]", "f[3]", None]
     assert [search.relative("f[0]", many[:2], turn) for turn in range(3)] == ["f[0]", "f[1]", None]
     assert search.relative("f", ["f"], 1) is None
+
+
+def test_the_form_of_a_slip_says_what_it_is_about():
+    """A case of defaults is near to another default, one of names to a missing name."""
+    assert search.words("slip:m:save(path)") >= {"save", "path", "default"}
+    assert "name" in search.words("slip:m:-save")
+    assert "name" not in search.words("slip:m:save")
+    assert search.words("f.py::test_IPURunConfig_has_names[a]") >= {"config", "name"}

@@ -3,6 +3,7 @@
 Like those of functions they follow from the emulator, and the form of the place says which it is::
 
     slip:core.streams:Streams.split                 a function gives a wrong result
+    slip:core.streams:Streams.split?                an error that it raises does not come, and all else is right
     slip:core.streams:Streams.split#2               the same from its second call on, so that two runs differ
     slip:tensorflow.config.tree:LIMIT               a constant, an attribute of a class or a member has a wrong value
     slip:tensorflow.api.scopes:-ipu_shard           a public name, or a member of an enumeration, is missing
@@ -22,7 +23,7 @@ import re
 import sys
 import warnings
 from types import FunctionType, ModuleType
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Tuple
 
 from ipu_conformance.emulator.faults.catalogue import replacing, slips
 
@@ -33,6 +34,7 @@ _FORMS: Dict[str, str] = {
     r"(?P<place>.+)\((?P<name>\w+)=\)": "argument",
     r"(?P<place>.+)!": "warning",
     r"(?P<place>.+)#2": "again",
+    r"(?P<place>.+)\?": "error",
     r"(?P<place>.+:)-(?P<name>[\w.]+)": "missing",
     r"(?P<place>.+)": "value",
 }
@@ -40,6 +42,7 @@ _WORDS = {
     "default": "{name} of {place} counts as another value where it is left out",
     "argument": "{name} arrives at {place} as another value",
     "again": "{place} gives a wrong result, or is left out, from the second call on",
+    "error": "{place} raises no error",
     "warning": "{place} gives no warning",
     "missing": "{place}{name} is missing",
     "value": "{place} gives a wrong result, is left out or is another value",
@@ -70,6 +73,8 @@ def turn_on(place: str) -> Undo:
         return replacing.replace_function(parts["place"], functools.partial(_misheard, parts["name"]))
     if form == "again":
         return replacing.replace_function(parts["place"], functools.partial(_later, []))
+    if form == "error":
+        return replacing.replace_function(parts["place"], _lenient)
     if form == "warning":
         return replacing.replace_function(parts["place"], _silent)
     owner, name = replacing.owner_of(parts["place"] + parts.get("name", ""))
@@ -81,6 +86,23 @@ def turn_on(place: str) -> Undo:
     if isinstance(value, (FunctionType, staticmethod, classmethod, property)) or not slips.can_slip(value):
         return replacing.replace_function(place, slips.wrong)
     return replacing.replace(owner, name, slips.slipped(value))
+
+
+def _lenient(original: Any, *arguments: Any, **settings: Any) -> Any:
+    """The result of a function, or nothing where it raises an error; a scope that cannot be entered is none."""
+    with contextlib.suppress(Exception):
+        result = original(*arguments, **settings)
+        return _open(result) if isinstance(result, contextlib._GeneratorContextManager) else result
+    return None
+
+
+@contextlib.contextmanager
+def _open(scope: ContextManager[Any]) -> Iterator[Any]:
+    with contextlib.ExitStack() as inside:
+        value = None
+        with contextlib.suppress(Exception):
+            value = inside.enter_context(scope)
+        yield value
 
 
 def _later(calls: List[None], original: Any, *arguments: Any, **settings: Any) -> Any:
@@ -185,6 +207,8 @@ def places(front_end: str) -> List[str]:
 
 def _of_module(module: ModuleType) -> Iterator[str]:
     public = getattr(module, "__all__", ())
+    if isinstance(vars(module).get("__getattr__"), FunctionType):  # it finds names, and refuses unknown ones
+        yield from ("__getattr__", "__getattr__?")
     for name, value in list(vars(module).items()):
         if name in public:
             yield f"-{name}"

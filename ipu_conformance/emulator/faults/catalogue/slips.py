@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import dis
 import enum
 import importlib
 import inspect
@@ -59,6 +60,8 @@ def slipped(value: Any) -> Any:
         return _slipped_sequence(value)
     if type(value) in (set, frozenset):
         return type(value)(sorted(value, key=repr)[1:])
+    if isinstance(value, ModuleType):
+        return _copied_module(value)
     fields = _fields(value)
     if fields:
         return _slipped_record(value, fields)
@@ -71,7 +74,8 @@ def slipped(value: Any) -> Any:
 
 def can_slip(value: Any) -> bool:
     """Whether there is a wrong value of the same kind; nothing is computed, so that a graph gets no nodes."""
-    if isinstance(value, (bool, int, float, str, contextlib._GeneratorContextManager)) or inspect.isgenerator(value):
+    always = (bool, int, float, str, ModuleType, contextlib._GeneratorContextManager)
+    if isinstance(value, always) or inspect.isgenerator(value):
         return True
     if isinstance(value, enum.Enum):
         return len(type(value)) > 1
@@ -102,6 +106,13 @@ def _slipped_record(record: Any, fields: Sequence[str]) -> Any:
             changed = {name: slipped(getattr(record, name))}
             return record._replace(**changed) if hasattr(record, "_replace") else dataclasses.replace(record, **changed)
     return record
+
+
+def _copied_module(module: ModuleType) -> ModuleType:
+    """Another module with the same names, as if it had been imported twice."""
+    copied = ModuleType(module.__name__)
+    vars(copied).update(vars(module))
+    return copied
 
 
 def _without_the_first(values: Iterator[Any]) -> Iterator[Any]:
@@ -197,14 +208,22 @@ def load(front_end: str) -> None:
             importlib.import_module(module.name)
 
 
-def functions() -> Dict[CodeType, str]:
-    """The place of every function and method of the emulator's modules that are there by now, by its code."""
-    return {code: place for code, place in _all_functions() if place.rpartition(".")[2] not in UNTOUCHED}
+def functions() -> Dict[CodeType, Tuple[str, ...]]:
+    """The places of every function and method of the emulator's modules that are there by now, by its code."""
+    return _by_code(lambda name: name not in UNTOUCHED)
 
 
-def constructors() -> Dict[CodeType, str]:
-    """The place of every constructor, by its code."""
-    return {code: place for code, place in _all_functions() if place.endswith(".__init__")}
+def constructors() -> Dict[CodeType, Tuple[str, ...]]:
+    """The places of every constructor, by its code; one that a function makes for several classes has several."""
+    return _by_code(lambda name: name in ("__init__", "__new__"))
+
+
+def _by_code(wanted: Callable[[str], bool]) -> Dict[CodeType, Tuple[str, ...]]:
+    result: Dict[CodeType, Tuple[str, ...]] = {}
+    for code, place in _all_functions():
+        if wanted(place.rpartition(".")[2]):
+            result[code] = (*result.get(code, ()), place)
+    return result
 
 
 def _all_functions() -> Iterator[Tuple[CodeType, str]]:
@@ -229,35 +248,46 @@ def _functions_of(module: ModuleType, name: str) -> Iterator[Tuple[CodeType, str
                 yield function.__code__, f"{short}:{key}.{attribute}" if attribute else f"{short}:{key}"
 
 
+def _raises(frame: FrameType) -> bool:
+    """Whether a function that is about to be left is left by an error: its last instruction returns nothing."""
+    return not dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith(("RETURN", "YIELD", "SEND"))
+
+
 @contextlib.contextmanager
 def called(note: Callable[[str], None]) -> Iterator[None]:
     """``note`` is told the place of every slip that would change something inside the block, in any thread.
 
-    That is a function of the emulator which returns something that can be wrong, returns nothing, or raises; the same
-    with ``#2`` if it does so twice; with an exclamation mark one that gives a warning; and a constructor with each
-    argument that can be wrong.
+    That is a function of the emulator which returns something that can be wrong, or returns nothing; the same with
+    ``#2`` if it does so twice; with a question mark one that raises, and with an exclamation mark one that gives a
+    warning; and a constructor with each argument that can be wrong.
     """
-    results: Dict[CodeType, str] = functions()
-    speaking, making, again = dict(results), constructors(), dict(results)
+    results, making = functions(), constructors()
+    speaking, again, raising = dict(results), dict(results), {**results, **making}
+
+    def tell(places: Sequence[str], form: str = "") -> None:
+        for place in places:
+            note(place + form)
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
         if event == "c_call" and argument is warnings.warn and code in speaking:
-            note(f"{speaking[code]}!")
+            tell(speaking[code], "!")
         elif event == "call" and code in making:
-            place = making.pop(code, "")  # once is enough
+            places = making.pop(code, ())  # once is enough
             given = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-            for name in given if place else ():
+            for name in given:
                 if can_slip(frame.f_locals.get(name)):
-                    note(f"{place}({name}=)")
+                    tell(places, f"({name}=)")
+        elif event == "return" and code in raising and _raises(frame):
+            tell(raising.pop(code, ()), "?")
         elif event == "return" and code in results:
             can_fail = argument is None or code.co_flags & inspect.CO_GENERATOR or can_slip(argument)
-            place = results.get(code, "") if can_fail else ""
-            if place and again.pop(code, ""):
-                note(place)
-            elif place:
-                results.pop(code, "")
-                note(f"{place}#2")
+            places = results.get(code, ()) if can_fail else ()
+            if places and again.pop(code, ()):
+                tell(places)
+            elif places:
+                results.pop(code, ())
+                tell(places, "#2")
 
     threading.setprofile(watch)
     sys.setprofile(watch)
