@@ -8,6 +8,7 @@ import importlib.util
 import itertools
 import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Generator, List, Optional, Sequence, Tuple, Type
 
@@ -41,9 +42,13 @@ CASE_TIME_LIMIT = 300
 GARBAGE = (50_000, 20, 10)
 """When Python looks for garbage: a framework makes so many objects for a graph that the usual look takes a tenth of the
 time of a run."""
+MANY_MODULES = 500
+"""Modules that come with a framework at least: they stay, and so do their functions and classes."""
 
 SELECTION = pytest.StashKey[Selection]()
 TALLY = pytest.StashKey[Tally]()
+MODULES = pytest.StashKey[int]()
+"""How many modules there were when Python was last told to leave alone what there was."""
 WORKERS = pytest.StashKey[Tuple[int, int]]()
 """How many workers were asked for, and how many are started."""
 
@@ -352,6 +357,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     finally:
         current_case.reset(token)
+        _leave_modules_alone(item.config)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -369,3 +375,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         choice = selection.choice(name)
         if choice is not None and choice.target is not None and active(name) is None:
             activate(discover()[choice.target], FRAMEWORKS[name])
+
+
+def _leave_modules_alone(config: pytest.Config) -> None:
+    """Python looks for garbage among what cases have left, not in a framework that they have imported."""
+    if len(sys.modules) - config.stash.get(MODULES, 0) >= MANY_MODULES:
+        gc.collect()
+        gc.freeze()
+        config.stash[MODULES] = len(sys.modules)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Look for garbage once and leave alone what stays: pytest looks five times before it ends."""
+    gc.collect()
+    gc.freeze()

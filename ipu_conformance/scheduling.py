@@ -87,7 +87,13 @@ def run_of(nodeid: str) -> Optional[str]:
     return f"training::{row}" if row and framework in FRAMEWORKS else None
 
 
-WHOLE_FILES = ("/test_cifar10_ipu.py", "/test_mnist_ipu.py", "/test_collectives_ipu.py", "/tensorflow/estimator/")
+WHOLE_FILES = (
+    "/test_cifar10_ipu.py",
+    "/test_mnist_ipu.py",
+    "/test_collectives_ipu.py",
+    "/tensorflow/estimator/",
+    "/tensorflow/keras/",
+)
 """Where the cases of a file look at the same few runs, or compare with the same native ones."""
 SHARING = ("unit/suite/test_wheel.py", "unit/faults/test_kills.py", "unit/workloads/")
 """Where tests share what the first of them starts, and a second worker would start again: a process that has imported a

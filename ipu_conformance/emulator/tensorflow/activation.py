@@ -116,6 +116,10 @@ def _spare_work() -> None:
         owner = functools.reduce(getattr, outer, importlib.import_module(module))
         if hasattr(owner, name):
             _replace(owner, name, make)
+    for module, name in graph_building.MEMBERS:
+        protocol = getattr(importlib.import_module(module), name, None)
+        if protocol is not None:
+            graph_building.check_quickly(protocol)
 
 
 def _rebind(replaced: Sequence[Tuple[Any, Any]]) -> None:

@@ -9,8 +9,10 @@ variables without a value.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Tuple
+import types
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Protocol, Tuple
 
 
 def entered_once(own: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -115,12 +117,73 @@ def reported_briefly(own: Callable[..., Any]) -> Callable[..., Any]:
     return report
 
 
+def written_quickly(own: Any) -> Any:
+    """What writes a graph as text, in the words of protobuf's own library instead of those that Python puts together.
+
+    The text is read as the same graph: it has the shortest digits that make up a float32.
+    """
+    return types.SimpleNamespace(MessageToString=lambda graph, **settings: str(graph), __wrapped__=own)
+
+
+def in_known_files(own: Callable[[Any], Tuple[Any, str]]) -> Callable[[Any], Tuple[Any, str]]:
+    """The syntax of a lambda that is converted, looked for in the syntax of its file, which is read once."""
+    from tensorflow.python.autograph.pyct import parser
+
+    stock = parser.parse
+    read = functools.lru_cache(maxsize=None)(stock)
+
+    @functools.wraps(own)
+    def parse(function: Any) -> Tuple[Any, str]:
+        parser.parse = read
+        try:
+            return own(function)
+        finally:
+            parser.parse = stock
+
+    return parse
+
+
+def on_a_copy(own: Callable[..., Tuple[Any, str]]) -> Callable[..., Tuple[Any, str]]:
+    """The syntax of a lambda without what stands around it, with lines that count from its own; the file's stays."""
+
+    @functools.wraps(own)
+    def cut_out(node: Any, *arguments: Any) -> Tuple[Any, str]:
+        return own(copy.deepcopy(node), *arguments)
+
+    return cut_out
+
+
+class _Quick(type(Protocol)):  # type: ignore[misc]
+    """The class of a protocol whose members are known: Python collects them for every value that it is asked about."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        members = MEMBERS.get((cls.__module__, cls.__name__))
+        if members is None:  # a class that has the protocol for a base
+            return bool(super().__instancecheck__(instance))
+        return all(getattr(instance, member, None) is not None for member in members)
+
+
+def check_quickly(protocol: Any) -> None:
+    """Have values checked against a protocol of ``MEMBERS`` by looking for its members alone."""
+    protocol.__class__ = _Quick
+
+
+MEMBERS: Dict[Tuple[str, str], Tuple[str, ...]] = {
+    ("tensorflow.python.types.core", "TensorProtocol"): ("__tf_tensor__",),
+    ("tensorflow.python.types.trace", "SupportsTracingProtocol"): ("__tf_tracing_type__",),
+    ("tensorflow.python.util.custom_nest_protocol", "CustomNestProtocol"): ("__tf_flatten__", "__tf_unflatten__"),
+}
+"""The methods of the protocols that values are checked against while a graph is built, by module and name."""
+
 FUNCTIONS: List[Tuple[str, str, Callable[..., Any]]] = [
+    ("tensorflow.python.autograph.pyct.parser", "_parse_lambda", in_known_files),
+    ("tensorflow.python.autograph.pyct.parser", "_without_context", on_a_copy),
     ("tensorflow.python.framework.ops", "Graph.as_default", entered_once),
     ("tensorflow.python.framework.func_graph", "FuncGraph.as_default", entered_once),
     ("tensorflow.python.framework.op_def_library", "_SatisfiesTypeConstraint", checked_briefly),
     ("tensorflow.python.framework.op_def_library", "_ExtractDefaultTypesAndAllowedTypes", noted),
     ("tensorflow.python.framework.auto_control_deps", "_get_resource_inputs", without_resources),
+    ("tensorflow.python.framework.graph_io", "text_format", written_quickly),
     ("tensorflow.python.ops.variables", "report_uninitialized_variables", reported_briefly),
 ]
 """The module, the name and what takes its place; a name that a TensorFlow does not have is left out."""

@@ -93,6 +93,21 @@ def _without_remainder(dataset: Any, batches: int, replicas: int) -> Any:
     return dataset.enumerate().filter(lambda number, _: number % batches < kept).map(lambda _, element: element)
 
 
+def _as_written(dataset: Any) -> Any:
+    """A data set whose steps the host neither rewrites nor tunes, which takes longer than a few batches do.
+
+    What the program has asked for stays.
+    """
+    import tensorflow as tf
+
+    asked, options = dataset.options(), tf.data.Options()
+    if asked.autotune.enabled is None:
+        options.autotune.enabled = False
+    if asked.experimental_optimization.apply_default_optimizations is None:
+        options.experimental_optimization.apply_default_optimizations = False
+    return dataset.with_options(options)
+
+
 @functools.lru_cache(maxsize=None)
 def handler_class() -> Any:
     """Keras' own handler of data with the rules of the IPU."""
@@ -124,6 +139,7 @@ def handler_class() -> Any:
             depth = self._model._ipu.infeed.get("prefetch_depth")
             if isinstance(depth, int):
                 self._dataset = self._dataset.prefetch(depth)
+            self._dataset = _as_written(self._dataset)
             self._model._ipu.steps_of_epoch = self._inferred_steps
             self._fit_execution()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import importlib
 import re
+import typing
+from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
 
-from ipu_conformance.emulator.tensorflow.compile.graph_building import FUNCTIONS
+from ipu_conformance.emulator.tensorflow.compile.graph_building import FUNCTIONS, MEMBERS
 
 
 def owner_of(module: str, path: str) -> Any:
@@ -152,3 +154,88 @@ def test_variables_without_a_value_are_reported(tf: Any) -> None:
 
     assert reports == [[b"second", b"fourth"], [b"second"]]
     assert empty == []
+
+
+def test_a_graph_that_is_written_as_text_is_read_as_the_same(tf: Any, tmp_path: Path) -> None:
+    """Floats that have no short decimal, names and bytes come back."""
+    from google.protobuf import text_format
+
+    with tf.Graph().as_default() as graph:
+        tf.constant([0.1, 1 / 3, 1e-38, float("nan")], name="näme".encode().hex())
+        tf.constant([b"\x00\xff", "ä".encode()])
+        tf.nn.leaky_relu(tf.compat.v1.placeholder(tf.float32, [3]), alpha=0.3)
+    definition = graph.as_graph_def(add_shapes=True)
+    written = Path(tf.io.write_graph(definition, str(tmp_path), "graph.pbtxt"))
+
+    assert len(definition.node) > 3
+    read = text_format.Parse(written.read_text(), type(definition)())
+    assert read.SerializeToString(deterministic=True) == definition.SerializeToString(deterministic=True)
+
+
+class Both:
+    """Has the methods of every protocol."""
+
+    def __tf_tensor__(self, dtype: Any = None, name: Any = None) -> Any: ...
+    def __tf_tracing_type__(self, context: Any) -> Any: ...
+    def __tf_flatten__(self) -> Any: ...
+    @classmethod
+    def __tf_unflatten__(cls, metadata: Any, components: Any) -> Any: ...
+
+
+class Half:
+    """Has one method of a protocol with two, and lacks another on purpose."""
+
+    def __tf_flatten__(self) -> Any: ...
+
+    __tf_tensor__ = None
+
+
+@pytest.mark.parametrize(("module", "name"), sorted(MEMBERS))
+def test_values_are_checked_against_a_protocol_as_stock_checks_them(tf: Any, module: str, name: str) -> None:
+    """A value belongs to a protocol if it has all methods; a class based on the protocol is one of its own."""
+    protocol = getattr(importlib.import_module(module), name)
+    stated = {each for each in vars(protocol) if each.startswith("__tf_")}
+    derived = type("Derived", (protocol,), {each: lambda self, *arguments: None for each in stated})
+    plainly = typing.runtime_checkable(
+        type(typing.Protocol)(name, (typing.Protocol,), {each: vars(protocol)[each] for each in stated})
+    )
+    values = [Both(), Half(), Both, tf.constant(3.0), tf.Variable(3.0), tf.TensorSpec([3]), derived(), 3, [3], None]
+
+    assert stated == set(MEMBERS[module, name])
+    assert [isinstance(value, protocol) for value in values] == [isinstance(value, plainly) for value in values]
+    assert isinstance(derived(), derived)
+    assert not isinstance(Both(), derived)
+
+
+def test_lambdas_of_one_file_are_converted_each_to_its_own(tf: Any) -> None:
+    """A condition in each becomes one of the graph; what was made of one lambda is not seen by another."""
+    first, second = (lambda x: 3 if x > 0 else 5), (lambda y: 7 if y > 1 else 11)
+    third = lambda z: 13 if z > 2 else 17  # noqa: E731 (it is a lambda that is converted)
+    converted = [tf.function(each) for each in (first, second, third, first)]
+
+    results = [[int(each(tf.constant(value))) for value in (0, 3)] for each in converted]
+
+    assert results == [[5, 3], [11, 7], [17, 13], [5, 3]]
+
+
+def test_a_lambda_is_found_again_in_its_file(tf: Any, stock: Callable[[], None]) -> None:
+    """Its syntax is that which stock finds, the second time too, and so is that of a lambda inside of it."""
+    from tensorflow.python.autograph.pyct import parser
+
+    outer = lambda x: (  # noqa: E731 (it is a lambda that is looked for)
+        lambda y, z: y
+        if z else
+        x
+    )  # fmt: skip
+    beside = lambda w: w + 3  # noqa: E731
+
+    def found() -> List[Any]:
+        parsed = [parser.parse_entity(each, ()) for each in (outer, outer(5), beside, outer, outer(7))]
+        return [(parser.unparse(node), source, node.lineno, node.end_lineno) for node, source in parsed]
+
+    ours = found()
+    stock()
+
+    assert ours == found()
+    assert ours[:2] == ours[3:]
+    assert len(set(map(str, ours))) == 3

@@ -128,3 +128,30 @@ def test_callbacks_find_the_graph(tf: Any, ipu: Any) -> None:
         model.fit(elements(tf), verbose=0)
 
     assert model.train_tf_function._concrete_variable_creation_fn.graph.name == "ipu_run"
+
+
+@pytest.mark.parametrize(("kind", "gpus"), [("LSTM", 0), ("GRU", 0), ("LSTM", 1)])
+def test_a_recurrent_layer_is_built_for_a_gpu_where_there_is_one(
+    tf: Any, ipu: Any, monkeypatch: pytest.MonkeyPatch, kind: str, gpus: int
+) -> None:
+    """Keras would build a second version of the layer and of its gradient, which only a GPU runs."""
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda device_type=None: ["GPU:0"] * gpus)
+    with scope_of(ipu, 1):
+        layer = getattr(tf.keras.layers, kind)(WIDTH)
+        graph = tf.function(layer, autograph=False).get_concrete_function(tf.TensorSpec([2, 5, 4])).graph
+    names = [function.signature.name for function in graph.as_graph_def().library.function]
+
+    assert any("standard" in name for name in names)
+    assert any("gpu" in name for name in names) == bool(gpus)
+
+
+def test_the_host_takes_data_as_they_are_written(tf: Any) -> None:
+    """A data set is neither rewritten nor tuned, unless the program asks for it."""
+    feeding = importlib.import_module("ipu_conformance.emulator.tensorflow.keras.feeding")
+    asking = tf.data.Options()
+    asking.autotune.enabled = True
+    data = tf.data.Dataset.range(7)
+    plain, asked = (feeding._as_written(each).options() for each in (data, data.with_options(asking)))
+
+    assert (plain.autotune.enabled, plain.experimental_optimization.apply_default_optimizations) == (False, False)
+    assert (asked.autotune.enabled, asked.experimental_optimization.apply_default_optimizations) == (True, False)
