@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.core import plan
 from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.emulator.faults.catalogue import slips
@@ -142,7 +143,7 @@ def test_a_function_is_not_noted_that_cannot_be_wrong():
     """Its result has no wrong value of its kind, so a slip of it would change nothing."""
     noted = set()
     with slips.called(noted.add):
-        catalogue.faults.at("streams.split", object())
+        faults.at("streams.split", object())
         plan.plan((0, 1), "grouped", 3)
 
     assert "faults:at" not in noted

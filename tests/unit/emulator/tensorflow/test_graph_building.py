@@ -158,7 +158,7 @@ def test_variables_without_a_value_are_reported(tf: Any) -> None:
 
 def test_a_graph_that_is_written_as_text_is_read_as_the_same(tf: Any, tmp_path: Path) -> None:
     """Floats that have no short decimal, names and bytes come back."""
-    from google.protobuf import text_format
+    text_format = importlib.import_module("google.protobuf.text_format")
 
     with tf.Graph().as_default() as graph:
         tf.constant([0.1, 1 / 3, 1e-38, float("nan")], name="näme".encode().hex())
@@ -196,9 +196,9 @@ def test_values_are_checked_against_a_protocol_as_stock_checks_them(tf: Any, mod
     protocol = getattr(importlib.import_module(module), name)
     stated = {each for each in vars(protocol) if each.startswith("__tf_")}
     derived = type("Derived", (protocol,), {each: lambda self, *arguments: None for each in stated})
-    plainly = typing.runtime_checkable(
-        type(typing.Protocol)(name, (typing.Protocol,), {each: vars(protocol)[each] for each in stated})
-    )
+    base: Any = typing.Protocol
+    members = {each: vars(protocol)[each] for each in stated}
+    plainly: Any = typing.runtime_checkable(type(base)(name, (base,), members))
     values = [Both(), Half(), Both, tf.constant(3.0), tf.Variable(3.0), tf.TensorSpec([3]), derived(), 3, [3], None]
 
     assert stated == set(MEMBERS[module, name])
