@@ -297,27 +297,29 @@ def _slip(
 
 
 def _try(loop: Loop, fault: str, case: str, out: TextIO, limit: float = LIMIT) -> Verdict:
-    """Run a case under a fault and write down what became of it; while it runs, a file beside says which it is."""
-    _beside(Path(out.name)).write_text(json.dumps({"fault": fault, "case": case}), encoding="utf-8")
-    with catalogue.inject(fault):
-        outcome = loop.run(case, limit=limit)
-    print(json.dumps({"fault": fault, "case": case, **outcome._asdict()}), file=out, flush=True)
-    return outcome.verdict
+    """Run a case under a fault and write down what became of it."""
+    return _noted(_under(loop, fault, case, out, limit), fault, case, out)
 
 
 def _try_and_look(loop: Loop, fault: str, case: str, out: TextIO, limit: float = LIMIT) -> Verdict:
     """Like ``_try``; a failure counts if the case passes again without the fault, else the process is spoiled."""
+    outcome = _under(loop, fault, case, out, limit)
+    if outcome.verdict is Verdict.PASSED or loop.run(case).verdict is Verdict.PASSED:
+        return _noted(outcome, fault, case, out)
+    sentence = f"the case fails without the fault as well, afterwards; {outcome.sentence}"[:300]
+    _noted(outcome._replace(verdict=Verdict.BROKE, sentence=sentence), fault, case, out)
+    raise SpoiledError(f"{fault} left something behind in {case}")
+
+
+def _under(loop: Loop, fault: str, case: str, out: TextIO, limit: float) -> Outcome:
+    """Run a case under a fault; a file beside the result says which it is, should the process end."""
     _beside(Path(out.name)).write_text(json.dumps({"fault": fault, "case": case}), encoding="utf-8")
     with catalogue.inject(fault):
-        outcome = loop.run(case, limit=limit)
-    failed = outcome.verdict is not Verdict.PASSED
-    spoiled = failed and loop.run(case).verdict is not Verdict.PASSED
-    if spoiled:
-        sentence = f"the case fails without the fault as well, afterwards; {outcome.sentence}"[:300]
-        outcome = outcome._replace(verdict=Verdict.BROKE, sentence=sentence)
+        return loop.run(case, limit=limit)
+
+
+def _noted(outcome: Outcome, fault: str, case: str, out: TextIO) -> Verdict:
     print(json.dumps({"fault": fault, "case": case, **outcome._asdict()}), file=out, flush=True)
-    if spoiled:
-        raise SpoiledError(f"{fault} left something behind in {case}")
     return outcome.verdict
 
 
