@@ -196,4 +196,7 @@ def work(job: Path) -> None:
 
 
 if __name__ == "__main__":
-    work(Path(sys.argv[1]))
+    try:
+        work(Path(sys.argv[1]))
+    except session.SpoiledError:  # a new process goes on behind the fault
+        os.execv(sys.executable, [sys.executable, "-m", __spec__.name, *sys.argv[1:]])

@@ -47,6 +47,10 @@ class TimeUpError(BaseException):
     """A case was stopped: the wrong device goes on for ever. No error of the device, so no check takes it for one."""
 
 
+class SpoiledError(BaseException):
+    """A fault left something behind, so that nothing can be said of the next one in this process."""
+
+
 @contextlib.contextmanager
 def limited(limit: float = LIMIT) -> Iterator[None]:
     """Stop what is inside when its processor time is up, unless it is inside of native code."""
@@ -97,6 +101,7 @@ class Loop:
         self.cases: Dict[str, pytest.Item] = {}
         self.seconds: Dict[str, float] = {}
         """The processor time of the last run of each case that passed."""
+        self.spoiled: Optional[SpoiledError] = None
         self.ended = False
         """Whether the work came to its end."""
 
@@ -109,8 +114,12 @@ class Loop:
             if folder in path.parents:
                 name = f"{path.relative_to(folder).as_posix()}::{item.nodeid.partition('::')[2]}"
                 self.cases[name] = item
-        self._work(self)
-        self.ended = True
+        try:
+            self._work(self)
+        except SpoiledError as error:
+            self.spoiled = error
+        else:
+            self.ended = True
         return True
 
     def run(self, case: str, then: Optional[str] = None, limit: float = LIMIT) -> Outcome:
@@ -141,6 +150,8 @@ def pytest_session(paths: Sequence[str], framework: str, work: Callable[[Loop], 
     options = [*QUIET, *TARGET, "--ipu-level", LEVELS[-1], "--ipu-frameworks", framework, "-m", f"ipu and {framework}"]
     loop = Loop(work)
     code = pytest.main([*options, *arguments], plugins=[loop])
+    if loop.spoiled is not None:
+        raise loop.spoiled
     if not loop.cases:
         raise catalogue.FaultError(f"no case of {framework} was collected (pytest ended with {int(code)})")
     if not loop.ended:
@@ -210,7 +221,8 @@ def provoke(
 
     First the faults that ``candidates`` has for a case; then slips of functions that it calls, the most promising
     first, at most ``most`` of them, and as many of what is declared under a name like its own; then the same with
-    other cases of the family, up to CASES. What ``before`` holds is not tried again.
+    other cases of the family, up to CASES. What ``before`` holds is not tried again. A process that a fault spoiled is
+    of no further use: SpoiledError.
     """
 
     def work(loop: Loop) -> None:
@@ -223,7 +235,7 @@ def provoke(
             new = [fault for fault in faults if (fault, case) not in tried]
             if case not in loop.cases or search.family(case) in killed:
                 continue
-            if all(_try(loop, fault, case, out) is not Verdict.KILLED for fault in new):
+            if all(_try_and_look(loop, fault, case, out) is not Verdict.KILLED for fault in new):
                 idle.append(case)
         kin: Dict[str, List[str]] = {}
         for case in loop.cases:
@@ -274,7 +286,7 @@ def _slip(
         for _ in range(min(most, len(untried))):
             fault = experience.next(case, untried)
             untried.remove(fault)
-            verdict = _try(loop, fault, case, out, limit)
+            verdict = _try_and_look(loop, fault, case, out, limit)
             experience.add(fault, case, verdict)
             runs.append({"fault": fault, "case": case, "verdict": verdict})
             if verdict is Verdict.KILLED:
@@ -285,10 +297,28 @@ def _slip(
 
 
 def _try(loop: Loop, fault: str, case: str, out: TextIO, limit: float = LIMIT) -> Verdict:
-    """Run a case under a fault and write down what became of it; while it runs, a file beside says which it is."""
+    """Run a case under a fault and write down what became of it."""
+    return _noted(_under(loop, fault, case, out, limit), fault, case, out)
+
+
+def _try_and_look(loop: Loop, fault: str, case: str, out: TextIO, limit: float = LIMIT) -> Verdict:
+    """Like ``_try``; a failure counts if the case passes again without the fault, else the process is spoiled."""
+    outcome = _under(loop, fault, case, out, limit)
+    if outcome.verdict is Verdict.PASSED or loop.run(case).verdict is Verdict.PASSED:
+        return _noted(outcome, fault, case, out)
+    sentence = f"the case fails without the fault as well, afterwards; {outcome.sentence}"[:300]
+    _noted(outcome._replace(verdict=Verdict.BROKE, sentence=sentence), fault, case, out)
+    raise SpoiledError(f"{fault} left something behind in {case}")
+
+
+def _under(loop: Loop, fault: str, case: str, out: TextIO, limit: float) -> Outcome:
+    """Run a case under a fault; a file beside the result says which it is, should the process end."""
     _beside(Path(out.name)).write_text(json.dumps({"fault": fault, "case": case}), encoding="utf-8")
     with catalogue.inject(fault):
-        outcome = loop.run(case, limit=limit)
+        return loop.run(case, limit=limit)
+
+
+def _noted(outcome: Outcome, fault: str, case: str, out: TextIO) -> Verdict:
     print(json.dumps({"fault": fault, "case": case, **outcome._asdict()}), file=out, flush=True)
     return outcome.verdict
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 
@@ -32,3 +33,43 @@ def test_the_limit_is_gone_afterwards():
 
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+
+
+class _Device:
+    """Stands for the loop: gives one outcome after another."""
+
+    def __init__(self, *verdicts):
+        self._verdicts = list(verdicts)
+
+    def run(self, case, limit=1.0):
+        return session.Outcome(self._verdicts.pop(0), 0.25, "3 is not 4")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "counted"),
+    [
+        ([Verdict.PASSED], Verdict.PASSED),
+        ([Verdict.KILLED, Verdict.PASSED], Verdict.KILLED),
+        ([Verdict.BROKE, Verdict.PASSED], Verdict.BROKE),
+    ],
+    ids=["passed", "killed", "broke"],
+)
+def test_a_failure_counts_if_the_case_passes_afterwards(tmp_path, verdicts, counted):
+    """The line says what became of the run under the fault."""
+    path = tmp_path / "paddle.provoke0.jsonl"
+    with path.open("w", encoding="utf-8") as out:
+        assert session._try_and_look(_Device(*verdicts), "inert", "test_a.py::test_one", out) is counted
+
+    assert json.loads(path.read_text(encoding="utf-8"))["verdict"] == counted
+
+
+def test_a_fault_that_leaves_something_behind_spoils_the_process(tmp_path):
+    """The failure is no kill, and nothing more is said of any fault."""
+    path = tmp_path / "paddle.provoke0.jsonl"
+    loop = _Device(Verdict.KILLED, Verdict.KILLED)
+    with path.open("w", encoding="utf-8") as out, pytest.raises(session.SpoiledError, match="inert left something"):
+        session._try_and_look(loop, "inert", "test_a.py::test_one", out)
+
+    note = json.loads(path.read_text(encoding="utf-8"))
+    assert note["verdict"] == "broke"
+    assert note["sentence"].startswith("the case fails without the fault as well")
