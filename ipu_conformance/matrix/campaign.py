@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ipu_conformance.emulator.faults import ENVIRONMENT
 from ipu_conformance.matrix import search, session, table
@@ -50,12 +50,8 @@ def make(
     provoked: List[Path] = []
     for name in frameworks:
         runs = _runs(folder, name, "judge")
-        tried: Dict[str, Set[str]] = {}
-        for run in runs:
-            tried.setdefault(run["case"], set()).add(run["fault"])
-        noticing = {search.family(run["case"]) for run in runs if run["verdict"] == Verdict.KILLED}
         recording, cases = _recorded(folder, name), known.get(name, {})
-        faults = search.provocations(_places(folder, name), recording, cases, tried, noticing, PROVOCATIONS)
+        faults = search.provocations(_places(folder, name), recording, cases, runs, PROVOCATIONS)
         provoked += _shared("provoke", name, folder, faults, {**where, "most": SLIPS}, processes)
     _run([job for job in provoked if not _ended(job)], processes, say)
     parts = []

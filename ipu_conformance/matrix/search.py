@@ -35,14 +35,19 @@ def passing(recording: Mapping[str, Mapping[str, Any]]) -> Dict[str, List[str]]:
 
     A case that reads what another one ran passes no place itself, so the places of a group are those of all its cases.
     """
-    by_group: Dict[str, Set[str]] = {}
-    for case, note in recording.items():
-        by_group.setdefault(group(case), set()).update(note["places"])
+    by_group = _places_of_groups(recording)
     result: Dict[str, List[str]] = {}
     for case, note in sorted(recording.items(), key=lambda pair: float(pair[1]["seconds"])):
         if note["verdict"] == "passed":
             for place in by_group[group(case)]:
                 result.setdefault(place, []).append(case)
+    return result
+
+
+def _places_of_groups(recording: Mapping[str, Mapping[str, Any]]) -> Dict[str, Set[str]]:
+    result: Dict[str, Set[str]] = {}
+    for case, note in recording.items():
+        result.setdefault(group(case), set()).update(note["places"])
     return result
 
 
@@ -72,33 +77,40 @@ def provocations(
     faults: Mapping[str, str],
     recording: Mapping[str, Mapping[str, Any]],
     hints: Mapping[str, Sequence[str]],
-    tried: Mapping[str, Set[str]],
-    noticing: Set[str],
+    runs: Sequence[Mapping[str, Any]],
     most: int,
 ) -> Dict[str, List[str]]:
-    """For one case of each family that has noticed nothing, the faults in the order to try them.
+    """For one case of each family that has noticed nothing in ``runs``, the faults in the order to try them.
 
-    First those that it is known to notice, then at most ``most`` whose place it passes and that it was not ``tried``
-    under, the places first that the fewest families pass. It is the cheapest case that is known to notice any, or just
-    the cheapest.
+    First those that it is known to notice, then at most ``most`` whose place it or another case of its group passes
+    and that it was not tried under, the most promising by the runs first. It is the cheapest case that is known to
+    notice any, or just the cheapest.
     """
+    tried = {(run["fault"], run["case"]) for run in runs}
+    noticing = {family(run["case"]) for run in runs if run["verdict"] == Verdict.KILLED}
+    at_place: Dict[str, List[str]] = {}
+    for fault, place in faults.items():
+        at_place.setdefault(place, []).append(fault)
+    by_group = _places_of_groups(recording)
+    meeting = {
+        case: {fault for place in by_group[group(case)] for fault in at_place.get(place, ())} for case in recording
+    }
+    experience = Experience(meeting)
+    for run in runs:
+        experience.add(run["fault"], run["case"], run["verdict"])
     known: Dict[str, List[str]] = {}
     for fault, cases in hints.items():
         for case in cases:
             known.setdefault(case, []).append(fault)
     chosen: Dict[str, str] = {}
-    families: Dict[str, Set[str]] = {}
     order = sorted(recording.items(), key=lambda pair: (pair[0] not in known, float(pair[1]["seconds"])))
     for case, note in order:
-        for place in note["places"]:
-            families.setdefault(place, set()).add(family(case))
         if note["verdict"] == "passed" and family(case) not in noticing:
             chosen.setdefault(family(case), case)
     result = {}
     for case in chosen.values():
-        passed = set(recording[case]["places"])
-        rare = sorted((len(families[place]), fault) for fault, place in faults.items() if place in passed)
-        untried = [fault for _, fault in rare if fault not in tried.get(case, ())]
+        untried = [fault for fault in meeting[case] if (fault, case) not in tried]
+        untried.sort(key=lambda fault: (-experience.chance(fault, case), fault))
         result[case] = list(dict.fromkeys([*known.get(case, ()), *untried[:most]]))
     return result
 

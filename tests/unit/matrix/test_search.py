@@ -57,13 +57,14 @@ def test_a_family_that_noticed_nothing_is_provoked_by_what_few_others_pass():
     """The cheapest case, or one that is known to notice something; what it was tried under is left out."""
     faults = {"split-wrong": "streams.split", "graph-wrong": "ir.graph", "elsewhere": "plan.slots"}
     three, one = "paddle/test_b.py::test_three", "paddle/test_a.py::test_one[x]"
-    seen = {"paddle/test_a.py::test_two"}
+    seen = [{"fault": "elsewhere", "case": "paddle/test_a.py::test_two", "verdict": "killed"}]
+    passed = {"fault": "graph-wrong", "case": three, "verdict": "passed"}
 
-    assert search.provocations(faults, RECORDING, {}, {}, seen, 9) == {
+    assert search.provocations(faults, RECORDING, {}, seen, 9) == {
         "paddle/test_a.py::test_one[y]": ["split-wrong"],
         three: ["graph-wrong", "split-wrong"],
     }
-    assert search.provocations(faults, RECORDING, {"slip:a:b": [one]}, {three: {"graph-wrong"}}, seen, 9) == {
+    assert search.provocations(faults, RECORDING, {"slip:a:b": [one]}, [*seen, passed], 9) == {
         one: ["slip:a:b", "split-wrong"],
         three: ["split-wrong"],
     }
