@@ -44,6 +44,14 @@ def test_known_killers_come_first_then_each_family_in_turn():
     assert len(search.candidates(faults, RECORDING, {}, 2)["split-wrong"]) == 2
 
 
+def test_of_known_killers_those_come_first_that_notice_the_most():
+    """Few cases that notice many faults make short lists of levels."""
+    hints = {"one": ["a::test_a", "a::test_b"], "two": ["a::test_b"], "three": ["a::test_c", "a::test_c", "a::test_b"]}
+
+    tries = search.candidates(dict.fromkeys(hints, "nowhere"), {}, hints, 9)
+    assert tries == {"one": ["a::test_b", "a::test_a"], "two": ["a::test_b"], "three": ["a::test_b", "a::test_c"]}
+
+
 def test_op_cases_of_one_program_are_a_group():
     """They share what was run, and those of another type of number do not."""
     softmax = "ops/test_ops_ipu.py::test_forward[paddle-softmax-softmax-float32-drawn]"
