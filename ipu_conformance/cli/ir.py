@@ -1,23 +1,26 @@
-"""``ipu-conformance ir``: show, diff, draw and convert IR graphs."""
+"""``ipu-conformance ir``: show, diff, draw, convert and run IR graphs."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+import zipfile
 from collections import Counter
-from typing import Any, Callable, Dict, Iterable, List, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from ipu_conformance import ir
 from ipu_conformance.ir.tensor import shape_text
+from ipu_conformance.run import CHOICES
 from ipu_conformance.text_table import text_table
 
 READABLE = [name for name, row in ir.FORMATS.items() if row.load]
 STDIO = "-"
+ENGINES = ("oracle", "onnxruntime")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the four subcommands."""
+    """Add the five subcommands."""
     actions = parser.add_subparsers(metavar="action", required=True)
     show = _action(actions, "show", _show, "count the ops per type, IPU and stage, and list them")
     show.add_argument("file", metavar="FILE", help=f"a graph, one of {', '.join(READABLE)}; - reads standard input")
@@ -33,6 +36,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     convert.add_argument("file", metavar="IN")
     convert.add_argument("output", metavar="OUT", help="the extension tells the format; - writes to standard output")
     convert.add_argument("--to", metavar="FORMAT", help=f"one of {', '.join(ir.FORMATS)}")
+    execute = _action(actions, "run", _run, "execute the graph on arrays, and print or write what it computes")
+    execute.add_argument("file", metavar="DUMP")
+    execute.add_argument(
+        "--inputs",
+        metavar="FILE.npz",
+        required=True,
+        help="an array for every input, and for every weight whose values the dump lacks; axes in front of the "
+        "declared ones count micro-batches: updates, or updates, turns of an update and replicas",
+    )
+    execute.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="what computes (default: %(default)s)")
+    execute.add_argument("--schedule", choices=CHOICES["schedule"], default="grouped", help="how a pipeline is filled")
+    execute.add_argument("--fetch", metavar="TENSOR", action="append", default=[], help="a value to return besides")
+    execute.add_argument("-o", "--output", metavar="OUT.npz", help="write outputs and, after a training, variables")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -95,6 +111,37 @@ def _convert(args: argparse.Namespace) -> int:
         raise ir.IRError(f"standard output has no extension; name the format with --to, one of {', '.join(ir.FORMATS)}")
     sys.stdout.buffer.write(ir.dumps(_read(args, args.file), args.to))
     return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    import numpy as np
+
+    from ipu_conformance import interpreter
+
+    try:
+        with np.load(args.inputs, allow_pickle=False) as held:
+            inputs = {name: held[name] for name in held.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise ir.IRError(f"{args.inputs} cannot be read as arrays: {error}") from error
+    graph = _read(args, args.file)
+    outcome = interpreter.execute(graph, inputs, engine=args.engine, schedule=args.schedule, fetches=args.fetch)
+    changed = {name: value for name, value in outcome.variables[0].items() if _changed(inputs.get(name), value)}
+    if args.output:
+        np.savez(args.output, **outcome.outputs, **changed)
+    rows: List[Tuple[str, ...]] = [("what", "tensor", "shape", "mean", "smallest", "largest")]
+    for what, values in (("output", outcome.outputs), ("variable", changed)):
+        for name, value in values.items():
+            numbers = [f"{float(each):.9g}" for each in (np.mean(value), np.min(value), np.max(value))]
+            rows.append((what, _plain(name), shape_text(np.shape(value)), *numbers))
+    print("\n".join(text_table(rows)))
+    return 0
+
+
+def _changed(before: Any, after: Any) -> bool:
+    """Is a variable another one than it was given, or one that was not given?"""
+    import numpy as np
+
+    return before is None or np.shape(before) != np.shape(after) or not np.array_equal(before, after)
 
 
 def _summary(graph: ir.Graph) -> Dict[str, Any]:

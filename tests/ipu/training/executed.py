@@ -1,0 +1,113 @@
+"""Executes the dump of a training with the oracle's functions: a record of the run as the dump tells it."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Tuple
+
+import numpy as np
+
+from ipu_conformance import frameworks, interpreter
+from ipu_conformance.frameworks import orient
+from ipu_conformance.interpreter import Outcome
+from ipu_conformance.ir import Graph
+from ipu_conformance.ir.files import loads
+from ipu_conformance.nets import Data, Net
+from ipu_conformance.oracle.training.outputs import returned
+from ipu_conformance.run import Array, RunConfig, RunRecord
+
+Axes = Mapping[str, Tuple[int, ...]]
+SEED = "Gradient___"
+"""What PopART calls the gradient of a tensor: that of the loss is the loss scale."""
+COUNTER = "num_batches_tracked"
+"""How often a batch norm of torch was trained: nothing is computed from it."""
+THROUGH = ("Identity", "Cast", "LogSoftmax", "Softmax", "Log", "Reshape", "Squeeze", "Unsqueeze", "IpuCopy", "Flatten")
+"""What may stand between a net's output and its loss."""
+
+
+def graph_of(record: RunRecord) -> Graph:
+    """The graph in a record's dump."""
+    return loads(record.ir)
+
+
+def executed(record: RunRecord, net: Net, data: Data) -> RunRecord:
+    """The record of a run as its dump tells it: losses, outputs and the weights at the end."""
+    config = record.config
+    axes: Axes = getattr(frameworks.load(record.framework), "AXES", {})
+    graph = graph_of(record)
+    loss = _loss(graph)
+    logits = _logits(graph, loss)
+    outcome = interpreter.execute(
+        graph,
+        {**_held(graph, net, config, axes), **_streams(graph, net, data, config)},
+        schedule=config.schedule,
+        fetches=[loss, logits],
+    )
+    return RunRecord(
+        config,
+        net.name,
+        tuple(_steps(outcome, loss, config)),
+        tuple(_steps(outcome, logits, config)),
+        weights=_weights(outcome, net, axes),
+        framework=record.framework,
+        target="dump",
+    )
+
+
+def _loss(graph: Graph) -> str:
+    """The value whose gradient the backward pass begins with; without one, what is read by nobody."""
+    made = {name for op in graph.ops for name in op.outputs}
+    seeds = [name[len(SEED) :] for name in (*graph.inputs, *graph.initializers) if name.startswith(SEED)]
+    losses = [name for name in seeds if name in made]
+    return losses[0] if losses else graph.outputs[0]
+
+
+def _logits(graph: Graph, loss: str) -> str:
+    """The net's output: what the loss is computed from, before it is turned into logarithms of probabilities."""
+    name = graph.producers[loss].inputs[0]
+    while name in graph.producers and graph.producers[name].type in THROUGH:
+        name = graph.producers[name].inputs[0]
+    return name
+
+
+def _held(graph: Graph, net: Net, config: RunConfig, axes: Axes) -> Dict[str, Array]:
+    """What the device holds at the start, as the framework has it."""
+    values: Dict[str, Array] = {**net.initial_weights(config.seed), **net.initial_statistics()}
+    held = {name: orient(net, name, value, axes) for name, value in values.items() if name in graph.tensors}
+    for name in _unvalued(graph):
+        if name.endswith(COUNTER):
+            held[name] = np.asarray(0)
+    return held
+
+
+def _unvalued(graph: Graph) -> List[str]:
+    """The names of what a dump does not carry the values of."""
+    return [*graph.inputs, *(name for name, data in graph.initializers.items() if data is None)]
+
+
+def _weights(outcome: Outcome, net: Net, axes: Axes) -> Mapping[str, Array]:
+    held = outcome.variables[0]
+    return {each.name: orient(net, each.name, held[each.name], axes, back=True) for each in net.weights}
+
+
+def _streams(graph: Graph, net: Net, data: Data, config: RunConfig) -> Dict[str, Array]:
+    """The samples and labels of a run with axes for updates, turns and replicas."""
+    free = [name for name in graph.inputs if not name.startswith((SEED, "Acc", "Step___"))]
+    named = {each.name for each in (*net.weights, *net.statistics)}
+    fed = [name for name in free if name not in named and not name.endswith(COUNTER)]
+    labels = [name for name in fed if graph.tensors[name].dtype.startswith("INT")]
+    return {
+        name: _counted(data.labels if name in labels else data.inputs, graph.tensors[name].shape or (), config)
+        for name in fed
+    }
+
+
+def _counted(whole: Array, shape: Tuple[Any, ...], config: RunConfig) -> Array:
+    counts = (config.steps * config.device_iterations, config.gradient_accumulation, config.replicas)
+    return whole.reshape((*counts, *shape))
+
+
+def _steps(outcome: Outcome, name: str, config: RunConfig) -> Tuple[Array, ...]:
+    """A value for every step, in the form in which the framework returns it."""
+    values = outcome.outputs[name]
+    each = values.reshape((config.steps, config.device_iterations, *values.shape[1:]))
+    return tuple(returned(step, config) for step in each)
