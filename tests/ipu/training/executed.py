@@ -20,7 +20,10 @@ SEED = "Gradient___"
 """What PopART calls the gradient of a tensor: that of the loss is the loss scale."""
 COUNTER = "num_batches_tracked"
 """How often a batch norm of torch was trained: nothing is computed from it."""
-THROUGH = ("Identity", "Cast", "LogSoftmax", "Softmax", "Log", "Reshape", "Squeeze", "Unsqueeze", "IpuCopy", "Flatten")
+THROUGH = frozenset(
+    ("Cast", "Flatten", "Identity", "IpuCopy", "Log", "LogSoftmax", "Nll", "ReduceMean", "ReduceSum", "Reshape",
+     "Softmax", "Squeeze", "Unsqueeze")
+)  # fmt: skip
 """What may stand between a net's output and its loss."""
 
 
@@ -63,7 +66,7 @@ def _loss(graph: Graph) -> str:
 
 def _logits(graph: Graph, loss: str) -> str:
     """The net's output: what the loss is computed from, before it is turned into logarithms of probabilities."""
-    name = graph.producers[loss].inputs[0]
+    name = loss
     while name in graph.producers and graph.producers[name].type in THROUGH:
         name = graph.producers[name].inputs[0]
     return name
