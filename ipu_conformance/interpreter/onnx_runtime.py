@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from typing import Any, Dict, Iterable, List, Mapping, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from ipu_conformance.interpreter.calls import NUMPY, Array, ExecutionError, placed
+from ipu_conformance.interpreter.calls import NUMPY, Array, Call, ExecutionError, placed
 from ipu_conformance.interpreter.inputs import Feed, feed
 from ipu_conformance.interpreter.machine import Outcome
 from ipu_conformance.interpreter.soundness import COPY
@@ -18,7 +18,6 @@ from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.tensor import Tensor
 
 MODULE = "onnxruntime"
-_OF_POPART = "ai.graphcore"
 
 
 def run(graph: Graph, given: Mapping[str, Array], *, schedule: str = "grouped", fetches: Iterable[str] = ()) -> Outcome:
@@ -37,29 +36,41 @@ def run(graph: Graph, given: Mapping[str, Array], *, schedule: str = "grouped", 
 
 
 def _plain(graph: Graph, wanted: Sequence[str]) -> Graph:
-    """The same graph without placement: copies are identities, and what has no value is an input."""
-    ops = []
+    """The same graph without placement: copies are identities, and what has no value is an input.
+
+    PopART has a Reshape to the declared shape of its output; ONNX' reads that shape.
+    """
+    ops: List[Op] = []
+    shapes: Dict[str, Tuple[int, ...]] = {}
     for op in graph.ops:
-        if op.type in UPDATES or op.type.endswith("Grad") or op.type.startswith(f"{_OF_POPART}::"):
+        if op.type in UPDATES or op.type.endswith("Grad") or "::" in op.type:
             raise ExecutionError(f"{placed(op)} is not known to the engine {MODULE}, which runs ONNX' forward ops.")
         attributes = {key: value for key, value in op.attributes.items() if not _ours(op, key)}
-        type = "Identity" if op.type == COPY else op.type
-        ops.append(replace(op, type=type, attributes=attributes, ipu=None, stage=None))
+        plain = replace(op, attributes=attributes, ipu=None, stage=None)
+        if op.type == COPY:
+            plain = replace(plain, type="Identity", attributes={})
+        elif op.type == "Reshape" and len(op.inputs) == 1:
+            shape = f"{op.outputs[0]}/shape"
+            shapes[shape] = Call(op, (None,), graph).shape()
+            plain = replace(plain, inputs=(*op.inputs, shape), attributes={})
+        ops.append(plain)
     valueless = [name for name, data in graph.initializers.items() if data is None]
-    shaped: Mapping[str, Tensor] = graph.tensors
+    held = {name: data for name, data in graph.initializers.items() if data is not None}
+    held.update({name: np.array(shape, "<i8").tobytes() for name, shape in shapes.items()})
     return Graph(
         name=graph.name,
         ops=ops,
         inputs=[*graph.inputs, *valueless],
         outputs=wanted,
-        tensors=shaped,
-        initializers={name: data for name, data in graph.initializers.items() if data is not None},
+        tensors=[*graph.tensors.values(), *(Tensor(name, "INT64", (len(shape),)) for name, shape in shapes.items())],
+        initializers=held,
         opset=graph.opset,
     )
 
 
 def _ours(op: Op, key: str) -> bool:
-    return key.startswith("__") or key in ("recompute", "availableMemoryProportion") or op.type == COPY
+    """Is an attribute PopART's alone?"""
+    return key.startswith("__") or key in ("recompute", "availableMemoryProportion", "training")
 
 
 def _session(model: bytes) -> Any:

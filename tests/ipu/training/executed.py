@@ -27,49 +27,44 @@ THROUGH = frozenset(
 """What may stand between a net's output and its loss."""
 
 
-def graph_of(record: RunRecord) -> Graph:
-    """The graph in a record's dump."""
-    return loads(record.ir)
-
-
-def executed(record: RunRecord, net: Net, data: Data) -> RunRecord:
-    """The record of a run as its dump tells it: losses, outputs and the weights at the end."""
+def executed(record: RunRecord, net: Net, data: Data, engine: str = "oracle") -> RunRecord:
+    """The record of a run as its dump tells it: losses, outputs and, after a training, the weights."""
     config = record.config
-    axes: Axes = getattr(frameworks.load(record.framework), "AXES", {})
-    graph = graph_of(record)
-    loss = _loss(graph)
-    logits = _logits(graph, loss)
+    driver = frameworks.load(record.framework)
+    axes: Axes = getattr(driver, "AXES", {})
+    graph = loads(record.ir)
+    loss, logits = _ends(graph, config)
     outcome = interpreter.execute(
         graph,
-        {**_held(graph, net, config, axes), **_streams(graph, net, data, config)},
+        {**_held(graph, net, config, axes), **_streams(graph, net, data, config, driver)},
+        engine=engine,
         schedule=config.schedule,
-        fetches=[loss, logits],
+        fetches=[name for name in (loss, logits) if name],
     )
     return RunRecord(
         config,
         net.name,
-        tuple(_steps(outcome, loss, config)),
+        tuple(_steps(outcome, loss, config)) if loss else (),
         tuple(_steps(outcome, logits, config)),
-        weights=_weights(outcome, net, axes),
+        weights=_weights(outcome, net, axes) if config.training else None,
         framework=record.framework,
         target="dump",
     )
 
 
-def _loss(graph: Graph) -> str:
-    """The value whose gradient the backward pass begins with; without one, what is read by nobody."""
+def _ends(graph: Graph, config: RunConfig) -> Tuple[str, str]:
+    """The names of the loss, empty for inference, and of the net's output."""
+    if not config.training:
+        return "", graph.outputs[0]
     made = {name for op in graph.ops for name in op.outputs}
     seeds = [name[len(SEED) :] for name in (*graph.inputs, *graph.initializers) if name.startswith(SEED)]
     losses = [name for name in seeds if name in made]
-    return losses[0] if losses else graph.outputs[0]
-
-
-def _logits(graph: Graph, loss: str) -> str:
-    """The net's output: what the loss is computed from, before it is turned into logarithms of probabilities."""
-    name = loss
+    if not losses:  # a function returns both
+        return graph.outputs[0], graph.outputs[1]
+    name = losses[0]
     while name in graph.producers and graph.producers[name].type in THROUGH:
         name = graph.producers[name].inputs[0]
-    return name
+    return losses[0], name
 
 
 def _held(graph: Graph, net: Net, config: RunConfig, axes: Axes) -> Dict[str, Array]:
@@ -92,16 +87,14 @@ def _weights(outcome: Outcome, net: Net, axes: Axes) -> Mapping[str, Array]:
     return {each.name: orient(net, each.name, held[each.name], axes, back=True) for each in net.weights}
 
 
-def _streams(graph: Graph, net: Net, data: Data, config: RunConfig) -> Dict[str, Array]:
-    """The samples and labels of a run with axes for updates, turns and replicas."""
+def _streams(graph: Graph, net: Net, data: Data, config: RunConfig, driver: Any) -> Dict[str, Array]:
+    """The samples and labels of a run with axes for updates, turns and replicas, as the framework takes them."""
     free = [name for name in graph.inputs if not name.startswith((SEED, "Acc", "Step___"))]
     named = {each.name for each in (*net.weights, *net.statistics)}
     fed = [name for name in free if name not in named and not name.endswith(COUNTER)]
-    labels = [name for name in fed if graph.tensors[name].dtype.startswith("INT")]
-    return {
-        name: _counted(data.labels if name in labels else data.inputs, graph.tensors[name].shape or (), config)
-        for name in fed
-    }
+    samples = driver.images(net, data.inputs) if hasattr(driver, "images") else data.inputs
+    whole = {name: data.labels if name in fed[1:] else samples for name in fed}
+    return {name: _counted(value, graph.tensors[name].shape or (), config) for name, value in whole.items()}
 
 
 def _counted(whole: Array, shape: Tuple[Any, ...], config: RunConfig) -> Array:

@@ -8,17 +8,19 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.interpreter import ExecutionError
-from ipu_conformance.run import RunConfig
+from ipu_conformance.run import RunConfig, RunRecord
 
 from .executed import executed
-from .frame import Runs, data_of, net_of, tolerance
+from .frame import AnyNet, Runs, data_of, inferred, net_of, outputs_as_specified, tolerance
 from .table import GRID, chosen, each, table
 from .test_clipping_ipu import CLIPPED
+from .test_evaluation_ipu import INFERENCE
 from .test_loss_scaling_ipu import ODD, SCALED
 from .test_optimizers_ipu import SHARED, SINGLE
 from .test_pipelining_ipu import LEAST, PLACED
 from .test_precision_ipu import HALF
 from .test_reduction_ipu import NARROW, REDUCED
+from .test_updates_ipu import NATIVE
 from .test_weight_decay_ipu import GROUPED, PLAIN
 
 
@@ -31,6 +33,7 @@ ROWS = {
     f"{area}-{word}" if area else word: each
     for area, rows in {
         "": GRID,
+        "native": NATIVE,
         "clipped": CLIPPED,
         "odd-scale": ODD,
         "scaled": SCALED,
@@ -46,26 +49,51 @@ ROWS = {
 }
 DUMPED = chosen(table(*({word: each} for word, each in ROWS.items())), lambda each: _constant_rate(each.config))
 """One IPU, sharded, pipelined, replicated, accumulated, recomputed, float16; every rule, reduction and scale."""
-UNSHOWN = {"tensorflow": "a compiled training in one graph"}
 
 
-@each(DUMPED, without=UNSHOWN)
+def _in_one_function(config: RunConfig) -> Optional[str]:
+    """Of TensorFlow a function is shown, which neither accumulates nor reduces."""
+    one = config.gradient_accumulation == config.replicas == 1 and config.dtype == "float32"
+    return None if one else "accumulation and replicas in one graph"
+
+
+@each(DUMPED, without={"tensorflow": _in_one_function})
 def test_the_executed_dump_is_what_the_device_did(runs: Runs, name: str, config: RunConfig) -> None:
     """Losses, outputs and trained weights of the dump, executed with the oracle's functions, are the device's."""
     record = runs.train(name, config)
-    if record.ir is None:
-        pytest.skip("the target does not show its compiled program")
 
-    failed: Optional[ExecutionError] = None
-    try:
-        told = executed(record, net_of(name), data_of(name, config))
-    except ExecutionError as error:
-        failed = error
-    check.holds(failed is None, f"the dump cannot be executed: {failed}")
     check.runs_equivalent(
-        actual=told,
+        actual=_told(record, name, config),
         expected=record,
         tolerance=tolerance(name, config),
         fields=["losses", "outputs", "weights"],
         net=net_of(name),
     )
+
+
+@each(INFERENCE)
+@pytest.mark.parametrize("engine", ["oracle", "onnxruntime"])
+def test_the_executed_dump_infers_as_the_device(runs: Runs, name: str, config: RunConfig, engine: str) -> None:
+    """The outputs of an inference's dump are the device's, on the oracle and on an implementation of somebody else."""
+    record = runs.infer(name, config)
+    if engine == "onnxruntime":
+        pytest.importorskip("onnxruntime", reason="onnxruntime is not installed; it is an extra of the same name")
+
+    _, allowed = inferred(name, config)
+    told = _told(record, name, config, engine)
+    outputs_as_specified(told.outputs, dict(enumerate(record.outputs or ())), allowed)
+
+
+def _told(record: RunRecord, name: AnyNet, config: RunConfig, engine: str = "oracle") -> RunRecord:
+    """The record as its dump tells it; a dump that cannot be executed is a failure."""
+    __tracebackhide__ = True
+    if record.ir is None:
+        pytest.skip("the target does not show its compiled program")
+    told, problem = None, ""
+    try:
+        told = executed(record, net_of(name), data_of(name, config), engine)
+    except ExecutionError as error:
+        problem = str(error)
+    check.holds(told is not None, f"the dump cannot be executed: {problem}")
+    assert told is not None
+    return told
