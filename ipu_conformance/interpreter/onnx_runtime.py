@@ -46,7 +46,8 @@ def _plain(graph: Graph, wanted: Sequence[str]) -> Graph:
         if op.type in UPDATES or op.type.endswith("Grad") or "::" in op.type:
             raise ExecutionError(f"{placed(op)} is not known to the engine {MODULE}, which runs ONNX' forward ops.")
         attributes = {key: value for key, value in op.attributes.items() if not _ours(op, key)}
-        plain = replace(op, attributes=attributes, ipu=None, stage=None)
+        # The runtime takes no two ops of one name.
+        plain = replace(op, name="", attributes=attributes, ipu=None, stage=None)
         if op.type == COPY:
             plain = replace(plain, type="Identity", attributes={})
         elif op.type == "Reshape" and len(op.inputs) == 1:
