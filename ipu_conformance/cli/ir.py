@@ -7,16 +7,27 @@ import json
 import sys
 import zipfile
 from collections import Counter
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ipu_conformance import ir
+from ipu_conformance.atomic_write import replacing
 from ipu_conformance.ir.tensor import shape_text
+from ipu_conformance.ir.writers import dot
 from ipu_conformance.run import CHOICES
 from ipu_conformance.text_table import text_table
 
 READABLE = [name for name, row in ir.FORMATS.items() if row.load]
 STDIO = "-"
 ENGINES = ("oracle", "onnxruntime")
+SHOWN = 10
+"""How many differences of a group are listed."""
+GROUPS: Mapping[str, Tuple[str, ...]] = {
+    "structure": ("graph", "missing", "extra", "type", "wiring"),
+    "placement": ("placement",),
+    "attributes": ("attribute", "tensor", "values"),
+    "names": ("name",),
+}
+"""The kinds of differences, by what a reader asks first."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +40,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     diff.add_argument("expected", metavar="EXPECTED")
     diff.add_argument("found", metavar="FOUND")
     diff.add_argument("--structural", action="store_true", help="ignore names")
+    diff.add_argument("--all", action="store_true", help=f"list every difference, not {SHOWN} of each group")
     draw = _action(actions, "draw", _draw, "draw the graph with a box around each IPU and stage")
     draw.add_argument("file", metavar="FILE")
     draw.add_argument("-o", "--output", metavar="OUT", required=True, help="a .dot or, with Graphviz, an .svg file")
+    draw.add_argument("--stages", action="store_true", help="draw a box a stage, with what passes between them")
     convert = _action(actions, "convert", _convert, "write the graph in another format")
     convert.add_argument("file", metavar="IN")
     convert.add_argument("output", metavar="OUT", help="the extension tells the format; - writes to standard output")
@@ -89,16 +102,39 @@ def _diff(args: argparse.Namespace) -> int:
     if args.expected == args.found == STDIO:
         raise ir.IRError("both graphs are to be read from standard input; give one of them as a file")
     differences = ir.diff(_read(args, args.expected), _read(args, args.found), structural=args.structural)
-    for difference in differences:
-        print(difference)
+    print("\n".join(_verdict(differences, SHOWN if not args.all else len(differences))))
     return 1 if differences else 0
+
+
+def _verdict(differences: Sequence[ir.Difference], shown: int) -> List[str]:
+    """What two graphs differ in: the verdict, then structure, placement, attributes and names, some of each."""
+    if not differences:
+        return ["The graphs are the same."]
+    groups = {group: [str(each) for each in differences if each.kind in kinds] for group, kinds in GROUPS.items()}
+    counted = ", ".join(f"{len(found)} in {group}" for group, found in groups.items() if found)
+    lines = [f"The graphs differ: {counted}."]
+    for group, found in groups.items():
+        lines += [f"{group}:"] * bool(found) + [f"  {sentence}" for sentence in found[:shown]]
+        if len(found) > shown:
+            lines.append(f"  and {len(found) - shown} more; --all lists them")
+    return lines
 
 
 def _draw(args: argparse.Namespace) -> int:
     drawn = [name for name, row in ir.FORMATS.items() if row.load is None]
     if ir.format_of(args.output) not in drawn:
         raise ir.IRError(f"{args.output} is not a drawing; give a .dot or .svg file, or use convert")
-    ir.write(_read(args, args.file), args.output)
+    graph = _read(args, args.file)
+    if not args.stages:
+        ir.write(graph, args.output)
+        return 0
+    drawing = dot.dump_stages(graph)
+    drawn = dot.svg(drawing) if ir.format_of(args.output) == "svg" else drawing
+    try:
+        with replacing(args.output) as part:
+            part.write_bytes(drawn)
+    except OSError as error:
+        raise ir.IRError(f"{args.output} cannot be written: {error.strerror or error}") from None
     return 0
 
 

@@ -18,7 +18,8 @@ import tensorflow as tf
 
 from ipu_conformance import frameworks
 from ipu_conformance.frameworks import limits
-from ipu_conformance.frameworks.tensorflow import graphs, models, rules
+from ipu_conformance.frameworks.tensorflow import models, rules
+from ipu_conformance.frameworks.tensorflow.graphs import dump
 from ipu_conformance.frameworks.tensorflow.models import AXES, LOGITS, LOSSES, Dtypes, KerasNet, images
 from ipu_conformance.frameworks.tensorflow.ops import run_ops, why_inexpressible
 from ipu_conformance.nets import Data, Net
@@ -31,6 +32,7 @@ __all__ = [
     "AXES",
     "build",
     "dataset",
+    "dump",
     "images",
     "infer",
     "inspect",
@@ -128,9 +130,7 @@ def train(
     with training(net, config, legacy=legacy, dtypes=dtypes, frozen=frozen) as trainer:
         seen = [trainer.fit(data, step) for step in range(config.steps)]
     built = trainer.built
-    plain = not (legacy or dtypes or frozen) and graphs.single(config)
     shown = {
-        "ir": graphs.training(net, config) if plain else None,
         "weights_by_replica": _by_replica(built, built.trained, config),
         "statistics_by_replica": _by_replica(built, built.running, config),
     }
@@ -189,14 +189,7 @@ def infer(net: Net, config: RunConfig, data: Data, *, dtypes: Optional[Dtypes] =
     frameworks.require(supports(net, config))
     with build(net, config, dtypes=dtypes) as built:
         outputs = [_predicted(built, config, data, step) for step in range(config.steps)]
-    return RunRecord(
-        config,
-        net.name,
-        (),
-        tuple(outputs),
-        ir=None if dtypes else graphs.inference(net, config),
-        **frameworks.origin("tensorflow", str(tf.__version__)),
-    )
+    return RunRecord(config, net.name, (), tuple(outputs), **frameworks.origin("tensorflow", str(tf.__version__)))
 
 
 def native(net: Net, config: RunConfig, data: Data, *, legacy: bool = False) -> RunRecord:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -16,19 +16,24 @@ from ipu_conformance.nets import Net
 from ipu_conformance.run import RunConfig
 
 
-def single(config: RunConfig) -> bool:
-    """Is an update one micro-batch of one replica? Accumulation and reduction are no part of a function."""
-    return config.gradient_accumulation == config.replicas == 1 and config.dtype == "float32"
+def dump(net: Net, config: RunConfig) -> Optional[bytes]:
+    """The function of a net's inference, or of one update; None for an update that is no single function.
+
+    A function neither accumulates nor reduces. Weights have the net's names.
+    """
+    if not config.training:
+        return _inference(net, config)
+    single = config.gradient_accumulation == config.replicas == 1 and config.dtype == "float32"
+    return _training(net, config) if single else None
 
 
-def inference(net: Net, config: RunConfig) -> bytes:
-    """The function of a net's inference; weights have the net's names."""
+def _inference(net: Net, config: RunConfig) -> bytes:
     built = models.keras_net(net, config)
     return _dumped(built, config, lambda x, labels: built.model(x, training=False))
 
 
-def training(net: Net, config: RunConfig) -> bytes:
-    """The function of one update: the loss, the logits, and the next value of every variable."""
+def _training(net: Net, config: RunConfig) -> bytes:
+    """The loss, the logits, and the next value of every variable."""
     built = models.keras_net(net, config)
     model, optimizer = built.model, rules.optimizer(config, legacy=False)
     optimizer.build(model.trainable_variables)

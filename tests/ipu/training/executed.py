@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -27,12 +27,18 @@ THROUGH = frozenset(
 """What may stand between a net's output and its loss."""
 
 
-def executed(record: RunRecord, net: Net, data: Data, engine: str = "oracle") -> RunRecord:
-    """The record of a run as its dump tells it: losses, outputs and, after a training, the weights."""
+def dump_of(record: RunRecord, net: Net) -> Optional[bytes]:
+    """The compiled program that the target has shown, or the function that the framework gives to a compiler."""
+    given = getattr(frameworks.load(record.framework), "dump", None)
+    return record.ir if record.ir is not None or given is None else given(net, record.config)
+
+
+def executed(record: RunRecord, dump: bytes, net: Net, data: Data, engine: str = "oracle") -> RunRecord:
+    """The record of a run as a dump tells it: losses, outputs and, after a training, the weights."""
     config = record.config
     driver = frameworks.load(record.framework)
     axes: Axes = getattr(driver, "AXES", {})
-    graph = loads(record.ir)
+    graph = loads(dump)
     loss, logits = _ends(graph, config)
     outcome = interpreter.execute(
         graph,
