@@ -129,10 +129,10 @@ def _draw(args: argparse.Namespace) -> int:
         ir.write(graph, args.output)
         return 0
     drawing = dot.dump_stages(graph)
-    drawn = dot.svg(drawing) if ir.format_of(args.output) == "svg" else drawing
+    picture = dot.svg(drawing) if ir.format_of(args.output) == "svg" else drawing
     try:
         with replacing(args.output) as part:
-            part.write_bytes(drawn)
+            part.write_bytes(picture)
     except OSError as error:
         raise ir.IRError(f"{args.output} cannot be written: {error.strerror or error}") from None
     return 0

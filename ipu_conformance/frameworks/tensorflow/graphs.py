@@ -77,7 +77,7 @@ def _named(graph: Graph, ours: Mapping[str, str], held: Mapping[str, bytes]) -> 
         return ours.get(tensor, tensor)
 
     ops = [
-        Op(op.type, op.name, [name(each) for each in op.inputs], op.outputs, op.attributes, op.ipu, op.stage)
+        Op(op.type, op.name, tuple(name(each) for each in op.inputs), op.outputs, op.attributes, op.ipu, op.stage)
         for op in graph.ops
     ]
     initializers: Dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Ways for a dump to tell another computation than the device's: none changes what the device does."""
+"""Ways for a dump to tell another computation than the device's, and for a plan to be wrong with the device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Tuple
 
-from ipu_conformance.emulator.faults.catalogue import Fault, register
+from ipu_conformance.emulator.faults.catalogue import Fault, patch, register
 from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.tensor import Tensor
 
@@ -151,3 +151,9 @@ def _row(name: str, what: str, change: Callable[[Graph], Graph]) -> Fault:
 
 for _name, _what, _change in _ROWS:
     register(_row(_name, _what, _change), __name__)
+
+
+@patch("poptorch-schedule-reversed", "plan", "core.schedules:_grid", "plan and device take micro-batches in reverse")
+def _reversed(original: Callable[..., Any], shape: Any) -> Any:
+    stage, rank, micro_batch = original(shape)
+    return stage, rank, micro_batch[:, ::-1]
