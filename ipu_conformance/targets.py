@@ -140,8 +140,8 @@ class Inspector(Protocol):
     def plan(self, config: Any) -> Optional[Iterable[Any]]:
         """The slots that a RunConfig implies."""
 
-    def ir(self, program: Any) -> Optional[bytes]:
-        """The compiled program in a format that ``ipu_conformance.ir`` reads."""
+    def ir(self, program: Any) -> Optional[Any]:
+        """The compiled program as an ``ipu_conformance.ir.Graph``."""
 
 
 class Target:

@@ -11,7 +11,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ipu_conformance.emulator.core.plan import Plan, Slot, plan
 from ipu_conformance.emulator.core.trace import Trace
-from ipu_conformance.ir.files import dumps
+from ipu_conformance.ir.graph import Graph
 from ipu_conformance.run import RunConfig
 
 ByReplica = Tuple[Dict[str, Any], ...]
@@ -41,11 +41,11 @@ class PopTorch:
             device_iterations=iterations if config.training else 1,
         )
 
-    def ir(self, program: Any) -> bytes:
+    def ir(self, program: Any) -> Graph:
         from ipu_conformance.emulator.poptorch.ir import lowering
 
         # PopART's own JSON leaves out the values of constants.
-        return dumps(lowering.lower(program.compiled, program._options, program.compiled.training), "json")
+        return lowering.lower(program.compiled, program._options, program.compiled.training)
 
 
 class Paddle:
@@ -83,10 +83,10 @@ class Paddle:
             accumulate=not (streamed and config.training),
         )
 
-    def ir(self, program: Any) -> bytes:
+    def ir(self, program: Any) -> Graph:
         from ipu_conformance.emulator.paddle.ir import lowering
 
-        return dumps(lowering.lower(self._executable().record), "json")
+        return lowering.lower(self._executable().record)
 
 
 class TensorFlow:

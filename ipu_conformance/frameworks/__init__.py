@@ -200,7 +200,7 @@ def trace(framework: str, program: Any, replicas: int) -> Optional[Tuple[Any, ..
     return None if door is None else door.trace(program, replicas)
 
 
-def ir(framework: str, program: Any) -> Optional[bytes]:
-    """The compiled program in a format of ``ipu_conformance.ir``, None where the active target does not show it."""
+def ir(framework: str, program: Any) -> Optional[Any]:
+    """The graph of a compiled program, None where the active target does not show it."""
     show = getattr(targets.inspector(framework), "ir", None)
     return None if show is None else show(program)

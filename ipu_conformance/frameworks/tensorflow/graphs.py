@@ -9,14 +9,13 @@ import tensorflow as tf
 
 from ipu_conformance.frameworks.tensorflow import models, rules
 from ipu_conformance.frameworks.tensorflow.models import KerasNet
-from ipu_conformance.ir.files import dumps
 from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.readers.tensorflow.graph import read_graph
 from ipu_conformance.nets import Net
 from ipu_conformance.run import RunConfig
 
 
-def dump(net: Net, config: RunConfig) -> Optional[bytes]:
+def dump(net: Net, config: RunConfig) -> Optional[Graph]:
     """The function of a net's inference, or of one update; None for an update that is no single function.
 
     A function neither accumulates nor reduces. Weights have the net's names.
@@ -27,12 +26,12 @@ def dump(net: Net, config: RunConfig) -> Optional[bytes]:
     return _training(net, config) if single else None
 
 
-def _inference(net: Net, config: RunConfig) -> bytes:
+def _inference(net: Net, config: RunConfig) -> Graph:
     built = models.keras_net(net, config)
     return _dumped(built, config, lambda x, labels: built.model(x, training=False))
 
 
-def _training(net: Net, config: RunConfig) -> bytes:
+def _training(net: Net, config: RunConfig) -> Graph:
     """The loss, the logits, and the next value of every variable."""
     built = models.keras_net(net, config)
     model, optimizer = built.model, rules.optimizer(config, legacy=False)
@@ -50,7 +49,7 @@ def _training(net: Net, config: RunConfig) -> bytes:
     return _dumped(built, config, step)
 
 
-def _dumped(built: KerasNet, config: RunConfig, function: Callable[[Any, Any], Any]) -> bytes:
+def _dumped(built: KerasNet, config: RunConfig, function: Callable[[Any, Any], Any]) -> Graph:
     """The graph of a function of samples and labels, with the values of all variables that are not the net's."""
     entry = built.model.inputs[0]
     specs = (
@@ -63,7 +62,7 @@ def _dumped(built: KerasNet, config: RunConfig, function: Callable[[Any, Any], A
         variable.name.split(":")[0]: np.asarray(variable.numpy()).astype(_stored(variable)).tobytes()
         for variable in concrete.graph.variables
     }
-    return dumps(_named(read_graph(concrete), ours, held), "json")
+    return _named(read_graph(concrete), ours, held)
 
 
 def _stored(variable: Any) -> np.dtype:

@@ -10,7 +10,6 @@ from ipu_conformance import frameworks, interpreter
 from ipu_conformance.frameworks import orient
 from ipu_conformance.interpreter import Outcome
 from ipu_conformance.ir import Graph
-from ipu_conformance.ir.files import loads
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.oracle.training.outputs import returned
 from ipu_conformance.run import Array, RunConfig, RunRecord
@@ -27,18 +26,17 @@ THROUGH = frozenset(
 """What may stand between a net's output and its loss."""
 
 
-def dump_of(record: RunRecord, net: Net) -> Optional[bytes]:
+def dump_of(record: RunRecord, net: Net) -> Optional[Graph]:
     """The compiled program that the target has shown, or the function that the framework gives to a compiler."""
     given = getattr(frameworks.load(record.framework), "dump", None)
     return record.ir if record.ir is not None or given is None else given(net, record.config)
 
 
-def executed(record: RunRecord, dump: bytes, net: Net, data: Data, engine: str = "oracle") -> RunRecord:
-    """The record of a run as a dump tells it: losses, outputs and, after a training, the weights."""
+def executed(record: RunRecord, graph: Graph, net: Net, data: Data, engine: str = "oracle") -> RunRecord:
+    """The record of a run as the graph of its dump tells it: losses, outputs and, after a training, the weights."""
     config = record.config
     driver = frameworks.load(record.framework)
     axes: Axes = getattr(driver, "AXES", {})
-    graph = loads(dump)
     loss, logits = _ends(graph, config)
     outcome = interpreter.execute(
         graph,

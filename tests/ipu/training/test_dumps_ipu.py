@@ -8,9 +8,11 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.interpreter import ExecutionError
+from ipu_conformance.ir import Graph, checks, isomorphic, normal
 from ipu_conformance.run import RunConfig, RunRecord
 
 from .executed import dump_of, executed
+from .forms import graph_of
 from .frame import AnyNet, Runs, data_of, inferred, net_of, outputs_as_specified, tolerance
 from .table import GRID, chosen, each, table
 from .test_clipping_ipu import CLIPPED
@@ -82,12 +84,49 @@ def test_the_executed_dump_infers_as_the_device(runs: Runs, name: str, config: R
     outputs_as_specified(told.outputs, dict(enumerate(record.outputs or ())), allowed)
 
 
-def _told(record: RunRecord, name: AnyNet, config: RunConfig, engine: str = "oracle") -> RunRecord:
-    """The record as its dump tells it; a dump that cannot be executed is a failure."""
-    __tracebackhide__ = True
+@each(INFERENCE)
+def test_the_dump_of_an_inference_is_the_net_s_graph(runs: Runs, name: str, config: RunConfig) -> None:
+    """Up to names, placement and the ways of frameworks to write one thing, it has the net's ops and no others."""
+    dump = _dumped(runs.infer(name, config), name)
+
+    turned = runs.framework == "tensorflow"  # where images have their channels last
+    found = normal(dump, turn_inputs=turned, unplaced=True)
+    outcome = isomorphic(normal(graph_of(net_of(name), config.micro_batch), unplaced=True), found)
+    check.holds(outcome.verdict == "isomorphic", f"the dump of {name} is not the net's graph: {outcome.sentence}")
+
+
+@each(DUMPED, without={"tensorflow": "a compiled program"})
+def test_the_dump_of_a_training_follows_the_rules(runs: Runs, name: AnyNet, config: RunConfig) -> None:
+    """Placement, stages, copies and reductions are sound on any device, and every weight has one update."""
+    graph = _dumped(runs.train(name, config), name)
+    # A norm of all gradients is of no stage, and neither is what follows from it.
+    staged = any(op.stage is not None for op in graph.ops) and config.clip_norm is None
+
+    rules = {
+        "placement": checks.placement(graph, stages=staged),
+        "stages": checks.stage_order(graph),
+        "copies": checks.copies(graph),
+        "reductions": checks.all_reduce(graph, config.replicas),
+    }
+    for rule, problems in rules.items():
+        check.equal(actual=[str(each) for each in problems], expected=[], what=f"the list of what breaks {rule}")
+    updated = sorted(op.inputs[0] for op in graph.ops if op.type.endswith("VarUpdate"))
+    weights = sorted(each.name for each in net_of(name).weights)
+    check.equal(actual=updated, expected=weights, what="the list of updated weights")
+
+
+def _dumped(record: RunRecord, name: AnyNet) -> Graph:
+    """The dump of a run; where the target shows none, the case is skipped."""
     dump = dump_of(record, net_of(name))
     if dump is None:
         pytest.skip("the target does not show its compiled program")
+    return dump
+
+
+def _told(record: RunRecord, name: AnyNet, config: RunConfig, engine: str = "oracle") -> RunRecord:
+    """The record as its dump tells it; a dump that cannot be executed is a failure."""
+    __tracebackhide__ = True
+    dump = _dumped(record, name)
     told, problem = None, ""
     try:
         told = executed(record, dump, net_of(name), data_of(name, config), engine)
