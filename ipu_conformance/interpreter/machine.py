@@ -42,6 +42,8 @@ class Outcome:
     outputs: Mapping[str, Array]
     variables: Tuple[Mapping[str, Array], ...]
     """What each replica holds at the end: weights, the optimizer's state, statistics."""
+    changed: Tuple[str, ...] = ()
+    """The variables that the first replica holds otherwise than at the start."""
 
 
 def run(graph: Graph, given: Mapping[str, Array], *, schedule: str = "grouped", fetches: Iterable[str] = ()) -> Outcome:
@@ -79,7 +81,9 @@ class _Machine:
         shaped = {
             name: np.stack(values).reshape((*self.fed.counts, *values[0].shape)) for name, values in self.kept.items()
         }
-        return Outcome(shaped, tuple(self.held))
+        before = self.fed.held
+        changed = [name for name, value in self.held[0].items() if not np.array_equal(before[name], value)]
+        return Outcome(shaped, tuple(self.held), tuple(changed))
 
     def _group(self, places: Sequence[Tuple[int, int]]) -> None:
         """All micro-batches between two updates, and the update."""

@@ -69,8 +69,9 @@ def dump_stages(graph: Graph) -> bytes:
         ]
         lines += ["  " + line for line in _cluster(f"ipu{ipu}", f"IPU {ipu}", ipu is not None, inside)]
     for (source, target), names in passed.items():
-        shown = [f"{name} {shape_text(graph.tensors[name].shape)}" for name in names[:MAX_PASSED]]
-        more = [f"and {len(names) - MAX_PASSED} more"] if len(names) > MAX_PASSED else []
+        each = [f"{name} {shape_text(graph.tensors[name].shape)}" for name in dict.fromkeys(names)]
+        shown, rest = each[:MAX_PASSED], len(each) - MAX_PASSED
+        more = [f"and {rest} more"] if rest > 0 else []
         label = quoted("\n".join([*shown, *more]))
         lines.append(f"  {numbers[source]} -> {numbers[target]} [label={label}];")
     return "\n".join([*lines, "}", ""]).encode("utf-8")
