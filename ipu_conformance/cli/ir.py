@@ -13,12 +13,13 @@ from ipu_conformance import ir
 from ipu_conformance.atomic_write import replacing
 from ipu_conformance.ir.tensor import shape_text
 from ipu_conformance.ir.writers import dot
-from ipu_conformance.run import CHOICES
 from ipu_conformance.text_table import text_table
 
 READABLE = [name for name, row in ir.FORMATS.items() if row.load]
 STDIO = "-"
+# Both are written here, too: a command that only reads a graph imports neither NumPy nor an engine.
 ENGINES = ("oracle", "onnxruntime")
+SCHEDULES = ("grouped", "interleaved", "sequential")
 SHOWN = 10
 """How many differences of a group are listed."""
 GROUPS: Mapping[str, Tuple[str, ...]] = {
@@ -62,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "declared ones count micro-batches: updates, or updates, turns of an update and replicas",
     )
     execute.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="what computes (default: %(default)s)")
-    execute.add_argument("--schedule", choices=CHOICES["schedule"], default="grouped", help="how a pipeline is filled")
+    execute.add_argument("--schedule", choices=SCHEDULES, default="grouped", help="how a pipeline is filled")
     execute.add_argument("--fetch", metavar="TENSOR", action="append", default=[], help="a value to return besides")
     execute.add_argument("-o", "--output", metavar="OUT.npz", help="write outputs and, after a training, variables")
 

@@ -9,9 +9,18 @@ import numpy as np
 import pytest
 
 from ipu_conformance import cli
+from ipu_conformance.cli import ir as command
+from ipu_conformance.interpreter import ENGINES
 from ipu_conformance.ir import write
+from ipu_conformance.run import CHOICES
 
 from .test_machine import STREAM, pipeline, regression
+
+
+def test_the_command_offers_what_there_is() -> None:
+    """Engines and schedules of the command are those of the interpreter and of runs."""
+    assert list(command.ENGINES) == list(ENGINES)
+    assert CHOICES["schedule"] == command.SCHEDULES
 
 
 @pytest.fixture
