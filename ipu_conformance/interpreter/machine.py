@@ -104,10 +104,10 @@ class _Machine:
         late = {id(op) for op in self.outer}
         inner = [op for op in self.graph.ops if id(op) not in late]
         by_stage: Dict[int, List[Op]] = {}
-        for op in inner:
-            by_stage.setdefault(-1 if op.stage is None else op.stage, []).append(op)
-        last = max(by_stage, default=-1)
-        if last <= 0:
+        for op, stage in zip(inner, _stages(inner)):
+            by_stage.setdefault(stage, []).append(op)
+        last = max(by_stage, default=0)
+        if last == 0:
             yield from ((inner, number) for number in range(count))
             return
         # The backward pass of stage s is stage 2 (F - 1) - s; the last stage goes back as soon as it went forward.
@@ -117,8 +117,6 @@ class _Machine:
                 yield by_stage.get(stage, ()), number
             elif stage < forward - 1:
                 yield by_stage.get(2 * (forward - 1) - stage, ()), number
-            if stage == 0 and kind == ("backward" if self.training else "forward") and -1 in by_stage:
-                yield by_stage[-1], number
 
     def _slot(self, ops: Sequence[Op], batch: List[Values]) -> None:
         arriving: List[Values] = [{} for _ in self.replicas]
@@ -176,6 +174,19 @@ class _Machine:
         except (ValueError, IndexError, TypeError, OracleError) as error:
             raise ExecutionError(f"{call.place} cannot be computed: {error}") from error
         return result if isinstance(result, tuple) else (np.asarray(result),)
+
+
+def _stages(ops: Sequence[Op]) -> List[int]:
+    """The stage of every op; one that is in none runs as soon as what it reads is there."""
+    last = max((op.stage for op in ops if op.stage is not None), default=0)
+    ready: Dict[str, int] = {}
+    stages: List[int] = []
+    for op in ops:
+        stage = op.stage if op.stage is not None else max((ready.get(name, 0) for name in op.inputs), default=0)
+        stages.append(stage)
+        away = op.type == soundness.COPY and op.stage is not None
+        ready.update(dict.fromkeys(op.outputs, min(stage + away, last)))
+    return stages
 
 
 def _roots(graph: Graph) -> Dict[str, str]:
