@@ -195,7 +195,7 @@ def test_the_normal_form_of_any_graph_is_a_graph(drawn):
 
 
 def test_what_is_computed_has_no_placement_and_no_marks() -> None:
-    """Without placement, IPUs, stages, copies, marks and inputs that nobody reads are gone, and numbers have 32 bits."""
+    """Without placement, IPUs, stages, copies, marks and unread inputs are gone, and numbers have 32 bits."""
     placed = Graph(
         "g",
         [
