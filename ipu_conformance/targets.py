@@ -140,6 +140,9 @@ class Inspector(Protocol):
     def plan(self, config: Any) -> Optional[Iterable[Any]]:
         """The slots that a RunConfig implies."""
 
+    def ir(self, program: Any) -> Optional[Any]:
+        """The compiled program as an ``ipu_conformance.ir.Graph``."""
+
 
 class Target:
     """Something that executes cases. A vendor's plug-in derives from this and overrides what differs.

@@ -1,23 +1,38 @@
-"""``ipu-conformance ir``: show, diff, draw and convert IR graphs."""
+"""``ipu-conformance ir``: show, diff, draw, convert and run IR graphs."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+import zipfile
 from collections import Counter
-from typing import Any, Callable, Dict, Iterable, List, Optional
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ipu_conformance import ir
+from ipu_conformance.atomic_write import replacing
 from ipu_conformance.ir.tensor import shape_text
+from ipu_conformance.ir.writers import dot
 from ipu_conformance.text_table import text_table
 
 READABLE = [name for name, row in ir.FORMATS.items() if row.load]
 STDIO = "-"
+# Both are written here, too: a command that only reads a graph imports neither NumPy nor an engine.
+ENGINES = ("oracle", "onnxruntime")
+SCHEDULES = ("grouped", "interleaved", "sequential")
+SHOWN = 10
+"""How many differences of a group are listed."""
+GROUPS: Mapping[str, Tuple[str, ...]] = {
+    "structure": ("graph", "missing", "extra", "type", "wiring"),
+    "placement": ("placement",),
+    "attributes": ("attribute", "tensor", "values"),
+    "names": ("name",),
+}
+"""The kinds of differences, by what a reader asks first."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the four subcommands."""
+    """Add the five subcommands."""
     actions = parser.add_subparsers(metavar="action", required=True)
     show = _action(actions, "show", _show, "count the ops per type, IPU and stage, and list them")
     show.add_argument("file", metavar="FILE", help=f"a graph, one of {', '.join(READABLE)}; - reads standard input")
@@ -26,13 +41,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     diff.add_argument("expected", metavar="EXPECTED")
     diff.add_argument("found", metavar="FOUND")
     diff.add_argument("--structural", action="store_true", help="ignore names")
+    diff.add_argument(
+        "--normal", action="store_true", help="compare what is computed: ignore names, placement and ways of writing"
+    )
+    diff.add_argument("--all", action="store_true", help=f"list every difference, not {SHOWN} of each group")
     draw = _action(actions, "draw", _draw, "draw the graph with a box around each IPU and stage")
     draw.add_argument("file", metavar="FILE")
     draw.add_argument("-o", "--output", metavar="OUT", required=True, help="a .dot or, with Graphviz, an .svg file")
+    draw.add_argument("--stages", action="store_true", help="draw a box a stage, with what passes between them")
     convert = _action(actions, "convert", _convert, "write the graph in another format")
     convert.add_argument("file", metavar="IN")
     convert.add_argument("output", metavar="OUT", help="the extension tells the format; - writes to standard output")
     convert.add_argument("--to", metavar="FORMAT", help=f"one of {', '.join(ir.FORMATS)}")
+    execute = _action(actions, "run", _run, "execute the graph on arrays, and print or write what it computes")
+    execute.add_argument("file", metavar="DUMP")
+    execute.add_argument(
+        "--inputs",
+        metavar="FILE.npz",
+        required=True,
+        help="an array for every input, and for every weight whose values the dump lacks; axes in front of the "
+        "declared ones count micro-batches: updates, or updates, turns of an update and replicas",
+    )
+    execute.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="what computes (default: %(default)s)")
+    execute.add_argument("--schedule", choices=SCHEDULES, default="grouped", help="how a pipeline is filled")
+    execute.add_argument("--fetch", metavar="TENSOR", action="append", default=[], help="a value to return besides")
+    execute.add_argument("-o", "--output", metavar="OUT.npz", help="write outputs and, after a training, variables")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,17 +105,43 @@ def _show(args: argparse.Namespace) -> int:
 def _diff(args: argparse.Namespace) -> int:
     if args.expected == args.found == STDIO:
         raise ir.IRError("both graphs are to be read from standard input; give one of them as a file")
-    differences = ir.diff(_read(args, args.expected), _read(args, args.found), structural=args.structural)
-    for difference in differences:
-        print(difference)
+    expected, found = _read(args, args.expected), _read(args, args.found)
+    if args.normal:
+        expected, found = (ir.normal(each, turn_inputs=True, unplaced=True) for each in (expected, found))
+    differences = ir.diff(expected, found, structural=args.structural or args.normal)
+    print("\n".join(_verdict(differences, SHOWN if not args.all else len(differences))))
     return 1 if differences else 0
+
+
+def _verdict(differences: Sequence[ir.Difference], shown: int) -> List[str]:
+    """What two graphs differ in: the verdict, then structure, placement, attributes and names, some of each."""
+    if not differences:
+        return ["The graphs are the same."]
+    groups = {group: [str(each) for each in differences if each.kind in kinds] for group, kinds in GROUPS.items()}
+    counted = ", ".join(f"{len(found)} in {group}" for group, found in groups.items() if found)
+    lines = [f"The graphs differ: {counted}."]
+    for group, found in groups.items():
+        lines += [f"{group}:"] * bool(found) + [f"  {sentence}" for sentence in found[:shown]]
+        if len(found) > shown:
+            lines.append(f"  and {len(found) - shown} more; --all lists them")
+    return lines
 
 
 def _draw(args: argparse.Namespace) -> int:
     drawn = [name for name, row in ir.FORMATS.items() if row.load is None]
     if ir.format_of(args.output) not in drawn:
         raise ir.IRError(f"{args.output} is not a drawing; give a .dot or .svg file, or use convert")
-    ir.write(_read(args, args.file), args.output)
+    graph = _read(args, args.file)
+    if not args.stages:
+        ir.write(graph, args.output)
+        return 0
+    drawing = dot.dump_stages(graph)
+    picture = dot.svg(drawing) if ir.format_of(args.output) == "svg" else drawing
+    try:
+        with replacing(args.output) as part:
+            part.write_bytes(picture)
+    except OSError as error:
+        raise ir.IRError(f"{args.output} cannot be written: {error.strerror or error}") from None
     return 0
 
 
@@ -94,6 +153,30 @@ def _convert(args: argparse.Namespace) -> int:
     if args.to is None:
         raise ir.IRError(f"standard output has no extension; name the format with --to, one of {', '.join(ir.FORMATS)}")
     sys.stdout.buffer.write(ir.dumps(_read(args, args.file), args.to))
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    import numpy as np
+
+    from ipu_conformance import interpreter
+
+    try:
+        with np.load(args.inputs, allow_pickle=False) as held:
+            inputs = {name: held[name] for name in held.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise ir.IRError(f"{args.inputs} cannot be read as arrays: {error}") from error
+    graph = _read(args, args.file)
+    outcome = interpreter.execute(graph, inputs, engine=args.engine, schedule=args.schedule, fetches=args.fetch)
+    changed = {name: outcome.variables[0][name] for name in outcome.changed}
+    if args.output:
+        np.savez(args.output, **outcome.outputs, **changed)
+    rows: List[Tuple[str, ...]] = [("what", "tensor", "shape", "mean", "smallest", "largest")]
+    for what, values in (("output", outcome.outputs), ("variable", changed)):
+        for name, value in values.items():
+            numbers = [f"{float(each):.9g}" for each in (np.mean(value), np.min(value), np.max(value))]
+            rows.append((what, _plain(name), shape_text(np.shape(value)), *numbers))
+    print("\n".join(text_table(rows)))
     return 0
 
 

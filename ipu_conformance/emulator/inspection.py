@@ -11,6 +11,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ipu_conformance.emulator.core.plan import Plan, Slot, plan
 from ipu_conformance.emulator.core.trace import Trace
+from ipu_conformance.ir.graph import Graph
 from ipu_conformance.run import RunConfig
 
 ByReplica = Tuple[Dict[str, Any], ...]
@@ -39,6 +40,12 @@ class PopTorch:
             replicas=config.replicas,
             device_iterations=iterations if config.training else 1,
         )
+
+    def ir(self, program: Any) -> Graph:
+        from ipu_conformance.emulator.poptorch.ir import lowering
+
+        # PopART's own JSON leaves out the values of constants.
+        return lowering.lower(program.compiled, program._options, program.compiled.training)
 
 
 class Paddle:
@@ -76,6 +83,11 @@ class Paddle:
             accumulate=not (streamed and config.training),
         )
 
+    def ir(self, program: Any) -> Graph:
+        from ipu_conformance.emulator.paddle.ir import lowering
+
+        return lowering.lower(self._executable().record)
+
 
 class TensorFlow:
     """Looks into variables that were made in the scope of an ``IPUStrategy``; it keeps no trace of their programs."""
@@ -95,6 +107,9 @@ class TensorFlow:
         return None
 
     def plan(self, config: RunConfig) -> None:
+        return None
+
+    def ir(self, program: Any) -> None:
         return None
 
 

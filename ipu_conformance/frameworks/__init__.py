@@ -198,3 +198,9 @@ def trace(framework: str, program: Any, replicas: int) -> Optional[Tuple[Any, ..
     """The slots that the last run of a program executed, None where the active target does not show them."""
     door = targets.inspector(framework)
     return None if door is None else door.trace(program, replicas)
+
+
+def ir(framework: str, program: Any) -> Optional[Any]:
+    """The graph of a compiled program, None where the active target does not show it."""
+    show = getattr(targets.inspector(framework), "ir", None)
+    return None if show is None else show(program)

@@ -12,7 +12,7 @@ FORWARD, BACKWARD, UPDATE = "forward", "backward", "update"
 
 COPY = "IpuCopy"
 ALL_REDUCES = ("ReplicatedAllReduce", "ReplicatedAllReduceInplace")
-UPDATES = ("VarUpdate", "AcclUpdate", "Updater", "LambSquare")
+UPDATES = ("VarUpdate", "AcclUpdate", "Updater", "LambSquare", "AccumulatorZero")
 """How the types of ops end that only an optimizer has."""
 
 

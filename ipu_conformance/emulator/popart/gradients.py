@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Callable, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
 
-from ipu_conformance.emulator.popart.program import FLOATS, MEMORY_SHARE, Place, Program
+from ipu_conformance.emulator.popart.program import FLOATS, RECOMPUTE, Place, Program
 from ipu_conformance.ir.graph import Op
 
 GRADIENT = "Gradient___"
@@ -74,18 +74,21 @@ _Calls = List[Tuple[str, List[int]]]
 
 
 def backward(
-    program: Program, loss: str, weights: Sequence[str], behind: Callable[[Place], Place]
+    program: Program, loss: str, weights: Sequence[str], behind: Callable[[Place], Place], scale: float = 1.0
 ) -> Dict[str, Tuple[str, Place]]:
     """Add the backward pass; return the gradient of every weight that has one, and where the weight is updated.
 
-    ``behind`` gives the place of a gradient op from that of its forward op.
+    ``behind`` gives the place of a gradient op from that of its forward op, ``scale`` is the gradient of the loss.
     """
-    return _Backward(program, weights, behind).run(loss, weights)
+    return _Backward(program, weights, behind, scale).run(loss, weights)
 
 
 class _Backward:
-    def __init__(self, program: Program, weights: Sequence[str], behind: Callable[[Place], Place]) -> None:
+    def __init__(
+        self, program: Program, weights: Sequence[str], behind: Callable[[Place], Place], scale: float
+    ) -> None:
         self.program = program
+        self.scale = scale
         self.behind = behind
         self.forward = list(program.ops)
         self.depending = _depending(program, weights)
@@ -96,7 +99,7 @@ class _Backward:
 
     def run(self, loss: str, weights: Sequence[str]) -> Dict[str, Tuple[str, Place]]:
         between = self._between(loss)
-        seed = self.program.held(replace(self.program.tensors[loss], name=GRADIENT + loss))
+        seed = self.program.filled(replace(self.program.tensors[loss], name=GRADIENT + loss), self.scale)
         self.parts[loss] = [seed]
         for number, op, calls in between:
             self._differentiate(number, op, calls)
@@ -124,8 +127,9 @@ class _Backward:
                 replace(self.program.tensors[name], name=self._edge(name, number, index))
                 for name, index in zip(names, places)
             ]
-            share = {MEMORY_SHARE: op.attributes.get(MEMORY_SHARE)} if kind.startswith(op.type) else {}
-            attributes = {key: value for key, value in share.items() if value is not None}
+            # A gradient op has the words of its forward op: strides, axes, the reduction of a loss.
+            attributes = dict(op.attributes) if kind.startswith(op.type) else {}
+            attributes.pop(RECOMPUTE, None)
             inputs = _inputs(kind, op, places[0], gradients)
             edges = self.program.add(kind, inputs, outputs, place, name=op.name, attributes=attributes)
             for name, gradient in zip(names, edges):

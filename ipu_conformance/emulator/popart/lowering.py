@@ -8,14 +8,14 @@ from typing import Any, Dict, List, Optional, Tuple
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.popart import copies
 from ipu_conformance.emulator.popart.gradients import backward
-from ipu_conformance.emulator.popart.program import Place, Program
+from ipu_conformance.emulator.popart.program import RECOMPUTE, Place, Program
 from ipu_conformance.emulator.popart.updates import Training, updates
 from ipu_conformance.ir.graph import Graph, Op
 
 STEPS = ("forward", "backward", "update", "copies")
 """What a lowered program holds; each step adds to the one before."""
 
-RECOMPUTE, PHASE = "recompute", "__execution_phase"
+PHASE = "__execution_phase"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ def lower(forward: Graph, execution: Execution, training: Optional[Training] = N
     wanted = STEPS[: STEPS.index(upto) + 1]
     ends: List[str] = []
     if training is not None and "backward" in wanted:
-        gradients = backward(program, training.loss, tuple(training.optimizers), execution.behind)
+        weights = tuple(training.optimizers)
+        gradients = backward(program, training.loss, weights, execution.behind, training.loss_scale)
         ends = [gradient for gradient, _ in gradients.values()]
         if "update" in wanted:
             ends = updates(program, gradients, training)

@@ -11,6 +11,7 @@ from ipu_conformance.ir.tensor import Tensor
 
 NAME = "maingraph"
 FLOATS = ("FLOAT", "FLOAT16")
+RECOMPUTE = "recompute"
 MEMORY_SHARE = "availableMemoryProportion"
 """The share of an IPU's memory that a product may use while it runs."""
 
@@ -69,6 +70,14 @@ class Program:
         """Add a single number."""
         unique = self.declare(Tensor(name, dtype, ()))
         self.initializers[unique] = struct.pack(_PACKED[dtype], float(value) if dtype in FLOATS else int(value))
+        return unique
+
+    def filled(self, tensor: Tensor, value: float) -> str:
+        """Add a tensor that is one number everywhere; one of an unknown size is held without its value."""
+        if tensor.elements is None or tensor.dtype not in _PACKED:
+            return self.held(tensor)
+        unique = self.declare(tensor)
+        self.initializers[unique] = struct.pack(_PACKED[tensor.dtype], value) * tensor.elements
         return unique
 
     def dtype(self, name: str) -> str:

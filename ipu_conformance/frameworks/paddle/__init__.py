@@ -20,6 +20,7 @@ from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
 from ipu_conformance.targets import Inspector, inspector
 
 __all__ = [
+    "AXES",
     "Program",
     "Trainer",
     "array",
@@ -75,6 +76,7 @@ def train(
             statistics_by_replica=_by_replica(trainer.compiled, trainer.program, net.statistics)
             if net.statistics
             else None,
+            ir=frameworks.ir("paddle", trainer.compiled),
             trace=frameworks.trace("paddle", trainer.compiled, config.replicas),
             **frameworks.origin("paddle", paddle.__version__),
         )
@@ -92,6 +94,7 @@ def infer(net: Net, config: RunConfig, data: Data) -> RunRecord:
             (),
             outputs,
             weights_by_replica=_by_replica(compiled, program, net.weights),
+            ir=frameworks.ir("paddle", compiled),
             trace=frameworks.trace("paddle", compiled, config.replicas),
             **frameworks.origin("paddle", paddle.__version__),
         )

@@ -77,6 +77,7 @@ def train(
         replicas = _by_replica(trainer.executor, net.weights, config)
         moved = _by_replica(trainer.executor, net.statistics, config) if net.statistics else None
         trace = frameworks.trace("poptorch", trainer.executor, config.replicas)
+        ir = frameworks.ir("poptorch", trainer.executor)
     return RunRecord(
         config,
         net.name,
@@ -87,6 +88,7 @@ def train(
         weights_by_step=tuple(by_step) or None,
         statistics=statistics,
         statistics_by_replica=moved,
+        ir=ir,
         trace=trace,
         **frameworks.origin("poptorch", torch.__version__),
     )
@@ -102,6 +104,7 @@ def infer(net: Net, config: RunConfig, data: Data) -> RunRecord:
             outputs = tuple(array(model(tensors(data, step, config)[0])) for step in range(config.steps))
             replicas = _by_replica(model, net.weights, config)
             trace = frameworks.trace("poptorch", model, config.replicas)
+            ir = frameworks.ir("poptorch", model)
         finally:
             model.destroy()
     return RunRecord(
@@ -110,6 +113,7 @@ def infer(net: Net, config: RunConfig, data: Data) -> RunRecord:
         (),
         outputs,
         weights_by_replica=replicas,
+        ir=ir,
         trace=trace,
         **frameworks.origin("poptorch", torch.__version__),
     )

@@ -19,7 +19,8 @@ import tensorflow as tf
 from ipu_conformance import frameworks
 from ipu_conformance.frameworks import limits
 from ipu_conformance.frameworks.tensorflow import models, rules
-from ipu_conformance.frameworks.tensorflow.models import LOGITS, LOSSES, Dtypes, KerasNet
+from ipu_conformance.frameworks.tensorflow.graphs import dump
+from ipu_conformance.frameworks.tensorflow.models import AXES, LOGITS, LOSSES, Dtypes, KerasNet, images
 from ipu_conformance.frameworks.tensorflow.ops import run_ops, why_inexpressible
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
@@ -28,8 +29,11 @@ from ipu_conformance.targets import Inspector, inspector
 WEIGHTS = "weights"
 
 __all__ = [
+    "AXES",
     "build",
     "dataset",
+    "dump",
+    "images",
     "infer",
     "inspect",
     "ipus",

@@ -40,12 +40,15 @@ _ROUNDS = 20
 """How often the rules are gone through at most: what one leaves out, another can see through."""
 
 
-def normal(graph: Graph, *, turn_inputs: bool = False) -> Graph:
+def normal(graph: Graph, *, turn_inputs: bool = False, unplaced: bool = False) -> Graph:
     """The normal form of a graph.
 
     With ``turn_inputs``, an input that is only ever read through one Transpose is taken to be given in that order, as
-    images are whose channels come last.
+    images are whose channels come last. With ``unplaced``, where ops run and how a compiler has marked them is left
+    out, and copies with it: what is left is what is computed.
     """
+    if unplaced:
+        graph = normal_attributes.unplaced(graph)
     work = _Work(completed(graph))
     for _ in range(_ROUNDS):
         before = work.ops
@@ -70,6 +73,7 @@ class _Work:
         self.outputs = list(graph.outputs)
         self.alias: Dict[str, str] = {}
         self.makers: Dict[str, Op] = {}
+        self.turned: Dict[Tuple[str, Tuple[int, ...]], str] = {}
 
     def shape(self, name: str) -> Optional[Shape]:
         """The shape of a tensor, None where there is none or it is unknown."""
@@ -162,6 +166,13 @@ class _Work:
             opset=graph.opset,
         )
 
+    def turned_weight(self, stem: str, source: str, order: Tuple[int, ...]) -> str:
+        """A weight with its axes in another order; two that are turned alike are one."""
+        known = self.turned.get((source, order))
+        if known is None or known not in self.weights:
+            known = self.turned[source, order] = self.weight(stem, source, self.shape(stem), None)
+        return known
+
     def weight(self, stem: str, like: str, shape: Optional[Shape], data: Optional[bytes]) -> str:
         """A new weight of the dtype of another."""
         name = self.fresh(stem, self.tensors[like].dtype, shape)
@@ -235,7 +246,7 @@ def _transpose(work: _Work, op: Op) -> bool:
     if order and order == tuple(range(len(order))):
         work.alias[made] = source
     elif source in work.weights and order:
-        work.alias[made] = work.weight(made, source, work.shape(made), None)
+        work.alias[made] = work.turned_weight(made, source, order)
     elif order:
         work.emit(replace(op, inputs=(source,), attributes={"perm": order}))
     else:

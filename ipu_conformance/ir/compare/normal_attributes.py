@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import struct
+from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ipu_conformance.ir.graph import Graph, Op
 
+COPY = "IpuCopy"
+_LARGEST = 3.4e38
+"""Below it a number has a place among those of 32 bits."""
+_MARKS = ("recompute", "availableMemoryProportion")
 _WINDOWS = ("Conv", "MaxPool", "AveragePool")
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Conv": {"group": 1},
@@ -33,6 +39,35 @@ def attributes(op: Op, graph: Graph) -> Dict[str, Any]:
     elif op.type == "Transpose":
         attributes_in_full.setdefault("perm", tuple(range(len(shape)))[::-1])
     return attributes_in_full
+
+
+def unplaced(graph: Graph) -> Graph:
+    """The graph without IPUs, stages and a compiler's marks; a copy is an Identity, and no input is read by nobody."""
+    ops = []
+    for op in graph.ops:
+        kept = {key: _single(value) for key, value in op.attributes.items() if not _mark(op, key, value)}
+        ops.append(replace(op, type="Identity" if op.type == COPY else op.type, attributes=kept, ipu=None, stage=None))
+    read = {name for op in graph.ops for name in op.inputs}
+    inputs = tuple(name for name in graph.inputs if name in read)
+    dropped = set(graph.inputs) - set(inputs)
+    tensors = {name: tensor for name, tensor in graph.tensors.items() if name not in dropped}
+    return replace(graph, ops=tuple(ops), inputs=inputs, tensors=tensors)
+
+
+def _single(value: Any) -> Any:
+    """A number in 32 bits, which some formats hold and others widen."""
+    if isinstance(value, float) and abs(value) < _LARGEST:
+        return struct.unpack("<f", struct.pack("<f", value))[0]
+    return value
+
+
+def _mark(op: Op, key: str, value: Any) -> bool:
+    """Does an attribute say nothing of what is computed?"""
+    if op.type == COPY or key in _MARKS or key.startswith("__"):
+        return True
+    if op.type == "BatchNormalization" and len([name for name in op.outputs if name]) == 1:
+        return key in ("momentum", "training", "spatial")
+    return op.type == "AveragePool" and key == "dilations" and set(value) == {1}
 
 
 def _window(op: Op, graph: Graph, shape: Sequence[Any], attributes: Dict[str, Any]) -> None:

@@ -1,9 +1,10 @@
-"""DOT and SVG: a drawing of the graph with a box around each IPU and each stage on it."""
+"""DOT and SVG: a drawing of the graph with a box around each IPU and each stage on it, or of its stages alone."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+from collections import Counter
 from typing import Dict, List, Optional, Tuple
 
 from ipu_conformance.ir.graph import Graph, Op
@@ -11,6 +12,9 @@ from ipu_conformance.ir.tensor import IRError, Tensor, shape_text
 
 DOT_SECONDS = 120
 """Graphviz takes very long for graphs of many thousand ops; then the DOT file is the better thing to have."""
+
+MAX_PASSED, MAX_TYPES = 6, 8
+"""How many tensors an arrow between stages names, and how many types of ops a stage lists."""
 
 _Place = Tuple[Optional[int], Optional[int]]
 
@@ -41,8 +45,45 @@ def dump(graph: Graph) -> bytes:
     return "\n".join([*lines, "}", ""]).encode("utf-8")
 
 
+def dump_stages(graph: Graph) -> bytes:
+    """A box for each stage, by IPU, with its ops counted, and arrows for what passes from one to another."""
+    made = {name: (op.ipu, op.stage) for op in graph.ops for name in op.outputs if name}
+    counts: Dict[_Place, Counter[str]] = {}
+    passed: Dict[Tuple[_Place, _Place], List[str]] = {}
+    for op in graph.ops:
+        place = (op.ipu, op.stage)
+        counts.setdefault(place, Counter())[op.type] += 1
+        for name in dict.fromkeys(op.inputs):
+            if name in made and made[name] != place:
+                passed.setdefault((made[name], place), []).append(name)
+    numbers = {place: f"box{number}" for number, place in enumerate(sorted(counts, key=_by_stage))}
+    lines = [
+        f"digraph {quoted(graph.name)} {{",
+        '  graph [rankdir=LR, fontname="Helvetica", labeljust=l];',
+        '  node [shape=box, style="rounded,filled", fillcolor=white, fontname="Helvetica", fontsize=11];',
+        '  edge [fontname="Helvetica", fontsize=9];',
+    ]
+    for ipu in sorted({ipu for ipu, _ in counts}, key=_none_first):
+        inside = [
+            f"{numbers[place]} [label={_stage_label(place, counts[place])}];" for place in numbers if place[0] == ipu
+        ]
+        lines += ["  " + line for line in _cluster(f"ipu{ipu}", f"IPU {ipu}", ipu is not None, inside)]
+    for (source, target), names in passed.items():
+        each = [f"{name} {shape_text(graph.tensors[name].shape)}" for name in dict.fromkeys(names)]
+        shown, rest = each[:MAX_PASSED], len(each) - MAX_PASSED
+        more = [f"and {rest} more"] if rest > 0 else []
+        label = quoted("\n".join([*shown, *more]))
+        lines.append(f"  {numbers[source]} -> {numbers[target]} [label={label}];")
+    return "\n".join([*lines, "}", ""]).encode("utf-8")
+
+
 def dump_svg(graph: Graph) -> bytes:
     """The drawing as SVG, made by Graphviz."""
+    return svg(dump(graph))
+
+
+def svg(drawing: bytes) -> bytes:
+    """What Graphviz makes of a drawing in the DOT language."""
     program = shutil.which("dot")
     if program is None:
         raise IRError(
@@ -50,7 +91,7 @@ def dump_svg(graph: Graph) -> bytes:
             "manager, or draw to a .dot file"
         )
     try:
-        done = subprocess.run([program, "-Tsvg"], input=dump(graph), capture_output=True, timeout=DOT_SECONDS)
+        done = subprocess.run([program, "-Tsvg"], input=drawing, capture_output=True, timeout=DOT_SECONDS)
     except subprocess.TimeoutExpired:
         raise IRError(f"{program} took more than {DOT_SECONDS} seconds; draw to a .dot file instead") from None
     except OSError as error:
@@ -96,6 +137,20 @@ def _cluster(name: str, label: str, boxed: bool, lines: List[str]) -> List[str]:
     if not boxed:
         return lines
     return [f"subgraph cluster_{name} {{", f'  label="{label}";', *("  " + line for line in lines), "}"]
+
+
+def _by_stage(place: _Place) -> Tuple[int, int]:
+    return _none_first(place[1]), _none_first(place[0])
+
+
+def _stage_label(place: _Place, counts: Counter[str]) -> str:
+    """The number of a stage, and its ops by type, the most frequent first."""
+    _, stage = place
+    title = f"stage {stage}" if stage is not None else "in no stage"
+    ranked = counts.most_common()
+    rest = sum(count for _, count in ranked[MAX_TYPES:])
+    rows = [f"{count} {type}" for type, count in ranked[:MAX_TYPES]] + [f"{rest} others"] * bool(rest)
+    return quoted("\n".join([f"{title}, {sum(counts.values())} ops", *rows]))
 
 
 def _none_first(index: Optional[int]) -> int:

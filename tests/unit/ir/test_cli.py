@@ -3,11 +3,12 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
 from ipu_conformance import cli
-from ipu_conformance.ir import isomorphic, read, write
+from ipu_conformance.ir import Op, Tensor, isomorphic, read, write
 from ipu_conformance.ir.compare.isomorphism import ISOMORPHIC
 
 from . import hlo_files, networks, paddle_files, tf_files
@@ -55,13 +56,48 @@ def test_show_prints_the_same_as_json(files, capsys):
 
 
 def test_diff_exits_with_1_and_says_what_differs(files, capsys):
-    """Equal graphs are silent and exit with 0."""
+    """The verdict comes first; equal graphs exit with 0."""
     a, b = str(files / "a.json"), str(files / "b.onnx")
 
     assert cli.main(["ir", "diff", a, a]) == 0
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out == "The graphs are the same.\n"
     assert cli.main(["ir", "diff", a, b]) == 1
-    assert capsys.readouterr().out == "stage 1: Conv 'conv2' has no Relu after it\n"
+    assert capsys.readouterr().out == (
+        "The graphs differ: 1 in structure.\nstructure:\n  stage 1: Conv 'conv2' has no Relu after it\n"
+    )
+
+
+def test_diff_groups_what_differs_and_shows_some_of_each(files, capsys):
+    """Structure comes before placement, attributes and names; --all lists what is left out."""
+    graph = networks.convnet()
+    extra = [Op("Relu", f"more{number}", ("y" if number == 0 else f"y{number}",), (f"y{number + 1}",), {}, 3, 5)
+             for number in range(12)]  # fmt: skip
+    tensors = [*graph.tensors.values(), *(Tensor(f"y{number + 1}", "FLOAT", (5, 4)) for number in range(12))]
+    moved = [replace(op, ipu=2) if op.name == "conv1" else op for op in graph.ops]
+    write(replace(graph, ops=(*moved, *extra), tensors={each.name: each for each in tensors}), files / "c.json")
+
+    assert cli.main(["ir", "diff", str(files / "a.json"), str(files / "c.json")]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert cli.main(["ir", "diff", "--all", str(files / "a.json"), str(files / "c.json")]) == 1
+    every = capsys.readouterr().out.splitlines()
+
+    assert lines[0] == "The graphs differ: 12 in structure, 1 in placement."
+    assert (lines[1], lines[12], lines[13]) == ("structure:", "  and 2 more; --all lists them", "placement:")
+    assert len(lines) == 15
+    assert len(every) == 16
+    assert lines[0] == every[0]
+
+
+def test_draw_shows_stages_with_what_passes_between_them(files):
+    """A box a stage, by IPU, holds the counts of its ops, and an arrow names what is copied."""
+    target = files / "stages.dot"
+
+    assert cli.main(["ir", "draw", "--stages", str(files / "a.json"), "-o", str(target)]) == 0
+
+    text = target.read_text()
+    assert text.count("subgraph cluster_ipu") == 2
+    assert 'label="stage 0, 4 ops' in text
+    assert text.count("->") == 1
 
 
 def test_diff_ignores_names_when_asked(files, capsys):

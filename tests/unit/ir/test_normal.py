@@ -192,3 +192,43 @@ def test_the_normal_form_of_any_graph_is_a_graph(drawn):
     assert found.inputs == drawn.inputs
     assert len(found.ops) <= 2 * len(drawn.ops)
     assert [op.type for op in normal(found).ops] == [op.type for op in found.ops]
+
+
+def test_what_is_computed_has_no_placement_and_no_marks() -> None:
+    """Without placement, IPUs, stages, copies, marks and unread inputs are gone, and numbers have 32 bits."""
+    placed = Graph(
+        "g",
+        [
+            Op("LeakyRelu", "a", ("x",), ("t",), {"alpha": 0.1, "recompute": "YES"}, 0, 0),
+            Op("IpuCopy", "", ("t",), ("t_c1",), {"__sourceIpus": "{0}", "__destIpu": 1}, 0, 0),
+            Op("Tanh", "b", ("t_c1",), ("y",), {"availableMemoryProportion": 0.5}, 1, 1),
+        ],
+        ["x", "labels"],
+        ["y"],
+        [Tensor(name, "FLOAT", (2, 3)) for name in ("x", "labels", "t", "t_c1", "y")],
+    )
+    plain = Graph(
+        "g",
+        [Op("LeakyRelu", "", ("x",), ("t",), {"alpha": 0.10000000149011612}), Op("Tanh", "", ("t",), ("y",))],
+        ["x"],
+        ["y"],
+        [Tensor(name, "FLOAT", (2, 3)) for name in ("x", "t", "y")],
+    )
+
+    outcome = isomorphic(normal(placed, unplaced=True), normal(plain, unplaced=True))
+    assert outcome.verdict == ISOMORPHIC, outcome.sentence
+    assert isomorphic(normal(placed), normal(plain)).verdict != ISOMORPHIC
+
+
+def test_a_weight_that_is_turned_twice_is_one_weight() -> None:
+    """Two layers that turn one weight in the same way share it in the normal form."""
+    ops = [
+        Op("Transpose", "", ("w",), ("w1",), {"perm": (1, 0)}),
+        Op("MatMul", "", ("x", "w1"), ("h",)),
+        Op("Transpose", "", ("w",), ("w2",), {"perm": (1, 0)}),
+        Op("MatMul", "", ("h", "w2"), ("y",)),
+    ]
+    shapes = {"x": (2, 3), "w": (3, 3), "w1": (3, 3), "w2": (3, 3), "h": (2, 3), "y": (2, 3)}
+    tensors = [Tensor(name, "FLOAT", shape) for name, shape in shapes.items()]
+
+    assert len(normal(Graph("g", ops, ["x"], ["y"], tensors, ["w"])).initializers) == 1

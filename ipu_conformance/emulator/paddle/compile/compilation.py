@@ -24,6 +24,10 @@ INDEX = framework.ipu_index_attr_name
 STAGE = framework.ipu_stage_attr_name
 OPTIMIZER = "popart_optimizer"
 """The type of the op that the optimizer is folded into."""
+MEAN, RUNNING = 1, 0
+"""The reduction that averages, and the strategy that averages while it accumulates, by PopART's numbers."""
+UNFOLDED_RATE = 0.01
+"""The learning rate of an optimizer whose rate is not folded."""
 RECOMPUTATION_OFF = 0
 """The value of ``auto_recomputation`` that stashes everything."""
 

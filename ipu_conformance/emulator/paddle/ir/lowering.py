@@ -7,8 +7,9 @@ from typing import Any, Dict, Iterable, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ipu_conformance.emulator.paddle.compile.compilation import RECOMPUTATION_OFF
+from ipu_conformance.emulator.paddle.compile.compilation import MEAN, RECOMPUTATION_OFF, RUNNING, UNFOLDED_RATE
 from ipu_conformance.emulator.popart import lowering
+from ipu_conformance.emulator.popart.constants import Numbers
 from ipu_conformance.emulator.popart.program import NAME
 from ipu_conformance.emulator.popart.updates import Training, rmsprop
 from ipu_conformance.ir.graph import Graph, Op
@@ -39,13 +40,44 @@ def _training(record: Any) -> Optional[Training]:
     optimizer, value = record.optimizer, record.strategy.value
     if not record.training or optimizer is None:
         return None
+    mean = int(value("accumulation_and_replication_reduction_type")) == MEAN
+    running = int(value("mean_accumulation_and_replication_reduction_strategy")) == RUNNING
     return Training(
         loss=record.aliases.get(record.loss, record.loss),
         optimizers=dict.fromkeys(optimizer.parameters, rule_of(optimizer)),
         accumulation=int(value("accumulation_factor")) if value("enable_gradient_accumulation") else 1,
         replicas=int(value("replicated_graph_count")) if value("enable_replicated_graphs") else 1,
         clip_norm=optimizer.clip_norm,
+        loss_scale=float(value("loss_scaling")),
+        mean=mean,
+        running_mean=mean and running,
+        numbers={name: _numbers(record, name) for name in optimizer.parameters},
     )
+
+
+def _numbers(record: Any, weight: str) -> Numbers:
+    """The settings of the folded optimizer for a weight, at the rate that the host holds."""
+    optimizer = record.optimizer
+    settings = optimizer.settings
+    return Numbers(
+        rate=_rate(record, optimizer.learning_rate),
+        momentum=float(settings.get("momentum", 0.0)),
+        weight_decay=float(optimizer.decays.get(weight, optimizer.weight_decay)),
+        beta1=float(settings.get("beta1", 0.0)),
+        beta2=float(settings.get("beta2", 0.0)),
+        epsilon=float(settings.get("eps", 0.0)),
+        alpha=float(settings.get("alpha", 0.0)),
+    )
+
+
+def _rate(record: Any, name: Optional[str]) -> float:
+    """The learning rate: the variable that holds it, or the device's own where none is folded."""
+    if name is not None and record.strategy.value("is_dynamic"):
+        return float(record.strategy.value("lr"))
+    variable = record.scope.find_var(name) if record.scope is not None and name is not None else None
+    if variable is None or not variable.get_tensor()._is_initialized():
+        return float(np.float32(UNFOLDED_RATE))
+    return float(np.asarray(variable.get_tensor()).reshape(-1)[0])
 
 
 def rule_of(optimizer: Any) -> str:

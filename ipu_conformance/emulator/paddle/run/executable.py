@@ -20,6 +20,7 @@ from ipu_conformance.emulator.paddle.compile import (
     slot_programs,
     subprograms,
 )
+from ipu_conformance.emulator.paddle.compile.compilation import MEAN, RUNNING, UNFOLDED_RATE
 from ipu_conformance.emulator.paddle.compile.slot_programs import Programs
 from ipu_conformance.emulator.paddle.compile.subprograms import TensorSpec
 from ipu_conformance.emulator.paddle.errors import InvalidArgument, PopartError
@@ -29,10 +30,6 @@ from ipu_conformance.emulator.paddle.run.feeding import Feeder, Fetcher
 from ipu_conformance.emulator.paddle.run.machine import PaddleMachine
 from ipu_conformance.emulator.paddle.run.scopes import VariableScope
 
-MEAN = 1
-RUNNING = 0
-UNFOLDED_RATE = 0.01
-"""The learning rate of an optimizer whose rate is not folded."""
 _POWERS = {"Beta1Pow": "beta1", "Beta2Pow": "beta2"}
 _STEPS = "Beta1Pow"
 _numbers = itertools.count(1)

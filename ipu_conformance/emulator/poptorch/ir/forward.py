@@ -8,8 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch.fx import Node
 
-from ipu_conformance.emulator.popart.lowering import RECOMPUTE
-from ipu_conformance.emulator.popart.program import MEMORY_SHARE, Place, Program
+from ipu_conformance.emulator.popart.program import MEMORY_SHARE, RECOMPUTE, Place, Program
 from ipu_conformance.emulator.poptorch.compile import blocks
 from ipu_conformance.emulator.poptorch.compile.capture import Captured
 from ipu_conformance.emulator.poptorch.ir.rows import MARKS, ROWS, TYPES, Row, adaptive

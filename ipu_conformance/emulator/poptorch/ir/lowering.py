@@ -8,9 +8,11 @@ from typing import Any, Dict, Mapping
 
 from ipu_conformance.emulator.core import cost, memory
 from ipu_conformance.emulator.popart import lowering, onnx
+from ipu_conformance.emulator.popart.constants import Numbers
 from ipu_conformance.emulator.popart.updates import Training, rmsprop
 from ipu_conformance.emulator.poptorch.ir.forward import Forward
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.options.enums import ReductionType
 from ipu_conformance.ir.formats import popart
 from ipu_conformance.ir.graph import Graph
 from ipu_conformance.ir.tensor import IRError
@@ -87,12 +89,35 @@ def _training(forward: Forward, compiled: Any, options: Any) -> Training:
     groups: Dict[str, Any] = {name: group for group in settings.groups for name in group.names}
     trainable = [name for name in compiled.weights.trainable if name in groups]
     norm = compiled.update.max_grad_norm
+    mean = options.Training.accumulation_and_replication_reduction_type == ReductionType.Mean
     return Training(
         loss=forward.name(compiled.captured.losses[0]),
         optimizers={forward.weights[name]: rule_of(settings, groups[name].values) for name in trainable},
         accumulation=options.Training.gradient_accumulation,
         replicas=options.replication_factor,
         clip_norm=norm if math.isfinite(norm) else None,
+        loss_scale=compiled.update.loss_scale,
+        mean=mean,
+        running_mean=mean and compiled.update.running_mean,
+        numbers={forward.weights[name]: _numbers({**settings.whole, **groups[name].values}) for name in trainable},
+    )
+
+
+def _numbers(values: Mapping[str, Any]) -> Numbers:
+    """The settings of one group in the words of the lowering."""
+    beta1, beta2 = values.get("betas", (0.0, 0.0))
+    return Numbers(
+        rate=float(values["lr"]),
+        momentum=float(values.get("momentum", 0.0)),
+        dampening=float(values.get("dampening", 0.0)),
+        weight_decay=float(values.get("weight_decay", 0.0)),
+        beta1=float(beta1),
+        beta2=float(beta2),
+        epsilon=float(values.get("eps", 0.0)),
+        alpha=float(values.get("alpha", 0.0)),
+        corrected=bool(values.get("bias_correction", True)),
+        inside=bool(values.get("use_tf_variant", False)),
+        max_weight_norm=float(values.get("max_weight_norm", math.inf)),
     )
 
 

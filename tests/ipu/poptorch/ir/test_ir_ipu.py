@@ -454,7 +454,8 @@ def test_compiling_again_gives_the_same_graph(graph_of: GraphOf) -> None:
 # The workload.
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize("name", GOLDEN)
 def test_the_workload_has_its_golden_graph(name: str) -> None:
-    """The graph of the MNIST network is the recorded one."""
+    """The graph of the MNIST network is the recorded one, which pins the emulator."""
     check.ir_equal(actual=graph(name), expected=read_file(path(name)))

@@ -69,7 +69,8 @@ def from_poptorch(setup: Setup) -> Graph:
         "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
         "momentum": lambda parameters: api.optim.SGD(parameters, lr=0.1, momentum=0.9, use_combined_accum=False),
         "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.1),
-        "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=0.1),
+        # Paddle's has this rate on a device, whatever the program says, and these settings by default.
+        "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=0.01, alpha=0.95, eps=1e-6),
     }
     options = api.Options().replicationFactor(setup.replicas)
     options.Training.gradientAccumulation(setup.accumulation)

@@ -1,0 +1,142 @@
+"""Ops of TensorFlow that ONNX has not: gradients, assignments, batch norm with channels last."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Mapping, Tuple
+
+import numpy as np
+
+from ipu_conformance.interpreter.calls import Array, Call, ExecutionError, Function, Table, oracle, vjp
+
+DOMAIN = "tensorflow::"
+FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)
+"""The axes of images with channels last in the order of channels first, and back."""
+KERNEL, BACK = (3, 2, 0, 1), (2, 3, 1, 0)
+
+
+def _first(call: Call, value: Array) -> Array:
+    """Images with channels first."""
+    return value.transpose(FIRST) if _channels_last(call) else value
+
+
+def _as_given(call: Call, value: Array) -> Array:
+    return value.transpose(LAST) if _channels_last(call) else value
+
+
+def _channels_last(call: Call) -> bool:
+    return str(call.attribute("data_format", default="NHWC")) == "NHWC"
+
+
+def _geometry(call: Call) -> Dict[str, Any]:
+    space = slice(1, 3) if _channels_last(call) else slice(2, 4)
+    words: Dict[str, Any] = {
+        "stride": tuple(call.attribute("strides"))[space],
+        "padding": str(call.attribute("padding")),
+    }
+    if words["padding"] not in ("SAME", "VALID"):
+        raise ExecutionError(f"{call.place} pads {words['padding']}, which is not known: SAME and VALID are.")
+    if "dilations" in call.op.attributes:
+        words["dilation"] = tuple(call.attribute("dilations"))[space]
+    if "ksize" in call.op.attributes:
+        words["kernel"] = tuple(call.attribute("ksize"))[space]
+    return words
+
+
+def _conv_input(call: Call) -> Array:
+    """Reads the shape of the input, the filter and dy."""
+    zeros = _first(call, np.zeros([int(length) for length in call[0]]))
+    gradient = vjp("conv", _first(call, call[2]), zeros, call[1].transpose(KERNEL), **_geometry(call))[0]
+    return _as_given(call, gradient)
+
+
+def _conv_filter(call: Call) -> Array:
+    """Reads the input, the shape of the filter and dy."""
+    zeros = np.zeros([int(length) for length in call[1]]).transpose(KERNEL)
+    gradient = vjp("conv", _first(call, call[2]), _first(call, call[0]), zeros, **_geometry(call))[1]
+    return gradient.transpose(BACK)
+
+
+def _max_pool(call: Call) -> Array:
+    return _as_given(call, vjp("max_pool", _first(call, call[2]), _first(call, call[0]), **_geometry(call))[0])
+
+
+def _average_pool(call: Call) -> Array:
+    zeros = _first(call, np.zeros([int(length) for length in call[0]]))
+    words = {**_geometry(call), "count_include_pad": False}
+    return _as_given(call, vjp("avg_pool", _first(call, call[1]), zeros, **words)[0])
+
+
+def _batch_norm(call: Call) -> Tuple[Array, ...]:
+    """The result, the statistics that are kept, and those of the batch, which the gradient reads."""
+    x, scale, bias, mean, variance = _first(call, call[0]), *call.inputs[1:5]
+    epsilon = float(call.attribute("epsilon"))
+    if not int(call.attribute("is_training", default=1)):
+        value = oracle("batch_norm_inference", x, scale, bias, mean, variance, epsilon=epsilon)
+        return (_as_given(call, value), *(np.asarray(each) for each in (mean, variance, mean, variance)), np.zeros(()))
+    share = float(call.attribute("exponential_avg_factor", default=1.0))
+    moved = oracle("batch_norm_statistics", x, mean, variance, momentum=share, unbiased=True)
+    axes = (0, 2, 3)
+    value = oracle("batch_norm", x, scale, bias, epsilon=epsilon)
+    return (_as_given(call, value), *moved, x.mean(axis=axes), x.var(axis=axes), np.zeros(()))
+
+
+def _batch_norm_gradient(call: Call) -> Tuple[Array, ...]:
+    dy, x, scale = _first(call, call[0]), _first(call, call[1]), call[2]
+    gradients = vjp("batch_norm", dy, x, scale, np.zeros_like(scale), epsilon=float(call.attribute("epsilon")))
+    return (_as_given(call, gradients[0]), gradients[1], gradients[2], np.zeros(0), np.zeros(0))
+
+
+def _bias(call: Call) -> Array:
+    axis = call[0].ndim - 1 if _channels_last(call) else 1
+    return call[0].sum(axis=tuple(each for each in range(call[0].ndim) if each != axis))
+
+
+def _cross_entropy(call: Call) -> Tuple[Array, Array]:
+    """The loss of every row, and its gradient by the scores."""
+    labels = call[1].astype(np.int64)
+    loss = oracle("cross_entropy_loss", call[0], labels, reduction="none")
+    return loss, vjp("cross_entropy_loss", np.ones_like(loss), call[0], labels, reduction="none")[0]
+
+
+def _sum(call: Call) -> Array:
+    axes = tuple(int(axis) for axis in np.ravel(call[1]))
+    return call[0].sum(axis=axes, keepdims=bool(call.attribute("keep_dims", default=0)))
+
+
+def _assigning(change: Callable[[Array, Array], Array]) -> Function:
+    return lambda call: change(call[0], call[1])
+
+
+ASSIGNMENTS: Mapping[str, Function] = {
+    f"{DOMAIN}{name}": function
+    for name, function in {
+        "AssignVariableOp": _assigning(lambda before, value: np.broadcast_to(value, before.shape).copy()),
+        "AssignAddVariableOp": _assigning(lambda before, value: before + value),
+        "AssignSubVariableOp": _assigning(lambda before, value: before - value),
+    }.items()
+}
+"""Ops that change the variable that is their first input."""
+TENSORFLOW: Table = {
+    **ASSIGNMENTS,
+    **{
+        f"{DOMAIN}{name}": function
+        for name, function in {
+            "ReluGrad": lambda call: call[0] * (call[1] > 0),
+            "TanhGrad": lambda call: call[1] * (1 - call[0] * call[0]),
+            "SigmoidGrad": lambda call: call[1] * call[0] * (1 - call[0]),
+            "BiasAddGrad": _bias,
+            "SparseSoftmaxCrossEntropyWithLogits": _cross_entropy,
+            "Conv2DBackpropInput": _conv_input,
+            "Conv2DBackpropFilter": _conv_filter,
+            "MaxPoolGrad": _max_pool,
+            "AvgPoolGrad": _average_pool,
+            "FusedBatchNormV3": _batch_norm,
+            "FusedBatchNormGradV3": _batch_norm_gradient,
+            "ShapeN": lambda call: tuple(np.array(value.shape, np.int64) for value in call.given),
+            "InvertPermutation": lambda call: np.argsort(call[0]),
+            "Transpose": lambda call: call[0].transpose([int(axis) for axis in call[1]]),
+            "Sum": _sum,
+        }.items()
+    },
+}
+"""Every such op by its type."""

@@ -1,0 +1,113 @@
+"""Executes the dump of a training with the oracle's functions: a record of the run as the dump tells it."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import numpy as np
+
+from ipu_conformance import frameworks, interpreter
+from ipu_conformance.frameworks import orient
+from ipu_conformance.interpreter import Outcome
+from ipu_conformance.ir import Graph
+from ipu_conformance.nets import Data, Net
+from ipu_conformance.oracle.training.outputs import returned
+from ipu_conformance.run import Array, RunConfig, RunRecord
+
+Axes = Mapping[str, Tuple[int, ...]]
+SEED = "Gradient___"
+"""What PopART calls the gradient of a tensor: that of the loss is the loss scale."""
+COUNTER = "num_batches_tracked"
+"""How often a batch norm of torch was trained: nothing is computed from it."""
+THROUGH = frozenset(
+    ("Cast", "Flatten", "Identity", "IpuCopy", "Log", "LogSoftmax", "Nll", "ReduceMean", "ReduceSum", "Reshape",
+     "Softmax", "Squeeze", "Unsqueeze")
+)  # fmt: skip
+"""What may stand between a net's output and its loss."""
+
+
+def dump_of(record: RunRecord, net: Net) -> Optional[Graph]:
+    """The compiled program that the target has shown, or the function that the framework gives to a compiler."""
+    given = getattr(frameworks.load(record.framework), "dump", None)
+    return record.ir if record.ir is not None or given is None else given(net, record.config)
+
+
+def executed(record: RunRecord, graph: Graph, net: Net, data: Data, engine: str = "oracle") -> RunRecord:
+    """The record of a run as the graph of its dump tells it: losses, outputs and, after a training, the weights."""
+    config = record.config
+    driver = frameworks.load(record.framework)
+    axes: Axes = getattr(driver, "AXES", {})
+    loss, logits = _ends(graph, config)
+    outcome = interpreter.execute(
+        graph,
+        {**_held(graph, net, config, axes), **_streams(graph, net, data, config, driver)},
+        engine=engine,
+        schedule=config.schedule,
+        fetches=[name for name in (loss, logits) if name],
+    )
+    return RunRecord(
+        config,
+        net.name,
+        tuple(_steps(outcome, loss, config)) if loss else (),
+        tuple(_steps(outcome, logits, config)),
+        weights=_weights(outcome, net, axes) if config.training else None,
+        framework=record.framework,
+        target="dump",
+    )
+
+
+def _ends(graph: Graph, config: RunConfig) -> Tuple[str, str]:
+    """The names of the loss, empty for inference, and of the net's output."""
+    if not config.training:
+        return "", graph.outputs[0]
+    made = {name for op in graph.ops for name in op.outputs}
+    seeds = [name[len(SEED) :] for name in (*graph.inputs, *graph.initializers) if name.startswith(SEED)]
+    losses = [name for name in seeds if name in made]
+    if not losses:  # a function returns both
+        return graph.outputs[0], graph.outputs[1]
+    name = losses[0]
+    while name in graph.producers and graph.producers[name].type in THROUGH:
+        name = graph.producers[name].inputs[0]
+    return losses[0], name
+
+
+def _held(graph: Graph, net: Net, config: RunConfig, axes: Axes) -> Dict[str, Array]:
+    """What the device holds at the start, as the framework has it."""
+    values: Dict[str, Array] = {**net.initial_weights(config.seed), **net.initial_statistics()}
+    held = {name: orient(net, name, value, axes) for name, value in values.items() if name in graph.tensors}
+    for name in _unvalued(graph):
+        if name.endswith(COUNTER):
+            held[name] = np.asarray(0)
+    return held
+
+
+def _unvalued(graph: Graph) -> List[str]:
+    """The names of what a dump does not carry the values of."""
+    return [*graph.inputs, *(name for name, data in graph.initializers.items() if data is None)]
+
+
+def _weights(outcome: Outcome, net: Net, axes: Axes) -> Mapping[str, Array]:
+    held = outcome.variables[0]
+    return {each.name: orient(net, each.name, held[each.name], axes, back=True) for each in net.weights}
+
+
+def _streams(graph: Graph, net: Net, data: Data, config: RunConfig, driver: Any) -> Dict[str, Array]:
+    """The samples and labels of a run with axes for updates, turns and replicas, as the framework takes them."""
+    free = [name for name in graph.inputs if not name.startswith((SEED, "Acc", "Step___"))]
+    named = {each.name for each in (*net.weights, *net.statistics)}
+    fed = [name for name in free if name not in named and not name.endswith(COUNTER)]
+    samples = driver.images(net, data.inputs) if hasattr(driver, "images") else data.inputs
+    whole = {name: data.labels if name in fed[1:] else samples for name in fed}
+    return {name: _counted(value, graph.tensors[name].shape or (), config) for name, value in whole.items()}
+
+
+def _counted(whole: Array, shape: Tuple[Any, ...], config: RunConfig) -> Array:
+    counts = (config.steps * config.device_iterations, config.gradient_accumulation, config.replicas)
+    return whole.reshape((*counts, *shape))
+
+
+def _steps(outcome: Outcome, name: str, config: RunConfig) -> Tuple[Array, ...]:
+    """A value for every step, in the form in which the framework returns it."""
+    values = outcome.outputs[name]
+    each = values.reshape((config.steps, config.device_iterations, *values.shape[1:]))
+    return tuple(returned(step, config) for step in each)

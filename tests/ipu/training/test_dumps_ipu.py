@@ -1,0 +1,137 @@
+"""A dump of a compiled training is proved by running it: it computes what the device has returned."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import pytest
+
+from ipu_conformance import check
+from ipu_conformance.interpreter import ExecutionError
+from ipu_conformance.ir import Graph, checks, isomorphic, normal
+from ipu_conformance.run import RunConfig, RunRecord
+
+from .executed import dump_of, executed
+from .forms import graph_of
+from .frame import AnyNet, Runs, data_of, inferred, net_of, outputs_as_specified, tolerance
+from .table import GRID, chosen, each, table
+from .test_clipping_ipu import CLIPPED
+from .test_evaluation_ipu import INFERENCE
+from .test_loss_scaling_ipu import ODD
+from .test_optimizers_ipu import SHARED, SINGLE
+from .test_pipelining_ipu import LEAST
+from .test_precision_ipu import HALF
+from .test_reduction_ipu import NARROW, REDUCED
+from .test_updates_ipu import NATIVE
+from .test_weight_decay_ipu import GROUPED, PLAIN
+
+
+def _constant_rate(config: RunConfig) -> bool:
+    """A dump holds one learning rate: that of the last step."""
+    return config.learning_rate.name == "constant" or config.steps == 1
+
+
+ROWS = {
+    f"{area}-{word}" if area else word: each
+    for area, rows in {
+        "": GRID,
+        "single": chosen(NATIVE, lambda each: each.config.gradient_accumulation == 1),
+        "clipped": CLIPPED,
+        "odd-scale": ODD,
+        "optimizer": {**SINGLE, **SHARED},
+        "least": LEAST,
+        "half": HALF,
+        "decayed": {**PLAIN, **GROUPED},
+        "narrow": NARROW,
+        "reduced": REDUCED,
+    }.items()
+    for word, each in rows.items()
+}
+DUMPED = chosen(table(*({word: each} for word, each in ROWS.items())), lambda each: _constant_rate(each.config))
+"""One IPU, sharded, pipelined, replicated, accumulated, recomputed, float16; every rule, reduction and scale."""
+
+
+def _in_one_function(config: RunConfig) -> Optional[str]:
+    """Of TensorFlow a function is shown, which neither accumulates nor reduces."""
+    one = config.gradient_accumulation == config.replicas == 1 and config.dtype == "float32"
+    return None if one else "accumulation and replicas in one graph"
+
+
+@each(DUMPED, without={"tensorflow": _in_one_function})
+def test_the_executed_dump_is_what_the_device_did(runs: Runs, name: str, config: RunConfig) -> None:
+    """Losses, outputs and trained weights of the dump, executed with the oracle's functions, are the device's."""
+    record = runs.train(name, config)
+
+    check.runs_equivalent(
+        actual=_told(record, name, config),
+        expected=record,
+        tolerance=tolerance(name, config),
+        fields=["losses", "outputs", "weights"],
+        net=net_of(name),
+    )
+
+
+@each(INFERENCE)
+@pytest.mark.parametrize("engine", ["oracle", "onnxruntime"])
+def test_the_executed_dump_infers_as_the_device(runs: Runs, name: str, config: RunConfig, engine: str) -> None:
+    """The outputs of an inference's dump are the device's, on the oracle and on an implementation of somebody else."""
+    record = runs.infer(name, config)
+    if engine == "onnxruntime":
+        pytest.importorskip("onnxruntime", reason="onnxruntime is not installed; it is an extra of the same name")
+
+    _, allowed = inferred(name, config)
+    told = _told(record, name, config, engine)
+    outputs_as_specified(told.outputs, dict(enumerate(record.outputs or ())), allowed)
+
+
+@each(INFERENCE)
+def test_the_dump_of_an_inference_is_the_net_s_graph(runs: Runs, name: str, config: RunConfig) -> None:
+    """Up to names, placement and the ways of frameworks to write one thing, it has the net's ops and no others."""
+    dump = _dumped(runs.infer(name, config), name)
+
+    turned = runs.framework == "tensorflow"  # where images have their channels last
+    found = normal(dump, turn_inputs=turned, unplaced=True)
+    outcome = isomorphic(normal(graph_of(net_of(name), config.micro_batch), unplaced=True), found)
+    check.holds(outcome.verdict == "isomorphic", f"the dump of {name} is not the net's graph: {outcome.sentence}")
+
+
+@each(DUMPED, without={"tensorflow": "a compiled program"})
+def test_the_dump_of_a_training_follows_the_rules(runs: Runs, name: AnyNet, config: RunConfig) -> None:
+    """Placement, stages, copies and reductions are sound on any device, and every weight has one update."""
+    graph = _dumped(runs.train(name, config), name)
+    # A norm of all gradients is of no stage, and neither is what follows from it.
+    staged = any(op.stage is not None for op in graph.ops) and config.clip_norm is None
+
+    rules = {
+        "placement": checks.placement(graph, stages=staged),
+        "stages": checks.stage_order(graph),
+        "copies": checks.copies(graph),
+        "reductions": checks.all_reduce(graph, config.replicas),
+    }
+    for rule, problems in rules.items():
+        check.equal(actual=[str(each) for each in problems], expected=[], what=f"the list of what breaks {rule}")
+    updated = sorted(op.inputs[0] for op in graph.ops if op.type.endswith("VarUpdate"))
+    weights = sorted(each.name for each in net_of(name).weights)
+    check.equal(actual=updated, expected=weights, what="the list of updated weights")
+
+
+def _dumped(record: RunRecord, name: AnyNet) -> Graph:
+    """The dump of a run; where the target shows none, the case is skipped."""
+    dump = dump_of(record, net_of(name))
+    if dump is None:
+        pytest.skip("the target does not show its compiled program")
+    return dump
+
+
+def _told(record: RunRecord, name: AnyNet, config: RunConfig, engine: str = "oracle") -> RunRecord:
+    """The record as its dump tells it; a dump that cannot be executed is a failure."""
+    __tracebackhide__ = True
+    dump = _dumped(record, name)
+    told, problem = None, ""
+    try:
+        told = executed(record, dump, net_of(name), data_of(name, config), engine)
+    except ExecutionError as error:
+        problem = str(error)
+    check.holds(told is not None, f"the dump cannot be executed: {problem}")
+    assert told is not None
+    return told
