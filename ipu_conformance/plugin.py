@@ -58,6 +58,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             metavar=name.upper(),
             help=f"{option.help} (default {option.default}; also {option.variable})",
         )
+    group.addoption("--ipu-report", metavar="DIR", help="leave a report in DIR: journal, verdict, JUnit, HTML")
+    group.addoption("--ipu-resume", action="store_true", help="go on with the report in DIR: run just the rest")
+    group.addoption("--ipu-shard", metavar="I/N", help="run part I of N, for `ipu-conformance report merge`")
+    group.addoption("--ipu-waivers", metavar="FILE", help="failures that somebody answers for, as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,6 +82,20 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.pluginmanager.has_plugin("xdist"):
         config.pluginmanager.register(_XdistHooks(), "ipu_conformance_xdist")
         _limit_workers(config)
+    _record(config)
+
+
+def _record(config: pytest.Config) -> None:
+    """Begin a report where one is wanted; nothing of it is imported otherwise."""
+    if config.getoption("ipu_report"):
+        from ipu_conformance.report import recording
+
+        try:
+            recording.register(config)
+        except ConformanceError as error:
+            raise pytest.UsageError(str(error)) from error
+    elif config.getoption("ipu_resume") or config.getoption("ipu_shard") or config.getoption("ipu_waivers"):
+        raise pytest.UsageError("--ipu-resume, --ipu-shard and --ipu-waivers need a report: add --ipu-report DIR.")
 
 
 def _limit_workers(config: pytest.Config) -> None:

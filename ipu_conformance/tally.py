@@ -7,11 +7,15 @@ from typing import Any, Dict, List
 
 import pytest
 
+from ipu_conformance.scheduling import framework_of
+
 
 def area_of(nodeid: str) -> str:
-    """The area of the suite that a case belongs to: the name of its file without test_ and the ending."""
+    """The area of the suite that a case belongs to: its framework, and its file's name without test_ and the ending."""
     stem = Path(nodeid.split("::", 1)[0]).stem
-    return stem[len("test_") :] if stem.startswith("test_") else stem
+    name = stem[len("test_") :] if stem.startswith("test_") else stem
+    framework = framework_of(nodeid)
+    return name if framework is None else f"{framework} {name}"
 
 
 def complaints(executed: Dict[str, int], skipped: Dict[str, int]) -> List[str]:
@@ -40,11 +44,15 @@ class Tally:
         """Count one phase of one conformance case; a failed set-up counts as executed."""
         if "ipu" not in report.keywords:
             return
-        area = area_of(report.nodeid)
         if report.skipped and not hasattr(report, "wasxfail"):
-            self.skipped[area] = self.skipped.get(area, 0) + 1
+            self.count(report.nodeid, skipped=True)
         elif report.when == "call" or (report.failed and report.when == "setup"):
-            self.executed[area] = self.executed.get(area, 0) + 1
+            self.count(report.nodeid, skipped=False)
+
+    def count(self, nodeid: str, *, skipped: bool) -> None:
+        """Count one case."""
+        area, counts = area_of(nodeid), self.skipped if skipped else self.executed
+        counts[area] = counts.get(area, 0) + 1
 
     def is_about_ipu(self) -> bool:
         """Whether the run was meant to execute conformance cases."""

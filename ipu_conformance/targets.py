@@ -17,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
 
+from ipu_conformance import __version__
 from ipu_conformance.emulator.core.device import EMULATED_IPUS
 from ipu_conformance.errors import ConformanceError
 
@@ -166,6 +167,10 @@ class Target:
         """How many IPUs there are."""
         return EMULATED_IPUS
 
+    def identity(self) -> Mapping[str, str]:
+        """How the device names itself (model, serial numbers, firmware): words for a report."""
+        return {}
+
 
 class Hardware(Target):
     """A real SDK with real IPUs."""
@@ -184,6 +189,16 @@ class Hardware(Target):
 
     def ipus(self) -> int:
         return attached_ipus()
+
+    def identity(self) -> Mapping[str, str]:
+        tool = shutil.which("gc-info")
+        if tool is None:
+            return {}
+        try:
+            answer = subprocess.run([tool, "--list-devices"], capture_output=True, text=True, timeout=10, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return {}
+        return {"gc-info": answer.stdout.strip()} if answer.returncode == 0 else {}
 
 
 MODEL_SWITCHES: Mapping[str, Tuple[str, str]] = {
@@ -229,6 +244,9 @@ class Emulator(Target):
         if framework.name not in hook.FRONT_ENDS:
             return Availability(False, f"this release of the emulator has no {framework.name} front end")
         return Availability(True, f"built in, on {framework.module} {framework.version}")
+
+    def identity(self) -> Mapping[str, str]:
+        return {"device": f"virtual IPU of ipu-conformance {__version__}"}
 
     def activate(self, framework: Framework) -> None:
         from ipu_conformance.emulator import hook

@@ -27,6 +27,8 @@ COMMANDS = (
     Command("coverage", "ipu_conformance.cli.coverage", "what the suite asks of each framework, and the gaps"),
     Command("faults", "ipu_conformance.cli.faults", "ways for a device to be wrong, and the cases that notice them"),
     Command("levels", "ipu_conformance.cli.levels", "which cases smoke and premerge have; remake the lists"),
+    Command("report", "ipu_conformance.cli.report", "verify, merge and compare the reports of qualifications"),
+    Command("mandatory", "ipu_conformance.cli.mandatory", "the cases that a device must pass: check, remake"),
     Command("tolerances", "ipu_conformance.cli.tolerances", "measure the tolerances that the suite comes with again"),
     Command("case", "ipu_conformance.cli.case", "run one case of the suite alone"),
     Command("train", "ipu_conformance.cli.train", "train one of the workloads"),
