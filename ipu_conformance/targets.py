@@ -141,6 +141,9 @@ class Inspector(Protocol):
     def plan(self, config: Any) -> Optional[Iterable[Any]]:
         """The slots that a RunConfig implies."""
 
+    def memory(self, program: Any) -> Optional[Sequence[Mapping[str, int]]]:
+        """The bytes that each IPU of a replica needs, by part: a row an IPU, with its number as ``ipu``."""
+
 
 class Target:
     """Something that executes cases. A vendor's plug-in derives from this and overrides what differs.

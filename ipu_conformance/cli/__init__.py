@@ -21,6 +21,7 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("doctor", "ipu_conformance.cli.doctor", "what is installed, which target would run, what is missing"),
+    Command("qualify", "ipu_conformance.cli.qualify", "run the suite on a device and leave a report with the verdict"),
     Command("data", "ipu_conformance.cli.data", "list, verify, fetch and write out the data sets"),
     Command("ir", "ipu_conformance.cli.ir", "show, diff, draw and convert IR graphs"),
     Command("baseline", "ipu_conformance.cli.baseline", "record, show and check convergence baselines"),

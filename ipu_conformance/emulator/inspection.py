@@ -9,11 +9,13 @@ from __future__ import annotations
 import heapq
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from ipu_conformance.emulator.core.memory import PERSISTENT, VARYING, MemoryEstimate
 from ipu_conformance.emulator.core.plan import Plan, Slot, plan
 from ipu_conformance.emulator.core.trace import Trace
 from ipu_conformance.run import RunConfig
 
 ByReplica = Tuple[Dict[str, Any], ...]
+Memory = Tuple[Dict[str, int], ...]
 
 
 class PopTorch:
@@ -28,6 +30,11 @@ class PopTorch:
 
     def trace(self, program: Any, replicas: int) -> Optional[Tuple[Slot, ...]]:
         return _by_tick(program._trace, replicas)
+
+    def memory(self, program: Any) -> Memory:
+        from ipu_conformance.emulator.poptorch.ir import lowering
+
+        return _sizes(lowering.memory_of(program.compiled, program._options))
 
     def plan(self, config: RunConfig) -> Plan:
         iterations, accumulation = config.device_iterations, config.gradient_accumulation
@@ -60,6 +67,13 @@ class Paddle:
 
     def trace(self, program: Any, replicas: int) -> Optional[Tuple[Slot, ...]]:
         return _by_tick(self._executable().last_trace, replicas)
+
+    def memory(self, program: Any) -> Memory:
+        from ipu_conformance.emulator.paddle.compile import memory_use
+
+        executable = self._executable()
+        pipelined = executable.options.pipelined
+        return _sizes(memory_use.estimate(executable.record, executable.plan, pipelined=pipelined))
 
     def plan(self, config: RunConfig) -> Plan:
         batches, accumulation = config.device_iterations, config.gradient_accumulation
@@ -94,11 +108,19 @@ class TensorFlow:
     def trace(self, program: Any, replicas: int) -> None:
         return None
 
+    def memory(self, program: Any) -> None:
+        return None
+
     def plan(self, config: RunConfig) -> None:
         return None
 
 
 INSPECTORS: Mapping[str, Any] = {"poptorch": PopTorch, "tensorflow": TensorFlow, "paddle": Paddle}
+
+
+def _sizes(estimate: MemoryEstimate) -> Memory:
+    parts = (*PERSISTENT, *VARYING, "peak")
+    return tuple({"ipu": row.ipu, **{part: int(getattr(row, part)) for part in parts}} for row in estimate.ipus)
 
 
 def _devices(config: RunConfig) -> Tuple[int, ...]:

@@ -199,12 +199,14 @@ def trace(framework: str, program: Any, replicas: int) -> Optional[Tuple[Any, ..
     door = targets.inspector(framework)
     slots = None if door is None else door.trace(program, replicas)
     if slots is not None and notes.wanted():
-        _tell_timeline(framework, slots)
+        _tell_timeline(framework, slots, door, program)
     return slots
 
 
-def _tell_timeline(framework: str, slots: Sequence[Any]) -> None:
-    """Tell when which IPU did what, of a program on several IPUs."""
+def _tell_timeline(framework: str, slots: Sequence[Any], door: Any, program: Any) -> None:
+    """Tell when which IPU did what, of a program on several IPUs, and the memory that each needs."""
     rows = [[s.tick, s.replica, s.ipu, s.stage, s.micro_batch, str(s.kind)] for s in slots if s.replica == 0]
     if len({row[2] for row in rows}) > 1:
-        notes.tell("timeline", {"framework": framework, "slots": rows})
+        shown = getattr(door, "memory", lambda _: None)(program)  # a plug-in of before may not have it
+        memory = None if shown is None else [dict(row) for row in shown]
+        notes.tell("timeline", {"framework": framework, "slots": rows, "memory": memory})

@@ -146,7 +146,7 @@ def areas(results: Sequence[Result]) -> List[Dict[str, Any]]:
 
 def write(folder: Path, entries: Sequence[Mapping[str, Any]]) -> Verdict:
     """Write all files that follow from the journal; the manifest comes last."""
-    from ipu_conformance.report import junit, page, scripts
+    from ipu_conformance.report import junit, page, scripts, timelines
 
     record = recorded(entries)
     verdict = verdict_of(record)
@@ -159,7 +159,7 @@ def write(folder: Path, entries: Sequence[Mapping[str, Any]]) -> Verdict:
         JUNIT: junit.text(record, verdict),
         PAGE: page.page(record, verdict, report),
         **{f"{FAILURES}/{name}": text for name, text in scripts.files(record).items()},
-        **{f"{TRACES}/{name}": text for name, text in _traces(record).items()},
+        **{f"{TRACES}/{name}": text for name, text in timelines.files(record).items()},
     }
     for place in (FAILURES, TRACES):
         shutil.rmtree(folder / place, ignore_errors=True)
@@ -169,11 +169,6 @@ def write(folder: Path, entries: Sequence[Mapping[str, Any]]) -> Verdict:
             beside.write_text(text, encoding="utf-8")
     seal(folder, record, verdict)
     return verdict
-
-
-def _traces(record: Record) -> Dict[str, str]:
-    """The timelines of pipelines, a file each."""
-    return {}
 
 
 def seal(folder: Path, record: Record, verdict: Verdict) -> None:
@@ -234,6 +229,11 @@ def spoken(verdict: Verdict) -> List[str]:
         *(f"- {reason}" for reason in verdict.reasons),
         *(f"  {remark}" for remark in verdict.remarks),
     ]
+
+
+def verdict_from(facts: Mapping[str, Any]) -> Verdict:
+    """The verdict of a report.json."""
+    return Verdict(facts["word"], tuple(facts["reasons"]), tuple(facts["remarks"]), facts["covers"])
 
 
 def failed(record: Record) -> List[Result]:
