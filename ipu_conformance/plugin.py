@@ -37,6 +37,7 @@ MARKERS = (
 CASE_TIME_LIMIT = 300
 """Seconds after which a case that hangs has failed, unless it carries a time limit of its own."""
 
+FAULT = "IPU_CONFORMANCE_FAULT"
 GARBAGE = (50_000, 20, 10)
 """When Python looks for garbage: a framework makes so many objects for a graph that the usual look takes a tenth of the
 time of a run."""
@@ -76,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
             config.stash[SELECTION] = select({name: config.getoption(f"ipu_{name}") for name in OPTIONS})
         except ConformanceError as error:
             raise pytest.UsageError(str(error)) from error
-    config.stash[TALLY] = Tally(config)
+    config.stash[TALLY] = Tally(config, config.stash[SELECTION].frameworks)
     config.pluginmanager.register(config.stash[TALLY], "ipu_conformance_tally")
     config.pluginmanager.register(Triangulation(), "ipu_conformance_triangulation")
     if config.pluginmanager.has_plugin("xdist"):
@@ -152,6 +153,8 @@ def pytest_report_header(config: pytest.Config) -> List[str]:
         else:
             why = choice.reason if choice.target is None else "not asked for"
             lines.append(f"ipu {choice.framework}: left out ({why})")
+    if os.environ.get(FAULT):
+        lines.append(f"ipu fault: {os.environ[FAULT]} is on, the device is wrong on purpose ({FAULT})")
     asked, started = config.stash.get(WORKERS, (0, 0))
     if started < asked:
         lines.append(f"ipu workers: {started} of {asked}, one a core (the emulator only computes)")
@@ -368,6 +371,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     finally:
         current_case.reset(token)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Every failed case says how to run it alone; a failed check has said it already."""
+    report = yield
+    if report.failed and in_suite(item.path) and "reproduce: " not in report.longreprtext:
+        from ipu_conformance.check.failure import CaseReference
+
+        report.sections.append(("reproduce", CaseReference(case_id(item)).command()))
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -41,10 +41,9 @@ COMMANDS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand and return its exit code; bad input is one sentence on stderr and exit code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = _parser(arguments)
 
     def run() -> int:
-        args = parser.parse_args(arguments)
+        args = _parser(arguments).parse_args(arguments)
         code: int = args.run(args)
         return code
 

@@ -101,7 +101,9 @@ def _groups(results: Sequence[Result], rows: mandatory.Advisory) -> List[Dict[st
     groups: Dict[str, List[Dict[str, Any]]] = {}
     failed = [result for result in results if result.outcome == FAILED]
     for number, result in enumerate(failed, start=1):
-        row = {**result.facts(), "details": result.details, "file": f"{scripts.name_of(number, result)}.txt"}
+        name = scripts.name_of(number, result)
+        row = {**result.facts(), "details": result.details, "file": f"{name}.txt"}
+        row["program"] = f"{name}.py" if scripts.has_program(result) else ""
         groups.setdefault(result.kind_of_failure, []).append({**row, "advisory": rows.why(result.case)})
     return [
         {"kind": kind, "rows": groups[kind]} for kind in sorted(groups, key=lambda each: (-len(groups[each]), each))

@@ -14,7 +14,7 @@ from typing import Any, Dict, Generator, Iterable, List, Mapping, Optional, Sequ
 
 import pytest
 
-from ipu_conformance import __version__, notes, plugin
+from ipu_conformance import __version__, levels, notes, plugin
 from ipu_conformance.check.failure import CheckFailure
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.report import folder as report_folder
@@ -145,6 +145,8 @@ class Listening:
             report.ipu_failure = list(_failure(call.excinfo))
         if report.when == "call":
             report.ipu_notes = _summed_up(self._heard)
+            if report.failed and self._heard.get("run"):
+                report.ipu_notes["run"] = self._heard["run"][-1]
         return report
 
     def pytest_sessionfinish(self) -> None:
@@ -284,7 +286,8 @@ class Recorder:
             self.whole, self.left_out = self.listening.whole, self.listening.left_out
         try:
             if not self.problem:
-                end = {"why": self._why_ended(session), "whole": self.whole, "left_out": self.left_out}
+                left_out = {**self._above_the_level(), **self.left_out}
+                end = {"why": self._why_ended(session), "whole": self.whole, "left_out": left_out}
                 self.journal.append({"kind": "end", "at": _now(), **end})
             self.verdict = report_folder.write(self.place, self.journal.entries)
         except ConformanceError as error:
@@ -295,6 +298,18 @@ class Recorder:
             )
         if self.problem and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+    def _above_the_level(self) -> Dict[str, str]:
+        """Why mandatory cases are not collected at all: files may ask for the level themselves."""
+        selection = self.config.stash[plugin.SELECTION]
+        level_of = levels.shipped().of
+        planned = self._promised | set(self._planned.values())
+        listed = mandatory.of_frameworks(self.run["mandatory"]["cases"], selection.frameworks)
+        return {
+            case: f"they need level {level_of(case)}"
+            for case in listed - planned
+            if not selection.has_level(level_of(case))
+        }
 
     def _why_ended(self, session: pytest.Session) -> str:
         """Why planned cases were not run; empty if all were."""
@@ -383,6 +398,7 @@ def _result(case: str, phases: Sequence[Any]) -> Result:
         margin=told.get("margin"),
         curves=tuple(told.get("curves", ())),
         timelines=tuple(told.get("timelines", ())),
+        run=told.get("run"),
         at=_now(),
         worker=_worker(phases[-1]),
     )

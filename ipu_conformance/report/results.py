@@ -41,6 +41,8 @@ class Result:
     """The tightest of its ``checks`` within a tolerance: the share that was ``used``, and of ``what``."""
     curves: Tuple[Mapping[str, Any], ...] = ()
     timelines: Tuple[Mapping[str, Any], ...] = ()
+    run: Optional[Mapping[str, str]] = None
+    """The last run of a failed case, as a program can repeat it: way, net, config and options."""
     at: str = ""
     worker: str = ""
 

@@ -56,7 +56,7 @@ def drawn(record: Record) -> List[Dict[str, Any]]:
         ticks = max(slot[0] for slot in slots) + 1
         step = WIDTH / ticks
         memory = timeline.get("memory") or []
-        parts = [part for part in memory[0] if part != "ipu"] if memory else []
+        parts = sorted(set(memory[0]) - {"ipu"}, key=lambda part: (part == "peak", part)) if memory else []
         figures.append(
             {
                 "case": result.case,

@@ -46,7 +46,7 @@ def train_epoch(trainer: Trainer, batches: Batches, *, title: str = "") -> List[
     with _bar(batches, title) as bar:
         for images, labels in bar:
             scores, batch_losses = trainer.train(images, labels)
-            losses += batch_losses.tolist()
+            losses += batch_losses.reshape(-1).tolist()  # one device iteration gives a number, not a list
             accuracy = (scores.argmax(1) == labels).float().mean().item()
             bar.set_postfix_str(f"loss {batch_losses.mean().item():.4f}, accuracy {100 * accuracy:.2f}%")
     return losses

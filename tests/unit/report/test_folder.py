@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ipu_conformance.report import folder as report_folder
-from ipu_conformance.report import mandatory, merging, schema, verification
+from ipu_conformance.report import journal, mandatory, merging, schema, verification
 from ipu_conformance.report.difference import difference
 from ipu_conformance.report.folder import ReportError
 from ipu_conformance.report.mandatory import Mandatory
@@ -139,7 +139,7 @@ def test_a_better_verdict_with_a_new_manifest_is_found(folder):
     report = report_folder.read_report(folder)
     report["verdict"].update(word="QUALIFIED", reasons=[])
     (folder / report_folder.REPORT).write_text(report_folder.pretty(report))
-    record = report_folder.recorded(report_folder.journal.read(folder / "journal.jsonl").entries)
+    record = report_folder.recorded(journal.read(folder / "journal.jsonl").entries)
     report_folder.seal(folder, record, report_folder.verdict_of(record))
 
     (complaint,) = verification.complaints(folder)

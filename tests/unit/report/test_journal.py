@@ -4,13 +4,18 @@ import errno
 import json
 import subprocess
 import sys
+from typing import Any, Dict, List
 
 import pytest
 
 from ipu_conformance.report import journal
 from ipu_conformance.report.journal import FolderInUseError, Journal, JournalError, parse, read
 
-ENTRIES = [{"kind": "begin"}, {"kind": "case", "case": "a", "seconds": 0.1}, {"kind": "case", "case": "ü"}]
+ENTRIES: List[Dict[str, Any]] = [
+    {"kind": "begin"},
+    {"kind": "case", "case": "a", "seconds": 0.1},
+    {"kind": "case", "case": "ü"},
+]
 
 
 @pytest.fixture

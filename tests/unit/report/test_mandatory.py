@@ -2,6 +2,7 @@
 
 import pytest
 
+from ipu_conformance.cli import case
 from ipu_conformance.report import mandatory
 from ipu_conformance.report.mandatory import Advisory, Mandatory, MandatoryError, computed
 
@@ -47,3 +48,8 @@ def test_a_pattern_takes_brackets_literally():
     """Ids have brackets; a star is the only wildcard that is needed."""
     assert mandatory.matches("a.py::test_a[x-1]", "a.py::test_a[x-*]")
     assert not mandatory.matches("a.py::test_a[y-1]", "a.py::test_a[x-*]")
+
+
+def test_the_example_of_a_case_exists():
+    """What the help shows can be typed: `mandatory check` compares the list with the suite."""
+    assert case.EXAMPLE in mandatory.shipped().cases

@@ -81,11 +81,15 @@ def test_the_native_twin_uses_every_sample_once_in_an_epoch():
 
 
 @needs_torch
-@pytest.mark.parametrize("where", [["--native"], ["--ipu-target", "emulator"]], ids=["native", "emulated"])
-def test_the_command_trains(where, after_torch):
+@pytest.mark.parametrize(
+    ("where", "iterations"),
+    [(["--native"], "4"), (["--ipu-target", "emulator"], "4"), (["--ipu-target", "emulator"], "1")],
+    ids=["native", "emulated", "one-iteration"],
+)
+def test_the_command_trains(where, iterations, after_torch):
     """Bars with loss and accuracy go to stderr, and the only line of the output is the accuracy on the test set."""
-    sizes = "--epochs 1 --train-size 24 --test-size 9 --batch-size 2 --test-batch-size 3 --device-iterations 4"
-    lines, bars = trained("train", "poptorch-mnist", *where, *sizes.split(), start=after_torch)
+    sizes = "--epochs 1 --train-size 24 --test-size 9 --batch-size 2 --test-batch-size 3 --device-iterations"
+    lines, bars = trained("train", "poptorch-mnist", *where, *sizes.split(), iterations, start=after_torch)
 
     assert len(lines) == 1
     assert lines[0].startswith("Accuracy on test set: ")
