@@ -293,7 +293,9 @@ def _tell_margin(difference: np.ndarray, allowed: np.ndarray, what: str) -> None
     """Tell the largest share of a tolerance that was used; where nothing is allowed there is no margin."""
     counted = (allowed > 0) & np.isfinite(allowed)
     if counted.any():
-        notes.tell("margin", {"what": what, "used": float(np.max(difference[counted] / allowed[counted]))})
+        with np.errstate(over="ignore"):
+            used = float(np.max(difference[counted] / allowed[counted]))
+        notes.tell("margin", {"what": what, "used": used})
 
 
 def _close_on_average(difference: np.ndarray, tolerance: ToleranceLike, what: str) -> None:

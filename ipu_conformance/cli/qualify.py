@@ -90,8 +90,9 @@ def command(args: argparse.Namespace, selection: Selection) -> List[str]:
     """The command line of pytest: the suite alone, whatever pytest.ini or conftest.py stand about."""
     from ipu_conformance.plugin import suite_folder
 
-    suite = str(suite_folder())
-    words = [sys.executable, "-m", "pytest", suite, "-c", os.devnull, "--rootdir", suite, "--confcutdir", suite]
+    suite = suite_folder()
+    words = [sys.executable, "-m", "pytest", str(suite), "-c", os.devnull]
+    words += ["--rootdir", str(suite.parent), "--confcutdir", str(suite)]
     words += ["-m", "ipu", "-p", "no:cacheprovider", "-n", str(args.workers), "--ipu-report", str(args.out.resolve())]
     words += ["--ipu-target", selection.wanted_target, "--ipu-level", selection.level]
     words += ["--ipu-frameworks", ",".join(selection.frameworks)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -28,6 +29,7 @@ REPORT, MANIFEST, ENVIRONMENT, JUNIT, PAGE = FILES = (
 )
 FAILURES = "failures"
 TRACES = "traces"
+GRAPHS = "ir"
 
 
 class ReportError(ConformanceError):
@@ -159,9 +161,10 @@ def write(folder: Path, entries: Sequence[Mapping[str, Any]]) -> Verdict:
         JUNIT: junit.text(record, verdict),
         PAGE: page.page(record, verdict, report),
         **{f"{FAILURES}/{name}": text for name, text in scripts.files(record).items()},
+        **{f"{GRAPHS}/{name}": text for name, text in _graphs(record).items()},
         **{f"{TRACES}/{name}": text for name, text in timelines.files(record).items()},
     }
-    for place in (FAILURES, TRACES):
+    for place in (FAILURES, TRACES, GRAPHS):
         shutil.rmtree(folder / place, ignore_errors=True)
     for name, text in texts.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -169,6 +172,16 @@ def write(folder: Path, entries: Sequence[Mapping[str, Any]]) -> Verdict:
             beside.write_text(text, encoding="utf-8")
     seal(folder, record, verdict)
     return verdict
+
+
+def _graphs(record: Record) -> Dict[str, str]:
+    """The IR dumps that cases compared, by file name."""
+    files = {}
+    for case, result in sorted(record.results.items()):
+        for number, text in enumerate(result.graphs):
+            words = re.sub(r"[^A-Za-z0-9]+", "-", case).strip("-")[:110]
+            files[f"{words}{f'-{number + 1}' if number else ''}.json"] = text
+    return files
 
 
 def seal(folder: Path, record: Record, verdict: Verdict) -> None:

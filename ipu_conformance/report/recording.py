@@ -176,8 +176,9 @@ def _summed_up(heard: Mapping[str, Sequence[Any]]) -> Dict[str, Any]:
     if margins:
         tightest = max(margins, key=lambda each: each["used"])
         result["margin"] = {"used": _rounded(tightest["used"]), "what": tightest["what"], "checks": len(margins)}
-    if heard.get("curve"):
-        result["curves"] = list(heard["curve"])
+    for kind, word in (("curve", "curves"), ("ir", "graphs")):
+        if heard.get(kind):
+            result[word] = list(heard[kind])
     timelines = [each for each in heard.get("timeline", ()) if len(each["slots"]) <= MOST_SLOTS]
     if timelines:
         result["timelines"] = timelines[:1]
@@ -398,6 +399,7 @@ def _result(case: str, phases: Sequence[Any]) -> Result:
         margin=told.get("margin"),
         curves=tuple(told.get("curves", ())),
         timelines=tuple(told.get("timelines", ())),
+        graphs=tuple(told.get("graphs", ())),
         run=told.get("run"),
         at=_now(),
         worker=_worker(phases[-1]),

@@ -41,6 +41,8 @@ class Result:
     """The tightest of its ``checks`` within a tolerance: the share that was ``used``, and of ``what``."""
     curves: Tuple[Mapping[str, Any], ...] = ()
     timelines: Tuple[Mapping[str, Any], ...] = ()
+    graphs: Tuple[str, ...] = ()
+    """IR dumps of the device that were compared, as canonical JSON."""
     run: Optional[Mapping[str, str]] = None
     """The last run of a failed case, as a program can repeat it: way, net, config and options."""
     at: str = ""
@@ -96,7 +98,7 @@ _FIELDS = tuple(each.name for each in fields(Result))
 def result_of(entry: Mapping[str, Any]) -> Result:
     """The result that ``entry`` wrote."""
     values = {name: entry[name] for name in _FIELDS if name in entry}
-    for name in ("curves", "timelines"):
+    for name in ("curves", "timelines", "graphs"):
         values[name] = tuple(values.get(name, ()))
     return Result(**values)
 

@@ -32,7 +32,7 @@ RESULTS = [
     failed(CASES[2], sentence="the loss of step 1, replica 0 differs: actual 2.5, expected 1.25."),
     passed(CASES[3], timelines=(TIMELINE,)),
     Result(CASES[4], "skipped", 0.0, sentence="needs 16 IPUs, the target offers 8"),
-    passed(CASES[5], curves=(CURVE,)),
+    passed(CASES[5], curves=(CURVE,), graphs=('{"ops": []}\n',)),
     passed(CASES[6]),
 ]
 
@@ -150,6 +150,14 @@ def test_a_timeline_has_a_row_an_ipu_and_its_memory(read, folder):
     ]
     assert "5.0 MiB" in read.sections["timelines"]
     assert (folder / "traces" / figure["file"]).is_file()
+
+
+def test_dumps_of_the_ir_are_files(folder):
+    """As the checks had them."""
+    (path,) = (folder / "ir").iterdir()
+
+    assert path.name == "ops-test-ops-ipu-py-test-forward-poptorch-softmax-softmax-float32-drawn.json"
+    assert path.read_text() == '{"ops": []}\n'
 
 
 def test_of_many_timelines_a_few_are_chosen():

@@ -143,7 +143,7 @@ def test_the_suite_runs_with_its_own_configuration_only(tmp_path):
     options = dict(zip(words, words[1:]))
 
     assert options["-c"] == os.devnull
-    assert options["--rootdir"] == options["--confcutdir"] == words[3]
+    assert options["--confcutdir"] == words[3]
     assert (options["-n"], options["--ipu-level"], words[-1]) == ("3", "smoke", "-x")
 
 
