@@ -1,5 +1,7 @@
 """What only the PopTorch digits workload has: its calls, its network, its data and its command."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -94,6 +96,8 @@ def test_the_command_trains(where, iterations, after_torch):
     assert len(lines) == 1
     assert lines[0].startswith("Accuracy on test set: ")
     assert lines[0].endswith("%")
+    where = "without any IPU API" if "--native" in where else "on emulator"
+    assert re.match(rf"poptorch-mnist: torch \S+ {where}, ipu-conformance \S+, data set synthetic-digits\n", bars)
     assert "Epoch 1/1: 100%" in bars
     assert "loss " in bars
     assert "accuracy " in bars
