@@ -84,6 +84,23 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_XdistHooks(), "ipu_conformance_xdist")
         _limit_workers(config)
     _record(config)
+    _lease(config)
+
+
+def _lease(config: pytest.Config) -> None:
+    """Let cases lease devices where a target names them; the emulator's cases do not get into each other's way."""
+    selection = config.stash[SELECTION]
+    if set(selection.kinds) <= {"emulator"}:
+        return
+    targets = discover()
+    chosen = {name: selection.choice(name) for name in selection.frameworks}
+    leased = {name: targets[choice.target] for name, choice in chosen.items() if choice and choice.target}
+    leased = {name: target for name, target in leased.items() if target.devices()}
+    if leased:
+        from ipu_conformance.leasing import Leasing
+
+        repeat = bool(config.getoption("ipu_report"))
+        config.pluginmanager.register(Leasing(config, leased, repeat=repeat), "ipu_conformance_leasing")
 
 
 def _record(config: pytest.Config) -> None:

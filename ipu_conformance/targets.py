@@ -170,6 +170,16 @@ class Target:
         """How many IPUs there are."""
         return EMULATED_IPUS
 
+    pins = False
+    """Whether ``pin`` decides which devices are used."""
+
+    def devices(self) -> Sequence[str]:
+        """The names of the devices, which cases lease; none where cases cannot get into each other's way."""
+        return ()
+
+    def pin(self, devices: Sequence[str]) -> None:
+        """Use these devices, in this process, from now on."""
+
     def identity(self) -> Mapping[str, str]:
         """How the device names itself (model, serial numbers, firmware): words for a report."""
         return {}
@@ -192,6 +202,10 @@ class Hardware(Target):
 
     def ipus(self) -> int:
         return attached_ipus()
+
+    def devices(self) -> Sequence[str]:
+        # The SDK takes any that are free: as many leases as devices keep workers from asking for more.
+        return [f"ipu{number}" for number in range(self.ipus())]
 
     def identity(self) -> Mapping[str, str]:
         tool = shutil.which("gc-info")

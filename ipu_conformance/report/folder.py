@@ -8,13 +8,15 @@ import json
 import re
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ipu_conformance import __version__
 from ipu_conformance.atomic_write import replacing
 from ipu_conformance.errors import ConformanceError
-from ipu_conformance.report import journal, mandatory, schema
+from ipu_conformance.report import journal, mandatory, repetitions, schema
+from ipu_conformance.report.repetitions import Repeats, repeats_of
 from ipu_conformance.report.results import FAILED, OUTCOMES, Result, results_of
 from ipu_conformance.report.verdict import Evidence, Verdict, judged
 from ipu_conformance.targets import FRAMEWORKS
@@ -50,6 +52,7 @@ class Record(NamedTuple):
     ended: str
     """Why the last run ended: empty if it came to its end."""
     times: Mapping[str, Any]
+    repeats: Repeats
 
 
 def recorded(entries: Sequence[Mapping[str, Any]]) -> Record:
@@ -75,6 +78,7 @@ def recorded(entries: Sequence[Mapping[str, Any]]) -> Record:
             "ended": entries[-1].get("at", "") or begins[-1]["at"],
             "runs": len(begins),
         },
+        repeats=repeats_of(entries),
     )
 
 
@@ -84,7 +88,7 @@ def verdict_of(record: Record) -> Verdict:
     frameworks = run["frameworks"]
     listed: FrozenSet[str] = mandatory.of_frameworks(run["mandatory"]["cases"], list(frameworks))
     left_out = {case: record.left_out.get(case) or _why_not_selected(run, case) for case in listed}
-    return judged(
+    verdict = judged(
         Evidence(
             planned=record.planned,
             results=record.results,
@@ -98,6 +102,7 @@ def verdict_of(record: Record) -> Verdict:
             interrupted=record.ended,
         )
     )
+    return replace(verdict, remarks=(*verdict.remarks, *repetitions.remarks(record.repeats)))
 
 
 def _why_not_selected(run: Mapping[str, Any], case: str) -> str:
@@ -128,6 +133,7 @@ def report_of(record: Record, verdict: Verdict) -> Dict[str, Any]:
         "counts": {outcome: sum(result.outcome == outcome for result in results) for outcome in OUTCOMES},
         "areas": areas(results),
         "cases": [result.facts() for result in results],
+        "devices": repetitions.by_device(record.repeats),
         "curves": [{"case": result.case, **curve} for result in results for curve in result.curves],
         "times": dict(record.times),
     }

@@ -89,6 +89,11 @@ def _entries(records: Sequence[Record]) -> List[Mapping[str, Any]]:
         },
         {"kind": "plan", "at": first.times["started"], "cases": planned},
         *(record.results[case].entry() for record in ordered for case in sorted(record.results)),
+        *(
+            {"kind": "repeats", "at": record.times["ended"], "case": case, "devices": devices}
+            for record in ordered
+            for case, devices in record.repeats.items()
+        ),
         {
             "kind": "end",
             "at": max(record.times["ended"] for record in ordered),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 import jinja2
 
 from ipu_conformance.report import mandatory, scripts
+from ipu_conformance.report.repetitions import Repeats, sentence
 from ipu_conformance.report.results import FAILED, OUTCOMES, PASSED, SKIPPED, Result
 from ipu_conformance.report.timelines import KINDS, drawn
 from ipu_conformance.report.verdict import INCOMPLETE, QUALIFIED, Verdict
@@ -60,7 +61,8 @@ def page(record: Record, verdict: Verdict, report: Mapping[str, Any]) -> str:
         seconds=sum(result.seconds for result in results),
         columns=columns,
         chapters=_chapters(report["areas"], columns),
-        groups=_groups(results, mandatory.Advisory(record.run["advisory"])),
+        groups=_groups(results, mandatory.Advisory(record.run["advisory"]), record.repeats),
+        devices=report["devices"],
         skipped=_skipped(results, listed),
         histograms=histograms(results),
         tightest=_tightest(results),
@@ -96,13 +98,14 @@ def _chapters(areas: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Lis
     return [(chapter, [cells.get((chapter, column)) for column in columns]) for chapter in chapters]
 
 
-def _groups(results: Sequence[Result], rows: mandatory.Advisory) -> List[Dict[str, Any]]:
+def _groups(results: Sequence[Result], rows: mandatory.Advisory, repeats: Repeats) -> List[Dict[str, Any]]:
     """The failures that share a cause, the largest group first."""
     groups: Dict[str, List[Dict[str, Any]]] = {}
     failed = [result for result in results if result.outcome == FAILED]
     for number, result in enumerate(failed, start=1):
         name = scripts.name_of(number, result)
         row = {**result.facts(), "details": result.details, "file": f"{name}.txt"}
+        row["repeated"] = sentence(repeats[result.case]) if result.case in repeats else ""
         row["program"] = f"{name}.py" if scripts.has_program(result) else ""
         groups.setdefault(result.kind_of_failure, []).append({**row, "advisory": rows.why(result.case)})
     return [

@@ -179,6 +179,8 @@ def _summed_up(heard: Mapping[str, Sequence[Any]]) -> Dict[str, Any]:
     for kind, word in (("curve", "curves"), ("ir", "graphs")):
         if heard.get(kind):
             result[word] = list(heard[kind])
+    if heard.get("devices"):
+        result["devices"] = heard["devices"][-1]
     timelines = [each for each in heard.get("timeline", ()) if len(each["slots"]) <= MOST_SLOTS]
     if timelines:
         result["timelines"] = timelines[:1]
@@ -265,6 +267,9 @@ class Recorder:
         """Write a case's line with the report of its last phase, or of its worker's crash."""
         case = self._planned.get(report.nodeid)
         if case is None:
+            return
+        if report.when == "repeats":
+            self._write({"kind": "repeats", "at": _now(), "case": case, "devices": report.ipu_repeats})
             return
         phases = self._phases.setdefault(report.nodeid, [])
         phases.append(report)
@@ -401,6 +406,7 @@ def _result(case: str, phases: Sequence[Any]) -> Result:
         timelines=tuple(told.get("timelines", ())),
         graphs=tuple(told.get("graphs", ())),
         run=told.get("run"),
+        devices=tuple(told.get("devices", ())),
         at=_now(),
         worker=_worker(phases[-1]),
     )

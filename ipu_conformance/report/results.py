@@ -45,6 +45,8 @@ class Result:
     """IR dumps of the device that were compared, as canonical JSON."""
     run: Optional[Mapping[str, str]] = None
     """The last run of a failed case, as a program can repeat it: way, net, config and options."""
+    devices: Tuple[str, ...] = ()
+    """The devices that the case had leased."""
     at: str = ""
     worker: str = ""
 
@@ -98,7 +100,7 @@ _FIELDS = tuple(each.name for each in fields(Result))
 def result_of(entry: Mapping[str, Any]) -> Result:
     """The result that ``entry`` wrote."""
     values = {name: entry[name] for name in _FIELDS if name in entry}
-    for name in ("curves", "timelines", "graphs"):
+    for name in ("curves", "timelines", "graphs", "devices"):
         values[name] = tuple(values.get(name, ()))
     return Result(**values)
 

@@ -103,6 +103,7 @@ REPORT: Mapping[str, Any] = {
             "high": Each(NUMBER),
         }
     ),
+    "devices": Each({"device": str, "failed": int, "of": int}),
     "times": {"started": str, "ended": str, "runs": int},
 }
 
