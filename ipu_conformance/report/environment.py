@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import re
@@ -27,7 +28,7 @@ def environment(selection: Selection, variables: Mapping[str, str] = os.environ)
     return {
         "ipu_conformance": __version__,
         "python": platform.python_version(),
-        "packages": packages(),
+        "packages": dict(packages()),
         "machine": {
             "platform": platform.platform(),
             "processor": platform.machine(),
@@ -45,7 +46,8 @@ def environment(selection: Selection, variables: Mapping[str, str] = os.environ)
     }
 
 
-def packages() -> Dict[str, str]:
+@functools.lru_cache(maxsize=1)
+def packages() -> Mapping[str, str]:
     """Every installed distribution with its version."""
     found = {each.metadata["Name"]: each.version for each in metadata.distributions() if each.metadata["Name"]}
     return dict(sorted(found.items(), key=lambda row: row[0].lower()))

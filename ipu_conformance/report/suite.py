@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from pathlib import Path
 
 
+@functools.lru_cache(maxsize=1)
 def suite_digest(folder: Path) -> str:
     """The SHA-256 of the names and contents of the suite's files; compiled ones do not count."""
     digest = hashlib.sha256()
