@@ -1,4 +1,7 @@
-"""A plug-in for pytest that writes down every collected case, and whether it is bound to one kind of target."""
+"""A plug-in for pytest that writes down every collected case, and whether it is bound.
+
+A bound case makes sense on one kind of target only, or needs a module that not every installation has.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Write the list."""
-    kinds = ("emulator", "hardware")
+    kinds = ("emulator", "hardware", "requires")
     cases = {case_id(item): any(item.get_closest_marker(kind) for kind in kinds) for item in session.items}
     Path(session.config.getoption("ipu_listing")).write_text(json.dumps(cases), encoding="utf-8")
