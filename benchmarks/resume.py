@@ -58,13 +58,13 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("options", nargs="*", metavar="-- OPTIONS")
-    args = parser.parse_args(arguments)
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    args, options = parser.parse_args(arguments[:end]), arguments[end + 1 :]
     whole, killed = args.folder / "whole", args.folder / "killed"
     begin = time.monotonic()
-    start(whole, args.options, resume=False).wait()
+    start(whole, options, resume=False).wait()
     longest = time.monotonic() - begin
-    met = disturbed(killed, args.options, args.kills, longest, random.Random(args.seed))
+    met = disturbed(killed, options, args.kills, longest, random.Random(args.seed))
     complaints = verification.complaints(killed)
     reports = [report_folder.read_report(each) for each in (whole, killed)]
     found = difference(*reports)

@@ -35,7 +35,7 @@ def _check(args: argparse.Namespace) -> int:
     frozen, collected = mandatory.shipped(), _collected()
     bound, rows = {case for case, is_bound in collected.items() if is_bound}, mandatory.advisory()
     complaints = [f"{case} is mandatory, and the suite has no such case." for case in frozen.cases - set(collected)]
-    complaints += [f"{case} is mandatory, and bound to a kind of target or a module." for case in frozen.cases & bound]
+    complaints += [f"{case} is mandatory, and bound to a kind of target or to a tool." for case in frozen.cases & bound]
     complaints += [f"{case} is mandatory, and advisory: {rows.why(case)}." for case in frozen.cases if rows.why(case)]
     complaints += [
         f"the advisory row {pattern} fits no case of the suite."
@@ -74,7 +74,7 @@ def _say_changes(before: FrozenSet[str], after: FrozenSet[str]) -> None:
 
 
 def _collected() -> Dict[str, bool]:
-    """Every case of the suite on all frameworks, and whether it is bound to a kind of target or a module."""
+    """Every case of the suite on all frameworks, and whether it is bound to a kind of target or to a tool."""
     from ipu_conformance.plugin import suite_folder
 
     with tempfile.TemporaryDirectory() as folder:

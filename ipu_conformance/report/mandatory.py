@@ -1,9 +1,9 @@
 """The mandatory list, the advisory rows and waivers: what a device must pass, as data.
 
 ``mandatory.json`` freezes the ids with their digest. A case is mandatory if it was seen to fail a wrong device (the
-published matrix of faults names it) or belongs to smoke, if premerge has it, if it makes sense on any target and in any
-installation, and if it follows from the vendor's public documents. What does not follow from them is advisory: it is run and shown, and fails
-no device. ``advisory.json`` lists it with the reason.
+published matrix of faults names it) or belongs to smoke, if premerge has it, if it makes sense on any target and needs
+no module besides its framework's, and if it follows from the vendor's public documents. What does not follow from them
+is advisory: it is run and shown, and fails no device. ``advisory.json`` lists it with the reason.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def matches(case: str, pattern: str) -> bool:
 def computed(
     *, premerge: Iterable[str], smoke: Iterable[str], killers: Iterable[str], bound: Iterable[str], rows: Advisory
 ) -> Mandatory:
-    """The list that follows from the levels and the matrix; ``bound`` cases need a kind of target or a module."""
+    """The list that follows from the levels and the matrix; ``bound`` cases need a kind of target, or a tool."""
     wanted = (set(killers) | set(smoke)) & set(premerge) - set(bound)
     return Mandatory(frozenset(case for case in wanted if rows.why(case) is None))
 

@@ -7,6 +7,7 @@ tell, and sends it along with pytest's reports. ``Recorder`` alone writes: it is
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import math
 import time
 from pathlib import Path
@@ -23,7 +24,7 @@ from ipu_conformance.report.environment import devices, environment
 from ipu_conformance.report.journal import FILE, Journal, JournalError
 from ipu_conformance.report.results import CHECK, CRASH, ERROR, FAILED, PASSED, SKIPPED, TIME_LIMIT, Result
 from ipu_conformance.report.suite import suite_digest
-from ipu_conformance.report.verdict import Verdict
+from ipu_conformance.report.verdict import NOT_COVERED, Verdict
 from ipu_conformance.selection import Selection
 
 MOST_DETAILS = 20_000
@@ -110,8 +111,14 @@ class Listening:
         for item in items:
             case = id_of(item)
             if case in self._mandatory:
-                why = plugin.why_left_out(item, self.selection)
-                self.left_out[case] = f"they {why}" if why else "the command line left them out (-k, -m or --deselect)"
+                self.left_out[case] = self._why_left_out(item)
+
+    def _why_left_out(self, item: pytest.Item) -> str:
+        missing = [marker.args[0] for marker in item.iter_markers("requires") if not _importable(marker.args[0])]
+        if missing:
+            return f"{NOT_COVERED}{missing[0]}"
+        why = plugin.why_left_out(item, self.selection)
+        return f"they {why}" if why else "the command line left them out (-k, -m or --deselect)"
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: List[pytest.Item]) -> None:
@@ -154,6 +161,10 @@ class Listening:
         if hasattr(self.config, "workeroutput"):
             self.config.workeroutput[WHOLE] = self.whole
             self.config.workeroutput[LEFT_OUT] = self.left_out
+
+
+def _importable(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
 
 
 def _failure(excinfo: pytest.ExceptionInfo[BaseException]) -> Tuple[str, str]:

@@ -13,6 +13,8 @@ from ipu_conformance.report.results import FAILED, SKIPPED, Result, area_of
 QUALIFIED, NOT_QUALIFIED, INCOMPLETE = VERDICTS = ("QUALIFIED", "NOT QUALIFIED", "INCOMPLETE")
 EXIT_CODES: Mapping[str, int] = {QUALIFIED: 0, NOT_QUALIFIED: 1, INCOMPLETE: 3}
 """2 is bad input or a target that did not answer, 130 an interrupt."""
+NOT_COVERED = "the framework comes without "
+"""How the reason begins for which a mandatory case is outside of what a verdict covers: the module's name follows."""
 MOST_NAMED = 20
 """Failed cases that are named one by one; the report has all."""
 
@@ -67,6 +69,8 @@ def judged(evidence: Evidence) -> Verdict:
     """The verdict, with each reason a sentence."""
     excused, remarks = _waived(evidence)
     failures, gaps = _failures(evidence, excused, remarks), _gaps(evidence)
+    absent = Counter(why for case, why in _unplanned(evidence).items() if why.startswith(NOT_COVERED))
+    remarks += [f"Not covered: {_cases(count, 'mandatory ')} not run: {_ended(why)}" for why, count in absent.items()]
     word = NOT_QUALIFIED if failures else INCOMPLETE if gaps else QUALIFIED
     return Verdict(word, tuple(failures + gaps), tuple(remarks), evidence.covers)
 
@@ -121,9 +125,9 @@ def _gaps(evidence: Evidence) -> List[str]:
         sentences.append(f"{_cases(missing, 'planned ')} not run, of {len(planned):,}: {_ended(why)}")
     mandatory = set(evidence.mandatory)
     causes: Counter[str] = Counter()
-    for case in mandatory - planned:
-        causes[evidence.left_out.get(case, "the run does not have them")] += 1
-    for cause, count in sorted(causes.items()):
+    for cause in _unplanned(evidence).values():
+        causes[cause] += not cause.startswith(NOT_COVERED)
+    for cause, count in sorted((+causes).items()):
         sentences.append(f"{_cases(count, 'mandatory ')} not run: {_ended(cause)}")
     causes = Counter()
     skipped = {case: result for case, result in evidence.results.items() if result.outcome == SKIPPED}
@@ -136,6 +140,12 @@ def _gaps(evidence: Evidence) -> List[str]:
     if not missing and len(skipped) == len(evidence.results):
         sentences.append("No case was executed.")
     return sentences
+
+
+def _unplanned(evidence: Evidence) -> Dict[str, str]:
+    """The mandatory cases that are not among the planned ones, and why."""
+    missing = sorted(set(evidence.mandatory) - set(evidence.planned))
+    return {case: evidence.left_out.get(case, "the run does not have them") for case in missing}
 
 
 def _skipped_areas(results: Mapping[str, Result], skipped: Mapping[str, Result]) -> List[str]:

@@ -72,6 +72,16 @@ def test_what_was_not_run_makes_a_verdict_incomplete(results, changes, reason):
     assert found.reasons[0].startswith(reason)
 
 
+def test_what_a_framework_comes_without_is_not_covered():
+    """It is a remark, not a gap: another version of the framework has it."""
+    found = verdict(ALL[1:], planned=CASES[1:], left_out={CASES[0]: "the framework comes without tensorflow_estimator"})
+
+    assert (found.word, found.reasons) == ("QUALIFIED", ())
+    assert found.remarks == (
+        "Not covered: 1 mandatory case was not run: the framework comes without tensorflow_estimator.",
+    )
+
+
 def test_a_skipped_mandatory_case_is_a_gap():
     """Its reason is given once for all that share it; an area with nothing executed is named too."""
     skipped = [Result(case, "skipped", 0.0, sentence="needs 16 IPUs, the target offers 4") for case in MANDATORY]
