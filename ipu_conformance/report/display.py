@@ -66,7 +66,9 @@ class Progress:
         return ", ".join(words)
 
     def table(self) -> List[str]:
-        """The chapters by framework: cases done of cases planned, and how many failed."""
+        """The chapters by framework: cases done of cases planned, and how many failed; nothing before the plan."""
+        if not self.planned:
+            return []
         planned: Counter[Tuple[str, str]] = Counter(map(_cell, self.planned))
         done: Counter[Tuple[str, str]] = Counter(map(_cell, self.done))
         failed: Counter[Tuple[str, str]] = Counter(_cell(result.case) for result in self.failures)

@@ -22,6 +22,7 @@ def fed(results, *, earlier=0):
 def test_before_the_plan_nothing_is_counted():
     """Collecting takes some seconds."""
     assert Progress().line(3.2) == "collecting cases, 3 s"
+    assert Progress().table() == []
 
 
 def test_a_line_has_counts_and_the_time_left():
