@@ -2,8 +2,8 @@
 
     python -m benchmarks.resume FOLDER --kills 20 -- --level smoke --frameworks paddle -n 2
 
-What follows ``--`` are options of ``ipu-conformance qualify``. Every kill is SIGKILL to the command, after a time drawn
-between a second and the length of the undisturbed run.
+What follows ``--`` are options of ``ipu-conformance qualify``. Every kill is SIGKILL to the command, some before the first
+case and some after a number of cases that is drawn, so that all meet a run that is under way.
 """
 
 from __future__ import annotations
@@ -31,12 +31,16 @@ def start(out: Path, options: Sequence[str], *, resume: bool) -> subprocess.Pope
     )
 
 
-def disturbed(out: Path, options: Sequence[str], kills: int, longest: float, chance: random.Random) -> int:
+def disturbed(out: Path, options: Sequence[str], kills: int, lines: int, chance: random.Random) -> int:
     """Kill the run so many times, then let it end; how many kills met a run that was under way."""
     met = 0
     for number in range(kills):
+        begin = _lines(out)
         run = start(out, options, resume=(out / "journal.jsonl").exists())
-        time.sleep(chance.uniform(1.0, max(2.0, longest)))
+        more = chance.randrange(0, max(2, lines // kills))
+        while more and run.poll() is None and _lines(out) < begin + more:
+            time.sleep(0.05)
+        time.sleep(chance.uniform(0.0, 0.3 if more else 5.0))
         if run.poll() is None:
             met += 1
             os.killpg(run.pid, signal.SIGKILL)
@@ -61,10 +65,8 @@ def main(arguments: List[str]) -> int:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     args, options = parser.parse_args(arguments[:end]), arguments[end + 1 :]
     whole, killed = args.folder / "whole", args.folder / "killed"
-    begin = time.monotonic()
     start(whole, options, resume=False).wait()
-    longest = time.monotonic() - begin
-    met = disturbed(killed, options, args.kills, longest, random.Random(args.seed))
+    met = disturbed(killed, options, args.kills, _lines(whole), random.Random(args.seed))
     complaints = verification.complaints(killed)
     reports = [report_folder.read_report(each) for each in (whole, killed)]
     found = difference(*reports)
