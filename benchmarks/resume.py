@@ -2,8 +2,8 @@
 
     python -m benchmarks.resume FOLDER --kills 20 -- --level smoke --frameworks paddle -n 2
 
-What follows ``--`` are options of ``ipu-conformance qualify``. Every kill is SIGKILL to the command, some before the first
-case and some after a number of cases that is drawn, so that all meet a run that is under way.
+What follows ``--`` are options of ``ipu-conformance qualify``. Every kill is SIGKILL to the command, some before the
+first case and some after a number of cases that is drawn, so that all meet a run that is under way.
 """
 
 from __future__ import annotations

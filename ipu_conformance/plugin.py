@@ -105,6 +105,8 @@ def _lease(config: pytest.Config) -> None:
 
 def _record(config: pytest.Config) -> None:
     """Begin a report where one is wanted; nothing of it is imported otherwise."""
+    if config.getoption("collectonly"):
+        return
     if config.getoption("ipu_report"):
         from ipu_conformance.report import recording
 

@@ -109,6 +109,13 @@ def test_a_folder_with_a_report_is_not_written_over(suite):
     again.stderr.fnmatch_lines(["ERROR: *out holds a report; go on with it (--resume), or choose another folder."])
 
 
+def test_a_run_that_only_collects_leaves_nothing(suite):
+    """It is no run."""
+    suite.runpytest_inprocess(*OPTIONS, "--collect-only")
+
+    assert not (suite.path / "out").exists()
+
+
 def test_a_folder_in_use_is_refused(suite):
     """Another process holds its journal."""
     other = Journal(suite.path / "out" / "journal.jsonl")
