@@ -150,7 +150,7 @@ def test_an_interrupt_while_a_command_is_imported_is_one_line(monkeypatch, capsy
     def interrupt(name):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.importlib, "import_module", interrupt)
+    monkeypatch.setattr("ipu_conformance.cli.importlib.import_module", interrupt)
 
     assert cli.main(["doctor"]) == command_line.EXIT_INTERRUPTED
     assert capsys.readouterr().err == "ipu-conformance: interrupted\n"
