@@ -1,8 +1,8 @@
-# make qualify   set everything up and run the conformance suite on the emulator
+# make qualify   set everything up and qualify the emulator at level premerge; the report is in ipu-report
 # make test      set everything up and pass the project's own tests and the linters
 #
 # Both need a Python from 3.9 on and pip, nothing else. A second run installs nothing.
-# Extra arguments for pytest go into ARGS: make qualify ARGS="-k replication"
+# Extra arguments go into ARGS: make qualify ARGS="--level smoke", make test ARGS="-k oracle"
 
 SHELL := /bin/bash
 ARGS ?=
@@ -13,7 +13,8 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: qualify test lint environment wheel clean
 
 qualify: environment
-	$(BIN)/python -m pytest tests/ipu -m ipu -n 4 --ipu-target emulator --ipu-level qualify $(ARGS)
+	@[[ "$(ARGS)" == *--resume* ]] || rm -rf ipu-report
+	$(BIN)/ipu-conformance qualify --target emulator --level premerge -n 4 --out ipu-report $(ARGS)
 
 test: environment
 	@.ci/test $(ARGS)
@@ -28,4 +29,4 @@ wheel: environment
 	$(BIN)/python -m build --wheel --no-isolation
 
 clean:
-	rm -rf .venv build dist *.egg-info
+	rm -rf .venv build dist *.egg-info ipu-report

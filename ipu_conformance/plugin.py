@@ -39,6 +39,7 @@ MARKERS = (
 CASE_TIME_LIMIT = 300
 """Seconds after which a case that hangs has failed, unless it carries a time limit of its own."""
 
+FAULT = "IPU_CONFORMANCE_FAULT"
 GARBAGE = (50_000, 20, 10)
 """When Python looks for garbage: a framework makes so many objects for a graph that the usual look takes a tenth of the
 time of a run."""
@@ -64,6 +65,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             metavar=name.upper(),
             help=f"{option.help} (default {option.default}; also {option.variable})",
         )
+    group.addoption("--ipu-report", metavar="DIR", help="leave a report in DIR: journal, verdict, JUnit, HTML")
+    group.addoption("--ipu-resume", action="store_true", help="go on with the report in DIR: run just the rest")
+    group.addoption("--ipu-shard", metavar="I/N", help="run part I of N, for `ipu-conformance report merge`")
+    group.addoption("--ipu-waivers", metavar="FILE", help="failures that somebody answers for, as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,13 +83,46 @@ def pytest_configure(config: pytest.Config) -> None:
             config.stash[SELECTION] = select({name: config.getoption(f"ipu_{name}") for name in OPTIONS})
         except ConformanceError as error:
             raise pytest.UsageError(str(error)) from error
-    config.stash[TALLY] = Tally(config)
+    config.stash[TALLY] = Tally(config, config.stash[SELECTION].frameworks)
     config.pluginmanager.register(config.stash[TALLY], "ipu_conformance_tally")
     config.pluginmanager.register(Triangulation(), "ipu_conformance_triangulation")
     if config.pluginmanager.has_plugin("xdist"):
         config.pluginmanager.register(_XdistHooks(), "ipu_conformance_xdist")
         config.pluginmanager.register(Packing(), "ipu_conformance_packing")
         _limit_workers(config)
+    _record(config)
+    _lease(config)
+
+
+def _lease(config: pytest.Config) -> None:
+    """Let cases lease devices where a target names them; the emulator's cases do not get into each other's way."""
+    selection = config.stash[SELECTION]
+    if set(selection.kinds) <= {"emulator"}:
+        return
+    targets = discover()
+    chosen = {name: selection.choice(name) for name in selection.frameworks}
+    leased = {name: targets[choice.target] for name, choice in chosen.items() if choice and choice.target}
+    leased = {name: target for name, target in leased.items() if target.devices()}
+    if leased:
+        from ipu_conformance.leasing import Leasing
+
+        repeat = bool(config.getoption("ipu_report"))
+        config.pluginmanager.register(Leasing(config, leased, repeat=repeat), "ipu_conformance_leasing")
+
+
+def _record(config: pytest.Config) -> None:
+    """Begin a report where one is wanted; nothing of it is imported otherwise."""
+    if config.getoption("collectonly"):
+        return
+    if config.getoption("ipu_report"):
+        from ipu_conformance.report import recording
+
+        try:
+            recording.register(config)
+        except ConformanceError as error:
+            raise pytest.UsageError(str(error)) from error
+    elif config.getoption("ipu_resume") or config.getoption("ipu_shard") or config.getoption("ipu_waivers"):
+        raise pytest.UsageError("--ipu-resume, --ipu-shard and --ipu-waivers need a report: add --ipu-report DIR.")
 
 
 def _limit_workers(config: pytest.Config) -> None:
@@ -141,6 +179,8 @@ def pytest_report_header(config: pytest.Config) -> List[str]:
         else:
             why = choice.reason if choice.target is None else "not asked for"
             lines.append(f"ipu {choice.framework}: left out ({why})")
+    if os.environ.get(FAULT):
+        lines.append(f"ipu fault: {os.environ[FAULT]} is on, the device is wrong on purpose ({FAULT})")
     asked, started = config.stash.get(WORKERS, (0, 0))
     if started < asked:
         lines.append(f"ipu workers: {started} of {asked}, one a core (the emulator only computes)")
@@ -358,6 +398,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     finally:
         current_case.reset(token)
         _leave_modules_alone(item.config)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Every failed case says how to run it alone; a failed check has said it already."""
+    report = yield
+    if report.failed and in_suite(item.path) and "reproduce: " not in report.longreprtext:
+        from ipu_conformance.check.failure import CaseReference
+
+        report.sections.append(("reproduce", CaseReference(case_id(item)).command()))
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)

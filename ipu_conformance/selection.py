@@ -132,7 +132,14 @@ def select(options: Mapping[str, Optional[str]], environment: Optional[Mapping[s
         for choice in choices
         if choice.target is None or (asked is not None and choice.framework not in asked)
     )
-    return Selection(values["target"], level, choices, left_out, _count(values["count"]))
+    count = _count(values["count"])
+    offered = [choice.ipus for choice in choices if choice.framework not in left_out]
+    if count is not None and offered and count > max(offered):
+        raise TargetError(
+            f"{OPTIONS['count'].flag} is {count}, and target {values['target']!r} offers {max(offered)} IPUs; "
+            "ask for no more."
+        )
+    return Selection(values["target"], level, choices, left_out, count)
 
 
 def _value(name: str, options: Mapping[str, Optional[str]], environment: Mapping[str, str]) -> str:

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
-from typing import Any, Dict, List
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, Sequence
 
 import pytest
 
+from ipu_conformance.scheduling import framework_of
+
 
 def area_of(nodeid: str) -> str:
-    """The area of the suite that a case belongs to: the name of its file without test_ and the ending."""
-    return _area_of_file(nodeid.partition("::")[0])
+    """The area of the suite that a case belongs to: its framework, and its file's name without test_ and the ending."""
+    framework, name = framework_of(nodeid), _name_of_file(nodeid.partition("::")[0])
+    return name if framework is None else f"{framework} {name}"
 
 
 @functools.lru_cache(maxsize=None)
-def _area_of_file(path: str) -> str:
+def _name_of_file(path: str) -> str:
     stem = Path(path).stem
     return stem[len("test_") :] if stem.startswith("test_") else stem
 
 
-def complaints(executed: Dict[str, int], skipped: Dict[str, int]) -> List[str]:
-    """Why a run with these numbers of cases by area proves nothing, in sentences; empty if it proves something."""
+def complaints(
+    executed: Mapping[str, int], skipped: Mapping[str, int], left_out: Mapping[str, int] = MappingProxyType({})
+) -> List[str]:
+    """Why a run with these numbers of cases by area proves nothing, in sentences; empty if it proves something.
+
+    ``left_out`` counts, by reason, the cases that were collected and did not belong to the run.
+    """
     if not executed:
         if skipped:
             return [f"No case was executed: all {sum(skipped.values())} were skipped."]
-        return ["No case was executed."]
+        reasons = ", ".join(f"{count} that {why}" for why, count in sorted(left_out.items()))
+        return [f"No case was executed: left out were {reasons}." if reasons else "No case was executed."]
     return [
         f"Area {area!r} was not tested: every case of it was skipped ({count})."
         for area, count in sorted(skipped.items())
@@ -33,38 +44,65 @@ def complaints(executed: Dict[str, int], skipped: Dict[str, int]) -> List[str]:
     ]
 
 
+def first_line(report: Any) -> str:
+    """What a failure says in its first line, without the module of its exception."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    lines = (crash.message if crash is not None else str(report.longrepr)).strip().splitlines()
+    return re.sub(r"^(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_]\w*(?:: |$))", "", lines[0]) if lines else ""
+
+
 class Tally:
     """Counts the cases of one run by area; a plug-in of its own, registered by the suite's."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, frameworks: Sequence[str]) -> None:
         self.config = config
+        self.frameworks = frameworks
         self.executed: Dict[str, int] = {}
         self.skipped: Dict[str, int] = {}
         self.left_out: Dict[str, int] = {}
+        self.failed: Dict[str, str] = {}
+        self.anything = False
+        """Whether any test was run, of whatever kind."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count one phase of one conformance case; a failed set-up counts as executed."""
+        self.anything = True
         if "ipu" not in report.keywords:
             return
-        area = area_of(report.nodeid)
+        if report.failed:
+            self.failed.setdefault(report.nodeid, first_line(report))
         if report.skipped and not hasattr(report, "wasxfail"):
-            self.skipped[area] = self.skipped.get(area, 0) + 1
+            self.count(report.nodeid, skipped=True)
         elif report.when == "call" or (report.failed and report.when == "setup"):
-            self.executed[area] = self.executed.get(area, 0) + 1
+            self.count(report.nodeid, skipped=False)
+
+    def count(self, nodeid: str, *, skipped: bool) -> None:
+        """Count one case."""
+        area, counts = area_of(nodeid), self.skipped if skipped else self.executed
+        counts[area] = counts.get(area, 0) + 1
+
+    def complaints(self) -> List[str]:
+        """Why the run proves nothing, in sentences."""
+        sentences = complaints(self.executed, self.skipped, self.left_out)
+        if not self.frameworks:
+            sentences.append("No framework can run, so no device was tested; see `ipu-conformance doctor`.")
+        return sentences
 
     def is_about_ipu(self) -> bool:
         """Whether the run was meant to execute conformance cases."""
         if self.config.getoption("collectonly"):
             return False
         expression = (self.config.getoption("markexpr") or "").replace("(", " ").replace(")", " ").split()
-        return "ipu" in expression or bool(self.executed or self.skipped)
+        if "ipu" in expression or self.executed or self.skipped:
+            return True
+        return bool(self.left_out) and not self.anything  # what was asked for does not belong to the run
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Fail a run that proves nothing; a worker only hands in what it left out."""
         if hasattr(self.config, "workeroutput"):
             self.config.workeroutput["ipu_left_out"] = self.left_out
-        elif exitstatus == pytest.ExitCode.OK and self.is_about_ipu() and complaints(self.executed, self.skipped):
+        elif exitstatus == pytest.ExitCode.OK and self.is_about_ipu() and self.complaints():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
@@ -78,6 +116,8 @@ class Tally:
         )
         for why, count in sorted(self.left_out.items()):
             terminalreporter.line(f"left out: {count} that {why}")
+        for nodeid, sentence in self.failed.items():
+            terminalreporter.line(f"failed: {nodeid}: {sentence}", red=True)
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
-            for complaint in complaints(self.executed, self.skipped):
+            for complaint in self.complaints():
                 terminalreporter.line(f"FAILED: {complaint}", red=True)

@@ -17,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
 
+from ipu_conformance import __version__
 from ipu_conformance.emulator.core.device import EMULATED_IPUS
 from ipu_conformance.errors import ConformanceError
 
@@ -143,6 +144,9 @@ class Inspector(Protocol):
     def ir(self, program: Any) -> Optional[Any]:
         """The compiled program as an ``ipu_conformance.ir.Graph``."""
 
+    def memory(self, program: Any) -> Optional[Sequence[Mapping[str, int]]]:
+        """The bytes that each IPU of a replica needs, by part: a row an IPU, with its number as ``ipu``."""
+
 
 class Target:
     """Something that executes cases. A vendor's plug-in derives from this and overrides what differs.
@@ -169,6 +173,20 @@ class Target:
         """How many IPUs there are."""
         return EMULATED_IPUS
 
+    pins = False
+    """Whether ``pin`` decides which devices are used."""
+
+    def devices(self) -> Sequence[str]:
+        """The names of the devices, which cases lease; none where cases cannot get into each other's way."""
+        return ()
+
+    def pin(self, devices: Sequence[str]) -> None:
+        """Use these devices, in this process, from now on."""
+
+    def identity(self) -> Mapping[str, str]:
+        """How the device names itself (model, serial numbers, firmware): words for a report."""
+        return {}
+
 
 class Hardware(Target):
     """A real SDK with real IPUs."""
@@ -187,6 +205,20 @@ class Hardware(Target):
 
     def ipus(self) -> int:
         return attached_ipus()
+
+    def devices(self) -> Sequence[str]:
+        # The SDK takes any that are free: as many leases as devices keep workers from asking for more.
+        return [f"ipu{number}" for number in range(self.ipus())]
+
+    def identity(self) -> Mapping[str, str]:
+        tool = shutil.which("gc-info")
+        if tool is None:
+            return {}
+        try:
+            answer = subprocess.run([tool, "--list-devices"], capture_output=True, text=True, timeout=10, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return {}
+        return {"gc-info": answer.stdout.strip()} if answer.returncode == 0 else {}
 
 
 MODEL_SWITCHES: Mapping[str, Tuple[str, str]] = {
@@ -232,6 +264,9 @@ class Emulator(Target):
         if framework.name not in hook.FRONT_ENDS:
             return Availability(False, f"this release of the emulator has no {framework.name} front end")
         return Availability(True, f"built in, on {framework.module} {framework.version}")
+
+    def identity(self) -> Mapping[str, str]:
+        return {"device": f"virtual IPU of ipu-conformance {__version__}"}
 
     def activate(self, framework: Framework) -> None:
         from ipu_conformance.emulator import hook

@@ -8,6 +8,7 @@ from collections import Counter
 from types import TracebackType
 from typing import Any, Iterable, Iterator, Optional, Sequence, Tuple, Type, Union
 
+from ipu_conformance import notes
 from ipu_conformance.check.failure import CheckFailure, CheckMisuseError, failure
 
 _MOST_SENTENCES = 3
@@ -38,8 +39,11 @@ def trace_equals_plan(*, trace: Iterable[Any], plan: Iterable[Any]) -> None:
 def ir_equal(*, actual: Any, expected: Any, what: str = "the IR graph", structural: bool = False) -> None:
     """Two IR graphs are the same but for the order of ops; ``structural`` ones are the same but for all names too."""
     __tracebackhide__ = True
+    from ipu_conformance.ir import dumps
     from ipu_conformance.ir.compare.difference import diff
 
+    if notes.wanted():
+        notes.tell("ir", dumps(actual, "json").decode("utf-8"))
     sentences = [str(difference).rstrip(".") for difference in diff(expected, actual, structural=structural)]
     if sentences:
         rest = len(sentences) - _MOST_SENTENCES

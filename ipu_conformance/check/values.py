@@ -6,6 +6,7 @@ from typing import Any, Optional, Protocol, Tuple, runtime_checkable
 
 import numpy as np
 
+from ipu_conformance import notes
 from ipu_conformance.check.failure import CheckMisuseError, failure
 from ipu_conformance.check.places import Index, Where
 
@@ -105,6 +106,8 @@ def close(
     difference = np.zeros(precise_want.shape)
     difference[finite] = np.abs(precise_got[finite] - precise_want[finite])
     outside = difference > allowed
+    if notes.wanted():
+        _tell_margin(difference, allowed, what)
     if outside.any():
         index = worst(difference, allowed)
         raise failure(
@@ -284,6 +287,15 @@ def _same_non_finite(got: np.ndarray, want: np.ndarray, what: str, where: Option
             f"{count(different)}, allowed 0 (NaN and infinities must be where the specification has them, "
             "with its sign)."
         )
+
+
+def _tell_margin(difference: np.ndarray, allowed: np.ndarray, what: str) -> None:
+    """Tell the largest share of a tolerance that was used; where nothing is allowed there is no margin."""
+    counted = (allowed > 0) & np.isfinite(allowed)
+    if counted.any():
+        with np.errstate(over="ignore"):
+            used = float(np.max(difference[counted] / allowed[counted]))
+        notes.tell("margin", {"what": what, "used": used})
 
 
 def _close_on_average(difference: np.ndarray, tolerance: ToleranceLike, what: str) -> None:

@@ -21,12 +21,15 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("doctor", "ipu_conformance.cli.doctor", "what is installed, which target would run, what is missing"),
+    Command("qualify", "ipu_conformance.cli.qualify", "run the suite on a device and leave a report with the verdict"),
     Command("data", "ipu_conformance.cli.data", "list, verify, fetch and write out the data sets"),
     Command("ir", "ipu_conformance.cli.ir", "show, diff, draw and convert IR graphs"),
     Command("baseline", "ipu_conformance.cli.baseline", "record, show and check convergence baselines"),
     Command("coverage", "ipu_conformance.cli.coverage", "what the suite asks of each framework, and the gaps"),
     Command("faults", "ipu_conformance.cli.faults", "ways for a device to be wrong, and the cases that notice them"),
     Command("levels", "ipu_conformance.cli.levels", "which cases smoke and premerge have; remake the lists"),
+    Command("report", "ipu_conformance.cli.report", "verify, merge and compare the reports of qualifications"),
+    Command("mandatory", "ipu_conformance.cli.mandatory", "the cases that a device must pass: check, remake"),
     Command("tolerances", "ipu_conformance.cli.tolerances", "measure the tolerances that the suite comes with again"),
     Command("case", "ipu_conformance.cli.case", "run one case of the suite alone"),
     Command("train", "ipu_conformance.cli.train", "train one of the workloads"),
@@ -38,10 +41,9 @@ COMMANDS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand and return its exit code; bad input is one sentence on stderr and exit code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = _parser(arguments)
 
     def run() -> int:
-        args = parser.parse_args(arguments)
+        args = _parser(arguments).parse_args(arguments)
         code: int = args.run(args)
         return code
 

@@ -9,6 +9,8 @@ import sys
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.selection import OPTIONS
 
+EXAMPLE = "poptorch/feeding/test_batching_ipu.py::test_every_input_must_divide[1]"
+
 
 class CaseError(ConformanceError):
     """No case of the suite has the name that was given."""
@@ -17,7 +19,8 @@ class CaseError(ConformanceError):
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     parser.add_argument(
-        "id", help="the case, as a failure names it: poptorch/feeding/test_batching_ipu.py::test_order[D2-G3]"
+        "id",
+        help=f"the case, as a failure names it: {EXAMPLE}",
     )
     target = OPTIONS["target"]
     parser.add_argument(target.flag, dest="target", metavar="TARGET", default="auto", help=target.help)

@@ -42,11 +42,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     action = actions.add_parser("export", help="write samples as PNG files, of each class in turn")
     action.add_argument("name", choices=tuple(KINDS))
     action.add_argument("--to", type=Path, metavar="DIR", required=True)
-    action.add_argument("--count", type=int, default=10, metavar="N", help="how many (10)")
+    action.add_argument("--count", type=_some, default=10, metavar="N", help="how many (10)")
     action.add_argument("--digit", type=int, choices=range(10), help="of this class only")
     action.add_argument("--split", choices=SPLITS, default="test", help="which samples (test)")
     action.add_argument("--seed", type=int, default=DEFAULT_SEED, help=f"of a synthetic set ({DEFAULT_SEED})")
     action.set_defaults(action=_export)
+
+
+def _some(text: str) -> int:
+    """A number of samples, refused before any data is read."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of samples; ask for one or more")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import heapq
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from ipu_conformance.emulator.core.memory import PERSISTENT, VARYING, MemoryEstimate
 from ipu_conformance.emulator.core.plan import Plan, Slot, plan
 from ipu_conformance.emulator.core.trace import Trace
 from ipu_conformance.ir.graph import Graph
 from ipu_conformance.run import RunConfig
 
 ByReplica = Tuple[Dict[str, Any], ...]
+Memory = Tuple[Dict[str, int], ...]
 
 
 class PopTorch:
@@ -29,6 +31,11 @@ class PopTorch:
 
     def trace(self, program: Any, replicas: int) -> Optional[Tuple[Slot, ...]]:
         return _by_tick(program._trace, replicas)
+
+    def memory(self, program: Any) -> Memory:
+        from ipu_conformance.emulator.poptorch.ir import lowering
+
+        return _sizes(lowering.memory_of(program.compiled, program._options))
 
     def plan(self, config: RunConfig) -> Plan:
         iterations, accumulation = config.device_iterations, config.gradient_accumulation
@@ -68,6 +75,13 @@ class Paddle:
     def trace(self, program: Any, replicas: int) -> Optional[Tuple[Slot, ...]]:
         return _by_tick(self._executable().last_trace, replicas)
 
+    def memory(self, program: Any) -> Memory:
+        from ipu_conformance.emulator.paddle.compile import memory_use
+
+        executable = self._executable()
+        pipelined = executable.options.pipelined
+        return _sizes(memory_use.estimate(executable.record, executable.plan, pipelined=pipelined))
+
     def plan(self, config: RunConfig) -> Plan:
         batches, accumulation = config.device_iterations, config.gradient_accumulation
         pipelined = config.number_of_stages > 1 and config.schedule == "grouped"
@@ -106,6 +120,9 @@ class TensorFlow:
     def trace(self, program: Any, replicas: int) -> None:
         return None
 
+    def memory(self, program: Any) -> None:
+        return None
+
     def plan(self, config: RunConfig) -> None:
         return None
 
@@ -114,6 +131,11 @@ class TensorFlow:
 
 
 INSPECTORS: Mapping[str, Any] = {"poptorch": PopTorch, "tensorflow": TensorFlow, "paddle": Paddle}
+
+
+def _sizes(estimate: MemoryEstimate) -> Memory:
+    parts = (*PERSISTENT, *VARYING, "peak")
+    return tuple({"ipu": row.ipu, **{part: int(getattr(row, part)) for part in parts}} for row in estimate.ipus)
 
 
 def _devices(config: RunConfig) -> Tuple[int, ...]:

@@ -28,7 +28,7 @@ from typing import (
 
 import numpy as np
 
-from ipu_conformance import targets
+from ipu_conformance import notes, targets
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.run import Array, RunConfig, RunError, RunRecord, Weights
 
@@ -197,7 +197,19 @@ def observe(framework: str, program: Any) -> None:
 def trace(framework: str, program: Any, replicas: int) -> Optional[Tuple[Any, ...]]:
     """The slots that the last run of a program executed, None where the active target does not show them."""
     door = targets.inspector(framework)
-    return None if door is None else door.trace(program, replicas)
+    slots = None if door is None else door.trace(program, replicas)
+    if slots is not None and notes.wanted():
+        _tell_timeline(framework, slots, door, program)
+    return slots
+
+
+def _tell_timeline(framework: str, slots: Sequence[Any], door: Any, program: Any) -> None:
+    """Tell when which IPU did what, of a program on several IPUs, and the memory that each needs."""
+    rows = [[s.tick, s.replica, s.ipu, s.stage, s.micro_batch, str(s.kind)] for s in slots if s.replica == 0]
+    if len({row[2] for row in rows}) > 1:
+        shown = getattr(door, "memory", lambda _: None)(program)  # a plug-in of before may not have it
+        memory = None if shown is None else [dict(row) for row in shown]
+        notes.tell("timeline", {"framework": framework, "slots": rows, "memory": memory})
 
 
 def ir(framework: str, program: Any) -> Optional[Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
+from ipu_conformance import __version__
 from ipu_conformance.command_line import exit_code
 from ipu_conformance.targets import FRAMEWORKS, TargetError, choose, discover
 from ipu_conformance.workloads import WORKLOADS, Workload
@@ -42,9 +43,18 @@ def configure(parser: argparse.ArgumentParser, command: str, name: str) -> None:
 
 def run(command: str, name: str, args: argparse.Namespace) -> int:
     """Activate the target and run the workload; the exit code."""
-    activate(WORKLOADS[name], args)
+    target = activate(WORKLOADS[name], args)
+    if command == "train":
+        print(_headline(name, target, _module(command, name).settings_of(args).data), file=sys.stderr, flush=True)
     code: int = _module(command, name).run(args)
     return code
+
+
+def _headline(name: str, target: Optional[str], data: str) -> str:
+    """What a training is about, in a line: versions, target and data set."""
+    framework = FRAMEWORKS[WORKLOADS[name].framework]
+    where = "without any IPU API" if target is None else f"on {target}"
+    return f"{name}: {framework.module} {framework.version} {where}, ipu-conformance {__version__}, data set {data}"
 
 
 def main(command: str, name: str, argv: Sequence[str] | None = None) -> int:
@@ -58,8 +68,8 @@ def _module(command: str, name: str) -> Any:
     return importlib.import_module(MODULES[command][name])
 
 
-def activate(workload: Workload, args: argparse.Namespace) -> None:
-    """Make the target ready that the options ask for; a native run needs the framework alone."""
+def activate(workload: Workload, args: argparse.Namespace) -> Optional[str]:
+    """Make the target ready that the options ask for, and name it; a native run needs the framework alone."""
     framework = FRAMEWORKS[workload.framework]
     if args.native:
         if not framework.installed:
@@ -67,9 +77,10 @@ def activate(workload: Workload, args: argparse.Namespace) -> None:
                 f"{framework.module} is not installed, and the native run of {workload.name} needs it; "
                 f"pip install 'ipu-conformance[{framework.extra}]'"
             )
-        return
+        return None
     targets = discover()
     choice = choose(framework, args.ipu_target, targets)
     if choice.target is None:
         raise TargetError(f"{workload.name} cannot run on target {args.ipu_target!r}: {choice.reason}")
     targets[choice.target].activate(framework)
+    return choice.target

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 from dataclasses import dataclass
@@ -100,7 +101,8 @@ def run(args: argparse.Namespace) -> int:
 
     verdicts: List[Verdict] = []
     if not args.test_only:
-        losses = training.train(settings, data, folder, native=args.native, say=lambda line: print(line, flush=True))
+        say = functools.partial(print, flush=True)
+        losses = training.train(settings, data, folder, native=args.native, bars=True, say=say)
         print(f"Saved checkpoints to {folder}", flush=True)
     result = training.evaluate(settings, data, folder, native=args.native)
     print(f"Step {result.step}, loss on test set {result.loss:.4f}")

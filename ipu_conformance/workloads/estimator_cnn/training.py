@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ipu_conformance.data import DataSet
+from ipu_conformance.workloads.bars import bar
 from ipu_conformance.workloads.estimator_cnn import Settings
 from ipu_conformance.workloads.keras.data import test_set, training_set
 from ipu_conformance.workloads.keras.estimators import (
@@ -41,7 +42,7 @@ Say = Callable[[str], None]
 
 
 def train(
-    settings: Settings, data: DataSet, folder: Path, *, native: bool, say: Say = lambda line: None
+    settings: Settings, data: DataSet, folder: Path, *, native: bool, bars: bool = False, say: Say = lambda line: None
 ) -> Tuple[float, ...]:
     """Train the network of a folder, or a new one; the mean loss of each ``batches_per_step`` updates."""
     require_estimators()
@@ -55,9 +56,10 @@ def train(
         if len(recent) == runs:
             losses.append(float(np.mean(recent)))
             recent.clear()
+            progress.update(settings.batches_per_step)
             say(f"Step {len(losses) * settings.batches_per_step}/{steps}, loss {losses[-1]:.4f}")
 
-    with quietly():
+    with bar(title="Training" if bars else "", total=steps, unit="step") as progress, quietly():
         estimator = _estimator(settings, folder, settings.batches_per_step, native=native)
         estimator.train(
             lambda: training_set(data.train, settings.batch_size, settings.seed),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 from dataclasses import dataclass
 from typing import Any, Callable, ContextManager, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
 from ipu_conformance.data import DataSet, load
+from ipu_conformance.workloads.bars import bar
 from ipu_conformance.workloads.keras.data import test_set, training_set
 
 
@@ -135,11 +134,11 @@ class Progress(tf.keras.callbacks.Callback):
     def __init__(self, epochs: int, steps: int, *, bars: bool, say: Callable[[str], None]) -> None:
         super().__init__()
         self._epochs, self._steps, self._bars, self._say = epochs, steps, bars, say
-        self._bar: Optional[tqdm] = None
+        self._bar: Any = None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         title = f"Epoch {epoch + 1}/{self._epochs}"
-        self._bar = tqdm(desc=title, total=self._steps, disable=not self._bars, file=sys.stderr, unit="step")
+        self._bar = bar(title=title if self._bars else "", total=self._steps, unit="step")
 
     def on_train_batch_end(self, batch: int, logs: Optional[Mapping[str, float]] = None) -> None:
         assert self._bar is not None

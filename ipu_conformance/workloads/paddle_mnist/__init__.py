@@ -150,6 +150,7 @@ def run(args: argparse.Namespace) -> int:
         native=args.native,
         model=model_folder(args.folder),
         every=args.report_every,
+        bars=True,
         say=lambda line: print(line, flush=True),
     )
     print(f"Best pass is {result.best}, validation cost is {result.passes[result.best - 1].cost:.6f}")

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 
 import numpy as np
 
+from ipu_conformance.workloads.bars import bar
 from ipu_conformance.workloads.paddle_mnist import Settings, saved_model
 from ipu_conformance.workloads.paddle_mnist.digits import Samples, datasets, in_order
 from ipu_conformance.workloads.paddle_mnist.model import static_mode
@@ -55,6 +56,7 @@ def train(
     native: bool,
     model: Optional[Path] = None,
     every: int = 300,
+    bars: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Result:
     """Train a new network; the model of the best pass so far is always at ``model``, whole.
@@ -71,7 +73,9 @@ def train(
         trainer = make_trainer(settings, host, native=native)
         count = settings.train_size // settings.batch_size
         for epoch in range(1, settings.epochs + 1):
-            for number, batch in enumerate(in_order(training, settings, epoch), start=1):
+            batches = in_order(training, settings, epoch)
+            title = f"Epoch {epoch}/{settings.epochs}" if bars else ""
+            for number, batch in enumerate(bar(batches, title=title, total=count, unit="batch"), start=1):
                 costs.append(trainer.train(batch))
                 if number % every == 0 or number == count:
                     trainer.to_host()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import List, Tuple
 
 import torch
 from torch.utils.data import TensorDataset
-from tqdm import tqdm
 
+from ipu_conformance.workloads import bars
 from ipu_conformance.workloads.poptorch_mnist import Settings
 from ipu_conformance.workloads.poptorch_mnist.model import Network, datasets
 from ipu_conformance.workloads.poptorch_mnist.trainers import Batches, IpuTrainer, NativeTrainer, Trainer
@@ -43,10 +42,10 @@ def train(settings: Settings, *, native: bool, progress: bool = False) -> Result
 def train_epoch(trainer: Trainer, batches: Batches, *, title: str = "") -> List[float]:
     """The loss of every batch of one epoch; the bar shows the mean loss and the accuracy of the last call."""
     losses: List[float] = []
-    with _bar(batches, title) as bar:
+    with bars.bar(batches, title=title, unit="call") as bar:
         for images, labels in bar:
             scores, batch_losses = trainer.train(images, labels)
-            losses += batch_losses.tolist()
+            losses += batch_losses.reshape(-1).tolist()  # one device iteration gives a number, not a list
             accuracy = (scores.argmax(1) == labels).float().mean().item()
             bar.set_postfix_str(f"loss {batch_losses.mean().item():.4f}, accuracy {100 * accuracy:.2f}%")
     return losses
@@ -55,7 +54,7 @@ def train_epoch(trainer: Trainer, batches: Batches, *, title: str = "") -> List[
 def evaluate(trainer: Trainer, batches: Batches, test: TensorDataset, *, title: str = "") -> float:
     """The share of all test samples that are recognised."""
     right = seen = 0
-    with _bar(batches, title) as bar:
+    with bars.bar(batches, title=title, unit="call") as bar:
         for images, labels in bar:
             right += int((trainer.classify(images).argmax(1) == labels).sum())
             seen += len(labels)
@@ -63,7 +62,3 @@ def evaluate(trainer: Trainer, batches: Batches, test: TensorDataset, *, title: 
     if seen != len(test):
         raise RuntimeError(f"{seen} of {len(test)} test samples were evaluated; the loader left some out")
     return right / seen
-
-
-def _bar(batches: Batches, title: str) -> tqdm:
-    return tqdm(batches, desc=title, disable=not title, file=sys.stderr, unit="call")

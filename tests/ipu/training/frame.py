@@ -12,10 +12,11 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 import numpy as np
 import pytest
 
-from ipu_conformance import check, nets
+from ipu_conformance import check, nets, notes
+from ipu_conformance.check.curves import judged
 from ipu_conformance.nets import Data, Net, distinct_micro_batches
 from ipu_conformance.oracle.convergence import baseline
-from ipu_conformance.oracle.convergence.band import band, judge
+from ipu_conformance.oracle.convergence.band import band
 from ipu_conformance.oracle.tolerance import runs as run_tolerance
 from ipu_conformance.oracle.tolerance.runs import RunTolerance, TwoRunTolerance
 from ipu_conformance.oracle.training import train as oracle
@@ -141,6 +142,8 @@ class Runs:
 
     def _run(self, way: str, name: AnyNet, config: RunConfig, **options: Any) -> RunRecord:
         key = (way, name, config, repr(sorted(options.items())))
+        if notes.wanted() and isinstance(name, str):
+            notes.tell("run", {"way": way, "net": name, "config": repr(config), "options": repr(options)})
         if key not in self._records:
             run = getattr(self.driver, way)
             self._records[key] = run(net_of(name), config, data_of(name, config), **options)
@@ -250,7 +253,7 @@ def learned_as_recorded(driver: Any, config: RunConfig) -> None:
     recorded = baseline.load(Path("oracle-mlp"))
     seeded = replace(config, seed=DIGITS_SEED)
     curve = DIGITS.accuracies(lambda net, data, config: driver.train(net, config, data), seeded)
-    verdict = judge(band(recorded.values), [curve], metric=recorded.metric)
+    verdict = judged(band(recorded.values), [curve], metric=recorded.metric)
     check.holds(verdict.passed, verdict.sentence)
 
 

@@ -142,3 +142,26 @@ def test_a_case_that_does_not_exist_is_one_sentence(capsys):
     """A wrong id names what is wrong with it."""
     assert cli.main(["case", "replication/convnet"]) == 2
     assert "The suite has no file 'replication/convnet'" in capsys.readouterr().err
+
+
+def test_an_interrupt_while_a_command_is_imported_is_one_line(monkeypatch, capsys):
+    """Importing takes seconds where a framework is behind it."""
+
+    def interrupt(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ipu_conformance.cli.importlib.import_module", interrupt)
+
+    assert cli.main(["doctor"]) == command_line.EXIT_INTERRUPTED
+    assert capsys.readouterr().err == "ipu-conformance: interrupted\n"
+
+
+@pytest.mark.parametrize("count", ["-3", "0", "many"])
+def test_a_number_of_samples_below_one_is_refused_at_once(count, capsys, monkeypatch):
+    """Before any data is read."""
+    monkeypatch.setattr("ipu_conformance.data.loading.load", lambda *a, **b: pytest.fail("data was read"))
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["data", "export", "synthetic-digits", "--to", "nowhere", f"--count={count}"])
+
+    assert stop.value.code == 2
+    assert f"'{count}' is no number of samples; ask for one or more" in capsys.readouterr().err

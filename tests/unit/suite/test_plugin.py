@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from ipu_conformance import plugin
+from ipu_conformance import plugin, tally
 from ipu_conformance.plugin import matches_cases_only
+from ipu_conformance.selection import Selection
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -340,3 +341,74 @@ def test_workers_import_only_the_frameworks_of_their_cases(pytester):
 
     result.assert_outcomes(passed=64)
     assert len(list(seen.iterdir())) <= 3, sorted(path.name for path in seen.iterdir())
+
+
+def test_an_area_is_a_framework_and_a_file():
+    """PopTorch's replication cannot be skipped behind Paddle's."""
+    ids = [f"tests/ipu/{name}/test_replication_ipu.py::test_a" for name in ("poptorch", "paddle")]
+    executed, skipped = ({tally.area_of(nodeid): 3} for nodeid in ids)
+
+    assert tally.complaints(executed, skipped) == [
+        "Area 'paddle replication_ipu' was not tested: every case of it was skipped (3)."
+    ]
+
+
+def test_a_case_that_was_asked_for_and_left_out_says_why(pytester):
+    """Naming one case that does not belong to the run is not silent."""
+    pytester.makepyfile(
+        test_acme="import pytest\n@pytest.mark.ipu\n@pytest.mark.level('soak')\ndef test_a():\n    pass\n"
+    )
+
+    (file,) = pytester.path.glob("test_*.py")
+    result = pytester.runpytest_inprocess(f"{file.name}::test_a")
+
+    assert result.ret != pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["FAILED: No case was executed: left out were 1 that need level soak."])
+
+
+def test_cases_without_any_framework_prove_nothing(pytester, monkeypatch):
+    """Neutral cases alone pass on a machine with no framework, and that is not a device's doing."""
+    pytester.makepyfile(test_acme="import pytest\n@pytest.mark.ipu\ndef test_a():\n    pass\n")
+    monkeypatch.setattr(Selection, "frameworks", ())
+
+    result = pytester.runpytest_inprocess("-m", "ipu")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["FAILED: No framework can run, so no device was tested; see *doctor*"])
+
+
+def test_an_active_fault_stands_in_the_header(pytester, monkeypatch):
+    """Nobody mistakes a device that is wrong on purpose for a wrong one."""
+    pytester.makepyfile(test_acme="import pytest\n@pytest.mark.ipu\ndef test_a():\n    pass\n")
+    monkeypatch.setenv("IPU_CONFORMANCE_FAULT", "update-halved")
+
+    result = pytester.runpytest_inprocess("-m", "ipu")
+
+    result.stdout.fnmatch_lines(["ipu fault: update-halved is on, the device is wrong on purpose (IPU_*)"])
+
+
+def test_a_failure_is_one_line_of_the_summary(pytester):
+    """With its sentence, whole, and without the module of the exception."""
+    pytester.makepyfile(
+        test_acme="import pytest\nfrom ipu_conformance import check\n@pytest.mark.ipu\ndef test_a():\n"
+        f"    check.equal(actual=1, expected=2, what={'the count ' + 'of it ' * 30!r})\n"
+    )
+
+    result = pytester.runpytest_inprocess("-m", "ipu")
+
+    result.stdout.fnmatch_lines(
+        [f"failed: test_acme.py::test_a: CheckFailure: the count {'of it ' * 30} is 1 where 2 *"]
+    )
+
+
+@pytest.mark.parametrize(("said", "sections"), [("E   OSError", 1), ("E   wrong\nE   reproduce: it", 0)])
+def test_every_failed_case_of_the_suite_says_how_to_run_it_alone(said, sections):
+    """Also one that fails by an exception; a check says it already."""
+    item: Any = SimpleNamespace(path=plugin.suite_folder() / "test_a.py", nodeid="x/test_a.py::test_a[D2]")
+    report = SimpleNamespace(failed=True, longreprtext=said, sections=[])
+    hook = plugin.pytest_runtest_makereport(item)
+    next(hook)
+    with pytest.raises(StopIteration):
+        hook.send(report)
+
+    assert report.sections == [("reproduce", "ipu-conformance case 'test_a.py::test_a[D2]'")][:sections]

@@ -113,3 +113,10 @@ def test_a_selection_survives_the_way_to_a_worker(chosen):
     """What a worker is handed, as plain data, is the same selection."""
     assert Selection.from_dict(json.loads(json.dumps(chosen.to_dict()))) == chosen
     assert dataclasses.asdict(chosen) == chosen.to_dict()
+
+
+def test_more_ipus_than_the_target_offers_are_refused():
+    """A case that is skipped for want of IPUs would otherwise run and fail."""
+    assert select({"target": "emulator", "count": "64"}, {}).count == 64
+    with pytest.raises(TargetError, match="--ipu-count is 65, and target 'emulator' offers 64 IPUs; ask for no more"):
+        select({"target": "emulator", "count": "65"}, {})

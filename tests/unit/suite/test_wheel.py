@@ -108,15 +108,30 @@ def test_the_commands_run_without_a_framework(base_install, tmp_path, command):
 
 
 def test_the_suite_runs_from_the_wheel(wheel, tmp_path):
-    """Outside a checkout, with one framework, that framework's cases run and pass, and the summary counts them."""
+    """Outside a checkout, with one framework, that framework's cases run and pass, and the summary counts them.
+
+    The folder has a pytest.ini and a conftest.py of somebody else's.
+    """
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\naddopts = --strict-markers\ntestpaths = theirs\nxfail_strict = true\n"
+    )
+    (tmp_path / "conftest.py").write_text("import pytest\n@pytest.fixture(autouse=True)\ndef theirs():\n    pass\n")
     # A few quick cases of one folder are enough to show that the suite runs; the whole of it is collected below.
     command = ["-m", "pytest", "--pyargs", "ipu_conformance.suite.paddle.ir", "-m", "ipu", "-k", "executes_its_plan"]
-    answer = run(install(wheel, tmp_path, "paddle") / "bin" / "python", *command, cwd=tmp_path)
+    environment = install(wheel, tmp_path, "paddle")
+    answer = run(environment / "bin" / "python", *command, cwd=tmp_path)
 
     executed = re.search(r"cases: (\d+) executed, 0 skipped", answer.stdout)
     assert executed is not None, answer.stdout
     assert int(executed.group(1)) > 0
     assert "ipu poptorch: left out (poptorch is not installed; torch is not installed" in answer.stdout
+    help_text = run(environment / "bin" / "ipu-conformance", "qualify", "--help", cwd=tmp_path).stdout
+    assert "0 QUALIFIED, 1 NOT QUALIFIED" in " ".join(help_text.split())
+    listed = "from ipu_conformance.report import mandatory, page; "
+    listed += "print(len(mandatory.shipped().cases), page._template().name)"
+    shipped = run(environment / "bin" / "python", "-c", listed, cwd=tmp_path).stdout.split()
+    assert int(shipped[0]) > 1000
+    assert shipped[1] == "page.html"
 
 
 def test_a_run_without_a_framework_fails(base_install, tmp_path):

@@ -69,7 +69,7 @@ WHERE = {
 
 @pytest.mark.parametrize("where", WHERE, ids="tensorflow-{}".format)
 def test_the_command_trains(where, tmp_path, after_tensorflow):
-    """A line for each epoch and the accuracy on stdout, bars on stderr, and a picture of samples."""
+    """A line for each epoch and the accuracy on stdout, no bars in a log, and a picture of samples."""
     sizes = "--epochs 2 --steps-per-epoch 4 --steps-per-execution 2 --train-size 20 --test-size 6 --batch-size 4"
     lines, bars = trained("train", "keras-mnist", *WHERE[where], *sizes.split(), cwd=tmp_path, start=after_tensorflow)
 
@@ -78,6 +78,5 @@ def test_the_command_trains(where, tmp_path, after_tensorflow):
     assert all(", loss " in text and ", accuracy " in text for text in lines[1:3])
     assert lines[3:] == [lines[-1]]
     assert lines[-1].startswith("Accuracy on test set: ")
-    assert "Epoch 2/2: 100%" in bars
-    assert "4/4" in bars
+    assert "100%" not in bars
     assert [path.name for path in (tmp_path / "keras_mnist").iterdir()] == [plots.SAMPLES]

@@ -1,5 +1,9 @@
 """What only the PopTorch digits workload has: its calls, its network, its data and its command."""
 
+import re
+import sys
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +13,7 @@ from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.workloads.poptorch_mnist import Settings
 from tests.unit.commands import trained
 from tests.unit.examples import at_most
+from tests.unit.workloads.test_bars import Terminal
 
 needs_torch = pytest.mark.skipif(not FRAMEWORKS["poptorch"].installed, reason="needs torch")
 
@@ -81,15 +86,40 @@ def test_the_native_twin_uses_every_sample_once_in_an_epoch():
 
 
 @needs_torch
-@pytest.mark.parametrize("where", [["--native"], ["--ipu-target", "emulator"]], ids=["native", "emulated"])
-def test_the_command_trains(where, after_torch):
-    """Bars with loss and accuracy go to stderr, and the only line of the output is the accuracy on the test set."""
-    sizes = "--epochs 1 --train-size 24 --test-size 9 --batch-size 2 --test-batch-size 3 --device-iterations 4"
-    lines, bars = trained("train", "poptorch-mnist", *where, *sizes.split(), start=after_torch)
+@pytest.mark.parametrize(
+    ("where", "iterations"),
+    [(["--native"], "4"), (["--ipu-target", "emulator"], "4"), (["--ipu-target", "emulator"], "1")],
+    ids=["native", "emulated", "one-iteration"],
+)
+def test_the_command_trains(where, iterations, after_torch):
+    """The only line of the output is the accuracy on the test set; a log has no bars, but what the run is about."""
+    sizes = "--epochs 1 --train-size 24 --test-size 9 --batch-size 2 --test-batch-size 3 --device-iterations"
+    lines, bars = trained("train", "poptorch-mnist", *where, *sizes.split(), iterations, start=after_torch)
 
     assert len(lines) == 1
     assert lines[0].startswith("Accuracy on test set: ")
     assert lines[0].endswith("%")
-    assert "Epoch 1/1: 100%" in bars
-    assert "loss " in bars
-    assert "accuracy " in bars
+    where = "without any IPU API" if "--native" in where else "on emulator"
+    assert re.match(rf"poptorch-mnist: torch \S+ {where}, ipu-conformance \S+, data set synthetic-digits\n", bars)
+    assert "100%" not in bars
+
+
+@needs_torch
+def test_bars_show_loss_and_accuracy_on_a_terminal(monkeypatch):
+    """Those of the last call."""
+    import torch
+
+    from ipu_conformance.workloads.poptorch_mnist.training import train_epoch
+
+    class Trainer:
+        def train(self, images, labels):
+            return torch.eye(4)[[0, 1, 2, 0]], torch.tensor([0.5, 0.25])
+
+    stream = Terminal()
+    trainer: Any = Trainer()
+    monkeypatch.setattr(sys, "stderr", stream)
+    losses = train_epoch(trainer, [(None, torch.arange(4))] * 3, title="Epoch 1/5")
+
+    assert losses == [0.5, 0.25] * 3
+    assert "Epoch 1/5: 100%" in stream.getvalue()
+    assert "loss 0.3750, accuracy 75.00%" in stream.getvalue()

@@ -16,12 +16,13 @@ from ipu_conformance.ir.graph import Graph
 def check(record: Any, plan: Plan, *, pipelined: bool) -> None:
     """Raise PopartError, with what needs the space, for a program that an IPU cannot hold."""
     try:
-        memory.check(_estimate(record, plan, pipelined), plan.topology.device)
+        memory.check(estimate(record, plan, pipelined), plan.topology.device)
     except memory.OutOfMemory as error:
         raise PopartError(f"Out of memory: {error}") from error
 
 
-def _estimate(record: Any, plan: Plan, pipelined: bool) -> memory.MemoryEstimate:
+def estimate(record: Any, plan: Plan, pipelined: bool) -> memory.MemoryEstimate:
+    """The memory that every IPU of a replica needs."""
     graph = _of_known_size(lowering.forward(record))
     if not pipelined:
         ipus, graph = _runs(graph)

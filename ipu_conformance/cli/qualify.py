@@ -1,0 +1,165 @@
+"""``ipu-conformance qualify``: preflight, the cases of a level, and a folder with the verdict.
+
+Exit codes: 0 QUALIFIED, 1 NOT QUALIFIED, 2 bad input or a target that does not answer, 3 INCOMPLETE, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO, List, Sequence
+
+from ipu_conformance.command_line import EXIT_INTERRUPTED
+from ipu_conformance.errors import ConformanceError
+from ipu_conformance.report import folder as report_folder
+from ipu_conformance.report import journal, sharding
+from ipu_conformance.report.display import Display
+from ipu_conformance.report.preflight import examine
+from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
+
+POLLED = 0.1
+PATIENCE = 60.0
+"""Seconds that an interrupted run has to write its report."""
+SHOWN = 15
+"""Lines of pytest's output that are shown where it did not come to a report."""
+PARENT_DEATH = 1
+"""Linux's option of prctl that sends a signal to a process whose parent dies."""
+
+
+class QualifyError(ConformanceError):
+    """A qualification cannot begin, or left nothing to judge by."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.epilog = "Exit codes: 0 QUALIFIED, 1 NOT QUALIFIED, 2 bad input or no answer, 3 INCOMPLETE, 130 interrupted."
+    for name in ("target", "frameworks", "count"):
+        option = OPTIONS[name]
+        parser.add_argument(f"--{name}", option.flag, dest=name, metavar=name.upper(), help=option.help)
+    parser.add_argument(
+        "--level", OPTIONS["level"].flag, choices=LEVELS, default="qualify", help="how thorough (%(default)s)"
+    )
+    parser.add_argument(
+        "-n", dest="workers", type=int, default=min(4, os.cpu_count() or 1), help="worker processes (%(default)s)"
+    )
+    parser.add_argument("--out", type=Path, default=Path("ipu-report"), metavar="DIR", help="the folder (%(default)s)")
+    parser.add_argument("--resume", action="store_true", help="go on with the folder: run just the rest")
+    parser.add_argument("--shard", metavar="I/N", help="run part I of N, for `ipu-conformance report merge`")
+    parser.add_argument("--waivers", type=Path, metavar="FILE", help="failures that somebody answers for, as JSON")
+    parser.add_argument("--fail-early", action="store_true", help="stop at the first failed case")
+    parser.add_argument("pytest", nargs="*", metavar="-- OPTIONS", help="options of pytest, such as -k replication")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Qualify, and say the verdict."""
+    if args.workers < 1:
+        raise QualifyError(f"-n is {args.workers}; give a whole number from 1.")
+    sharding.parse(args.shard)
+    selection = select({name: getattr(args, name) for name in ("target", "frameworks", "count", "level")})
+    size = _look_at(args.out, resume=args.resume)
+    examine(selection, lambda line: print(line, flush=True))
+    with tempfile.TemporaryDirectory(prefix="ipu-conformance-") as folder:
+        log = Path(folder, "pytest.log")
+        with open(log, "wb") as output:
+            was_interrupted = _execute(args, selection, output, folder, size)
+        said = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    code = _conclude(args.out, said)
+    return EXIT_INTERRUPTED if was_interrupted else code
+
+
+def _look_at(folder: Path, *, resume: bool) -> int:
+    """The size of the journal that is gone on with; refuse a folder that cannot be used before anything is run."""
+    path = folder / journal.FILE
+    if not path.exists():
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise QualifyError(f"{folder} holds other files; choose a new folder with --out.")
+        return 0
+    if not resume:
+        raise QualifyError(f"{folder} holds a report; go on with it (--resume), or choose another folder with --out.")
+    journal.Journal(path).close()
+    return path.stat().st_size
+
+
+def command(args: argparse.Namespace, selection: Selection) -> List[str]:
+    """The command line of pytest: the suite alone, whatever pytest.ini or conftest.py stand about."""
+    from ipu_conformance.plugin import suite_folder
+
+    suite = suite_folder()
+    words = [sys.executable, "-m", "pytest", str(suite), "-c", os.devnull]
+    words += ["--rootdir", str(suite.parent), "--confcutdir", str(suite)]
+    words += ["-m", "ipu", "-p", "no:cacheprovider", "-n", str(args.workers), "--ipu-report", str(args.out.resolve())]
+    words += ["--ipu-target", selection.wanted_target, "--ipu-level", selection.level]
+    words += ["--ipu-frameworks", ",".join(selection.frameworks)]
+    if selection.count is not None:
+        words += ["--ipu-count", str(selection.count)]
+    if args.shard:
+        words += ["--ipu-shard", args.shard]
+    if args.waivers:
+        words += ["--ipu-waivers", str(args.waivers.resolve())]
+    words += (["--ipu-resume"] if args.resume else []) + (["-x"] if args.fail_early else [])
+    return [*words, *args.pytest]
+
+
+def _execute(args: argparse.Namespace, selection: Selection, output: IO[bytes], temporary: str, size: int) -> bool:
+    """Run pytest and show how far it is; whether it was interrupted."""
+    environment = {**os.environ, "TMPDIR": temporary}
+    environment.pop("PYTEST_ADDOPTS", None)
+    process = subprocess.Popen(
+        command(args, selection),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        start_new_session=True,  # one Control-C is one interrupt: this process hands it on
+        preexec_fn=_die_with_parent,
+    )
+    display = Display(args.out / journal.FILE, sys.stdout, offset=size)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        while process.poll() is None:
+            display.update()
+            time.sleep(POLLED)
+    except KeyboardInterrupt:
+        print("interrupted: the report is written", file=sys.stderr)
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        return True
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    display.update(last=True)
+    return False
+
+
+def _die_with_parent() -> None:
+    """A run whose parent is killed does not go on unseen; elsewhere than on Linux it does."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGKILL)
+
+
+def _conclude(folder: Path, said: Sequence[str]) -> int:
+    """Say the verdict; a run that died without one is judged by its journal."""
+    if not (folder / report_folder.MANIFEST).exists():
+        if not (folder / journal.FILE).exists():
+            raise QualifyError("pytest ended before any case: " + " / ".join(line for line in said[-SHOWN:] if line))
+        print("\n".join(said[-SHOWN:]), file=sys.stderr)
+        left = journal.Journal(folder / journal.FILE)
+        try:
+            report_folder.write(folder, left.entries)
+        finally:
+            left.close()
+    report = report_folder.read_report(folder)
+    print("\n".join(report_folder.spoken(report_folder.verdict_from(report["verdict"]))))
+    print(f"report: {folder / report_folder.PAGE}")
+    return report_folder.verdict_from(report["verdict"]).exit_code

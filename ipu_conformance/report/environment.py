@@ -1,0 +1,81 @@
+"""Where a run took place: packages, machine, device, and the variables that matter."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import re
+import sys
+from importlib import metadata
+from typing import Any, Dict, Mapping
+
+from ipu_conformance import __version__
+from ipu_conformance.selection import Selection
+from ipu_conformance.targets import FRAMEWORKS, discover
+
+FAULT = "IPU_CONFORMANCE_FAULT"
+VARIABLES = re.compile(
+    r"^(IPU_CONFORMANCE_|IPUOF_|GCDA_|POPLAR_|POPART_|POPTORCH_|POPDIST_|TF_|XLA_|FLAGS_|PADDLE_|TORCH_|OMP_|MKL_"
+    r"|PYTHONHASHSEED$|MALLOC_ARENA_MAX$|CUDA_VISIBLE_DEVICES$)"
+)
+SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+"""A report is handed over: what looks like a secret is left out."""
+
+
+def environment(selection: Selection, variables: Mapping[str, str] = os.environ) -> Dict[str, Any]:
+    """All of it as plain data; no framework is imported."""
+    return {
+        "ipu_conformance": __version__,
+        "python": platform.python_version(),
+        "packages": dict(packages()),
+        "machine": {
+            "platform": platform.platform(),
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+            "memory_bytes": _memory(),
+        },
+        "device": devices(selection),
+        "variables": {
+            name: value
+            for name, value in sorted(variables.items())
+            if VARIABLES.search(name) and not SECRET.search(name)
+        },
+        "fault": variables.get(FAULT, ""),
+        "executable": sys.executable,
+    }
+
+
+@functools.lru_cache(maxsize=1)
+def packages() -> Mapping[str, str]:
+    """Every installed distribution with its version."""
+    found = {each.metadata["Name"]: each.version for each in metadata.distributions() if each.metadata["Name"]}
+    return dict(sorted(found.items(), key=lambda row: row[0].lower()))
+
+
+def devices(selection: Selection) -> Dict[str, Any]:
+    """What executes each framework, and how the target names itself."""
+    targets = discover()
+    rows: Dict[str, Any] = {}
+    for choice in selection.choices:
+        if choice.framework in selection.left_out or choice.target is None:
+            continue
+        framework = FRAMEWORKS[choice.framework]
+        rows[choice.framework] = {
+            "target": choice.target,
+            "kind": choice.kind,
+            "ipus": choice.ipus,
+            "reason": choice.reason,
+            "module": framework.module,
+            "version": framework.version,
+            "sdk": framework.find_sdk(),
+            "identity": dict(targets[choice.target].identity()),
+        }
+    return rows
+
+
+def _memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return 0

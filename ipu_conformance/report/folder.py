@@ -1,0 +1,269 @@
+"""The folder of a report: everything in it besides the journal follows from the journal, file by file."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import re
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from ipu_conformance import __version__
+from ipu_conformance.atomic_write import replacing
+from ipu_conformance.errors import ConformanceError
+from ipu_conformance.report import journal, mandatory, repetitions, schema
+from ipu_conformance.report.repetitions import Repeats, repeats_of
+from ipu_conformance.report.results import FAILED, OUTCOMES, Result, results_of
+from ipu_conformance.report.verdict import Evidence, Verdict, judged
+from ipu_conformance.targets import FRAMEWORKS
+
+SCHEMA = schema.VERSION
+REPORT, MANIFEST, ENVIRONMENT, JUNIT, PAGE = FILES = (
+    "report.json",
+    "manifest.json",
+    "environment.json",
+    "junit.xml",
+    "index.html",
+)
+FAILURES = "failures"
+TRACES = "traces"
+GRAPHS = "ir"
+
+
+class ReportError(ConformanceError):
+    """A folder holds no report, or one that cannot be used."""
+
+
+class Record(NamedTuple):
+    """What a journal says: the run, the cases that it was to execute, and what became of them."""
+
+    run: Mapping[str, Any]
+    """The facts of the first line: tool, target, frameworks, level, shard, digests, waivers."""
+    environment: Mapping[str, Any]
+    planned: Tuple[str, ...]
+    whole: Mapping[str, Any]
+    """How many cases all shards have together, and the digest of their ids; empty if no run came to its end."""
+    left_out: Mapping[str, str]
+    results: Mapping[str, Result]
+    ended: str
+    """Why the last run ended: empty if it came to its end."""
+    times: Mapping[str, Any]
+    repeats: Repeats
+
+
+def recorded(entries: Sequence[Mapping[str, Any]]) -> Record:
+    """The record of a journal's entries; a journal without a beginning is refused."""
+    begins = [entry for entry in entries if entry["kind"] == "begin"]
+    plans = [entry for entry in entries if entry["kind"] == "plan"]
+    ends = [entry for entry in entries if entry["kind"] == "end"]
+    if not begins:
+        raise ReportError("The journal has no beginning: no case was collected; run the qualification again.")
+    last_begin = max(number for number, entry in enumerate(entries) if entry["kind"] == "begin")
+    last = next((entry for entry in entries[last_begin:] if entry["kind"] == "end"), None)
+    stopped = "the run was stopped before its end" if last is None else str(last["why"])
+    return Record(
+        run=begins[0]["run"],
+        environment=begins[-1]["environment"],
+        planned=tuple(sorted({case for plan in plans for case in plan["cases"]})),
+        whole=next((entry["whole"] for entry in reversed(ends) if entry["whole"]), {}),
+        left_out={case: why for end in ends for case, why in end["left_out"].items()},
+        results=results_of([dict(entry) for entry in entries]),
+        ended=stopped,
+        times={
+            "started": begins[0]["at"],
+            "ended": entries[-1].get("at", "") or begins[-1]["at"],
+            "runs": len(begins),
+        },
+        repeats=repeats_of(entries),
+    )
+
+
+def verdict_of(record: Record) -> Verdict:
+    """The verdict that follows from a record, on the day that it was begun."""
+    run = record.run
+    frameworks = run["frameworks"]
+    listed: FrozenSet[str] = mandatory.of_frameworks(run["mandatory"]["cases"], list(frameworks))
+    left_out = {case: record.left_out.get(case) or _why_not_selected(run, case) for case in listed}
+    verdict = judged(
+        Evidence(
+            planned=record.planned,
+            results=record.results,
+            mandatory=listed,
+            left_out=left_out,
+            why_advisory=mandatory.Advisory(run["advisory"]).why,
+            waivers=mandatory.waivers_of(run["waivers"], "the journal"),
+            today=datetime.date.fromisoformat(record.times["started"][:10]),
+            covers=covers(run),
+            fault=str(record.environment["fault"]),
+            interrupted=record.ended,
+        )
+    )
+    return replace(verdict, remarks=(*verdict.remarks, *repetitions.remarks(record.repeats)))
+
+
+def _why_not_selected(run: Mapping[str, Any], case: str) -> str:
+    if run["shard"]:
+        return f"this is shard {run['shard']}; join all shards with `ipu-conformance report merge`"
+    return "the suite that was run has no such cases, or the command line did not ask for them"
+
+
+def covers(run: Mapping[str, Any]) -> str:
+    """What a verdict is about, in a sentence."""
+    rows = {name: run["frameworks"][name] for name in FRAMEWORKS if name in run["frameworks"]}
+    on = ", ".join(f"{name} ({row['module']} {row['version']}) on {row['target']}" for name, row in rows.items())
+    part = f", shard {run['shard']}" if run["shard"] else ""
+    return f"{on or 'no framework'}; level {run['level']}{part}; ipu-conformance {run['ipu_conformance']}"
+
+
+def report_of(record: Record, verdict: Verdict) -> Dict[str, Any]:
+    """report.json: what a run with the same results leaves again, apart from ``times`` and ``seconds``."""
+    results = [record.results[case] for case in sorted(record.results)]
+    run = {key: value for key, value in record.run.items() if key not in ("mandatory", "advisory")}
+    listed = record.run["mandatory"]["cases"]
+    return {
+        "schema": SCHEMA,
+        "verdict": verdict.facts(),
+        "run": {**run, "mandatory": {"digest": record.run["mandatory"]["digest"], "count": len(listed)}},
+        "planned": {"count": len(record.planned), "digest": mandatory.digest_of(record.planned)},
+        "whole": dict(record.whole),
+        "counts": {outcome: sum(result.outcome == outcome for result in results) for outcome in OUTCOMES},
+        "areas": areas(results),
+        "cases": [result.facts() for result in results],
+        "devices": repetitions.by_device(record.repeats),
+        "curves": [{"case": result.case, **curve} for result in results for curve in result.curves],
+        "times": dict(record.times),
+    }
+
+
+def areas(results: Sequence[Result]) -> List[Dict[str, Any]]:
+    """Counts of outcomes by chapter and framework."""
+    counts: Counter[Tuple[str, str, str]] = Counter()
+    for result in results:
+        facts = result.facts()
+        counts[facts["chapter"], facts["framework"], result.outcome] += 1
+    keys = sorted({key[:2] for key in counts})
+    return [
+        {"chapter": chapter, "framework": framework, **{each: counts[chapter, framework, each] for each in OUTCOMES}}
+        for chapter, framework in keys
+    ]
+
+
+def write(folder: Path, entries: Sequence[Mapping[str, Any]]) -> Verdict:
+    """Write all files that follow from the journal; the manifest comes last."""
+    from ipu_conformance.report import junit, page, scripts, timelines
+
+    record = recorded(entries)
+    verdict = verdict_of(record)
+    report = report_of(record, verdict)
+    schema.require(report)
+    (folder / MANIFEST).unlink(missing_ok=True)
+    texts = {
+        REPORT: pretty(report),
+        ENVIRONMENT: pretty(record.environment),
+        JUNIT: junit.text(record, verdict),
+        PAGE: page.page(record, verdict, report),
+        **{f"{FAILURES}/{name}": text for name, text in scripts.files(record).items()},
+        **{f"{GRAPHS}/{name}": text for name, text in _graphs(record).items()},
+        **{f"{TRACES}/{name}": text for name, text in timelines.files(record).items()},
+    }
+    for place in (FAILURES, TRACES, GRAPHS):
+        shutil.rmtree(folder / place, ignore_errors=True)
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        with replacing(folder / name) as beside:
+            beside.write_text(text, encoding="utf-8")
+    seal(folder, record, verdict)
+    return verdict
+
+
+def _graphs(record: Record) -> Dict[str, str]:
+    """The IR dumps that cases compared, by file name."""
+    files = {}
+    for case, result in sorted(record.results.items()):
+        for number, text in enumerate(result.graphs):
+            words = re.sub(r"[^A-Za-z0-9]+", "-", case).strip("-")[:110]
+            files[f"{words}{f'-{number + 1}' if number else ''}.json"] = text
+    return files
+
+
+def seal(folder: Path, record: Record, verdict: Verdict) -> None:
+    """Write the manifest: the SHA-256 of each file, of the mandatory list and of itself."""
+    manifest = {
+        "schema": SCHEMA,
+        "ipu_conformance": __version__,
+        "files": {
+            path.relative_to(folder).as_posix(): file_digest(path)
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and path.name != MANIFEST
+        },
+        "mandatory": record.run["mandatory"]["digest"],
+        "verdict": verdict.word,
+    }
+    with replacing(folder / MANIFEST) as beside:
+        beside.write_text(sealed(manifest), encoding="utf-8")
+
+
+def sealed(manifest: Mapping[str, Any]) -> str:
+    """A manifest's text, with its own digest."""
+    body = {key: value for key, value in manifest.items() if key != "digest"}
+    return pretty({**body, "digest": hashlib.sha256(journal.canonical(body).encode()).hexdigest()})
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def pretty(data: Any) -> str:
+    """Data as readable JSON, always the same for the same data; a case of a report is one line."""
+    if isinstance(data, dict) and "cases" in data:
+        rest = {key: value for key, value in data.items() if key != "cases"}
+        head = json.dumps(rest, indent=1, sort_keys=True, ensure_ascii=False)[: -len("\n}")]
+        rows = ",\n".join(journal.canonical(row) for row in data["cases"])
+        return f'{head},\n "cases": [\n{rows}\n]\n}}\n'
+    return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def read_report(folder: Path) -> Dict[str, Any]:
+    """The report.json of a folder; one that does not follow the schema is refused."""
+    path = folder / REPORT
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ReportError(f"{folder} holds no report: {error.strerror}; give the folder of a qualification.") from error
+    except ValueError as error:
+        raise ReportError(f"{path} is not JSON: {error}.") from error
+    schema.require(report)
+    return dict(report)
+
+
+def spoken(verdict: Verdict) -> List[str]:
+    """The verdict in lines of text."""
+    return [
+        f"{verdict.word}: {verdict.covers}",
+        *(f"- {reason}" for reason in verdict.reasons),
+        *(f"  {remark}" for remark in verdict.remarks),
+    ]
+
+
+def verdict_from(facts: Mapping[str, Any]) -> Verdict:
+    """The verdict of a report.json."""
+    return Verdict(facts["word"], tuple(facts["reasons"]), tuple(facts["remarks"]), facts["covers"])
+
+
+def failed(record: Record) -> List[Result]:
+    """The failed cases, in the order of their ids."""
+    return [record.results[case] for case in sorted(record.results) if record.results[case].outcome == FAILED]
+
+
+def manifest_of(folder: Path) -> Optional[Dict[str, Any]]:
+    """The manifest of a folder, None if it is not sealed or not readable."""
+    try:
+        data = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None

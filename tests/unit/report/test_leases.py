@@ -1,0 +1,183 @@
+"""Devices have one holder at a time across processes; a failed case is repeated on each of eight devices."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from ipu_conformance import leases
+from ipu_conformance.leases import LeaseError, Leases
+from ipu_conformance.report import folder as report_folder
+from ipu_conformance.report import repetitions, verification
+from tests.unit.suite.conftest import lean, pytester  # noqa: F401  fixtures
+
+DEVICES = ("d0", "d1", "d2", "d3", "d4")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Leases of the tests' own."""
+    monkeypatch.setenv(leases.FOLDER_VARIABLE, str(tmp_path / "leases"))
+
+
+def test_a_device_has_one_holder():
+    """A second one gets others, and waits in vain when there are too few; the sentence names the holder."""
+    pool = Leases("acme", DEVICES)
+    with pool.of(DEVICES, 3, 1.0, "case a") as first, pool.of(DEVICES, 2, 1.0, "case b") as second:
+        assert (first, second) == (("d0", "d1", "d2"), ("d3", "d4"))
+        with pytest.raises(LeaseError, match=r"1 of 5 devices of acme were not free within 0\.05 s: d0 is held by pro"):
+            pool.of(DEVICES, 1, 0.05, "case c").__enter__()
+    with pool.of(DEVICES, 5, 1.0, "case d") as all_of_them:
+        assert all_of_them == DEVICES
+
+
+def test_more_devices_than_there_are_are_refused():
+    """At once."""
+    with pytest.raises(LeaseError, match="6 devices of acme were asked for, and there are 5"):
+        Leases("acme", DEVICES).of(DEVICES, 6, 9.0, "case").__enter__()
+
+
+def test_the_lease_of_a_crashed_holder_is_free():
+    """The system drops its locks."""
+    program = (
+        "import os, time; from ipu_conformance.leases import Leases\n"
+        f"lease = Leases('acme', {DEVICES!r}).of({DEVICES!r}, 5, 1.0, 'a case')\n"
+        "lease.__enter__(); print('held', flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    pool = Leases("acme", DEVICES)
+    with pytest.raises(LeaseError, match="held by process"):
+        pool.of(DEVICES, 1, 0.05, "case").__enter__()
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+
+    with pool.of(DEVICES, 5, 1.0, "case") as held:
+        assert held == DEVICES
+
+
+def test_who_needs_all_devices_gets_a_turn():
+    """Small requests that come later queue behind it."""
+    pool, order = Leases("acme", DEVICES), []
+    first = pool.of(DEVICES, 2, 5.0, "small")
+    first.__enter__()
+
+    def lease(name, count):
+        with pool.of(DEVICES, count, 5.0, name):
+            order.append(name)
+
+    large = threading.Thread(target=lease, args=("large", 5))
+    large.start()
+    time.sleep(0.1)
+    small = threading.Thread(target=lease, args=("late", 1))
+    small.start()
+    time.sleep(0.1)
+    assert order == []
+    first.__exit__(None, None, None)
+    large.join()
+    small.join()
+
+    assert order == ["large", "late"]
+
+
+TARGET = """
+    import time
+
+    from ipu_conformance.targets import Availability, Target
+
+    PINNED = []
+
+
+    class Eight(Target):
+        pins = True
+
+        def probe(self, framework):
+            return Availability(framework.name == "poptorch", "eight devices, one flaky, one hanging")
+
+        def ipus(self):
+            return 8
+
+        def devices(self):
+            return [f"d{number}" for number in range(8)]
+
+        def pin(self, devices):
+            PINNED[:] = devices
+
+
+    RUNS = {}
+
+
+    def compute():
+        '''What a program on the pinned devices gives: d3 is wrong every second time, d5 hangs.'''
+        for device in PINNED:
+            RUNS[device] = RUNS.get(device, 0) + 1
+        if "d5" in PINNED:
+            time.sleep(60)
+        return 41 if "d3" in PINNED and RUNS["d3"] % 2 else 42
+"""
+CASES = """
+    import eight
+    import pytest
+
+    pytestmark = [pytest.mark.ipu, pytest.mark.poptorch, pytest.mark.timeout(0.3)]
+
+    def test_on_one():
+        assert eight.compute() == 42
+
+    @pytest.mark.ipus(4)
+    def test_on_four():
+        assert eight.compute() == 42, "four devices give something else"
+
+    def test_wrong_everywhere():
+        assert eight.compute() == 43, "no device gives 43"
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Where the target with eight devices is installed."""
+    site = tmp_path_factory.mktemp("site")
+    (site / "eight.py").write_text(textwrap.dedent(TARGET))
+    information = site / "eight-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: eight\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[ipu_conformance.targets]\neight = eight:Eight\n")
+    return site
+
+
+def test_the_report_names_the_flaky_and_the_hanging_device(pytester, installed, monkeypatch):  # noqa: F811
+    """Failed cases are repeated twice on each device, with workers; one that fails everywhere is told from them."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")]))
+    pytester.makepyfile(test_devices=textwrap.dedent(CASES))
+    options = ["-m", "ipu", "--ipu-target", "eight", "--ipu-report", "out", "-n", "1", "-p", "no:cacheprovider"]
+    pytester.runpytest_subprocess(*options)
+
+    report = report_folder.read_report(pytester.path / "out")
+    outcomes = {row["case"].rpartition("::")[2]: row["outcome"] for row in report["cases"]}
+    assert outcomes == {"test_on_one": "passed", "test_on_four": "failed", "test_wrong_everywhere": "failed"}
+    remarks = report["verdict"]["remarks"]
+    assert sum(each.startswith("Device ") for each in remarks) == 2
+    assert any(each.startswith("Device d3 failed 6 of 8 repetitions of cases that pass on others.") for each in remarks)
+    assert any(each.startswith("Device d5 failed 8 of 8 repetitions of cases that pass on others.") for each in remarks)
+    assert any("test_wrong_everywhere: repeated on each device it failed on all of them." in each for each in remarks)
+    assert verification.complaints(pytester.path / "out") == []
+
+
+def test_what_repetitions_tell_is_words():
+    """Everywhere, nowhere, or on some devices."""
+    good, bad = ["passed", "passed"], ["failed", "passed"]
+
+    assert repetitions.sentence({"d0": good, "d1": good}) == "repeated on each device it passed everywhere"
+    assert repetitions.sentence({"d0": bad, "d1": bad}) == "repeated on each device it failed on all of them"
+    assert repetitions.sentence({"d0": good, "d1": bad, "d2": good}) == (
+        "repeated on each device it failed on d1 (1 of 2) only"
+    )
+    assert repetitions.by_device({"a": {"d0": bad, "d1": good}, "b": {"d0": good, "d1": good}}) == [
+        {"device": "d0", "failed": 1, "of": 4},
+        {"device": "d1", "failed": 0, "of": 4},
+    ]

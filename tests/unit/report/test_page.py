@@ -1,0 +1,241 @@
+"""The page is one file with all of a report in it: verdict, areas, failures, margins, curves, timelines, faults."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from ipu_conformance.report import folder as report_folder
+from ipu_conformance.report import journal, page, scripts, timelines
+from ipu_conformance.report.results import Result
+from ipu_conformance.run import Rule, RunConfig, learning_rate, optimizer
+from tests.unit.commands import run
+from tests.unit.report import journals
+from tests.unit.report.journals import CASES, entries, failed, passed
+
+CURVE = {"metric": "accuracy", "passed": False, "values": [0.5, 0.75, 0.95], "low": [0.4, 0.6, 0.8],
+         "mean": [0.5, 0.7, 0.85], "high": [0.6, 0.8, 0.9]}  # fmt: skip
+TIMELINE = {
+    "framework": "poptorch",
+    "slots": [
+        [0, 0, 0, 0, 0, "forward"],
+        [1, 0, 1, 1, 0, "forward"],
+        [1, 0, 0, 0, 1, "forward"],
+        [2, 0, 1, 1, 0, "backward"],
+        [3, 0, 0, 0, -1, "update"],
+    ],
+    "memory": [{"ipu": 0, "weights": 2048, "peak": 3 * 2**20}, {"ipu": 1, "weights": 4096, "peak": 5 * 2**20}],
+}
+RESULTS = [
+    passed(CASES[0], margin={"used": 0.25, "what": "the weights", "checks": 3}),
+    failed(CASES[1], margin={"used": 3.5, "what": "the <loss>", "checks": 2}),
+    failed(CASES[2], sentence="the loss of step 1, replica 0 differs: actual 2.5, expected 1.25."),
+    passed(CASES[3], timelines=(TIMELINE,)),
+    Result(CASES[4], "skipped", 0.0, sentence="needs 16 IPUs, the target offers 8"),
+    passed(CASES[5], curves=(CURVE,), graphs=('{"ops": []}\n',)),
+    passed(CASES[6]),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder of a report that has a little of everything."""
+    place = tmp_path_factory.mktemp("report")
+    report_folder.write(place, journals.write(place, entries(RESULTS)))
+    return place
+
+
+@pytest.fixture(scope="module")
+def text(folder):
+    """The page."""
+    return (folder / "index.html").read_text(encoding="utf-8")
+
+
+class Reader(HTMLParser):
+    """Collects text by section and checks that elements are closed in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.sections, self.links = [], {"": ""}, []
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.links += [values[name] for name in ("href", "src") if name in values]
+        if tag == "h2":
+            self.sections[values["id"]] = ""
+        if tag not in ("meta", "input", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.sections[list(self.sections)[-1]] += data
+
+
+@pytest.fixture(scope="module")
+def read(text):
+    """What a reader without scripts sees."""
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    return reader
+
+
+def test_the_page_needs_no_network(folder, read):
+    """Links lead to the page's own sections and to files of the folder that exist."""
+    files = [link for link in read.links if not link.startswith("#")]
+
+    assert files
+    assert [link for link in files if not (folder / link).is_file()] == []
+    assert [link[1:] for link in read.links if link.startswith("#")] == [name for name, _ in page.SECTIONS]
+
+
+def test_every_section_is_there_in_order(read):
+    """As the table of contents has them."""
+    assert [name for name in read.sections if name] == [name for name, _ in page.SECTIONS]
+
+
+def test_the_verdict_comes_first_with_its_reasons(read):
+    """And what it rests on."""
+    assert "NOT QUALIFIED" in read.sections[""]
+    assert f"{CASES[1]} failed: the loss of step 0, replica 2 differs" in read.sections[""]
+    assert "1 of 2 passed for these frameworks" in read.sections["rests"]
+    assert "serial: A-17" in read.sections["rests"]
+
+
+def test_failures_are_grouped_by_cause_with_sentence_place_and_command(read):
+    """Two cases whose sentences differ by numbers have one cause."""
+    shown = read.sections["failures"]
+
+    assert "the loss of step #, replica # differs (2)" in shown
+    assert "place: step 0, replica 2" in shown
+    assert f"ipu-conformance case '{CASES[1]}'" in shown
+
+
+def test_what_was_skipped_is_counted_by_reason(read):
+    """With how many of them are mandatory."""
+    assert re.search(r"needs 16 IPUs, the target offers 8\s*1\s*0", read.sections["skipped"])
+
+
+def test_margins_are_distributions(read, text):
+    """A column a tenth of the tolerance, one beyond it, and the tightest by name."""
+    figures = {each["framework"]: each for each in page.histograms(RESULTS)}
+
+    assert [column["height"] for column in figures["paddle"]["columns"]] == [0, 0, 100, *[0] * 8]
+    assert [column["height"] for column in figures["poptorch"]["columns"]] == [*[0] * 10, 100]
+    assert "350%" in read.sections["margins"]
+    assert "the &lt;loss&gt;" in text
+
+
+def test_a_curve_is_drawn_in_its_band(read, text):
+    """The band goes from the least to the most allowed value of each epoch and back."""
+    (band,) = re.findall(r'class="band" points="([^"]*)"', text)
+
+    assert len(band.split()) == 6
+    assert "outside: accuracy" in read.sections["curves"]
+    assert "3 epochs" in read.sections["curves"]
+
+
+def test_a_timeline_has_a_row_an_ipu_and_its_memory(read, folder):
+    """It is a trace for Perfetto, too."""
+    record = report_folder.recorded(journal.read(folder / "journal.jsonl").entries)
+    (figure,) = timelines.drawn(record)
+
+    assert [ipu for ipu, _ in figure["ipus"]] == [0, 1]
+    assert [slot["kind"] for slot in figure["slots"]] == ["forward", "forward", "forward", "backward", "update"]
+    assert figure["memory"] == [
+        {"ipu": 0, "sizes": ["2.0 KiB", "3.0 MiB"]},
+        {"ipu": 1, "sizes": ["4.0 KiB", "5.0 MiB"]},
+    ]
+    assert "5.0 MiB" in read.sections["timelines"]
+    assert (folder / "traces" / figure["file"]).is_file()
+
+
+def test_dumps_of_the_ir_are_files(folder):
+    """As the checks had them."""
+    (path,) = (folder / "ir").iterdir()
+
+    assert path.name == "ops-test-ops-ipu-py-test-forward-poptorch-softmax-softmax-float32-drawn.json"
+    assert path.read_text() == '{"ops": []}\n'
+
+
+def test_of_many_timelines_a_few_are_chosen():
+    """One for each number of IPUs, the most first, at most three a framework."""
+
+    def timeline(ipus):
+        return {"framework": "paddle", "slots": [[0, 0, ipu, 0, 0, "forward"] for ipu in range(ipus)]}
+
+    results = {f"{number}-{ipus}": passed(f"{number}-{ipus}", timelines=(timeline(ipus),))
+               for number in range(2) for ipus in (2, 5, 3, 4)}  # fmt: skip
+    record = report_folder.recorded(entries([]))._replace(results=results)
+
+    assert [result.case for result, _ in timelines.chosen(record)] == ["0-5", "0-4", "0-3"]
+
+
+def test_every_case_is_listed_with_its_outcome(read):
+    """For those who search and for those who print."""
+    assert [case for case in CASES if case not in read.sections["cases"]] == []
+
+
+def test_the_page_has_light_and_dark_and_paper(text):
+    """By the reader's own settings."""
+    assert "color-scheme: light dark" in text
+    assert "@media print" in text
+
+
+CONFIG = RunConfig(
+    device_iterations=2,
+    gradient_accumulation=3,
+    replicas=5,
+    optimizer=optimizer("lamb"),
+    learning_rate=learning_rate(base=0.125),
+    output_layout="paddle",
+)
+RUN = {"way": "train", "net": "mlp", "config": repr(CONFIG), "options": "{}"}
+
+
+def test_a_failed_run_is_a_program_without_pytest():
+    """It repeats the run of the case, whose configuration it holds, and compares it with the oracle."""
+    text = scripts.program(
+        failed(CASES[0], run=RUN, sentence='it says """no""" \\ at all.'), journals.run()["frameworks"]
+    )
+    line = next(line for line in text.splitlines() if line.startswith("config = "))
+    names = {"RunConfig": RunConfig, "Rule": Rule, "inf": float("inf")}
+
+    compile(text, "failure.py", "exec")
+    assert "pytest" not in text.partition('"""\n\n')[2]
+    assert eval(line[len("config = ") :], names) == CONFIG
+    assert "discover()['acme'], FRAMEWORKS['paddle']" in text
+
+
+def test_only_a_failure_that_trained_or_inferred_has_a_program():
+    """Others have their command."""
+    assert scripts.has_program(failed(CASES[0], run=RUN))
+    assert not scripts.has_program(failed(CASES[0]))
+    assert not scripts.has_program(failed(CASES[0], run={**RUN, "way": "native"}))
+    record = report_folder.recorded(entries([failed(CASES[0], run=RUN), failed(CASES[1])]))
+    assert sorted(name.rpartition(".")[2] for name in scripts.files(record)) == ["py", "txt", "txt"]
+
+
+CASE = "training/test_updates_ipu.py::test_weights_are_the_oracle_s[paddle-mlp-D2-G4-R3-momentum]"
+
+
+def paddle_program(target):
+    """The program of a training with Paddle."""
+    config = RunConfig(
+        device_iterations=2,
+        gradient_accumulation=3,
+        learning_rate=learning_rate(base=0.125),
+        output_layout="paddle",
+        unbiased_statistics=False,
+    )
+    result = failed(CASE, run={**RUN, "config": repr(config)})
+    return scripts.program(result, {"paddle": journals.framework("paddle", target)})
+
+
+def test_a_wrong_device_is_shown_by_the_program_alone():
+    """It fails by the check's sentence; tests/unit/suite/test_example_target.py has a right device."""
+    answer = run("-c", paddle_program("emulator"), module=None, IPU_CONFORMANCE_FAULT="update-halved")
+
+    assert "CheckFailure: the loss of step 0, device iteration 1" in answer.stderr

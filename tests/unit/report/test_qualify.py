@@ -1,0 +1,192 @@
+"""qualify asks the target first, shows how far it is, and ends with the verdict's exit code."""
+
+import os
+import signal
+import textwrap
+import threading
+import time
+
+import pytest
+
+from ipu_conformance import cli
+from ipu_conformance.cli import qualify
+from ipu_conformance.report import folder as report_folder
+from ipu_conformance.report import preflight, verification
+from ipu_conformance.report.journal import FILE, Journal
+from ipu_conformance.report.preflight import PreflightError
+from ipu_conformance.selection import select
+
+CASES = """
+    import os, signal, time
+
+    import pytest
+
+    pytestmark = pytest.mark.ipu
+
+    @pytest.mark.parametrize("number", range(4))
+    def test_passes(number):
+        time.sleep(float(os.environ.get("CASE_SECONDS", 0)))
+
+    def test_last():
+        if os.environ.get("CASE_KILLS"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        assert not os.environ.get("CASE_FAILS"), "the device is gone"
+"""
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """The suite is five cases, in one process, and the target answers; every case is mandatory for nobody."""
+    (tmp_path / "test_acme.py").write_text(textwrap.dedent(CASES))
+    suite = str(tmp_path / "test_acme.py")
+    original = qualify.command
+
+    def command(args, selection):
+        words = original(args, selection)
+        words[3] = suite
+        words[words.index("-n") + 1] = "0"
+        return [*words, "-p", "no:hypothesispytest", "-p", "no:anyio"]
+
+    monkeypatch.setattr(qualify, "command", command)
+    monkeypatch.setattr(qualify, "examine", lambda selection, say: say("preflight: fine"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+ARGUMENTS = ("qualify", "--target", "emulator", "--level", "premerge", "--out", "report")
+
+
+def test_a_qualification_ends_with_its_verdict(small, capsys, monkeypatch):
+    """A case fails: NOT QUALIFIED, 1."""
+    monkeypatch.setenv("CASE_FAILS", "1")
+    assert cli.main(ARGUMENTS) == 1
+
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "preflight: fine"
+    assert any(line.startswith("5 of 5 cases (100%), 1 failed") for line in shown)
+    assert any(line.startswith("NOT QUALIFIED: poptorch (torch ") for line in shown)
+    assert shown[-1] == "report: report/index.html"
+    assert verification.complaints(small / "report") == []
+
+
+def test_a_run_that_dies_is_judged_by_its_journal_and_gone_on_with(small, capsys, monkeypatch):
+    """kill -9 of pytest itself leaves what had ended; --resume runs the rest."""
+    monkeypatch.setenv("CASE_KILLS", "1")
+    assert cli.main(ARGUMENTS) == 3
+    verdict = report_folder.read_report(small / "report")["verdict"]
+    assert "1 planned case was not run, of 5: the run was stopped before its end." in verdict["reasons"]
+
+    monkeypatch.delenv("CASE_KILLS")
+    assert cli.main([*ARGUMENTS, "--resume"]) == 3
+    report = report_folder.read_report(small / "report")
+    assert (report["counts"]["passed"], report["times"]["runs"]) == (5, 2)
+    assert verification.complaints(small / "report") == []
+
+
+def test_an_interrupt_leaves_a_report(small, capsys, monkeypatch):
+    """Control-C once: what is under way ends, the report is written, the exit code is the shell's."""
+    monkeypatch.setenv("CASE_SECONDS", "0.5")
+
+    def interrupt():
+        deadline = time.monotonic() + 30
+        path = small / "report" / FILE
+        while time.monotonic() < deadline and not (path.exists() and path.read_bytes().count(b"\n") > 2):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    assert cli.main(ARGUMENTS) == 130
+
+    report = report_folder.read_report(small / "report")
+    assert 1 <= report["counts"]["passed"] < 5
+    assert any("not run, of 5: the run was interrupted." in reason for reason in report["verdict"]["reasons"])
+    assert verification.complaints(small / "report") == []
+
+
+@pytest.mark.parametrize(
+    ("prepare", "options", "sentence"),
+    [
+        (lambda out: Journal(out / FILE).close(), [], "report holds a report; go on with it (--resume), or choose"),
+        (lambda out: (out.mkdir(), (out / "letter.txt").touch()), [], "report holds other files; choose a new folder"),
+        (lambda out: None, ["-n", "0"], "-n is 0; give a whole number from 1."),
+        (lambda out: None, ["--shard", "3/2"], "The shard is '3/2'; write 2/5 for the second of five."),
+        (lambda out: None, ["--frameworks", "caffe"], "--ipu-frameworks names 'caffe'; choose from poptorch"),
+    ],
+    ids=["report", "files", "workers", "shard", "framework"],
+)
+def test_what_cannot_begin_is_refused_at_once(small, capsys, prepare, options, sentence):
+    """Before the target is asked."""
+    prepare(small / "report")
+
+    assert cli.main([*ARGUMENTS, *options]) == 2
+    answer = capsys.readouterr()
+    assert sentence in answer.err
+    assert "preflight" not in answer.out
+
+
+def test_a_folder_in_use_is_refused(small, capsys):
+    """Also for --resume."""
+    other = Journal(small / "report" / FILE)
+
+    assert cli.main([*ARGUMENTS, "--resume"]) == 2
+    other.close()
+    assert "Another run writes to report" in capsys.readouterr().err
+
+
+def test_the_suite_runs_with_its_own_configuration_only(tmp_path):
+    """Neither a pytest.ini nor a conftest.py that stand about have a say."""
+    arguments = cli._parser(["qualify"]).parse_args(["qualify", "--out", str(tmp_path), "--fail-early", "-n", "3"])
+    words = qualify.command(arguments, select({"target": "emulator", "level": "smoke"}, {}))
+    options = dict(zip(words, words[1:]))
+
+    assert options["-c"] == os.devnull
+    assert options["--confcutdir"] == words[3]
+    assert (options["-n"], options["--ipu-level"], words[-1]) == ("3", "smoke", "-x")
+
+
+@pytest.fixture(scope="module")
+def liar(tmp_path_factory):
+    """Where a target is installed whose probe says yes to everything."""
+    site = tmp_path_factory.mktemp("site")
+    (site / "liar.py").write_text(
+        textwrap.dedent(
+            """
+            import os, time
+
+            from ipu_conformance.targets import Availability, Target
+
+
+            class Liar(Target):
+                def probe(self, framework):
+                    return Availability(True, "of course")
+
+                def activate(self, framework):
+                    if framework.name == "paddle":
+                        time.sleep(60)
+                    if framework.name == "tensorflow":
+                        os.abort()
+                    raise RuntimeError("no such device\\nat all")
+            """
+        )
+    )
+    information = site / "liar-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: liar\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[ipu_conformance.targets]\nliar = liar:Liar\n")
+    return site
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("poptorch", "poptorch on liar does not answer: RuntimeError: no such device; see `ipu-conformance doctor"),
+        ("paddle", "paddle on liar gave no answer within 2 s; see"),
+        ("tensorflow", "tensorflow on liar died with signal 6; see"),
+    ],
+)
+def test_a_target_whose_probe_lies_is_found_out_before_the_cases(liar, monkeypatch, name, sentence):
+    """An error, a hang and a crash are one sentence each."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(liar), os.environ.get("PYTHONPATH", "")]))
+
+    with pytest.raises(PreflightError, match=sentence):
+        preflight.require_answer(name, "liar", time_limit=2)
