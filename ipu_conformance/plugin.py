@@ -8,18 +8,22 @@ import importlib.util
 import itertools
 import os
 import re
+import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Generator, List, Optional, Sequence, Tuple, Type
 
 import pytest
 
-from ipu_conformance import levels, targets
+from ipu_conformance import guard, levels, targets
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.scheduling import framework_of, threads
 from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
 from ipu_conformance.tally import Tally
 from ipu_conformance.targets import FRAMEWORKS, Inspector, activate, active, discover
 from ipu_conformance.triangulation import Triangulation
+from ipu_conformance.watch import LossReport, Watch, loss
 
 if TYPE_CHECKING:
     from ipu_conformance.frameworks import Driver
@@ -78,6 +82,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.pluginmanager.has_plugin("xdist"):
         config.pluginmanager.register(_XdistHooks(), "ipu_conformance_xdist")
         _limit_workers(config)
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(Watch(Path(config.workerinput["ipu_stacks"])), "ipu_conformance_watch")
+    elif not config.getoption("tx", None) and guard.is_possible():
+        config.pluginmanager.register(guard.Guard(), "ipu_conformance_guard")
 
 
 def _limit_workers(config: pytest.Config) -> None:
@@ -97,6 +105,16 @@ def _limit_workers(config: pytest.Config) -> None:
 class _XdistHooks:
     """What only pytest-xdist calls."""
 
+    def __init__(self) -> None:
+        self._stacks: Optional[Path] = None
+
+    def _stacks_of(self, node: Any) -> Path:
+        """Where a worker writes the stacks of a case that hangs."""
+        if self._stacks is None:
+            self._stacks = Path(tempfile.mkdtemp(prefix="ipu-conformance-stacks-"))
+            node.config.add_cleanup(functools.partial(shutil.rmtree, self._stacks, ignore_errors=True))
+        return self._stacks / str(node.gateway.id)
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
         """Share the cores out among the workers before they start."""
@@ -106,6 +124,7 @@ class _XdistHooks:
     def pytest_configure_node(self, node: Any) -> None:
         """Hand the selection to a worker, so that all of them run the same cases."""
         node.workerinput["ipu_selection"] = node.config.stash[SELECTION].to_dict()
+        node.workerinput["ipu_stacks"] = str(self._stacks_of(node))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
@@ -117,11 +136,34 @@ class _XdistHooks:
         return FrameworkScheduling(config, log)
 
     @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
+        """Note which cases the run has selected."""
+        node.config.stash[TALLY].selected.update(ids)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
+        """Say how a case ended that took its worker with it."""
+        path, _, name = crashitem.partition("::")
+        report.location = (path, None, name)
+        report.longrepr = LossReport(path, loss(self._stacks_of(report.node), _exit_code(report.node)))
+
+    @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
         """Collect what a worker left out; every worker collects the same cases, so one answer is enough."""
         left_out = getattr(node, "workeroutput", {}).get("ipu_left_out")
         if left_out is not None:
             node.config.stash[TALLY].left_out = left_out
+
+
+def _exit_code(node: Any) -> Optional[int]:
+    """How the process of a worker ended, None where xdist does not say."""
+    process = getattr(getattr(node.gateway, "_io", None), "popen", None)
+    if process is None:
+        return None
+    try:
+        return int(process.wait(timeout=1))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def pytest_report_header(config: pytest.Config) -> List[str]:

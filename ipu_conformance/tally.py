@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Set
 
 import pytest
 
@@ -35,9 +35,26 @@ class Tally:
         self.executed: Dict[str, int] = {}
         self.skipped: Dict[str, int] = {}
         self.left_out: Dict[str, int] = {}
+        self.selected: Set[str] = set()
+        self.finished: Set[str] = set()
+        self.lost: Dict[str, str] = {}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note which tests the run has selected; the master of workers has no items of its own."""
+        self.selected.update(item.nodeid for item in session.items)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Note the end of a test."""
+        self.finished.add(nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count one phase of one conformance case; a failed set-up counts as executed."""
+        lost = getattr(report.longrepr, "lost", None)
+        if lost is not None:
+            self.lost[report.nodeid] = str(lost)
+            self.finished.add(report.nodeid)
+            return
         if "ipu" not in report.keywords:
             return
         area = area_of(report.nodeid)
@@ -53,12 +70,31 @@ class Tally:
         expression = (self.config.getoption("markexpr") or "").replace("(", " ").replace(")", " ").split()
         return "ipu" in expression or bool(self.executed or self.skipped)
 
+    @property
+    def tested(self) -> Dict[str, int]:
+        """How many cases of each area were executed, to their end or until they were lost."""
+        result = dict(self.executed)
+        for nodeid in self.lost:
+            result[area_of(nodeid)] = result.get(area_of(nodeid), 0) + 1
+        return result
+
+    def complaints(self) -> List[str]:
+        """Why a run that has failed no case has failed, in sentences; empty if it has passed."""
+        found = complaints(self.tested, self.skipped)
+        left = self.selected - self.finished
+        if left:
+            found.append(
+                f"The run ended early: {len(self.selected) - len(left)} of {len(self.selected)} selected tests "
+                f"have finished; {min(left)} is among those that have not."
+            )
+        return found
+
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Fail a run that proves nothing; a worker only hands in what it left out."""
         if hasattr(self.config, "workeroutput"):
             self.config.workeroutput["ipu_left_out"] = self.left_out
-        elif exitstatus == pytest.ExitCode.OK and self.is_about_ipu() and complaints(self.executed, self.skipped):
+        elif exitstatus == pytest.ExitCode.OK and self.is_about_ipu() and self.complaints():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
@@ -66,12 +102,15 @@ class Tally:
         if not self.is_about_ipu():
             return
         terminalreporter.section("IPU conformance")
+        lost = f"{len(self.lost)} of them lost, " if self.lost else ""
         terminalreporter.line(
-            f"cases: {sum(self.executed.values())} executed, {sum(self.skipped.values())} skipped, "
-            f"{sum(self.left_out.values())} left out; areas tested: {len(self.executed)}"
+            f"cases: {sum(self.tested.values())} executed, {lost}{sum(self.skipped.values())} skipped, "
+            f"{sum(self.left_out.values())} left out; areas tested: {len(self.tested)}"
         )
         for why, count in sorted(self.left_out.items()):
             terminalreporter.line(f"left out: {count} that {why}")
+        for nodeid, how in sorted(self.lost.items()):
+            terminalreporter.line(f"lost: {nodeid}: {how}", red=True)
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
-            for complaint in complaints(self.executed, self.skipped):
+            for complaint in self.complaints():
                 terminalreporter.line(f"FAILED: {complaint}", red=True)
