@@ -1,16 +1,18 @@
 # make qualify   set everything up and run the conformance suite on the emulator
 # make test      set everything up and pass the project's own tests and the linters
+# make attack    attack every reader and loader with damaged files: make attack SECONDS=1200
 #
 # Both need a Python from 3.9 on and pip, nothing else. A second run installs nothing.
 # Extra arguments for pytest go into ARGS: make qualify ARGS="-k replication"
 
 SHELL := /bin/bash
 ARGS ?=
+SECONDS ?= 300
 BIN := .venv/bin
 # Every worker would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: qualify test lint environment wheel clean
+.PHONY: qualify test lint attack environment wheel clean
 
 qualify: environment
 	$(BIN)/python -m pytest tests/ipu -m ipu -n 4 --ipu-target emulator --ipu-level qualify $(ARGS)
@@ -20,6 +22,9 @@ test: environment
 
 lint: environment
 	@.ci/lint
+
+attack: environment
+	$(BIN)/python -m tests.unit.attack --seconds $(SECONDS) $(ARGS)
 
 environment:
 	@.ci/environment

@@ -12,17 +12,15 @@ import contextlib
 import ctypes
 import json
 import os
-import shutil
 import signal
 import sys
 import tempfile
 import warnings
-from pathlib import Path
-from typing import Any, Dict, Generator, List, NamedTuple, NoReturn, Optional, Tuple
+from typing import IO, Any, Dict, Generator, List, NamedTuple, Optional, Tuple
 
 import pytest
 
-from ipu_conformance.watch import Loss, LossReport, Watch, loss
+from ipu_conformance.watch import Loss, LossReport, Watch, content, loss
 
 PR_SET_PDEATHSIG = 1
 FORWARDED = ("SIGTERM", "SIGHUP")
@@ -36,11 +34,11 @@ class Progress(NamedTuple):
     code: Optional[int]
 
 
-def progress(path: Path) -> Progress:
+def progress(file: IO[str]) -> Progress:
     """Read what children have written; the last line of one that was killed may be cut."""
     reports: Dict[str, List[Any]] = {}
     inside, code = None, None
-    for line in path.read_text().splitlines():
+    for line in content(file).splitlines():
         with contextlib.suppress(ValueError):
             kind, value = json.loads(line)
             if kind == "begin":
@@ -60,8 +58,8 @@ def progress(path: Path) -> Progress:
 class Child:
     """The plug-in of a child: it runs what is left, and writes down how far it is."""
 
-    def __init__(self, config: pytest.Config, path: Path, before: Progress, lost: Dict[str, Loss]) -> None:
-        self._config, self._file = config, path.open("a")
+    def __init__(self, config: pytest.Config, file: IO[str], before: Progress, lost: Dict[str, Loss]) -> None:
+        self._config, self._file = config, file
         self._before, self._lost = before, lost
 
     def _write(self, kind: str, value: Any) -> None:
@@ -151,10 +149,12 @@ def is_possible() -> bool:
 
 
 def run_in_children(config: pytest.Config) -> None:
-    """Return in a child that has something to run; the parent ends here with the exit code of the run."""
-    folder = Path(tempfile.mkdtemp(prefix="ipu-conformance-guard-"))
-    written, stacks = folder / "progress", folder / "stacks"
-    written.touch()
+    """Return in a child that has something to run; the parent ends here, with the exit code of the run.
+
+    All that a run does at its end the child has done.
+    """
+    # Files without a name: whatever a run removes at its end, the parent reads them.
+    written, stacks = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")  # noqa: SIM115
     lost: Dict[str, Loss] = {}
     while True:
         before = progress(written)
@@ -168,15 +168,17 @@ def run_in_children(config: pytest.Config) -> None:
         code = _wait(child)
         after = progress(written)
         if after.code is not None:
-            _leave(folder, after.code or (128 - code if code < 0 else code))
-        ended = loss(stacks, code)
+            os._exit(after.code or (128 - code if code < 0 else code))
+        ended = loss(content(stacks), code)
+        stacks.seek(0)
+        stacks.truncate()
         if after.inside is None or after.inside in lost:
             _say(config, f"The run ended between two cases, before all of them were finished ({ended}).")
             _flush(config)
-            _leave(folder, int(pytest.ExitCode.INTERNAL_ERROR))
+            os._exit(int(pytest.ExitCode.INTERNAL_ERROR))
         lost[after.inside] = ended
-        with written.open("a") as file:
-            file.write("\n" + json.dumps(["end", after.inside]) + "\n")
+        written.write("\n" + json.dumps(["end", after.inside]) + "\n")
+        written.flush()
         _say(config, f"{after.inside} was lost ({ended}); the others go on in another process.")
 
 
@@ -234,9 +236,3 @@ def _say(config: pytest.Config, sentence: str) -> None:
     reporter: Any = config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None:
         reporter.write_line(f"\n{sentence}", red=True)
-
-
-def _leave(folder: Path, code: int) -> NoReturn:
-    """End the parent; all that a run does at its end the child has done."""
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(code)

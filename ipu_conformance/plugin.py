@@ -23,7 +23,7 @@ from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
 from ipu_conformance.tally import Tally
 from ipu_conformance.targets import FRAMEWORKS, Inspector, activate, active, discover
 from ipu_conformance.triangulation import Triangulation
-from ipu_conformance.watch import LossReport, Watch, loss
+from ipu_conformance.watch import LossReport, Watch, loss, opened
 
 if TYPE_CHECKING:
     from ipu_conformance.frameworks import Driver
@@ -83,7 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_XdistHooks(), "ipu_conformance_xdist")
         _limit_workers(config)
     if hasattr(config, "workerinput"):
-        config.pluginmanager.register(Watch(Path(config.workerinput["ipu_stacks"])), "ipu_conformance_watch")
+        config.pluginmanager.register(Watch(opened(Path(config.workerinput["ipu_stacks"]))), "ipu_conformance_watch")
     elif not config.getoption("tx", None) and guard.is_possible():
         config.pluginmanager.register(guard.Guard(), "ipu_conformance_guard")
 
@@ -145,7 +145,9 @@ class _XdistHooks:
         """Say how a case ended that took its worker with it."""
         path, _, name = crashitem.partition("::")
         report.location = (path, None, name)
-        report.longrepr = LossReport(path, loss(self._stacks_of(report.node), _exit_code(report.node)))
+        stacks = self._stacks_of(report.node)
+        written = stacks.read_text(errors="replace") if stacks.exists() else ""
+        report.longrepr = LossReport(path, loss(written, _exit_code(report.node)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:

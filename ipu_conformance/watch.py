@@ -7,12 +7,11 @@ threads and ends the process, and whoever started the process notices.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import os
 import signal
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import IO, Any, NamedTuple, Optional
 
 import pytest
 from _pytest._code.code import ReprFileLocation, TerminalRepr
@@ -31,11 +30,8 @@ def patience(limit: float) -> float:
 class Watch:
     """Watches the conformance cases of this process; a plug-in of its own. Stacks go to a file that others read."""
 
-    def __init__(self, stacks: Path) -> None:
-        try:
-            self._file: Any = stacks.open("w")
-        except OSError:  # a worker on another machine has no such folder; it ends without stacks
-            self._file = open(os.devnull, "w")  # noqa: SIM115 - faulthandler writes to it until the process ends
+    def __init__(self, stacks: IO[str]) -> None:
+        self._file = stacks
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> None:
@@ -60,6 +56,21 @@ class Watch:
             faulthandler.dump_traceback_later(patience(limit), exit=True, file=self._file)
 
 
+def opened(stacks: Path) -> IO[str]:
+    """The file for stacks; a worker on another machine has no such folder, and ends without them."""
+    try:
+        return stacks.open("w")
+    except OSError:
+        return open(os.devnull, "w")
+
+
+def content(file: IO[str]) -> str:
+    """All that a file holds, by this process or by children that share it; it is at its end afterwards."""
+    file.flush()
+    file.seek(0)
+    return file.read()
+
+
 class Loss(NamedTuple):
     """How a case ended that took its process with it: one word, a sentence, and the stacks of all threads."""
 
@@ -71,13 +82,10 @@ class Loss(NamedTuple):
         return f"{self.word}: {self.sentence}"
 
 
-def loss(stacks: Path, code: Optional[int]) -> Loss:
-    """What the file of stacks and the exit code of a process say, where a signal's number is negative."""
-    written = ""
-    with contextlib.suppress(OSError):
-        written = stacks.read_text(errors="replace")
-    if written:
-        return Loss("hang", "the case did not end within its time limit, nor when it was interrupted", written)
+def loss(stacks: str, code: Optional[int]) -> Loss:
+    """What the stacks and the exit code that a process left say, where a signal's number is negative."""
+    if stacks:
+        return Loss("hang", "the case did not end within its time limit, nor when it was interrupted", stacks)
     if code is None:
         return Loss("crash", "the process of the case ended")
     if code < 0:

@@ -109,7 +109,7 @@ def load(path: Path) -> Baseline:
         if not isinstance(content[key], types):
             raise BaselineError(f"{path} has a {key!r} of type {type(content[key]).__name__}; record it again")
     if (content["schema"], content["version"]) != (SCHEMA, VERSION):
-        version = f"{content['schema']} version {content['version']}"
+        version = f"{content['schema'][:80]!r} version {content['version']}"
         raise BaselineError(f"{path} is {version}, and this program reads {SCHEMA} version {VERSION}; record it again")
     expected = digest(content)
     if content["digest"] != expected:

@@ -1,9 +1,12 @@
 """A case that takes its process with it costs one case, is named, and fails the run."""
 
+from pathlib import Path
+
 import pytest
 
 from ipu_conformance.watch import loss, patience
 
+ROOT = Path(__file__).resolve().parents[3]
 LOSSES = """
 import ctypes, os, signal
 import pytest
@@ -68,6 +71,17 @@ def test_a_run_that_ends_early_fails(pytester):
     )
 
 
+def test_a_run_may_remove_its_temporary_files(pytester):
+    """The exit code is that of the run, also where the folder for temporary files goes with it."""
+    pytester.makeconftest((ROOT / "conftest.py").read_text())
+    pytester.makepyfile("import pytest\n\n@pytest.mark.ipu\ndef test_a():\n    pass\n")
+
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:pytester")
+
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.OK
+
+
 def test_an_exit_after_the_last_case_fails_the_run(pytester):
     """A process that ends with code 0 before the run has ended did not pass."""
     pytester.makepyfile(
@@ -82,8 +96,8 @@ def test_an_exit_after_the_last_case_fails_the_run(pytester):
     result.stdout.fnmatch_lines(["*test_a was lost (exit: *", "The run ended between two cases, *"])
 
 
-def test_a_case_has_time_for_its_own_end(tmp_path):
+def test_a_case_has_time_for_its_own_end():
     """The interruption of pytest-timeout comes first; a process whose end nobody saw is a crash."""
     assert patience(1) >= 2
     assert patience(300) > 300
-    assert loss(tmp_path / "none", None).word == "crash"
+    assert loss("", None).word == "crash"
