@@ -71,11 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
     handed_down = getattr(config, "workerinput", {}).get("ipu_selection")
     if handed_down is not None:
         config.stash[SELECTION] = Selection.from_dict(handed_down)
-    else:
-        try:
-            config.stash[SELECTION] = select({name: config.getoption(f"ipu_{name}") for name in OPTIONS})
-        except ConformanceError as error:
-            raise pytest.UsageError(str(error)) from error
+    elif asks_for_cases(config):
+        selection_of(config)
     config.stash[TALLY] = Tally(config)
     config.pluginmanager.register(config.stash[TALLY], "ipu_conformance_tally")
     config.pluginmanager.register(Triangulation(), "ipu_conformance_triangulation")
@@ -88,6 +85,29 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(guard.Guard(), "ipu_conformance_guard")
 
 
+def asks_for_cases(config: pytest.Config) -> bool:
+    """Whether a run is about conformance cases: by an option, by its expression of marks, or by where it looks."""
+    if any(config.getoption(f"ipu_{name}") is not None for name in OPTIONS):
+        return True
+    if "ipu" in re.findall(r"\w+", config.getoption("markexpr") or ""):
+        return True
+    if any("ipu_conformance" in argument for argument in config.args):
+        return True
+    suite = suite_folder()
+    return any(suite == path or suite in path.parents or path in suite.parents for path in _asked_paths(config))
+
+
+def selection_of(config: pytest.Config) -> Selection:
+    """What the run is about; decided when it is first asked for, so that other people's runs never are."""
+    found = config.stash.get(SELECTION, None)
+    if found is None:
+        try:
+            found = config.stash[SELECTION] = select({name: config.getoption(f"ipu_{name}") for name in OPTIONS})
+        except ConformanceError as error:
+            raise pytest.UsageError(str(error)) from error
+    return found
+
+
 def _limit_workers(config: pytest.Config) -> None:
     """Start no more workers than cores for cases that all run on the emulator: they only compute.
 
@@ -96,7 +116,8 @@ def _limit_workers(config: pytest.Config) -> None:
     """
     asked = config.option.tx or []
     cores = max(1, os.cpu_count() or 1)
-    computed_here = set(config.stash[SELECTION].kinds) == {"emulator"}
+    chosen = config.stash.get(SELECTION, None)
+    computed_here = chosen is not None and set(chosen.kinds) == {"emulator"}
     if computed_here and matches_cases_only(config.getoption("markexpr") or "") and set(asked) == {"popen"}:
         config.option.tx = asked[:cores]
         config.stash[WORKERS] = (len(asked), len(config.option.tx))
@@ -123,7 +144,9 @@ class _XdistHooks:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Hand the selection to a worker, so that all of them run the same cases."""
-        node.workerinput["ipu_selection"] = node.config.stash[SELECTION].to_dict()
+        chosen = node.config.stash.get(SELECTION, None)
+        if chosen is not None:
+            node.workerinput["ipu_selection"] = chosen.to_dict()
         node.workerinput["ipu_stacks"] = str(self._stacks_of(node))
 
     @pytest.hookimpl(optionalhook=True)
@@ -170,7 +193,9 @@ def _exit_code(node: Any) -> Optional[int]:
 
 def pytest_report_header(config: pytest.Config) -> List[str]:
     """Say once, for each framework, what executes it and why, or why it is left out."""
-    selection = config.stash[SELECTION]
+    selection = config.stash.get(SELECTION, None)
+    if selection is None:
+        return []
     lines = [f"ipu level: {selection.level}"]
     for choice in selection.choices:
         if choice.framework not in selection.left_out:
@@ -199,7 +224,7 @@ def suite_folder() -> Path:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A case that takes ``framework`` runs once for each framework of the run."""
     if "framework" in metafunc.fixturenames:
-        names = metafunc.config.stash[SELECTION].frameworks
+        names = selection_of(metafunc.config).frameworks
         metafunc.parametrize("framework", names, indirect=True, ids=list(names))
 
 
@@ -231,7 +256,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optio
     if collection_path == own_tests:
         left_out = matches_cases_only(config.getoption("markexpr") or "")
     else:
-        left_out = collection_path.parent == suite and collection_path.name in config.stash[SELECTION].left_out
+        left_out = collection_path.parent == suite and collection_path.name in selection_of(config).left_out
     if not left_out or any(collection_path in (path, *path.parents) for path in _asked_paths(config)):
         return None
     return True
@@ -282,7 +307,6 @@ def _is_among(names: FrozenSet[str], name: str, **arguments: Any) -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Mark the suite's cases, then leave out those that this run is not about."""
-    selection = config.stash[SELECTION]
     kept, left_out = [], []
     counts: Dict[str, int] = {}
     for path, cases in itertools.groupby(items, key=lambda item: item.path):
@@ -290,7 +314,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         if in_suite(path):
             mark(of_file)
         for item in of_file:
-            why = why_left_out(item, selection)
+            why = why_left_out(item, selection_of(config)) if item.get_closest_marker("ipu") is not None else None
             if why is None:
                 kept.append(item)
             else:
@@ -401,7 +425,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Point the frameworks of a case at their targets; skip a case that needs more IPUs than there are."""
     if item.get_closest_marker("ipu") is None:
         return
-    selection = item.config.stash[SELECTION]
+    selection = selection_of(item.config)
     names = frameworks_of(item)
     needed = item.get_closest_marker("ipus")
     offered = min((selection.ipus(name) for name in names), default=selection.ipus(None))
