@@ -175,7 +175,7 @@ def run_in_children(config: pytest.Config) -> None:
         if after.inside is None or after.inside in lost:
             _say(config, f"The run ended between two cases, before all of them were finished ({ended}).")
             _flush(config)
-            os._exit(int(pytest.ExitCode.INTERNAL_ERROR))
+            os._exit(code if code > 0 else int(pytest.ExitCode.INTERNAL_ERROR))
         lost[after.inside] = ended
         written.write("\n" + json.dumps(["end", after.inside]) + "\n")
         written.flush()
