@@ -15,15 +15,19 @@ import os
 import signal
 import sys
 import tempfile
+import time
 import warnings
-from typing import IO, Any, Dict, Generator, List, NamedTuple, Optional, Tuple
+from typing import IO, Any, Dict, Generator, List, NamedTuple, Optional, Set, Tuple
 
 import pytest
 
+from ipu_conformance import ending
 from ipu_conformance.watch import Loss, LossReport, Watch, content, loss
 
 PR_SET_PDEATHSIG = 1
-FORWARDED = ("SIGTERM", "SIGHUP")
+PAUSE = 0.05
+PATIENCE = 10.0
+"""Seconds that a run has for its end once it is told to end."""
 
 
 class Progress(NamedTuple):
@@ -128,6 +132,7 @@ class Guard:
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Fork where conformance cases are about to run, and go on in the child."""
         if any(item.get_closest_marker("ipu") is not None for item in session.items) and _asks_for_cases(session):
+            ending.install(session.config)
             run_in_children(session.config)
 
 
@@ -196,25 +201,46 @@ def _end_with_parent() -> None:
 
 
 def _wait(child: int) -> int:
-    """The exit code of a child; signals that end a run are for it."""
+    """The exit code of a child. Signals that end a run are for it; past them this process ends as well."""
+    received: List[int] = []
+    noted: Set[ending.Process] = set()
 
     def forward(number: int, frame: Any) -> None:
+        received.append(number)
+        noted.update(ending.descendants(child))
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, number)
 
     before: List[Tuple[int, Any]] = []
-    for name in FORWARDED:
-        if hasattr(signal, name):
-            number = getattr(signal, name)
-            before.append((number, signal.signal(number, forward)))
+    for each in ending.SIGNALS:
+        if signal.getsignal(each) != signal.SIG_IGN:
+            before.append((each, signal.signal(each, forward)))
     # A terminal sends Control-C to both.
     before.append((signal.SIGINT, signal.signal(signal.SIGINT, signal.SIG_IGN if _has_terminal() else forward)))
     try:
-        _, status = os.waitpid(child, 0)
+        status = _status(child, received)
+        ending.kill(noted)
     finally:
-        for number, handler in before:
-            signal.signal(number, handler)
-    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        for each, handler in before:
+            signal.signal(each, handler)
+    code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    if received and code <= 0:
+        os._exit(128 + received[0])
+    return code
+
+
+def _status(child: int, received: List[int]) -> int:
+    """How a child ended; one that hangs in native code notices no signal, and is killed."""
+    patience = PATIENCE
+    while True:
+        number, status = os.waitpid(child, os.WNOHANG)
+        if number:
+            return status
+        if received:
+            patience -= PAUSE
+            if patience <= 0:
+                os.kill(child, signal.SIGKILL)
+        time.sleep(PAUSE)
 
 
 def _has_terminal() -> bool:

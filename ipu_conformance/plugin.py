@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Generator, List, Optiona
 
 import pytest
 
-from ipu_conformance import guard, levels, targets
+from ipu_conformance import ending, guard, levels, targets
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.scheduling import framework_of, threads
 from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
@@ -73,6 +73,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[SELECTION] = Selection.from_dict(handed_down)
     elif asks_for_cases(config):
         selection_of(config)
+    if SELECTION in config.stash:
+        ending.install(config)
     config.stash[TALLY] = Tally(config)
     config.pluginmanager.register(config.stash[TALLY], "ipu_conformance_tally")
     config.pluginmanager.register(Triangulation(), "ipu_conformance_triangulation")
