@@ -22,6 +22,8 @@ from tests.unit.attack.run import Attack, Finding, memory, run
 
 PATIENCE = 30
 """Seconds without an answer after which a reader hangs in native code."""
+LEAST = 2.0
+"""Seconds that each reader has at least, whatever importing a framework takes."""
 STEP = 50
 """Inputs after which a process says how far it is, where nothing is wrong."""
 
@@ -45,7 +47,7 @@ def main() -> int:
     for place, name in enumerate(names):
         left = args.seconds - (time.monotonic() - begun)
         outcome = Outcome(name, args.seed)
-        outcome.attack(time.monotonic() + left / (len(names) - place))
+        outcome.attack(time.monotonic() + max(LEAST, left / (len(names) - place)))
         findings += outcome.findings
         numbers = outcome.numbers()
         totals = [sum(pair) for pair in zip(totals[:4], numbers[:4])] + [max(totals[4], numbers[4])]
