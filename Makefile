@@ -1,16 +1,18 @@
 # make qualify   set everything up and qualify the emulator at level premerge; the report is in ipu-report
 # make test      set everything up and pass the project's own tests and the linters
+# make attack    attack every reader and loader with damaged files: make attack SECONDS=1200
 #
 # Both need a Python from 3.9 on and pip, nothing else. A second run installs nothing.
 # Extra arguments go into ARGS: make qualify ARGS="--level smoke", make test ARGS="-k oracle"
 
 SHELL := /bin/bash
 ARGS ?=
+SECONDS ?= 300
 BIN := .venv/bin
 # Every worker would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: qualify test lint environment wheel clean
+.PHONY: qualify test lint attack environment wheel clean
 
 qualify: environment
 	@[[ "$(ARGS)" == *--resume* ]] || rm -rf ipu-report
@@ -21,6 +23,9 @@ test: environment
 
 lint: environment
 	@.ci/lint
+
+attack: environment
+	$(BIN)/python -m tests.unit.attack --seconds $(SECONDS) $(ARGS)
 
 environment:
 	@.ci/environment

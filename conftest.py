@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import tempfile
-import threading
-from typing import Any, Optional
+from typing import Optional
 
 import pytest
+
+from ipu_conformance import ending
 
 pytest_plugins = ["pytester"]
 
@@ -19,12 +19,11 @@ VARIABLE = "TMPDIR"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the run a folder, which workers and other processes inherit, and let SIGTERM end it as Control-C does.
+    """Give the run a folder, which workers and other processes inherit; SIGTERM and SIGHUP end it as Control-C does.
 
     Frameworks leave files where temporary ones go: TensorFlow compiled code, PyTorch the folder of a cache.
     """
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _end)
+    ending.install(config)
     if hasattr(config, "workerinput"):
         return
     before = os.environ.get(VARIABLE)
@@ -45,8 +44,3 @@ def _use(folder: Optional[str]) -> None:
         os.environ.pop(VARIABLE, None)
     else:
         os.environ[VARIABLE] = folder
-
-
-def _end(number: int, frame: Any) -> None:
-    """Tests and fixtures end, then the workers: nothing that they have started is left behind."""
-    pytest.exit("terminated", returncode=128 + number)

@@ -8,13 +8,16 @@ import importlib.util
 import itertools
 import os
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Generator, List, Optional, Sequence, Tuple, Type
 
 import pytest
 
-from ipu_conformance import levels, targets
+from ipu_conformance import ending, guard, levels, targets
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.packing import Packing
 from ipu_conformance.scheduling import framework_of, threads
@@ -22,6 +25,7 @@ from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
 from ipu_conformance.tally import Tally
 from ipu_conformance.targets import FRAMEWORKS, Inspector, activate, active, discover
 from ipu_conformance.triangulation import Triangulation
+from ipu_conformance.watch import LossReport, Watch, loss, opened
 
 if TYPE_CHECKING:
     from ipu_conformance.frameworks import Driver
@@ -78,20 +82,24 @@ def pytest_configure(config: pytest.Config) -> None:
     handed_down = getattr(config, "workerinput", {}).get("ipu_selection")
     if handed_down is not None:
         config.stash[SELECTION] = Selection.from_dict(handed_down)
-    else:
-        try:
-            config.stash[SELECTION] = select({name: config.getoption(f"ipu_{name}") for name in OPTIONS})
-        except ConformanceError as error:
-            raise pytest.UsageError(str(error)) from error
-    config.stash[TALLY] = Tally(config, config.stash[SELECTION].frameworks)
+    elif asks_for_cases(config):
+        selection_of(config)
+    if SELECTION in config.stash:
+        ending.install(config)
+    config.stash[TALLY] = Tally(config, lambda: selection_of(config).frameworks)
     config.pluginmanager.register(config.stash[TALLY], "ipu_conformance_tally")
     config.pluginmanager.register(Triangulation(), "ipu_conformance_triangulation")
     if config.pluginmanager.has_plugin("xdist"):
         config.pluginmanager.register(_XdistHooks(), "ipu_conformance_xdist")
         config.pluginmanager.register(Packing(), "ipu_conformance_packing")
         _limit_workers(config)
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(Watch(opened(Path(config.workerinput["ipu_stacks"]))), "ipu_conformance_watch")
+    elif not config.getoption("tx", None) and guard.is_possible():
+        config.pluginmanager.register(guard.Guard(), "ipu_conformance_guard")
     _record(config)
-    _lease(config)
+    if SELECTION in config.stash:
+        _lease(config)
 
 
 def _lease(config: pytest.Config) -> None:
@@ -125,6 +133,29 @@ def _record(config: pytest.Config) -> None:
         raise pytest.UsageError("--ipu-resume, --ipu-shard and --ipu-waivers need a report: add --ipu-report DIR.")
 
 
+def asks_for_cases(config: pytest.Config) -> bool:
+    """Whether a run is about conformance cases: by an option, by its expression of marks, or by where it looks."""
+    if any(config.getoption(f"ipu_{name}") is not None for name in (*OPTIONS, "report")):
+        return True
+    if "ipu" in re.findall(r"\w+", config.getoption("markexpr") or ""):
+        return True
+    if any("ipu_conformance" in argument for argument in config.args):
+        return True
+    suite = suite_folder()
+    return any(suite == path or suite in path.parents or path in suite.parents for path in _asked_paths(config))
+
+
+def selection_of(config: pytest.Config) -> Selection:
+    """What the run is about; decided when it is first asked for, so that other people's runs never are."""
+    found = config.stash.get(SELECTION, None)
+    if found is None:
+        try:
+            found = config.stash[SELECTION] = select({name: config.getoption(f"ipu_{name}") for name in OPTIONS})
+        except ConformanceError as error:
+            raise pytest.UsageError(str(error)) from error
+    return found
+
+
 def _limit_workers(config: pytest.Config) -> None:
     """Start no more workers than cores for cases that all run on the emulator: they only compute.
 
@@ -133,7 +164,8 @@ def _limit_workers(config: pytest.Config) -> None:
     """
     asked = config.option.tx or []
     cores = max(1, os.cpu_count() or 1)
-    computed_here = set(config.stash[SELECTION].kinds) == {"emulator"}
+    chosen = config.stash.get(SELECTION, None)
+    computed_here = chosen is not None and set(chosen.kinds) == {"emulator"}
     if computed_here and matches_cases_only(config.getoption("markexpr") or "") and set(asked) == {"popen"}:
         config.option.tx = asked[:cores]
         config.stash[WORKERS] = (len(asked), len(config.option.tx))
@@ -141,6 +173,16 @@ def _limit_workers(config: pytest.Config) -> None:
 
 class _XdistHooks:
     """What only pytest-xdist calls."""
+
+    def __init__(self) -> None:
+        self._stacks: Optional[Path] = None
+
+    def _stacks_of(self, node: Any) -> Path:
+        """Where a worker writes the stacks of a case that hangs."""
+        if self._stacks is None:
+            self._stacks = Path(tempfile.mkdtemp(prefix="ipu-conformance-stacks-"))
+            node.config.add_cleanup(functools.partial(shutil.rmtree, self._stacks, ignore_errors=True))
+        return self._stacks / str(node.gateway.id)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
@@ -150,7 +192,10 @@ class _XdistHooks:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Hand the selection to a worker, so that all of them run the same cases."""
-        node.workerinput["ipu_selection"] = node.config.stash[SELECTION].to_dict()
+        chosen = node.config.stash.get(SELECTION, None)
+        if chosen is not None:
+            node.workerinput["ipu_selection"] = chosen.to_dict()
+        node.workerinput["ipu_stacks"] = str(self._stacks_of(node))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
@@ -162,6 +207,20 @@ class _XdistHooks:
         return FrameworkScheduling(config, log)
 
     @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
+        """Note which cases the run has selected."""
+        node.config.stash[TALLY].selected.update(ids)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
+        """Say how a case ended that took its worker with it."""
+        path, _, name = crashitem.partition("::")
+        report.location = (path, None, name)
+        stacks = self._stacks_of(report.node)
+        written = stacks.read_text(errors="replace") if stacks.exists() else ""
+        report.longrepr = LossReport(path, loss(written, _exit_code(report.node)))
+
+    @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
         """Collect what a worker left out; every worker collects the same cases, so one answer is enough."""
         left_out = getattr(node, "workeroutput", {}).get("ipu_left_out")
@@ -169,9 +228,22 @@ class _XdistHooks:
             node.config.stash[TALLY].left_out = left_out
 
 
+def _exit_code(node: Any) -> Optional[int]:
+    """How the process of a worker ended, None where xdist does not say."""
+    process = getattr(getattr(node.gateway, "_io", None), "popen", None)
+    if process is None:
+        return None
+    try:
+        return int(process.wait(timeout=1))
+    except subprocess.TimeoutExpired:
+        return None
+
+
 def pytest_report_header(config: pytest.Config) -> List[str]:
     """Say once, for each framework, what executes it and why, or why it is left out."""
-    selection = config.stash[SELECTION]
+    selection = config.stash.get(SELECTION, None)
+    if selection is None:
+        return []
     lines = [f"ipu level: {selection.level}"]
     for choice in selection.choices:
         if choice.framework not in selection.left_out:
@@ -202,7 +274,7 @@ def suite_folder() -> Path:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A case that takes ``framework`` runs once for each framework of the run."""
     if "framework" in metafunc.fixturenames:
-        names = metafunc.config.stash[SELECTION].frameworks
+        names = selection_of(metafunc.config).frameworks
         metafunc.parametrize("framework", names, indirect=True, ids=list(names))
 
 
@@ -234,7 +306,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optio
     if collection_path == own_tests:
         left_out = matches_cases_only(config.getoption("markexpr") or "")
     else:
-        left_out = collection_path.parent == suite and collection_path.name in config.stash[SELECTION].left_out
+        left_out = collection_path.parent == suite and collection_path.name in selection_of(config).left_out
     if not left_out or any(collection_path in (path, *path.parents) for path in _asked_paths(config)):
         return None
     return True
@@ -285,7 +357,6 @@ def _is_among(names: FrozenSet[str], name: str, **arguments: Any) -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Mark the suite's cases, then leave out those that this run is not about."""
-    selection = config.stash[SELECTION]
     kept, left_out = [], []
     counts: Dict[str, int] = {}
     for path, cases in itertools.groupby(items, key=lambda item: item.path):
@@ -293,7 +364,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         if in_suite(path):
             mark(of_file)
         for item in of_file:
-            why = why_left_out(item, selection)
+            why = why_left_out(item, selection_of(config)) if item.get_closest_marker("ipu") is not None else None
             if why is None:
                 kept.append(item)
             else:
@@ -416,7 +487,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Point the frameworks of a case at their targets; skip a case that needs more IPUs than there are."""
     if item.get_closest_marker("ipu") is None:
         return
-    selection = item.config.stash[SELECTION]
+    selection = selection_of(item.config)
     names = frameworks_of(item)
     needed = item.get_closest_marker("ipus")
     offered = min((selection.ipus(name) for name in names), default=selection.ipus(None))

@@ -6,7 +6,7 @@ import functools
 import re
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Set
 
 import pytest
 
@@ -54,7 +54,7 @@ def first_line(report: Any) -> str:
 class Tally:
     """Counts the cases of one run by area; a plug-in of its own, registered by the suite's."""
 
-    def __init__(self, config: pytest.Config, frameworks: Sequence[str]) -> None:
+    def __init__(self, config: pytest.Config, frameworks: Callable[[], Sequence[str]]) -> None:
         self.config = config
         self.frameworks = frameworks
         self.executed: Dict[str, int] = {}
@@ -63,10 +63,27 @@ class Tally:
         self.failed: Dict[str, str] = {}
         self.anything = False
         """Whether any test was run, of whatever kind."""
+        self.selected: Set[str] = set()
+        self.finished: Set[str] = set()
+        self.lost: Dict[str, str] = {}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note which tests the run has selected; the master of workers has no items of its own."""
+        self.selected.update(item.nodeid for item in session.items)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Note the end of a test."""
+        self.finished.add(nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count one phase of one conformance case; a failed set-up counts as executed."""
         self.anything = True
+        lost = getattr(report.longrepr, "lost", None)
+        if lost is not None:
+            self.lost[report.nodeid] = str(lost)
+            self.finished.add(report.nodeid)
+            return
         if "ipu" not in report.keywords:
             return
         if report.failed:
@@ -81,13 +98,6 @@ class Tally:
         area, counts = area_of(nodeid), self.skipped if skipped else self.executed
         counts[area] = counts.get(area, 0) + 1
 
-    def complaints(self) -> List[str]:
-        """Why the run proves nothing, in sentences."""
-        sentences = complaints(self.executed, self.skipped, self.left_out)
-        if not self.frameworks:
-            sentences.append("No framework can run, so no device was tested; see `ipu-conformance doctor`.")
-        return sentences
-
     def is_about_ipu(self) -> bool:
         """Whether the run was meant to execute conformance cases."""
         if self.config.getoption("collectonly"):
@@ -96,6 +106,27 @@ class Tally:
         if "ipu" in expression or self.executed or self.skipped:
             return True
         return bool(self.left_out) and not self.anything  # what was asked for does not belong to the run
+
+    @property
+    def tested(self) -> Dict[str, int]:
+        """How many cases of each area were executed, to their end or until they were lost."""
+        result = dict(self.executed)
+        for nodeid in self.lost:
+            result[area_of(nodeid)] = result.get(area_of(nodeid), 0) + 1
+        return result
+
+    def complaints(self) -> List[str]:
+        """Why a run that has failed no case has failed, in sentences; empty if it has passed."""
+        found = complaints(self.tested, self.skipped, self.left_out)
+        if not self.frameworks():
+            found.append("No framework can run, so no device was tested; see `ipu-conformance doctor`.")
+        left = self.selected - self.finished
+        if left:
+            found.append(
+                f"The run ended early: {len(self.selected) - len(left)} of {len(self.selected)} selected tests "
+                f"have finished; {min(left)} is among those that have not."
+            )
+        return found
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -110,14 +141,17 @@ class Tally:
         if not self.is_about_ipu():
             return
         terminalreporter.section("IPU conformance")
+        lost = f"{len(self.lost)} of them lost, " if self.lost else ""
         terminalreporter.line(
-            f"cases: {sum(self.executed.values())} executed, {sum(self.skipped.values())} skipped, "
-            f"{sum(self.left_out.values())} left out; areas tested: {len(self.executed)}"
+            f"cases: {sum(self.tested.values())} executed, {lost}{sum(self.skipped.values())} skipped, "
+            f"{sum(self.left_out.values())} left out; areas tested: {len(self.tested)}"
         )
         for why, count in sorted(self.left_out.items()):
             terminalreporter.line(f"left out: {count} that {why}")
         for nodeid, sentence in self.failed.items():
             terminalreporter.line(f"failed: {nodeid}: {sentence}", red=True)
+        for nodeid, how in sorted(self.lost.items()):
+            terminalreporter.line(f"lost: {nodeid}: {how}", red=True)
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
             for complaint in self.complaints():
                 terminalreporter.line(f"FAILED: {complaint}", red=True)

@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from ipu_conformance import __version__
 from ipu_conformance.emulator.core.device import EMULATED_IPUS
@@ -298,15 +298,47 @@ AUTOMATIC = tuple(target.name for target in (Hardware, IpuModel, Emulator))
 """The order in which ``auto`` looks for a target; a vendor's plug-in is used only when it is named."""
 
 
-def discover() -> Dict[str, Target]:
-    """Every target by its name: the built-in ones, then the plug-ins of the entry-point group."""
-    targets: Dict[str, Target] = {}
-    for make in BUILT_IN:
-        target = make()
-        targets[target.name] = target
-    for entry_point in _entry_points():
-        targets[entry_point.name] = _load(entry_point, taken=targets)
-    return targets
+class Targets(Mapping[str, Target]):
+    """Every target by its name: the built-in ones, and the plug-ins of the entry-point group.
+
+    A plug-in is loaded when it is asked for by its name, and one that cannot be used is an error then and not before.
+    """
+
+    def __init__(self) -> None:
+        self._loaded = {target.name: target for target in (make() for make in BUILT_IN)}
+        self._built_in = tuple(self._loaded)
+        self._plug_ins = {point.name: point for point in _entry_points()}
+
+    def __getitem__(self, name: str) -> Target:
+        if name not in self._loaded:
+            self._loaded[name] = _load(self._plug_ins[name])
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._built_in or name in self._plug_ins
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._built_in, *self._plug_ins)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def broken(self) -> List[str]:
+        """What is wrong with plug-ins that cannot be used, in sentences; all are loaded for it."""
+        found = []
+        for name, point in self._plug_ins.items():
+            try:
+                if name in self._built_in:
+                    raise TargetError(f"{_where(point)} takes a name that is in use; rename its entry point.")
+                self[name]
+            except TargetError as error:
+                found.append(str(error))
+        return found
+
+
+def discover() -> Targets:
+    """Every target by its name; no plug-in is loaded."""
+    return Targets()
 
 
 def _entry_points() -> Iterable[metadata.EntryPoint]:
@@ -316,17 +348,23 @@ def _entry_points() -> Iterable[metadata.EntryPoint]:
     return found.get(ENTRY_POINT_GROUP, ())  # Python before 3.10
 
 
-def _load(entry_point: metadata.EntryPoint, *, taken: Mapping[str, Target]) -> Target:
+def _where(entry_point: metadata.EntryPoint) -> str:
+    return f"target plug-in {entry_point.name!r} ({entry_point.value})"
+
+
+def _load(entry_point: metadata.EntryPoint) -> Target:
     """The plug-in behind an entry point; one that cannot be used is refused with a sentence that names it."""
-    where = f"target plug-in {entry_point.name!r} ({entry_point.value})"
-    if entry_point.name in taken:
-        raise TargetError(f"{where} takes a name that is in use; rename its entry point.")
     try:
         target = entry_point.load()()
-    except Exception as error:
-        raise TargetError(f"{where} cannot be loaded: {error}; repair or uninstall the package.") from error
+    except (Exception, SystemExit) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise TargetError(
+            f"{_where(entry_point)} cannot be loaded: {reason}; repair or uninstall the package."
+        ) from error
     if not isinstance(target, Target):
-        raise TargetError(f"{where} is not a subclass of ipu_conformance.targets.Target; derive it from that class.")
+        raise TargetError(
+            f"{_where(entry_point)} is not a subclass of ipu_conformance.targets.Target; derive it from that class."
+        )
     target.name = entry_point.name
     return target
 
@@ -373,9 +411,14 @@ def choose(framework: Framework, wanted: str, targets: Mapping[str, Target]) -> 
     refusals: List[str] = []
     for name in candidates:
         target = targets[name]
-        availability = target.probe(framework)
+        try:
+            availability = target.probe(framework)
+            count = target.ipus() if availability.usable else 0
+        except Exception as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise TargetError(f"Target {name!r} cannot say whether it runs {framework.name}: {reason}.") from error
         if availability.usable:
-            return Choice(framework.name, name, target.kind, target.ipus(), availability.reason)
+            return Choice(framework.name, name, target.kind, count, availability.reason)
         if availability.reason not in refusals:
             refusals.append(availability.reason)
     return Choice(framework.name, None, None, 0, "; ".join(refusals))

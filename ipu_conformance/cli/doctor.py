@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
 def examine(target: Any = None) -> Dict[str, Any]:
     """All that doctor knows, as plain data; no framework is imported."""
     selection = select({"target": target, "frameworks": "auto", "level": "smoke", "count": "auto"})
+    known = discover()
     return {
         "ipu_conformance": __version__,
         "python": platform.python_version(),
@@ -51,7 +52,8 @@ def examine(target: Any = None) -> Dict[str, Any]:
             }
             for choice in selection.choices
         ],
-        "targets": sorted(discover()),
+        "targets": sorted(known),
+        "broken": known.broken(),
         "ipus": attached_ipus(),
         "data": [asdict(row) for row in listing.rows()],
         "advice": advice(selection.choices),
@@ -90,6 +92,7 @@ def table(findings: Dict[str, Any]) -> List[str]:
         "",
         f"devices: {findings['ipus'] or 'no'} IPU{'s' if findings['ipus'] > 1 else ''} attached",
         f"targets: {', '.join(findings['targets'])}",
+        *(f"warning: {sentence}" for sentence in findings["broken"]),
         "",
         *text_table([["data set", "state", "where"], *data], ruled=True),
     ]

@@ -39,9 +39,8 @@ def _lazy(module: str, function: str) -> Callable[[Any], Any]:
     return call
 
 
-_TF_TEXT = re.compile(
-    rb"(?:\s|#[^\n]*\n)*(?:node|library|versions|saved_model_schema_version|meta_graphs)[ \t\r\n]*[:{<]"
-)
+_TF_TEXT = re.compile(rb"(?:node|library|versions|saved_model_schema_version|meta_graphs)[ \t\r\n]*[:{<]")
+_BLANK = re.compile(rb"\s+|#[^\n]*\n")
 _TF_SAVED_MODEL = re.compile(rb"\x08\x01\x12[\x80-\xff]*[\x00-\x7f]\n")
 """The version of a SavedModel, its first graph, and the description of that."""
 
@@ -49,10 +48,23 @@ _PADDLE = re.compile(rb"\n[\x80-\xff]{0,9}[\x00-\x7f]\x08\x00")
 """The first block of a saved program, which begins with its number."""
 
 
+def _is_tensorflow_text(data: bytes) -> bool:
+    """Whether bytes begin like a graph in text, after blanks and comments.
+
+    One expression for all of them would remember each blank, to try again without it.
+    """
+    place = 0
+    blank = _BLANK.match(data)
+    while blank:
+        place = blank.end()
+        blank = _BLANK.match(data, place)
+    return _TF_TEXT.match(data, place) is not None
+
+
 def _load_tensorflow(data: bytes) -> Graph:
     from ipu_conformance.ir.readers.tensorflow import graph as tf_graph
 
-    return tf_graph.load_text(data) if _TF_TEXT.match(data) else tf_graph.load(data)
+    return tf_graph.load_text(data) if _is_tensorflow_text(data) else tf_graph.load(data)
 
 
 FORMATS: Mapping[str, Format] = {
@@ -111,7 +123,7 @@ def _format_of_content(data: bytes, start: bytes) -> str:
     """The format of bytes that are not JSON, by how they begin."""
     if start.startswith(b"HloModule"):
         return "hlo"
-    if _TF_TEXT.match(data[:4096]) or _TF_SAVED_MODEL.match(data):
+    if _is_tensorflow_text(data[:4096]) or _TF_SAVED_MODEL.match(data):
         return "tensorflow"
     if data.startswith(b"\n"):  # no ONNX model begins so
         return "paddle" if _PADDLE.match(data) else "tensorflow"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import tarfile
 from pathlib import Path, PurePosixPath
-from typing import IO, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, cast
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ipu_conformance.data.dataset import DataError, Kind, Split
 from ipu_conformance.data.formats.bounded import Bounded, open_maybe_gzip, read_all, refusing
 from ipu_conformance.data.formats.checked import checked_split
+from ipu_conformance.data.formats.tar import exactly, members, padded, skip
 from ipu_conformance.data.formats.unpickle import load_plain
 
 BATCHES: Mapping[str, Tuple[str, ...]] = {
@@ -65,30 +65,25 @@ def _tar_members(path: Path, batches: Sequence[str]) -> Tuple[Dict[str, bytes], 
     """The contents of the wanted batches by name, and whether they are binary; hostile members are refused."""
     found: Dict[str, bytes] = {}
     binary = False
-    with open_maybe_gzip(path, _ARCHIVE_ROOM) as stream, _open_tar(stream) as archive:
-        for member in archive:
+    with open_maybe_gzip(path, _ARCHIVE_ROOM) as stream:
+        for member in members(stream):
             name = PurePosixPath(member.name)
             if name.is_absolute() or ".." in name.parts or "\\" in member.name:
                 raise DataError(f"{path} holds the name {member.name!r}, which leaves its folder; replace the file")
-            if not (member.isfile() or member.isdir()):
+            if not (member.is_file or member.is_folder):
                 raise DataError(f"{path} holds {member.name!r}, which is a link or a device; replace the file")
             stem = name.name[:-4] if name.name.endswith(".bin") else name.name
-            if not member.isfile() or stem not in batches:
+            if not member.is_file or stem not in batches:
+                skip(stream, padded(member.size))
                 continue
-            content = archive.extractfile(member)
-            if member.size > _PICKLE_ROOM or stem in found or content is None:
+            if member.size > _PICKLE_ROOM or stem in found:
                 raise DataError(f"{path} holds {member.name!r} twice or with {member.size:,} bytes; replace the file")
-            found[stem] = content.read()
+            found[stem] = exactly(stream, padded(member.size))[: member.size]
             binary = name.name.endswith(".bin")
     missing = [batch for batch in batches if batch not in found]
     if missing:
         raise DataError(f"{path} lacks {', '.join(missing)}; replace the file")
     return found, binary
-
-
-def _open_tar(stream: Bounded) -> tarfile.TarFile:
-    """A tar that is read from front to back; it asks nothing of the stream but ``read``."""
-    return tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|")
 
 
 def _parse(data: bytes, path: Path, *, binary: bool) -> Arrays:
@@ -120,9 +115,15 @@ def _parse_pickle(data: bytes, path: Path) -> Arrays:
 
 def _join(kind: Kind, split: str, parts: Sequence[Arrays], path: Path, count: Optional[int]) -> Split:
     """The batches one after the other, with the channels last."""
-    images = np.concatenate([images for images, _ in parts])[:count].transpose(0, 2, 3, 1)
+    total = sum(len(images) for images, _ in parts)
+    images = np.empty((total if count is None else min(count, total), 32, 32, 3), np.uint8)
+    start = 0
+    for part, _ in parts:  # one by one: a copy of all of them would double the memory
+        kept = part[: len(images) - start]
+        images[start : start + len(kept)] = kept.transpose(0, 2, 3, 1)
+        start += len(kept)
     labels = np.concatenate([labels for _, labels in parts])
-    if sum(len(images) for images, _ in parts) != len(labels):
+    if total != len(labels):
         raise DataError(f"{path} holds {len(labels):,} labels for another number of images; replace it")
     return checked_split(kind, split, images, labels[:count], path)
 

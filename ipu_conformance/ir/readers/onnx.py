@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ipu_conformance.ir.formats import json_text
 from ipu_conformance.ir.graph import IPU_ATTRIBUTE, STAGE_ATTRIBUTE, Graph, Op
+from ipu_conformance.ir.readers.op_writer import most_entries
 from ipu_conformance.ir.tensor import Attribute, IRError, Literal, Tensor, merged
 
 CUSTOM_DOMAIN = "ai.graphcore"
@@ -51,7 +52,7 @@ def load(data: bytes) -> Graph:
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
-        return _graph(model)
+        return _graph(model, len(data))
     except (DecodeError, UnicodeDecodeError) as error:
         raise IRError(f"the data is not an ONNX model: {' '.join(str(error).split())[:200]}") from None
 
@@ -62,8 +63,9 @@ def domain_and_name(op_type: str) -> Tuple[str, str]:
     return domain, name
 
 
-def _graph(model: Any) -> Graph:
+def _graph(model: Any, size: int) -> Graph:
     graph = model.graph
+    most = most_entries(size, 24, MAX_ENTRIES)
     for what, there in (
         ("no graph", not model.HasField("graph")),
         ("local functions", model.functions),
@@ -73,8 +75,8 @@ def _graph(model: Any) -> Graph:
         if there:
             raise IRError(f"the data is an ONNX model with {what}; give one with a plain graph")
     for entries in (graph.node, graph.input, graph.output, graph.value_info, graph.initializer):
-        if len(entries) > MAX_ENTRIES:
-            raise IRError(f"the data lists {len(entries)} ops or tensors of a kind; at most {MAX_ENTRIES} are read")
+        if len(entries) > most:
+            raise IRError(f"the data lists {len(entries)} ops or tensors of a kind; at most {most} are read")
     _require_text(model)
     opset = _opset(model)
     ops = [_op(node, f"node {index}", opset) for index, node in enumerate(graph.node)]

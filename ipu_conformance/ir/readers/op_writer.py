@@ -32,6 +32,10 @@ MAX_FRAMES = 100
 MAX_CALLED = 250_000
 """The most ops after functions have become parts of their callers."""
 
+FREE = 5_000
+"""Ops, weights or strings that any file may have, and ops by which a graph may grow when functions become parts of
+their callers: more of them cost bytes, so that the work for a file is bounded by its size."""
+
 MAX_CHARACTERS = 2**26
 """The most characters of all names of tensors together: a name lists all calls that lead to it."""
 
@@ -249,6 +253,16 @@ def packed(numbers: Sequence[Any], dtype: str) -> bytes:
         return struct.pack(f"<{len(values)}{_PACKED[dtype]}", *values)
     except (struct.error, OverflowError):
         raise IRError(f"a constant does not fit into {dtype}") from None
+
+
+def most_entries(size: int, each: int, most: int) -> int:
+    """How many entries a file of a size may have, where a real one takes at least ``each`` bytes."""
+    return min(most, FREE + size // each)
+
+
+def most_called(written: int) -> int:
+    """How many ops a graph that is written with some may have once functions are parts of their callers."""
+    return min(MAX_CALLED, FREE + written)
 
 
 def expanded(calls: Sequence[str], functions: Mapping[str, Sequence[str]]) -> int:

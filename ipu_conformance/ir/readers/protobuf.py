@@ -17,6 +17,7 @@ from google.protobuf import (  # type: ignore[import-untyped]
 )
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from ipu_conformance.ir.readers.op_writer import most_entries
 from ipu_conformance.ir.tensor import IRError
 
 MAX_DEPTH = 40
@@ -31,12 +32,13 @@ Table = Mapping[str, Mapping[int, str]]
 A field declared ``oneof`` is an alternative in the message's oneof ``value``. What a table leaves out is skipped.
 """
 
-MAX_UNKNOWN = 150_000
+MAX_UNKNOWN = 50_000
 """The most values of fields that the table leaves out: the text parser takes longest to skip them."""
 
 _LONG_LINE = 1024
 """Where a line gets too long: the text parser copies the line of each value in an unknown field."""
 
+_LONG = re.compile(rb"[^\n]{%d}" % (_LONG_LINE + 1))
 _QUOTED = rb"""(?:"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?|\#[^\n]*)"""
 _BREAKS = re.compile(_QUOTED + rb"|\s+|[,;\]}>]")
 _TOKENS = re.compile(
@@ -75,7 +77,8 @@ class Schema:
         self._require_bounded(kind, text, refusal, max_messages)
         self._deep = self._deep or _classes(self._table, self._enums, deep=True)
         message = self._deep[kind]()
-        if len(max(text.split(b"\n"), key=len)) > _LONG_LINE:
+        text = text.strip()
+        if _LONG.search(text):
             text = _BREAKS.sub(rb"\g<0>\n", text)
         try:
             text_format.Merge(text.decode("utf-8"), message, allow_unknown_field=True)
@@ -88,7 +91,9 @@ class Schema:
 
     def _require_bounded(self, kind: str, text: bytes, refusal: str, max_messages: int) -> None:
         """Refuse text that the parser would recurse deeply into, or spend too much memory or time on."""
-        messages = unknown = 0
+        messages = unknown = strings = entered = 0
+        most_strings = most_entries(len(text), 8, len(text))
+        most_entered = most_entries(len(text), 64, max_messages)
         kinds: List[Optional[str]] = [kind]
         """The kinds of the messages that are open; None is one that the table leaves out."""
         word: Optional[bytes] = None
@@ -97,6 +102,11 @@ class Schema:
             group = token.lastgroup
             if group == "word":
                 word = token[0]
+                continue
+            if group == "skipped":
+                strings += 1
+                if strings > most_strings:
+                    raise IRError(f"{refusal}: it has more than {most_strings} strings and comments")
                 continue
             if group == "digits":
                 raise IRError(f"{refusal}: a number has more than {MAX_DIGITS} digits")
@@ -107,10 +117,12 @@ class Schema:
                 if unknown > MAX_UNKNOWN:
                     raise IRError(f"{refusal}: more than {MAX_UNKNOWN} values are of unknown fields")
             if group == "opening":
+                entered += len(kinds) == 1
                 kinds.append(field)
                 messages += 1
-                if messages > max_messages:
-                    raise IRError(f"the data holds more than {max_messages} messages; that many are not read")
+                if messages > max_messages or entered > most_entered:
+                    most = max_messages if messages > max_messages else most_entered
+                    raise IRError(f"the data holds more than {most} messages; that many are not read")
                 if len(kinds) > MAX_DEPTH + 1:
                     raise IRError(f"{refusal}: its messages nest more than {MAX_DEPTH} deep; that deep is not read")
             elif group == "closing" and len(kinds) > 1:

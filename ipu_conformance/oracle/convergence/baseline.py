@@ -109,7 +109,7 @@ def load(path: Path) -> Baseline:
         if not isinstance(content[key], types):
             raise BaselineError(f"{path} has a {key!r} of type {type(content[key]).__name__}; record it again")
     if (content["schema"], content["version"]) != (SCHEMA, VERSION):
-        version = f"{content['schema']} version {content['version']}"
+        version = f"{' '.join(content['schema'].split())[:80]} version {content['version']}"
         raise BaselineError(f"{path} is {version}, and this program reads {SCHEMA} version {VERSION}; record it again")
     expected = digest(content)
     if content["digest"] != expected:
@@ -117,6 +117,9 @@ def load(path: Path) -> Baseline:
             f"{path} was edited: its content has digest {expected[:15]}… and it states {content['digest'][:15]}…; "
             f"record it again with: {content['regenerate']}"
         )
+    wrong = [seed for seed in content["seeds"] if isinstance(seed, bool) or not isinstance(seed, int)]
+    if wrong:
+        raise BaselineError(f"{path} has a seed {wrong[0]!r}, which is not a whole number; record it again")
     result = Baseline(
         workload=content["workload"],
         metric=content["metric"],
@@ -199,7 +202,10 @@ def _rows(path: Path, rows: Sequence[Any]) -> Tuple[Tuple[float, ...], ...]:
     for number, row in enumerate(rows):
         if not isinstance(row, list) or any(isinstance(x, bool) or not isinstance(x, (int, float)) for x in row):
             raise BaselineError(f"{path} has no list of numbers in row {number} of its values; record it again")
-    return tuple(tuple(float(value) for value in row) for row in rows)
+    try:
+        return tuple(tuple(float(value) for value in row) for row in rows)
+    except OverflowError:
+        raise BaselineError(f"{path} has a value that no float can hold; record it again") from None
 
 
 def plot(baseline: Baseline, runs: Sequence[Sequence[float]], path: Path) -> None:

@@ -80,7 +80,7 @@ def _read_file(path: Path) -> Optional[Dict[Place, ArrayTolerance]]:
                 tuple(row["place"]): ArrayTolerance(kept[f"allowed{number}"], row["rms"], row["origin"])
                 for number, row in enumerate(table)
             }
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error):
+    except (OSError, EOFError, RuntimeError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error):
         return None
 
 

@@ -12,7 +12,8 @@ from ipu_conformance.workloads import WorkloadError
 from ipu_conformance.workloads.paddle_mnist import Settings
 
 SIDE = 28
-MOST_PIXELS = 50_000_000
+FORMATS = ("PNG", "JPEG", "BMP")
+MOST_PIXELS = 20_000_000
 """The largest picture that is accepted for one digit."""
 
 
@@ -66,7 +67,8 @@ def read_picture(path: Path) -> np.ndarray:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(path) as picture:
+        # Pillow's other formats are many, and one of them starts Ghostscript.
+        with Image.open(path, formats=FORMATS) as picture:
             if picture.width * picture.height > MOST_PIXELS:
                 raise WorkloadError(
                     f"--img {path} has {picture.width} x {picture.height} pixels; give a picture of one digit with "
@@ -76,9 +78,12 @@ def read_picture(path: Path) -> np.ndarray:
     except FileNotFoundError:
         raise WorkloadError(f"--img {path} does not exist; name a picture of one digit") from None
     except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError):
-        raise WorkloadError(f"--img {path} is not a readable picture; give a PNG or JPEG of one digit") from None
-    except (OSError, ValueError) as error:
-        raise WorkloadError(f"--img {path} cannot be read ({error}); give a PNG or JPEG of one digit") from error
+        raise WorkloadError(f"--img {path} is not a readable picture; give a PNG, JPEG or BMP of one digit") from None
+    except WorkloadError:
+        raise
+    except Exception as error:  # Pillow's decoders have no closed set of exceptions for damaged pictures
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise WorkloadError(f"--img {path} cannot be read ({reason}); give a PNG, JPEG or BMP of one digit") from error
     if pixels.mean() > 127.5:
         pixels = 255 - pixels
     return scaled(pixels[np.newaxis, np.newaxis])

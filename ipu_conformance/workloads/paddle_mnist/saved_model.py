@@ -16,6 +16,7 @@ from paddle import static
 from paddle.base import core
 from paddle.base.framework import IrGraph
 
+from ipu_conformance.ir.readers.paddle.weights import require_weights
 from ipu_conformance.workloads import WorkloadError
 from ipu_conformance.workloads.paddle_mnist import MODEL_FILES, PREFIX, model_folder
 from ipu_conformance.workloads.paddle_mnist.model import static_mode
@@ -64,6 +65,8 @@ def load(folder: Path, *, batch: int) -> SavedModel:
     """The saved model for another batch."""
     scope = static.Scope()
     try:
+        # Paddle's own reader believes every length in a file.
+        require_weights(*((folder / name).read_bytes() for name in MODEL_FILES))
         with static.scope_guard(scope):
             program, feeds, fetches = static.load_inference_model(
                 str(folder / PREFIX), static.Executor(paddle.CPUPlace())

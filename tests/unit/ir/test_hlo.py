@@ -129,7 +129,7 @@ def test_what_grows_without_end_is_refused_at_once():
     entry = "ENTRY e { p = f32[] parameter(0) ROOT y = f32[] call(p), to_apply=c59 }"
     begun = time.process_time()
 
-    with pytest.raises(IRError, match="instructions in all; at most 250000 are read"):
+    with pytest.raises(IRError, match=r"instructions in all; at most 5\d{3} are read"):
         read("\n".join(["HloModule m", *levels, entry]).encode())
     for hostile in ("(" * 200_000, "()/*" * 5_000, "{" * 200_000 + '"', " " * 200_000 + "@", "/*" * 200_000):
         with pytest.raises(IRError):

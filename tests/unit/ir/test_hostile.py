@@ -231,12 +231,12 @@ and more values of a list than are read."""
 
 @pytest.mark.parametrize(("start", "again", "end", "size"), LONG.values(), ids=LONG)
 def test_a_long_text_is_read_or_refused_quickly(start, again, end, size):
-    """A text graph costs microseconds per byte at most, whatever fills it: the test allows a busy machine."""
+    """A text graph of a megabyte costs no more than two seconds, whatever fills it."""
     content = start + again * (size // len(again)) + end
     begun = time.process_time()
     survives(f'node {{ name: "a" op: "B" {content} }}'.encode(), "tensorflow")
 
-    assert time.process_time() - begun < 6e-6 * size
+    assert time.process_time() - begun < 2
 
 
 def test_a_constant_whose_value_is_a_list_is_kept_as_an_op():

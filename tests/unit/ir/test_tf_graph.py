@@ -81,7 +81,7 @@ def test_outputs_in_functions_are_known_by_name(op, output, place):
 def test_what_grows_without_end_is_refused_at_once(monkeypatch):
     """Functions that call each other twice a level would fill any memory, and ones that call themselves any time."""
     begun = time.process_time()
-    with pytest.raises(IRError, match="nodes in all; at most 250000 are read"):
+    with pytest.raises(IRError, match=r"nodes in all; at most 5\d{3} are read"):
         read(tf.called(depth=90))
     loop = tf.function("f", ["a"], {"out": "c:output:0"}, [tf.node("c", "PartitionedCall", ["a"], f=Func("f"))])
     with pytest.raises(IRError, match="'f' calls itself"):

@@ -1,8 +1,10 @@
 """The command line answers bad input with one sentence and imports only what a command needs."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,8 @@ from ipu_conformance import __version__, cli, command_line
 from ipu_conformance.cli import doctor
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.text_table import text_table
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_without_a_command_the_usage_is_shown(capsys):
@@ -165,3 +169,42 @@ def test_a_number_of_samples_below_one_is_refused_at_once(count, capsys, monkeyp
 
     assert stop.value.code == 2
     assert f"'{count}' is no number of samples; ask for one or more" in capsys.readouterr().err
+
+
+GRAPH = b'{"maingraph":[{"type":"\xce\xb1","name":"","inputs":[],"outputs":[],"attributes":{}}]}'
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [
+        (">/dev/full", 2, "ipu-conformance: error: the output cannot be written: No space left on device\n"),
+        (">&-", 2, "ipu-conformance: error: stdout is closed; open it, or send it to /dev/null\n"),
+        (">/dev/null", 0, ""),
+    ],
+    ids=["full", "closed", "ascii"],
+)
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_an_output_that_cannot_be_written_is_one_sentence(tmp_path, redirection, code, said):
+    """A full disk and a closed stdout end a command without a traceback; a sign that stdout lacks is escaped."""
+    path = tmp_path / "graph.popart"
+    path.write_bytes(GRAPH)
+
+    command = f'exec "{sys.executable}" -m ipu_conformance ir show "{path}" {redirection}'
+    variables = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    answer = subprocess.run(["sh", "-c", command], env=variables, capture_output=True, text=True, check=False)
+
+    assert (answer.returncode, answer.stderr) == (code, said)
+
+
+def test_a_read_only_checkout_passes(pytester, monkeypatch):
+    """Neither pytest nor Hypothesis can keep what has failed there, and that is no failure."""
+    (pytester.path / "pytest.ini").write_text((ROOT / "pytest.ini").read_text())
+    pytester.makepyfile(
+        "from hypothesis import given, strategies as st\n\n@given(st.integers())\ndef test_a(number):\n    pass\n"
+    )
+    monkeypatch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", "/dev/null/examples")
+
+    result = pytester.runpytest_subprocess(".", "-o", "cache_dir=/dev/null/cache")
+
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.OK

@@ -140,6 +140,34 @@ def test_a_framework_that_was_asked_for_and_is_missing_fails_the_run(pytester):
     result.stderr.fnmatch_lines(["ERROR: paddle was asked for and cannot run on target 'acme': an Acme accelerator."])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "variable", "code"),
+    [
+        ([], "acme", pytest.ExitCode.OK),
+        (["--ipu-target", "emulator"], "", pytest.ExitCode.OK),
+        (["--ipu-target", "acme"], "", pytest.ExitCode.USAGE_ERROR),
+    ],
+    ids=["not about cases", "another target", "asked for"],
+)
+def test_a_broken_plug_in_harms_only_runs_that_ask_for_it(pytester, monkeypatch, arguments, variable, code):
+    """A plug-in that ends its process when it is imported is never imported, unless a run of cases names it."""
+    (pytester.path / "acme.py").write_text("raise SystemExit('no driver')\n")
+    information = pytester.mkdir("acme_target-1.0.dist-info")
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-target\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[ipu_conformance.targets]\nacme = acme:Acme\n")
+    monkeypatch.syspath_prepend(pytester.path)
+    monkeypatch.setenv("IPU_CONFORMANCE_TARGET", variable)
+    pytester.makepyfile("def test_a():\n    pass\n")
+
+    result = pytester.runpytest_inprocess(*arguments)
+
+    assert result.ret == code
+    if code:
+        result.stderr.fnmatch_lines(["ERROR: target plug-in 'acme' (acme:Acme) cannot be loaded: no driver; *"])
+    elif not arguments:
+        assert "ipu level" not in result.stdout.str()
+
+
 def test_a_bad_option_is_one_sentence(pytester):
     """A value that is not allowed ends the run with what is allowed."""
     result = pytester.runpytest_inprocess("--ipu-level", "quick")

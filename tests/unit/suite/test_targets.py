@@ -155,8 +155,31 @@ def test_a_plug_in_is_known_by_its_entry_points_name(monkeypatch):
 def test_a_broken_plug_in_is_named(monkeypatch, value, name, sentence):
     """A plug-in that cannot be used is an error that names it, never a silent omission."""
     monkeypatch.setattr(targets, "_entry_points", lambda: [entry_point(value, name=name)])
+    found = targets.discover()
+    if name == "emulator":
+        assert isinstance(found[name], targets.Emulator)
+    else:
+        with pytest.raises(TargetError, match="target plug-in"):
+            choose(PRESENT, name, found)
 
-    with pytest.raises(TargetError) as refusal:
-        targets.discover()
+    (said,) = found.broken()
+    assert said.startswith(f"target plug-in {name!r} ({value}) {sentence}")
 
-    assert str(refusal.value).startswith(f"target plug-in {name!r} ({value}) {sentence}")
+
+def test_a_plug_in_that_nobody_names_is_not_loaded(monkeypatch):
+    """A broken one harms no run that does not ask for it."""
+    monkeypatch.setattr(targets, "_entry_points", lambda: [entry_point("no_such_module:Target")])
+
+    assert choose(ABSENT, "auto", targets.discover()).target is None
+    assert "vendor" in targets.discover()
+
+
+def test_a_target_that_raises_when_it_is_asked_is_one_sentence():
+    """Whatever a vendor's code raises names the target."""
+
+    class Raising(Willing):
+        def ipus(self):
+            raise RuntimeError("no driver")
+
+    with pytest.raises(TargetError, match="Target 'raising' cannot say whether it runs present: no driver"):
+        choose(PRESENT, "raising", {"raising": Raising()})

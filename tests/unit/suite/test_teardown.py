@@ -31,6 +31,9 @@ def forks():
 def test_that_leaves_files(number, tmp_path):
     tempfile.mkstemp()
     (tmp_path / "file").touch()
+    if float(os.environ["SECONDS_OF_A_TEST"]):
+        global started
+        started = subprocess.Popen(["sleep", "600"])
     pathlib.Path(os.environ["READY"], str(os.getpid())).touch()
     time.sleep(float(os.environ["SECONDS_OF_A_TEST"]))
 """
@@ -113,17 +116,20 @@ def start(tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to look for processes")
 def test_a_run_leaves_nothing_behind(start):
-    """At its end, and where SIGTERM ends the master of workers or all processes in the middle of a test."""
+    """At its end, and where a signal ends the master of workers or all processes in the middle of a test.
+
+    What a test has started goes too, though its worker is killed and cannot end it.
+    """
     whole, group = (start("-n", "1", seconds=seconds) for seconds in (0, 600))
     master = start("-n", "1", "-p", "patience", seconds=600)
     for run in (master, group):
         run.wait_for_a_test()
-    master.process.terminate()
+    master.process.send_signal(signal.SIGHUP)
     os.killpg(group.process.pid, signal.SIGTERM)
 
     code, shown, *left = whole.end()
     assert (code, left) == (0, [{}, []]), shown
     assert "3 passed" in shown
-    for run in (master, group):
+    for run, number in ((master, signal.SIGHUP), (group, signal.SIGTERM)):
         code, shown, *left = run.end()
-        assert (code, left) == (128 + signal.SIGTERM, [{}, []]), shown
+        assert (code, left) == (128 + number, [{}, []]), shown

@@ -1,11 +1,13 @@
 """What only the Paddle digits workload has: its flags, its data, pictures of digits and its commands."""
 
+import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from ipu_conformance.data import load
 from ipu_conformance.targets import FRAMEWORKS
@@ -132,9 +134,19 @@ def test_a_picture_of_any_size_is_made_to_fit(tmp_path):
 
 WRONG_PICTURES = {
     "missing": (None, "does not exist; name a picture of one digit"),
-    "no picture": (b"seven", "is not a readable picture; give a PNG or JPEG of one digit"),
-    "empty": (b"", "is not a readable picture; give a PNG or JPEG of one digit"),
+    "no picture": (b"seven", "is not a readable picture; give a PNG, JPEG or BMP of one digit"),
+    "empty": (b"", "is not a readable picture; give a PNG, JPEG or BMP of one digit"),
 }
+
+
+def postscript() -> bytes:
+    """A picture in a format that Pillow would start Ghostscript for."""
+    stream = io.BytesIO()
+    Image.fromarray(np.zeros((28, 28), np.uint8)).save(stream, "EPS")
+    return stream.getvalue()
+
+
+WRONG_PICTURES["PostScript"] = (postscript(), WRONG_PICTURES["empty"][1])
 
 
 @pytest.mark.parametrize("case", WRONG_PICTURES)
@@ -157,7 +169,9 @@ def test_a_picture_that_was_cut_short_or_is_a_folder_is_refused(tmp_path):
     cut.write_bytes(whole[: len(whole) // 2])
 
     for path in (cut, tmp_path):
-        with pytest.raises(WorkloadError, match=r"^--img .* cannot be read \(.*\); give a PNG or JPEG of one digit$"):
+        with pytest.raises(
+            WorkloadError, match=r"^--img .* cannot be read \(.*\); give a PNG, JPEG or BMP of one digit$"
+        ):
             digits.read_picture(path)
 
 

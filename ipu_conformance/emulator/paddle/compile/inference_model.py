@@ -10,8 +10,10 @@ from paddle.base import core
 
 from ipu_conformance.emulator.paddle.compile import custom_ops, subprograms
 from ipu_conformance.emulator.paddle.compile.passes.popart import EXECUTABLE
-from ipu_conformance.emulator.paddle.errors import NotFound, Unimplemented
+from ipu_conformance.emulator.paddle.errors import InvalidArgument, NotFound, Unimplemented
 from ipu_conformance.emulator.paddle.run.device import DEVICE
+from ipu_conformance.ir.readers.paddle import messages
+from ipu_conformance.ir.readers.paddle.weights import require_weights
 
 PASSES = (
     "inference_process_pass",
@@ -34,11 +36,24 @@ def load(config: Any, scope: Any) -> Tuple[Any, List[str], List[str]]:
     if config.model_from_memory():
         raise Unimplemented("a model in memory was given for the IPU; save it, and give the two files")
     model, weights = files(config)
-    with paddle.static.scope_guard(scope):
-        program = paddle.static.io.deserialize_program(model.read_bytes())
-        executor = paddle.static.Executor(paddle.CPUPlace())
-        if weights is not None:
-            paddle.static.io.deserialize_persistables(program, weights.read_bytes(), executor)
+    written, kept = model.read_bytes(), None if weights is None else weights.read_bytes()
+    try:
+        # Paddle's readers believe what they are told: a damaged length may keep them for ever.
+        messages.parse_blocks(written)
+        if kept is not None:
+            require_weights(written, kept)
+        with paddle.static.scope_guard(scope):
+            return _loaded(written, kept)
+    except Exception as error:  # Paddle's core and its protobuf raise whatever they stumble over
+        reason = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+        raise InvalidArgument(f"{model} cannot be read as a saved model: {reason}") from error
+
+
+def _loaded(written: bytes, kept: Optional[bytes]) -> Tuple[Any, List[str], List[str]]:
+    program = paddle.static.io.deserialize_program(written)
+    executor = paddle.static.Executor(paddle.CPUPlace())
+    if kept is not None:
+        paddle.static.io.deserialize_persistables(program, kept, executor)
     ops = program.global_block().ops
     feeds = {op.attr("col"): op.output("Out")[0] for op in ops if op.type == "feed"}
     fetches = {op.attr("col"): op.input("X")[0] for op in ops if op.type == "fetch"}

@@ -13,6 +13,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, List, Tuple, Union
 
+import torch
+
 from ipu_conformance.emulator.poptorch.options.diagnostics import ConfigFileError
 
 if TYPE_CHECKING:
@@ -26,7 +28,11 @@ _ROOTS = ("poptorch", "torch")
 
 def load(options: Options, filepath: Union[str, Path]) -> None:
     """Apply the calls of a file in order; the first that fails is an error that names its line."""
-    for number, line in _numbered_calls(Path(filepath).read_text(encoding="utf-8")):
+    try:
+        text = Path(filepath).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigFileError(f"Error parsing options: {filepath} is not UTF-8 text: {error}") from error
+    for number, line in _numbered_calls(text):
         try:
             _call_line(options, line)
         except Exception as error:
@@ -75,7 +81,10 @@ def _method(options: Options, path: List[str]) -> Callable[..., Any]:
 def _evaluate(node: ast.AST) -> Any:
     """A literal, a name of poptorch or torch, or a chain of calls that begins with one."""
     if isinstance(node, ast.Call):
-        return _evaluate(node.func)(
+        called = _evaluate(node.func)
+        if not _is_of_options(getattr(called, "__self__", called)):
+            raise NameError(f"{ast.dump(node.func)[:80]} is not a part of the options")
+        return called(
             *(_evaluate(argument) for argument in node.args),
             **{str(keyword.arg): _evaluate(keyword.value) for keyword in node.keywords},
         )
@@ -101,7 +110,16 @@ def _named(path: List[str]) -> Any:
     value: Any = importlib.import_module(root)
     for name in path[1:]:
         value = getattr(value, _public(name))
+    # A module would lead on to any function there is: torch.os.system.
+    if not isinstance(value, torch.dtype) and not _is_of_options(value):
+        raise NameError(f"{'.'.join(path)} is neither a dtype nor a part of the options")
     return value
+
+
+def _is_of_options(value: Any) -> bool:
+    """Whether a value, or its class, is one of those that options are given as."""
+    described = value if isinstance(value, type) else type(value)
+    return described.__module__.startswith(f"{__name__.rpartition('.')[0]}.")
 
 
 def _public(name: str) -> str:

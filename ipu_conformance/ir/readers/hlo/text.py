@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Optional, Pattern, Tuple, Union
 
+from ipu_conformance.ir.readers.op_writer import most_entries
 from ipu_conformance.ir.tensor import INT64_MAX, IRError
 
 MAX_INSTRUCTIONS = 250_000
@@ -101,6 +102,7 @@ class _Parser:
         self.text = text
         self.place = 0
         self.count = 0
+        self.most = most_entries(len(text), 64, MAX_INSTRUCTIONS)
 
     def module(self) -> Module:
         if self._word() != "HloModule":
@@ -137,8 +139,8 @@ class _Parser:
             instructions.append(self._instruction())
             root = instructions[-1].name if is_root else root
             self.count += 1
-            if self.count > MAX_INSTRUCTIONS:
-                raise IRError(f"the module has more than {MAX_INSTRUCTIONS} instructions; that many are not read")
+            if self.count > self.most:
+                raise IRError(f"the module has more than {self.most} instructions; that many are not read")
         while self._accept(","):
             self._attribute()
         if not instructions:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from ipu_conformance.ir.readers.op_writer import most_entries
 from ipu_conformance.ir.readers.paddle.ops import Call
 from ipu_conformance.ir.readers.protobuf import Budget, Schema
 from ipu_conformance.ir.tensor import IRError
 
 MAX_ENTRIES = 250_000
 """The most ops and variables of one program."""
+
+MAX_BLOCKS = 1_000
 
 MAX_MESSAGES = 20 * MAX_ENTRIES
 """The most messages of all kinds: an op has some twenty slots and attributes."""
@@ -68,12 +71,21 @@ def parse(data: bytes) -> Tuple[List[Variable], List[Call]]:
     return parse_block(blocks[0])
 
 
+def parse_blocks(data: bytes) -> List[Tuple[List[Variable], List[Call]]]:
+    """The variables and the ops of every block of a saved program, those of control flow too."""
+    blocks = SCHEMA.parse("Program", data).blocks
+    if not 1 <= len(blocks) <= MAX_BLOCKS:
+        raise IRError(f"the data is not {SCHEMA.document}: it has {len(blocks)} blocks, and 1 to {MAX_BLOCKS} are read")
+    return [parse_block(block) for block in blocks]
+
+
 def parse_block(data: bytes) -> Tuple[List[Variable], List[Call]]:
     """The variables and the ops of one block of a program."""
     budget = Budget(SCHEMA, MAX_MESSAGES)
     block = budget.parse("Block", data)
-    if len(block.vars) + len(block.ops) > MAX_ENTRIES:
-        raise IRError(f"the program has more than {MAX_ENTRIES} ops and variables; that many are not read")
+    most = most_entries(len(data), 32, MAX_ENTRIES)
+    if len(block.vars) + len(block.ops) > most:
+        raise IRError(f"the program has more than {most} ops and variables; that many are not read")
     variables = [_variable(entry, budget) for entry in block.vars]
     if len({variable.name for variable in variables}) < len(variables):
         raise IRError("the program declares a variable twice")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ipu_conformance.ir.graph import Graph, Op, in_order
-from ipu_conformance.ir.readers.op_writer import MAX_CALLED, expanded
+from ipu_conformance.ir.readers.op_writer import MAX_CALLED, expanded, most_called
 from ipu_conformance.ir.readers.tensorflow import layers, ops
 from ipu_conformance.ir.readers.tensorflow.messages import (
     Document,
@@ -136,8 +136,9 @@ def _require_bounded(nodes: Sequence[Node], functions: Mapping[str, Function]) -
     """Refuse a graph that is too large once functions are parts of their callers; nothing is expanded for that."""
     called = {name: [_called(node) for node in function.nodes] for name, function in functions.items()}
     total = expanded([_called(node) for node in nodes], called)
-    if total > MAX_CALLED:
-        raise IRError(f"the graph calls functions of {shown(total)} nodes in all; at most {MAX_CALLED} are read")
+    most = most_called(len(nodes) + sum(len(function.nodes) for function in functions.values()))
+    if total > most:
+        raise IRError(f"the graph calls functions of {shown(total)} nodes in all; at most {most} are read")
 
 
 def _called(node: Node) -> str:

@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from ipu_conformance.ir.readers.op_writer import LARGEST_CONSTANT, packed
+from ipu_conformance.ir.readers.op_writer import LARGEST_CONSTANT, most_entries, packed
 from ipu_conformance.ir.readers.protobuf import Budget, Schema
 from ipu_conformance.ir.tensor import BITS, UNDEFINED, IRError, Literal, Shape, count
 
@@ -202,8 +202,9 @@ class _Parser(Budget):
         libraries = self.each("Library", graph.library)
         listed = [self.function(entry) for library in libraries for entry in library.function]
         total = len(nodes) + sum(len(function.nodes) for function in listed)
-        if total > MAX_NODES:
-            raise IRError(f"the graph has {total} nodes; at most {MAX_NODES} are read")
+        most = most_entries(len(data), 64, MAX_NODES)
+        if total > most:
+            raise IRError(f"the graph has {total} nodes in {len(data)} bytes; at most {most} are read")
         return Document(nodes, {function.name: function for function in listed}, tuple(outputs))
 
     def nodes(self, entries: Sequence[bytes]) -> Tuple[Node, ...]:

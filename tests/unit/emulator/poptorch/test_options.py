@@ -291,3 +291,17 @@ def test_broken_engine_options_name_their_variable(broken: str) -> None:
     """What is no JSON object is an error that names the variable."""
     with pytest.raises(ValueError, match="POPLAR_ENGINE_OPTIONS"):
         environment.apply_engine_options(Options(), {"POPLAR_ENGINE_OPTIONS": broken})
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["torch.os.system({command!r})", "torch.hub.os.system({command!r})", "poptorch.load({command!r})", "torch.load"],
+)
+def test_a_file_of_options_calls_nothing_but_options(tmp_path, value):
+    """A value is a literal, a dtype or a part of the options; a module would lead to any function there is."""
+    victim, path = tmp_path / "victim", tmp_path / "options"
+    path.write_text(f"deviceIterations({value.format(command=f'touch {victim}')})\n")
+
+    with pytest.raises(ConfigFileError, match="neither a dtype nor a part of the options"):
+        Options().loadFromFile(str(path))
+    assert not victim.exists()

@@ -104,6 +104,8 @@ class TestFile:
             ({"values": [[0.1]] * 19 + [["x"]]}, "has no list of numbers in row 19"),
             ({"values": [[0.1]] * 19 + [[True]]}, "has no list of numbers in row 19"),
             ({"values": [[0.1 * i] for i in range(20)], "seeds": [1] * 20}, "has 1 different seeds for 20 rows"),
+            ({"seeds": [[3], *range(19)]}, r"has a seed \[3\], which is not a whole number"),
+            ({"values": [[10**400], *([0.1 * i] for i in range(19))]}, "has a value that no float can hold"),
             ({"values": [[0.1 * i] for i in range(5)], "seeds": [*range(5)]}, "has 5 seeds; it needs at least 20"),
             ({"values": [[1.0]] * 20}, "every seed has the value 1 at epoch 1"),
             ({"power": 2.0}, "cannot be used: the power is 2.0"),

@@ -1,0 +1,103 @@
+"""A case that takes its process with it costs one case, is named, and fails the run."""
+
+from pathlib import Path
+
+import pytest
+
+from ipu_conformance.watch import loss, patience
+
+ROOT = Path(__file__).resolve().parents[3]
+LOSSES = """
+import ctypes, os, signal
+import pytest
+
+pytestmark = pytest.mark.ipu
+
+def test_first():
+    pass
+
+@pytest.mark.timeout(1)
+def test_hang():
+    library, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(256)  # PyDLL keeps the interpreter's lock
+    library.pthread_mutex_lock(mutex)
+    library.pthread_mutex_lock(mutex)
+
+def test_exit():
+    os._exit(0)
+
+def test_kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def test_last():
+    pass
+"""
+SENTENCES = {
+    "exit": "exit: the case ended its process with exit code 0",
+    "hang": "hang: the case did not end within its time limit, nor when it was interrupted",
+    "kill": "crash: signal 9 (SIGKILL) ended the process of the case",
+}
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one-process", "xdist"])
+def test_a_lost_case_is_one_failure(pytester, workers):
+    """A native hang, an exit with code 0 and a kill are named, the other cases run, and the exit code is not 0."""
+    pytester.makepyfile(test_losses=LOSSES)
+
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *workers)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=2, failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            '  File "*test_losses.py", line 13 in test_hang',
+            "cases: 5 executed, 3 of them lost, 0 skipped, 0 left out; areas tested: 1",
+            *(f"lost: test_losses.py::test_{name}: {sentence}" for name, sentence in SENTENCES.items()),
+        ]
+    )
+
+
+def test_a_run_that_ends_early_fails(pytester):
+    """Every selected case has to finish, whatever exit code a case asks for."""
+    pytester.makepyfile(
+        "import pytest\npytestmark = pytest.mark.ipu\ndef test_a():\n    pass\n"
+        "def test_b():\n    pytest.exit('enough', returncode=0)\ndef test_c():\n    pass\n"
+    )
+
+    result = pytester.runpytest_inprocess("-m", "ipu")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["FAILED: The run ended early: 1 of 3 selected tests have finished; *test_b is among those that have not."]
+    )
+
+
+def test_a_run_may_remove_its_temporary_files(pytester):
+    """The exit code is that of the run, also where the folder for temporary files goes with it."""
+    pytester.makeconftest((ROOT / "conftest.py").read_text())
+    pytester.makepyfile("import pytest\n\n@pytest.mark.ipu\ndef test_a():\n    pass\n")
+
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:pytester")
+
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_an_exit_after_the_last_case_fails_the_run(pytester):
+    """A process that ends with code 0 before the run has ended did not pass."""
+    pytester.makepyfile(
+        "import os, pytest\n\n@pytest.fixture(scope='session')\ndef device():\n    yield\n    os._exit(0)\n\n"
+        "@pytest.mark.ipu\ndef test_a(device):\n    pass\n"
+    )
+    pytester.makeconftest("def pytest_sessionfinish():\n    import os\n    os._exit(0)\n")
+
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+
+    assert result.ret != pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["*test_a was lost (exit: *", "The run ended between two cases, *"])
+
+
+def test_a_case_has_time_for_its_own_end():
+    """The interruption of pytest-timeout comes first; a process whose end nobody saw is a crash."""
+    assert patience(1) >= 2
+    assert patience(300) > 300
+    assert loss("", None).word == "crash"
