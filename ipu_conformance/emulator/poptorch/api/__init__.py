@@ -30,6 +30,7 @@ from ipu_conformance.emulator.poptorch.run.hardware import (
     ipuHardwareVersion,
     isRunningOnIpu,
 )
+from ipu_conformance.emulator.poptorch.run.process import poptorchAtExit, registerGeometricCustomArgParsers
 
 configure_log()
 faults.wake("poptorch")
@@ -56,8 +57,10 @@ __all__ = [
     "ops",
     "optim",
     "options",
+    "poptorchAtExit",
     "profiling",
     "registerCustomArgParser",
+    "registerGeometricCustomArgParsers",
     "registerPostCompileHook",
     "registerPreCompileHook",
     "setLogLevel",
