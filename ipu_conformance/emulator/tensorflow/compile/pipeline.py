@@ -16,8 +16,9 @@ from ipu_conformance.emulator.tensorflow.compile.shards import placing
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.refusals import pipelining as refusals
 from ipu_conformance.emulator.tensorflow.run import replicas, training
-from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod
+from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod, in_dtype
 from ipu_conformance.emulator.tensorflow.run.pipeline_machine import FunctionPipeline, Functions, Program
+from ipu_conformance.emulator.tensorflow.surface import unavailable_function
 
 
 class PipelineSchedule(enum.Enum):
@@ -34,6 +35,14 @@ class RecomputationMode(enum.Enum):
     Auto = 0
     RecomputeThenBackpropagate = 1
     RecomputeAndBackpropagateInterleaved = 2
+
+
+def _held(name: str, doc: str) -> Any:
+    """A property that holds what it is set to, None before."""
+    key = f"_{name}"
+    return property(
+        lambda self: self.__dict__.get(key), lambda self, value: self.__dict__.__setitem__(key, value), None, doc
+    )
 
 
 class OptimizerFunctionOutput:
@@ -70,6 +79,17 @@ class OptimizerFunctionOutput:
         self.variables = list(variables or ())
         self.tape = tape
 
+    opt = _held("opt", "The optimizer.")
+    loss = _held("loss", "The loss that it makes smaller.")
+    compute_gradients_args = _held("compute_gradients_args", "More arguments of ``compute_gradients``.")
+    compute_gradients_kwargs = _held("compute_gradients_kwargs", "Its arguments by name.")
+    apply_gradients_args = _held("apply_gradients_args", "More arguments of ``apply_gradients``.")
+    apply_gradients_kwargs = _held("apply_gradients_kwargs", "Its arguments by name.")
+    variables = _held("variables", "The variables that are trained; all that are used where none are named.")
+    tape = _held("tape", "The tape that the loss was computed under.")
+    gradient_capture_context = _held("gradient_capture_context", "None: no gradients are captured.")
+    captured_gradient_outfeed = _held("captured_gradient_outfeed", "None: no gradients are captured.")
+
 
 class PipelineStageOptions:
     """Options for the compiler of one stage; the emulator compiles nothing and only checks them."""
@@ -83,6 +103,10 @@ class PipelineStageOptions:
         self.convolution_options = _checked_options("convolution_options", convolution_options)
         self.matmul_options = _checked_options("matmul_options", matmul_options)
         self.slice_options = _checked_options("slice_options", slice_options)
+
+    get_proto = unavailable_function(
+        "PipelineStageOptions.get_proto", "it is a message for the vendor's compiler", "self"
+    )
 
 
 def _checked_options(name: str, options: Optional[Dict[str, str]]) -> Dict[str, str]:
@@ -103,6 +127,7 @@ def pipeline(
     computational_stages: Sequence[Callable[..., Any]],
     gradient_accumulation_count: Optional[Any] = None,
     gradient_accumulation_dtype: Any = None,
+    gradient_accumulation_for_captured_grads: bool = True,
     repeat_count: Any = 1,
     batch_serialization_iterations: int = 1,
     inputs: Optional[Sequence[Any]] = None,
@@ -157,6 +182,7 @@ def pipeline(
         graph_context.GraphContext(),
         outfeed_loss,
         outfeed_mask,
+        accumulate_outfeed,
     )
 
     def combine(programs: List[Program]) -> List[Any]:
@@ -199,7 +225,7 @@ def _repeated(times: Any, run: Callable[[], None]) -> Any:
 
 def _leave(queue: Any, outputs: List[List[Any]], planned: Plan, accumulated: bool, dtype: Any) -> None:
     """Put what the micro-batches return into the outfeed: each in the order of the input, or their sum."""
-    returned = len(outputs[0][0])
+    returned = len(tf.nest.flatten(outputs[0][0]))
     if queue is None:
         refusals.OUTPUTS_WITHOUT_OUTFEED(returned=returned, training=planned.training)
         return
@@ -208,24 +234,15 @@ def _leave(queue: Any, outputs: List[List[Any]], planned: Plan, accumulated: boo
     layout = training.layout_of(planned)
     if accumulated:
         if dtype is not None:
-            outputs = [[[_cast(value, dtype) for value in entry] for entry in own] for own in outputs]
+            outputs = tf.nest.map_structure(lambda value: in_dtype(value, dtype), outputs)
         entries = training.arranged(streams.select_accumulated(layout), outputs)
     else:
         entries = training.arranged(streams.select_all(layout), outputs)
     turns = len(entries) // planned.replicas
     by_replica = [
-        [_single(entries[turn * planned.replicas + replica]) for turn in range(turns)]
-        for replica in range(planned.replicas)
+        [entries[turn * planned.replicas + replica] for turn in range(turns)] for replica in range(planned.replicas)
     ]
     queue._push(by_replica)
-
-
-def _cast(value: Any, dtype: Any) -> Any:
-    return tf.cast(value, dtype(value) if callable(dtype) else dtype)
-
-
-def _single(entry: List[Any]) -> Any:
-    return entry[0] if len(entry) == 1 else entry
 
 
 def _checked_result(function: Callable[..., Any]) -> Callable[..., Any]:

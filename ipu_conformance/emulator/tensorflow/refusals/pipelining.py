@@ -64,6 +64,12 @@ MASK_WITHOUT_OPTIMIZER = refuse(
     error=ValueError,
     sentence="outfeed_mask can only be set when an optimizer_function is provided.",
 )
+MASK_LENGTH = refuse(
+    "tensorflow.pipeline-mask-length",
+    when=lambda mask, outputs: mask != outputs,
+    error=ValueError,
+    sentence="The last computational stage has {outputs} outputs, but the `outfeed_mask` has {mask} elements.",
+)
 OUTPUTS_WITHOUT_OUTFEED = refuse(
     "tensorflow.pipeline-outputs-without-outfeed",
     when=lambda returned, training: returned and not training,
