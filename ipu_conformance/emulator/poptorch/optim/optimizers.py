@@ -56,6 +56,8 @@ class Optimizer:
 
     variable_attrs: VariableAttributes
     param_groups: List[Dict[str, Any]]
+    _on_device: Optional[List[state.State]]
+    _on_host: Optional[state.Tensors]
 
     def __init__(self) -> None:
         self.variable_attrs = VariableAttributes([], [])
@@ -94,8 +96,7 @@ class Optimizer:
         allowed = [name for name in known if name not in read.ALWAYS_CONSTANT]
         variable = [name for name in allowed if name in passed or name in on_device]
         self.variable_attrs = VariableAttributes(variable, allowed)
-        self._on_device: Optional[List[state.State]] = None
-        self._on_host: Optional[state.Tensors] = None
+        self._on_device, self._on_host = None, None
         self._compiled = False
         super().__init__(params, **passed)  # type: ignore[call-arg]
         read.read(self, {})  # refuses what the device does not have

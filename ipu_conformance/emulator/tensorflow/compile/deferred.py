@@ -51,9 +51,15 @@ def note(build: Build, kept: Sequence[Any]) -> None:
 
 def note_dequeue(queue: Any, leaves: Sequence[Any]) -> List[Any]:
     """The tensors of a dequeue, of shapes that are not known yet; they follow the queue that programs then use."""
-    kept = [tf.raw_ops.PlaceholderWithDefault(input=leaf, shape=tf.TensorShape(None)) for leaf in leaves]
+    kept = [tf.identity(_of_any_shape(leaf)) for leaf in leaves]
     _queues.append((weakref.ref(ops.get_default_graph()), weakref.ref(queue), kept))
     return kept
+
+
+@system.on_reset
+def _forget() -> None:
+    _waiting.clear()
+    _queues.clear()
 
 
 @system.on_configure
@@ -70,6 +76,12 @@ def _configured() -> None:
         if graph is None or outfeed is None or graph.finalized:
             continue
         with graph.as_default(), tf.control_dependencies(kept[0].op.control_inputs):
-            leaves = outfeed._taken()
+            leaves = [_of_any_shape(leaf) for leaf in outfeed._taken()]
         for tensor, leaf in zip(kept, leaves):
             tensor.op._update_input(0, leaf)
+
+
+def _of_any_shape(tensor: Any) -> Any:
+    """A tensor whose shape the graph does not know: an operation may take one of another shape in its place."""
+    with tf.device("/device:CPU:0"):
+        return tf.raw_ops.PlaceholderWithDefault(input=tensor, shape=tf.TensorShape(None))

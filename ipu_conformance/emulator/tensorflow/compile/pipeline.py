@@ -6,6 +6,7 @@ import enum
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 import tensorflow as tf
+from tensorflow.python.training import optimizer as v1_optimizer
 
 from ipu_conformance.emulator.core import limits, streams
 from ipu_conformance.emulator.core.plan import Plan, plan
@@ -14,6 +15,7 @@ from ipu_conformance.emulator.core.topology import Topology
 from ipu_conformance.emulator.tensorflow.compile import functions, graph_context, shards
 from ipu_conformance.emulator.tensorflow.compile.shards import placing
 from ipu_conformance.emulator.tensorflow.config import system
+from ipu_conformance.emulator.tensorflow.keras import library
 from ipu_conformance.emulator.tensorflow.refusals import pipelining as refusals
 from ipu_conformance.emulator.tensorflow.run import replicas, training
 from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod, in_dtype
@@ -37,12 +39,51 @@ class RecomputationMode(enum.Enum):
     RecomputeAndBackpropagateInterleaved = 2
 
 
-def _held(name: str, doc: str) -> Any:
-    """A property that holds what it is set to, None before."""
+def _held(name: str, doc: str, *checks: Callable[[Any, str, Any], None]) -> Any:
+    """A property that holds what it is set to, None before; every check is asked first."""
     key = f"_{name}"
-    return property(
-        lambda self: self.__dict__.get(key), lambda self, value: self.__dict__.__setitem__(key, value), None, doc
-    )
+
+    def put(self: Any, value: Any) -> None:
+        for check in checks:
+            check(self, name, value)
+        self.__dict__[key] = value
+
+    return property(lambda self: self.__dict__.get(key), put, None, doc)
+
+
+def _of_type(kind: str, fits: Callable[[Any], bool]) -> Callable[[Any, str, Any], None]:
+    def check(output: Any, name: str, value: Any) -> None:
+        refusals.OUTPUT_TYPE(name=name, kind=kind, value=value, fits=fits(value))
+
+    return check
+
+
+def _for(keras: bool) -> Callable[[Any, str, Any], None]:
+    """What is given for optimizers of one kind only."""
+
+    def check(output: Any, name: str, value: Any) -> None:
+        refusals.OUTPUT_KIND(name=name, keras=keras, misused=bool(value) and _is_keras(output.opt) is not keras)
+
+    return check
+
+
+def _alone(other: str) -> Callable[[Any, str, Any], None]:
+    def check(output: Any, name: str, value: Any) -> None:
+        refusals.OUTPUT_TWICE(name=name, other=other, misused=bool(value) and bool(getattr(output, other)))
+
+    return check
+
+
+def _is_optimizer(value: Any) -> bool:
+    return isinstance(value, v1_optimizer.Optimizer) or _is_keras(value)
+
+
+def _is_keras(value: Any) -> bool:
+    return not isinstance(value, v1_optimizer.Optimizer) and isinstance(value, library.optimizer_classes())
+
+
+_TUPLE = _of_type("a tuple", lambda value: isinstance(value, tuple))
+_DICTIONARY = _of_type("a dictionary", lambda value: isinstance(value, dict))
 
 
 class OptimizerFunctionOutput:
@@ -61,10 +102,6 @@ class OptimizerFunctionOutput:
         gradient_capture_context: Any = None,
         captured_gradient_outfeed: Any = None,
     ) -> None:
-        if not hasattr(opt, "apply_gradients"):
-            raise TypeError(f"OptimizerFunctionOutput.opt is {opt!r}; it must be an optimizer.")
-        if not hasattr(loss, "dtype"):
-            raise TypeError(f"OptimizerFunctionOutput.loss is {loss!r}; it must be a tensor.")
         if gradient_capture_context is not None or captured_gradient_outfeed is not None:
             raise NotImplementedError(
                 "Gradients cannot be captured on the emulator: leave gradient_capture_context and "
@@ -72,21 +109,37 @@ class OptimizerFunctionOutput:
             )
         self.opt = opt
         self.loss = loss
-        self.compute_gradients_args = tuple(compute_gradients_args or ())
-        self.compute_gradients_kwargs = dict(compute_gradients_kwargs or {})
-        self.apply_gradients_args = tuple(apply_gradients_args or ())
-        self.apply_gradients_kwargs = dict(apply_gradients_kwargs or {})
-        self.variables = list(variables or ())
+        self.compute_gradients_args = compute_gradients_args or ()
+        self.compute_gradients_kwargs = compute_gradients_kwargs or {}
+        self.apply_gradients_args = apply_gradients_args or ()
+        self.apply_gradients_kwargs = apply_gradients_kwargs or {}
+        self.variables = variables or ()
         self.tape = tape
 
-    opt = _held("opt", "The optimizer.")
-    loss = _held("loss", "The loss that it makes smaller.")
-    compute_gradients_args = _held("compute_gradients_args", "More arguments of ``compute_gradients``.")
-    compute_gradients_kwargs = _held("compute_gradients_kwargs", "Its arguments by name.")
-    apply_gradients_args = _held("apply_gradients_args", "More arguments of ``apply_gradients``.")
-    apply_gradients_kwargs = _held("apply_gradients_kwargs", "Its arguments by name.")
-    variables = _held("variables", "The variables that are trained; all that are used where none are named.")
-    tape = _held("tape", "The tape that the loss was computed under.")
+    opt = _held("opt", "The optimizer.", _of_type("an optimizer of TensorFlow or of Keras", _is_optimizer))
+    loss = _held("loss", "The loss that it makes smaller.", _of_type("a tensor", tf.is_tensor))
+    compute_gradients_args = _held(
+        "compute_gradients_args", "More arguments of ``compute_gradients``.", _TUPLE, _for(keras=False)
+    )
+    compute_gradients_kwargs = _held(
+        "compute_gradients_kwargs", "Its arguments by name.", _DICTIONARY, _for(keras=False)
+    )
+    apply_gradients_args = _held("apply_gradients_args", "More arguments of ``apply_gradients``.", _TUPLE)
+    apply_gradients_kwargs = _held("apply_gradients_kwargs", "Its arguments by name.", _DICTIONARY)
+    variables = _held(
+        "variables",
+        "The variables that a Keras optimizer trains.",
+        _of_type("a tuple or list", lambda value: isinstance(value, (tuple, list))),
+        _for(keras=True),
+        _alone("tape"),
+    )
+    tape = _held(
+        "tape",
+        "The tape that the loss of a Keras optimizer was computed under.",
+        _of_type("a GradientTape", lambda value: value is None or isinstance(value, tf.GradientTape)),
+        _for(keras=True),
+        _alone("variables"),
+    )
     gradient_capture_context = _held("gradient_capture_context", "None: no gradients are captured.")
     captured_gradient_outfeed = _held("captured_gradient_outfeed", "None: no gradients are captured.")
 
@@ -252,6 +305,7 @@ def _checked_result(function: Callable[..., Any]) -> Callable[..., Any]:
         result = function(*outputs)
         if not isinstance(result, OptimizerFunctionOutput):
             raise TypeError(f"`optimizer_function` returned {result!r}; it must return an OptimizerFunctionOutput.")
+        refusals.NO_VARIABLES(keras=_is_keras(result.opt), named=bool(result.tape) or bool(result.variables))
         return result
 
     return call

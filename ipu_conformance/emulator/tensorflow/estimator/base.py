@@ -23,6 +23,8 @@ from ipu_conformance.emulator.tensorflow.run.infeed import IPUInfeedQueue
 class BaseEstimator(Estimator, abc.ABC):
     """An estimator whose steps are iterations of loops on the device; see the package for how a kind plugs in."""
 
+    _params: Any
+
     def __init__(
         self, model_fn: Any, model_dir: Any = None, config: Any = None, params: Any = None, warm_start_from: Any = None
     ) -> None:
@@ -152,7 +154,8 @@ class BaseEstimator(Estimator, abc.ABC):
         return self.params
 
     def _call_input_fn(self, input_fn: Any, mode: str, input_context: Any = None) -> Any:
-        own, self._params = self._params, self._params_of(mode)
+        own: Any = self._params
+        self._params = self._params_of(mode)
         try:
             return super()._call_input_fn(input_fn, mode, input_context)
         finally:

@@ -142,7 +142,7 @@ class ALSGradientAccumulationOptimizer(GradientAccumulationOptimizer):
     update_counter = _of_scaling("update_counter")
     update_frequency = _of_scaling("update_frequency")
 
-    def apply_gradients(
+    def apply_gradients(  # type: ignore[override]  # the vendor has put captured gradients before the name
         self,
         grads_and_vars: Any,
         captured_grads: Any = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Dict
 
 import pytest
 
@@ -148,7 +148,7 @@ def test_liveness_changes_no_result(poptorch: Any, name: str) -> None:
     assert_same(_inference(poptorch, strategy)(samples(3)), expected, f"the output with {name}")
 
 
-MODES = {
+MODES: Dict[str, Dict[str, Any]] = {
     "PipelinedExecution": {"execution_mode": 0},
     "ShardedExecution": {"execution_mode": 1},
     "SerialPhasedExecution": {

@@ -34,6 +34,10 @@ class Chain:
         """The function of one stage."""
         return lambda x: x * self.weight(number)
 
+    def chosen(self) -> Dict[str, Any]:
+        """What the optimizer function says besides."""
+        return {}
+
     def optimizer(self) -> Any:
         """The plain optimizer of TensorFlow 1, with means over replicas."""
         ipu, v1 = self.device.ipu, self.device.tf.compat.v1
@@ -44,7 +48,9 @@ class Chain:
         ops, stages = self.device.ipu.pipelining_ops, range(len(self.names))
         settings = {"infeed_queue": queue, "outfeed_queue": out, "device_mapping": list(stages), **self.options, **more}
         if training:
-            settings["optimizer_function"] = lambda loss: ops.OptimizerFunctionOutput(self.optimizer(), loss)
+            settings["optimizer_function"] = lambda loss: ops.OptimizerFunctionOutput(
+                self.optimizer(), loss, **self.chosen()
+            )
         if self.device.mode == "function":  # a graph makes its variables inside the program
             for stage in stages:
                 self.weight(stage)
@@ -252,7 +258,7 @@ def test_an_optimizer_gets_gradients_as_they_were_accumulated(tf: Any, ipu: Any,
     """Gradients of a float16 weight that are accumulated in float32 reach the optimizer in float32."""
     device, seen = Device(tf, ipu, configure, "function").open(2 if how == "pipeline" else 1), []
 
-    class Casting(tf.compat.v1.train.GradientDescentOptimizer):  # type: ignore[name-defined,misc]
+    class Casting(tf.compat.v1.train.GradientDescentOptimizer):
         """Scales gradients down and casts them by itself."""
 
         def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
@@ -339,8 +345,18 @@ def test_keras_optimizers_train(device: Device) -> None:
             return device.tf.keras.optimizers.legacy.SGD(RATE, momentum=0.5)
 
     chain.optimizer = optimizer  # type: ignore[method-assign]
+    chain.chosen = lambda: {"variables": [chain.weight(0), chain.weight(1)]}  # type: ignore[method-assign]
 
     check_trained(chain.train(4, 2), 2, counts(2, 4, momentum=0.5))
+
+
+def test_a_keras_optimizer_needs_variables(device: Device) -> None:
+    """With a Keras optimizer the optimizer function names the variables, or the tape that has watched them."""
+    chain = Chain(device, 2)
+    chain.optimizer = lambda: device.tf.keras.optimizers.legacy.SGD(RATE)  # type: ignore[method-assign]
+
+    with check.raises(RuntimeError, match="No variables", what="a Keras optimizer without variables"):
+        chain.train(4, 1)
 
 
 @pytest.mark.parametrize(
@@ -406,7 +422,8 @@ def test_what_a_stage_draws_or_counts_happens_once(device: Device, recompute: bo
     def optimizer_function(handed: Any) -> Any:
         descent = device.tf.compat.v1.train.GradientDescentOptimizer(RATE)
         variables = [device.variable(name, np.ones(WIDTH)) for name in names]
-        return ops.OptimizerFunctionOutput(descent, device.tf.reduce_sum(handed), variables=variables)
+        chosen = {"var_list": variables}
+        return ops.OptimizerFunctionOutput(descent, device.tf.reduce_sum(handed), compute_gradients_kwargs=chosen)
 
     settings = {"infeed_queue": queue, "outfeed_queue": out, "optimizer_function": optimizer_function}
     device.run(lambda: ops.pipeline([stage(0), stage(1), lambda x: x], count, **settings))
@@ -484,6 +501,37 @@ def test_an_optimizer_function_returns_an_optimizer_and_a_loss(tf: Any, ipu: Any
 
     with check.raises(TypeError, match=next(iter(options)), what=f"an OptimizerFunctionOutput with {options}"):
         ipu.pipelining_ops.OptimizerFunctionOutput(**settings)
+
+
+MISUSED: Dict[str, Tuple[Any, bool, Dict[str, Any]]] = {
+    "compute_gradients_args": (TypeError, False, {"compute_gradients_args": ["w"]}),
+    "compute_gradients_kwargs": (TypeError, False, {"compute_gradients_kwargs": [("var_list", "w")]}),
+    "apply_gradients_args": (TypeError, False, {"apply_gradients_args": ["step"]}),
+    "apply_gradients_kwargs": (TypeError, True, {"apply_gradients_kwargs": ("name", "step")}),
+    "variables": (TypeError, True, {"variables": {"w": 1}}),
+    "tape": (TypeError, True, {"tape": "tape"}),
+    "compute_gradients_args of Keras": (ValueError, True, {"compute_gradients_args": ("w",)}),
+    "compute_gradients_kwargs of Keras": (ValueError, True, {"compute_gradients_kwargs": {"var_list": "w"}}),
+    "variables of TensorFlow": (ValueError, False, {"variables": ["w"]}),
+}
+
+
+@pytest.mark.parametrize("what", MISUSED)
+def test_an_optimizer_function_says_what_fits_its_optimizer(tf: Any, ipu: Any, what: str) -> None:
+    """Arguments have their types, and variables are for Keras' optimizers as arguments of gradients are for others."""
+    error, keras, settings = MISUSED[what]
+    kind = tf.keras.optimizers.legacy.SGD if keras else tf.compat.v1.train.GradientDescentOptimizer
+
+    with check.raises(error, match=what.split(" ")[0], what=f"an OptimizerFunctionOutput with {settings}"):
+        ipu.pipelining_ops.OptimizerFunctionOutput(kind(1.0), tf.constant(1.0), **settings)
+
+
+def test_variables_or_a_tape_are_named(tf: Any, ipu: Any) -> None:
+    """A tape that has watched variables comes without a list of them."""
+    with tf.GradientTape() as tape, check.raises(ValueError, match="tape", what="variables beside a tape"):
+        ipu.pipelining_ops.OptimizerFunctionOutput(
+            tf.keras.optimizers.legacy.SGD(1.0), tf.constant(1.0), variables=[tf.Variable(1.0)], tape=tape
+        )
 
 
 def test_options_of_stages_are_dictionaries(ipu: Any) -> None:
