@@ -5,7 +5,9 @@ This module imports no TensorFlow: it is needed while TensorFlow itself is impor
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import pkgutil
 import sys
 from pathlib import Path
@@ -47,6 +49,7 @@ def lazy(
     return find, lambda: sorted({*vars(sys.modules[package]), *places, *members})
 
 
+CAPTURING = "gradients of activations are not captured"
 EXPORT_NEEDS_COMPILER = "an export for serving holds an executable that the vendor's compiler makes"
 
 
@@ -54,24 +57,52 @@ class UnavailableError(ConformanceError, NotImplementedError):
     """A program asked for something that only the vendor's SDK can do."""
 
 
-def unavailable_function(name: str, why: str) -> Callable[..., Any]:
-    """A function of that name which refuses every call with the reason."""
+def unavailable_function(name: str, why: str, parameters: Optional[str] = None) -> Callable[..., Any]:
+    """A function of that name which refuses every call with the reason; ``parameters`` are written as in Python."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise UnavailableError(_refusal(name, why))
 
     refuse.__name__ = refuse.__qualname__ = name
     refuse.__doc__ = f"Refuses to be called: {why}."
+    if parameters is not None:
+        refuse.__signature__ = signature_of(parameters)  # type: ignore[attr-defined]
     return refuse
 
 
-def unavailable_class(name: str, why: str) -> Type[Any]:
+def unavailable_class(
+    name: str, why: str, parameters: Optional[str] = None, methods: Optional[Mapping[str, str]] = None
+) -> Type[Any]:
     """A class that refuses to be instantiated, with the reason; programs can name it and derive from it."""
 
     def refuse(cls: Type[Any], *args: Any, **kwargs: Any) -> Any:
         raise UnavailableError(_refusal(name, why))
 
-    return type(name, (), {"__new__": refuse, "__doc__": f"Refuses to be made: {why}."})
+    members: Dict[str, Any] = {"__new__": refuse, "__doc__": f"Refuses to be made: {why}."}
+    for method, own in {**({} if parameters is None else {"__init__": parameters}), **(methods or {})}.items():
+        members[method] = unavailable_function(f"{name}.{method}", why, f"self, {own}" if own else "self")
+    return type(name, (), members)
+
+
+def signature_of(parameters: str) -> inspect.Signature:
+    """The signature of a function with these parameters, whose defaults are literals."""
+    (function,) = ast.parse(f"def function({parameters}): pass").body
+    assert isinstance(function, ast.FunctionDef)
+    given, kinds = function.args, inspect.Parameter
+    required = len(given.args) - len(given.defaults)
+    made = [
+        kinds(
+            argument.arg,
+            kinds.POSITIONAL_OR_KEYWORD,
+            default=kinds.empty if place < required else ast.literal_eval(given.defaults[place - required]),
+        )
+        for place, argument in enumerate(given.args)
+    ]
+    if given.vararg is not None:
+        made.append(kinds(given.vararg.arg, kinds.VAR_POSITIONAL))
+    if given.kwarg is not None:
+        made.append(kinds(given.kwarg.arg, kinds.VAR_KEYWORD))
+    return inspect.Signature(made)
 
 
 def _refusal(name: str, why: str) -> str:

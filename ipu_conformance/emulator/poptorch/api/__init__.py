@@ -30,6 +30,7 @@ from ipu_conformance.emulator.poptorch.run.hardware import (
     ipuHardwareVersion,
     isRunningOnIpu,
 )
+from ipu_conformance.emulator.poptorch.run.process import poptorchAtExit, registerGeometricCustomArgParsers
 
 __all__ = [
     "AsynchronousDataAccessor",
@@ -52,8 +53,10 @@ __all__ = [
     "ops",
     "optim",
     "options",
+    "poptorchAtExit",
     "profiling",
     "registerCustomArgParser",
+    "registerGeometricCustomArgParsers",
     "registerPostCompileHook",
     "registerPreCompileHook",
     "setLogLevel",

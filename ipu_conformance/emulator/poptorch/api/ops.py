@@ -1,6 +1,12 @@
 """``poptorch.ops``: the blocks, and the operations that PopTorch adds to torch's."""
 
-from ipu_conformance.emulator.poptorch.compile.blocks import BeginBlock, Block, BlockFunction, removeBlocks
+from ipu_conformance.emulator.poptorch.compile.blocks import (
+    BeginBlock,
+    Block,
+    BlockFunction,
+    LegacyBeginBlockFn,
+    removeBlocks,
+)
 from ipu_conformance.emulator.poptorch.ops.computed import dynamic_slice, dynamic_update, fps, nearest, serializedMatMul
 from ipu_conformance.emulator.poptorch.ops.control_flow import cond, for_loop
 from ipu_conformance.emulator.poptorch.ops.ctc import ctc_beam_search_decoder
@@ -23,6 +29,7 @@ __all__ = [
     "BeginBlock",
     "Block",
     "BlockFunction",
+    "LegacyBeginBlockFn",
     "MultiConv",
     "NameScope",
     "cond",

@@ -264,6 +264,20 @@ def BeginBlock(layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Option
     return begun
 
 
+class LegacyBeginBlockFn(torch.nn.Module):
+    """A module around a layer: calling it begins a block, which lasts until the next one begins."""
+
+    def __init__(self, layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> None:
+        super().__init__()
+        _check(user_id, ipu_id)
+        self._user_id, self._ipu_id = user_id, ipu_id
+        self._layer_to_call = layer_to_call
+
+    def __call__(self, *input: Any, **kwargs: Any) -> Any:
+        _begin(self._user_id, self._ipu_id)
+        return self._layer_to_call(*input, **kwargs)
+
+
 def removeBlocks(module: torch.nn.Module) -> None:
     """Take back every BeginBlock of a module and of the modules inside it."""
     if not isinstance(module, torch.nn.Module):

@@ -72,6 +72,8 @@ class AsynchronousDataAccessor:
     A failure in the worker is an AssertionError here, and so is its death.
     """
 
+    _drop_last = True
+
     def __init__(
         self,
         dataset: Any,
@@ -81,7 +83,6 @@ class AsynchronousDataAccessor:
         early_preload: bool = False,
         sharing_strategy: SharingStrategy = SharingStrategy.ForkServer,
         rebatched_size: Optional[int] = None,
-        drop_last: bool = True,
     ) -> None:
         if isinstance(buffer_size, bool) or not isinstance(buffer_size, int) or buffer_size < 1:
             raise AssertionError(f"buffer_size={buffer_size!r} was given: use 1 or more")
@@ -90,7 +91,7 @@ class AsynchronousDataAccessor:
         if not miss_sleep_time_in_ms > 0:
             raise AssertionError(f"miss_sleep_time_in_ms={miss_sleep_time_in_ms} was given: use more than 0")
         self._dataset = dataset
-        self._rebatched_size, self._drop_last = rebatched_size, drop_last
+        self._rebatched_size = rebatched_size
         self._pass = 0
         self._consumed = 0
         self._ended = True
@@ -103,7 +104,7 @@ class AsynchronousDataAccessor:
         settings = {
             "load_indefinitely": load_indefinitely,
             "rebatched_size": rebatched_size,
-            "drop_last": drop_last,
+            "drop_last": self._drop_last,
             "reader": os.getpid(),
             # Drawn here, so that a seeded program shuffles the same way each time.
             "seed": int(torch.empty((), dtype=torch.int64).random_().item()),
@@ -170,3 +171,9 @@ def _end(process: Any, shared: worker.Channel) -> None:
         process.join()
     shared.buffer.close()
     shared.buffer.cancel_join_thread()
+
+
+class PartialAccessor(AsynchronousDataAccessor):
+    """Gives the rest of fewer rows too, where it joins elements."""
+
+    _drop_last = False

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
-from ipu_conformance.emulator.poptorch.data.asynchronous import AsynchronousDataAccessor
+from ipu_conformance.emulator.poptorch.data.asynchronous import AsynchronousDataAccessor, PartialAccessor
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import logger
 from ipu_conformance.emulator.poptorch.options.enums import DataLoaderMode
@@ -147,10 +147,10 @@ class DataLoader(torch.utils.data.DataLoader):
         sampling["shuffle"] = False
 
     def _access(self, loader: Any, async_options: Dict[str, Any]) -> AsynchronousDataAccessor:
-        rebatched: Dict[str, Any] = {}
-        if self._mode == DataLoaderMode.AsyncRebatched:
-            rebatched = {"rebatched_size": self._combined_batch_size, "drop_last": self._drop_last}
-        return AsynchronousDataAccessor(loader, **rebatched, **async_options)
+        if self._mode != DataLoaderMode.AsyncRebatched:
+            return AsynchronousDataAccessor(loader, **async_options)
+        kind = AsynchronousDataAccessor if self._drop_last else PartialAccessor
+        return kind(loader, rebatched_size=self._combined_batch_size, **async_options)
 
     @property
     def combinedBatchSize(self) -> Optional[int]:

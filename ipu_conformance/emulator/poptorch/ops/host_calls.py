@@ -34,6 +34,9 @@ class CPU:
         self._single = False
         self._described: List[Tuple[Tuple[int, ...], torch.dtype]] = []
 
+    def registerPersistentData(self) -> None:
+        """Keep the tensors of the operation from one call to the next; here every call has its own."""
+
     def execute(self, *inputs: torch.Tensor) -> Any:
         """Run the function on the host."""
         with torch.no_grad():

@@ -56,6 +56,27 @@ class Optimizer:
 
     variable_attrs: VariableAttributes
     param_groups: List[Dict[str, Any]]
+    _on_device: Optional[List[state.State]]
+    _on_host: Optional[state.Tensors]
+
+    def __init__(self) -> None:
+        self.variable_attrs = VariableAttributes([], [])
+
+    def has_state(self) -> bool:
+        """Whether there is a state of the device, on it or on the host."""
+        return self._on_device is not None or self._on_host is not None
+
+    def get_state_dict(self) -> Dict[str, Any]:
+        """The device's part of ``state_dict`` alone."""
+        whole = self.state_dict()
+        return {name: whole[name] for name in (IPU_STATE, IPU_PARAM)}
+
+    def set_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over the device's part alone, now or when the device is attached."""
+        tensors = state.get(IPU_STATE)
+        if tensors is not None:
+            self._on_host = {name: value.detach().clone() for name, value in tensors.items()}
+            self._upload()
 
     def _begin(self, arguments: Mapping[str, Any]) -> None:
         """Keep what belongs to the device and hand the rest to torch's constructor.
@@ -75,8 +96,7 @@ class Optimizer:
         allowed = [name for name in known if name not in read.ALWAYS_CONSTANT]
         variable = [name for name in allowed if name in passed or name in on_device]
         self.variable_attrs = VariableAttributes(variable, allowed)
-        self._on_device: Optional[List[state.State]] = None
-        self._on_host: Optional[state.Tensors] = None
+        self._on_device, self._on_host = None, None
         self._compiled = False
         super().__init__(params, **passed)  # type: ignore[call-arg]
         read.read(self, {})  # refuses what the device does not have
@@ -96,14 +116,11 @@ class Optimizer:
         result[IPU_PARAM] = state.parameters(read.read(self, {})) if self._compiled else None
         return result
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what ``state_dict`` gave; the device's part goes to the device, now or when it is attached."""
-        on_host = {name: value for name, value in state_dict.items() if name not in (IPU_STATE, IPU_PARAM)}
+        on_host = {name: value for name, value in state.items() if name not in (IPU_STATE, IPU_PARAM)}
         super().load_state_dict(on_host)  # type: ignore[misc]
-        tensors = state_dict.get(IPU_STATE)
-        if tensors is not None:
-            self._on_host = {name: value.detach().clone() for name, value in tensors.items()}
-            self._upload()
+        self.set_state_dict(state)
 
     def _ipu_state_to_device(self, states: List[state.State]) -> None:
         """The device, with a state for each replica, has been attached."""

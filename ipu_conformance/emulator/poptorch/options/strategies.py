@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import AutoStage, Liveness
@@ -108,11 +108,19 @@ class PipelinedExecution(_StagedExecution):
 
     mode = "Pipelined"
 
+    def backendOptions(self) -> Dict[str, Any]:
+        """What the backend is told of the strategy."""
+        return {"execution_mode": 0}
+
 
 class ShardedExecution(_StagedExecution):
     """The stages work one after the other on one micro-batch."""
 
     mode = "Sharded"
+
+    def backendOptions(self) -> Dict[str, Any]:
+        """What the backend is told of the strategy."""
+        return {"execution_mode": 1}
 
 
 class Phase:
@@ -153,6 +161,7 @@ class _PhasedExecution:
         items: Sequence[Any] = phases[0] if len(phases) == 1 and isinstance(phases[0], list) else phases
         if not items:
             raise AssertionError(f"{type(self).__name__}() was given no phase: use at least one")
+        self._separate_backward_phase, self._liveness = False, Liveness.AlwaysLive
         self._phases = [_as_phase(item, type(self).__name__) for item in items]
         _check_disjoint([stage for phase in self._phases for stage in phase.stages])
 
@@ -175,7 +184,17 @@ class _PhasedExecution:
         """Whether the backward of the last phase is a phase of its own."""
         if not isinstance(use, bool):
             raise AssertionError(f"{use!r} was given to useSeparateBackwardPhase: use True or False")
+        self._separate_backward_phase = use
         return self
+
+    def backendOptions(self) -> Dict[str, Any]:
+        """What the backend is told of the strategy."""
+        return {
+            "execution_mode": 2,
+            "separate_backward_phase": self._separate_backward_phase,
+            "tensors_liveness": self._liveness.value,
+            "serial_phases_execution": self.mode == "SerialPhased",
+        }
 
     def locate(self, block_id: str) -> Tuple[int, int]:
         """The phase of a block and the place of its stage inside the phase."""
@@ -206,6 +225,7 @@ class SerialPhasedExecution(_PhasedExecution):
         """When the tensors of a phase leave the device."""
         if not isinstance(liveness, Liveness):
             raise AssertionError(f"{liveness!r} was given to setTensorsLiveness: use a poptorch.Liveness")
+        self._liveness = liveness
         return self
 
     def default_ipu(self, phase: int, place: int) -> int:
@@ -217,6 +237,13 @@ class ParallelPhasedExecution(_PhasedExecution):
     """Even phases run on even IPUs and odd phases on odd IPUs, so that one loads while the other computes."""
 
     mode = "ParallelPhased"
+
+    def sendTensorsOffChipAfterFwd(self, off_chip: bool = True) -> ParallelPhasedExecution:
+        """Whether the tensors of a phase leave the device after the forward pass."""
+        if not isinstance(off_chip, bool):
+            raise AssertionError(f"{off_chip!r} was given to sendTensorsOffChipAfterFwd: use True or False")
+        self._liveness = Liveness.OffChipAfterFwd if off_chip else Liveness.AlwaysLive
+        return self
 
     def default_ipu(self, phase: int, place: int) -> int:
         """The IPU of a stage for which none was set."""

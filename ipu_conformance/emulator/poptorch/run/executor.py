@@ -27,6 +27,10 @@ from ipu_conformance.emulator.poptorch.run.weights import DeviceWeights
 Model = Union[torch.nn.Module, "PoplarExecutor"]
 
 
+VERSION = "emulator"
+"""What an executor is told of the version of PopTorch that made it."""
+
+
 class PoplarExecutor(Inspection):
     """Compiles a model at its first call and runs it on the device from then on.
 
@@ -35,9 +39,16 @@ class PoplarExecutor(Inspection):
     """
 
     def __init__(
-        self, model: torch.nn.Module, options: Optional[Options], training: bool, optimizer: Optional[Any] = None
+        self,
+        model: torch.nn.Module,
+        options: Optional[Options],
+        training: bool,
+        poptorch_version: str,
+        optimizer: Optional[Any] = None,
+        user_model: Optional[torch.nn.Module] = None,
     ) -> None:
-        self._user_model = model
+        self._poptorch_version = poptorch_version
+        self._user_model = model if user_model is None else user_model
         # A shallow copy shares the weights, and reading it is not a touch by the user; compiling copies it again.
         self._plain = _shallow(model)
         self._signature = inspect.signature(self._plain.forward)
@@ -90,6 +101,7 @@ class PoplarExecutor(Inspection):
         # On a failed run the weights are as the device left them, so they count as changed too.
         self._dirty = self._training
         ready.engine.run(dealt, recorder)
+        ready.feed.write_back(tensors)
         times.append(time.perf_counter())
         result = self._returned(ready)
         machine.end()
@@ -340,7 +352,7 @@ def inferenceModel(model: Model, options: Optional[Options] = None) -> PoplarExe
     """An executor that runs the forward pass; its weights follow those of a training model of the same model."""
     options = Options() if options is None else options
     refusals.ACCUMULATED_INFERENCE(accumulation=options.Training.gradient_accumulation)
-    return PoplarExecutor(_module(model), options, training=False)
+    return PoplarExecutor(_module(model), options, False, VERSION)
 
 
 def trainingModel(model: Model, options: Optional[Options] = None, optimizer: Optional[Any] = None) -> PoplarExecutor:
@@ -349,7 +361,7 @@ def trainingModel(model: Model, options: Optional[Options] = None, optimizer: Op
     refusals.WRAPPED_TWICE(wrapped=wrapping.is_wrapped(module))
     if optimizer is None:
         optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.01)
-    return PoplarExecutor(module, options, training=True, optimizer=optimizer)
+    return PoplarExecutor(module, options, True, VERSION, optimizer)
 
 
 def _module(model: Model) -> torch.nn.Module:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, FrozenSet, List, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -53,7 +53,8 @@ class Feed:
         self.layout = layout
         self.sizes: List[Optional[int]] = [self._micro_size(tensor) for tensor in tensors]
         self.copied: FrozenSet[int] = frozenset()
-        """The inputs that the model writes into: it gets copies of its own, so that the caller's stay as they are."""
+        """The inputs that the model writes into: it gets copies of its own, which go back when the run is over."""
+        self._copies: Dict[int, torch.Tensor] = {}
         self._positions = layout.positions().tolist()
 
     def _micro_size(self, tensor: torch.Tensor) -> Optional[int]:
@@ -70,11 +71,18 @@ class Feed:
         """The micro-batches by [replica][micro-batch of that replica]; all are views."""
         # An input that has a gradient on the host has none on the device.
         inputs = [narrowed(tensor.detach()) for tensor in tensors]
-        for number in self.copied:
-            inputs[number] = inputs[number].clone()
+        self._copies = {number: inputs[number].clone() for number in self.copied}
+        for number, copy in self._copies.items():
+            inputs[number] = copy
         split = [(tensor,) if size is None else tensor.split(size) for tensor, size in zip(inputs, self.sizes)]
         rows: List[MicroBatch] = list(zip(*split)) if split else [()] * self.layout.inputs
         return [[rows[position] for position in fed] for fed in self._positions]
+
+    def write_back(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Give the caller what the model has written into its inputs."""
+        for number, copy in self._copies.items():
+            tensors[number].detach().copy_(copy)
+        self._copies = {}
 
     def example(self, tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
         """The first micro-batch: what a model is captured with."""

@@ -8,6 +8,7 @@ from ipu_conformance.emulator.tensorflow.config.attributes import (
     SelectionOrder,
     StochasticRoundingBehaviour,
 )
+from ipu_conformance.emulator.tensorflow.config.environment import flags as _flags
 from ipu_conformance.emulator.tensorflow.config.ipu_config import (
     IPUConfig,
     IpuOptions,
@@ -30,4 +31,10 @@ __all__ = [
     "configure_ipu_system",
     "get_ipu_config",
     "reset_ipu_configuration",
+    "running_on_ipu_model",
 ]
+
+
+def running_on_ipu_model() -> bool:
+    """Whether IPUs are those of the model, by TF_POPLAR_FLAGS."""
+    return bool(_flags().use_ipu_model)

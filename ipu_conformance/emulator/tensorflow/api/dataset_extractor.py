@@ -6,6 +6,12 @@ from ipu_conformance.emulator.tensorflow.surface import unavailable_function as 
 
 _WHY = "the files have the format of the vendor's runtime"
 
-dataset_extractor = _unavailable_function("dataset_extractor", _WHY)
+_FUNCTIONS = {
+    "dataset_extractor": "dataset, num_elements, filename, feed_name, print_stats=True",
+    "export_variables": "variables, names, filename, metadata=None, print_stats=True",
+    "get_variable_handles": "variables",
+    "import_variables": "variables, filenames, is_input=True, strict=True, print_stats=True",
+}
+globals().update({name: _unavailable_function(name, _WHY, parameters) for name, parameters in _FUNCTIONS.items()})
 
-__all__ = ["dataset_extractor"]
+__all__ = [*_FUNCTIONS]

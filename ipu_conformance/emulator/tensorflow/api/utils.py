@@ -20,7 +20,6 @@ __all__ = [
     "get_num_of_ipus_in_device",
     "move_variable_initialization_to_cpu",
     "reset_ipu_seed",
-    "running_on_ipu_model",
     "use_synthetic_data_for",
 ]
 __all__ += _config.__all__
@@ -46,11 +45,6 @@ def get_num_of_ipus_in_device(ipu_device: str, device: str = "cpu") -> int:
     if spec.device_type != "IPU":
         raise ValueError(f"{ipu_device!r} is not an IPU device; name one such as '/device:IPU:0'.")
     return _system.ipus(int(spec.device_index or 0))
-
-
-def running_on_ipu_model() -> bool:
-    """Whether TF_POPLAR_FLAGS asks for the IPU model."""
-    return _environment.flags().use_ipu_model
 
 
 def use_synthetic_data_for(synthetic_data_category: SyntheticDataCategory) -> bool:

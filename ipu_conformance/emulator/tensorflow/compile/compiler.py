@@ -9,7 +9,7 @@ from tensorflow.python.framework import device_spec, func_graph, ops
 
 from ipu_conformance.emulator.core.plan import plan
 from ipu_conformance.emulator.core.topology import Topology
-from ipu_conformance.emulator.tensorflow.compile import functions
+from ipu_conformance.emulator.tensorflow.compile import deferred, functions, graph_context
 from ipu_conformance.emulator.tensorflow.compile.graph_replicas import GraphProgram
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.refusals import ops as refusals
@@ -59,16 +59,30 @@ def _in_graph(computation: Callable[..., Any], inputs: List[Any]) -> Any:
             return [tf.constant(True), *(tf.identity(tensor) for tensor in tensors)]
 
     outer = _device()
-    ipus = system.ipus(_ordinal(outer)) if system.configured() else 1
-    built_program = GraphProgram(program, ipus)
+    known = system.configured()
+    built_program = GraphProgram(program, system.ipus(_ordinal(outer)) if known else 1, again=not known)
     ran, *results = built_program(flat)
     if folders.wanted():
         describe = getattr(computation, "describe", None)
-        folders.write(describe() if describe else _described(computation, built_program, ipus))
+        folders.write(describe() if describe else _described(computation, built_program, built_program.ipus))
     with tf.control_dependencies([ran]):
-        if not results:
-            return tf.no_op()
-        return _packed([tf.identity(result) for result in results], built.structure)
+        returned = [tf.identity(result) for result in results] if results else [tf.no_op()]
+    if not known:
+        deferred.note(_again(built_program, flat, outer), returned)
+    return _packed(returned, built.structure) if results else returned[0]
+
+
+def _again(program: GraphProgram, flat: List[Any], device: str) -> deferred.Build:
+    """Builds a program for the IPUs that its device has by then, where and as it was built first."""
+    scopes = graph_context.GraphContext()
+
+    def build() -> Any:
+        program.ipus = system.ipus(_ordinal(device))
+        with scopes.entered(), tf.device(device or None):
+            ran, *results = program(flat)
+        return ran, results
+
+    return build
 
 
 def _described(computation: Callable[..., Any], program: GraphProgram, ipus: int) -> folders.Program:

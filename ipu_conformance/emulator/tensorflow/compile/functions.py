@@ -45,6 +45,17 @@ def split(outputs: Any, what: str) -> Tuple[List[Any], List[Any]]:
     return tensors, operations
 
 
+def split_structures(outputs: Any, what: str) -> Tuple[Any, List[Any]]:
+    """Like ``split`` for tensors and dictionaries of them: one alone stays what it is, all else becomes a list."""
+    results = listed(outputs)
+    operations = [item for item in results if isinstance(item, tf.Operation)]
+    kept = results[: len(results) - len(operations)]
+    if any(isinstance(item, tf.Operation) for item in kept):
+        raise ValueError(f"{what} must return zero or more Tensor values followed by zero or more Operations.")
+    alone = kept and not isinstance(outputs, (list, tuple))
+    return tf.nest.map_structure(tf.convert_to_tensor, kept[0] if alone else kept), operations
+
+
 _NUMBERS = itertools.count()
 
 

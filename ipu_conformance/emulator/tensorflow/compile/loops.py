@@ -19,7 +19,7 @@ def repeat(
     """The values that ``n`` iterations of ``body`` make of the inputs; an operation if there are none."""
     values = functions.listed(inputs)
     finished = device_loop.counted(n, _fed(body, len(values), infeed_queue), values or [tf.constant(0)])
-    return finished if values else _operation(finished)
+    return _returned(finished, values)
 
 
 def for_loop(
@@ -42,7 +42,7 @@ def for_loop(
         return body(start + step * iteration.number, *arguments, **named)
 
     finished = device_loop.counted(times, _fed(numbered, len(values), infeed_queue), values or [tf.constant(0)])
-    return finished if values else _operation(finished)
+    return _returned(finished, values)
 
 
 def while_loop(
@@ -62,7 +62,7 @@ def while_loop(
         values or [tf.constant(0)],
         maximum_iterations,
     )
-    return finished if values else _operation(finished)
+    return _returned(finished, values)
 
 
 def _fed(body: Callable[..., Any], number: int, infeed_queue: Any) -> Callable[..., List[Any]]:
@@ -86,6 +86,9 @@ def _fed(body: Callable[..., Any], number: int, infeed_queue: Any) -> Callable[.
     return iteration
 
 
-def _operation(finished: List[Any]) -> Any:
+def _returned(finished: List[Any], values: List[Any]) -> Any:
+    """The value of a loop of one, the list of several, an operation where there are none."""
+    if values:
+        return finished[0] if len(finished) == 1 else finished
     with tf.control_dependencies(finished):
         return tf.no_op()

@@ -6,6 +6,7 @@ import enum
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 import tensorflow as tf
+from tensorflow.python.training import optimizer as v1_optimizer
 
 from ipu_conformance.emulator.core import limits, streams
 from ipu_conformance.emulator.core.plan import Plan, plan
@@ -14,10 +15,12 @@ from ipu_conformance.emulator.core.topology import Topology
 from ipu_conformance.emulator.tensorflow.compile import functions, graph_context, shards
 from ipu_conformance.emulator.tensorflow.compile.shards import placing
 from ipu_conformance.emulator.tensorflow.config import system
+from ipu_conformance.emulator.tensorflow.keras import library
 from ipu_conformance.emulator.tensorflow.refusals import pipelining as refusals
 from ipu_conformance.emulator.tensorflow.run import replicas, training
-from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod
+from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod, in_dtype
 from ipu_conformance.emulator.tensorflow.run.pipeline_machine import FunctionPipeline, Functions, Program
+from ipu_conformance.emulator.tensorflow.surface import unavailable_function
 
 
 class PipelineSchedule(enum.Enum):
@@ -36,6 +39,53 @@ class RecomputationMode(enum.Enum):
     RecomputeAndBackpropagateInterleaved = 2
 
 
+def _held(name: str, doc: str, *checks: Callable[[Any, str, Any], None]) -> Any:
+    """A property that holds what it is set to, None before; every check is asked first."""
+    key = f"_{name}"
+
+    def put(self: Any, value: Any) -> None:
+        for check in checks:
+            check(self, name, value)
+        self.__dict__[key] = value
+
+    return property(lambda self: self.__dict__.get(key), put, None, doc)
+
+
+def _of_type(kind: str, fits: Callable[[Any], bool]) -> Callable[[Any, str, Any], None]:
+    def check(output: Any, name: str, value: Any) -> None:
+        refusals.OUTPUT_TYPE(name=name, kind=kind, value=value, fits=fits(value))
+
+    return check
+
+
+def _for(keras: bool) -> Callable[[Any, str, Any], None]:
+    """What is given for optimizers of one kind only."""
+
+    def check(output: Any, name: str, value: Any) -> None:
+        refusals.OUTPUT_KIND(name=name, keras=keras, misused=bool(value) and _is_keras(output.opt) is not keras)
+
+    return check
+
+
+def _alone(other: str) -> Callable[[Any, str, Any], None]:
+    def check(output: Any, name: str, value: Any) -> None:
+        refusals.OUTPUT_TWICE(name=name, other=other, misused=bool(value) and bool(getattr(output, other)))
+
+    return check
+
+
+def _is_optimizer(value: Any) -> bool:
+    return isinstance(value, v1_optimizer.Optimizer) or _is_keras(value)
+
+
+def _is_keras(value: Any) -> bool:
+    return not isinstance(value, v1_optimizer.Optimizer) and isinstance(value, library.optimizer_classes())
+
+
+_TUPLE = _of_type("a tuple", lambda value: isinstance(value, tuple))
+_DICTIONARY = _of_type("a dictionary", lambda value: isinstance(value, dict))
+
+
 class OptimizerFunctionOutput:
     """What the optimizer function of a pipeline returns: an optimizer and the loss that it makes smaller."""
 
@@ -52,10 +102,6 @@ class OptimizerFunctionOutput:
         gradient_capture_context: Any = None,
         captured_gradient_outfeed: Any = None,
     ) -> None:
-        if not hasattr(opt, "apply_gradients"):
-            raise TypeError(f"OptimizerFunctionOutput.opt is {opt!r}; it must be an optimizer.")
-        if not hasattr(loss, "dtype"):
-            raise TypeError(f"OptimizerFunctionOutput.loss is {loss!r}; it must be a tensor.")
         if gradient_capture_context is not None or captured_gradient_outfeed is not None:
             raise NotImplementedError(
                 "Gradients cannot be captured on the emulator: leave gradient_capture_context and "
@@ -63,12 +109,39 @@ class OptimizerFunctionOutput:
             )
         self.opt = opt
         self.loss = loss
-        self.compute_gradients_args = tuple(compute_gradients_args or ())
-        self.compute_gradients_kwargs = dict(compute_gradients_kwargs or {})
-        self.apply_gradients_args = tuple(apply_gradients_args or ())
-        self.apply_gradients_kwargs = dict(apply_gradients_kwargs or {})
-        self.variables = list(variables or ())
+        self.compute_gradients_args = compute_gradients_args or ()
+        self.compute_gradients_kwargs = compute_gradients_kwargs or {}
+        self.apply_gradients_args = apply_gradients_args or ()
+        self.apply_gradients_kwargs = apply_gradients_kwargs or {}
+        self.variables = variables or ()
         self.tape = tape
+
+    opt = _held("opt", "The optimizer.", _of_type("an optimizer of TensorFlow or of Keras", _is_optimizer))
+    loss = _held("loss", "The loss that it makes smaller.", _of_type("a tensor", tf.is_tensor))
+    compute_gradients_args = _held(
+        "compute_gradients_args", "More arguments of ``compute_gradients``.", _TUPLE, _for(keras=False)
+    )
+    compute_gradients_kwargs = _held(
+        "compute_gradients_kwargs", "Its arguments by name.", _DICTIONARY, _for(keras=False)
+    )
+    apply_gradients_args = _held("apply_gradients_args", "More arguments of ``apply_gradients``.", _TUPLE)
+    apply_gradients_kwargs = _held("apply_gradients_kwargs", "Its arguments by name.", _DICTIONARY)
+    variables = _held(
+        "variables",
+        "The variables that a Keras optimizer trains.",
+        _of_type("a tuple or list", lambda value: isinstance(value, (tuple, list))),
+        _for(keras=True),
+        _alone("tape"),
+    )
+    tape = _held(
+        "tape",
+        "The tape that the loss of a Keras optimizer was computed under.",
+        _of_type("a GradientTape", lambda value: value is None or isinstance(value, tf.GradientTape)),
+        _for(keras=True),
+        _alone("variables"),
+    )
+    gradient_capture_context = _held("gradient_capture_context", "None: no gradients are captured.")
+    captured_gradient_outfeed = _held("captured_gradient_outfeed", "None: no gradients are captured.")
 
 
 class PipelineStageOptions:
@@ -83,6 +156,10 @@ class PipelineStageOptions:
         self.convolution_options = _checked_options("convolution_options", convolution_options)
         self.matmul_options = _checked_options("matmul_options", matmul_options)
         self.slice_options = _checked_options("slice_options", slice_options)
+
+    get_proto = unavailable_function(
+        "PipelineStageOptions.get_proto", "it is a message for the vendor's compiler", "self"
+    )
 
 
 def _checked_options(name: str, options: Optional[Dict[str, str]]) -> Dict[str, str]:
@@ -103,6 +180,7 @@ def pipeline(
     computational_stages: Sequence[Callable[..., Any]],
     gradient_accumulation_count: Optional[Any] = None,
     gradient_accumulation_dtype: Any = None,
+    gradient_accumulation_for_captured_grads: bool = True,
     repeat_count: Any = 1,
     batch_serialization_iterations: int = 1,
     inputs: Optional[Sequence[Any]] = None,
@@ -157,6 +235,7 @@ def pipeline(
         graph_context.GraphContext(),
         outfeed_loss,
         outfeed_mask,
+        accumulate_outfeed,
     )
 
     def combine(programs: List[Program]) -> List[Any]:
@@ -199,7 +278,7 @@ def _repeated(times: Any, run: Callable[[], None]) -> Any:
 
 def _leave(queue: Any, outputs: List[List[Any]], planned: Plan, accumulated: bool, dtype: Any) -> None:
     """Put what the micro-batches return into the outfeed: each in the order of the input, or their sum."""
-    returned = len(outputs[0][0])
+    returned = len(tf.nest.flatten(outputs[0][0]))
     if queue is None:
         refusals.OUTPUTS_WITHOUT_OUTFEED(returned=returned, training=planned.training)
         return
@@ -208,24 +287,15 @@ def _leave(queue: Any, outputs: List[List[Any]], planned: Plan, accumulated: boo
     layout = training.layout_of(planned)
     if accumulated:
         if dtype is not None:
-            outputs = [[[_cast(value, dtype) for value in entry] for entry in own] for own in outputs]
+            outputs = tf.nest.map_structure(lambda value: in_dtype(value, dtype), outputs)
         entries = training.arranged(streams.select_accumulated(layout), outputs)
     else:
         entries = training.arranged(streams.select_all(layout), outputs)
     turns = len(entries) // planned.replicas
     by_replica = [
-        [_single(entries[turn * planned.replicas + replica]) for turn in range(turns)]
-        for replica in range(planned.replicas)
+        [entries[turn * planned.replicas + replica] for turn in range(turns)] for replica in range(planned.replicas)
     ]
     queue._push(by_replica)
-
-
-def _cast(value: Any, dtype: Any) -> Any:
-    return tf.cast(value, dtype(value) if callable(dtype) else dtype)
-
-
-def _single(entry: List[Any]) -> Any:
-    return entry[0] if len(entry) == 1 else entry
 
 
 def _checked_result(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -235,6 +305,7 @@ def _checked_result(function: Callable[..., Any]) -> Callable[..., Any]:
         result = function(*outputs)
         if not isinstance(result, OptimizerFunctionOutput):
             raise TypeError(f"`optimizer_function` returned {result!r}; it must return an OptimizerFunctionOutput.")
+        refusals.NO_VARIABLES(keras=_is_keras(result.opt), named=bool(result.tape) or bool(result.variables))
         return result
 
     return call

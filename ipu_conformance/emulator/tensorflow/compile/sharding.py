@@ -31,6 +31,11 @@ def put(op: Any, ipus: Sequence[int]) -> None:
     op._set_attr(ATTRIBUTE, encoded(ipus))
 
 
+def get_sharding(op: Any) -> Any:
+    """What an operation is placed with, as its attribute holds it; None if it is not placed."""
+    return op.get_attr(ATTRIBUTE) if has_attr(op, ATTRIBUTE) else None
+
+
 def has_attr(o: Any, attr_name: str) -> bool:
     """Whether an operation has an attribute."""
     return attr_name in o.node_def.attr

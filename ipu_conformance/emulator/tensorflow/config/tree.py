@@ -7,7 +7,7 @@ import difflib
 import json
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ipu_conformance.emulator.tensorflow.refusals import system as refusals
 from ipu_conformance.errors import ConformanceError
@@ -42,27 +42,63 @@ class Row:
 class AttributeMetadata:
     """What is known of one attribute: its name, types, default, documentation, and whether it is deprecated."""
 
-    def __init__(self, row: Row) -> None:
-        self.name = row.name
-        self.default = copy.deepcopy(row.default)
-        self.types: Tuple[str, ...] = (
-            ("int", "List[int]", "Tuple[int, ...]") if row.selection else (type(row.default).__name__,)
-        )
-        self.__doc__ = row.doc
-        self.deprecated = bool(row.deprecated)
-        self.deprecated_msg = row.deprecated or None
-        self._kind = None if row.selection else type(row.default)
+    def __init__(
+        self,
+        name: str,
+        doc: str = "",
+        depth: int = 0,
+        default: Any = None,
+        deprecated_msg: Optional[str] = None,
+        attr_type: Any = None,
+        attr_type_str: Optional[str] = None,
+        check_type_fn: Optional[Callable[[Any], bool]] = None,
+    ) -> None:
+        self._name, self.__doc__, self._depth = name, doc, depth
+        self._default = copy.deepcopy(default)
+        self._deprecated_msg = deprecated_msg
+        self._type = type(default) if attr_type is None else attr_type
+        self._type_name = attr_type_str or self._type.__name__
+        self._fits = check_type_fn or (lambda value: type(value) is self._type)
+
+    @classmethod
+    def of(cls, row: Row) -> AttributeMetadata:
+        """What a row says; a selection is a whole number or several of them."""
+        chosen = (Union[int, List[int], Tuple[int, ...]], _SELECTION, _is_selection) if row.selection else ()
+        return cls(row.name, row.doc, row.name.count("."), row.default, row.deprecated or None, *chosen)
+
+    @property
+    def name(self) -> str:
+        """The full name."""
+        return self._name
+
+    @property
+    def default(self) -> Any:
+        """What the attribute is where nobody sets it."""
+        return self._default
+
+    @property
+    def deprecated(self) -> bool:
+        """Whether another attribute is to be used."""
+        return self._deprecated_msg is not None
+
+    @property
+    def deprecated_msg(self) -> Optional[str]:
+        """What to use instead."""
+        return self._deprecated_msg
+
+    @property
+    def actual_type(self) -> Any:
+        """The type itself."""
+        return self._type
 
     @property
     def type(self) -> str:
-        """The types in one text."""
-        return self.types[0] if len(self.types) == 1 else f"Union[{', '.join(self.types)}]"
+        """The type in words."""
+        return self._type_name
 
     def accepts(self, value: Any) -> bool:
         """Whether a value is of the exact type; a bool is not an int, and an int is not a float."""
-        if self._kind is not None:
-            return type(value) is self._kind
-        return type(value) is int or (type(value) in (list, tuple) and all(type(item) is int for item in value))
+        return self._fits(value)
 
     def check_type(self, value: Any) -> None:
         """Refuse a value of another type."""
@@ -77,6 +113,13 @@ class AttributeMetadata:
 
     def __repr__(self) -> str:
         return f"AttributeMetadata(name={self.name!r}, type={self.type!r}, default={self.default!r})"
+
+
+_SELECTION = "Union[int, List[int], Tuple[int, ...]]"
+
+
+def _is_selection(value: Any) -> bool:
+    return type(value) is int or (type(value) in (list, tuple) and all(type(item) is int for item in value))
 
 
 class Table:
@@ -137,7 +180,7 @@ class Category:
         refusals.CATEGORY(name=full, categories=self._table.categories)
         refusals.UNKNOWN_ATTRIBUTE(name=full, table=self._table)
         row = self._table.rows[full]
-        metadata = AttributeMetadata(row)
+        metadata = AttributeMetadata.of(row)
         metadata.check_type(value)
         metadata.warn_if_deprecated()
         self._store(row, value)
@@ -173,7 +216,7 @@ class Category:
         """What is known of an attribute, named from here on: ``optimizations.math.fast``."""
         full = self._full(attr)
         refusals.UNKNOWN_ATTRIBUTE(name=full, table=self._table)
-        return AttributeMetadata(self._table.rows[full])
+        return AttributeMetadata.of(self._table.rows[full])
 
     def to_dict(self) -> Dict[str, Any]:
         """The values as a nested dictionary; members of enumerations by their names."""

@@ -23,6 +23,8 @@ from ipu_conformance.emulator.tensorflow.run.infeed import IPUInfeedQueue
 class BaseEstimator(Estimator, abc.ABC):
     """An estimator whose steps are iterations of loops on the device; see the package for how a kind plugs in."""
 
+    _params: Any
+
     def __init__(
         self, model_fn: Any, model_dir: Any = None, config: Any = None, params: Any = None, warm_start_from: Any = None
     ) -> None:
@@ -139,13 +141,25 @@ class BaseEstimator(Estimator, abc.ABC):
 
     def _call_user(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
         """What the user's function returns for those of the arguments that it takes."""
-        known = {"labels": labels, "mode": mode, "params": self.params, "config": config}
+        known = {"labels": labels, "mode": mode, "params": self._params_of(mode), "config": config}
         taken = function_utils.fn_args(self._model_fn)
         refusals.LABELS(labels=labels, taken=taken)
         returned = self._model_fn(features=features, **{name: known[name] for name in known if name in taken})
         if tf.compat.v1.get_default_graph().building_function:
             _warn_of_summaries()
         return returned
+
+    def _params_of(self, mode: str) -> Any:
+        """The parameters that functions of the user are given."""
+        return self.params
+
+    def _call_input_fn(self, input_fn: Any, mode: str, input_context: Any = None) -> Any:
+        own: Any = self._params
+        self._params = self._params_of(mode)
+        try:
+            return super()._call_input_fn(input_fn, mode, input_context)
+        finally:
+            self._params = own
 
     def _configure(self) -> None:
         """Put the options of the configuration in force; without any, those that are in force stay."""

@@ -92,10 +92,9 @@ class IPULoggingTensorHook(tf.compat.v1.train.LoggingTensorHook):
         at_end: bool = False,
         formatter: Optional[Callable[[Any], str]] = None,
         logging_mode: IPUOutfeedMode = IPUOutfeedMode.LAST,
-        device_ordinal: int = 0,
     ) -> None:
         super().__init__({}, every_n_iter, every_n_secs, at_end, formatter)
-        self._outfeed = IPUOutfeedQueue(logging_mode, device_ordinal)
+        self._outfeed = IPUOutfeedQueue(logging_mode)
         self._names: Any = ()
 
     def log(self, tensors: Any) -> Any:
@@ -103,6 +102,8 @@ class IPULoggingTensorHook(tf.compat.v1.train.LoggingTensorHook):
         refusals.LOGGED_TWICE(logged=bool(self._names))
         if not isinstance(tensors, dict):
             listed = tensors if isinstance(tensors, (list, tuple)) else [tensors]
+            for tensor in listed:
+                refusals.LOGGED_TYPE(value=tensor, is_tensor=tf.is_tensor(tensor))
             tensors = {tensor.name: tensor for tensor in listed}
         self._names = list(tensors)
         return self._outfeed.enqueue(tensors)
@@ -115,9 +116,12 @@ class IPULoggingTensorHook(tf.compat.v1.train.LoggingTensorHook):
         self._tag_order = self._names
         self._taken = self._outfeed.dequeue()
 
+    def before_run(self, run_context: Any) -> None:
+        """Whether it is time is asked after a loop."""
+
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Log, if it is time, what was left so far."""
-        if self._should_trigger:
+        if self._timer.should_trigger_for_step(self._iter_count):
             self._log_tensors(run_context.session.run(self._taken))
         self._iter_count += 1
 

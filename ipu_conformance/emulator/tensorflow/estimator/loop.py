@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import tensorflow as tf
 
@@ -20,6 +20,34 @@ from ipu_conformance.ir.graph import Graph
 
 class IPUEstimator(BaseEstimator):
     """Trains, evaluates and predicts with loops of ``iterations_per_loop`` calls of the model function."""
+
+    def __init__(
+        self,
+        model_fn: Any,
+        model_dir: Any = None,
+        config: Any = None,
+        params: Any = None,
+        warm_start_from: Any = None,
+        train_batch_size: Optional[int] = None,
+        eval_batch_size: Optional[int] = None,
+        predict_batch_size: Optional[int] = None,
+    ) -> None:
+        super().__init__(model_fn, model_dir, config, params, warm_start_from)
+        sizes = (train_batch_size, eval_batch_size, predict_batch_size)
+        self._batch_sizes = {
+            mode: self._of_replica(size)
+            for mode, size in zip((ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT), sizes)
+            if size is not None
+        }
+
+    def _of_replica(self, size: int) -> int:
+        """The batch of one replica of a batch of all."""
+        refusals.BATCH_SIZE(size=size, replicas=self._run.num_replicas)
+        return size // self._run.num_replicas
+
+    def _params_of(self, mode: str) -> Any:
+        size = self._batch_sizes.get(mode)
+        return self.params if size is None else {**self.params, "batch_size": size}
 
     def _program(self, call: Call) -> Program:
         return LoopProgram(call)
@@ -134,8 +162,7 @@ class LoopProgram(Program):
             loss = tf.cast(tf.reshape(spec.loss, []), tf.float32)
             return [total + loss, *body(spec)]
 
-        (total,) = loops.repeat(self.run.iterations_per_loop, iteration, [tf.constant(0.0)], self.call.infeed)
-        return total
+        return loops.repeat(self.run.iterations_per_loop, iteration, [tf.constant(0.0)], self.call.infeed)
 
     def _mean(self, total: Any) -> Any:
         return self.mean_of_replicas(total / self.run.iterations_per_loop)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from typing import Any, Callable, Dict, List, Optional
 
@@ -71,8 +70,6 @@ class PipelineProgram(Program):
 
     spec: IPUPipelineEstimatorSpec
     """What the model function returned for the first replica."""
-    names: Optional[List[str]] = None
-    """The names of what the last stage returns, if it returns a dictionary."""
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
@@ -155,8 +152,7 @@ class PipelineProgram(Program):
         program.__name__ = name
         taken = self._dequeued(self.compiled(program), outfeed)
         batches = feeds.micro_batches(taken, self.run.iterations_per_loop, self.run.num_replicas)
-        listed = batches if isinstance(batches, list) else [batches]
-        return listed if self.names is None else dict(zip(self.names, listed))
+        return batches if isinstance(batches, (list, dict)) else [batches]
 
     def _dequeued(self, ran: Any, outfeed: Any) -> Any:
         """What a loop leaves; a pipeline whose count does not fit its schedule leaves nothing and fails."""
@@ -196,20 +192,7 @@ class PipelineProgram(Program):
         )
 
     def _stages(self, spec: IPUPipelineEstimatorSpec) -> List[Callable[..., Any]]:
-        stages = list(spec.computational_stages)
-        stages[-1:] = map(self._named, stages[-1:])
-        return [self._followed.through(number, stage) for number, stage in enumerate(stages)]
-
-    def _named(self, stage: Callable[..., Any]) -> Callable[..., Any]:
-        """The last stage, which tells the host the names of what it returns."""
-
-        @functools.wraps(stage)
-        def function(*values: Any) -> Any:
-            returned = stage(*values)
-            self.names = list(returned) if isinstance(returned, dict) else None
-            return returned
-
-        return function
+        return [self._followed.through(number, stage) for number, stage in enumerate(spec.computational_stages)]
 
 
 def runs(iterations_per_loop: int, count: int) -> int:

@@ -12,12 +12,9 @@ from ipu_conformance.emulator.tensorflow.refusals import keras as refusals
 class _LayerPipelineStageAssignment:
     """One call of a layer and its stage, which may be changed before it is handed back."""
 
-    def __init__(
-        self, layer: Any, node_index: int, pipeline_stage: Optional[int] = None, inbound_layers: Sequence[Any] = ()
-    ) -> None:
+    def __init__(self, layer: Any, node_index: int, pipeline_stage: Optional[int] = None) -> None:
         self._layer = layer
         self._node_index = node_index
-        self._inbound_layers = tuple(inbound_layers)
         self.pipeline_stage = pipeline_stage
 
     @property
@@ -33,7 +30,8 @@ class _LayerPipelineStageAssignment:
     @property
     def inbound_layers(self) -> Any:
         """The layers whose outputs are read."""
-        return list(self._inbound_layers)
+        layers = self._layer._inbound_nodes[self._node_index].inbound_layers
+        return list(layers) if isinstance(layers, (list, tuple)) else [layers]
 
     @property
     def is_nested_model(self) -> bool:
@@ -59,11 +57,26 @@ class FunctionalLayerPipelineStageAssignment(_LayerPipelineStageAssignment):
     """The assignment of a call in a model made of inputs and outputs."""
 
 
-class _NestedModel:
+class NestedModelPipelineStageAssignment:
     """What assignments of whole models add: the assignments of what they call."""
 
-    nested_model: Any
-    pipeline_stage_assignments: List[Any]
+    def __init__(self, nested_model: Any, node_index: int, pipeline_stage_assignments: List[Any]) -> None:
+        self._pipeline_stage_assignments = pipeline_stage_assignments
+        self._layer, self._node_index = nested_model, node_index
+
+    inbound_layers = _LayerPipelineStageAssignment.inbound_layers
+    node_index = _LayerPipelineStageAssignment.node_index
+    is_nested_model = True
+
+    @property
+    def nested_model(self) -> Any:
+        """The model that is called."""
+        return self._layer
+
+    @property
+    def pipeline_stage_assignments(self) -> List[Any]:
+        """The assignments of what it calls."""
+        return self._pipeline_stage_assignments
 
     @property
     def pipeline_stage(self) -> Optional[int]:
@@ -83,19 +96,10 @@ class _NestedModel:
         return found.pop() if len(found) == 1 else inside
 
 
-class FunctionalNestedModelPipelineStageAssignment(_NestedModel, FunctionalLayerPipelineStageAssignment):
+class FunctionalNestedModelPipelineStageAssignment(
+    NestedModelPipelineStageAssignment, FunctionalLayerPipelineStageAssignment
+):
     """The assignments inside one call of a model, in a model made of inputs and outputs."""
-
-    def __init__(
-        self,
-        nested_model: Any,
-        node_index: int,
-        pipeline_stage_assignments: List[Any],
-        inbound_layers: Sequence[Any] = (),
-    ) -> None:
-        self.nested_model = nested_model
-        self.pipeline_stage_assignments = pipeline_stage_assignments
-        self._layer, self._node_index, self._inbound_layers = nested_model, node_index, tuple(inbound_layers)
 
 
 class ModelLayerPipelineStageAssignment(_LayerPipelineStageAssignment):
@@ -107,6 +111,13 @@ class SequentialLayerPipelineStageAssignment(_LayerPipelineStageAssignment):
 
     def __init__(self, layer: Any, pipeline_stage: Optional[int] = None) -> None:
         super().__init__(layer, 0, pipeline_stage)
+
+
+class SequentialNestedModelPipelineStageAssignment(NestedModelPipelineStageAssignment):
+    """The assignments inside a model that is one layer of a chain."""
+
+    def __init__(self, nested_model: Any, pipeline_stage_assignments: List[Any]) -> None:
+        super().__init__(nested_model, 0, pipeline_stage_assignments)
 
 
 def copied(one: Any) -> Any:
@@ -122,17 +133,18 @@ def of_functional(model: Any, kind: Any = FunctionalLayerPipelineStageAssignment
 def _of_call(call: partition.Call, kind: Any, stage: Union[None, int, stages.Nested]) -> Any:
     nested = kind is FunctionalLayerPipelineStageAssignment and getattr(call.layer, "_is_graph_network", False)
     if not nested:
-        return kind(call.layer, call.node_index, stage, call.inbound)
+        return kind(call.layer, call.node_index, stage)
     inside = []
     for one in partition.functional_calls(call.layer):
         own = stage.get((id(one.layer), one.node_index)) if isinstance(stage, dict) else stage
         inside.append(_of_call(one, kind, (one.nested or one.stage) if stage is None else own))
-    return FunctionalNestedModelPipelineStageAssignment(call.layer, call.node_index, inside, call.inbound)
+    return FunctionalNestedModelPipelineStageAssignment(call.layer, call.node_index, inside)
 
 
 def _inside(one: Any) -> Union[None, int, stages.Nested]:
     """What is remembered of an assignment."""
-    found: Union[None, int, stages.Nested] = one.stages() if isinstance(one, _NestedModel) else one.pipeline_stage
+    nested = isinstance(one, NestedModelPipelineStageAssignment)
+    found: Union[None, int, stages.Nested] = one.stages() if nested else one.pipeline_stage
     return found
 
 

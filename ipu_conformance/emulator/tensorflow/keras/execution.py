@@ -12,6 +12,7 @@ from ipu_conformance.emulator.tensorflow.keras import library, partition
 from ipu_conformance.emulator.tensorflow.keras.options import ReplicatedMetricReductionMethod
 from ipu_conformance.emulator.tensorflow.refusals import keras as refusals
 from ipu_conformance.emulator.tensorflow.run import accumulation, machine, training, variables
+from ipu_conformance.emulator.tensorflow.run.accumulation import in_dtype
 
 STEPS = {"train": "train_step", "evaluate": "test_step", "predict": "predict_step"}
 COUNTERS = {"train": "_train_counter", "evaluate": "_test_counter", "predict": "_predict_counter"}
@@ -207,15 +208,15 @@ def logs_of_steps(model: Any, planned: Plan, every: List[Any]) -> List[Any]:
     steps = [every[start : start + planned.replicas] for start in range(0, len(every), planned.replicas)]
     logs = [reduced(own, model._ipu.metric_reduction) for own in steps]
     if model._ipu.pipelining.accumulate_outfeed and model._ipu_pipelined():
-        logs = [mean_of(logs)] * len(logs)
+        logs = [accumulated(logs, model._ipu.pipelining.rest.get("accumulate_outfeed_dtype"))] * len(logs)
     return logs
 
 
-def mean_of(logs: List[Any]) -> Any:
-    """The mean of the logs of several steps."""
+def accumulated(logs: List[Any], dtype: Any) -> Any:
+    """What an accumulated outfeed reports of several steps: a metric is a mean already, that of all steps so far."""
     import tensorflow as tf
 
-    return tf.nest.map_structure(lambda *values: tf.add_n(values) / len(logs), *logs)
+    return logs[-1] if dtype is None else tf.nest.map_structure(lambda value: in_dtype(value, dtype), logs[-1])
 
 
 def reduced(by_replica: List[Any], method: ReplicatedMetricReductionMethod) -> Any:

@@ -16,6 +16,7 @@ from ipu_conformance.emulator.tensorflow.keras import (
     first_execution,
     options,
     partition,
+    saving,
     stages,
 )
 from ipu_conformance.emulator.tensorflow.refusals import keras as refusals
@@ -100,7 +101,13 @@ class ModelExtension:
         options.refuse_reserved(kwargs, options.RESERVED_OF_OUTFEED, "set_outfeed_queue_options")
         self._ipu.outfeed = kwargs
 
-    export_for_ipu_serving = unavailable_function("export_for_ipu_serving", EXPORT_NEEDS_COMPILER)
+    export_for_ipu_serving = unavailable_function(
+        "export_for_ipu_serving",
+        EXPORT_NEEDS_COMPILER,
+        "self, export_dir, batch_size=None, output_names=None, preprocessing_step=None, "
+        "preprocessing_step_signature=None, postprocessing_step=None, postprocessing_step_signature=None, "
+        "purge_export_dir=False",
+    )
 
     # Stages
 
@@ -182,6 +189,10 @@ class ModelExtension:
             return logs
         return super()._validate_and_get_metrics_result(logs)  # type: ignore[misc]
 
+    def get_config(self) -> Dict[str, Any]:
+        """What the model can be made from again, its stages and options among it."""
+        return {**super().get_config(), **saving.described(self)}  # type: ignore[misc]
+
     # What the execution asks
 
     @property
@@ -191,6 +202,13 @@ class ModelExtension:
         if state is None:
             state = self.__dict__["_ipu_state"] = State()
         return state
+
+    def _ipu_saved_stages(self) -> Any:
+        """The stages as a configuration holds them; those of a subclassed model are in its own code."""
+        return saving.stages_of(self) if self._ipu_is_graph() else None
+
+    def _ipu_restore_stages(self, listed: Any) -> None:
+        saving.restore_stages(self, listed)
 
     def _ipu_is_graph(self) -> bool:
         """Whether the model was made of inputs and outputs, as a subclass may be too."""
@@ -346,6 +364,13 @@ class ModelExtension:
 class FunctionalExtension(ModelExtension):
     """The IPU's methods of a model that is made of inputs and outputs."""
 
+    def _init_graph_network(self, *args: Any, **kwargs: Any) -> None:
+        """Where one call has a stage, all have, and they follow one another."""
+        super()._init_graph_network(*args, **kwargs)  # type: ignore[misc]
+        calls = self._ipu_calls()
+        if any(call.stage is not None for call in calls):
+            partition.check(calls)
+
 
 class SequentialExtension(ModelExtension):
     """The IPU's methods of a chain of layers, one stage a layer."""
@@ -367,6 +392,12 @@ class SequentialExtension(ModelExtension):
         """Take back all stages: the model is not pipelined any more."""
         self._ipu.stages = None
         self._ipu.assigned = []
+
+    def _ipu_saved_stages(self) -> Any:
+        return self._ipu.stages
+
+    def _ipu_restore_stages(self, listed: Any) -> None:
+        self.set_pipeline_stage_assignment(list(listed))
 
     def _ipu_network(self) -> Any:
         return self

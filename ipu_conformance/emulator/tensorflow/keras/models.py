@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Dict, Type
 
-from ipu_conformance.emulator.tensorflow.keras import feeding, library, stages
+from ipu_conformance.emulator.tensorflow.keras import feeding, library, saving, stages
 from ipu_conformance.emulator.tensorflow.keras.extension import (
     FunctionalExtension,
     ModelExtension,
@@ -37,6 +37,7 @@ def install() -> None:
     setattr(new, DONE, True)
     model.__new__ = new
     stages.mark_nodes()
+    saving.install()
     adapters: Any = library.module("engine.data_adapter")
     adapters.get_data_handler = functools.partial(feeding.handle, adapters.get_data_handler)
     recurrent: Any = library.module("layers.rnn.gru_lstm_utils")

@@ -13,11 +13,16 @@ from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumul
 class ReplicatedMetricReductionMethod(Enum):
     """What is returned for a metric that every replica has."""
 
-    NONE = "none"
+    NONE = 1
     """The value of the last replica."""
-    LIST = "list"
-    SUM = "sum"
-    MEAN = "mean"
+    LIST = 2
+    SUM = 3
+    MEAN = 4
+
+    @classmethod
+    def parse(cls, value: Any) -> ReplicatedMetricReductionMethod:
+        """The member that is meant: itself, or its name in any case."""
+        return metric_reduction(value)
 
 
 SCHEDULES = ("grouped", "interleaved", "sequential")

@@ -11,6 +11,8 @@ from ipu_conformance.emulator.tensorflow.keras import library
 from ipu_conformance.emulator.tensorflow.refusals import keras as refusals
 
 MARK, USED, NESTED = "_ipu_pipeline_stage", "_ipu_uses_stages", "_ipu_nested_stages"
+MADE = "_ipu_made_in_stage"
+"""Where a layer keeps the stage in whose scope it was made, which is that of its calls outside of scopes."""
 
 
 Nested = Dict[Tuple[int, int], Union[None, int, Any]]
@@ -27,7 +29,10 @@ _entered = _Entered()
 
 
 class PipelineStage:
-    """A scope in which the calls of layers are assigned to a pipeline stage; scopes do not nest."""
+    """A scope in which layers that are made, and calls of layers, are assigned to a pipeline stage; it does not nest.
+
+    The stage of a call comes before that of its layer.
+    """
 
     def __init__(self, stage: int) -> None:
         refusals.STAGE_NUMBER(stage=stage)
@@ -45,7 +50,7 @@ class PipelineStage:
             caller.__dict__[USED] = True
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, _exception_type: object, _value: object, _traceback: object) -> None:
         _entered.stages.pop()
 
 
@@ -65,8 +70,8 @@ def building(model: Any) -> Iterator[None]:
 
 
 def used_by(model: Any) -> bool:
-    """Whether a model entered a stage when it was called."""
-    return bool(model.__dict__.get(USED, False))
+    """Whether a model entered a stage when it was called, or has layers that were made in one."""
+    return bool(model.__dict__.get(USED, False)) or any(MADE in layer.__dict__ for layer in model._flatten_layers())
 
 
 def of_node(node: Any) -> Optional[int]:
@@ -89,9 +94,10 @@ def assign(node: Any, stage: Union[None, int, Nested]) -> None:
 
 
 def mark_nodes() -> None:
-    """Make Keras record for every call of a layer the stage whose scope it was made in."""
+    """Make Keras record for every call of a layer the stage whose scope it, or else the layer, was made in."""
     node = library.module("engine.node").Node
-    own = node.__init__
+    layer = library.module("engine.base_layer").Layer
+    own, make = node.__init__, layer.__init__
     if getattr(own, MARK, False):
         return
 
@@ -99,8 +105,16 @@ def mark_nodes() -> None:
     def init(self: Any, *arguments: Any, **settings: Any) -> None:
         own(self, *arguments, **settings)
         stage = current()
+        if stage is None:
+            stage = self.layer.__dict__.get(MADE)
         if stage is not None and not self.is_input:
             setattr(self, MARK, stage)
 
+    @functools.wraps(make)
+    def layer_init(self: Any, *arguments: Any, **settings: Any) -> None:
+        make(self, *arguments, **settings)
+        if current() is not None:
+            self.__dict__[MADE] = current()
+
     setattr(init, MARK, True)
-    node.__init__ = init
+    node.__init__, layer.__init__ = init, layer_init

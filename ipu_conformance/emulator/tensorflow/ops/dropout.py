@@ -13,14 +13,17 @@ def dropout(
     noise_shape: Any = None,
     seed: Any = None,
     name: Optional[str] = None,
-    ref: Any = None,
+    **kwargs: Any,
 ) -> Any:
     """``x`` with a share of ``rate`` set to 0 and the others divided by ``1 - rate``.
 
     Axes where ``noise_shape`` is 1 are dropped as one. A ``seed`` is a pair of 32-bit integers, and the same pair
-    drops the same elements; without one every execution draws from the device's own seed. ``ref`` decides how the
-    mask is laid out on the device, which changes no value.
+    drops the same elements; without one every execution draws from the device's own seed. ``ref`` in ``kwargs``
+    decides how the mask is laid out on the device, which changes no value.
     """
+    unknown = sorted(set(kwargs) - {"ref"})
+    if unknown:
+        raise TypeError(f"dropout has no argument {unknown[0]!r}.")
     x = tf.convert_to_tensor(x)
     if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < 1:
         raise ValueError(f"`rate` is {rate!r}; use a number from 0 on and less than 1.")

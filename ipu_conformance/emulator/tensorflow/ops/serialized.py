@@ -56,7 +56,11 @@ def serialized_matmul(
 
 
 def embedding_lookup(
-    params: Any, ids: Any, name: Optional[str] = None, serialization_factor: int = 1, **kwargs: Any
+    params: Any,
+    ids: Any,
+    serialization_factor: int = 1,
+    indices_are_sorted: bool = False,
+    name: Optional[str] = None,
 ) -> Any:
     """The rows of ``params`` that ``ids`` name; the table may be looked through in several equal pieces."""
     rows = int(params.shape[0])

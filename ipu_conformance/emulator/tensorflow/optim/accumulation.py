@@ -60,11 +60,11 @@ class Accumulating:
         number = tf.cast(number, gradient.dtype)
         return held * (number / (number + 1)) + gradient * (1 / (number + 1))
 
-    def _reduced(self, held: Any, variable: Any) -> Any:
-        """The gradient of the update from what is held after the last mini-batch."""
+    def _reduced(self, held: Any) -> Any:
+        """The gradient of the update from what is held after the last mini-batch, in the same dtype."""
         if self._reduction_method is Method.MEAN:
             held = held / tf.cast(self._num_mini_batches, held.dtype)
-        return tf.cast(held, variable.dtype)
+        return held
 
 
 class GradientAccumulationOptimizerV2(Accumulating, IpuOptimizer):
@@ -87,15 +87,12 @@ class GradientAccumulationOptimizerV2(Accumulating, IpuOptimizer):
                 accumulated.append((None, variable))
                 continue
             gradient = tf.convert_to_tensor(gradient)
-            held = iteration.accumulator(variable.shape, self._accumulation_dtype(variable, gradient.dtype))
+            held = iteration.accumulator(variable.shape, self._accumulation_dtype(variable, variable.dtype))
             writes.append(held.write(self._added(held.read(), tf.cast(gradient, held.dtype), iteration.since_update)))
             accumulated.append((held, variable))
 
         def update() -> None:
-            pairs = [
-                (None if held is None else self._reduced(held.read(), variable), variable)
-                for held, variable in accumulated
-            ]
+            pairs = [(None if held is None else self._reduced(held.read()), variable) for held, variable in accumulated]
             applied(self._opt, pairs, global_step, name)
 
         iteration.after_every(self._num_mini_batches, update)

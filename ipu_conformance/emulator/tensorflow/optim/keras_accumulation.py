@@ -12,6 +12,7 @@ from ipu_conformance.emulator.tensorflow.optim.accumulation import (
     arguments,
 )
 from ipu_conformance.emulator.tensorflow.optim.keras_wrappers import After, ALSOptimizer, IpuOptimizer
+from ipu_conformance.emulator.tensorflow.optim.loss_scaling import CapturedGradientsError
 from ipu_conformance.emulator.tensorflow.optim.wrappers import Pairs
 from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod
 
@@ -56,7 +57,7 @@ class GradientAccumulationOptimizer(Accumulating, IpuOptimizer):
         with tf.control_dependencies([*writes, counted]):
             # Replicas can only meet outside of the condition: what is not applied is thrown away.
             passed, after = self._passed(
-                [(self._reduced(self._held[id(variable)].read_value(), variable), variable) for _, variable in pairs]
+                [(self._reduced(self._held[id(variable)].read_value()), variable) for _, variable in pairs]
             )
             return tf.cond(tf.equal(self._seen.read_value(), 0), lambda: self._update(passed, after), _nothing)
 
@@ -72,6 +73,13 @@ class GradientAccumulationOptimizer(Accumulating, IpuOptimizer):
         with tf.control_dependencies([*([] if done is None else [done]), *cleared]):
             return tf.constant(True)
 
+    @staticmethod
+    def bool_to_three_state(value: Optional[bool], default: Optional[str] = None) -> str:
+        """A truth value, or none, as the vendor's compiler names it."""
+        if value is None:
+            return default or "THREESTATE_UNDEFINED"
+        return "THREESTATE_ON" if value else "THREESTATE_OFF"
+
     def get_config(self) -> Dict[str, Any]:
         """What the wrapper can be made from again."""
         return {
@@ -86,6 +94,76 @@ class GradientAccumulationOptimizer(Accumulating, IpuOptimizer):
 
 def _nothing() -> Any:
     return tf.constant(False)
+
+
+def _of_scaling(name: str) -> Any:
+    return property(lambda self: getattr(self._opt, name), None, None, f"``{name}`` of the wrapped optimizer.")
+
+
+class ALSGradientAccumulationOptimizer(GradientAccumulationOptimizer):
+    """Accumulates the gradients of the scaled loss of an ALSOptimizer, which applies them."""
+
+    def __init__(
+        self,
+        als_optimizer: Any,
+        num_mini_batches: int,
+        offload_weight_update_variables: Optional[bool] = None,
+        replicated_optimizer_state_sharding: bool = False,
+        dtype: Any = None,
+        reduction_method: Any = GradientAccumulationReductionMethod.SUM,
+        name: str = "ALSGradientAccumulationOptimizer",
+    ) -> None:
+        if not isinstance(als_optimizer, ALSOptimizer):
+            raise ValueError(f"`als_optimizer` is {als_optimizer!r}; pass an ALSOptimizer.")
+        super().__init__(
+            als_optimizer, num_mini_batches, offload_weight_update_variables, replicated_optimizer_state_sharding,
+            dtype, reduction_method, name,
+        )  # fmt: skip
+
+    @property
+    def als_optimizer(self) -> Any:
+        """The wrapped optimizer."""
+        return self._opt
+
+    accumulate_statistics_over_update_period = _of_scaling("accumulate_statistics_over_update_period")
+    captured_grads_only = _of_scaling("captured_grads_only")
+    decrease_factor = _of_scaling("decrease_factor")
+    histogram = _of_scaling("histogram")
+    histogram_bin_edge = _of_scaling("histogram_bin_edge")
+    increase_factor = _of_scaling("increase_factor")
+    initial_loss_scaling_factor = _of_scaling("initial_loss_scaling_factor")
+    loss_scaling_factor = _of_scaling("loss_scaling_factor")
+    lpf_alpha = _of_scaling("lpf_alpha")
+    max_loss_scaling_factor = _of_scaling("max_loss_scaling_factor")
+    normalized_histogram = _of_scaling("normalized_histogram")
+    previous_loss_scaling_factor = _of_scaling("previous_loss_scaling_factor")
+    ratio_threshold = _of_scaling("ratio_threshold")
+    supports_captured_grads = _of_scaling("supports_captured_grads")
+    update_counter = _of_scaling("update_counter")
+    update_frequency = _of_scaling("update_frequency")
+
+    def apply_gradients(  # type: ignore[override]  # the vendor has put captured gradients before the name
+        self,
+        grads_and_vars: Any,
+        captured_grads: Any = None,
+        name: Optional[str] = None,
+        experimental_aggregate_gradients: bool = True,
+    ) -> Any:
+        """Accumulate, and update when it is time."""
+        if captured_grads:
+            raise CapturedGradientsError("captured_grads were given, but the emulator captures none: leave them out.")
+        return super().apply_gradients(grads_and_vars, name, experimental_aggregate_gradients)
+
+    def get_gradients(self, loss: Any, params: Any) -> Any:
+        """The gradients of the scaled loss."""
+        return self._opt.get_gradients(loss, params)
+
+    @classmethod
+    def from_config(cls, config: Dict[str, Any], custom_objects: Any = None) -> Any:
+        """A wrapper of a new optimizer."""
+        made = GradientAccumulationOptimizer.from_config(config, custom_objects)
+        rest = {key: value for key, value in config.items() if key != "opt"}
+        return cls(made.opt, **rest)
 
 
 class ALSOptimizerGradientAccumulationWrapper(GradientAccumulationOptimizerV2):

@@ -9,6 +9,7 @@ import tensorflow as tf
 from ipu_conformance.emulator.tensorflow.keras import library
 from ipu_conformance.emulator.tensorflow.optim import loss_scaling
 from ipu_conformance.emulator.tensorflow.optim.wrappers import GradientFunction, Pairs, averaged, mapped
+from ipu_conformance.emulator.tensorflow.run.accumulation import taken
 
 After = List[Callable[[], Any]]
 """What wrappers do after an update."""
@@ -62,7 +63,7 @@ class IpuOptimizer(_OptimizerV2):
         return self._opt._passed(pairs) if isinstance(self._opt, IpuOptimizer) else (pairs, [])
 
     def _applied(self, pairs: Pairs, after: After) -> Any:
-        done = self._innermost().apply_gradients(pairs)
+        done = self._innermost().apply_gradients(taken(self._innermost(), pairs))
         with tf.control_dependencies([] if done is None else [done]):
             return tf.group([act() for act in reversed(after)])
 
@@ -164,25 +165,52 @@ class ALSOptimizer(library.Configured, IpuOptimizer):
     CONFIG = (
         "initial_loss_scaling_factor",
         "update_frequency",
-        "increment_factor",
+        "increase_factor",
         "max_loss_scaling_factor",
         "accumulate_statistics_over_update_period",
         "ratio_threshold",
+        "captured_grads_only",
+        "lpf_alpha",
+        "histogram_bin_edge",
     )
 
     _scaling: loss_scaling.LossScaling
-    __init__ = loss_scaling.arguments(IpuOptimizer, "ALSOptimizer")
+    __init__ = loss_scaling.keras_arguments(IpuOptimizer, "ALSOptimizer")
 
     loss_scaling_factor = loss_scaling.shown("factor", "The factor that the next loss is multiplied by.")
     initial_loss_scaling_factor = loss_scaling.shown("initial_factor", "The factor at the beginning.")
     max_loss_scaling_factor = loss_scaling.shown("max_factor", "The largest factor.")
-    increment_factor = loss_scaling.shown("increment_factor", "What the factor is multiplied or divided by.")
+    previous_loss_scaling_factor = loss_scaling.shown("previous", "The factor of the last update.")
+    increase_factor = loss_scaling.shown("increment_factor", "What the factor is multiplied or divided by.")
+    histogram_bin_edge = loss_scaling.shown("bin_edge", "From where on an element counts as near the limit.")
+    histogram = loss_scaling.shown("histogram", "How many elements lie below the edge, and from it on.")
+    captured_grads_only = False
+    lpf_alpha = 0.0
+    supports_captured_grads = False
     update_frequency = loss_scaling.shown("update_frequency", "After how many updates the factor may change.")
     update_counter = loss_scaling.shown("steps", "How many updates there were since the factor might have changed.")
     ratio_threshold = loss_scaling.shown("threshold", "The share of elements near the limit that shrinks the factor.")
     accumulate_statistics_over_update_period = loss_scaling.shown(
         "accumulate", "Whether all updates count, or the last one before a change."
     )
+
+    @property
+    def decrease_factor(self) -> Any:
+        """What a factor that is too large is multiplied by."""
+        return 1.0 / self.increase_factor
+
+    @property
+    def normalized_histogram(self) -> Any:
+        """The histogram as shares of all elements."""
+        return tf.math.divide_no_nan(self.histogram, tf.reduce_sum(self.histogram))
+
+    def get_name(self) -> str:
+        """The name of the wrapper."""
+        return str(self._name)
+
+    def get_gradients(self, loss: Any, params: Any) -> Any:
+        """The gradients of the scaled loss."""
+        return tf.gradients(self.get_scaled_loss(loss), params)
 
     def get_scaled_loss(self, loss: Any) -> Any:
         """The loss whose gradients ``apply_gradients`` takes; ``minimize`` and ``fit`` scale by themselves."""
@@ -201,15 +229,15 @@ class ALSOptimizer(library.Configured, IpuOptimizer):
         self,
         grads_and_vars: Any,
         captured_grads: Any = None,
+        global_step: Any = None,
         name: Optional[str] = None,
-        experimental_aggregate_gradients: bool = True,
     ) -> Any:
         """Update the variables with gradients of the loss itself, and then the factor."""
         if captured_grads:
             raise loss_scaling.CapturedGradientsError(
                 "captured_grads were given, but the emulator captures none: leave them out."
             )
-        return super().apply_gradients(grads_and_vars, name, experimental_aggregate_gradients)
+        return super().apply_gradients(grads_and_vars, name)
 
     def _transform_loss(self, loss: Any) -> Any:
         return super()._transform_loss(self.get_scaled_loss(loss))

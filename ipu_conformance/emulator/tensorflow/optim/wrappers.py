@@ -10,6 +10,7 @@ from tensorflow.python.training import optimizer
 from ipu_conformance.emulator.tensorflow.compile import sharding
 from ipu_conformance.emulator.tensorflow.optim import loss_scaling
 from ipu_conformance.emulator.tensorflow.run import collectives
+from ipu_conformance.emulator.tensorflow.run.accumulation import taken
 
 Pairs = List[Tuple[Any, Any]]
 """Gradients with their variables; a variable that has no gradient comes with None."""
@@ -18,6 +19,7 @@ GradientFunction = Callable[[Any, Any], Any]
 
 def applied(opt: Any, grads_and_vars: Pairs, global_step: Any = None, name: Optional[str] = None) -> Any:
     """The operation with which an optimizer of TensorFlow 1 or of Keras updates; Keras' own do not count steps."""
+    grads_and_vars = taken(opt, grads_and_vars)
     if not _of_keras(opt):
         return opt.apply_gradients(grads_and_vars, global_step=global_step, name=name)
     operation = opt.apply_gradients(grads_and_vars)
@@ -98,9 +100,9 @@ class MapGradientOptimizer(IpuOptimizer):
         super().__init__(wrapped_optimizer, name)
         self._function = gradient_mapping_function
 
-    def compute_gradients(self, loss: Any, var_list: Any = None, **kwargs: Any) -> Pairs:
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> Pairs:
         """The changed gradients with their variables."""
-        return mapped(self._function, super().compute_gradients(loss, var_list, **kwargs))
+        return mapped(self._function, super().compute_gradients(*args, **kwargs))
 
 
 class MapGradientOptimizerInvertedChaining(MapGradientOptimizer):

@@ -32,6 +32,12 @@ IPUS = refuse(
         f"times {run.num_shards} num_shards), but the device is configured with {ipus} IPUs: the two must be equal."
     ),
 )
+BATCH_SIZE = refuse(
+    "tensorflow.estimator-batch-size",
+    when=lambda size, replicas: size % replicas != 0,
+    error=ValueError,
+    sentence="A batch of {size} cannot be divided among {replicas} replicas: use a multiple of them.",
+)
 CONFIG = refuse(
     "tensorflow.estimator-config",
     when=lambda config, kind: not isinstance(config, kind),
@@ -78,6 +84,12 @@ LOGGED_TWICE = refuse(
     when=lambda logged: logged,
     error=RuntimeError,
     sentence="`log` was called twice: an IPULoggingTensorHook logs what it is given in one call.",
+)
+LOGGED_TYPE = refuse(
+    "tensorflow.estimator-logged-type",
+    when=lambda value, is_tensor: not is_tensor,
+    error=TypeError,
+    sentence="`log` was given {value!r}: expected `tf.Tensor`, a list or a dictionary of them.",
 )
 
 # What a model function does

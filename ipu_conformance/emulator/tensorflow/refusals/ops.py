@@ -55,3 +55,9 @@ UNEVEN_GROUPS = refuse(
     error=ValueError,
     sentence="{groups} groups were asked for {channels} channels; use a number of groups that divides the channels.",
 )
+PREFETCH_DEPTH = refuse(
+    "tensorflow.prefetch-depth",
+    when=lambda depth: depth is not None and not 1 <= depth <= 255,
+    error=ValueError,
+    sentence="`prefetch_depth` is {depth}; it must be at least 1 and less than 256.",
+)

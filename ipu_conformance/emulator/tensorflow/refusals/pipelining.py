@@ -64,6 +64,38 @@ MASK_WITHOUT_OPTIMIZER = refuse(
     error=ValueError,
     sentence="outfeed_mask can only be set when an optimizer_function is provided.",
 )
+OUTPUT_TYPE = refuse(
+    "tensorflow.optimizer-output-type",
+    when=lambda name, kind, value, fits: not fits,
+    error=TypeError,
+    sentence="OptimizerFunctionOutput.{name} is {value!r}; it must be {kind}.",
+)
+OUTPUT_KIND = refuse(
+    "tensorflow.optimizer-output-kind",
+    when=lambda name, keras, misused: misused,
+    error=ValueError,
+    sentence=lambda name, keras, misused: (
+        f"OptimizerFunctionOutput.{name} may {'only' if keras else 'not'} be used with a Keras optimizer."
+    ),
+)
+OUTPUT_TWICE = refuse(
+    "tensorflow.optimizer-output-twice",
+    when=lambda name, other, misused: misused,
+    error=ValueError,
+    sentence="OptimizerFunctionOutput.{name} may not be used when OptimizerFunctionOutput.{other} is.",
+)
+NO_VARIABLES = refuse(
+    "tensorflow.pipeline-no-variables",
+    when=lambda keras, named: keras and not named,
+    error=RuntimeError,
+    sentence="No variables to optimize: with a Keras optimizer, OptimizerFunctionOutput needs variables or a tape.",
+)
+MASK_LENGTH = refuse(
+    "tensorflow.pipeline-mask-length",
+    when=lambda mask, outputs: mask != outputs,
+    error=ValueError,
+    sentence="The last computational stage has {outputs} outputs, but the `outfeed_mask` has {mask} elements.",
+)
 OUTPUTS_WITHOUT_OUTFEED = refuse(
     "tensorflow.pipeline-outputs-without-outfeed",
     when=lambda returned, training: returned and not training,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import threading
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 
 class GradientAccumulationReductionMethod(enum.Enum):
@@ -16,16 +16,16 @@ class GradientAccumulationReductionMethod(enum.Enum):
     RUNNING_MEAN = 2
 
     @classmethod
-    def parse(cls, method: Any) -> GradientAccumulationReductionMethod:
+    def parse(cls, reduction_method: Any) -> GradientAccumulationReductionMethod:
         """The member that is meant: itself, or its name in any case."""
-        if isinstance(method, cls):
-            return method
-        if isinstance(method, str) and method.upper() in cls.__members__:
-            return cls[method.upper()]
+        if isinstance(reduction_method, cls):
+            return reduction_method
+        if isinstance(reduction_method, str) and reduction_method.upper() in cls.__members__:
+            return cls[reduction_method.upper()]
         names = ", ".join(f"'{name}'" for name in cls.__members__)
         raise ValueError(
-            f"Cannot parse {method!r} as one of GradientAccumulationReductionMethod: use a member of it, or one of "
-            f"{names}."
+            f"Cannot parse {reduction_method!r} as one of GradientAccumulationReductionMethod: use a member of it, or "
+            f"one of {names}."
         )
 
 
@@ -81,13 +81,37 @@ def captured() -> Iterator[List[Gradient]]:
         _capture.into = before
 
 
+def in_dtype(value: Any, dtype: Any) -> Any:
+    """A tensor in a dtype, or in the one that a function of it gives."""
+    import tensorflow as tf
+
+    return tf.cast(value, dtype(value) if callable(dtype) else dtype)
+
+
+def taken(optimizer: Any, grads_and_vars: Iterable[Tuple[Any, Any]]) -> List[Tuple[Any, Any]]:
+    """Gradients as an optimizer is given them: in the dtype that they were accumulated in.
+
+    Stock's optimizers take those of the variables only, which a device leaves to the user to see to.
+    """
+    import tensorflow as tf
+
+    stock = type(optimizer).apply_gradients.__module__.split(".")[0] in _STOCK
+    return [
+        (value if value is None or not stock else tf.cast(value, variable.dtype), variable)
+        for value, variable in grads_and_vars
+    ]
+
+
+_STOCK = ("keras", "tf_keras", "tensorflow")
+
+
 class Accumulator:
     """The gradients that one replica has accumulated, by key in the order of arrival."""
 
     def __init__(self, method: Method, dtype: Any = None) -> None:
         self.method = method
         self.dtype = dtype
-        """The dtype to accumulate in, or a function of the variable that gives it; None is that of the gradient."""
+        """The dtype to accumulate in, or a function of the variable that gives it; None is that of the variable."""
         self.of: Dict[str, Gradient] = {}
         self.held: Dict[str, Any] = {}
         """What has been accumulated so far."""
@@ -102,8 +126,7 @@ class Accumulator:
             return
         value = tf.convert_to_tensor(gradient.value)
         dtype = self.dtype(gradient.variable) if callable(self.dtype) else self.dtype
-        if dtype is not None:
-            value = tf.cast(value, dtype)
+        value = tf.cast(value, gradient.variable.dtype if dtype is None else dtype)
         number = self._numbers.get(key, 0)
         self._numbers[key] = number + 1
         if not number:
@@ -115,13 +138,8 @@ class Accumulator:
             self.held[key] = tf.add_n([self.held[key], value])
 
     def updates(self, values: Mapping[str, Any]) -> List[Gradient]:
-        """The gradients of an update, with reduced values by key, each in the dtype of its variable."""
-        import tensorflow as tf
-
-        return [
-            own._replace(value=tf.cast(values[key], own.variable.dtype) if key in values else None)
-            for key, own in self.of.items()
-        ]
+        """The gradients of an update, with reduced values by key."""
+        return [own._replace(value=values.get(key)) for key, own in self.of.items()]
 
     def clear(self) -> None:
         """Forget everything, after an update."""

@@ -6,7 +6,7 @@ from typing import Any, List, Optional
 
 import tensorflow as tf
 from tensorflow.python.data.ops import iterator_ops
-from tensorflow.python.ops import gen_resource_variable_ops
+from tensorflow.python.ops import gen_dataset_ops, gen_resource_variable_ops
 from tensorflow.python.platform import tf_logging as logging
 
 from ipu_conformance.emulator.tensorflow.refusals import ops as refusals
@@ -37,8 +37,7 @@ class IPUInfeedQueue:
             raise TypeError(f"IPUInfeedQueue has no argument {unknown[0]!r}.")
         for name in kwargs:
             logging.warning(f"`{name}` of IPUInfeedQueue is deprecated and has no effect.")
-        if prefetch_depth is not None and prefetch_depth < 1:
-            raise ValueError(f"`prefetch_depth` is {prefetch_depth}; it must be at least 1.")
+        refusals.PREFETCH_DEPTH(depth=prefetch_depth)
         check_shapes(dataset.element_spec)
         self._dataset = dataset
         self.element_spec = dataset.element_spec
@@ -54,8 +53,9 @@ class IPUInfeedQueue:
 
     @property
     def number_of_tuple_elements(self) -> int:
-        """How many tensors an element has."""
-        return len(tf.nest.flatten(self.element_spec, expand_composites=True))
+        """With how many arguments a loop calls its body for an element, however many tensors they hold."""
+        spec = self.element_spec
+        return len(spec) if isinstance(spec, (dict, list, tuple)) else 1
 
     @property
     def dequeued(self) -> bool:
@@ -64,9 +64,13 @@ class IPUInfeedQueue:
 
     @property
     def initializer(self) -> Any:
-        """The operation that a session runs before the first element is taken; it can be asked for once."""
+        """The operation that a session runs before the first element is taken; it can be asked for once.
+
+        In eager mode asking for it begins with the first element again.
+        """
         if self._eager:
-            raise RuntimeError("The initializer of an IPUInfeedQueue is not needed in eager mode: it starts by itself.")
+            variant, resource = self._dataset._variant_tensor, self._iterator._iterator_resource
+            return gen_dataset_ops.make_iterator(variant, resource)
         refusals.SECOND_INITIALIZER(initialised=self._initialised)
         self._initialised = True
         return self._iterator.initializer
@@ -76,6 +80,12 @@ class IPUInfeedQueue:
         """The operation that frees what the queue holds; in eager mode it is done at once."""
         return gen_resource_variable_ops.destroy_resource_op(
             self._iterator._iterator_resource, ignore_lookup_error=True
+        )
+
+    def get_next(self) -> Any:
+        """Refuses to be called: loops and pipelines take elements by themselves."""
+        raise ValueError(
+            "`get_next()` is obsolete: pass the IPUInfeedQueue to a loop or a pipeline, which dequeues it."
         )
 
     def _dequeue(self) -> Any:
@@ -92,10 +102,16 @@ class IPUInfeedQueue:
 class IPUOwnedIterator(iterator_ops.OwnedIterator):
     """An iterator for functions that a strategy runs: replicas take its elements in turns."""
 
-    def __init__(self, dataset: Any = None, components: Any = None, element_spec: Any = None, **kwargs: Any) -> None:
+    def __init__(self, dataset: Any = None, infeed_spec: Any = None, element_spec: Any = None, **kwargs: Any) -> None:
         if dataset is not None:
             check_shapes(dataset.element_spec)
-        super().__init__(dataset, components, element_spec)
+        self._infeed_spec = infeed_spec
+        super().__init__(dataset, infeed_spec, element_spec)
+
+    @property
+    def infeed_spec(self) -> Any:
+        """What the iterator was made from instead of a data set; None if it was made from one."""
+        return self._infeed_spec
 
 
 class IPUIterator(IPUOwnedIterator):

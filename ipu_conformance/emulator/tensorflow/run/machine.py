@@ -7,7 +7,7 @@ import contextlib
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from ipu_conformance.emulator.core.plan import Kind, Plan
-from ipu_conformance.emulator.tensorflow.run.accumulation import Accumulator, Gradient, Method, captured
+from ipu_conformance.emulator.tensorflow.run.accumulation import Accumulator, Gradient, Method, captured, taken
 from ipu_conformance.emulator.tensorflow.run.recomputation import Slot
 from ipu_conformance.emulator.tensorflow.run.slot_functions import SlotFunctions
 
@@ -58,7 +58,8 @@ def apply(gradients: Sequence[Gradient]) -> None:
         by_optimizer.setdefault(id(gradient.optimizer), []).append(gradient)
     for own in by_optimizer.values():
         optimizer = own[0].optimizer
-        type(optimizer).apply_gradients(optimizer, [(gradient.value, gradient.variable) for gradient in own])
+        pairs = taken(optimizer, ((gradient.value, gradient.variable) for gradient in own))
+        type(optimizer).apply_gradients(optimizer, pairs)
 
 
 def _values(variables: Sequence[Any]) -> Dict[str, Any]:

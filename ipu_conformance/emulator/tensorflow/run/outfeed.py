@@ -11,8 +11,8 @@ import tensorflow as tf
 from tensorflow.python.framework import errors_impl, func_graph, ops
 from tensorflow.python.ops import control_flow_v2_func_graphs, gen_resource_variable_ops
 
-from ipu_conformance.emulator.tensorflow.compile import functions
-from ipu_conformance.emulator.tensorflow.config import environment
+from ipu_conformance.emulator.tensorflow.compile import deferred, functions
+from ipu_conformance.emulator.tensorflow.config import environment, system
 from ipu_conformance.emulator.tensorflow.refusals import ops as refusals
 from ipu_conformance.emulator.tensorflow.run import replicas
 
@@ -34,7 +34,7 @@ class IPUOutfeedQueue:
         self,
         outfeed_mode: Optional[IPUOutfeedMode] = None,
         device_ordinal: Optional[int] = None,
-        buffer_depth: int = 1,
+        buffer_depth: int = 3,
         optimise_latency: bool = False,
     ) -> None:
         if outfeed_mode is not None and not isinstance(outfeed_mode, IPUOutfeedMode):
@@ -121,6 +121,14 @@ class IPUOutfeedQueue:
             if last and tf.executing_eagerly():
                 raise errors_impl.FailedPreconditionError(None, None, NOTHING_YET)
             raise ValueError("Trying to dequeue from an outfeed that nothing has been enqueued to: enqueue first.")
+        leaves = self._taken()
+        if not tf.executing_eagerly() and not system.configured():
+            leaves = deferred.note_dequeue(self, leaves)
+        return tf.nest.pack_sequence_as(self._structure, leaves)
+
+    def _taken(self) -> List[Any]:
+        """The tensors of a dequeue."""
+        last = self._outfeed_mode is IPUOutfeedMode.LAST
         with tf.device("/device:CPU:0"):
             size = self._queue.size()
             if last and tf.executing_eagerly() and not int(size):
@@ -130,8 +138,7 @@ class IPUOutfeedQueue:
                 dependencies = [tf.cond(size > 0, lambda: True, lambda: functions.fail(NOTHING_YET))]
             with tf.control_dependencies(dependencies):
                 taken = functions.listed(self._queue.dequeue_many(size))
-            leaves = [leaf[0] for leaf in taken] if last else taken  # the last is all that such a queue keeps
-        return tf.nest.pack_sequence_as(self._structure, leaves)
+            return [leaf[0] for leaf in taken] if last else taken  # the last is all that such a queue keeps
 
     @property
     def deleter(self) -> Any:
@@ -148,6 +155,9 @@ class IPUOutfeedQueue:
 
 class ScopedIPUOutfeedQueue(IPUOutfeedQueue):
     """An outfeed queue that is deleted when the program forgets it."""
+
+    def __init__(self, outfeed_mode: Optional[IPUOutfeedMode] = None, device_ordinal: Optional[int] = None) -> None:
+        super().__init__(outfeed_mode, device_ordinal)
 
     def __del__(self) -> None:
         if self._queue is not None and tf.executing_eagerly():

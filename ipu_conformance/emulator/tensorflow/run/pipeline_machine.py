@@ -11,7 +11,8 @@ from ipu_conformance.emulator.core.plan import Plan
 from ipu_conformance.emulator.tensorflow.compile import functions, graph_context
 from ipu_conformance.emulator.tensorflow.compile.graph_context import Replay
 from ipu_conformance.emulator.tensorflow.optim import wrappers
-from ipu_conformance.emulator.tensorflow.run.accumulation import Gradient, Method
+from ipu_conformance.emulator.tensorflow.refusals import pipelining as refusals
+from ipu_conformance.emulator.tensorflow.run.accumulation import Gradient, Method, taken
 from ipu_conformance.emulator.tensorflow.run.machine import LOSS, StagedMachine, Stash, differentiable
 
 Tensors = Dict[str, Any]
@@ -26,6 +27,7 @@ class Program(NamedTuple):
     context: graph_context.GraphContext
     outfeed_loss: bool = False
     outfeed_mask: Optional[Sequence[bool]] = None
+    accumulate_outfeed: bool = False
 
 
 class Functions:
@@ -36,23 +38,37 @@ class Functions:
         self.number = len(programs[0].stages)
         self._replays = [Replay() for _ in range(self.number)]
         self._used: List[Dict[int, Any]] = [{} for _ in range(self.number)]
+        self._structures: List[Any] = [None] * self.number
 
-    def call(self, replica: int, stage: int, boundary: Any) -> Tuple[List[Any], Any]:
-        """What a stage returns, and after the last stage what the optimizer function makes of it."""
+    def call(self, replica: int, stage: int, boundary: Any) -> Tuple[Any, Any]:
+        """What a stage returns, and after the last stage what the optimizer function makes of it.
+
+        A tensor and a dictionary stay what they are; all else is a list of them.
+        """
         program = self.programs[replica]
         with program.context.entered(), self._replays[stage].building():
             function = program.stages[stage]
             if stage == 0:
                 returned = functions.fed(function, list(program.inputs), boundary)
             else:
-                returned = function(*_unpacked(boundary))
-            outputs, operations = functions.split(_flat(returned), f"Computational stage {stage}")
+                returned = function(*self._unpacked(stage - 1, boundary))
+            outputs, operations = functions.split_structures(returned, f"Computational stage {stage}")
             with tf.control_dependencies(operations):
-                outputs = [tf.identity(output) for output in outputs]
+                outputs = tf.nest.map_structure(tf.identity, outputs)
             last = stage == self.number - 1
             if not last or program.optimizer_function is None:
                 return outputs, None
-            return outputs, program.optimizer_function(*outputs)
+            return outputs, program.optimizer_function(*functions.listed(outputs))
+
+    def packed(self, stage: int, outputs: Any) -> Tensors:
+        """The tensors that a stage hands on, by number; their structure is remembered."""
+        self._structures[stage] = tf.nest.map_structure(lambda _: None, outputs)
+        return {str(number): output for number, output in enumerate(tf.nest.flatten(outputs))}
+
+    def _unpacked(self, stage: int, boundary: Tensors) -> List[Any]:
+        """What the stage after ``stage`` is called with."""
+        flat = [boundary[str(number)] for number in range(len(boundary))]
+        return functions.listed(tf.nest.pack_sequence_as(self._structures[stage], flat))
 
     def note(self, stage: int, variables: Sequence[Any]) -> None:
         """Remember the trained variables that a stage has used."""
@@ -77,7 +93,8 @@ class FunctionPipeline(StagedMachine):
         last = stage == self.functions.number - 1
         if not keep:
             outputs, _ = self.functions.call(replica, stage, boundary)
-            return (_leaving(self.functions.programs[replica], outputs, None) if last else _packed(outputs)), None
+            program = self.functions.programs[replica]
+            return (_leaving(program, outputs, None) if last else self.functions.packed(stage, outputs)), None
         inputs = {} if stage == 0 else differentiable(boundary)
         with tf.GradientTape() as tape:
             tape.watch(list(inputs.values()))
@@ -87,7 +104,7 @@ class FunctionPipeline(StagedMachine):
         variables = tape.watched_variables()
         self.functions.note(stage, variables)
         if not last:
-            handed = _packed(outputs)
+            handed = self.functions.packed(stage, outputs)
             return handed, Stash(tape, inputs, differentiable(handed), variables)
         self.results[replica] = result
         return (
@@ -124,7 +141,7 @@ class FunctionPipeline(StagedMachine):
 def _apply(result: Any, pairs: List[Any]) -> None:
     arguments, named = list(result.apply_gradients_args), dict(result.apply_gradients_kwargs)
     if isinstance(result.opt, v1_optimizer.Optimizer):
-        result.opt.apply_gradients(pairs, *arguments, **named)
+        result.opt.apply_gradients(taken(result.opt, pairs), *arguments, **named)
     else:
         wrappers.applied(result.opt, pairs, named.get("global_step"))
 
@@ -160,23 +177,14 @@ def _computed(result: Any, pairs: List[Any]) -> List[Any]:
     return [*opt.compute_gradients(stand_in, var_list=[variable for _, variable in known]), *missing]
 
 
-def _leaving(program: Program, outputs: List[Any], loss: Any) -> List[Any]:
-    """What a micro-batch leaves in the outfeed."""
+def _leaving(program: Program, outputs: Any, loss: Any) -> Any:
+    """What a micro-batch leaves in the outfeed: in training, and where it is accumulated, a list or the loss alone."""
     if program.outfeed_loss:
-        return [loss]
-    if program.outfeed_mask is None:
+        return loss
+    if program.optimizer_function is None and not program.accumulate_outfeed:
         return outputs
-    return [output for output, hidden in zip(outputs, program.outfeed_mask) if not hidden]
-
-
-def _flat(returned: Any) -> List[Any]:
-    """A dictionary that a stage returns is handed on by its values."""
-    return list(returned.values()) if isinstance(returned, dict) else functions.listed(returned)
-
-
-def _packed(outputs: List[Any]) -> Tensors:
-    return {str(number): output for number, output in enumerate(outputs)}
-
-
-def _unpacked(boundary: Tensors) -> List[Any]:
-    return [boundary[str(number)] for number in range(len(boundary))]
+    listed = functions.listed(outputs)
+    if program.outfeed_mask is None:
+        return listed
+    refusals.MASK_LENGTH(mask=len(program.outfeed_mask), outputs=len(listed))
+    return [output for output, hidden in zip(listed, program.outfeed_mask) if not hidden]

@@ -40,7 +40,7 @@ class PopDistStrategy(IPUStrategyV1):
     ) -> None:
         check_alone(type(self).__name__)
         super().__init__(ipu_device, "/device:CPU:0", enable_dataset_iterators, enable_keras_extensions)
-        self._extended = PopDistExtendedV1(self, ipu_device, "/device:CPU:0", add_ipu_cross_replica_reductions)
+        self._extended = PopDistExtendedV1(self, None, ipu_device, add_ipu_cross_replica_reductions)
 
     def update_ipu_config(self, config: Any) -> None:
         """Enter in a configuration which process this is: the first of one."""
@@ -64,11 +64,21 @@ class PopDistStrategy(IPUStrategyV1):
 class PopDistExtendedV1(IPUExtendedV1):
     """What the strategy delegates to: as for one device, and reductions across replicas."""
 
-    def __init__(self, container_strategy: IPUStrategyV1, ipu_device: str, cpu_device: str, reductions: bool) -> None:
-        super().__init__(container_strategy, ipu_device, cpu_device)
+    def __init__(
+        self,
+        container_strategy: IPUStrategyV1,
+        cluster_resolver: Any,
+        ipu_device: str,
+        add_ipu_cross_replica_reductions: bool,
+    ) -> None:
+        super().__init__(container_strategy, ipu_device, "/device:CPU:0")
         self.running = 0
         """How many calls of ``run`` are under way; a Keras model reduces gradients itself."""
-        self._reductions = reductions
+        self._reductions = add_ipu_cross_replica_reductions
+
+    def read_var(self, var: Any) -> Any:
+        """The value of a variable on the replica that asks."""
+        return super().read_var(var)
 
     def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
         if not self._reductions:

@@ -64,6 +64,15 @@ class IPUStrategyV1(distribute_lib.StrategyV1):
             fn, ipus, args, kwargs or {},
         )  # fmt: skip
 
+    def experimental_run_v2(self, *args: Any, **kwargs: Any) -> Any:
+        """The older name of ``run``."""
+        return self.run(*args, **kwargs)
+
+    @property
+    def supports_loss_scaling(self) -> bool:
+        """Whether optimizers that scale losses may be used: they may."""
+        return True
+
 
 IPUStrategy = IPUStrategyV1
 

@@ -201,12 +201,13 @@ def test_python_that_depends_on_shapes_works(poptorch: Any) -> None:
     assert_same(out, x + (0 + 2 + 4), "the output")
 
 
-def test_a_model_that_writes_into_its_input_leaves_the_caller_s(poptorch: Any) -> None:
-    """What a model changes in place is the device's copy of an input, for the second of two inputs too."""
-    x, y = exact.samples(3), exact.samples(3)
-    before = (x.clone(), y.clone())
+def test_a_model_that_writes_into_its_input_changes_the_caller_s(poptorch: Any) -> None:
+    """What a model changes in place is copied to the caller's input, for the second of three inputs too."""
+    x, y, z = exact.samples(3), exact.samples(3), exact.samples(3)
+    before = (x.clone(), y.clone(), z.clone())
 
-    infer(poptorch, lambda model, x, y: x.add_(1) * y.mul_(2), x, y)
+    out = infer(poptorch, lambda model, x, y, z: x.add_(1) * y.mul_(2) + z, x, y, z)
 
-    for actual, expected in zip((x, y), before):
+    assert_same(out, (before[0] + 1) * (before[1] * 2) + before[2], "the output")
+    for actual, expected in zip((x, y, z), (before[0] + 1, before[1] * 2, before[2])):
         assert_same(actual, expected, "an input after the call")

@@ -64,6 +64,23 @@ def test_after_a_call_there_is_a_state_for_every_weight(poptorch: Any, name: str
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_state_of_the_device_can_be_moved_alone(poptorch: Any, name: str) -> None:
+    """has_state tells of a state on the device; get_state_dict gives it, and set_state_dict puts it into another."""
+    problem, other = problem_of(poptorch, name), problem_of(poptorch, name)
+    before = problem.optimizer.has_state()
+    problem.call()
+    taken = problem.optimizer.get_state_dict()
+    other.optimizer.set_state_dict(taken)
+    moved = other.optimizer.get_state_dict()["ipu_state"]
+
+    check.equal(actual=(before, problem.optimizer.has_state()), expected=(False, True), what="has_state")
+    check.equal(actual=sorted(taken), expected=["ipu_param", "ipu_state"], what="what get_state_dict holds")
+    check.equal(actual=sorted(moved), expected=sorted(taken["ipu_state"]), what="the names of the moved state")
+    for key, tensor in taken["ipu_state"].items():
+        check.identical(actual=moved[key].numpy(), expected=tensor.numpy(), what=key)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_state_follows_every_call(poptorch: Any, name: str) -> None:
     """state_dict gives the newest state, which differs from call to call; one that was read before does not change."""
     problem = problem_of(poptorch, name)

@@ -38,14 +38,16 @@ CLASSES = words(
     "ParallelPhasedExecution Stage Phase Block AutoStage Liveness DataLoader AsynchronousDataAccessor DataLoaderMode "
     "SharingStrategy CPU MultiConv NameScope Attribute ICustomArgParser Error RecoverableError UnrecoverableError "
     "options.ConfigFileError profiling.Channel optim.SGD optim.Adam optim.AdamW optim.RMSprop optim.LAMB "
-    "optim.Optimizer optim.VariableAttributes"
+    "optim.Optimizer optim.VariableAttributes LegacyBeginBlockFn"
 )
 FUNCTIONS = words(
     "trainingModel inferenceModel load BlockFunction removeBlocks identity_loss ipu_print_tensor for_loop cond nop "
     "dynamic_slice dynamic_update recomputationCheckpoint serializedMatMul set_available_memory set_overlap_for_input "
     "set_overlap_for_output custom_op ctc_beam_search_decoder fps nearest isRunningOnIpu ipuHardwareIsAvailable "
     "ipuHardwareVersion setLogLevel registerPreCompileHook registerPostCompileHook registerCustomArgParser module_repr "
-    "createPoptorchError getIpuTensorId testing.allclose BeginBlock Block.start Block.useAutoId"
+    "createPoptorchError getIpuTensorId testing.allclose BeginBlock Block.start Block.useAutoId poptorchAtExit "
+    "registerGeometricCustomArgParsers CPU.registerPersistentData optim.Optimizer.get_state_dict "
+    "optim.Optimizer.set_state_dict optim.Optimizer.has_state"
 )
 KINDS: Dict[str, Tuple[Callable[[Any], bool], str, Sequence[str]]] = {
     "module": (inspect.ismodule, "", ("enums", "ops", "options", "optim", "profiling", "testing")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Dict
 
 import pytest
 
@@ -146,6 +146,37 @@ def test_liveness_changes_no_result(poptorch: Any, name: str) -> None:
     expected = chain(poptorch, (0,) * 4, "with", loss=False)(samples(3))
 
     assert_same(_inference(poptorch, strategy)(samples(3)), expected, f"the output with {name}")
+
+
+MODES: Dict[str, Dict[str, Any]] = {
+    "PipelinedExecution": {"execution_mode": 0},
+    "ShardedExecution": {"execution_mode": 1},
+    "SerialPhasedExecution": {
+        "execution_mode": 2, "separate_backward_phase": True, "tensors_liveness": "OffChipAfterFwdNoOverlap",
+        "serial_phases_execution": True,
+    },
+    "ParallelPhasedExecution": {
+        "execution_mode": 2, "separate_backward_phase": True, "tensors_liveness": "OffChipAfterFwd",
+        "serial_phases_execution": False,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_the_backend_is_told_of_the_strategy(poptorch: Any, name: str) -> None:
+    """backendOptions gives the mode of a strategy, and of one with phases how they are run."""
+    strategy = getattr(poptorch, name)("a", "b")
+    if "Phased" in name:
+        strategy.useSeparateBackwardPhase(True)
+    if name == "SerialPhasedExecution":
+        strategy.setTensorsLiveness(poptorch.Liveness.OffChipAfterFwdNoOverlap)
+    if name == "ParallelPhasedExecution":
+        strategy.sendTensorsOffChipAfterFwd()
+
+    expected = dict(MODES[name])
+    if "tensors_liveness" in expected:
+        expected["tensors_liveness"] = getattr(poptorch.Liveness, str(expected["tensors_liveness"])).value
+    check.equal(actual=strategy.backendOptions(), expected=expected, what=f"the backendOptions of {name}")
 
 
 def test_liveness_is_one_of_the_enumeration(poptorch: Any) -> None:

@@ -147,3 +147,44 @@ def test_the_depth_of_prefetching_changes_no_result(estimators: Estimators) -> N
 
     expected = {"loss": START[0] * samples(4).mean(), "global_step": 0}
     check.equal(actual=deep, expected=expected, what="the evaluation with a prefetch_depth of 3")
+
+
+MODES = {"train": 12, "evaluate": 20, "predict": 28}
+"""The batches of all four replicas, by mode."""
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_batch_size_is_shared_among_replicas(estimators: Estimators, mode: str) -> None:
+    """Functions get the batch size of one replica for their mode as a parameter, beside those of the user."""
+    seen: List[Any] = []
+
+    def input_fn(params: Any) -> Any:
+        seen.append((params["batch_size"], params["depth"]))
+        data = estimators.tf.data.Dataset.from_tensor_slices(samples(64))
+        return data.batch(params["batch_size"], drop_remainder=True).repeat()
+
+    product = estimators.product(replicas=4)
+
+    def model_fn(features: Any, mode: Any, params: Any) -> Any:
+        seen.append((params["batch_size"], int(features.shape[0])))
+        return product(features, mode)
+
+    sizes = {"train_batch_size": 12, "eval_batch_size": 20, "predict_batch_size": 28}
+    estimator = estimators.ipu.ipu_estimator.IPUEstimator(
+        model_fn, estimators.folder(), estimators.config(replicas=4), {"depth": 3}, **sizes
+    )
+    estimators.call(estimator, mode, input_fn, 2)
+
+    own = MODES[mode] // 4
+    check.equal(actual=seen[0], expected=(own, 3), what="the parameters of the input function")
+    check.equal(actual=set(seen[1:]), expected={(own, own)}, what="batch_size of the model function, and its batch")
+
+
+def test_a_batch_size_divides_among_replicas(estimators: Estimators) -> None:
+    """A batch of all replicas is a multiple of their number."""
+    config = estimators.config(replicas=4)
+    with check.raises(ValueError, match="replicas", what="a batch of 10 for 4 replicas"):
+        estimators.ipu.ipu_estimator.IPUEstimator(
+            estimators.product(replicas=4), estimators.folder(), config, train_batch_size=10
+        )

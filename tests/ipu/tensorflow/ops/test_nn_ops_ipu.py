@@ -244,3 +244,34 @@ def test_the_blank_is_a_class(tf: Any, ipu: Any, blank: int) -> None:
     """The blank is one of the three classes."""
     with check.raises(ValueError, match="blank_index", what=f"ctc_loss_v2 of 3 classes with the blank {blank}"):
         ipu.nn_ops.ctc_loss_v2(LABELS, tf.zeros((STEPS, BATCH, CLASSES)), LABEL_LENGTHS, LENGTHS, blank_index=blank)
+
+
+# Losses over drawn classes
+
+
+@pytest.mark.parametrize("name", ["nce_loss", "sampled_softmax_loss"])
+def test_drawn_classes_that_are_true_stay(tf: Any, ipu: Any, strategy: Any, name: str) -> None:
+    """The loss is over the true class and all that were drawn, less the logarithms of how often each is expected."""
+    weights, biases, inputs = values((7, 4), 31), values((7,), 32), values((3, 4), 33)
+    labels, drawn = np.array([[2], [5], [0]], np.int64), np.array([5, 1, 2, 6], np.int64)
+    counts = np.array([[0.5], [0.25], [2.0]], np.float32), np.array([0.25, 1.0, 0.5, 4.0], np.float32)
+
+    def loss(weights: Any, biases: Any, inputs: Any) -> Any:
+        drawing = (tf.constant(drawn), tf.constant(counts[0]), tf.constant(counts[1]))
+        return getattr(ipu.nn_ops, name)(weights, biases, tf.constant(labels), inputs, 4, 7, sampled_values=drawing)
+
+    result = run(tf, strategy, loss, [weights, biases, inputs])
+    w, b, x = (np.asarray(each, np.float64) for each in (weights, biases, inputs))
+    classes = np.concatenate([labels, np.broadcast_to(drawn, (3, 4))], axis=1)
+    expected_counts = np.concatenate([counts[0], np.broadcast_to(counts[1], (3, 4))], axis=1).astype(np.float64)
+    products = np.einsum("rd,rcd->rcd", x, w[classes])
+    logits = products.sum(axis=2) + b[classes] - np.log(expected_counts)
+    if name == "sampled_softmax_loss":
+        expected = np.log(np.exp(logits).sum(axis=1)) - logits[:, 0]
+    else:
+        signs = np.array([-1.0, 1.0, 1.0, 1.0, 1.0])
+        expected = np.logaddexp(0, signs * logits).sum(axis=1)
+
+    # A logit is a sum of six; the loss is one of five exponentials and logarithms of them.
+    size = (np.abs(products).sum(axis=2) + np.abs(b[classes]) + np.abs(np.log(expected_counts)) + 2.0).sum(axis=1)
+    within(result.outputs[0], expected, [Term(size, length=12, ulps=ULPS["exp"] + 2 * ULPS["log"] + 0.5)], name)

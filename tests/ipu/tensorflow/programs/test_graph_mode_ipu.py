@@ -195,4 +195,34 @@ def test_layers_that_stages_make_are_made_once(graph: Device, replicas: int) -> 
     graph.run(lambda: ops.pipeline(stages, 4, **settings))
 
     kernels = np.float32(graph.session.run(v1.global_variables())).ravel()
-    check_trained(Trained(kernels, graph.dequeue(out)), 2, counts(1, 4, replicas))
+    (losses,) = tf.nest.flatten(graph.dequeue(out))
+    check_trained(Trained(kernels, losses), 2, counts(1, 4, replicas))
+
+
+def test_a_graph_may_be_built_before_the_system_is_configured(tf: Any, ipu: Any, configure: Any) -> None:
+    """The replicas of a program are those of the configuration in force when it runs, however early it was built."""
+    v1, rows = tf.compat.v1, samples(24)
+    ipu.utils.reset_ipu_configuration()
+    with tf.Graph().as_default(), v1.Session() as session:
+        queue = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.from_tensor_slices(rows))
+        out = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
+
+        def body(total: Any, x: Any) -> Any:
+            weight = v1.get_variable("weight", initializer=1.0, use_resource=True)
+            mean = ipu.optimizers.CrossReplicaOptimizer(v1.train.GradientDescentOptimizer(0.5))
+            return total + x, out.enqueue({"element": x, "twice": 2 * x}), mean.minimize(weight * x, var_list=[weight])
+
+        with ipu.scopes.ipu_scope("/device:IPU:0"):
+            (result,) = ipu.ipu_compiler.compile(lambda: [ipu.loops.repeat(3, body, [0.0], queue)])
+        taken, start = out.dequeue(), queue.initializer
+        weight = v1.global_variables()[0]
+        configure(4)
+        session.run([v1.global_variables_initializer(), start])
+        total, outfed, trained_weight = session.run(result), session.run(taken), session.run(weight)
+
+    expected = rows[:12].reshape(3, 4)
+    check.identical(actual=outfed["element"], expected=expected, what="the elements by iteration and replica")
+    check.identical(actual=outfed["twice"], expected=2 * expected, what="twice the elements")
+    check.identical(actual=total, expected=expected[:, 0].sum(), what="the sum of replica 0")
+    moved = np.float32(1 - 0.5 * expected.astype(np.float64).mean(axis=1).sum())
+    check.identical(actual=trained_weight, expected=moved, what="the weight after three steps of means over replicas")

@@ -37,9 +37,36 @@ def test_a_queue_counts_the_tensors_of_an_element(tf: Any, ipu: Any, elements: i
     check.equal(actual=queue.number_of_tuple_elements, expected=elements, what="number_of_tuple_elements")
 
 
-@pytest.mark.parametrize("depth", [0, -1])
+def test_a_dictionary_in_a_tuple_is_one_element(tf: Any, ipu: Any) -> None:
+    """A body gets features by name as one argument, and labels as a second."""
+    features = tf.data.Dataset.zip({"a": dataset(tf), "b": dataset(tf), "c": dataset(tf)})
+    queue = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.zip((features, dataset(tf))))
+
+    check.equal(actual=queue.number_of_tuple_elements, expected=2, what="number_of_tuple_elements")
+
+
+def test_a_queue_is_no_iterator(tf: Any, ipu: Any) -> None:
+    """Elements are taken by loops and pipelines only."""
+    with check.raises(ValueError, match="obsolete", what="get_next of an infeed"):
+        ipu.ipu_infeed_queue.IPUInfeedQueue(dataset(tf)).get_next()
+
+
+def test_the_initializer_begins_again(tf: Any, ipu: Any, configure: Any) -> None:
+    """In eager mode asking for the initializer begins with the first element again, for programs that are compiled."""
+    device = Device(tf, ipu, configure, "function").open()
+    queue = device.infeed(samples(7))
+    go = device.compile(lambda: device.ipu.loops.repeat(3, lambda total, x: total + x, [0.0], queue))
+    totals = [float(go()[0]), float(go()[0])]
+    _ = queue.initializer
+    totals.append(float(go()[0]))
+
+    sums = [float(samples(7)[start : start + 3].sum()) for start in (0, 3, 0)]
+    check.equal(actual=totals, expected=sums, what="the sums of three elements, the third after the initializer")
+
+
+@pytest.mark.parametrize("depth", [0, -1, 256])
 def test_a_prefetch_depth_is_positive(tf: Any, ipu: Any, depth: int) -> None:
-    """At least one element is prefetched."""
+    """At least one element is prefetched, and fewer than 256 are."""
     with check.raises(ValueError, match="prefetch_depth", what=f"a prefetch_depth of {depth}"):
         ipu.ipu_infeed_queue.IPUInfeedQueue(dataset(tf), prefetch_depth=depth)
 

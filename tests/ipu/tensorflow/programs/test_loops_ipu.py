@@ -17,7 +17,7 @@ def test_repeat_runs_so_many_times(device: Device) -> None:
     """``repeat`` applies its body n times, and 0 times leaves the values as they are."""
     repeat = device.open().ipu.loops.repeat
 
-    results = device.run(lambda: [repeat(number, lambda x: 2 * x + 1, [3.0])[0] for number in (0, 1, 5)])
+    results = device.run(lambda: [repeat(number, lambda x: 2 * x + 1, [3.0]) for number in (0, 1, 5)])
 
     expected = np.asarray([3, 7, 127], np.float32)
     check.identical(actual=np.asarray(results), expected=expected, what="3 after 0, 1 and 5 times 2x + 1")
@@ -61,7 +61,7 @@ def test_for_loop_counts(device: Device) -> None:
     ranges, tf, loops = [(0, 5, 1), (2, 9, 3), (5, 5, 1), (6, 0, -2)], device.open().tf, device.ipu.loops
     digits = lambda i, x: 10 * x + tf.cast(i, tf.float32)  # noqa: E731
 
-    results = device.run(lambda: [loops.for_loop(*numbers, digits, [1.0])[0] for numbers in ranges])
+    results = device.run(lambda: [loops.for_loop(*numbers, digits, [1.0]) for numbers in ranges])
 
     expected = np.asarray([101234, 1258, 1, 1642], np.float32)
     check.identical(actual=np.asarray(results), expected=expected, what=f"the digits of for_loops over {ranges}")
@@ -84,7 +84,7 @@ def test_while_loop_runs_while_its_condition_holds(device: Device) -> None:
 
     def program() -> Any:
         return [
-            loops.while_loop(lambda x, limit=limit: x < limit, lambda x: 2 * x + 1, [1.0], maximum_iterations=most)[0]
+            loops.while_loop(lambda x, limit=limit: x < limit, lambda x: 2 * x + 1, [1.0], maximum_iterations=most)
             for limit, most in limits
         ]
 
@@ -122,7 +122,7 @@ def test_loops_can_be_nested(device: Device) -> None:
     """A body may run a loop of its own."""
     loops = device.open().ipu.loops
 
-    (result,) = device.run(lambda: loops.repeat(3, lambda x: loops.repeat(2, lambda y: y + 1, [2 * x])[0], [1.0]))
+    (result,) = device.run(lambda: loops.repeat(3, lambda x: loops.repeat(2, lambda y: y + 1, [2 * x]), [1.0]))
 
     check.identical(actual=result, expected=np.float32(((1 * 2 + 2) * 2 + 2) * 2 + 2), what="the nested loops")
 
@@ -179,6 +179,6 @@ def test_a_body_is_converted(tf: Any, ipu: Any, strategy: Any) -> None:
             x = x - 4.0
         return 2.0 * x
 
-    result = strategy.run(tf.function(lambda: ipu.loops.repeat(4, body, [3.0])))[0]
+    result = strategy.run(tf.function(lambda: ipu.loops.repeat(4, body, [3.0])))
 
     check.equal(actual=float(result), expected=8.0, what="3 after 4 times 2x, less 8 above 4")

@@ -34,6 +34,10 @@ class Chain:
         """The function of one stage."""
         return lambda x: x * self.weight(number)
 
+    def chosen(self) -> Dict[str, Any]:
+        """What the optimizer function says besides."""
+        return {}
+
     def optimizer(self) -> Any:
         """The plain optimizer of TensorFlow 1, with means over replicas."""
         ipu, v1 = self.device.ipu, self.device.tf.compat.v1
@@ -44,7 +48,9 @@ class Chain:
         ops, stages = self.device.ipu.pipelining_ops, range(len(self.names))
         settings = {"infeed_queue": queue, "outfeed_queue": out, "device_mapping": list(stages), **self.options, **more}
         if training:
-            settings["optimizer_function"] = lambda loss: ops.OptimizerFunctionOutput(self.optimizer(), loss)
+            settings["optimizer_function"] = lambda loss: ops.OptimizerFunctionOutput(
+                self.optimizer(), loss, **self.chosen()
+            )
         if self.device.mode == "function":  # a graph makes its variables inside the program
             for stage in stages:
                 self.weight(stage)
@@ -54,7 +60,8 @@ class Chain:
         """The weights and the outfeed after training."""
         queue, out = self.device.infeed(samples(count * runs * replicas)), self.device.outfeed(last)
         self.device.run(self.program(count, runs, queue, out, **more))
-        return Trained(np.asarray(self.device.read(self.names), np.float32), self.device.dequeue(out))
+        (losses,) = self.device.tf.nest.flatten(self.device.dequeue(out))
+        return Trained(np.asarray(self.device.read(self.names), np.float32), losses)
 
 
 def schedule(device: Device, name: str) -> Any:
@@ -187,7 +194,100 @@ def test_inputs_come_before_what_is_fed(device: Device) -> None:
     stages, settings = [lambda scale, x: scale - x, lambda y: y + 1], {"infeed_queue": queue, "outfeed_queue": out}
     device.run(lambda: device.ipu.pipelining_ops.pipeline(stages, 4, inputs=[device.tf.constant(4.0)], **settings))
 
-    check.identical(actual=device.dequeue(out), expected=4 - samples(4) + 1, what="4 - x + 1, by micro-batch")
+    (outfed,) = device.tf.nest.flatten(device.dequeue(out))
+    check.identical(actual=outfed, expected=4 - samples(4) + 1, what="4 - x + 1, by micro-batch")
+
+
+NAMED = {"second": 3 * SAMPLES, "first": SAMPLES}
+STRUCTURES: Dict[str, Tuple[Any, Dict[str, Any], Any]] = {
+    "training-one": (lambda y, x: y, {}, [FIRST]),
+    "training-tuple": (lambda y, x: (y, x), {}, [FIRST, SAMPLES]),
+    "training-accumulated": (lambda y, x: y, {"accumulate_outfeed": True}, [FIRST.sum(keepdims=True)]),
+    "training-masked": (lambda y, x: (y, x), {"outfeed_mask": [True, False]}, [SAMPLES]),
+    "training-loss": (lambda y, x: (y, x), {"outfeed_loss": True}, FIRST),
+    "training-dict": (lambda y, x: (y, {"second": 3 * x, "first": x}), {"outfeed_mask": [True, False]}, [NAMED]),
+    "inference-dict": (lambda y, x: {"second": 3 * x, "first": x}, {"optimizer_function": None}, NAMED),
+    "inference-tuple": (lambda y, x: (y, x), {"optimizer_function": None}, [FIRST, SAMPLES]),
+    "inference-accumulated": (
+        lambda y, x: y, {"optimizer_function": None, "accumulate_outfeed": True}, [FIRST.sum(keepdims=True)]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_an_outfeed_keeps_the_structure_of_the_outputs(device: Device, name: str) -> None:
+    """Training outfeeds a list, of one output too, or the loss alone; inference a dictionary where there is one."""
+    last_stage, options, expected = STRUCTURES[name]
+    ops, queue, out = device.open(2).ipu.pipelining_ops, device.infeed(SAMPLES), device.outfeed()
+    device.variable("w0", START[0])
+
+    def optimizer_function(loss: Any, *rest: Any) -> Any:
+        return ops.OptimizerFunctionOutput(device.tf.compat.v1.train.GradientDescentOptimizer(RATE), loss)
+
+    stages = [lambda x: (x * device.variable("w0", START[0]), x), last_stage]
+    settings = {"infeed_queue": queue, "outfeed_queue": out, "optimizer_function": optimizer_function, **options}
+    device.run(lambda: ops.pipeline(stages, 4, **settings))
+
+    outfed = device.dequeue(out)
+    structure = lambda value: device.tf.nest.map_structure(lambda leaf: "tensor", value)  # noqa: E731
+    check.equal(actual=structure(outfed), expected=structure(expected), what="the structure of what is dequeued")
+    pairs = zip(*(device.tf.nest.flatten(each) for each in (outfed, expected)))
+    for place, (output, values) in enumerate(pairs):
+        check.identical(actual=output, expected=values, what=f"output {place} of the outfeed")
+
+
+def test_a_dictionary_passes_between_stages(device: Device) -> None:
+    """The next stage is called with the dictionary that a stage returns."""
+    queue, out = device.open(2).infeed(SAMPLES), device.outfeed()
+    stages = [lambda x: {"twice": 2 * x, "own": x}, lambda held: held["twice"] - 3 * held["own"]]
+    settings = {"infeed_queue": queue, "outfeed_queue": out}
+    device.run(lambda: device.ipu.pipelining_ops.pipeline(stages, 4, **settings))
+
+    (outfed,) = device.tf.nest.flatten(device.dequeue(out))
+    check.identical(actual=outfed, expected=-SAMPLES, what="2x - 3x, by micro-batch")
+
+
+def test_a_mask_speaks_of_every_output(device: Device) -> None:
+    """A mask has as many entries as the last stage has outputs."""
+    with check.raises(ValueError, match="outfeed_mask", what="a mask of two for one output"):
+        Chain(device, 2).train(4, 1, outfeed_mask=[False, True])
+
+
+@pytest.mark.parametrize("how", ["pipeline", "loop"])
+def test_an_optimizer_gets_gradients_as_they_were_accumulated(tf: Any, ipu: Any, configure: Any, how: str) -> None:
+    """Gradients of a float16 weight that are accumulated in float32 reach the optimizer in float32."""
+    device, seen = Device(tf, ipu, configure, "function").open(2 if how == "pipeline" else 1), []
+
+    class Casting(tf.compat.v1.train.GradientDescentOptimizer):
+        """Scales gradients down and casts them by itself."""
+
+        def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
+            pairs = list(grads_and_vars)
+            seen.extend(gradient.dtype.name for gradient, _ in pairs)
+            small = [(tf.cast(gradient / 2**17, variable.dtype), variable) for gradient, variable in pairs]
+            return super().apply_gradients(small, global_step, name)
+
+    with device.strategy.scope():
+        weight = tf.Variable(tf.cast(2.0, tf.float16), name="half")
+    queue, out = device.infeed(np.full(4, 49152, np.float16)), device.outfeed()
+
+    def optimizer_function(loss: Any) -> Any:
+        return ipu.pipelining_ops.OptimizerFunctionOutput(Casting(1.0), loss)
+
+    def body(x: Any) -> Any:
+        wrap = ipu.optimizers.GradientAccumulationOptimizerV2
+        return wrap(Casting(1.0), 4, dtype=tf.float32).minimize(weight * x, var_list=[weight])
+
+    if how == "loop":
+        device.repeat(4, body, queue)
+    else:
+        settings = {"infeed_queue": queue, "outfeed_queue": out, "optimizer_function": optimizer_function}
+        stages = [lambda x: x * weight, lambda y: y * 1]
+        device.run(lambda: ipu.pipelining_ops.pipeline(stages, 4, gradient_accumulation_dtype=tf.float32, **settings))
+
+    check.equal(actual=set(seen), expected={"float32"}, what="the dtype of the gradients that the optimizer is given")
+    # The sum of four is larger than every float16; the optimizer makes 1.5 of it.
+    check.equal(actual=float(weight.numpy()), expected=0.5, what="the weight after a step of 4 · 49152 / 2^17 from 2")
 
 
 def test_stages_may_share_a_device(device: Device) -> None:
@@ -245,8 +345,18 @@ def test_keras_optimizers_train(device: Device) -> None:
             return device.tf.keras.optimizers.legacy.SGD(RATE, momentum=0.5)
 
     chain.optimizer = optimizer  # type: ignore[method-assign]
+    chain.chosen = lambda: {"variables": [chain.weight(0), chain.weight(1)]}  # type: ignore[method-assign]
 
     check_trained(chain.train(4, 2), 2, counts(2, 4, momentum=0.5))
+
+
+def test_a_keras_optimizer_needs_variables(device: Device) -> None:
+    """With a Keras optimizer the optimizer function names the variables, or the tape that has watched them."""
+    chain = Chain(device, 2)
+    chain.optimizer = lambda: device.tf.keras.optimizers.legacy.SGD(RATE)  # type: ignore[method-assign]
+
+    with check.raises(RuntimeError, match="No variables", what="a Keras optimizer without variables"):
+        chain.train(4, 1)
 
 
 @pytest.mark.parametrize(
@@ -312,12 +422,13 @@ def test_what_a_stage_draws_or_counts_happens_once(device: Device, recompute: bo
     def optimizer_function(handed: Any) -> Any:
         descent = device.tf.compat.v1.train.GradientDescentOptimizer(RATE)
         variables = [device.variable(name, np.ones(WIDTH)) for name in names]
-        return ops.OptimizerFunctionOutput(descent, device.tf.reduce_sum(handed), variables=variables)
+        chosen = {"var_list": variables}
+        return ops.OptimizerFunctionOutput(descent, device.tf.reduce_sum(handed), compute_gradients_kwargs=chosen)
 
     settings = {"infeed_queue": queue, "outfeed_queue": out, "optimizer_function": optimizer_function}
     device.run(lambda: ops.pipeline([stage(0), stage(1), lambda x: x], count, **settings))
 
-    handed = device.dequeue(out)
+    (handed,) = device.tf.nest.flatten(device.dequeue(out))
     expected = (1 - RATE * handed.astype(np.float64).sum(axis=0)).astype(np.float32)
     for name, weight in zip(names, device.read(names)):
         check.identical(actual=weight, expected=expected, what=f"{name} after one update")
@@ -390,6 +501,37 @@ def test_an_optimizer_function_returns_an_optimizer_and_a_loss(tf: Any, ipu: Any
 
     with check.raises(TypeError, match=next(iter(options)), what=f"an OptimizerFunctionOutput with {options}"):
         ipu.pipelining_ops.OptimizerFunctionOutput(**settings)
+
+
+MISUSED: Dict[str, Tuple[Any, bool, Dict[str, Any]]] = {
+    "compute_gradients_args": (TypeError, False, {"compute_gradients_args": ["w"]}),
+    "compute_gradients_kwargs": (TypeError, False, {"compute_gradients_kwargs": [("var_list", "w")]}),
+    "apply_gradients_args": (TypeError, False, {"apply_gradients_args": ["step"]}),
+    "apply_gradients_kwargs": (TypeError, True, {"apply_gradients_kwargs": ("name", "step")}),
+    "variables": (TypeError, True, {"variables": {"w": 1}}),
+    "tape": (TypeError, True, {"tape": "tape"}),
+    "compute_gradients_args of Keras": (ValueError, True, {"compute_gradients_args": ("w",)}),
+    "compute_gradients_kwargs of Keras": (ValueError, True, {"compute_gradients_kwargs": {"var_list": "w"}}),
+    "variables of TensorFlow": (ValueError, False, {"variables": ["w"]}),
+}
+
+
+@pytest.mark.parametrize("what", MISUSED)
+def test_an_optimizer_function_says_what_fits_its_optimizer(tf: Any, ipu: Any, what: str) -> None:
+    """Arguments have their types, and variables are for Keras' optimizers as arguments of gradients are for others."""
+    error, keras, settings = MISUSED[what]
+    kind = tf.keras.optimizers.legacy.SGD if keras else tf.compat.v1.train.GradientDescentOptimizer
+
+    with check.raises(error, match=what.split(" ")[0], what=f"an OptimizerFunctionOutput with {settings}"):
+        ipu.pipelining_ops.OptimizerFunctionOutput(kind(1.0), tf.constant(1.0), **settings)
+
+
+def test_variables_or_a_tape_are_named(tf: Any, ipu: Any) -> None:
+    """A tape that has watched variables comes without a list of them."""
+    with tf.GradientTape() as tape, check.raises(ValueError, match="tape", what="variables beside a tape"):
+        ipu.pipelining_ops.OptimizerFunctionOutput(
+            tf.keras.optimizers.legacy.SGD(1.0), tf.constant(1.0), variables=[tf.Variable(1.0)], tape=tape
+        )
 
 
 def test_options_of_stages_are_dictionaries(ipu: Any) -> None:

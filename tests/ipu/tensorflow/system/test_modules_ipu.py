@@ -66,7 +66,7 @@ NAMES = {
     "reduce_scatter_op": "reduce_scatter",
     "within_replica_ops": "all_gather all_reduce reduce_scatter",
     "replication_ops": "replication_index",
-    "custom_ops": "codelet_expression_op cpu_user_op precompiled_user_op",
+    "custom_ops": "codelet_expression_op cpu_user_operation precompiled_user_op",
     "embedding_ops": "HostEmbedding HostEmbeddingOptimizerSpec HostEmbeddingSGDGAOptimizerSpec HostEmbeddingScope "
     "create_host_embedding embedding_lookup",
     "functional_ops": "outlined_function",
@@ -190,7 +190,7 @@ def test_keras_has_a_module_of_its_own(tf: Any, ipu: Any, keras: str) -> None:
         ("embedding_ops", "HostEmbedding"),
         ("embedding_ops", "HostEmbeddingScope"),
         ("embedding_ops", "create_host_embedding"),
-        ("custom_ops", "cpu_user_op"),
+        ("custom_ops", "cpu_user_operation"),
         ("custom_ops", "precompiled_user_op"),
         ("summary_ops", "get_ipu_reports"),
         ("summary_ops", "ipu_compile_summary"),

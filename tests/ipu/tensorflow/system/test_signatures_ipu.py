@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import json
 import operator
-from typing import Any, Dict
+from pathlib import Path
+from typing import Any, Dict, List, Optional
 
 import pytest
 
@@ -64,7 +66,7 @@ IPU: Dict[str, str] = {
     "ipu_infeed_queue.IPUInfeedQueue": "dataset, device_ordinal=None, prefetch_depth=None, optimise_latency=False",
     "ipu_infeed_queue.IPUIterator": "dataset=None, infeed_spec=None, element_spec=None",
     "ipu_outfeed_queue.IPUOutfeedQueue": "outfeed_mode=None, "
-    "device_ordinal=None, buffer_depth=1, optimise_latency=False",
+    "device_ordinal=None, buffer_depth=3, optimise_latency=False",
     "ipu_outfeed_queue.IPUOutfeedQueueIterator": "outfeed_queue",
     "loops.repeat": "n, body, inputs=None, infeed_queue=None, use_while_v1=True",
     "loops.for_loop": "start, end, step, body, inputs=None",
@@ -83,7 +85,7 @@ IPU: Dict[str, str] = {
     "cross_replica_ops.cross_replica_mean": "x, replica_group_size=None, name=None",
     "cross_replica_ops.assume_equal_across_replicas": "tensors, inplace=False",
     "all_to_all_op.all_gather": "x, replication_factor, name=None",
-    "all_to_all_op.all_to_all": "x, split_dimension, concat_dimension, number_of_replicas, name=None",
+    "all_to_all_op.all_to_all": "x, split_dimension, concat_dimension, replication_factor, name=None",
     "reduce_scatter_op.reduce_scatter": "x, replication_factor, op='COLLECTIVE_OP_ADD', name=None",
     "replication_ops.replication_index": "name=None",
     "embedding_ops.embedding_lookup": "params, ids, name=None, serialization_factor=1",
@@ -130,7 +132,7 @@ KERAS: Dict[str, str] = {
     "layers.Embedding": "input_dim, output_dim, embeddings_initializer='uniform', serialization_factor=1",
     "layers.SerialDense": "units, serialization_factor, serialization_dimension",
     "losses.CTCLoss": "blank_index=0, from_logits=False",
-    "optimizers.ALSOptimizer": SCALING,
+    "optimizers.ALSOptimizer": SCALING.replace("increment", "increase"),
     "optimizers.ALSOptimizerGradientAccumulationWrapper": f"als_optimizer, {ACCUMULATION}, "
     "name='ALSOptimizerGradientAccumulationWrapper'",
     "optimizers.CrossReplicaOptimizer": "opt, name='CrossReplicaOptimizer'",
@@ -143,6 +145,10 @@ KERAS: Dict[str, str] = {
     "extensions.ModelExtension.print_pipeline_stage_assignment_summary": "line_length=None, print_fn=None",
     "extensions.ModelExtension.set_pipeline_stage_assignment": "pipeline_stage_assignment",
 }
+
+
+SURFACE: Dict[str, Dict[str, Optional[str]]] = json.loads((Path(__file__).parent / "surface.json").read_text())
+"""The parameters of every public function and method, as the vendor's public sources have them; None for others."""
 
 
 def named(package: str, name: str) -> Any:
@@ -184,3 +190,53 @@ def test_a_function_of_keras_has_its_arguments(tf: Any, ipu: Any, name: str) -> 
     """Every documented argument of what ``keras.ipu`` has exists, with its default."""
     wrong = differences(named("keras.ipu", name), KERAS[name])
     check.equal(actual=wrong, expected={}, what=f"the defaults of {name} that are not as documented")
+
+
+def listed(parameters: str) -> Dict[str, str]:
+    """The defaults of parameters as they are written, in order; without ``self`` and stars."""
+    arguments = ast.parse(f"def function({parameters}): pass").body[0].args  # type: ignore[attr-defined]
+    given = [argument.arg for argument in arguments.args]
+    written = [REQUIRED] * (len(given) - len(arguments.defaults)) + [ast.unparse(each) for each in arguments.defaults]
+    made = dict(zip(given, written))
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults):
+        made[argument.arg] = REQUIRED if default is None else ast.unparse(default)
+    made.update((star.arg, REQUIRED) for star in (arguments.vararg, arguments.kwarg) if star is not None)
+    return {name: default for name, default in made.items() if name not in ("self", "cls")}
+
+
+def misfits(found: Any, parameters: Optional[str]) -> List[str]:
+    """How the parameters of what was found differ in name, order or literal default."""
+    if parameters is None or isinstance(found, property):
+        return []
+    actual = {name: own for name, own in inspect.signature(found).parameters.items() if name not in ("self", "cls")}
+    if [own.kind for own in actual.values()] == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
+        return []  # whatever is passed is passed on
+    expected = listed(parameters)
+    if list(actual) != list(expected):
+        return [f"takes {', '.join(actual)} for {', '.join(expected)}"]
+    wrong = []
+    for name, written in expected.items():
+        if written == REQUIRED:
+            continue
+        try:
+            default = ast.literal_eval(written)
+        except ValueError:
+            continue  # a name of the vendor's own
+        if actual[name].default != default:
+            wrong.append(f"{name} is {actual[name].default!r} for {written} by default")
+    return wrong
+
+
+@pytest.mark.parametrize("module", SURFACE)
+def test_a_module_has_the_vendors_surface(tf: Any, ipu: Any, module: str) -> None:
+    """Every public function and method of a module exists, with the vendor's parameters in order and its defaults."""
+    imported, wrong = importlib.import_module(module), []
+    for name, parameters in SURFACE[module].items():
+        try:
+            found = operator.attrgetter(name)(imported)
+        except AttributeError:
+            wrong.append(f"{name} is missing")
+            continue
+        wrong += [f"{name} {misfit}" for misfit in misfits(found, parameters)]
+
+    check.equal(actual=wrong, expected=[], what=f"what differs in {module}")

@@ -19,16 +19,17 @@ ENUMS = (
     "SharingStrategy SyncPattern VariableRetrievalMode"
 )
 OPS = (
-    "BeginBlock Block BlockFunction CPU MultiConv NameScope cond ctc_beam_search_decoder custom_op dynamic_slice "
-    "dynamic_update for_loop fps identity_loss ipu_print_tensor nearest nop recomputationCheckpoint removeBlocks "
-    "serializedMatMul set_available_memory set_overlap_for_input set_overlap_for_output"
+    "BeginBlock Block BlockFunction CPU LegacyBeginBlockFn MultiConv NameScope cond ctc_beam_search_decoder custom_op "
+    "dynamic_slice dynamic_update for_loop fps identity_loss ipu_print_tensor nearest nop recomputationCheckpoint "
+    "removeBlocks serializedMatMul set_available_memory set_overlap_for_input set_overlap_for_output"
 )
 OPTIONS = f"Attribute ConfigFileError Options TensorLocationSettings {STRATEGIES}"
 VENDOR: Dict[str, str] = {
     "poptorch": (
         "AsynchronousDataAccessor DataLoader Error ICustomArgParser PoplarExecutor RecoverableError UnrecoverableError "
         "createPoptorchError getIpuTensorId inferenceModel ipuHardwareIsAvailable ipuHardwareVersion isRunningOnIpu "
-        "load module_repr registerCustomArgParser registerPostCompileHook registerPreCompileHook setLogLevel "
+        "load module_repr poptorchAtExit registerCustomArgParser registerGeometricCustomArgParsers "
+        "registerPostCompileHook registerPreCompileHook setLogLevel "
         f"trainingModel enums ops optim options profiling testing {ENUMS} {OPS} {OPTIONS}"
     ),
     "poptorch.enums": ENUMS,

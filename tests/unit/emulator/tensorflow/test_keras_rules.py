@@ -123,9 +123,9 @@ def test_calls_without_a_stage_are_named() -> None:
 @at_most(30)
 def test_gradients_accumulate_as_defined(values: List[int], method: accumulation.Method) -> None:
     """A sum, its division by the count, and the running mean, whose order of rounding is its own."""
-    accumulator = accumulation.Accumulator(method)
+    accumulator, variable = accumulation.Accumulator(method), tf.zeros([], tf.float64)
     for value in values:
-        accumulator.add("w", accumulation.Gradient(None, tf.constant(float(value), tf.float64), None))
+        accumulator.add("w", accumulation.Gradient(None, tf.constant(float(value), tf.float64), variable))
     held = accumulator.held["w"].numpy()
     want = np.mean(values) if method is accumulation.Method.RUNNING_MEAN else float(sum(values))
 

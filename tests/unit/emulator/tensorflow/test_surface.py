@@ -11,17 +11,24 @@ import pytest
 
 MODULES = {
     "tensorflow.python.ipu": "autoshard config data data.ops data.ops.dataset_ops dataset_benchmark dataset_extractor "
-    "distributed distributed.popdist_strategy gradient_accumulation horovod horovod.ipu_horovod_strategy "
+    "distributed distributed.host_collective_ops distributed.popdist_strategy eager eager.backprop "
+    "gradient_accumulation horovod horovod.ipu_horovod_strategy "
     "horovod.popdist_strategy ipu_compiler ipu_estimator ipu_infeed_queue ipu_multi_worker_strategy ipu_outfeed_queue "
     "ipu_pipeline_estimator ipu_run_config ipu_session_run_hooks ipu_strategy keras loops ops ops.all_to_all_op "
     "ops.application_compile_op ops.control_flow_ops ops.cross_replica_ops ops.custom_ops ops.embedded_runtime "
-    "ops.embedding_ops ops.functional_ops ops.image_ops ops.internal_ops ops.math_ops ops.nn_ops ops.normalization_ops "
+    "ops.embedding_ops ops.experimental ops.experimental.popfloat_cast_to_gfloat ops.f8_ops ops.functional_ops "
+    "ops.grad_util_ops ops.image_ops ops.internal_ops ops.math_ops ops.nn_ops ops.normalization_ops "
     "ops.pipelining_ops ops.rand_ops ops.reduce_scatter_op ops.replication_ops ops.rnn_ops ops.slicing_ops "
     "ops.statistics_ops ops.summary_ops ops.within_replica_ops optimizers optimizers.automatic_loss_scaling_optimizer "
     "optimizers.cross_replica_optimizer optimizers.gradient_accumulation_optimizer optimizers.ipu_optimizer "
-    "optimizers.map_gradient_optimizer optimizers.sharded_optimizer scopes serving sharding utils",
-    "keras.ipu": "extensions layers losses optimizers optimizers.automatic_loss_scaling_optimizer "
-    "optimizers.cross_replica_optimizer optimizers.gradient_accumulation_optimizer optimizers.map_gradient_optimizer",
+    "optimizers.map_gradient_optimizer optimizers.sharded_optimizer scopes serving sharding utils "
+    "vertex_edsl",
+    "keras.ipu": "extensions extensions.extensions_base extensions.extensions_util extensions.functional_extensions "
+    "extensions.model_extensions extensions.pipeline_stage_assignment extensions.register_extensions "
+    "extensions.sequential_extensions layers layers.capture_upstream_gradients losses optimizers optimizers.adam "
+    "optimizers.als_optimizer optimizers.automatic_loss_scaling_optimizer optimizers.cross_replica_optimizer "
+    "optimizers.gradient_accumulation_optimizer optimizers.gradient_descent optimizers.map_gradient_optimizer "
+    "optimizers.optimizer_v2_wrapper optimizers.parameter_unscaling_optimizer optimizers.rmsprop",
 }
 """The modules that the vendor's packages have in one SDK or another, by package."""
 NAMES = [f"{package}.{module}" for package, modules in MODULES.items() for module in modules.split()]

@@ -146,10 +146,10 @@ def _one_replica(original: Any, by_replica: List[Dict[str, Any]], method: Any) -
     return {name: value if name == "loss" else by_replica[-1][name] for name, value in logs.items()}
 
 
-@patch("keras-second-metric-of-last-step", "streams", "tensorflow.keras.execution:mean_of",
-       "metrics beside the loss of an accumulated outfeed are those of the last step")  # fmt: skip
-def _last_step(original: Any, logs: List[Dict[str, Any]]) -> Any:
-    return {**logs[-1], "loss": original(logs)["loss"]}
+@patch("keras-second-metric-of-first-step", "streams", "tensorflow.keras.execution:accumulated",
+       "metrics beside the loss of an accumulated outfeed are those of the first step")  # fmt: skip
+def _first_step(original: Any, logs: List[Dict[str, Any]], dtype: Any) -> Any:
+    return {**logs[0], "loss": original(logs, dtype)["loss"]}
 
 
 @patch("loss-scaling-maximum-ignored", "update", f"{OPTIM}.loss_scaling:LossScaling.__init__",

@@ -85,8 +85,16 @@ def _reversed(original: Any, estimator: Any, loop: Any, single_examples: bool) -
 
 @patch("estimator-logs-always", "streams", f"{HOOKS}:IPULoggingTensorHook.after_run", "a hook logs every loop")
 def _always_due(original: Any, hook: Any, run_context: Any, run_values: Any) -> None:
-    hook._should_trigger = True
+    hook._timer.reset()
     original(hook, run_context, run_values)
+
+
+@patch("estimator-logs-by-the-start", "streams", f"{HOOKS}:IPULoggingTensorHook.before_run",
+       "whether a loop is logged by seconds is decided before it runs")  # fmt: skip
+def _due_before(original: Any, hook: Any, run_context: Any) -> None:
+    if hook._timer._every_secs is not None and not hook._timer.should_trigger_for_step(hook._iter_count):
+        hook._timer._last_triggered_time = float("inf")
+    original(hook, run_context)
 
 
 for _name, _area, _function, _what, _wrong in (

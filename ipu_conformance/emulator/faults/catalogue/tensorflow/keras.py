@@ -94,11 +94,19 @@ def _first_options(original: Any, model: Any, phase: str) -> Any:
     return keys[phase] if phase in keys else original(model, phase)
 
 
-@patch("keras-accumulated-logs-added", "streams", f"{KERAS}.execution:mean_of", "accumulated logs are not divided")
-def _added(original: Any, logs: Any) -> Any:
+@patch("keras-accumulated-logs-added", "streams", f"{KERAS}.execution:accumulated", "accumulated logs are not divided")
+def _added(original: Any, logs: Any, dtype: Any) -> Any:
     import tensorflow as tf
 
-    return tf.nest.map_structure(lambda value: value * len(logs), original(logs))
+    return tf.nest.map_structure(lambda value: value * len(logs), original(logs, dtype))
+
+
+@patch("keras-accumulated-running-means", "streams", f"{KERAS}.execution:accumulated",
+       "accumulated logs are the mean of the steps' running means")  # fmt: skip
+def _running_means(original: Any, logs: Any, dtype: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.nest.map_structure(lambda *values: tf.add_n(values) / len(logs), *logs)
 
 
 @patch(

@@ -23,20 +23,20 @@ def all_gather(x: Any, replication_factor: int, name: Optional[str] = None) -> A
 
 
 def all_to_all(
-    x: Any, split_dimension: int, concat_dimension: int, number_of_replicas: int, name: Optional[str] = None
+    x: Any, split_dimension: int, concat_dimension: int, replication_factor: int, name: Optional[str] = None
 ) -> Any:
     """Piece s of the tensor of replica r becomes piece r of what replica s gets.
 
     The tensor is cut along one dimension, and what is received is joined along another.
     """
-    _collectives.require_replicas(number_of_replicas)
+    _collectives.require_replicas(replication_factor)
     x = tf.convert_to_tensor(x)
     size = x.shape[split_dimension]
-    if size % number_of_replicas:
+    if size % replication_factor:
         raise ValueError(
-            f"Dimension {split_dimension} of a tensor of shape {x.shape} cannot be cut into {number_of_replicas} equal "
+            f"Dimension {split_dimension} of a tensor of shape {x.shape} cannot be cut into {replication_factor} equal "
             "pieces, one for each replica."
         )
-    pieces = tf.stack(tf.split(x, number_of_replicas, axis=split_dimension))
+    pieces = tf.stack(tf.split(x, replication_factor, axis=split_dimension))
     received = pieces if _placing() else _collectives.all_to_all(pieces)
-    return tf.concat(tf.unstack(received, num=number_of_replicas), axis=concat_dimension)
+    return tf.concat(tf.unstack(received, num=replication_factor), axis=concat_dimension)

@@ -19,9 +19,25 @@ __all__ = [
 
 _WHY = "tables on the host are read and updated by the vendor's runtime while the device runs"
 
-HostEmbedding = _unavailable_class("HostEmbedding", _WHY)
+_NEEDS_SLOTS = "instructions for tables on the host are those of the vendor's runtime"
+
+HostEmbedding = _unavailable_class(
+    "HostEmbedding",
+    _WHY,
+    "name, embedding_tensor, partition_strategy='TOKEN', optimizer_spec=None",
+    {
+        "__call__": "*args, **kwargs",
+        "get_embedding_tensor": "",
+        "lookup": "indices, clip_indices=True",
+        "register": "session=None",
+    },
+)
 HostEmbeddingScope = _unavailable_class("HostEmbeddingScope", _WHY)
-create_host_embedding = _unavailable_function("create_host_embedding", _WHY)
+create_host_embedding = _unavailable_function(
+    "create_host_embedding",
+    _WHY,
+    "name, shape, dtype, partition_strategy='TOKEN', optimizer_spec=None, initializer=None",
+)
 
 
 class HostEmbeddingOptimizerSpec:
@@ -34,6 +50,19 @@ class HostEmbeddingOptimizerSpec:
     def get_learning_rate(self) -> Any:
         """The learning rate, a number or a tensor."""
         return self._learning_rate
+
+    create_lookup_instruction = _unavailable_function(
+        "create_lookup_instruction",
+        _NEEDS_SLOTS,
+        "self, embedding_tensor, indices, slot_vars, partition_strategy, name",
+    )
+    create_register_instruction = _unavailable_function(
+        "create_register_instruction", _NEEDS_SLOTS, "self, embedding_tensor, slot_vars, name"
+    )
+    create_deregister_instruction = _unavailable_function(
+        "create_deregister_instruction", _NEEDS_SLOTS, "self, embedding_tensor, slot_vars, name"
+    )
+    create_slot_variables = _unavailable_function("create_slot_variables", _NEEDS_SLOTS, "self, embedding_tensor, name")
 
 
 class HostEmbeddingSGDGAOptimizerSpec(HostEmbeddingOptimizerSpec):

@@ -7,8 +7,9 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from ipu_conformance.emulator.tensorflow.compile import device_loop as _device_loop
+from ipu_conformance.emulator.tensorflow.surface import unavailable_function as _unavailable_function
 
-__all__ = ["get_current_iteration_counter", "print_tensor", "remap", "remap_deduce"]
+__all__ = ["fifo", "get_current_iteration_counter", "print_tensor", "remap", "remap_deduce"]
 
 
 def print_tensor(input: Any, name: str = "") -> Any:
@@ -28,10 +29,13 @@ def remap_deduce(x: Any, name: Optional[str] = None) -> Any:
     return tf.identity(x, name=name)
 
 
-def get_current_iteration_counter(
-    name: Optional[str] = None, lower_bound: int = 0, upper_bound: Optional[int] = None
-) -> Any:
-    """The number of the iteration, from 0, of the loop in which it is called; the bounds are hints to a compiler."""
+fifo = _unavailable_function(
+    "fifo", "a queue between iterations is one operation of the vendor's library", "x, depth, offload=False, name=None"
+)
+
+
+def get_current_iteration_counter(name: Optional[str] = None, **kwargs: Any) -> Any:
+    """The number of the iteration, from 0, of the loop in which it is called; ``kwargs`` are hints to a compiler."""
     iteration = _device_loop.current()
     if iteration is None:
         raise ValueError("get_current_iteration_counter was called outside of a loop: call it in the body of one.")

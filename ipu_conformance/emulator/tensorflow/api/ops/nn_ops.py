@@ -22,6 +22,8 @@ __all__ = [
     "gelu",
     "hard_sigmoid",
     "multi_conv",
+    "nce_loss",
+    "sampled_softmax_loss",
     "softmax",
     "swish",
 ]
@@ -44,7 +46,7 @@ def hard_sigmoid(x: Any, name: Optional[str] = None) -> Any:
     return tf.clip_by_value(0.2 * x + 0.5, 0.0, 1.0, name=name)
 
 
-def softmax(x: Any, stable: bool = True, name: Optional[str] = None) -> Any:
+def softmax(x: Any, stable: bool = False, name: Optional[str] = None) -> Any:
     """The exponentials over their sum along the last axis; those of differences to the largest where ``stable``."""
     x = tf.convert_to_tensor(x)
     if stable:
@@ -71,3 +73,40 @@ def multi_conv(func: Optional[Callable[..., Any]] = None, options: Optional[Dict
             return func(*(tf.nest.map_structure(tf.convert_to_tensor, value) for value in args))
 
     return convolve
+
+
+def nce_loss(
+    weights: Any,
+    biases: Any,
+    labels: Any,
+    inputs: Any,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int = 1,
+    sampled_values: Any = None,
+    name: str = "nce_loss",
+) -> Any:
+    """The loss of telling true classes from drawn ones; drawn classes that are true stay."""
+    return tf.nn.nce_loss(
+        weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values,
+        remove_accidental_hits=False, name=name,
+    )  # fmt: skip
+
+
+def sampled_softmax_loss(
+    weights: Any,
+    biases: Any,
+    labels: Any,
+    inputs: Any,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int = 1,
+    sampled_values: Any = None,
+    name: str = "sampled_softmax_loss",
+    seed: Optional[int] = None,
+) -> Any:
+    """The softmax loss over true and drawn classes; drawn classes that are true stay."""
+    return tf.nn.sampled_softmax_loss(
+        weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values,
+        remove_accidental_hits=False, seed=seed, name=name,
+    )  # fmt: skip

@@ -17,20 +17,18 @@ def all_gather(input_shards: Sequence[Any], axis: int = 0) -> List[Any]:
     return [tf.identity(joined) for _ in input_shards]
 
 
-def all_reduce(input_shards: Sequence[Any], op: str = "COLLECTIVE_OP_ADD") -> List[Any]:
+def all_reduce(input_shards: Sequence[Any], op: str) -> List[Any]:
     """For each IPU the sum, or the mean, of all shards."""
     total = _reduced(_shards(input_shards), op)
     return [tf.identity(total) for _ in input_shards]
 
 
-def reduce_scatter(input_shards: Sequence[Any], op: str = "COLLECTIVE_OP_ADD", axis: int = 0) -> List[Any]:
+def reduce_scatter(input_shards: Sequence[Any], op: str) -> List[Any]:
     """For each IPU its piece of the sum, or of the mean, of all shards; zeros fill up the last piece."""
     total, number = _reduced(_shards(input_shards), op), len(input_shards)
-    length = -(-int(total.shape[axis]) // number)
-    padding = [
-        [0, length * number - int(total.shape[axis]) if place == axis else 0] for place in range(total.shape.rank)
-    ]
-    return list(tf.split(tf.pad(total, padding), number, axis=axis))
+    length = -(-int(total.shape[0]) // number)
+    padding = [[0, length * number - int(total.shape[0])], *([0, 0] for _ in range(total.shape.rank - 1))]
+    return list(tf.split(tf.pad(total, padding), number, axis=0))
 
 
 def _shards(given: Sequence[Any]) -> List[Any]:

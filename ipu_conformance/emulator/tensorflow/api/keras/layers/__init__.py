@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from ipu_conformance.emulator.tensorflow.api.keras.layers.capture_upstream_gradients import (
+    CaptureActivationGradients,
+    CaptureUpstreamGradients,
+)
 from ipu_conformance.emulator.tensorflow.layers.classification import CTCInferenceLayer, CTCPredictionsLayer
 from ipu_conformance.emulator.tensorflow.layers.marks import AssumeEqualAcrossReplicas, Dropout, RecomputationCheckpoint
 from ipu_conformance.emulator.tensorflow.layers.normalization import (
@@ -22,6 +26,8 @@ __all__ = [
     "AssumeEqualAcrossReplicas",
     "CTCInferenceLayer",
     "CTCPredictionsLayer",
+    "CaptureActivationGradients",
+    "CaptureUpstreamGradients",
     "Dropout",
     "EffectiveTransformer",
     "Embedding",

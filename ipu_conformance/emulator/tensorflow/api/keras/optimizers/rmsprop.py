@@ -1,0 +1,5 @@
+"""RMSprop that finds by itself how much to scale a loss for gradients in float16."""
+
+from ipu_conformance.emulator.tensorflow.optim.keras_scaling import ALSOptimizerRMSProp
+
+__all__ = ["ALSOptimizerRMSProp"]
