@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 import signal
 from pathlib import Path
 
@@ -57,8 +58,9 @@ class _Device:
 def test_a_failure_counts_if_the_case_passes_afterwards(tmp_path, verdicts, counted):
     """The line says what became of the run under the fault."""
     path = tmp_path / "paddle.provoke0.jsonl"
+    loop: Any = _Device(*verdicts)
     with path.open("w", encoding="utf-8") as out:
-        assert session._try_and_look(_Device(*verdicts), "inert", "test_a.py::test_one", out) is counted
+        assert session._try_and_look(loop, "inert", "test_a.py::test_one", out) is counted
 
     assert json.loads(path.read_text(encoding="utf-8"))["verdict"] == counted
 
@@ -66,7 +68,7 @@ def test_a_failure_counts_if_the_case_passes_afterwards(tmp_path, verdicts, coun
 def test_a_fault_that_leaves_something_behind_spoils_the_process(tmp_path):
     """The failure is no kill, and nothing more is said of any fault."""
     path = tmp_path / "paddle.provoke0.jsonl"
-    loop = _Device(Verdict.KILLED, Verdict.KILLED)
+    loop: Any = _Device(Verdict.KILLED, Verdict.KILLED)
     with path.open("w", encoding="utf-8") as out, pytest.raises(session.SpoiledError, match="inert left something"):
         session._try_and_look(loop, "inert", "test_a.py::test_one", out)
 
