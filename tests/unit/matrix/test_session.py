@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
