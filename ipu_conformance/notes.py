@@ -1,6 +1,6 @@
 """What a case shows besides passing or failing: margins to tolerance, curves, timelines.
 
-Checks and drivers tell; who listens is none of their business. Without a listener nothing is computed.
+Checks, the oracle and drivers tell; who listens is none of their business. Without a listener nothing is computed.
 """
 
 from __future__ import annotations

@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
 
-from ipu_conformance.check.curves import judged
 from ipu_conformance.oracle.convergence import baseline as baselines
-from ipu_conformance.oracle.convergence.band import Verdict
+from ipu_conformance.oracle.convergence.band import Verdict, judge
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def verdict(reference: Reference, results: Sequence[Any]) -> Verdict:
     """What the shipped baseline says of runs with the reference's settings and seeds of their own, taken together."""
     baseline = baselines.load(Path(reference.name))
     values = [reference.values(result) for result in results]
-    return judged(baseline.band(len(values)), values, metric=f"{reference.workload}'s {baseline.metric}")
+    return judge(baseline.band(len(values)), values, metric=f"{reference.workload}'s {baseline.metric}")
 
 
 def judgements(references: Iterable[Reference], settings: Any, result: Any) -> List[Verdict]:

@@ -12,10 +12,12 @@ passes with a probability of at most 1 - power. That shift follows from the non-
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
+from ipu_conformance import notes
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.oracle.convergence.distributions import noncentral_shift, student_quantile_above
 
@@ -111,11 +113,22 @@ def judge(reference: Band, runs: Sequence[Sequence[float]], *, metric: str = "th
                 f"a run has {len(run)} values, and the baseline has {len(reference.epochs)} epochs; give one for each"
             )
     monitor = ConvergenceMonitor(reference, metric=metric)
-    for epoch, column in enumerate(zip(*runs), start=1):
-        verdict = monitor.update(epoch, sum(column) / len(column))
+    means = [sum(column) / len(column) for column in zip(*runs)]
+    for epoch, mean in enumerate(means, start=1):
+        verdict = monitor.update(epoch, mean)
         if verdict is not None:
+            if notes.wanted():
+                _tell_curve(reference, means, metric, verdict)
             return verdict
     raise AssertionError("a monitor gives its verdict by the last epoch")
+
+
+def _tell_curve(reference: Band, means: Sequence[float], metric: str, verdict: Verdict) -> None:
+    """Tell a curve, as far as it is finite, and the band that it was judged by."""
+    finite = [float(mean) for mean in itertools.takewhile(math.isfinite, means)]
+    rows = reference.epochs
+    bounds = {word: [float(getattr(row, word)) for row in rows] for word in ("low", "mean", "high")}
+    notes.tell("curve", {"metric": metric, "passed": verdict.passed, "values": finite, **bounds})
 
 
 def left_out(values: Sequence[Sequence[float]], *, false_alarm_rate: float = FALSE_ALARM_RATE) -> int:

@@ -10,11 +10,10 @@ from typing import Any, Callable, Mapping
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.check.curves import judged
 from ipu_conformance.frameworks import Driver
 from ipu_conformance.nets import MODELS, distinct_micro_batches
 from ipu_conformance.oracle.convergence import baseline
-from ipu_conformance.oracle.convergence.band import Verdict
+from ipu_conformance.oracle.convergence.band import Verdict, judge
 from ipu_conformance.oracle.tolerance import runs as run_tolerance
 from ipu_conformance.oracle.training import train as oracle
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
@@ -125,4 +124,4 @@ def test_a_model_converges_like_its_baseline(
     recorded = baseline.load(Path(workload.name))
     losses = workload.losses(lambda net, data, config: framework.train(net, config, data), config, SEED)
 
-    converges(judged(recorded.band(), [losses], metric=f"the {model}'s {recorded.metric}"))
+    converges(judge(recorded.band(), [losses], metric=f"the {model}'s {recorded.metric}"))

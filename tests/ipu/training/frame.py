@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check, nets, notes
-from ipu_conformance.check.curves import judged
 from ipu_conformance.nets import Data, Net, distinct_micro_batches
 from ipu_conformance.oracle.convergence import baseline
-from ipu_conformance.oracle.convergence.band import band
+from ipu_conformance.oracle.convergence.band import band, judge
 from ipu_conformance.oracle.tolerance import runs as run_tolerance
 from ipu_conformance.oracle.tolerance.runs import RunTolerance, TwoRunTolerance
 from ipu_conformance.oracle.training import train as oracle
@@ -253,7 +252,7 @@ def learned_as_recorded(driver: Any, config: RunConfig) -> None:
     recorded = baseline.load(Path("oracle-mlp"))
     seeded = replace(config, seed=DIGITS_SEED)
     curve = DIGITS.accuracies(lambda net, data, config: driver.train(net, config, data), seeded)
-    verdict = judged(band(recorded.values), [curve], metric=recorded.metric)
+    verdict = judge(band(recorded.values), [curve], metric=recorded.metric)
     check.holds(verdict.passed, verdict.sentence)
 
 
