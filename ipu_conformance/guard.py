@@ -195,9 +195,9 @@ def _fork() -> int:
 
 
 def _end_with_parent() -> None:
-    """Let the kernel end this process with its parent, where it can."""
+    """Let the kernel kill this process with its parent, which forwards every signal that it can still handle."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _wait(child: int) -> int:

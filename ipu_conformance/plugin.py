@@ -91,7 +91,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Triangulation(), "ipu_conformance_triangulation")
     if config.pluginmanager.has_plugin("xdist"):
         config.pluginmanager.register(_XdistHooks(), "ipu_conformance_xdist")
-        config.pluginmanager.register(Packing(), "ipu_conformance_packing")
+        if hasattr(config, "workerinput") or config.getoption("tx", None):
+            config.pluginmanager.register(Packing(), "ipu_conformance_packing")
         _limit_workers(config)
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(Watch(opened(Path(config.workerinput["ipu_stacks"]))), "ipu_conformance_watch")

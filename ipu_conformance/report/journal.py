@@ -21,6 +21,8 @@ FILE = "journal.jsonl"
 START = hashlib.sha256(b"ipu-conformance journal 1").hexdigest()
 """The chain before the first line."""
 
+SECONDS_TO_LET_GO = 1.0
+"""How long a killed run may hold its folder after its end."""
 SECONDS_UNSYNCED = 1.0
 """What a machine that loses its power may lose; a process that is killed loses nothing."""
 
@@ -101,21 +103,34 @@ class Journal:
             self._file: IO[bytes] = open(path, "ab", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise JournalError(f"{path} cannot be written: {error.strerror}; choose another folder.") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not self._locked():
             self._file.close()
-            raise FolderInUseError(
-                f"Another run writes to {path.parent}; wait for its end, or choose another folder."
-            ) from None
+            raise FolderInUseError(f"Another run writes to {path.parent}; wait for its end, or choose another folder.")
         reading = read(path)
         if reading.broken is not None:
             self._file.close()
             raise JournalError(f"{reading.broken}; {path.parent} was changed and cannot be gone on with.")
-        if reading.torn:
-            os.truncate(path, reading.size)
-        self.entries, self._chain, self._size = reading.entries, reading.chain, reading.size
+        self.reload()
         self._synced = time.monotonic()
+
+    def _locked(self) -> bool:
+        """Whether the file is this process's now; a run that was just killed lets go of it within a moment."""
+        deadline = time.monotonic() + SECONDS_TO_LET_GO
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except OSError:
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(0.02)
+
+    def reload(self) -> None:
+        """Go on behind what another process of this run has written: a child that was lost."""
+        reading = read(self.path)
+        if reading.torn:
+            os.truncate(self.path, reading.size)
+        self.entries, self._chain, self._size = reading.entries, reading.chain, reading.size
 
     def append(self, entry: Mapping[str, Any]) -> Entry:
         """Hand one entry to the system, which keeps it if this process is killed; take back one that does not fit."""

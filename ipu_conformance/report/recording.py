@@ -7,6 +7,7 @@ tell, and sends it along with pytest's reports. ``Recorder`` alone writes: it is
 from __future__ import annotations
 
 import datetime
+import os
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set
@@ -91,6 +92,8 @@ class Recorder:
         self._planned: Dict[str, str] = {}
         self._phases: Dict[str, List[Any]] = {}
         self._not_collected: List[str] = []
+        self._process = os.getpid()
+        self._repeated: Set[str] = set()
         try:
             self._go_on(resume)
         except ConformanceError:
@@ -148,12 +151,21 @@ class Recorder:
         if report.when == "repeats":
             self._write({"kind": "repeats", "at": _now(), "case": case, "devices": report.ipu_repeats})
             return
+        self._take_over()
         phases = self._phases.setdefault(report.nodeid, [])
         phases.append(report)
-        if report.when in ("setup", "call"):
+        if report.when in ("setup", "call") and not _is_lost(report):
             return
         del self._phases[report.nodeid]
-        self._write(_result(case, phases).entry())
+        if case not in self._repeated:
+            self._write(_result(case, phases).entry())
+
+    def _take_over(self) -> None:
+        """Go on where a process of this run was lost: what it has written is reported again, and not written again."""
+        if os.getpid() != self._process:
+            self._process = os.getpid()
+            self.journal.reload()
+            self._repeated = {entry["case"] for entry in self.journal.entries if entry["kind"] == "case"}
 
     def _write(self, entry: Mapping[str, Any]) -> None:
         try:
@@ -264,8 +276,8 @@ def _result(case: str, phases: Sequence[Any]) -> Result:
     if failed is not None:
         outcome, details = FAILED, str(failed.longreprtext)[-MOST_DETAILS:]
         default = (ERROR, str(failed.longrepr).strip().splitlines()[-1])
-        if failed.when not in ("setup", "call", "teardown"):
-            default = (CRASH, "the process that ran the case died")
+        if _is_lost(failed) or failed.when not in ("setup", "call", "teardown"):
+            default = (CRASH, str(getattr(failed.longrepr, "lost", "the process that ran the case died")))
         cause, sentence = getattr(failed, "ipu_failure", default)
         if cause != CRASH and failed.when != "call":
             sentence = f"in {'set-up' if failed.when == 'setup' else 'tear-down'}: {sentence}"
@@ -287,6 +299,11 @@ def _result(case: str, phases: Sequence[Any]) -> Result:
         at=_now(),
         worker=_worker(phases[-1]),
     )
+
+
+def _is_lost(report: Any) -> bool:
+    """Whether the case took its process with it, so that no other report of it comes."""
+    return getattr(report.longrepr, "lost", None) is not None
 
 
 def _worker(report: Any) -> str:

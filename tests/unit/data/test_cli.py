@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pytest
 
 from ipu_conformance.cli import main
 from ipu_conformance.data import originals
@@ -100,10 +99,9 @@ def test_export_writes_one_class_in_colour(tmp_path):
         assert np.array_equal(np.asarray(picture), files.arrays((32, 32, 3))["train"][0][0])
 
 
-@pytest.mark.parametrize(("count", "sentence"), [("0", "count is 0"), ("99999", "there are 10,000 samples")])
-def test_export_refuses_an_impossible_count(tmp_path, capsys, count, sentence):
+def test_export_refuses_more_than_there_is(tmp_path, capsys):
     """Nothing is written."""
-    assert main(["data", "export", "synthetic-digits", "--to", str(tmp_path / "png"), "--count", count]) == 2
+    assert main(["data", "export", "synthetic-digits", "--to", str(tmp_path / "png"), "--count", "99999"]) == 2
 
-    assert sentence in capsys.readouterr().err
+    assert "there are 10,000 samples" in capsys.readouterr().err
     assert not (tmp_path / "png").exists()

@@ -28,6 +28,8 @@ CASES = """
         time.sleep(float(os.environ.get("CASE_SECONDS", 0)))
 
     def test_last():
+        if os.environ.get("CASE_KILLS") == "run":
+            os.kill(os.getppid(), signal.SIGKILL)
         if os.environ.get("CASE_KILLS"):
             os.kill(os.getpid(), signal.SIGKILL)
         assert not os.environ.get("CASE_FAILS"), "the device is gone"
@@ -71,7 +73,7 @@ def test_a_qualification_ends_with_its_verdict(small, capsys, monkeypatch):
 
 def test_a_run_that_dies_is_judged_by_its_journal_and_gone_on_with(small, capsys, monkeypatch):
     """kill -9 of pytest itself leaves what had ended; --resume runs the rest."""
-    monkeypatch.setenv("CASE_KILLS", "1")
+    monkeypatch.setenv("CASE_KILLS", "run")
     assert cli.main(ARGUMENTS) == 3
     verdict = report_folder.read_report(small / "report")["verdict"]
     assert "1 planned case was not run, of 5: the run was stopped before its end." in verdict["reasons"]
@@ -80,6 +82,16 @@ def test_a_run_that_dies_is_judged_by_its_journal_and_gone_on_with(small, capsys
     assert cli.main([*ARGUMENTS, "--resume"]) == 3
     report = report_folder.read_report(small / "report")
     assert (report["counts"]["passed"], report["times"]["runs"]) == (5, 2)
+    assert verification.complaints(small / "report") == []
+
+
+def test_a_case_that_takes_its_process_with_it_is_one_line(small, capsys, monkeypatch):
+    """The process that goes on repeats the reports of the others, and writes none of them again."""
+    monkeypatch.setenv("CASE_KILLS", "case")
+    cli.main(ARGUMENTS)
+
+    report = report_folder.read_report(small / "report")
+    assert (report["counts"]["passed"], report["counts"]["failed"]) == (4, 1)
     assert verification.complaints(small / "report") == []
 
 
