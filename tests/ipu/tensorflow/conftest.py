@@ -32,7 +32,9 @@ def ipu(tf: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _clean_system() -> Iterator[None]:
-    """No case inherits a configuration, a graph or Keras' counters from the one before."""
+    """No case inherits a configuration, a graph or Keras' counters from the one before, of whatever folder."""
+    if "tensorflow.python.ipu" in sys.modules:
+        sys.modules["tensorflow.python.ipu"].utils.reset_ipu_configuration()
     yield
     if "tensorflow.python.ipu" in sys.modules:
         tensorflow = sys.modules["tensorflow"]
