@@ -22,15 +22,15 @@ from ipu_conformance.scheduling import framework_of, program_of
 
 FILE = Path(__file__).with_name("levels.json")
 SMOKE_CASES = 300
-SMOKE_SECONDS = 36.0
+SMOKE_SECONDS = 15.0
 """Processor time of smoke's cases; each worker takes some seconds to start on top."""
 SMOKE_DEAR = 0.9
 """An area whose cheapest case takes longer begins at premerge."""
 SMOKE_KILLS = 0.9
 """The share of all faults with a known killer that smoke is to notice, where its time allows."""
-PREMERGE_SECONDS = 240.0
+PREMERGE_SECONDS = 185.0
 """Processor time of premerge's cases; starting, importing and collecting come on top (docs/levels.md)."""
-DEAR_SECONDS = 0.5
+DEAR_SECONDS = 0.3
 """A case above it is in premerge only where no other one notices a fault, and where time is left."""
 KILLERS = 2
 """Cases of different families that premerge has for every fault, if so many are known; the second is not a dear one."""

@@ -54,6 +54,7 @@ def test_smoke_goes_on_until_it_notices_enough_or_its_time_is_up(budget, cases, 
 
 def test_premerge_has_one_case_of_every_kind_that_is_not_dear(monkeypatch):
     """With no time left beyond that, a kind is a test function on a framework, or an op."""
+    monkeypatch.setattr(levels, "DEAR_SECONDS", 0.5)
     monkeypatch.setattr(levels, "PREMERGE_SECONDS", 0.0)
     made = levels.computed(CASES, {})
 
@@ -66,6 +67,7 @@ def test_premerge_has_one_case_of_every_kind_that_is_not_dear(monkeypatch):
 
 def test_premerge_has_a_killer_of_every_fault_however_dear_and_a_second_that_is_not(monkeypatch):
     """The cheapest killers of different families are in; a case that is gone is not."""
+    monkeypatch.setattr(levels, "DEAR_SECONDS", 0.5)
     monkeypatch.setattr(levels, "PREMERGE_SECONDS", 0.0)
     killers = {
         "slow": ["poptorch/ir/test_a_ipu.py::test_three[z]"],
