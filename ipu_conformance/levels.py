@@ -14,11 +14,11 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ipu_conformance.atomic_write import replacing
 from ipu_conformance.errors import ConformanceError
-from ipu_conformance.scheduling import framework_of, program_of
+from ipu_conformance.scheduling import RUN_FILES, framework_of, program_of, run_of
 
 FILE = Path(__file__).with_name("levels.json")
 SMOKE_CASES = 300
@@ -112,25 +112,26 @@ def computed(seconds: Mapping[str, float], kills: Mapping[str, Sequence[str]]) -
     Premerge adds, cheapest first, two cases of different families for every fault, one case of every kind (a test
     function on a framework, an op), and then whatever fits.
     """
-    seconds = _shared(seconds)
-    order = sorted(seconds, key=lambda case: (seconds[case], case))
-    smoke = _smoke(seconds, order, kills)
-    chosen: Set[str] = set(smoke)
+    prices = _Prices(seconds)
+    smoke = _smoke({case: prices.of(case) for case in seconds}, prices.cheapest_first(seconds), kills)
+    for case in smoke:
+        prices.take(case)
     for killers in kills.values():
-        families: Set[str] = {parted(case)[0] for case in killers if case in chosen}
-        for case in sorted(set(killers) & set(seconds), key=lambda case: (seconds[case], case)):
-            wanted = KILLERS if seconds[case] <= DEAR_SECONDS else 1
+        families: Set[str] = {parted(case)[0] for case in killers if case in prices.taken}
+        for case in prices.cheapest_first(set(killers) & set(seconds)):
+            wanted = KILLERS if prices.of(case) <= DEAR_SECONDS else 1
             if len(families) < wanted and parted(case)[0] not in families:
                 families.add(parted(case)[0])
-                chosen.add(case)
-    chosen.update(case for case in _first(order, _kind) if seconds[case] <= DEAR_SECONDS)
-    spent = sum(seconds[case] for case in chosen)
-    for case in order:
-        if case not in chosen and spent + seconds[case] <= PREMERGE_SECONDS:
-            chosen.add(case)
-            spent += seconds[case]
+                prices.take(case)
+    for case in _first(prices.cheapest_first(seconds), _kind):
+        if prices.of(case) <= DEAR_SECONDS:
+            prices.take(case)
+    for _ in range(2):  # a run that the first round has added makes the cases that look at it cheap
+        for case in prices.cheapest_first(seconds):
+            if case not in prices.taken and prices.spent + prices.of(case) <= PREMERGE_SECONDS:
+                prices.take(case)
     known = {parted(case)[0] for case in seconds}
-    return Levels(_by_family(smoke), {**dict.fromkeys(known, frozenset()), **_by_family(chosen)})
+    return Levels(_by_family(smoke), {**dict.fromkeys(known, frozenset()), **_by_family(prices.taken)})
 
 
 def _smoke(seconds: Mapping[str, float], order: Sequence[str], kills: Mapping[str, Sequence[str]]) -> List[str]:
@@ -166,6 +167,51 @@ def _smoke(seconds: Mapping[str, float], order: Sequence[str], kills: Mapping[st
             cheapest.pop(area, None)
         del notices[best]
     return [*chosen, *cheapest.values()]
+
+
+class _Prices:
+    """What a case adds to the time of a list: its own, and that of the run it looks at where it is the first to."""
+
+    def __init__(self, seconds: Mapping[str, float]) -> None:
+        self._own = _shared(seconds)
+        self._runs: Dict[str, float] = {}
+        for case, own in self._own.items():
+            run = _run(case)
+            if run is not None:
+                self._runs[run] = max(own, self._runs.get(run, 0.0))
+        self._made: Set[str] = set()
+        self.taken: Set[str] = set()
+        self.spent = 0.0
+
+    def of(self, case: str) -> float:
+        """The seconds that the list takes longer with a case."""
+        run = _run(case)
+        return self._own[case] if run is None or run in self._made else self._runs[run]
+
+    def take(self, case: str) -> None:
+        """Add a case to the list."""
+        if case in self.taken:
+            return
+        self.spent += self.of(case)
+        self.taken.add(case)
+        run = _run(case)
+        if run is not None:
+            self._made.add(run)
+
+    def cheapest_first(self, cases: Iterable[str]) -> List[str]:
+        """The cases in the order of their prices as they are now."""
+        return sorted(cases, key=lambda case: (self.of(case), case))
+
+
+@functools.lru_cache(maxsize=None)
+def _run(case: str) -> Optional[str]:
+    """The run that a case and others look at, and whichever comes first makes; None where a case has its own."""
+    path, _, _ = case.partition("::")
+    parameters = parted(case)[1]
+    if path.endswith(RUN_FILES) and parameters:
+        return f"{path} {parameters}"
+    run = run_of(case)
+    return run and f"{framework_of(case)} {run}"
 
 
 def _shared(seconds: Mapping[str, float]) -> Mapping[str, float]:

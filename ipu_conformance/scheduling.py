@@ -87,9 +87,10 @@ def run_of(nodeid: str) -> Optional[str]:
     return f"training::{row}" if row and framework in FRAMEWORKS else None
 
 
+RUN_FILES = ("/test_cifar10_ipu.py", "/test_mnist_ipu.py")
+"""Whose cases of the same parameters look at the same run of a workload."""
 WHOLE_FILES = (
-    "/test_cifar10_ipu.py",
-    "/test_mnist_ipu.py",
+    *RUN_FILES,
     "/test_collectives_ipu.py",
     "/tensorflow/estimator/",
     "/tensorflow/keras/",

@@ -148,13 +148,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     clock.note()
     clock.framework = framework_of(item.nodeid) or NEUTRAL
     clock.phases.append("case")
-    before, elsewhere = time.process_time(), _elsewhere()
+    before, elsewhere = _with_children(), _elsewhere()
     try:
         return (yield)
     finally:
         clock.note()
         clock.phases.pop()
-        cases[item.nodeid] = time.process_time() - before - (_elsewhere() - elsewhere)
+        cases[item.nodeid] = _with_children() - before - (_elsewhere() - elsewhere)
         clock.framework = NEUTRAL
 
 
@@ -168,6 +168,12 @@ def pytest_runtest_teardown() -> Generator[None, Any, Any]:
     finally:
         clock.note()
         clock.phases.pop()
+
+
+def _with_children() -> float:
+    """Processor time of this process and of those that it started and that have ended."""
+    ended = os.times()
+    return time.process_time() + ended.children_user + ended.children_system
 
 
 def _elsewhere() -> float:

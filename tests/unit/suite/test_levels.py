@@ -89,6 +89,30 @@ def test_time_that_is_left_is_filled_with_the_cheapest(monkeypatch):
     assert set(CASES) - _listed(made.premerge) == {"poptorch/ir/test_a_ipu.py::test_three[z]"}
 
 
+LOOKING = {
+    "training/test_a_ipu.py::test_one[paddle-mlp]": 5.0,
+    "training/test_b_ipu.py::test_two[paddle-mlp]": 0.01,
+    "training/test_b_ipu.py::test_two[poptorch-mlp]": 0.02,
+    "tensorflow/training/test_mnist_ipu.py::test_one[two replicas]": 4.0,
+    "tensorflow/training/test_mnist_ipu.py::test_two[two replicas]": 0.03,
+}
+
+
+def test_the_first_case_that_looks_at_a_run_pays_for_it():
+    """A case was cheap because another had made its run: alone it would make it."""
+    made = levels.computed(LOOKING, {})
+
+    assert _listed(made.smoke) == {"training/test_b_ipu.py::test_two[poptorch-mlp]"}
+
+
+@pytest.mark.parametrize(("budget", "cases"), [(4.1, 3), (5.0, 3), (9.5, 5)])
+def test_who_looks_at_a_run_that_is_made_adds_nothing_but_its_own_time(budget, cases, monkeypatch):
+    """The second look at a run comes with the first, and not without it."""
+    monkeypatch.setattr(levels, "PREMERGE_SECONDS", budget)
+
+    assert len(_listed(levels.computed(LOOKING, {}).premerge)) == cases
+
+
 @pytest.mark.parametrize(
     ("case", "level"),
     [
