@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ipu_conformance import plugin, tally
-from ipu_conformance.plugin import matches_cases_only
+from ipu_conformance import cases, plugin, tally, workers
+from ipu_conformance.asking import SELECTION, matches_cases_only
 from ipu_conformance.selection import Selection
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -211,10 +211,10 @@ def test_the_emulator_has_no_more_workers_than_cores(kinds, expression, started,
     monkeypatch.setattr("os.cpu_count", lambda: 3)
     config: Any = SimpleNamespace(
         option=SimpleNamespace(tx=["popen"] * 5),
-        stash={plugin.SELECTION: SimpleNamespace(kinds=kinds)},
+        stash={SELECTION: SimpleNamespace(kinds=kinds)},
         getoption={"markexpr": expression}.get,
     )
-    plugin._limit_workers(config)
+    workers.limit(config)
 
     assert len(config.option.tx) == started
 
@@ -314,7 +314,7 @@ def test_a_run_of_cases_alone_opens_no_test_of_the_project(pytester, monkeypatch
     for folder in ("tests/ipu", "tests/unit/suite"):
         (pytester.path / folder).mkdir(parents=True)
         (pytester.path / folder / "test_layers.py").write_text("def test_a():\n    pass\n")
-    monkeypatch.setattr(plugin, "suite_folder", lambda: pytester.path / "tests" / "ipu")
+    monkeypatch.setattr(cases, "suite_folder", lambda: pytester.path / "tests" / "ipu")
 
     class Watch:
         def pytest_collect_file(self, file_path):
@@ -432,7 +432,7 @@ def test_a_failure_is_one_line_of_the_summary(pytester):
 @pytest.mark.parametrize(("said", "sections"), [("E   OSError", 1), ("E   wrong\nE   reproduce: it", 0)])
 def test_every_failed_case_of_the_suite_says_how_to_run_it_alone(said, sections):
     """Also one that fails by an exception; a check says it already."""
-    item: Any = SimpleNamespace(path=plugin.suite_folder() / "test_a.py", nodeid="x/test_a.py::test_a[D2]")
+    item: Any = SimpleNamespace(path=cases.suite_folder() / "test_a.py", nodeid="x/test_a.py::test_a[D2]")
     report = SimpleNamespace(failed=True, longreprtext=said, sections=[])
     hook = plugin.pytest_runtest_makereport(item)
     next(hook)
