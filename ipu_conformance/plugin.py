@@ -18,7 +18,7 @@ from ipu_conformance.garbage import GARBAGE
 from ipu_conformance.packing import Packing
 from ipu_conformance.selection import OPTIONS, Selection
 from ipu_conformance.tally import TALLY, Tally
-from ipu_conformance.targets import FRAMEWORKS, Inspector, activate, active, discover
+from ipu_conformance.targets import FAULT, FRAMEWORKS, Inspector, activate, active, discover
 from ipu_conformance.triangulation import Triangulation
 from ipu_conformance.watch import Watch, opened
 
@@ -35,7 +35,6 @@ MARKERS = (
     "unable(framework, what): the framework's API has no words for what the case asks for",
     "level(name): the least thorough level that a case runs at which is not one of the suite's own",
 )
-FAULT = "IPU_CONFORMANCE_FAULT"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -415,6 +415,37 @@ def test_an_active_fault_stands_in_the_header(pytester, monkeypatch):
     result.stdout.fnmatch_lines(["ipu fault: update-halved is on, the device is wrong on purpose (IPU_*)"])
 
 
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("update-halfed", "no fault is named 'update-halfed'; did you mean 'update-halved' or *"),
+        ("update-halved,off:paddle.nesterov", "'off:paddle.nesterov' is a fault of paddle, which is not in this run *"),
+        ("slip:core.streams:Strem.join", "no fault is named 'slip:core.streams:Strem.join'; the emulator has no *"),
+        ("slip:core.stream:join", "no fault is named 'slip:core.stream:join'; the emulator has no *"),
+    ],
+)
+def test_an_unknown_fault_is_refused_before_any_case(pytester, monkeypatch, fault, sentence):
+    """A run under a misspelt fault would pass as the run of a right device."""
+    pytester.makepyfile(test_acme="import pytest\n@pytest.mark.ipu\ndef test_a():\n    pass\n")
+    monkeypatch.setenv("IPU_CONFORMANCE_FAULT", fault)
+
+    result = pytester.runpytest_inprocess("-m", "ipu", "--ipu-frameworks", "poptorch")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {sentence}"])
+
+
+@pytest.mark.parametrize("fault", ["inert", "off:paddle.nesterov", "slip:core.streams:join?"])
+def test_a_fault_of_one_framework_is_on_in_a_run_of_several(pytester, monkeypatch, fault):
+    """The frameworks that do not have it are right."""
+    pytester.makepyfile(test_acme="import pytest\n@pytest.mark.ipu\ndef test_a():\n    pass\n")
+    monkeypatch.setenv("IPU_CONFORMANCE_FAULT", fault)
+
+    result = pytester.runpytest_inprocess("-m", "ipu", "--ipu-frameworks", "poptorch,paddle")
+
+    assert result.ret == pytest.ExitCode.OK
+
+
 def test_a_failure_is_one_line_of_the_summary(pytester):
     """With its sentence, whole, and without the module of the exception."""
     pytester.makepyfile(
