@@ -11,10 +11,11 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import sys
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Dict, Mapping, Optional, Sequence
+from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from ipu_conformance.emulator.tensorflow import surface as tensorflow_surface
 
@@ -27,6 +28,9 @@ class FrontEnd:
     """Our package for each vendor name."""
     changes: Mapping[str, str] = field(default_factory=dict)
     """For a module of the framework, our ``module:function`` that is called with it as soon as it is imported."""
+    switches: Mapping[str, Tuple[str, str]] = field(default_factory=dict)
+    """For an environment variable that the framework reads when it is imported: a module, and the value where that
+    module is installed and the user has set none."""
 
 
 TENSORFLOW = "ipu_conformance.emulator.tensorflow.api"
@@ -60,12 +64,16 @@ FRONT_ENDS: Mapping[str, FrontEnd] = {
                 for module in (name, f"{name}.api._v1.keras", f"{name}.api._v2.keras")
             },
         },
+        # From TensorFlow 2.16 on tf.keras is Keras 3, which has no IPU extensions, unless this asks for tf-keras.
+        switches={"TF_USE_LEGACY_KERAS": ("tf_keras", "1")},
     ),
     "paddle": FrontEnd(
         changes={
             "paddle.base.core": "ipu_conformance.emulator.paddle.activation:change_core",
             "paddle": "ipu_conformance.emulator.paddle.activation:change_paddle",
-        }
+        },
+        # From Paddle 3 on programs are of the new IR, which the IPU classes cannot read, unless this asks for the old.
+        switches={"FLAGS_enable_pir_api": ("paddle", "0")},
     ),
 }
 
@@ -178,6 +186,9 @@ def change(functions: Mapping[str, str]) -> None:
 def install(framework: str) -> None:
     """Make the vendor's API of ``framework`` importable under its own names; no framework is imported yet."""
     front_end = FRONT_ENDS[framework]
+    for variable, (module, value) in front_end.switches.items():
+        if importlib.util.find_spec(module) is not None:
+            os.environ.setdefault(variable, value)
     alias(front_end.aliases)
     change(front_end.changes)
 

@@ -1,6 +1,7 @@
 """A vendor's module name leads to our package, and to the same objects."""
 
 import importlib
+import os
 import sys
 import textwrap
 
@@ -113,3 +114,18 @@ def test_after_the_hook_is_gone_a_module_comes_as_it_is(framework):
 
     assert not hasattr(importlib.import_module(framework), "changed")
     assert hook._CHANGER not in sys.meta_path
+
+
+@pytest.mark.parametrize(
+    ("module", "before", "after"), [("json", None, "1"), ("json", "0", "0"), ("a_module_that_is_not_here", None, None)]
+)
+def test_a_switch_is_set_where_its_module_is_and_the_user_has_set_none(monkeypatch, module, before, after):
+    """Frameworks read it when they are imported."""
+    if before is None:
+        monkeypatch.delenv("ACME_SWITCH", raising=False)
+    else:
+        monkeypatch.setenv("ACME_SWITCH", before)
+    monkeypatch.setitem(hook.FRONT_ENDS, "acme", hook.FrontEnd(switches={"ACME_SWITCH": (module, "1")}))
+    hook.install("acme")
+
+    assert os.environ.pop("ACME_SWITCH", None) == after
