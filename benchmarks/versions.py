@@ -151,7 +151,7 @@ def result(python: str, framework: str, folder: Path, workers: int, time_limit: 
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"no end within {time_limit:g} s"
-    print(answer.stdout[-6000:], answer.stderr[-2000:], file=sys.stderr)
+    print(answer.stdout[-40000:], answer.stderr[-2000:], file=sys.stderr)
     refused = [line for line in answer.stderr.splitlines() if line.startswith("ERROR: ")]
     if refused:
         return f"refused: {refused[0][len('ERROR: ') :]}"

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import venv
+import zipfile
 from importlib import metadata
 from pathlib import Path
 
@@ -82,6 +83,19 @@ def install(wheel, folder, *extras):
     for distribution in closure(needed).values():
         link_into(site_packages, distribution)
     return environment
+
+
+def test_the_wheel_holds_every_file_of_the_suite_and_of_the_package(wheel):
+    """A table that a case reads is part of the suite."""
+    places = {ROOT / "tests" / "ipu": "ipu_conformance/suite", ROOT / "ipu_conformance": "ipu_conformance"}
+    files = {
+        f"{there}/{path.relative_to(here).as_posix()}"
+        for here, there in places.items()
+        for path in here.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+    assert files - set(zipfile.ZipFile(wheel).namelist()) == set()
 
 
 @pytest.fixture(scope="module")
