@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,23 @@ def test_an_interrupt_is_not_a_traceback(monkeypatch, capsys):
 
     assert cli.main(["doctor"]) == command_line.EXIT_INTERRUPTED
     assert capsys.readouterr().err == "ipu-conformance: interrupted\n"
+
+
+def test_an_interrupt_that_an_import_made_an_error_of_is_an_interrupt(capsys, monkeypatch):
+    """Native code that is being imported swallows it and says that it could not be initialized."""
+
+    def imported(args):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("initialization failed") from None
+
+    monkeypatch.setattr(doctor, "run", imported)
+    before = signal.getsignal(signal.SIGINT)
+
+    assert cli.main(["doctor"]) == command_line.EXIT_INTERRUPTED
+    assert capsys.readouterr().err == "ipu-conformance: interrupted\n"
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_reader_that_goes_away_is_no_error_message():
