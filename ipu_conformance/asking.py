@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import itertools
 import re
 from pathlib import Path
-from typing import Any, FrozenSet, List, Type
+from typing import Any, FrozenSet, List, Tuple, Type
 
 import pytest
 
@@ -15,6 +16,8 @@ from ipu_conformance.errors import ConformanceError
 from ipu_conformance.selection import OPTIONS, Selection, select
 
 SELECTION = pytest.StashKey[Selection]()
+FOLDERS = pytest.StashKey[Tuple[Path, ...]]()
+"""Where the files of a run may stand."""
 MOST_NAMES = 8
 """Names of a mark expression up to which all their truth values are tried."""
 
@@ -43,8 +46,33 @@ def selection_of(config: pytest.Config) -> Selection:
 
 
 def asked_paths(config: pytest.Config) -> List[Path]:
-    """The files and folders that the command line names."""
-    return [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
+    """The files and folders that the command line names, also by the name of a package."""
+    return [_asked_path(argument.partition("::")[0], config) for argument in config.args]
+
+
+def _asked_path(argument: str, config: pytest.Config) -> Path:
+    path = (config.invocation_params.dir / argument).resolve()
+    if not config.getoption("pyargs", False) or path.exists():
+        return path
+    try:
+        spec = importlib.util.find_spec(argument)
+    except (ImportError, ValueError):  # pytest says so itself
+        return path
+    places = [] if spec is None else [*(spec.submodule_search_locations or ()), spec.origin]
+    return Path(next(filter(None, places), path)).resolve()
+
+
+def path_of(nodeid: str, config: pytest.Config) -> Path:
+    """The file of a test; pytest names one outside its root by its place below what the command line names."""
+    if FOLDERS not in config.stash:
+        config.stash[FOLDERS] = (config.rootpath, *asked_paths(config))
+    return _found(nodeid.partition("::")[0], config.stash[FOLDERS])
+
+
+@functools.lru_cache(maxsize=None)
+def _found(file: str, folders: Tuple[Path, ...]) -> Path:
+    candidates = [(folder / file).resolve() for folder in folders]
+    return next((path for path in candidates if path.is_file()), candidates[0])
 
 
 def matches_cases_only(expression: str) -> bool:

@@ -46,7 +46,7 @@ def mark(cases: Sequence[pytest.Item]) -> None:
         if file.get_closest_marker(marker.name) is None:
             file.add_marker(marker)
     for case in cases:
-        framework = framework_of(case.nodeid)
+        framework = framework_of(case_id(case))
         if framework is not None and case.get_closest_marker(framework) is None:
             case.add_marker(framework)
 

@@ -29,10 +29,9 @@ def id_of(item: pytest.Item) -> str:
     return case_id(item) if in_suite(item.path) else item.nodeid
 
 
-def id_of_nodeid(nodeid: str, root: Path) -> str:
-    """The same from pytest's id."""
-    file, separator, name = nodeid.partition("::")
-    path = (root / file).resolve()
+def id_of_nodeid(nodeid: str, path: Path) -> str:
+    """The same from pytest's id and the file of the case."""
+    _, separator, name = nodeid.partition("::")
     if not in_suite(path):
         return nodeid
     return f"{path.relative_to(suite_folder()).as_posix()}{separator}{name}"

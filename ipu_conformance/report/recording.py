@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set
 import pytest
 
 from ipu_conformance import __version__, levels
-from ipu_conformance.asking import SELECTION, matches_cases_only
+from ipu_conformance.asking import SELECTION, matches_cases_only, path_of
 from ipu_conformance.cases import in_suite, suite_folder
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.report import folder as report_folder
@@ -138,7 +138,7 @@ class Recorder:
 
     def plan(self, nodeids: Iterable[str]) -> None:
         """Write down which cases are to run; those of a run that is gone on with must be the rest of it."""
-        self._planned = {nodeid: id_of_nodeid(nodeid, self.config.rootpath) for nodeid in nodeids}
+        self._planned = {nodeid: id_of_nodeid(nodeid, path_of(nodeid, self.config)) for nodeid in nodeids}
         cases = set(self._planned.values())
         if not self._promised:
             self._write({"kind": "plan", "at": _now(), "cases": sorted(cases)})
@@ -254,9 +254,7 @@ class _XdistHooks:
         self._collected = True
         config = self.recorder.config
         only_cases = matches_cases_only(config.getoption("markexpr") or "")
-        self.recorder.plan(
-            nodeid for nodeid in ids if only_cases or in_suite((config.rootpath / nodeid.partition("::")[0]).resolve())
-        )
+        self.recorder.plan(nodeid for nodeid in ids if only_cases or in_suite(path_of(nodeid, config)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
