@@ -268,6 +268,9 @@ class Emulator(Target):
 
         if framework.name not in hook.FRONT_ENDS:
             return Availability(False, f"this release of the emulator has no {framework.name} front end")
+        why_not = hook.FRONT_ENDS[framework.name].why_not(str(framework.version))
+        if why_not is not None:
+            return Availability(False, f"{framework.module} {framework.version} cannot be emulated: {why_not}")
         return Availability(True, f"built in, on {framework.module} {framework.version}")
 
     def identity(self) -> Mapping[str, str]:

@@ -12,6 +12,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import re
 import sys
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -31,6 +32,20 @@ class FrontEnd:
     switches: Mapping[str, Tuple[str, str]] = field(default_factory=dict)
     """For an environment variable that the framework reads when it is imported: a module, and the value where that
     module is installed and the user has set none."""
+    below: Tuple[int, ...] = ()
+    """The first version that cannot be emulated, unless ``with_module`` is installed; none where all can."""
+    with_module: str = ""
+    because: str = ""
+    """Why, and what to do."""
+
+    def why_not(self, version: str) -> Optional[str]:
+        """Why this version of the framework cannot be emulated, None if it can."""
+        numbers = tuple(map(int, re.findall(r"\d+", version)[: len(self.below)]))
+        if not self.below or len(numbers) < len(self.below) or numbers < self.below:
+            return None
+        if self.with_module and importlib.util.find_spec(self.with_module) is not None:
+            return None
+        return self.because
 
 
 TENSORFLOW = "ipu_conformance.emulator.tensorflow.api"
@@ -66,6 +81,9 @@ FRONT_ENDS: Mapping[str, FrontEnd] = {
         },
         # From TensorFlow 2.16 on tf.keras is Keras 3, which has no IPU extensions, unless this asks for tf-keras.
         switches={"TF_USE_LEGACY_KERAS": ("tf_keras", "1")},
+        below=(2, 16),
+        with_module="tf_keras",
+        because="its Keras is Keras 3, which has no IPU extensions; install tf-keras beside it",
     ),
     "paddle": FrontEnd(
         changes={
@@ -74,6 +92,8 @@ FRONT_ENDS: Mapping[str, FrontEnd] = {
         },
         # From Paddle 3 on programs are of the new IR, which the IPU classes cannot read, unless this asks for the old.
         switches={"FLAGS_enable_pir_api": ("paddle", "0")},
+        below=(3, 2),
+        because="its functions take programs of the new IR alone, which no IPU class reads; install paddlepaddle<3.2",
     ),
 }
 

@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 
+from ipu_conformance import targets
 from ipu_conformance.emulator import hook
 
 pytestmark = pytest.mark.usefixtures("no_hook")
@@ -129,3 +130,31 @@ def test_a_switch_is_set_where_its_module_is_and_the_user_has_set_none(monkeypat
     hook.install("acme")
 
     assert os.environ.pop("ACME_SWITCH", None) == after
+
+
+@pytest.mark.parametrize(
+    ("version", "module", "refused"),
+    [
+        ("3.1.1", "", False),
+        ("3.2.0", "", True),
+        ("3.10.0rc1", "", True),
+        ("4.0", "", True),
+        ("4.0", "json", False),
+        ("4.0", "a_module_that_is_not_here", True),
+        ("unknown", "", False),
+    ],
+)
+def test_a_version_that_cannot_be_emulated_is_refused(version, module, refused):
+    """From one version on, unless a module that helps is installed."""
+    front_end = hook.FrontEnd(below=(3, 2), with_module=module, because="it is new")
+
+    assert front_end.why_not(version) == ("it is new" if refused else None)
+
+
+def test_a_version_that_cannot_be_emulated_has_no_target(monkeypatch):
+    """Doctor and a run say why and what to do."""
+    monkeypatch.setattr(targets, "distribution_version", lambda name: "3.3.1")
+    choice = targets.choose(targets.FRAMEWORKS["paddle"], "emulator", targets.discover())
+
+    assert choice.target is None
+    assert choice.reason.startswith("paddle 3.3.1 cannot be emulated: its functions take programs of the new IR alone")
