@@ -103,6 +103,15 @@ def case_id(item: pytest.Item) -> str:
     return f"{_below_suite(item.path)}::{item.nodeid.partition('::')[2]}"
 
 
+def command_of(nodeid: str, path: Path) -> str:
+    """The command line that runs a case of the suite alone; empty for a case of somebody else."""
+    if not in_suite(path):
+        return ""
+    from ipu_conformance.check.failure import CaseReference
+
+    return CaseReference(f"{_below_suite(path)}::{nodeid.partition('::')[2]}").command()
+
+
 @functools.lru_cache(maxsize=None)
 def _below_suite(path: Path) -> str:
     return path.resolve().relative_to(suite_folder()).as_posix()

@@ -220,9 +220,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Every failed case says how to run it alone; a failed check has said it already."""
     report = yield
     if report.failed and in_suite(item.path) and "reproduce: " not in report.longreprtext:
-        from ipu_conformance.check.failure import CaseReference
-
-        report.sections.append(("reproduce", CaseReference(case_id(item)).command()))
+        report.sections.append(("reproduce", cases.command_of(item.nodeid, item.path)))
     return report
 
 

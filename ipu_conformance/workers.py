@@ -12,7 +12,8 @@ from typing import Any, Optional, Sequence, Tuple
 
 import pytest
 
-from ipu_conformance.asking import SELECTION, matches_cases_only
+from ipu_conformance.asking import SELECTION, matches_cases_only, path_of
+from ipu_conformance.cases import command_of
 from ipu_conformance.scheduling import threads
 from ipu_conformance.tally import TALLY
 from ipu_conformance.watch import LossReport, loss
@@ -83,7 +84,8 @@ class XdistHooks:
         report.location = (path, None, name)
         stacks = self._stacks_of(report.node)
         written = stacks.read_text(errors="replace") if stacks.exists() else ""
-        report.longrepr = LossReport(path, loss(written, _exit_code(report.node)))
+        command = command_of(crashitem, path_of(crashitem, report.node.config))
+        report.longrepr = LossReport(path, loss(written, _exit_code(report.node)), command)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
