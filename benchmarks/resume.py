@@ -28,18 +28,19 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 from ipu_conformance.report import folder as report_folder
 from ipu_conformance.report import verification
 from ipu_conformance.report.difference import difference
-from ipu_conformance.report.journal import read
+from ipu_conformance.report.journal import canonical, read
 
 ROOT = Path(__file__).resolve().parents[1]
+KINDS = ("begin", "plan", "case")
 
 
 def start(
     out: Path, options: Sequence[str], *, resume: bool, troubles: Optional[Dict[str, str]] = None
 ) -> subprocess.Popen[bytes]:
     """Begin or go on with a qualification, in a process group of its own."""
-    command = [sys.executable, "-m", "ipu_conformance", "qualify", "--out", str(out), *options]
-    command += ["--resume"] if resume else []
-    command += ["--", "-p", "benchmarks.troubles"] if troubles else []
+    command = [sys.executable, "-m", "ipu_conformance", "qualify", "--out", str(out)]
+    command += [*(["--resume"] if resume else []), *options]
+    command += [*([] if "--" in options else ["--"]), "-p", "benchmarks.troubles"] if troubles else []
     environment = {**os.environ, "TROUBLES": json.dumps(troubles or {})}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, env=environment)
@@ -82,9 +83,9 @@ def small_disk(place: Path, size: int) -> Iterator[None]:
 
 def troubled(place: Path, options: Sequence[str], whole: Path, chance: random.Random) -> Dict[str, str]:
     """Let the disk be full, then a case crash and one hang; what was done to which case."""
-    lines = (whole / "journal.jsonl").read_bytes().splitlines(keepends=True)
-    begin = len(b"".join(lines[:2]))
-    half = begin + (sum(map(len, lines)) - begin) // 2
+    entries = read(whole / "journal.jsonl").entries
+    sizes = {kind: sum(len(canonical(each)) + 1 for each in entries if each["kind"] == kind) for kind in KINDS}
+    half = sizes["begin"] + sizes["plan"] + sizes["case"] // 2
     out = place / "report"
     with small_disk(place, half):
         code = start(out, options, resume=False).wait()

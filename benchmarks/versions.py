@@ -63,8 +63,8 @@ ROWS = (
     Row("3.11", "paddle", "paddlepaddle==2.6.2 setuptools"),
     Row("3.12", "paddle", "paddlepaddle==2.6.2 setuptools"),
     Row("3.11", "paddle", "paddlepaddle==3.0.0 setuptools"),
+    Row("3.13", "paddle", "paddlepaddle==3.1.1 setuptools"),
     Row("3.11", "paddle", "paddlepaddle==3.3.1 setuptools"),
-    Row("3.13", "paddle", "paddlepaddle==3.3.1 setuptools"),
 )
 
 

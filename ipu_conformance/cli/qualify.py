@@ -157,6 +157,9 @@ def _conclude(folder: Path, said: Sequence[str]) -> int:
         left = journal.Journal(folder / journal.FILE)
         try:
             report_folder.write(folder, left.entries)
+        except OSError as error:
+            advice = "make room, then go on with --resume"
+            raise QualifyError(f"{folder} cannot be written: {error.strerror}; {advice}.") from error
         finally:
             left.close()
     report = report_folder.read_report(folder)
