@@ -143,11 +143,10 @@ def result(python: str, framework: str, folder: Path, workers: int, time_limit: 
     """What became of the smoke cases of a framework, in words."""
     command = [python, "-m", "pytest", "--pyargs", "ipu_conformance.suite", "-m", "ipu", "-q", "-n", str(workers)]
     command += ["--ipu-frameworks", framework, "--ipu-target", "emulator", "--ipu-level", "smoke", "--tb", "short"]
-    keep = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTEST_ADDOPTS")}
     try:
         answer = subprocess.run(
             [*command, "-p", "no:cacheprovider"],
-            capture_output=True, text=True, timeout=time_limit, cwd=folder, env=keep, check=False,
+            capture_output=True, text=True, timeout=time_limit, cwd=folder, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"no end within {time_limit:g} s"
@@ -201,6 +200,8 @@ def main(arguments: Sequence[str]) -> int:
     args = parser.parse_args(arguments)
     chosen = [row for row in ROWS if all(word in (*row[:2], *row.asked.split()) for word in args.only.split())]
     failed: List[Row] = []
+    for name in ("PYTHONPATH", "PYTEST_ADDOPTS"):  # an environment sees nothing of this one, nor of the checkout
+        os.environ.pop(name, None)
     with tempfile.TemporaryDirectory(prefix="ipu-conformance-versions-") as folder:
         wheel = built_wheel(Path(folder))
         for row in chosen:
