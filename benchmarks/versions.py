@@ -119,8 +119,10 @@ def tried(row: Row, wheel: Path, folder: Path, workers: int, time_limit: float) 
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if resolved.returncode:
-            said = [line for line in resolved.stderr.splitlines() if line.startswith("ERROR")]
-            return Outcome("", f"{NOT_RUN}: pip finds no such set ({said[0] if said else 'no reason given'})", today)
+            said = [line.strip() for line in resolved.stderr.splitlines() if line.strip()]
+            return Outcome(
+                "", f"{NOT_RUN}: pip could not resolve it ({said[-1] if said else 'no reason given'})", today
+            )
         plan = json.loads((folder / "plan.json").read_text())["install"]
         cuda = [each["metadata"]["name"] for each in plan if each["metadata"]["name"].startswith("nvidia")]
         if cuda:
