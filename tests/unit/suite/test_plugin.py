@@ -105,7 +105,7 @@ CASES = """
 
 
 @pytest.mark.usefixtures("vendor")
-@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one-process", "xdist"])
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one-process", "xdist"])
 def test_cases_run_on_a_third_partys_target(pytester, workers):
     """A plug-in's target is chosen by name, activated before its cases, and said in the header, once."""
     pytester.makepyfile(test_acme=CASES)
@@ -219,7 +219,7 @@ def test_the_emulator_has_no_more_workers_than_cores(kinds, expression, started,
     assert len(config.option.tx) == started
 
 
-@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one-process", "xdist"])
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one-process", "xdist"])
 def test_a_run_without_an_executed_case_fails(pytester, workers):
     """When every case is skipped the run fails and says so."""
     pytester.makepyfile("import pytest\n\n@pytest.mark.ipu\ndef test_a():\n    pytest.skip('no')\n")

@@ -134,7 +134,7 @@ def test_the_suite_runs_from_the_wheel(wheel, tmp_path):
     # A few quick cases of one folder are enough to show that the suite runs; the whole of it is collected below.
     command = ["-m", "pytest", "--pyargs", "ipu_conformance.suite.paddle.ir", "-m", "ipu"]
     # One names its framework by the suite's folder alone, which is not in the id that pytest gives it here.
-    command += ["-k", "executes_its_plan or dumped_model_is_placed", "--ipu-report", "report"]
+    command += ["-k", "executes_its_plan or dumped_model_is_placed", "--ipu-report", "report", "--assert=plain"]
     environment = install(wheel, tmp_path, "paddle")
     answer = run(environment / "bin" / "python", *command, cwd=tmp_path)
 
