@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import signal
 import sys
-from typing import Callable
+import threading
+from typing import Any, Callable, Iterator, List
 
 from ipu_conformance.errors import ConformanceError
 
@@ -20,7 +23,8 @@ def exit_code(run: Callable[[], int]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without a sign shows its number
     try:
-        code = run()
+        with _interruptible():
+            code = run()
         sys.stdout.flush()
         return code
     except ConformanceError as error:
@@ -36,6 +40,29 @@ def exit_code(run: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print("ipu-conformance: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """An interrupt is an interrupt: a framework whose native part is being imported makes another error of it."""
+    interrupts: List[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        interrupts.append(number)
+        signal.default_int_handler(number, frame)
+
+    heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if heard and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    except Exception:
+        if interrupts:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _refused(sentence: str) -> int:

@@ -22,6 +22,7 @@ from typing import IO, Any, Dict, Generator, List, NamedTuple, Optional, Set, Tu
 import pytest
 
 from ipu_conformance import ending
+from ipu_conformance.cases import command_of
 from ipu_conformance.watch import Loss, LossReport, Watch, content, loss
 
 PR_SET_PDEATHSIG = 1
@@ -122,7 +123,8 @@ class Child:
 def lost_report(item: pytest.Item, lost: Loss) -> pytest.TestReport:
     """The report of a case that took its process with it."""
     words = {word: 1 for word in item.keywords if isinstance(word, str)}
-    return pytest.TestReport(item.nodeid, item.location, words, "failed", LossReport(str(item.path), lost), "call")
+    report = LossReport(str(item.path), lost, command_of(item.nodeid, item.path))
+    return pytest.TestReport(item.nodeid, item.location, words, "failed", report, "call")
 
 
 class Guard:

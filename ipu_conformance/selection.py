@@ -113,9 +113,11 @@ class Selection:
 def select(options: Mapping[str, Optional[str]], environment: Optional[Mapping[str, str]] = None) -> Selection:
     """Decide what runs where; an option beats its environment variable, which beats the default.
 
-    Raises TargetError for a value that is not allowed and for a framework that was asked for and cannot run.
+    Raises TargetError for a value that is not allowed and for a framework that was asked for and cannot run; a target
+    refuses what the environment asks of it in vain, such as a fault that does not exist.
     """
-    values = {name: _value(name, options, os.environ if environment is None else environment) for name in OPTIONS}
+    variables = os.environ if environment is None else environment
+    values = {name: _value(name, options, variables) for name in OPTIONS}
     level = values["level"]
     if level not in LEVELS:
         raise TargetError(f"{OPTIONS['level'].flag} is {level!r}; choose one of {', '.join(LEVELS)}.")
@@ -139,6 +141,9 @@ def select(options: Mapping[str, Optional[str]], environment: Optional[Mapping[s
             f"{OPTIONS['count'].flag} is {count}, and target {values['target']!r} offers {max(offered)} IPUs; "
             "ask for no more."
         )
+    for name in sorted({choice.target for choice in choices if choice.target and choice.framework not in left_out}):
+        on_it = [each.framework for each in choices if each.target == name and each.framework not in left_out]
+        targets[name].require(on_it, variables)
     return Selection(values["target"], level, choices, left_out, count)
 
 

@@ -155,3 +155,6 @@ class Tally:
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
             for complaint in self.complaints():
                 terminalreporter.line(f"FAILED: {complaint}", red=True)
+
+
+TALLY = pytest.StashKey[Tally]()

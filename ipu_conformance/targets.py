@@ -22,6 +22,8 @@ from ipu_conformance.emulator.core.device import EMULATED_IPUS
 from ipu_conformance.errors import ConformanceError
 
 ENTRY_POINT_GROUP = "ipu_conformance.targets"
+FAULT = "IPU_CONFORMANCE_FAULT"
+"""The variable that makes the emulator wrong on purpose."""
 
 
 class TargetError(ConformanceError):
@@ -165,6 +167,9 @@ class Target:
     def activate(self, framework: Framework) -> None:
         """Make the vendor's API of ``framework`` importable and point it at this target, once per process."""
 
+    def require(self, frameworks: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Refuse, before anything runs, what environment variables ask of this target and it does not have."""
+
     def inspector(self, framework: Framework) -> Optional[Inspector]:
         """The door to what the vendor's API of ``framework`` does not show, None where there is none."""
         return None
@@ -263,6 +268,9 @@ class Emulator(Target):
 
         if framework.name not in hook.FRONT_ENDS:
             return Availability(False, f"this release of the emulator has no {framework.name} front end")
+        why_not = hook.FRONT_ENDS[framework.name].why_not(str(framework.version))
+        if why_not is not None:
+            return Availability(False, f"{framework.module} {framework.version} cannot be emulated: {why_not}")
         return Availability(True, f"built in, on {framework.module} {framework.version}")
 
     def identity(self) -> Mapping[str, str]:
@@ -273,8 +281,13 @@ class Emulator(Target):
 
         hook.install(framework.name)
 
+    def require(self, frameworks: Sequence[str], environment: Mapping[str, str]) -> None:
+        names = [name.strip() for name in environment.get(FAULT, "").split(",") if name.strip()]
+        if names:
+            # By name: nothing here imports a front end.
+            importlib.import_module("ipu_conformance.emulator.faults.asked").require(names, frameworks)
+
     def inspector(self, framework: Framework) -> Optional[Inspector]:
-        # By name: nothing here imports a front end.
         inspectors = importlib.import_module("ipu_conformance.emulator.inspection").INSPECTORS
         inspector: Inspector = inspectors[framework.name]()
         return inspector

@@ -102,15 +102,16 @@ def signal_name(number: int) -> str:
 
 
 class LossReport(TerminalRepr):
-    """What pytest shows of a lost case: the sentence, also in the short summary, and the stacks."""
+    """What pytest shows of a lost case: the sentence, also in the summary, the stacks, and how to run it alone."""
 
-    def __init__(self, path: str, lost: Loss) -> None:
-        self.lost = lost
+    def __init__(self, path: str, lost: Loss, command: str = "") -> None:
+        self.lost, self.command = lost, command
         self.reprcrash = ReprFileLocation(path, 0, str(lost))
 
     def __str__(self) -> str:
-        return f"{self.lost}\n{self.lost.stacks}".rstrip()
+        reproduce = f"reproduce: {self.command}" if self.command else ""
+        return "\n".join(filter(None, (str(self.lost), self.lost.stacks.rstrip(), reproduce)))
 
     def toterminal(self, tw: Any) -> None:
-        """Write the sentence and the stacks."""
+        """Write all of it."""
         tw.line(str(self))

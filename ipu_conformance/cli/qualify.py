@@ -88,7 +88,7 @@ def _look_at(folder: Path, *, resume: bool) -> int:
 
 def command(args: argparse.Namespace, selection: Selection) -> List[str]:
     """The command line of pytest: the suite alone, whatever pytest.ini or conftest.py stand about."""
-    from ipu_conformance.plugin import suite_folder
+    from ipu_conformance.cases import suite_folder
 
     suite = suite_folder()
     words = [sys.executable, "-m", "pytest", str(suite), "-c", os.devnull]
@@ -157,6 +157,9 @@ def _conclude(folder: Path, said: Sequence[str]) -> int:
         left = journal.Journal(folder / journal.FILE)
         try:
             report_folder.write(folder, left.entries)
+        except OSError as error:
+            advice = "make room, then go on with --resume"
+            raise QualifyError(f"{folder} cannot be written: {error.strerror}; {advice}.") from error
         finally:
             left.close()
     report = report_folder.read_report(folder)

@@ -11,10 +11,12 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
+import re
 import sys
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Dict, Mapping, Optional, Sequence
+from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from ipu_conformance.emulator.tensorflow import surface as tensorflow_surface
 
@@ -27,6 +29,23 @@ class FrontEnd:
     """Our package for each vendor name."""
     changes: Mapping[str, str] = field(default_factory=dict)
     """For a module of the framework, our ``module:function`` that is called with it as soon as it is imported."""
+    switches: Mapping[str, Tuple[str, str]] = field(default_factory=dict)
+    """For an environment variable that the framework reads when it is imported: a module, and the value where that
+    module is installed and the user has set none."""
+    below: Tuple[int, ...] = ()
+    """The first version that cannot be emulated, unless ``with_module`` is installed; none where all can."""
+    with_module: str = ""
+    because: str = ""
+    """Why, and what to do."""
+
+    def why_not(self, version: str) -> Optional[str]:
+        """Why this version of the framework cannot be emulated, None if it can."""
+        numbers = tuple(map(int, re.findall(r"\d+", version)[: len(self.below)]))
+        if not self.below or len(numbers) < len(self.below) or numbers < self.below:
+            return None
+        if self.with_module and importlib.util.find_spec(self.with_module) is not None:
+            return None
+        return self.because
 
 
 TENSORFLOW = "ipu_conformance.emulator.tensorflow.api"
@@ -60,12 +79,21 @@ FRONT_ENDS: Mapping[str, FrontEnd] = {
                 for module in (name, f"{name}.api._v1.keras", f"{name}.api._v2.keras")
             },
         },
+        # From TensorFlow 2.16 on tf.keras is Keras 3, which has no IPU extensions, unless this asks for tf-keras.
+        switches={"TF_USE_LEGACY_KERAS": ("tf_keras", "1")},
+        below=(2, 16),
+        with_module="tf_keras",
+        because="its Keras is Keras 3, which has no IPU extensions; install tf-keras beside it",
     ),
     "paddle": FrontEnd(
         changes={
             "paddle.base.core": "ipu_conformance.emulator.paddle.activation:change_core",
             "paddle": "ipu_conformance.emulator.paddle.activation:change_paddle",
-        }
+        },
+        # From Paddle 3 on programs are of the new IR, which the IPU classes cannot read, unless this asks for the old.
+        switches={"FLAGS_enable_pir_api": ("paddle", "0")},
+        below=(3, 2),
+        because="its functions take programs of the new IR alone, which no IPU class reads; install paddlepaddle<3.2",
     ),
 }
 
@@ -178,6 +206,9 @@ def change(functions: Mapping[str, str]) -> None:
 def install(framework: str) -> None:
     """Make the vendor's API of ``framework`` importable under its own names; no framework is imported yet."""
     front_end = FRONT_ENDS[framework]
+    for variable, (module, value) in front_end.switches.items():
+        if importlib.util.find_spec(module) is not None:
+            os.environ.setdefault(variable, value)
     alias(front_end.aliases)
     change(front_end.changes)
 

@@ -12,9 +12,8 @@ from typing import Any, Dict, Mapping
 
 from ipu_conformance import __version__
 from ipu_conformance.selection import Selection
-from ipu_conformance.targets import FRAMEWORKS, discover
+from ipu_conformance.targets import FAULT, FRAMEWORKS, discover
 
-FAULT = "IPU_CONFORMANCE_FAULT"
 VARIABLES = re.compile(
     r"^(IPU_CONFORMANCE_|IPUOF_|GCDA_|POPLAR_|POPART_|POPTORCH_|POPDIST_|TF_|XLA_|FLAGS_|PADDLE_|TORCH_|OMP_|MKL_"
     r"|PYTHONHASHSEED$|MALLOC_ARENA_MAX$|CUDA_VISIBLE_DEVICES$)"

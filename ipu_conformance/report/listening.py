@@ -9,7 +9,8 @@ from typing import Any, Dict, Generator, Iterable, List, Mapping, Optional, Sequ
 
 import pytest
 
-from ipu_conformance import notes, plugin
+from ipu_conformance import notes
+from ipu_conformance.cases import case_id, in_suite, suite_folder, why_left_out
 from ipu_conformance.check.failure import CheckFailure
 from ipu_conformance.report import mandatory, sharding
 from ipu_conformance.report.results import CHECK, ERROR, TIME_LIMIT
@@ -25,16 +26,15 @@ LEFT_OUT = "ipu_left_out_mandatory"
 
 def id_of(item: pytest.Item) -> str:
     """The id of a case: below the suite's folder, or pytest's own for a case of somebody else."""
-    return plugin.case_id(item) if plugin.in_suite(item.path) else item.nodeid
+    return case_id(item) if in_suite(item.path) else item.nodeid
 
 
-def id_of_nodeid(nodeid: str, root: Path) -> str:
-    """The same from pytest's id."""
-    file, separator, name = nodeid.partition("::")
-    path = (root / file).resolve()
-    if not plugin.in_suite(path):
+def id_of_nodeid(nodeid: str, path: Path) -> str:
+    """The same from pytest's id and the file of the case."""
+    _, separator, name = nodeid.partition("::")
+    if not in_suite(path):
         return nodeid
-    return f"{path.relative_to(plugin.suite_folder()).as_posix()}{separator}{name}"
+    return f"{path.relative_to(suite_folder()).as_posix()}{separator}{name}"
 
 
 class Listening:
@@ -64,7 +64,7 @@ class Listening:
         missing = [marker.args[0] for marker in item.iter_markers("requires") if not _importable(marker.args[0])]
         if missing:
             return f"{NOT_COVERED}{missing[0]}"
-        why = plugin.why_left_out(item, self.selection)
+        why = why_left_out(item, self.selection)
         return f"they {why}" if why else "the command line left them out (-k, -m or --deselect)"
 
     @pytest.hookimpl(trylast=True)

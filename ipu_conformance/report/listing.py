@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ipu_conformance.plugin import case_id
+from ipu_conformance.cases import case_id
 
 OF_FRAMEWORKS = ("torch", "poptorch", "tensorflow", "keras", "tf_keras", "paddle")
 """How the names of modules begin that a framework comes with."""

@@ -14,7 +14,9 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
 import pytest
 
-from ipu_conformance import __version__, levels, plugin
+from ipu_conformance import __version__, levels
+from ipu_conformance.asking import SELECTION, matches_cases_only, path_of
+from ipu_conformance.cases import in_suite, suite_folder
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.report import folder as report_folder
 from ipu_conformance.report import mandatory, sharding
@@ -25,6 +27,7 @@ from ipu_conformance.report.results import CRASH, ERROR, FAILED, PASSED, SKIPPED
 from ipu_conformance.report.suite import suite_digest
 from ipu_conformance.report.verdict import Verdict
 from ipu_conformance.selection import Selection
+from ipu_conformance.tally import TALLY
 
 MOST_DETAILS = 20_000
 """Characters of a failure's trace that are kept, the last ones."""
@@ -32,7 +35,7 @@ MOST_DETAILS = 20_000
 
 def register(config: pytest.Config) -> None:
     """Begin to record; a folder that is in use, holds another run, or cannot be written is refused."""
-    selection = config.stash[plugin.SELECTION]
+    selection = config.stash[SELECTION]
     shard = sharding.parse(config.getoption("ipu_shard"))
     handed_down = getattr(config, "workerinput", None)
     if handed_down is not None:
@@ -63,7 +66,7 @@ def run_facts(
         "frameworks": devices(selection),
         "count": selection.count,
         "shard": "" if shard is None else str(shard),
-        "suite": suite_digest(plugin.suite_folder()),
+        "suite": suite_digest(suite_folder()),
         "mandatory": {"digest": listed.digest, "cases": sorted(listed.cases)},
         "advisory": dict(mandatory.advisory().rows),
         "waivers": [waiver.facts() for waiver in waivers],
@@ -119,7 +122,7 @@ class Recorder:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         """Write where the run takes place."""
-        tally = self.config.stash[plugin.TALLY]
+        tally = self.config.stash[TALLY]
         for entry in self.earlier:
             tally.count(entry["case"], skipped=entry["outcome"] == SKIPPED)
         self._write({"kind": "begin", "at": _now(), "run": self.run, "environment": self.where})
@@ -135,7 +138,7 @@ class Recorder:
 
     def plan(self, nodeids: Iterable[str]) -> None:
         """Write down which cases are to run; those of a run that is gone on with must be the rest of it."""
-        self._planned = {nodeid: id_of_nodeid(nodeid, self.config.rootpath) for nodeid in nodeids}
+        self._planned = {nodeid: id_of_nodeid(nodeid, path_of(nodeid, self.config)) for nodeid in nodeids}
         cases = set(self._planned.values())
         if not self._promised:
             self._write({"kind": "plan", "at": _now(), "cases": sorted(cases)})
@@ -196,7 +199,7 @@ class Recorder:
 
     def _above_the_level(self) -> Dict[str, str]:
         """Why mandatory cases are not collected at all: files may ask for the level themselves."""
-        selection = self.config.stash[plugin.SELECTION]
+        selection = self.config.stash[SELECTION]
         level_of = levels.shipped().of
         planned = self._promised | set(self._planned.values())
         listed = mandatory.of_frameworks(self.run["mandatory"]["cases"], selection.frameworks)
@@ -250,12 +253,8 @@ class _XdistHooks:
             return
         self._collected = True
         config = self.recorder.config
-        only_cases = plugin.matches_cases_only(config.getoption("markexpr") or "")
-        self.recorder.plan(
-            nodeid
-            for nodeid in ids
-            if only_cases or plugin.in_suite((config.rootpath / nodeid.partition("::")[0]).resolve())
-        )
+        only_cases = matches_cases_only(config.getoption("markexpr") or "")
+        self.recorder.plan(nodeid for nodeid in ids if only_cases or in_suite(path_of(nodeid, config)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:

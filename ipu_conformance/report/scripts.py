@@ -1,7 +1,8 @@
 """What is left of each failure besides its row: what pytest said of it, and a program that shows it alone.
 
-The program needs neither pytest nor a fixture. It is there for cases that train or infer a net of the suite: the run is
-repeated through the driver and compared with the oracle. Other cases have their command.
+The program needs neither pytest nor a fixture. It is there for cases that train or infer a net of the suite (the run is
+repeated through the driver and compared with the oracle) and for those that call an op (the call is made alone and
+compared with the oracle's numbers, which the program holds). Other cases have their command.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ipu_conformance.report.results import FAILED, Result
 if TYPE_CHECKING:
     from ipu_conformance.report.folder import Record
 
-PROGRAM = '''\
+HEAD = '''\
 """Shows one failure of a device, without pytest. The case was
 
     {case}
@@ -24,6 +25,8 @@ and it failed with
     {sentence}
 """
 
+'''
+RUN = """\
 from dataclasses import replace
 from math import inf
 
@@ -47,7 +50,7 @@ uncut = config if config.update == "micro_batch" else replace(
 )
 {comparison}
 print("the run is as specified")
-'''
+"""
 TRAINED = """\
 fields = ["losses", "outputs", "weights"] + (["statistics"] if net.statistics else [])
 check.runs_equivalent(
@@ -63,6 +66,34 @@ for step, value in expected.items():
     what = f"the outputs of step {step}"
     check.close(actual=actual.outputs[step], expected=value, tolerance=allowed[step], what=what)"""
 COMPARISONS = {"train": TRAINED, "infer": INFERRED}
+OP = "op"
+CALL = """\
+import numpy as np
+from numpy import array, inf, nan
+
+from ipu_conformance import check, frameworks
+from ipu_conformance.frameworks import OpCall
+from ipu_conformance.ops import TABLE
+from ipu_conformance.oracle.tolerance.ops import Tolerance
+from ipu_conformance.targets import FRAMEWORKS, activate, discover
+
+activate(discover()[{target!r}], FRAMEWORKS[{framework!r}])
+driver = frameworks.load({framework!r})
+
+call = OpCall(
+    TABLE[{op!r}].call({library!r}),
+    inputs={inputs},
+    attributes={attributes},
+    factors={factors},
+    wanted={wanted},
+)
+(result,) = driver.run_ops([call], {dtype!r})
+actual = {part}
+
+# What the oracle computed when the case was run.
+{comparison}
+print("the call is as specified")
+"""
 
 
 def files(record: Record) -> Dict[str, str]:
@@ -79,20 +110,19 @@ def files(record: Record) -> Dict[str, str]:
 
 def has_program(result: Result) -> bool:
     """Whether a failed case can be shown without pytest."""
-    return result.run is not None and result.run["way"] in COMPARISONS
+    return result.run is not None and result.run["way"] in (*COMPARISONS, OP)
 
 
 def program(result: Result, frameworks: Mapping[str, Any]) -> str:
-    """The program that repeats the run of a failed case."""
+    """The program that repeats the run or the call of a failed case."""
     run = result.run or {}
-    return PROGRAM.format(
-        case=result.case,
-        sentence=result.sentence.replace("\\", "\\\\").replace('"""', "'''"),
-        target=frameworks[result.framework]["target"],
-        framework=result.framework,
-        comparison=COMPARISONS[run["way"]],
-        **{word: run[word] for word in ("way", "net", "config", "options")},
-    )
+    sentence = result.sentence.replace("\\", "\\\\").replace('"""', "'''")
+    device = {"target": frameworks[result.framework]["target"], "framework": result.framework}
+    if run["way"] == OP:
+        body = CALL.format(**device, **{word: text for word, text in run.items() if word != "way"})
+    else:
+        body = RUN.format(**device, **run, comparison=COMPARISONS[run["way"]])
+    return HEAD.format(case=result.case, sentence=sentence) + body
 
 
 def name_of(number: int, result: Result) -> str:

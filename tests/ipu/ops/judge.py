@@ -6,8 +6,9 @@ from typing import Any, Mapping, Optional
 
 import numpy as np
 
-from ipu_conformance import check
+from ipu_conformance import check, notes
 from ipu_conformance.frameworks import OpResult
+from ipu_conformance.ops.demand import Demand, Made
 from ipu_conformance.ops.dtypes import FORMATS
 from ipu_conformance.ops.expectation import SELECTING, WITHOUT_GRADIENT, Expected, gradients, outputs
 from ipu_conformance.ops.latitude import is_settled
@@ -25,7 +26,8 @@ NARROW = {"int64": "int32", "float64": "float32"}
 def forward(row: Row, trial: Trial, dtype: str, framework: str) -> None:
     """Every output of every micro-batch is the oracle's."""
     __tracebackhide__ = True
-    result = _result(trial)
+    made = _made(row, trial, dtype, framework)
+    result = _result(trial, made)
     for micro_batch, sample in enumerate(trial.call.samples):
         expected = outputs(row, sample, dtype, trial.call.edge, framework)
         actual = result.outputs[micro_batch]
@@ -34,19 +36,22 @@ def forward(row: Row, trial: Trial, dtype: str, framework: str) -> None:
             what = f"output {place} of {row.name}({trial.call.describe()}) in micro-batch {micro_batch}"
             kind = _device_type(each.low, dtype, trial.call.attributes, framework)
             if why_open(row.name, framework, "forward", trial.call.edge):
-                check.shape(actual=value, expected=each.low.shape, what=what)
+                demand = Demand("shape", {"expected": each.low.shape, "what": what})
             elif trial.call.edge == "bits" and each.low.dtype.kind == "f":
                 moved = np.asarray(as_tuple(row.op.forward(*sample.inputs, **sample.attributes))[place])
                 moved = moved.astype(kind or np.asarray(value).dtype)
-                check.identical(actual=value, expected=moved, what=what, because="data movement changes no bit")
+                because = "data movement changes no bit"
+                demand = Demand("identical", {"expected": moved, "what": what, "because": because})
             else:
-                _compare(value, each, what, kind)
+                demand = _demand(each, what, kind)
+            demand.meet(value, made, f"result.outputs[{micro_batch}][{place}]")
 
 
 def gradient(row: Row, trial: Trial, dtype: str, framework: str) -> None:
     """The gradient of every input, summed over the micro-batches, is the oracle's."""
     __tracebackhide__ = True
-    result = _result(trial)
+    made = _made(row, trial, dtype, framework)
+    result = _result(trial, made)
     edge = trial.call.edge
     if edge in WITHOUT_GRADIENT:
         return
@@ -55,12 +60,15 @@ def gradient(row: Row, trial: Trial, dtype: str, framework: str) -> None:
         each = expected[place]
         assert each is not None
         what = f"the gradient of input {place} of {row.name}({trial.call.describe()})"
+        actual, part = result.gradients[place], f"result.gradients[{place}]"
         if why_open(row.name, framework, "gradient", edge):
-            check.shape(actual=result.gradients[place], expected=each.low.shape, what=what)
+            demand = Demand("shape", {"expected": each.low.shape, "what": what})
         elif row.name in SELECTING and edge in ("ties", "zeros") and not is_settled(row.name, framework, edge):
-            _compare(np.sum(result.gradients[place], dtype=np.float64), _total(each), f"the sum of {what}", None)
+            actual, part = np.sum(actual, dtype=np.float64), f"np.sum({part}, dtype=np.float64)"
+            demand = _demand(_total(each), f"the sum of {what}", None)
         else:
-            _compare(result.gradients[place], each, what, dtype)
+            demand = _demand(each, what, dtype)
+        demand.meet(actual, made, part)
 
 
 def shared_point(row: Row, trial: Trial, dtype: str, framework: str) -> Optional[Point]:
@@ -78,22 +86,28 @@ def shared_point(row: Row, trial: Trial, dtype: str, framework: str) -> Optional
     return point(key, framework, trial.call.describe(), value, expected.tolerance.allowed)
 
 
-def _result(trial: Trial) -> OpResult:
+def _made(row: Row, trial: Trial, dtype: str, framework: str) -> Made:
+    """The call of a trial alone: one that is part of a larger call is made of that part."""
+    inputs = tuple(sample.inputs for sample in trial.call.samples)
+    factors = tuple(as_tuple(each) for each in trial.cotangents)
+    kind = dtype if dtype in FORMATS else "float32"
+    return Made(row, framework, kind, inputs, trial.call.attributes, factors, trial.asked.wanted)
+
+
+def _result(trial: Trial, made: Made) -> OpResult:
     if isinstance(trial.result, Exception):
+        if notes.wanted():
+            made.tell("result", "# The device refused the call, or failed in it.")
         raise trial.result
     assert trial.result is not None
     return trial.result
 
 
-def _compare(actual: Any, expected: Expected, what: str, dtype: Optional[str]) -> None:
-    __tracebackhide__ = True
+def _demand(expected: Expected, what: str, dtype: Optional[str]) -> Demand:
+    settings = {"tolerance": expected.tolerance, "what": what, "dtype": dtype}
     if expected.single:
-        check.close(actual=actual, expected=expected.low, tolerance=expected.tolerance, what=what, dtype=dtype)
-    else:
-        check.between(
-            actual=actual, low=expected.low, high=expected.high, nan=expected.nan, tolerance=expected.tolerance,
-            what=what, dtype=dtype,
-        )  # fmt: skip
+        return Demand("close", {"expected": expected.low, **settings})
+    return Demand("between", {"low": expected.low, "high": expected.high, "nan": expected.nan, **settings})
 
 
 def _total(each: Expected) -> Expected:

@@ -11,9 +11,9 @@ from typing import List
 import pytest
 
 from ipu_conformance import levels
+from ipu_conformance.asking import SELECTION
 from ipu_conformance.ops import Row
 from ipu_conformance.ops.cases import cases
-from ipu_conformance.plugin import SELECTION
 from ipu_conformance.triangulation import POINT
 
 from . import judge

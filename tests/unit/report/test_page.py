@@ -6,10 +6,8 @@ from html.parser import HTMLParser
 import pytest
 
 from ipu_conformance.report import folder as report_folder
-from ipu_conformance.report import journal, page, scripts, timelines
+from ipu_conformance.report import journal, page, timelines
 from ipu_conformance.report.results import Result
-from ipu_conformance.run import Rule, RunConfig, learning_rate, optimizer
-from tests.unit.commands import run
 from tests.unit.report import journals
 from tests.unit.report.journals import CASES, entries, failed, passed
 
@@ -182,60 +180,3 @@ def test_the_page_has_light_and_dark_and_paper(text):
     """By the reader's own settings."""
     assert "color-scheme: light dark" in text
     assert "@media print" in text
-
-
-CONFIG = RunConfig(
-    device_iterations=2,
-    gradient_accumulation=3,
-    replicas=5,
-    optimizer=optimizer("lamb"),
-    learning_rate=learning_rate(base=0.125),
-    output_layout="paddle",
-)
-RUN = {"way": "train", "net": "mlp", "config": repr(CONFIG), "options": "{}"}
-
-
-def test_a_failed_run_is_a_program_without_pytest():
-    """It repeats the run of the case, whose configuration it holds, and compares it with the oracle."""
-    text = scripts.program(
-        failed(CASES[0], run=RUN, sentence='it says """no""" \\ at all.'), journals.run()["frameworks"]
-    )
-    line = next(line for line in text.splitlines() if line.startswith("config = "))
-    names = {"RunConfig": RunConfig, "Rule": Rule, "inf": float("inf")}
-
-    compile(text, "failure.py", "exec")
-    assert "pytest" not in text.partition('"""\n\n')[2]
-    assert eval(line[len("config = ") :], names) == CONFIG
-    assert "discover()['acme'], FRAMEWORKS['paddle']" in text
-
-
-def test_only_a_failure_that_trained_or_inferred_has_a_program():
-    """Others have their command."""
-    assert scripts.has_program(failed(CASES[0], run=RUN))
-    assert not scripts.has_program(failed(CASES[0]))
-    assert not scripts.has_program(failed(CASES[0], run={**RUN, "way": "native"}))
-    record = report_folder.recorded(entries([failed(CASES[0], run=RUN), failed(CASES[1])]))
-    assert sorted(name.rpartition(".")[2] for name in scripts.files(record)) == ["py", "txt", "txt"]
-
-
-CASE = "training/test_updates_ipu.py::test_weights_are_the_oracle_s[paddle-mlp-D2-G4-R3-momentum]"
-
-
-def paddle_program(target):
-    """The program of a training with Paddle."""
-    config = RunConfig(
-        device_iterations=2,
-        gradient_accumulation=3,
-        learning_rate=learning_rate(base=0.125),
-        output_layout="paddle",
-        unbiased_statistics=False,
-    )
-    result = failed(CASE, run={**RUN, "config": repr(config)})
-    return scripts.program(result, {"paddle": journals.framework("paddle", target)})
-
-
-def test_a_wrong_device_is_shown_by_the_program_alone():
-    """It fails by the check's sentence; tests/unit/suite/test_example_target.py has a right device."""
-    answer = run("-c", paddle_program("emulator"), module=None, IPU_CONFORMANCE_FAULT="update-halved")
-
-    assert "CheckFailure: the loss of step 0, device iteration 1" in answer.stderr

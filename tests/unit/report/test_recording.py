@@ -1,7 +1,9 @@
 """A run of pytest leaves a report that survives a kill and can be gone on with, in one process and with workers."""
 
+import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import time
 import pytest
 
 from ipu_conformance.report import folder as report_folder
-from ipu_conformance.report import verification
+from ipu_conformance.report import mandatory, verification
 from ipu_conformance.report.journal import Journal, read
 from ipu_conformance.report.sharding import Shard, part
 from tests.unit.suite.conftest import LEAN, lean, pytester  # noqa: F401  fixtures
@@ -140,6 +142,39 @@ def test_a_run_that_stopped_is_gone_on_with(suite):
     assert rows(suite) == rows(suite, "whole")
     resumed, whole = (report_folder.read_report(suite.path / name)["verdict"] for name in ("out", "whole"))
     assert resumed == whole
+
+
+@contextlib.contextmanager
+def full_disk(room):
+    """No file grows beyond so many bytes; what does not fit is an error, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_run_on_a_full_disk_says_so_and_is_gone_on_with(suite, monkeypatch):
+    """First there is no room for a case's line, then none for the page; with room the report is that of one run."""
+    monkeypatch.setattr("ipu_conformance.report.mandatory.shipped", lambda: mandatory.Mandatory(frozenset({"a"})))
+    options = (*OPTIONS[:-1], "--capture=sys", "-k", "passes or close")
+    suite.runpytest_inprocess(*options[:-3], "whole", *options[-3:])
+    lines, page = (suite.path.joinpath("whole", name).read_bytes() for name in ("journal.jsonl", "index.html"))
+    three_cases = sum(map(len, lines.splitlines(keepends=True)[:5]))
+    with full_disk(three_cases + 10):
+        first = suite.runpytest_inprocess(*options[:-3], "out", *options[-3:])
+    with full_disk((len(lines) + len(page)) // 2):
+        second = suite.runpytest_inprocess(*options[:-3], "out", *options[-3:], "--ipu-resume")
+    third = suite.runpytest_inprocess(*options[:-3], "out", *options[-3:], "--ipu-resume")
+
+    sentence = "*out* cannot be written: File too large; make room, then go on with --resume.*"
+    for stopped in (first, second):
+        assert stopped.ret == pytest.ExitCode.INTERNAL_ERROR
+        stopped.stdout.fnmatch_lines([sentence])
+    assert third.ret in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+    assert rows(suite) == rows(suite, "whole")
+    assert verification.complaints(suite.path / "out") == []
 
 
 def test_a_finished_run_is_finished(suite):

@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +67,23 @@ def test_an_interrupt_is_not_a_traceback(monkeypatch, capsys):
 
     assert cli.main(["doctor"]) == command_line.EXIT_INTERRUPTED
     assert capsys.readouterr().err == "ipu-conformance: interrupted\n"
+
+
+def test_an_interrupt_that_an_import_made_an_error_of_is_an_interrupt(capsys, monkeypatch):
+    """Native code that is being imported swallows it and says that it could not be initialized."""
+
+    def imported(args):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("initialization failed") from None
+
+    monkeypatch.setattr(doctor, "run", imported)
+    before = signal.getsignal(signal.SIGINT)
+
+    assert cli.main(["doctor"]) == command_line.EXIT_INTERRUPTED
+    assert capsys.readouterr().err == "ipu-conformance: interrupted\n"
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_reader_that_goes_away_is_no_error_message():
@@ -194,6 +213,32 @@ def test_an_output_that_cannot_be_written_is_one_sentence(tmp_path, redirection,
     answer = subprocess.run(["sh", "-c", command], env=variables, capture_output=True, text=True, check=False)
 
     assert (answer.returncode, answer.stderr) == (code, said)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ir", "convert", "graph.popart", "graph.json"],
+        ["faults", "page", "-o", "faults.html"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_a_file_that_does_not_fit_on_the_disk_is_one_sentence(tmp_path, monkeypatch, capsys, words):
+    """And no part of it stays."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "graph.popart").write_bytes(GRAPH)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3, hard))
+    try:
+        code = cli.main(words)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    (said,) = capsys.readouterr().err.splitlines()
+
+    assert code == 2
+    assert said.startswith("ipu-conformance: error: ")
+    assert said.endswith("File too large")
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["graph.popart"]
 
 
 def test_a_read_only_checkout_passes(pytester, monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ipu_conformance.report import folder as report_folder
-from tests.unit.report.test_page import paddle_program
+from tests.unit.report.test_scripts import paddle_program
 
 PACKAGE = Path(__file__).resolve().parents[3] / "examples" / "acme_target"
 

@@ -1,11 +1,13 @@
 """A vendor's module name leads to our package, and to the same objects."""
 
 import importlib
+import os
 import sys
 import textwrap
 
 import pytest
 
+from ipu_conformance import targets
 from ipu_conformance.emulator import hook
 
 pytestmark = pytest.mark.usefixtures("no_hook")
@@ -113,3 +115,46 @@ def test_after_the_hook_is_gone_a_module_comes_as_it_is(framework):
 
     assert not hasattr(importlib.import_module(framework), "changed")
     assert hook._CHANGER not in sys.meta_path
+
+
+@pytest.mark.parametrize(
+    ("module", "before", "after"), [("json", None, "1"), ("json", "0", "0"), ("a_module_that_is_not_here", None, None)]
+)
+def test_a_switch_is_set_where_its_module_is_and_the_user_has_set_none(monkeypatch, module, before, after):
+    """Frameworks read it when they are imported."""
+    if before is None:
+        monkeypatch.delenv("ACME_SWITCH", raising=False)
+    else:
+        monkeypatch.setenv("ACME_SWITCH", before)
+    monkeypatch.setitem(hook.FRONT_ENDS, "acme", hook.FrontEnd(switches={"ACME_SWITCH": (module, "1")}))
+    hook.install("acme")
+
+    assert os.environ.pop("ACME_SWITCH", None) == after
+
+
+@pytest.mark.parametrize(
+    ("version", "module", "refused"),
+    [
+        ("3.1.1", "", False),
+        ("3.2.0", "", True),
+        ("3.10.0rc1", "", True),
+        ("4.0", "", True),
+        ("4.0", "json", False),
+        ("4.0", "a_module_that_is_not_here", True),
+        ("unknown", "", False),
+    ],
+)
+def test_a_version_that_cannot_be_emulated_is_refused(version, module, refused):
+    """From one version on, unless a module that helps is installed."""
+    front_end = hook.FrontEnd(below=(3, 2), with_module=module, because="it is new")
+
+    assert front_end.why_not(version) == ("it is new" if refused else None)
+
+
+def test_a_version_that_cannot_be_emulated_has_no_target(monkeypatch):
+    """Doctor and a run say why and what to do."""
+    monkeypatch.setattr(targets, "distribution_version", lambda name: "3.3.1")
+    choice = targets.choose(targets.FRAMEWORKS["paddle"], "emulator", targets.discover())
+
+    assert choice.target is None
+    assert choice.reason.startswith("paddle 3.3.1 cannot be emulated: its functions take programs of the new IR alone")

@@ -1,9 +1,13 @@
 """A case that takes its process with it costs one case, is named, and fails the run."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from ipu_conformance import guard, workers
+from ipu_conformance.cases import suite_folder
 from ipu_conformance.watch import loss, patience
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -101,3 +105,24 @@ def test_a_case_has_time_for_its_own_end():
     assert patience(1) >= 2
     assert patience(300) > 300
     assert loss("", None).word == "crash"
+
+
+def test_a_lost_case_of_the_suite_says_how_to_run_it_alone(tmp_path):
+    """Of a run without workers and of one with them."""
+    nodeid = "ipu/ops/test_ops_ipu.py::test_forward[D2]"
+    item: Any = SimpleNamespace(
+        nodeid=nodeid, path=suite_folder() / "ops" / "test_ops_ipu.py", location=("", 0, ""), keywords={}
+    )
+    node = SimpleNamespace(
+        config=SimpleNamespace(rootpath=suite_folder().parent, args=[], stash={}, add_cleanup=lambda close: None),
+        gateway=SimpleNamespace(id="gw3", _io=None),
+    )
+    crashed: Any = SimpleNamespace(node=node)
+    hooks = workers.XdistHooks()
+    hooks._stacks = tmp_path
+    hooks.pytest_handlecrashitem(nodeid, crashed)
+
+    for report in (guard.lost_report(item, loss("", -11)), crashed):
+        said = str(report.longrepr).splitlines()
+        assert said[0].startswith("crash: ")
+        assert said[-1] == "reproduce: ipu-conformance case 'ops/test_ops_ipu.py::test_forward[D2]'"

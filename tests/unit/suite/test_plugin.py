@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ipu_conformance import plugin, tally
-from ipu_conformance.plugin import matches_cases_only
+from ipu_conformance import cases, plugin, tally, workers
+from ipu_conformance.asking import SELECTION, matches_cases_only
 from ipu_conformance.selection import Selection
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -105,7 +105,7 @@ CASES = """
 
 
 @pytest.mark.usefixtures("vendor")
-@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one-process", "xdist"])
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one-process", "xdist"])
 def test_cases_run_on_a_third_partys_target(pytester, workers):
     """A plug-in's target is chosen by name, activated before its cases, and said in the header, once."""
     pytester.makepyfile(test_acme=CASES)
@@ -211,15 +211,15 @@ def test_the_emulator_has_no_more_workers_than_cores(kinds, expression, started,
     monkeypatch.setattr("os.cpu_count", lambda: 3)
     config: Any = SimpleNamespace(
         option=SimpleNamespace(tx=["popen"] * 5),
-        stash={plugin.SELECTION: SimpleNamespace(kinds=kinds)},
+        stash={SELECTION: SimpleNamespace(kinds=kinds)},
         getoption={"markexpr": expression}.get,
     )
-    plugin._limit_workers(config)
+    workers.limit(config)
 
     assert len(config.option.tx) == started
 
 
-@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one-process", "xdist"])
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one-process", "xdist"])
 def test_a_run_without_an_executed_case_fails(pytester, workers):
     """When every case is skipped the run fails and says so."""
     pytester.makepyfile("import pytest\n\n@pytest.mark.ipu\ndef test_a():\n    pytest.skip('no')\n")
@@ -314,7 +314,7 @@ def test_a_run_of_cases_alone_opens_no_test_of_the_project(pytester, monkeypatch
     for folder in ("tests/ipu", "tests/unit/suite"):
         (pytester.path / folder).mkdir(parents=True)
         (pytester.path / folder / "test_layers.py").write_text("def test_a():\n    pass\n")
-    monkeypatch.setattr(plugin, "suite_folder", lambda: pytester.path / "tests" / "ipu")
+    monkeypatch.setattr(cases, "suite_folder", lambda: pytester.path / "tests" / "ipu")
 
     class Watch:
         def pytest_collect_file(self, file_path):
@@ -415,6 +415,37 @@ def test_an_active_fault_stands_in_the_header(pytester, monkeypatch):
     result.stdout.fnmatch_lines(["ipu fault: update-halved is on, the device is wrong on purpose (IPU_*)"])
 
 
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("update-halfed", "no fault is named 'update-halfed'; did you mean 'update-halved' or *"),
+        ("update-halved,off:paddle.nesterov", "'off:paddle.nesterov' is a fault of paddle, which is not in this run *"),
+        ("slip:core.streams:Strem.join", "no fault is named 'slip:core.streams:Strem.join'; the emulator has no *"),
+        ("slip:core.stream:join", "no fault is named 'slip:core.stream:join'; the emulator has no *"),
+    ],
+)
+def test_an_unknown_fault_is_refused_before_any_case(pytester, monkeypatch, fault, sentence):
+    """A run under a misspelt fault would pass as the run of a right device."""
+    pytester.makepyfile(test_acme="import pytest\n@pytest.mark.ipu\ndef test_a():\n    pass\n")
+    monkeypatch.setenv("IPU_CONFORMANCE_FAULT", fault)
+
+    result = pytester.runpytest_inprocess("-m", "ipu", "--ipu-frameworks", "poptorch")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {sentence}"])
+
+
+@pytest.mark.parametrize("fault", ["inert", "off:paddle.nesterov", "slip:core.streams:join?"])
+def test_a_fault_of_one_framework_is_on_in_a_run_of_several(pytester, monkeypatch, fault):
+    """The frameworks that do not have it are right."""
+    pytester.makepyfile(test_acme="import pytest\n@pytest.mark.ipu\ndef test_a():\n    pass\n")
+    monkeypatch.setenv("IPU_CONFORMANCE_FAULT", fault)
+
+    result = pytester.runpytest_inprocess("-m", "ipu", "--ipu-frameworks", "poptorch,paddle")
+
+    assert result.ret == pytest.ExitCode.OK
+
+
 def test_a_failure_is_one_line_of_the_summary(pytester):
     """With its sentence, whole, and without the module of the exception."""
     pytester.makepyfile(
@@ -432,7 +463,7 @@ def test_a_failure_is_one_line_of_the_summary(pytester):
 @pytest.mark.parametrize(("said", "sections"), [("E   OSError", 1), ("E   wrong\nE   reproduce: it", 0)])
 def test_every_failed_case_of_the_suite_says_how_to_run_it_alone(said, sections):
     """Also one that fails by an exception; a check says it already."""
-    item: Any = SimpleNamespace(path=plugin.suite_folder() / "test_a.py", nodeid="x/test_a.py::test_a[D2]")
+    item: Any = SimpleNamespace(path=cases.suite_folder() / "test_a.py", nodeid="x/test_a.py::test_a[D2]")
     report = SimpleNamespace(failed=True, longreprtext=said, sections=[])
     hook = plugin.pytest_runtest_makereport(item)
     next(hook)

@@ -124,12 +124,12 @@ def test_a_run_leaves_nothing_behind(start):
     master = start("-n", "1", "-p", "patience", seconds=600)
     for run in (master, group):
         run.wait_for_a_test()
-    master.process.send_signal(signal.SIGHUP)
-    os.killpg(group.process.pid, signal.SIGTERM)
+    master.process.send_signal(signal.SIGTERM)
+    os.killpg(group.process.pid, signal.SIGHUP)
 
     code, shown, *left = whole.end()
     assert (code, left) == (0, [{}, []]), shown
     assert "3 passed" in shown
-    for run, number in ((master, signal.SIGHUP), (group, signal.SIGTERM)):
+    for run, number in ((master, signal.SIGTERM), (group, signal.SIGHUP)):
         code, shown, *left = run.end()
         assert (code, left) == (128 + number, [{}, []]), shown

@@ -1,11 +1,13 @@
 """The wheel holds the suite and needs nothing that it does not declare."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import venv
+import zipfile
 from importlib import metadata
 from pathlib import Path
 
@@ -84,6 +86,19 @@ def install(wheel, folder, *extras):
     return environment
 
 
+def test_the_wheel_holds_every_file_of_the_suite_and_of_the_package(wheel):
+    """A table that a case reads is part of the suite."""
+    places = {ROOT / "tests" / "ipu": "ipu_conformance/suite", ROOT / "ipu_conformance": "ipu_conformance"}
+    files = {
+        f"{there}/{path.relative_to(here).as_posix()}"
+        for here, there in places.items()
+        for path in here.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+    assert files - set(zipfile.ZipFile(wheel).namelist()) == set()
+
+
 @pytest.fixture(scope="module")
 def base_install(wheel, tmp_path_factory):
     """The wheel without any framework."""
@@ -117,13 +132,17 @@ def test_the_suite_runs_from_the_wheel(wheel, tmp_path):
     )
     (tmp_path / "conftest.py").write_text("import pytest\n@pytest.fixture(autouse=True)\ndef theirs():\n    pass\n")
     # A few quick cases of one folder are enough to show that the suite runs; the whole of it is collected below.
-    command = ["-m", "pytest", "--pyargs", "ipu_conformance.suite.paddle.ir", "-m", "ipu", "-k", "executes_its_plan"]
+    command = ["-m", "pytest", "--pyargs", "ipu_conformance.suite.paddle.ir", "-m", "ipu"]
+    # One names its framework by the suite's folder alone, which is not in the id that pytest gives it here.
+    command += ["-k", "executes_its_plan or dumped_model_is_placed", "--ipu-report", "report", "--assert=plain"]
     environment = install(wheel, tmp_path, "paddle")
     answer = run(environment / "bin" / "python", *command, cwd=tmp_path)
 
     executed = re.search(r"cases: (\d+) executed, 0 skipped", answer.stdout)
     assert executed is not None, answer.stdout
-    assert int(executed.group(1)) > 0
+    assert int(executed.group(1)) > 1
+    cases = json.loads((tmp_path / "report" / "report.json").read_text())["cases"]
+    assert {case["case"].partition("test_")[0] for case in cases} == {"paddle/ir/"}
     assert "ipu poptorch: left out (poptorch is not installed; torch is not installed" in answer.stdout
     help_text = run(environment / "bin" / "ipu-conformance", "qualify", "--help", cwd=tmp_path).stdout
     assert "0 QUALIFIED, 1 NOT QUALIFIED" in " ".join(help_text.split())

@@ -11,7 +11,7 @@ stand for something else, or leaves out a refusal::
     Fault("stage-has-no-name", "plan", "name:poptorch.api:Stage", "the class Stage is missing", always(GONE))
 
     off:paddle.uneven-replicas      # generated from the row of the refusal
-    slip:core.streams:Streams.split # generated from the function: see ``slips``; and from what is ``declared``
+    slip:core.streams:Selection.arrange # generated from the function: see ``slips``; and from what is ``declared``
 
 Faults are off unless a test injects them or the environment variable ``IPU_CONFORMANCE_FAULT`` names them; a process
 that is started under an injected fault has it, too. ``inert`` goes through all the motions and changes nothing: it is
@@ -193,11 +193,17 @@ def _inherited(names: Iterable[str]) -> Iterator[None]:
 
 
 def activate_from_environment(front_end: str, environment: Optional[Mapping[str, str]] = None) -> Tuple[str, ...]:
-    """Turn on, until the process ends, the faults that ``IPU_CONFORMANCE_FAULT`` names, and return their names."""
+    """Turn on, until the process ends, the faults that ``IPU_CONFORMANCE_FAULT`` names, and return their names.
+
+    One of another front end is none of this one's.
+    """
     text = (os.environ if environment is None else environment).get(ENVIRONMENT, "")
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     load(front_end)
-    chosen = [get(name) for name in names if name != INERT]
+    if any(name not in _TABLE for name in names):
+        for other in FRONT_ENDS:
+            load(other)
+    chosen = [fault for fault in map(get, names) if fault.front_end in ("core", front_end) and fault.name != INERT]
     if INERT in names:
         motions(lambda place: None).__enter__()
     for fault in chosen:

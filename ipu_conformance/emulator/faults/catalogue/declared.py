@@ -2,9 +2,9 @@
 
 Like those of functions they follow from the emulator, and the form of the place says which it is::
 
-    slip:core.streams:Streams.split                 a function gives a wrong result
-    slip:core.streams:Streams.split?                an error that it raises does not come, and all else is right
-    slip:core.streams:Streams.split#2               the same from its second call on, so that two runs differ
+    slip:core.streams:Selection.arrange             a function gives a wrong result
+    slip:core.streams:Selection.arrange?            an error that it raises does not come, and all else is right
+    slip:core.streams:Selection.arrange#2           the same from its second call on, so that two runs differ
     slip:tensorflow.config.tree:LIMIT               a constant, an attribute of a class or a member has a wrong value
     slip:tensorflow.api.scopes:-ipu_shard           a public name, or a member of an enumeration, is missing
     slip:tensorflow.compile.loops:repeat(inputs)    an argument that is left out counts as another

@@ -1,8 +1,8 @@
 """Faults by construction: one function of the emulator gives a wrong result, is left out, or accepts what it refuses.
 
-Nobody writes them. ``slip:core.streams:Streams.split`` follows from the function: a number that it returns is off by
-a quarter, a truth value is the opposite, a list is reversed, a field of a record is wrong, the first of what is yielded
-is missing, a scope ends at once, a call that returns nothing is left out, and an error that it raises does not come.
+Nobody writes them. ``slip:core.streams:Selection.arrange`` follows from the function: a number that it returns is off
+by a quarter, a truth value is the opposite, a list is reversed, a field of a record is wrong, the first of what is
+yielded is missing, a scope ends at once, a call that returns nothing is left out, and an error does not come.
 They show that a case can fail where no fault of the catalogue touches what it checks.
 """
 
