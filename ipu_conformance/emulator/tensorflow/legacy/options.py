@@ -61,7 +61,7 @@ def _added(name: str) -> Callable[[Any], Any]:
         if not value:
             return UNCHANGED
         refusals.DICTIONARY(name=name, value=value)
-        return {str(key): str(item) for key, item in value.items()}
+        return {str(key): str(item) for key, item in dict(value).items()}
 
     return convert
 
@@ -81,10 +81,7 @@ _MERGING = {
 
 
 def _scheduler(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    refusals.SCHEDULER(name=value, known=_SCHEDULERS)
-    return _SCHEDULERS[value]
+    return _SCHEDULERS.get(value, value) if isinstance(value, str) else value
 
 
 def _merging(value: Any) -> Any:

@@ -78,12 +78,6 @@ PROCESSES = refuse(
     error=ValueError,
     sentence="`process_index` is {index} of `process_count` {count}: it must be at least 0 and below the count.",
 )
-SCHEDULER = refuse(
-    "tensorflow.legacy-scheduler",
-    when=lambda name, known: name not in known,
-    error=TypeError,
-    sentence="Could not convert {name!r} to a valid SchedulingAlgorithm.",
-)
 TWO_COUNTS = refuse(
     "tensorflow.legacy-two-counts",
     when=lambda count: count is not None,

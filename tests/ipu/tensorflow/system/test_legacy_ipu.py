@@ -113,7 +113,7 @@ REFUSED: Dict[str, Tuple[str, Dict[str, Any], Any, str]] = {
     ),
     "execution alone": ("create_ipu_config", {"profile_execution": True}, Exception, "`profiling` is required"),
     "no scheduler": ("create_ipu_config", {"scheduler_selection": "Fastest"}, TypeError, "SchedulingAlgorithm"),
-    "no dictionary": ("set_matmul_options", {"matmul_options": [1]}, Exception, "must be a dictionary"),
+    "no dictionary": ("set_matmul_options", {"matmul_options": [("a", "b")]}, Exception, "must be a dictionary"),
     "no number": ("auto_select_ipus", {"num_ipus": "4"}, Exception, "integer, list or tuple"),
     "one index": ("select_ipus", {"indices": 3}, Exception, "must be a list or tuple"),
     "an index twice": ("select_ipus", {"indices": [3, 1, 3]}, Exception, "must be unique"),
