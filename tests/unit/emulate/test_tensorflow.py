@@ -25,7 +25,7 @@ for name in {names!r}:
 
 @pytest.fixture(scope="module")
 def answers():
-    """What each program prints, and the log of all: they share a process, which importing TensorFlow takes seconds of."""
+    """What each program prints, and the log of all: they share a process, for importing TensorFlow takes seconds."""
     driver = DRIVER.format(names=[str(EXAMPLES / f"{name}.py") for name in ORDER])
     command = [sys.executable, "-m", "ipu_conformance", "emulate", "--ipu-target", "emulator", "-"]
     answer = subprocess.run(command, input=driver, capture_output=True, text=True, check=False, timeout=120)
