@@ -1,6 +1,6 @@
 """What programs of earlier SDKs call: a room that is entered by its first use, which the log mentions once.
 
-Nothing else of the emulator imports it. Each old name leads to what took its place.
+Other modules import it when a program says something old, and not before. Each old name leads to what took its place.
 """
 
 from __future__ import annotations

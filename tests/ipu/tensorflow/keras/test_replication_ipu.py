@@ -155,14 +155,15 @@ def test_models_are_named_as_keras_names_them(tf: Any, strategy: Any) -> None:
     class_of_ones_own = type("LittleNet", (tf.keras.Model,), {"call": lambda self, x: x})
 
     def names() -> Any:
-        tf.keras.backend.clear_session()
         x = tf.keras.Input((3,))
         models = [tf.keras.Model(x, tf.keras.layers.Dense(size)(x)) for size in (1, 2)]
         models += [tf.keras.Sequential([tf.keras.layers.Dense(1)]), class_of_ones_own(), class_of_ones_own()]
         return [model.name for model in models]
 
+    tf.keras.backend.clear_session()
     with strategy.scope():
         inside = names()
+    tf.keras.backend.clear_session()
 
     expected = ["model", "model_1", "sequential", "little_net", "little_net_1"]
     check.equal(actual=(inside, names()), expected=(expected, expected), what="names inside and outside of the scope")

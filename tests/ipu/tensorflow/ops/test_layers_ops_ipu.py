@@ -159,10 +159,14 @@ ADDONS = (
 RECURRENT = ("PopnnAUGRU", "PopnnDynamicGRU", "PopnnDynamicLSTM", "PopnnGRU", "PopnnLSTM")
 
 
-@pytest.mark.requires("ipu_tensorflow_addons")
-def test_addons_have_their_layers(tf: Any, ipu: Any) -> None:
+@pytest.fixture
+def addons(tf: Any, ipu: Any) -> Any:
+    """The vendor's package of add-ons."""
+    return pytest.importorskip("ipu_tensorflow_addons", reason="the vendor's package of add-ons is not installed")
+
+
+def test_addons_have_their_layers(addons: Any) -> None:
     """The package of add-ons has the layers of graphcore/ipu_tensorflow_addons, for Keras and for programs without."""
-    addons = importlib.import_module("ipu_tensorflow_addons")
     wanted = {"keras.layers": ADDONS, "layers": RECURRENT}
     missing = [
         f"{module}.{name}"
@@ -174,13 +178,12 @@ def test_addons_have_their_layers(tf: Any, ipu: Any) -> None:
     check.equal(actual=missing, expected=[], what="the layers that the add-ons lack")
 
 
-@pytest.mark.requires("ipu_tensorflow_addons")
 @pytest.mark.parametrize("name", ["LSTM", "GRU"])
-def test_recurrent_addons_are_as_specified(tf: Any, ipu: Any, strategy: Any, name: str) -> None:
+def test_recurrent_addons_are_as_specified(tf: Any, addons: Any, strategy: Any, name: str) -> None:
     """The recurrent layers of the add-ons compute what those of ``keras.ipu`` compute."""
-    addons = importlib.import_module("ipu_tensorflow_addons.keras.layers")
-    test_recurrent_layers_are_as_specified(tf, addons, strategy, f"Popnn{name}")
-    short, long = getattr(addons, name), getattr(addons, f"Popnn{name}")
+    layers = addons.keras.layers
+    test_recurrent_layers_are_as_specified(tf, layers, strategy, f"Popnn{name}")
+    short, long = getattr(layers, name), getattr(layers, f"Popnn{name}")
     check.equal(actual=short, expected=long, what=f"the class behind {name}")
 
 

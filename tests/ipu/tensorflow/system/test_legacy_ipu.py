@@ -8,7 +8,7 @@ is asked.
 from __future__ import annotations
 
 import importlib
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
@@ -203,6 +203,32 @@ def test_old_options_in_force_do_not_change(ipu: Any) -> None:
 
     found = ipu.utils.get_num_of_ipus_in_device("/device:IPU:0"), ipu.utils.get_ipu_config()[0].allow_recompute
     check.equal(actual=found, expected=(4, False), what="the IPUs and the recomputation in force")
+
+
+OUTFEEDS: Dict[str, Tuple[List[Any], Dict[str, Any], Any]] = {
+    "named": ([], {"feed_name": "losses"}, [3.0, 5.0, 7.0]),
+    "positional": (["losses", None, False], {}, 7.0),
+    "last": ([], {"feed_name": "losses", "outfeed_all": False, "replication_factor": 1}, 7.0),
+    "all": (["losses"], {"outfeed_all": True, "io_batch_size": 2}, [3.0, 5.0, 7.0]),
+}
+"""Arguments of an outfeed in SDK 1.x, and what it gives after 3, 5 and 7 were enqueued."""
+
+
+@pytest.mark.parametrize("name", OUTFEEDS)
+def test_queues_have_names(tf: Any, ipu: Any, strategy: Any, name: str) -> None:
+    """Queues of SDK 1.x have a name, which stands where other arguments stand today."""
+    arguments, settings, expected = OUTFEEDS[name]
+    data = tf.data.Dataset.from_tensor_slices([3.0, 5.0, 7.0])
+    queue = ipu.ipu_infeed_queue.IPUInfeedQueue(data, "training", 0, prefetch_depth=2)
+    outfeed = ipu.ipu_outfeed_queue.IPUOutfeedQueue(*arguments, **settings)
+
+    @tf.function(jit_compile=True)
+    def program() -> None:
+        ipu.loops.repeat(3, lambda x: outfeed.enqueue(x), [], queue)
+
+    strategy.run(program)
+
+    check.equal(actual=outfeed.dequeue().numpy().tolist(), expected=expected, what="what the outfeed gives")
 
 
 @pytest.mark.parametrize("name", ["adam", "gradient_descent", "rmsprop"])
