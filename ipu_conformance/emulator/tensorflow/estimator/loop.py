@@ -67,7 +67,7 @@ class LoopProgram(Program):
 
         def body(spec: IPUEstimatorSpec) -> Any:
             trained = spec.train_op.op if isinstance(spec.train_op, tf.Tensor) else spec.train_op
-            operations = [] if trained is None else [trained]
+            operations = [trained]
             if spec.host_call is not None:
                 refusals.HOST_CALL_IN_LOOP(iterations=self.run.iterations_per_loop)
                 if spec.host_call[1]:
@@ -76,8 +76,7 @@ class LoopProgram(Program):
 
         def training_loop() -> Any:
             total = self._repeated(body)
-            if self.spec.train_op is not None:  # what the host applies are means over replicas
-                self.require_reduction()
+            self.require_reduction()
             return self._mean(total)
 
         (loss,) = self.compiled(training_loop)

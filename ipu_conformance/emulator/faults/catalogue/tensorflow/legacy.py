@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipu_conformance.emulator.faults.catalogue import Fault, patch, register
+from ipu_conformance.emulator.faults.catalogue import GONE, Fault, always, patch, register
 
 OPTIONS = "tensorflow.legacy.options"
 
@@ -27,8 +27,7 @@ for _name, _function, _what, _wrong in (
     ("keras-functional-misnamed", "tensorflow.keras.extension:FunctionalExtension._init_set_name",
      "a model of inputs and outputs is called after a class that nobody knows",
      lambda original, model, name, zero_based=True: original(model, name or "functional", zero_based)),
-    ("addons-gru-resets-after", "tensorflow.layers.recurrent:PopnnGRU.__init__",
-     "the reset gate of a layer acts after the product",
-     lambda original, layer, units, **settings: original(layer, units, **{**settings, "reset_after": True})),
+    ("addons-layer-missing", "name:tensorflow.addons.keras.layers:SerialDense",
+     "the add-ons have no dense layer in pieces", always(GONE)),
 ):  # fmt: skip
     register(Fault(_name, "plan", _function, _what, _wrong), __name__)
