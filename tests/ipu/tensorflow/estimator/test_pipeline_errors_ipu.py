@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Dict
 
 import pytest
@@ -140,6 +141,20 @@ def test_no_pipeline_is_built(programs: Programs, error: Any, text: str, changes
     """An option that makes no pipeline is refused before anything is trained."""
     with check.raises(error, match=text, what=f"a pipeline with another {', '.join(changes)}"):
         used(programs, "train", Chain(), programs.model_fn(Chain(), **changes))
+
+
+@pytest.mark.emulator
+def test_the_count_of_a_specification_has_an_old_name(programs: Programs) -> None:
+    """Programs of SDK 1.x call the micro-batches of a run ``pipeline_depth``, and the two are not given together."""
+    make = functools.partial(
+        programs.ipu.ipu_pipeline_estimator.IPUPipelineEstimatorSpec, "infer", [abs, abs], pipeline_depth=6
+    )
+    with check.raises(ValueError, match="pipeline_depth", what="a specification with both names of its count"):
+        make(gradient_accumulation_count=4)
+
+    spec = make()
+    found = spec.gradient_accumulation_count, spec.pipeline_op_kwargs
+    check.equal(actual=found, expected=(6, {}), what="the count of a specification, and its other options")
 
 
 def test_no_half_of_the_ipus_is_idle(programs: Programs) -> None:
