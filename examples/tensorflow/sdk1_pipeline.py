@@ -54,5 +54,5 @@ with tf.Session() as session:
     session.run(tf.global_variables_initializer())
     session.run(infeed.initializer)
     session.run(compiled)
-    print("losses", *np.ravel(session.run(losses)))
-    print("weights", *session.run(tf.global_variables()))
+    print("losses", *np.ravel(session.run(losses)).tolist())
+    print("weights", *np.ravel(session.run(tf.global_variables())).tolist())

@@ -43,5 +43,5 @@ with tf.Session() as session:
     session.run(tf.global_variables_initializer())
     session.run(infeed.initializer)
     session.run(compiled)
-    print("losses", *np.ravel(session.run(losses)))
+    print("losses", *np.ravel(session.run(losses)).tolist())
     print("weight", session.run(weight).item())

@@ -27,4 +27,4 @@ with tempfile.TemporaryDirectory() as folder:
         predictions = restored.predict(np.array([[1.0], [4.0]], np.float32), batch_size=1, verbose=0)
 
 print("weight", model.get_weights()[0].item())
-print("predictions", *np.ravel(predictions))
+print("predictions", *np.ravel(predictions).tolist())
