@@ -61,6 +61,8 @@ FRONT_ENDS: Mapping[str, FrontEnd] = {
                 for name, where in tensorflow_surface.inner_modules().items()
             },
             "tensorflow.python.ipu": TENSORFLOW,
+            "ipu_tensorflow_addons": "ipu_conformance.emulator.tensorflow.addons",
+            "keras.optimizer_v2": "ipu_conformance.emulator.tensorflow.legacy.optimizer_v2",
             **{f"{name}.ipu": f"{TENSORFLOW}.keras" for name in (*KERAS, "tensorflow.keras")},
         },
         changes={

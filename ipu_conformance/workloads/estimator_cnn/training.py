@@ -76,7 +76,7 @@ def evaluate(settings: Settings, data: DataSet, folder: Path, *, native: bool) -
     with quietly():
         estimator = _estimator(settings, folder, batches, native=native)
         metrics = estimator.evaluate(lambda: test_set(data.test, settings.test_batch), steps=batches)
-    return Result(float(metrics["loss"]), float(metrics[ACCURACY]), int(metrics["global_step"]))
+    return Result(float(metrics["loss"]), float(metrics[ACCURACY]), int(estimator.get_variable_value("global_step")))
 
 
 def _estimator(settings: Settings, folder: Path, iterations_per_loop: int, *, native: bool) -> Any:

@@ -86,3 +86,12 @@ def move_variable_initialization_to_cpu(graph: Optional[Any] = None) -> None:
         seen.add(op)
         op._set_device("/device:CPU:0")
         pending += [tensor.op for tensor in op.inputs]
+
+
+def __getattr__(name: str) -> Any:
+    """A function that configured earlier SDKs; their room is entered when the first of them is called."""
+    from ipu_conformance.emulator.tensorflow.legacy import options
+
+    if name not in options.SETTERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return options.function(name)

@@ -89,9 +89,21 @@ class Replay:
                 yield
                 return
             with variable_scope.variable_scope(
-                scope, reuse=variable_scope.AUTO_REUSE, auxiliary_name_scope=False, use_resource=True
+                scope,
+                reuse=variable_scope.AUTO_REUSE,
+                auxiliary_name_scope=False,
+                use_resource=True,
+                custom_getter=_of_its_value,
             ):
                 yield
+
+
+def _of_its_value(getter: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+    """A variable with a first value has the dtype of it; stock looks for one of float32 when it is asked for again."""
+    value = settings.get("initializer")
+    if value is not None and not callable(value):
+        settings["dtype"] = tf.convert_to_tensor(value).dtype.base_dtype
+    return getter(*args, **settings)
 
 
 @contextlib.contextmanager

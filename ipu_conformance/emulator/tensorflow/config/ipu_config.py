@@ -47,6 +47,10 @@ class IpuOptions:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def snapshot(self) -> IpuOptions:
+        """The options as they are now."""
+        return IpuOptions(self._values, self._prefix)
+
     def to_dict(self) -> Dict[str, Any]:
         """The values as a nested dictionary; members of enumerations by their names."""
         values = {name: getattr(self, name) for name in dir(self)}
@@ -98,7 +102,7 @@ def configure_ipu_system(config: Any, device: str = "cpu", reset_configuration: 
     from tensorflow.python.framework import ops
 
     refusals.NOT_CONFIGURATION(config=config, kinds=(IPUConfig, IpuOptions))
-    options = config._create_protobuf() if isinstance(config, IPUConfig) else config
+    options = config._create_protobuf() if isinstance(config, IPUConfig) else config.snapshot()
     if system.configured():
         if system.options() == options:
             return

@@ -89,7 +89,7 @@ class BaseEstimator(Estimator, abc.ABC):
         each = self._run.iterations_per_loop
         refusals.EVALUATION_STEPS(steps=steps)
         refusals.STEPS(steps=steps, each=each)
-        return list(super()._convert_eval_steps_to_hooks(steps // each))
+        return [*super()._convert_eval_steps_to_hooks(steps // each), hooks.CountSteps(each)]
 
     def _train_with_estimator_spec(
         self, estimator_spec: Any, worker_hooks: Any, hooks: Any, global_step_tensor: Any, saving_listeners: Any

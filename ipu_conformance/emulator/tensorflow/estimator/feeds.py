@@ -31,11 +31,6 @@ def micro_batches(taken: Any, count: int, replicas: int) -> Any:
     return tf.nest.map_structure(lambda leaf: _shaped(leaf, count * replicas, 2 if replicas > 1 else 1), taken)
 
 
-def samples(batches: Any) -> Any:
-    """Micro-batches as one batch; a scalar of each becomes a vector."""
-    return tf.nest.map_structure(_joined, batches)
-
-
 def passed(function: Any, tensors: Any) -> Any:
     """``function`` of tensors that are listed or named."""
     return function(**tensors) if isinstance(tensors, dict) else function(*tensors)
@@ -48,10 +43,6 @@ def tensors_of(tensors: Any) -> Any:
         return named
     listed: List[Any] = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
     return listed
-
-
-def _joined(leaf: Any) -> Any:
-    return leaf if leaf.shape.rank < 2 else tf.reshape(leaf, [leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]])
 
 
 def _shaped(leaf: Any, number: int, leading: int) -> Any:

@@ -51,6 +51,22 @@ class FeedHook(tf.compat.v1.train.SessionRunHook):
         refusals.DATA_END(running=self._running)
 
 
+class CountSteps(tf.compat.v1.train.SessionRunHook):
+    """Counts the iterations of an evaluation's loops as global steps, in the session of the evaluation only."""
+
+    def __init__(self, iterations_per_loop: int) -> None:
+        self._each = iterations_per_loop
+
+    def begin(self) -> None:
+        """Make the operation that counts a loop."""
+        step = tf.compat.v1.train.get_global_step()
+        self._count = step.assign_add(tf.cast(self._each, step.dtype), read_value=False)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """A loop is over."""
+        run_context.session.run(self._count)
+
+
 class StopAfterLoops(tf.compat.v1.train.SessionRunHook):
     """Ends training after as many loops as the steps are, counted from where the session has begun."""
 

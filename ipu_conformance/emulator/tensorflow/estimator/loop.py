@@ -67,16 +67,16 @@ class LoopProgram(Program):
 
         def body(spec: IPUEstimatorSpec) -> Any:
             trained = spec.train_op.op if isinstance(spec.train_op, tf.Tensor) else spec.train_op
-            operations = [] if trained is None else [trained]
+            operations = [trained]
             if spec.host_call is not None:
                 refusals.HOST_CALL_IN_LOOP(iterations=self.run.iterations_per_loop)
-                operations.append(outfeed.enqueue(feeds.tensors_of(spec.host_call[1])))
+                if spec.host_call[1]:
+                    operations.append(outfeed.enqueue(feeds.tensors_of(spec.host_call[1])))
             return operations
 
         def training_loop() -> Any:
             total = self._repeated(body)
-            if self.spec.train_op is not None:  # what the host applies are means over replicas
-                self.require_reduction()
+            self.require_reduction()
             return self._mean(total)
 
         (loss,) = self.compiled(training_loop)
@@ -94,6 +94,8 @@ class LoopProgram(Program):
         on_device = metrics.DeviceMetrics()
 
         def body(spec: IPUEstimatorSpec) -> Any:
+            refusals.NO_METRICS(on_host=spec.eval_metrics, on_device=spec.eval_metric_ops)
+            refusals.METRICS(on_host=spec.eval_metrics, on_device=spec.eval_metric_ops)
             operations = on_device.updates(spec.eval_metric_ops)
             if spec.eval_metrics is not None:
                 operations.append(outfeed.enqueue(feeds.tensors_of(spec.eval_metrics[1])))
@@ -107,7 +109,7 @@ class LoopProgram(Program):
         found: Dict[str, Tuple[Any, Any]] = on_device.kept(values)
         if self.spec.eval_metrics is not None:
             function, _ = self.spec.eval_metrics
-            found.update(feeds.passed(function, feeds.samples(self._dequeued(loss, outfeed))))
+            found.update(feeds.passed(function, self._taken(loss, outfeed)))
         return EstimatorSpec(
             mode=self.call.mode,
             loss=loss,
@@ -167,18 +169,23 @@ class LoopProgram(Program):
     def _mean(self, total: Any) -> Any:
         return self.mean_of_replicas(total / self.run.iterations_per_loop)
 
-    def _dequeued(self, after: Any, outfeed: Any) -> Any:
+    def _taken(self, after: Any, outfeed: Any) -> Any:
+        """What a loop has left: iterations first, then replicas if there are several."""
         with tf.control_dependencies([after]):
-            taken = outfeed.dequeue()
-        return feeds.micro_batches(taken, self.run.iterations_per_loop, self.run.num_replicas)
+            return outfeed.dequeue()
+
+    def _dequeued(self, after: Any, outfeed: Any) -> Any:
+        return feeds.micro_batches(self._taken(after, outfeed), self.run.iterations_per_loop, self.run.num_replicas)
 
     def _called_on_host(self, loss: Any, outfeed: Any) -> Any:
         """The operation after which the loop, and what the host does with its tensors, is over."""
         if self.spec.host_call is None:
             return loss
-        tensors = tf.nest.map_structure(self._of_replicas, self._dequeued(loss, outfeed))
-        returned = tf.nest.flatten(feeds.passed(self.spec.host_call[0], tensors))
-        return tf.group(loss, *(item for item in returned if item is not None))
+        function, given = self.spec.host_call
+        tensors = tf.nest.map_structure(self._of_replicas, self._dequeued(loss, outfeed)) if given else []
+        returned = function(*tensors)
+        refusals.HOST_CALL_RESULT(returned=returned, fits=isinstance(returned, (tf.Operation, tf.Tensor, tf.Variable)))
+        return tf.group(loss, returned)
 
     def _of_replicas(self, leaf: Any) -> Any:
         """The mean over replicas of what each has left, or what the only one has."""

@@ -110,11 +110,11 @@ class PipelineProgram(Program):
         return tf.reduce_mean(added) / self.spec.gradient_accumulation_count
 
     def evaluate(self) -> Any:
-        """The host computes the loss and the metrics from what the last stage returns for all samples.
+        """The host computes the loss and the metrics from what the last stage returns for every micro-batch.
 
         A loss that is a list, as a stage's own loss comes back, counts with its mean.
         """
-        metrics = self._metrics(feeds.samples(self._outputs("evaluation_pipeline")))
+        metrics = self._metrics(self._left_by("evaluation_pipeline"))
         return EstimatorSpec(
             mode=self.call.mode,
             loss=tf.reduce_mean(metrics.pop(LOSS)),
@@ -144,6 +144,10 @@ class PipelineProgram(Program):
 
     def _outputs(self, name: str) -> Any:
         """What the last stage returns for each micro-batch of a loop, in the order of the data: listed or named."""
+        return feeds.micro_batches(self._left_by(name), self.run.iterations_per_loop, self.run.num_replicas)
+
+    def _left_by(self, name: str) -> Any:
+        """What a loop has left, listed or named: micro-batches first, then replicas if there are several."""
         outfeed = self._outfeed()
 
         def program() -> Any:
@@ -151,8 +155,7 @@ class PipelineProgram(Program):
 
         program.__name__ = name
         taken = self._dequeued(self.compiled(program), outfeed)
-        batches = feeds.micro_batches(taken, self.run.iterations_per_loop, self.run.num_replicas)
-        return batches if isinstance(batches, (list, dict)) else [batches]
+        return taken if isinstance(taken, (list, dict)) else [taken]
 
     def _dequeued(self, ran: Any, outfeed: Any) -> Any:
         """What a loop leaves; a pipeline whose count does not fit its schedule leaves nothing and fails."""
@@ -173,6 +176,8 @@ class PipelineProgram(Program):
     def _pipeline(self, outfeed: Any) -> Any:
         """The operation of one replica that is all runs of the pipeline in a loop."""
         spec = _of_model_fn(self.call.model_fn(None, None))
+        ipus = spec.device_mapping if spec.device_mapping is not None else range(len(spec.computational_stages))
+        refusals.IDLE_SHARDS(required=len(set(ipus)), shards=self.run.num_shards)
         if replicas.current() == 0:
             self.spec = spec
         optimizer_function = spec.optimizer_function if self._training else None

@@ -64,6 +64,7 @@ class IPURunConfig(_Fields):
             refusal(value=value)
         if isinstance(ordinal, bool) or not isinstance(ordinal, int) or ordinal < 0:
             raise ValueError(f"`ordinal` is {ordinal!r}; it must be the number of a device, counted from 0.")
+        refusals.OPTIONS_MISSING(ipus=num_replicas * num_shards, options=ipu_options)
         if ipu_options is not None:
             made.check_ipus(configured(ipu_options, ordinal))
         return made
@@ -80,8 +81,7 @@ class IPURunConfig(_Fields):
 
 def configured(options: Any, ordinal: int) -> int:
     """How many IPUs the device of that number has when the options are in force."""
-    if not isinstance(options, (IPUConfig, IpuOptions)):
-        raise ValueError(f"`ipu_options` is {options!r}; it must be an IPUConfig.")
+    refusals.OPTIONS_TYPE(options=options, kinds=(IPUConfig, IpuOptions))
     chosen, selected = _listed(options.auto_select_ipus), _listed(options.select_ipus)
     ids = system.ids()
     counts = [ids[identifier] for identifier in selected if 0 <= identifier < len(ids)] or chosen or [1]

@@ -49,15 +49,12 @@ class IPUEstimatorSpec(_LoopFields):
         prediction_hooks: Any = None,
     ) -> IPUEstimatorSpec:
         """Refuses what the mode lacks, as stock does."""
-        refusals.METRICS(on_host=eval_metrics, on_device=eval_metric_ops)
-        if train_op is not None or host_call is None:
-            train_op = checks._validate_estimator_spec_train_op(train_op, mode)
         return super().__new__(
             cls,
             mode,
             checks._validate_estimator_spec_predictions(predictions, mode),
             checks._validate_estimator_spec_loss(loss, mode),
-            train_op,
+            checks._validate_estimator_spec_train_op(train_op, mode),
             checks._validate_eval_metric_ops(_of_graph(eval_metric_ops)),
             _function_and_tensors("eval_metrics", eval_metrics),
             _function_and_tensors("host_call", host_call),
@@ -101,7 +98,8 @@ def _function_and_tensors(name: str, given: Any) -> Any:
     if given is None:
         return None
     refusals.FUNCTION_AND_TENSORS[name](given=given)
-    return tuple(given)
+    refusals.CALL_SIZE[name](given=given)
+    return given
 
 
 MODES = (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT)
@@ -159,6 +157,11 @@ class IPUPipelineEstimatorSpec(_PipelineFields):
         reduction_method: Any = GradientAccumulationReductionMethod.SUM,
         **pipeline_op_kwargs: Any,
     ) -> IPUPipelineEstimatorSpec:
+        if "pipeline_depth" in pipeline_op_kwargs:
+            from ipu_conformance.emulator.tensorflow.legacy import pipelines
+
+            pipeline_op_kwargs = pipelines.renamed(pipeline_op_kwargs, gradient_accumulation_count)
+            gradient_accumulation_count = pipeline_op_kwargs.pop("gradient_accumulation_count")
         refusals.MODE(mode=mode, modes=MODES)
         refusals.STAGES(stages=computational_stages)
         count = _checked_count(gradient_accumulation_count)

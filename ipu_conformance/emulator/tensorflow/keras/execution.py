@@ -245,11 +245,21 @@ def build(optimizer: Any, model: Any) -> None:
     """Make the variables of an optimizer before the first step."""
     import tensorflow as tf
 
+    native = _native(optimizer)
     with tf.init_scope():
-        if hasattr(optimizer, "_create_all_weights"):
+        if native is not optimizer:
+            native._prepare()
+            native._create_slots(model.trainable_variables)
+        elif hasattr(optimizer, "_create_all_weights"):
             optimizer._create_all_weights(model.trainable_variables)
         elif not getattr(optimizer, "_built", False):
             optimizer.build(model.trainable_variables)
+
+
+def _native(optimizer: Any) -> Any:
+    """The optimizer of TensorFlow 1 that Keras has wrapped; any other as it is."""
+    wrapped = isinstance(optimizer, library.module("optimizers.optimizer_v1").TFOptimizer)
+    return optimizer.optimizer if wrapped else optimizer
 
 
 def all_variables(model: Any) -> List[Any]:
@@ -258,7 +268,7 @@ def all_variables(model: Any) -> List[Any]:
     for metric in model.metrics:
         found.update((id(variable), variable) for variable in metric.variables)
     for optimizer in optimizers_of(model):
-        own = optimizer.variables
+        own = _native(optimizer).variables
         found.update((id(variable), variable) for variable in (own() if callable(own) else own))
     return list(found.values())
 

@@ -14,6 +14,7 @@ from ipu_conformance.emulator.tensorflow.keras import (
     execution,
     feeding,
     first_execution,
+    library,
     options,
     partition,
     saving,
@@ -370,6 +371,12 @@ class FunctionalExtension(ModelExtension):
         calls = self._ipu_calls()
         if any(call.stage is not None for call in calls):
             partition.check(calls)
+
+    def _init_set_name(self, name: Optional[str], zero_based: bool = True) -> None:
+        """Stock calls a model of its own class ``model``, and one of a subclass as that is called."""
+        if not name and library.functional_class() in type(self).__bases__:
+            name = library.unique_name("model")
+        super()._init_set_name(name, zero_based)  # type: ignore[misc]
 
 
 class SequentialExtension(ModelExtension):

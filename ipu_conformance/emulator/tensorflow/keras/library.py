@@ -49,6 +49,11 @@ def sequential_class() -> Any:
     return module("engine.sequential").Sequential
 
 
+def unique_name(name: str) -> str:
+    """The name with the next number of Keras' count of it."""
+    return str(module("backend").unique_object_name(name, zero_based=True))
+
+
 def optimizer_classes() -> Any:
     """The base classes of both generations of optimizers."""
     return (

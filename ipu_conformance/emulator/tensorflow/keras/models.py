@@ -40,8 +40,21 @@ def install() -> None:
     saving.install()
     adapters: Any = library.module("engine.data_adapter")
     adapters.get_data_handler = functools.partial(feeding.handle, adapters.get_data_handler)
+    scaling: Any = library.module("mixed_precision.loss_scale_optimizer")
+    scaling.strategy_supports_loss_scaling = _or_ipus(scaling.strategy_supports_loss_scaling)
     recurrent: Any = library.module("layers.rnn.gru_lstm_utils")
     recurrent.function_register = _for_gpus(recurrent.function_register)
+
+
+def _or_ipus(own: Callable[[], bool]) -> Callable[[], bool]:
+    """Whether the strategy in scope scales losses; stock knows a list of its own strategies."""
+
+    @functools.wraps(own)
+    def supported() -> bool:
+        entered = strategy.current()
+        return own() if entered is None else entered.supports_loss_scaling
+
+    return supported
 
 
 def _for_gpus(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, Dict, Tuple
 
 from ipu_conformance.emulator.faults import refuse
 
@@ -23,6 +24,18 @@ POSITIVE = {
     for name in ("iterations_per_loop", "num_replicas", "num_shards")
 }
 """The numbers of an IPURunConfig that count something."""
+OPTIONS_TYPE = refuse(
+    "tensorflow.estimator-options-type",
+    when=lambda options, kinds: not isinstance(options, kinds),
+    error=TypeError,
+    sentence="`ipu_options` is {options!r}; it must be an IPUConfig.",
+)
+OPTIONS_MISSING = refuse(
+    "tensorflow.estimator-options-missing",
+    when=lambda ipus, options: ipus > 1 and options is None,
+    error=ValueError,
+    sentence="The IPURunConfig needs {ipus} IPUs, and `ipu_options` is None: pass an IPUConfig that selects them.",
+)
 IPUS = refuse(
     "tensorflow.estimator-ipus",
     when=lambda run, ipus: run.num_replicas * run.num_shards != ipus,
@@ -138,15 +151,48 @@ METRICS = refuse(
     sentence="Both `eval_metrics` and `eval_metric_ops` are given; leave out those for the device, or those for the "
     "host.",
 )
+NO_METRICS = refuse(
+    "tensorflow.estimator-metrics-missing",
+    when=lambda on_host, on_device: on_host is None and not on_device,
+    error=ValueError,
+    sentence="The spec of an evaluation must contain either `eval_metric_ops` or `eval_metrics`.",
+)
+ON_HOST: Dict[str, Tuple[type, ...]] = {"eval_metrics": (list, dict), "host_call": (list,)}
+"""What the host calls, and how its tensors may be given."""
+
+
+def _is_call(given: Any, kinds: Tuple[type, ...]) -> bool:
+    """Whether it is a tuple of a function and tensors; how many it holds is another question."""
+    if not isinstance(given, tuple):
+        return False
+    return len(given) != 2 or (callable(given[0]) and isinstance(given[1], kinds))
+
+
 FUNCTION_AND_TENSORS = {
     name: refuse(
         f"tensorflow.estimator-{name.replace('_', '-')}",
-        when=lambda given: not (isinstance(given, (tuple, list)) and len(given) == 2 and callable(given[0])),
-        error=ValueError,
-        sentence=f"`{name}` is {{given!r}}; it must be a function and the tensors that it gets.",
+        when=functools.partial(lambda given, kinds: not _is_call(given, kinds), kinds=kinds),
+        error=TypeError,
+        sentence=f"`{name}` is {{given!r}}; it must be a tuple of a function and a "
+        f"{' or '.join(kind.__name__ for kind in kinds)} of the tensors that it gets.",
     )
-    for name in ("eval_metrics", "host_call")
+    for name, kinds in ON_HOST.items()
 }
+CALL_SIZE = {
+    name: refuse(
+        f"tensorflow.estimator-{name.replace('_', '-')}-size",
+        when=lambda given: len(given) != 2,
+        error=ValueError,
+        sentence=f"`{name}` is {{given!r}}; it must have two elements, a function and the tensors that it gets.",
+    )
+    for name in ON_HOST
+}
+HOST_CALL_RESULT = refuse(
+    "tensorflow.estimator-host-call-result",
+    when=lambda returned, fits: not fits,
+    error=TypeError,
+    sentence="The function of `host_call` returned {returned!r}; it must return a tensor or an operation.",
+)
 HOST_CALL_IN_LOOP = refuse(
     "tensorflow.estimator-host-call-in-loop",
     when=lambda iterations: iterations > 1,
@@ -170,7 +216,7 @@ PIPELINE_ARGUMENT = refuse(
 PIPELINE_SPEC = refuse(
     "tensorflow.pipelined-spec",
     when=lambda returned, kind: not isinstance(returned, kind),
-    error=ValueError,
+    error=TypeError,
     sentence="The model_fn returned {returned.__class__.__name__}; it must return an IPUPipelineEstimatorSpec.",
 )
 MODE = refuse(
@@ -239,6 +285,13 @@ LOOP = refuse(
     error=ValueError,
     sentence="iterations_per_loop ({iterations}) of the IPURunConfig must be at least the gradient_accumulation_count "
     "({count}) and divisible by it: a loop is whole runs of the pipeline.",
+)
+IDLE_SHARDS = refuse(
+    "tensorflow.pipelined-idle-shards",
+    when=lambda required, shards: not shards // 2 < required <= shards,
+    error=ValueError,
+    sentence="This pipeline requires {required} IPUs, but num_shards of the IPURunConfig is {shards}: it must be at "
+    "least as many, and less than twice as many.",
 )
 UNNAMED_PREDICTIONS = refuse(
     "tensorflow.pipelined-predictions",

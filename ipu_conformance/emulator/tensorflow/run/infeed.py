@@ -11,6 +11,7 @@ from tensorflow.python.platform import tf_logging as logging
 
 from ipu_conformance.emulator.tensorflow.refusals import ops as refusals
 from ipu_conformance.emulator.tensorflow.run import replicas, synthetic
+from ipu_conformance.emulator.tensorflow.run.queues import of_any_sdk
 
 DEPRECATED = ("feed_name", "replication_factor", "data_to_prefetch")
 
@@ -24,6 +25,7 @@ def check_shapes(element_spec: Any) -> None:
 class IPUInfeedQueue:
     """Feeds a data set to the device: in iteration i replica r of R takes element i·R + r."""
 
+    @of_any_sdk("IPUInfeedQueue")
     def __init__(
         self,
         dataset: Any,

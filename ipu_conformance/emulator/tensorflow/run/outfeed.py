@@ -15,6 +15,7 @@ from ipu_conformance.emulator.tensorflow.compile import deferred, functions
 from ipu_conformance.emulator.tensorflow.config import environment, system
 from ipu_conformance.emulator.tensorflow.refusals import ops as refusals
 from ipu_conformance.emulator.tensorflow.run import replicas
+from ipu_conformance.emulator.tensorflow.run.queues import of_any_sdk
 
 NOTHING_YET = "Trying to get the last value from an outfeed queue before it was executed."
 _NUMBERS = itertools.count()
@@ -30,6 +31,7 @@ class IPUOutfeedMode(enum.Enum):
 class IPUOutfeedQueue:
     """Holds what a program enqueues, until the host dequeues it."""
 
+    @of_any_sdk("IPUOutfeedQueue", IPUOutfeedMode)
     def __init__(
         self,
         outfeed_mode: Optional[IPUOutfeedMode] = None,

@@ -125,7 +125,9 @@ class Estimators:
         return train.MomentumOptimizer(RATE, momentum) if momentum else train.GradientDescentOptimizer(RATE)
 
     def spec(self, mode: str, **fields: Any) -> Any:
-        """What a model function returns."""
+        """What a model function returns; an evaluation always has metrics, if only of a function that finds none."""
+        if mode == self.modes.EVAL and "loss" in fields and "eval_metric_ops" not in fields:
+            fields.setdefault("eval_metrics", (lambda loss: {}, [fields["loss"]]))
         return self.ipu.ipu_estimator.IPUEstimatorSpec(mode, **fields)
 
     def product(

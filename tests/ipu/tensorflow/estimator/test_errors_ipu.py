@@ -136,13 +136,46 @@ def test_a_loss_is_a_scalar(estimators: Estimators) -> None:
         estimators.make(model_fn).train(estimators.feed(2, 3), steps=2)
 
 
-@pytest.mark.parametrize("metrics", [[1.0, 2.0], "mean", {"mean": 1.0}], ids=repr)
-def test_metrics_on_the_host_are_a_function_and_tensors(estimators: Estimators, metrics: Any) -> None:
-    """eval_metrics is a pair of a function and its tensors."""
-    model_fn = estimators.product(also=lambda mode, features, products: {"eval_metrics": metrics})
+NO_METRICS: Dict[str, Any] = {
+    "[1.0, 2.0]": ([1.0, 2.0], TypeError),
+    "'mean'": ("mean", TypeError),
+    "{'mean': 1.0}": ({"mean": 1.0}, TypeError),
+    "one": ((min, 1.0), TypeError),
+    "three": ((min, [1.0], [2.0]), ValueError),
+}
+"""What is no pair of a function and tensors, with the errors of the vendor's ipu_estimator.py."""
 
-    with check.raises((TypeError, ValueError), match="eval_metrics", what=f"eval_metrics={metrics!r}"):
+
+@pytest.mark.parametrize("metrics", NO_METRICS)
+def test_metrics_on_the_host_are_a_function_and_tensors(estimators: Estimators, metrics: str) -> None:
+    """eval_metrics is a pair of a function and its tensors, listed or named."""
+    given, error = NO_METRICS[metrics]
+    model_fn = estimators.product(also=lambda mode, features, products: {"eval_metrics": given})
+
+    with check.raises(error, match="eval_metrics", what=f"eval_metrics={given!r}"):
         estimators.make(model_fn).evaluate(estimators.feed(2), steps=2)
+
+
+def test_evaluation_has_metrics(estimators: Estimators) -> None:
+    """An evaluation whose spec has metrics neither for the host nor for the device is refused."""
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        loss = estimators.tf.reduce_sum(estimators.weight() * features)
+        return estimators.ipu.ipu_estimator.IPUEstimatorSpec(mode, loss=loss)
+
+    with check.raises(ValueError, match="eval_metric_ops", what="an evaluation without metrics"):
+        estimators.make(model_fn).evaluate(estimators.feed(2), steps=2)
+
+
+def test_a_host_call_needs_a_training_operation(estimators: Estimators) -> None:
+    """Training needs an operation of the device, also where the host applies the gradients."""
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        loss = estimators.tf.reduce_sum(estimators.weight() * features)
+        return estimators.spec(mode, loss=loss, host_call=(estimators.tf.identity, [loss]))
+
+    with check.raises(ValueError, match="train_op", what="training with a host_call and without a train_op"):
+        estimators.make(model_fn, loop=1).train(estimators.feed(1), steps=1)
 
 
 def test_an_estimator_that_raised_can_be_used_again(estimators: Estimators) -> None:

@@ -45,18 +45,21 @@ def test_the_loss_is_the_mean_over_all_steps(estimators: Estimators, steps: int,
     """The loss of an evaluation is the mean over the steps of all its loops."""
     metrics = estimators.make(loop=loop).evaluate(estimators.feed(steps), steps=steps)
 
-    expected = {"loss": float(LOSSES[:steps].mean()), "global_step": 0}
+    expected = {"loss": float(LOSSES[:steps].mean()), "global_step": steps}
     check.equal(actual=metrics, expected=expected, what=f"an evaluation of {steps} steps")
 
 
 def after(updates: int, number: int) -> Dict[str, Any]:
     """What an evaluation of so many elements finds after so many updates."""
     losses = trained(1, counts(updates)).weights[0] * samples(number)
-    return {"loss": np.float32(losses.astype(np.float64).mean()), "global_step": updates}
+    return {"loss": np.float32(losses.astype(np.float64).mean()), "global_step": updates + number}
 
 
 def test_the_trained_weights_are_evaluated(shared: Estimators) -> None:
-    """Evaluation reads the last checkpoint, and says of which global step it is."""
+    """Evaluation reads the last checkpoint, and counts its own steps on from the global step of it.
+
+    The vendor's ipu_estimator.py counts steps of training and of evaluation by the same hook.
+    """
     metrics = shared.make(folder=shared.trained(4, 2).folder).evaluate(shared.feed(4), steps=4)
 
     check.equal(actual=metrics, expected=after(4, 4), what="the evaluation of the last checkpoint")
@@ -92,7 +95,7 @@ def test_what_is_found_is_summarised(estimators: Estimators, name: Any, folder: 
     metrics = estimator.evaluate(estimators.feed(2), steps=2, name=name)
 
     summaries = estimators.summaries(Path(estimator.model_dir) / folder)
-    check.equal(actual=summaries, expected={"loss": {0: metrics["loss"]}}, what=f"the summaries in {folder}")
+    check.equal(actual=summaries, expected={"loss": {2: metrics["loss"]}}, what=f"the summaries in {folder}")
 
 
 Metrics = Callable[..., Dict[str, Any]]
@@ -136,6 +139,32 @@ def check_metrics(metrics: Dict[str, Any]) -> None:
 def test_metrics_on_the_host_see_every_element(estimators: Estimators, loop: int) -> None:
     """The function of eval_metrics gets the tensors of all elements of all steps."""
     check_metrics(evaluated(estimators, host_metrics(estimators), loop=loop))
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_metrics_on_the_host_get_iterations_first(estimators: Estimators, replicas: int) -> None:
+    """Tensors of eval_metrics have the iterations of a loop first, then replicas if there are several, then the batch.
+
+    The vendor's ipu_estimator.py hands on what the outfeed gives.
+    """
+    shapes: List[Any] = []
+
+    def look(values: Any) -> Any:
+        shapes.append(values.shape)
+        return np.float32(0)
+
+    def metrics_fn(products: Any) -> Dict[str, Any]:
+        looked = estimators.v1.py_func(look, [products], estimators.tf.float32)
+        return {"looked": estimators.v1.metrics.mean(looked)}
+
+    def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
+        return {"eval_metrics": (metrics_fn, [products])}
+
+    estimator = estimators.make(estimators.product(also=also, replicas=replicas), loop=4, replicas=replicas)
+    estimator.evaluate(estimators.feed(8 * replicas, 3), steps=8)
+
+    expected = [(4, 3) if replicas == 1 else (4, replicas, 3)] * 2
+    check.equal(actual=shapes, expected=expected, what="the shapes in two loops of 4 batches of 3")
 
 
 def test_tensors_for_the_host_may_have_names(estimators: Estimators) -> None:

@@ -34,12 +34,12 @@ def test_hooks_are_called_around_loops(shared: Estimators, loop: int) -> None:
 
 
 def test_hooks_of_evaluation_are_called_around_loops(estimators: Estimators) -> None:
-    """An evaluation of two loops has two runs; the global step stays as it is."""
+    """An evaluation of two loops has two runs; a loop is counted once the hooks have seen it."""
     seeing = estimators.seeing()
     estimators.make().evaluate(estimators.feed(8), hooks=[seeing], steps=4)
 
     check_calls(seeing.calls, 2, "end")
-    check.equal(actual=seeing.steps, expected=[0, 0], what="the global step after each run")
+    check.equal(actual=seeing.steps, expected=[0, 2], what="the global step after each run")
 
 
 def test_hooks_of_prediction_are_called_around_loops(estimators: Estimators) -> None:
@@ -157,7 +157,8 @@ def test_a_host_call_gets_the_tensors(estimators: Estimators, steps: int, replic
         weight = estimators.weight()
         loss = estimators.tf.reduce_sum(weight * features)
         (gradient,) = estimators.tf.gradients(loss, [weight])
-        return estimators.spec(mode, loss=loss, host_call=(apply, [gradient, 3 * gradient]))
+        met = estimators.ipu.cross_replica_ops.cross_replica_sum(loss)  # replicas that train must meet
+        return estimators.spec(mode, loss=loss, train_op=met, host_call=(apply, [gradient, 3 * gradient]))
 
     left = estimators.train(steps, model_fn=model_fn, loop=1, replicas=replicas)
 
@@ -174,12 +175,49 @@ def test_a_host_call_needs_loops_of_one_step(estimators: Estimators) -> None:
         estimators.make(model_fn, loop=2).train(estimators.feed(2), steps=2)
 
 
-@pytest.mark.parametrize("call", ["function", [1.0], (1.0, [1.0])], ids=repr)
-def test_a_host_call_is_a_function_and_tensors(estimators: Estimators, call: Any) -> None:
-    """host_call is a pair of a function and its tensors."""
-    model_fn = estimators.product(also=lambda mode, features, products: {"host_call": call})
+NO_CALLS: Dict[str, Any] = {
+    "'function'": ("function", TypeError),
+    "[1.0]": ([1.0], TypeError),
+    "(1.0, [1.0])": ((1.0, [1.0]), TypeError),
+    "named": ((min, {"a": 1.0}), TypeError),
+    "three": ((min, [1.0], [2.0]), ValueError),
+}
+"""What is no pair of a function and a list, with the errors of the vendor's ipu_estimator.py."""
 
-    with check.raises((TypeError, ValueError), match="host_call", what=f"host_call={call!r}"):
+
+@pytest.mark.parametrize("call", NO_CALLS)
+def test_a_host_call_is_a_function_and_tensors(estimators: Estimators, call: str) -> None:
+    """host_call is a pair of a function and a list of its tensors."""
+    given, error = NO_CALLS[call]
+    model_fn = estimators.product(also=lambda mode, features, products: {"host_call": given})
+
+    with check.raises(error, match="host_call", what=f"host_call={given!r}"):
+        estimators.make(model_fn, loop=1).train(estimators.feed(1), steps=1)
+
+
+def test_a_host_call_may_get_no_tensors(estimators: Estimators) -> None:
+    """A function without tensors is called too, and what it returns is run in every loop."""
+    calls: List[Any] = []
+
+    def count() -> Any:
+        calls.append(len(calls))
+        counter = estimators.v1.get_variable("calls", initializer=0.0, trainable=False, use_resource=True)
+        return counter.assign_add(2.0, read_value=False)
+
+    model_fn = estimators.product(also=lambda mode, features, products: {"host_call": (count, [])})
+    estimator = estimators.make(model_fn, loop=1)
+    estimator.train(estimators.feed(3), steps=3)
+
+    found = calls, float(estimator.get_variable_value("calls"))
+    check.equal(actual=found, expected=([0], 6.0), what="the calls of the function, and what it counted in 3 loops")
+
+
+@pytest.mark.parametrize("returned", [None, 3.0], ids=str)
+def test_a_host_call_returns_an_operation(estimators: Estimators, returned: Any) -> None:
+    """What the function of host_call returns is run: a tensor or an operation."""
+    model_fn = estimators.product(also=lambda mode, features, products: {"host_call": (lambda: returned, [])})
+
+    with check.raises(TypeError, match="host_call", what=f"a host_call that returns {returned}"):
         estimators.make(model_fn, loop=1).train(estimators.feed(1), steps=1)
 
 

@@ -137,7 +137,7 @@ def test_feeding_brings_losses_and_metrics_back(estimators: Estimators) -> None:
     metrics = estimators.make(estimators.product(also=also)).evaluate(estimators.feed(4), steps=4)
 
     mean = START[0] * samples(4).mean()
-    check.equal(actual=metrics, expected={"loss": mean, "mean": 2 * mean, "global_step": 0}, what="the evaluation")
+    check.equal(actual=metrics, expected={"loss": mean, "mean": 2 * mean, "global_step": 4}, what="the evaluation")
 
 
 @each_mode

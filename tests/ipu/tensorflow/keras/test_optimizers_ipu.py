@@ -88,6 +88,26 @@ def over_replicas(replicas: int, steps: int = STEPS) -> List[float]:
     return [float(sum(step)) for step in np.reshape(inputs(steps * replicas), (steps, replicas))]
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("legacy", [False, True], ids=["new", "legacy"])
+def test_keras_may_scale_the_loss(tf: Any, fit: Any, legacy: bool, replicas: int) -> None:
+    """Keras' LossScaleOptimizer is taken in a strategy's scope, and scaling by a power of two changes no update."""
+
+    def scaled(optimizer: Any) -> Any:
+        return tf.keras.mixed_precision.LossScaleOptimizer(optimizer, dynamic=False, initial_scale=8)
+
+    check_descent(fit(scaled, replicas, legacy=legacy), over_replicas(replicas))
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_optimizers_of_tensorflow_1_train(tf: Any, fit: Any, replicas: int) -> None:
+    """An optimizer of TensorFlow 1 trains a Keras model, with the sums over replicas."""
+    model = fit(lambda optimizer: tf.compat.v1.train.MomentumOptimizer(RATE, MOMENTUM), replicas)
+
+    weight = float(model.get_weights()[0][0, 0])
+    check.equal(actual=weight, expected=descent(over_replicas(replicas)), what="the weight")
+
+
 @pytest.mark.parametrize("legacy", [False, True], ids=["new", "legacy"])
 @pytest.mark.parametrize("name", ["IpuOptimizer", "CrossReplicaOptimizer"])
 def test_a_wrapper_leaves_updates_to_its_optimizer(fit: Any, optimizers: Any, name: str, legacy: bool) -> None:

@@ -126,3 +126,44 @@ def test_replicas_hold_identical_weights(keras: Keras, inspector: Inspector, cha
     for replica in range(1, config.replicas):
         for name, value in held[replica].items():
             check.identical(actual=value, expected=variables[name].numpy(), what=f"{name} of replica {replica}")
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize("ipus", [2, 4])
+def test_a_model_follows_another_configuration(tf: Any, ipu: Any, configure: Any, ipus: int) -> None:
+    """A model that was trained on one IPU has as many replicas as the next configuration has IPUs."""
+    configure(1)
+    strategy = ipu.ipu_strategy.IPUStrategy()
+    data = tf.data.Dataset.from_tensor_slices((np.arange(1, 13, dtype=np.float32).reshape(12, 1),) * 2)
+    data = data.batch(1, drop_remainder=True)
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")])
+        model.compile(tf.keras.optimizers.SGD(2.0**-7), loss=lambda labels, outputs: outputs)
+        model.fit(data.take(3), verbose=0)
+        configure(ipus)
+        model.fit(data, verbose=0)
+
+    updates, sums = 3 + 12 // ipus, 1 + 2 + 3 + 78
+    found = int(model.optimizer.iterations), float(model.get_weights()[0][0, 0])
+    expected = updates, 1 - sums * 2.0**-7
+    check.equal(actual=found, expected=expected, what="the updates and the weight after a fit on each configuration")
+
+
+@pytest.mark.emulator
+def test_models_are_named_as_keras_names_them(tf: Any, strategy: Any) -> None:
+    """A model without a name is called after its class, and one of inputs and outputs ``model``, as outside a scope."""
+    class_of_ones_own = type("LittleNet", (tf.keras.Model,), {"call": lambda self, x: x})
+
+    def names() -> Any:
+        x = tf.keras.Input((3,))
+        models = [tf.keras.Model(x, tf.keras.layers.Dense(size)(x)) for size in (1, 2)]
+        models += [tf.keras.Sequential([tf.keras.layers.Dense(1)]), class_of_ones_own(), class_of_ones_own()]
+        return [model.name for model in models]
+
+    tf.keras.backend.clear_session()
+    with strategy.scope():
+        inside = names()
+    tf.keras.backend.clear_session()
+
+    expected = ["model", "model_1", "sequential", "little_net", "little_net_1"]
+    check.equal(actual=(inside, names()), expected=(expected, expected), what="names inside and outside of the scope")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import operator
 from typing import Any, Dict, List, Tuple
 
 import numpy as np
@@ -147,6 +148,43 @@ def _gates(array: np.ndarray, order: Tuple[int, ...]) -> np.ndarray:
     """The gates of an array [..., gates * units] in another order."""
     parts = np.split(array, len(order), -1)
     return np.concatenate([parts[place] for place in order], -1)
+
+
+ADDONS = (
+    "AssumeEqualAcrossReplicas", "CTCInferenceLayer", "CTCLoss", "CTCPredictionsLayer", "Dropout",
+    "EffectiveTransformer", "Embedding", "GRU", "GroupNorm", "GroupNormalization", "InstanceNorm",
+    "InstanceNormalization", "LSTM", "LayerNorm", "LayerNormalization", "PopnnGRU", "PopnnLSTM",
+    "RecomputationCheckpoint", "SerialDense",
+)  # fmt: skip
+RECURRENT = ("PopnnAUGRU", "PopnnDynamicGRU", "PopnnDynamicLSTM", "PopnnGRU", "PopnnLSTM")
+
+
+@pytest.fixture
+def addons(tf: Any, ipu: Any) -> Any:
+    """The vendor's package of add-ons."""
+    return pytest.importorskip("ipu_tensorflow_addons", reason="the vendor's package of add-ons is not installed")
+
+
+def test_addons_have_their_layers(addons: Any) -> None:
+    """The package of add-ons has the layers of graphcore/ipu_tensorflow_addons, for Keras and for programs without."""
+    wanted = {"keras.layers": ADDONS, "layers": RECURRENT}
+    missing = [
+        f"{module}.{name}"
+        for module, names in wanted.items()
+        for name in names
+        if not isinstance(getattr(operator.attrgetter(module)(addons), name, None), type)
+    ]
+
+    check.equal(actual=missing, expected=[], what="the layers that the add-ons lack")
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+def test_recurrent_addons_are_as_specified(tf: Any, addons: Any, strategy: Any, name: str) -> None:
+    """The recurrent layers of the add-ons compute what those of ``keras.ipu`` compute."""
+    layers = addons.keras.layers
+    test_recurrent_layers_are_as_specified(tf, layers, strategy, f"Popnn{name}")
+    short, long = getattr(layers, name), getattr(layers, f"Popnn{name}")
+    check.equal(actual=short, expected=long, what=f"the class behind {name}")
 
 
 @pytest.mark.parametrize("name", ["PopnnLSTM", "PopnnGRU"])

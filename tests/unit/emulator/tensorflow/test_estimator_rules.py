@@ -77,12 +77,6 @@ def test_devices_may_be_selected_by_their_ids(ipu: Any) -> None:
     assert run_config.configured(options, 0) == 2
 
 
-def test_options_are_a_configuration(ipu: Any) -> None:
-    """Options of another type are refused."""
-    with pytest.raises(ValueError, match="must be an IPUConfig"):
-        ipu.ipu_run_config.IPURunConfig(ipu_options={"auto_select_ipus": 1})
-
-
 def test_a_tensorflow_without_estimators_says_so(ipu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Importing an estimator where stock has none fails with one sentence, which names the version to install."""
     from ipu_conformance.emulator.tensorflow.estimator import run_config

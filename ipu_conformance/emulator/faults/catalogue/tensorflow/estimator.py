@@ -11,6 +11,18 @@ BASE, LOOP = "tensorflow.estimator.base:BaseEstimator", "tensorflow.estimator.lo
 PROGRAM, HOOKS = "tensorflow.estimator.program", "tensorflow.estimator.hooks"
 
 
+def _by_leaf(taken: Any, change: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.nest.map_structure(change, taken)
+
+
+def _reshaped(leaf: Any, shape: List[int]) -> Any:
+    import tensorflow as tf
+
+    return tf.reshape(leaf, shape)
+
+
 # Steps and loops
 
 
@@ -112,8 +124,13 @@ for _name, _area, _function, _what, _wrong in (
     ("estimator-loss-of-one-replica", "reduce", f"{PROGRAM}:Program.mean_of_replicas",
      "the loss is that of the first replica", lambda original, program, value: value),
     # What comes back to the host
-    ("estimator-metrics-first-only", "streams", "tensorflow.estimator.feeds:_joined",
-     "metrics on the host see one micro-batch of a loop", lambda original, leaf: leaf[0]),
+    ("estimator-metrics-first-only", "streams", f"{LOOP}._taken",
+     "metrics on the host see one micro-batch of a loop",
+     result(lambda taken: _by_leaf(taken, lambda leaf: leaf[:1]))),
+    ("estimator-metrics-joined", "streams", f"{LOOP}._taken", "metrics on the host get iterations as one batch",
+     result(lambda taken: _by_leaf(taken, lambda leaf: _reshaped(leaf, [-1])))),
+    ("estimator-evaluation-not-counted", "plan", f"{HOOKS}:CountSteps.after_run",
+     "the steps of an evaluation are not counted", always(None)),
     ("estimator-host-call-skipped", "update", f"{LOOP}._called_on_host", "what host_call returns is not run",
      lambda original, program, loss, outfeed: loss),
     ("estimator-host-call-doubled", "update", f"{LOOP}._of_replicas", "host_call gets doubled tensors",

@@ -26,6 +26,15 @@ def _from_places(places: Callable[[int], List[int]]) -> Wrong:
     return wrong
 
 
+@patch("pipelined-outputs-repeated", "streams", f"{PROGRAM}._left_by",
+       "every micro-batch has the first one's outputs")  # fmt: skip
+def _first_again(original: Any, program: Any, name: str) -> Any:
+    import tensorflow as tf
+
+    places = [0] * program.run.iterations_per_loop
+    return tf.nest.map_structure(lambda leaf: tf.gather(leaf, places), original(program, name))
+
+
 def _numbered(outputs: Any) -> Any:
     if not isinstance(outputs, dict):
         return outputs
@@ -78,8 +87,6 @@ for _name, _area, _function, _what, _wrong in (
     # What the host gets
     ("pipelined-outputs-backwards", "streams", f"{PROGRAM}._outputs", "micro-batches come in reverse order",
      _from_places(lambda count: list(range(count))[::-1])),
-    ("pipelined-outputs-repeated", "streams", f"{PROGRAM}._outputs", "every micro-batch has the first one's outputs",
-     _from_places(lambda count: [0] * count)),
     ("pipelined-names-lost", "streams", f"{PROGRAM}._outputs", "predictions lose their names",
      result(_numbered)),
 ):  # fmt: skip

@@ -1,5 +1,7 @@
 """The emulated ``keras.ipu``: pipeline stages, and the methods that models have in a strategy's scope."""
 
+from typing import Any
+
 from ipu_conformance.emulator.tensorflow.keras.assignment import (
     FunctionalLayerPipelineStageAssignment,
     FunctionalNestedModelPipelineStageAssignment,
@@ -19,6 +21,15 @@ __all__ = [
     "SequentialLayerPipelineStageAssignment",
 ]
 
-__getattr__, __dir__ = _lazy(
+_find, __dir__ = _lazy(
     __name__, members=dict.fromkeys(("ALSOptimizer", "ALSOptimizerGradientAccumulationWrapper"), "optimizers")
 )
+
+
+def __getattr__(name: str) -> Any:
+    """A module or a member of one; else a model of an earlier SDK, whose room is entered then."""
+    if name in ("Model", "PipelineModel", "PipelineSequential", "Sequential"):
+        from ipu_conformance.emulator.tensorflow.legacy import keras_models
+
+        return keras_models.MODELS[name]
+    return _find(name)

@@ -1,0 +1,33 @@
+"""Ways for programs of earlier SDKs, and for what follows stock Keras in a scope, to be taken wrongly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipu_conformance.emulator.faults.catalogue import GONE, Fault, always, patch, register
+
+OPTIONS = "tensorflow.legacy.options"
+
+
+@patch("legacy-options-replaced", "plan", f"{OPTIONS}:_set", "options of a library replace those that were there")
+def _replaced(original: Any, options: Any, option: Any, value: Any) -> None:
+    if isinstance(value, dict):
+        options._values[option.attribute] = {}
+    original(options, option, value)
+
+
+@patch("legacy-options-inverted", "plan", f"{OPTIONS}:_set", "old options that are on are off today, and the reverse")
+def _inverted(original: Any, options: Any, option: Any, value: Any) -> None:
+    original(options, option, not value if isinstance(value, bool) else value)
+
+
+for _name, _function, _what, _wrong in (
+    ("legacy-options-shared", "tensorflow.config.ipu_config:IpuOptions.snapshot",
+     "options in force are those that the program still changes", lambda original, options: options),
+    ("keras-functional-misnamed", "tensorflow.keras.extension:FunctionalExtension._init_set_name",
+     "a model of inputs and outputs is called after a class that nobody knows",
+     lambda original, model, name, zero_based=True: original(model, name or "functional", zero_based)),
+    ("addons-layer-missing", "name:tensorflow.addons.keras.layers:SerialDense",
+     "the add-ons have no dense layer in pieces", always(GONE)),
+):  # fmt: skip
+    register(Fault(_name, "plan", _function, _what, _wrong), __name__)

@@ -1,0 +1,5 @@
+"""Layers and optimizers for Keras."""
+
+from ipu_conformance.emulator.tensorflow.surface import lazy as _lazy
+
+__getattr__, __dir__ = _lazy(__name__)

@@ -1,0 +1,45 @@
+"""Keras layers: the same objects as ``keras.ipu.layers`` of earlier SDKs had."""
+
+from ipu_conformance.emulator.tensorflow.api.keras.layers import (
+    GRU,
+    LSTM,
+    AssumeEqualAcrossReplicas,
+    CTCInferenceLayer,
+    CTCPredictionsLayer,
+    Dropout,
+    EffectiveTransformer,
+    Embedding,
+    GroupNorm,
+    GroupNormalization,
+    InstanceNorm,
+    InstanceNormalization,
+    LayerNorm,
+    LayerNormalization,
+    PopnnGRU,
+    PopnnLSTM,
+    RecomputationCheckpoint,
+    SerialDense,
+)
+from ipu_conformance.emulator.tensorflow.api.keras.losses import CTCLoss
+
+__all__ = [
+    "GRU",
+    "LSTM",
+    "AssumeEqualAcrossReplicas",
+    "CTCInferenceLayer",
+    "CTCLoss",
+    "CTCPredictionsLayer",
+    "Dropout",
+    "EffectiveTransformer",
+    "Embedding",
+    "GroupNorm",
+    "GroupNormalization",
+    "InstanceNorm",
+    "InstanceNormalization",
+    "LayerNorm",
+    "LayerNormalization",
+    "PopnnGRU",
+    "PopnnLSTM",
+    "RecomputationCheckpoint",
+    "SerialDense",
+]

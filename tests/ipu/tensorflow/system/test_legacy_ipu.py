@@ -1,0 +1,248 @@
+"""Programs of earlier SDKs: functions that configured the system, old names of arguments and of modules.
+
+The vendor's notes on SDK 2.1 name the attribute of IPUConfig that took the place of each option; later SDKs have none
+of the functions (graphcore/tensorflow ``tensorflow/python/ipu/utils.py`` of 1.x to 2.3 has them), so only the emulator
+is asked.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Dict, List, Tuple
+
+import pytest
+
+from ipu_conformance import check
+
+pytestmark = pytest.mark.emulator
+
+OPTIONS: Dict[str, Tuple[str, Dict[str, Any], Any]] = {
+    "selection_order": ("create_ipu_config", {"selection_order": "SelectionOrder.SNAKE"}, "SelectionOrder.SNAKE"),
+    "scheduling.algorithm": (
+        "create_ipu_config", {"scheduler_selection": "PostOrder"}, "SchedulingAlgorithm.POST_ORDER",
+    ),
+    "scheduling.maximum_scheduler_lookahead_depth": ("create_ipu_config", {"max_scheduler_lookahead_depth": 7}, 7),
+    "scheduling.maximum_scheduler_search_space_size": (
+        "create_ipu_config", {"max_scheduler_search_space_size": 33}, 33,
+    ),
+    "experimental.always_rearrange_copies_on_the_host": (
+        "create_ipu_config", {"always_rearrange_copies_on_the_host": True}, True,
+    ),
+    "experimental.enable_remote_buffer_embedding": (
+        "create_ipu_config", {"enable_experimental_remote_buffer_embedding": True}, True,
+    ),
+    "optimizations.merge_infeed_io_copies": ("create_ipu_config", {}, False),
+    "optimizations.enable_graph_outlining": ("create_ipu_config", {"disable_graph_outlining": True}, False),
+    "optimizations.prefetch_data_streams": ("create_ipu_config", {"prefetch_data_streams": False}, False),
+    "optimizations.combine_matmuls": ("set_optimization_options", {"combine_matmuls": True}, True),
+    "optimizations.combine_embedding_lookups": (
+        "set_optimization_options", {"combine_embedding_lookups": True}, True,
+    ),
+    "optimizations.maximum_cross_replica_sum_buffer_size": (
+        "set_optimization_options", {"max_cross_replica_sum_buffer_size": 3}, 3,
+    ),
+    "optimizations.maximum_reduce_scatter_buffer_size": (
+        "set_optimization_options", {"max_reduce_scatter_buffer_size": 4}, 4,
+    ),
+    "optimizations.maximum_inter_ipu_copies_buffer_size": (
+        "set_optimization_options", {"max_inter_ipu_copies_buffer_size": 5}, 5,
+    ),
+    "optimizations.maximum_send_recv_cluster_size": (
+        "set_optimization_options", {"max_send_recv_cluster_size": 6}, 6,
+    ),
+    "optimizations.minimum_remote_tensor_size": ("set_optimization_options", {"minimum_remote_tensor_size": 9}, 9),
+    "optimizations.merge_remote_buffers": (
+        "set_optimization_options", {"merge_remote_buffers": True}, "MergeRemoteBuffersBehaviour.MERGE",
+    ),
+    "optimizations.enable_gather_simplifier": ("set_optimization_options", {"gather_simplifier": False}, False),
+    "optimizations.triangular_solve_expander_block_size": (
+        "set_optimization_options", {"triangular_solve_expander_block_size": 8}, 8,
+    ),
+    "optimizations.cholesky_block_size": ("set_optimization_options", {"cholesky_block_size": 11}, 11),
+    "optimizations.math.fast": ("set_optimization_options", {"enable_fast_math": True}, True),
+    "serialization_output_folder": ("set_serialization_options", {"output_folder": "there"}, "there"),
+    "norms.use_stable_statistics": ("set_norm_options", {"use_stable_statistics": True}, True),
+    "norms.experimental.distributed_batch_norm_replica_group_size": (
+        "set_norm_options", {"experimental_distributed_batch_norm_replica_group_size": 3}, 3,
+    ),
+    "compilation_poplar_options": ("set_compilation_options", {"compilation_options": {"a": "b"}}, {"a": "b"}),
+    "convolutions.poplar_options": ("set_convolution_options", {"convolution_options": {"c": "d"}}, {"c": "d"}),
+    "matmuls.poplar_options": ("set_matmul_options", {"matmul_options": {"e": "f"}}, {"e": "f"}),
+    "matmuls.clear_pass_type": ("set_matmul_options", {"clear_pass_type": True}, True),
+    "pooling.poplar_options": ("set_pooling_options", {"pooling_options": {"g": "h"}}, {"g": "h"}),
+    "gcl_poplar_options": ("set_gcl_options", {"gcl_options": {"i": "j"}}, {"i": "j"}),
+    "ipu_model.compile_ipu_code": ("set_ipu_model_options", {"compile_ipu_code": False}, False),
+    "ipu_model.tiles_per_ipu": ("set_ipu_model_options", {"tiles_per_ipu": 12}, 12),
+    "ipu_model.version": ("set_ipu_model_options", {"ipu_model_version": "ipu1"}, "ipu1"),
+    "allow_recompute": ("set_recomputation_options", {}, True),
+    "floating_point_behaviour.inv": ("set_floating_point_behaviour_options", {}, True),
+    "floating_point_behaviour.div0": ("set_floating_point_behaviour_options", {}, True),
+    "floating_point_behaviour.oflo": ("set_floating_point_behaviour_options", {}, True),
+    "floating_point_behaviour.nanoo": ("set_floating_point_behaviour_options", {}, True),
+    "floating_point_behaviour.esr": (
+        "set_floating_point_behaviour_options", {}, "StochasticRoundingBehaviour.ON",
+    ),
+    "io_tiles.num_io_tiles": ("set_io_tile_options", {"num_io_tiles": 32}, 32),
+    "io_tiles.place_ops_on_io_tiles": (
+        "set_io_tile_options", {"num_io_tiles": 32, "place_ops_on_io_tiles": True}, True,
+    ),
+    "io_tiles.available_memory_proportion": (
+        "set_io_tile_options", {"num_io_tiles": 32, "io_tile_available_memory_proportion": 0.5}, 0.5,
+    ),
+    "auto_select_ipus": ("auto_select_ipus", {"num_ipus": [4, 1]}, [4, 1]),
+    "select_ipus": ("select_ipus", {"indices": [3, 1]}, [3, 1]),
+    "device_connection.type": (
+        "set_ipu_connection_type",
+        {"connection_type": "DeviceConnectionType.ON_DEMAND"},
+        "DeviceConnectionType.ON_DEMAND",
+    ),
+    "device_connection.version": ("set_ipu_connection_type", {"ipu_version": 2}, "ipu2"),
+    "device_connection.enable_remote_buffers": ("set_ipu_connection_type", {"enable_remote_buffers": True}, True),
+    "experimental.multi_replica_distribution.process_count": (
+        "set_experimental_multi_replica_distribution_options", {"process_count": 5, "process_index": 3}, 5,
+    ),
+    "experimental.multi_replica_distribution.process_index": (
+        "set_experimental_multi_replica_distribution_options", {"process_count": 5, "process_index": 3}, 3,
+    ),
+}  # fmt: skip
+"""The attribute of today, and the old function, its arguments and the value that follows."""
+
+REFUSED: Dict[str, Tuple[str, Dict[str, Any], Any, str]] = {
+    "two kinds of events": (
+        "create_ipu_config", {"profiling": True, "enable_ipu_events": True}, Exception, "mutually exclusive",
+    ),
+    "execution alone": ("create_ipu_config", {"profile_execution": True}, Exception, "`profiling` is required"),
+    "no scheduler": ("create_ipu_config", {"scheduler_selection": "Fastest"}, TypeError, "SchedulingAlgorithm"),
+    "no dictionary": ("set_matmul_options", {"matmul_options": [("a", "b")]}, Exception, "must be a dictionary"),
+    "no number": ("auto_select_ipus", {"num_ipus": "4"}, Exception, "integer, list or tuple"),
+    "one index": ("select_ipus", {"indices": 3}, Exception, "must be a list or tuple"),
+    "an index twice": ("select_ipus", {"indices": [3, 1, 3]}, Exception, "must be unique"),
+    "an empty group": (
+        "set_norm_options", {"experimental_distributed_batch_norm_replica_group_size": 0}, ValueError, "at least 1",
+    ),
+    "no I/O tiles": (
+        "set_io_tile_options", {"num_io_tiles": 0, "place_ops_on_io_tiles": True}, ValueError, "I/O tiles",
+    ),
+    "no version": (
+        "set_ipu_connection_type", {"connection_type": "DeviceConnectionType.NEVER"}, Exception, "ipu_version",
+    ),
+    "a process too many": (
+        "set_experimental_multi_replica_distribution_options",
+        {"process_count": 3, "process_index": 3},
+        ValueError,
+        "process_index",
+    ),
+}  # fmt: skip
+"""What the old functions refuse, with the vendor's kinds of errors."""
+
+
+def meant(ipu: Any, value: Any) -> Any:
+    """The member of an enumeration that a text names; any other value as it is."""
+    kind, _, member = value.partition(".") if isinstance(value, str) else ("", "", "")
+    return getattr(getattr(ipu.config, kind), member) if member else value
+
+
+def called(ipu: Any, name: str, settings: Dict[str, Any]) -> Any:
+    """What an old function returns; all but the first get options to change."""
+    given = {key: meant(ipu, value) for key, value in settings.items()}
+    function = getattr(ipu.utils, name)
+    return function(**given) if name == "create_ipu_config" else function(ipu.utils.create_ipu_config(), **given)
+
+
+@pytest.mark.parametrize("attribute", OPTIONS)
+def test_an_old_option_is_an_attribute_today(ipu: Any, attribute: str) -> None:
+    """Every option of an earlier SDK sets the attribute that took its place, and is put in force like it."""
+    name, settings, value = OPTIONS[attribute]
+    ipu.utils.configure_ipu_system(called(ipu, name, settings))
+    found = ipu.utils.get_ipu_config()[0]
+    for part in attribute.split("."):
+        found = getattr(found, part)
+
+    check.equal(actual=found, expected=meant(ipu, value), what=f"{attribute} after {name}({settings})")
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_an_old_function_refuses_what_it_refused(ipu: Any, case: str) -> None:
+    """Earlier SDKs refused some values, with errors of their kinds."""
+    name, settings, error, message = REFUSED[case]
+
+    with check.raises(error, match=message, what=f"{name} with {settings}"):
+        called(ipu, name, settings)
+
+
+def test_old_options_select_ipus_once(ipu: Any) -> None:
+    """IPUs that were selected cannot be selected again, in either way."""
+    options = ipu.utils.auto_select_ipus(ipu.utils.create_ipu_config(), 2)
+
+    with check.raises(Exception, match="already been configured", what="select_ipus after auto_select_ipus"):
+        ipu.utils.select_ipus(options, [0])
+
+
+def test_old_functions_take_old_options(ipu: Any) -> None:
+    """An IPUConfig is not what the old functions change."""
+    with check.raises(TypeError, match="create_ipu_config", what="an old function of an IPUConfig"):
+        ipu.utils.auto_select_ipus(ipu.config.IPUConfig(), 2)
+
+
+def test_old_options_are_added_up(ipu: Any) -> None:
+    """A function adds to options of a library, and leaves alone those that the others set."""
+    options = ipu.utils.create_ipu_config()
+    for given in ({"a": "1"}, {"b": "2"}):
+        options = ipu.utils.set_convolution_options(options, given)
+    options = ipu.utils.set_matmul_options(options, {"c": "3"})
+
+    found = options.convolutions.poplar_options, options.matmuls.poplar_options
+    check.equal(actual=found, expected=({"a": "1", "b": "2"}, {"c": "3"}), what="the options of two libraries")
+
+
+def test_old_options_in_force_do_not_change(ipu: Any) -> None:
+    """What an old function changes after options were put in force has no effect on them."""
+    options = ipu.utils.auto_select_ipus(ipu.utils.create_ipu_config(), 4)
+    ipu.utils.configure_ipu_system(options)
+    ipu.utils.set_recomputation_options(options)
+
+    found = ipu.utils.get_num_of_ipus_in_device("/device:IPU:0"), ipu.utils.get_ipu_config()[0].allow_recompute
+    check.equal(actual=found, expected=(4, False), what="the IPUs and the recomputation in force")
+
+
+OUTFEEDS: Dict[str, Tuple[List[Any], Dict[str, Any], Any]] = {
+    "named": ([], {"feed_name": "losses"}, [3.0, 5.0, 7.0]),
+    "positional": (["losses", None, False], {}, 7.0),
+    "last": ([], {"feed_name": "losses", "outfeed_all": False, "replication_factor": 1}, 7.0),
+    "all": (["losses"], {"outfeed_all": True, "io_batch_size": 2}, [3.0, 5.0, 7.0]),
+}
+"""Arguments of an outfeed in SDK 1.x, and what it gives after 3, 5 and 7 were enqueued."""
+
+
+@pytest.mark.parametrize("name", OUTFEEDS)
+def test_queues_have_names(tf: Any, ipu: Any, strategy: Any, name: str) -> None:
+    """Queues of SDK 1.x have a name, which stands where other arguments stand today."""
+    arguments, settings, expected = OUTFEEDS[name]
+    data = tf.data.Dataset.from_tensor_slices([3.0, 5.0, 7.0])
+    queue = ipu.ipu_infeed_queue.IPUInfeedQueue(data, "training", 0, prefetch_depth=2)
+    outfeed = ipu.ipu_outfeed_queue.IPUOutfeedQueue(*arguments, **settings)
+
+    @tf.function(jit_compile=True)
+    def program() -> None:
+        ipu.loops.repeat(3, lambda x: outfeed.enqueue(x), [], queue)
+
+    strategy.run(program)
+
+    check.equal(actual=outfeed.dequeue().numpy().tolist(), expected=expected, what="what the outfeed gives")
+
+
+@pytest.mark.parametrize("name", ["adam", "gradient_descent", "rmsprop"])
+def test_optimizers_have_their_old_modules(tf: Any, ipu: Any, name: str) -> None:
+    """``keras.optimizer_v2`` has the optimizers that Keras calls legacy today."""
+    known = {"adam": "Adam", "gradient_descent": "SGD", "rmsprop": "RMSprop"}[name]
+    module = importlib.import_module(f"keras.optimizer_v2.{name}")
+
+    actual = getattr(module, known) is getattr(tf.keras.optimizers.legacy, known)
+    check.equal(actual=actual, expected=True, what=f"whether keras.optimizer_v2.{name}.{known} is Keras' own")
+
+
+@pytest.mark.parametrize("name", ["Model", "PipelineModel", "PipelineSequential", "Sequential"])
+def test_old_models_name_their_successors(ipu: Any, name: str) -> None:
+    """The models of ``ipu.keras`` in SDKs 1.4 to 2.1 are refused in a sentence that says what to build instead."""
+    with check.raises(NotImplementedError, match="IPUStrategy", what=f"making an ipu.keras.{name}"):
+        getattr(ipu.keras, name)()
