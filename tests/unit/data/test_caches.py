@@ -91,7 +91,7 @@ def archive(folder, monkeypatch):
     path = folder / "cifar-10-python.tar.gz"
     path.write_bytes(files.tar_gz(files.pickled_files(files.arrays((32, 32, 3)))))
     original = Mirrored((), (RemoteFile(path.name, path.stat().st_size, sha256_of(path)),))
-    monkeypatch.setitem(caches.MIRRORED, "cifar10", original)
+    monkeypatch.setitem(MIRRORED, "cifar10", original)
     return path
 
 
@@ -138,9 +138,10 @@ def test_a_fetch_can_leave_the_caches_alone(mnist):
 
 def keras_module(name):
     """A stand-in for ``keras.src.datasets.<name>``, whose loader would ask a network."""
-    module = types.ModuleType(f"keras.src.datasets.{name}")
-    module.load_data = lambda path="here": "from the network"
-    module.backend = types.SimpleNamespace(image_data_format=lambda: "channels_first")
+    backend = types.SimpleNamespace(image_data_format=lambda: "channels_first")
+    module = types.SimpleNamespace(
+        __name__=f"keras.src.datasets.{name}", load_data=lambda path="here": "from the network", backend=backend
+    )
     loaders.change_keras(module)
     loaders.change_keras(module)  # a second time changes nothing
     return module
