@@ -152,8 +152,8 @@ def test_an_array_of_another_type_is_refused(paddle: Any, static: Any, declared:
         compiled.run(np.ones((1, 1), fed))
 
 
-def test_numbers_in_a_list_have_the_declared_type(paddle: Any, static: Any) -> None:
-    """Python's own numbers have no width: the host writes them in the type of the variable."""
+def test_a_float64_loses_the_bits_of_a_float32(paddle: Any, static: Any) -> None:
+    """Python's own numbers arrive as the nearest float32: the host writes a list in the type of the variable."""
     x = static.data("x", [None, 1], "float32")
     (out,) = exact.inference(paddle, x * 2.0).run([[0.1]])
 
