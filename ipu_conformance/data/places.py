@@ -103,13 +103,31 @@ def origins() -> Iterator[Tuple[str, Path]]:
         if not named or not folder.is_dir():
             raise DataError(f"{DATA_VARIABLE} is {named!r}, which is not a folder; set it to one or unset it")
         yield f"${DATA_VARIABLE}", folder
-    home = Path.home()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-    yield "Keras cache", Path(os.environ.get("KERAS_HOME") or home / ".keras") / "datasets"
+    yield "Keras cache", keras_folder()
     yield "torchvision ./data", Path("data")
-    yield "torchvision cache", Path(os.environ.get("TORCH_HOME") or cache / "torch") / "datasets"
-    yield "Paddle cache", home / ".cache" / "paddle" / "dataset"
+    yield "torchvision cache", torch_folder()
+    yield "Paddle cache", Path.home() / ".cache" / "paddle" / "dataset"
     yield "own cache", own_cache()
+
+
+def keras_folder() -> Path:
+    """Where Keras keeps data sets."""
+    return Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "datasets"
+
+
+def torch_folder() -> Path:
+    """Where programs of PyTorch may keep data sets; torchvision itself is told a folder by each program."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("TORCH_HOME") or cache / "torch") / "datasets"
+
+
+def fetched(name: str) -> Optional[Location]:
+    """The complete set that the user named or fetched, None if there is none."""
+    named = os.environ.get(DATA_VARIABLE) is not None
+    location = find(name) if named else None
+    if location is None or location.origin != f"${DATA_VARIABLE}":
+        location = find_below(name, own_cache(), "own cache")
+    return location if location is not None and not location.missing else None
 
 
 def own_cache() -> Path:

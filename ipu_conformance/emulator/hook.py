@@ -88,6 +88,13 @@ FRONT_ENDS: Mapping[str, FrontEnd] = {
         because="its Keras is Keras 3, which has no IPU extensions; install tf-keras beside it",
     ),
     "paddle": FrontEnd(
+        aliases={
+            **{
+                f"paddle.fluid.{name}": f"paddle.base.{name}"
+                for name in ("core", "framework", "executor", "unique_name", "param_attr", "data_feeder", "backward")
+            },
+            "paddle.fluid": "ipu_conformance.emulator.paddle.legacy",
+        },
         changes={
             "paddle.base.core": "ipu_conformance.emulator.paddle.activation:change_core",
             "paddle": "ipu_conformance.emulator.paddle.activation:change_paddle",

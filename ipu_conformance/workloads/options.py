@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple, Type
@@ -53,7 +52,7 @@ def implied(default: Any, help: str, *, least: int | None = 1) -> Any:
 def data_set(budgets: Budgets) -> Any:
     """The data set; settings name one, the command line may leave the choice to what the user has."""
     synthetic, real = budgets
-    text = f"auto takes {real} where IPU_CONFORMANCE_DATA holds it, else {synthetic} (%(default)s)"
+    text = f"auto takes {real} where it was fetched or IPU_CONFORMANCE_DATA holds it, else {synthetic} (%(default)s)"
     return option(synthetic, text, choices=("auto", *budgets), default="auto")
 
 
@@ -141,16 +140,13 @@ def largest_test_batch(replicas: int, test_size: int) -> int:
 
 
 def choose_data(wanted: str, budgets: Budgets) -> str:
-    """The data set: for ``auto`` the real one if the folder that IPU_CONFORMANCE_DATA names has it."""
+    """The data set: for ``auto`` the real one if IPU_CONFORMANCE_DATA names a folder that has it, or it was fetched."""
     if wanted != "auto":
         return wanted
-    from ipu_conformance.data.places import DATA_VARIABLE, find
+    from ipu_conformance.data.places import fetched
 
     synthetic, real = budgets
-    if os.environ.get(DATA_VARIABLE) is None:
-        return synthetic
-    location = find(real)
-    return real if location is not None and location.origin == f"${DATA_VARIABLE}" else synthetic
+    return real if fetched(real) is not None else synthetic
 
 
 def add_picture_folder(parser: argparse.ArgumentParser, folder: Path) -> None:

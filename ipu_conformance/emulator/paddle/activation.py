@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import Any
 
 from ipu_conformance.emulator import faults
@@ -42,7 +43,15 @@ def change_paddle(paddle: Any) -> None:
         _change_layers()
         _change_predictors(paddle.inference, core)
         _change_extensions()
+        paddle.__getattr__ = _legacy
     faults.wake("paddle")
+
+
+def _legacy(name: str) -> Any:
+    """``paddle.fluid`` was there without an import of its own."""
+    if name == "fluid":
+        return importlib.import_module("paddle.fluid")
+    raise AttributeError(f"module 'paddle' has no attribute {name!r}")
 
 
 def _change_places(paddle: Any, core: Any) -> None:

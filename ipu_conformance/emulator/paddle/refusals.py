@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence, Tuple
 
 from ipu_conformance.emulator.faults import refuse
-from ipu_conformance.emulator.paddle.compile.options import CUSTOM_OP_KEYS, LOCATION_KEYS, LOCATIONS, Option
+from ipu_conformance.emulator.paddle.compile.options import (
+    COLLECTIVE_KEYS,
+    COLLECTIVES,
+    CUSTOM_OP_KEYS,
+    LOCATION_KEYS,
+    LOCATIONS,
+    Option,
+)
 from ipu_conformance.emulator.paddle.errors import (
     InvalidArgument,
     NotFound,
@@ -102,6 +109,20 @@ TENSOR_LOCATION = refuse(
     sentence=_no_location,
 )
 
+
+def _unknown_collectives(keys: Sequence[Any]) -> Sequence[Any]:
+    return [key for key in keys if key not in COLLECTIVE_KEYS]
+
+
+COLLECTIVE = refuse(
+    "paddle.collective",
+    when=_unknown_collectives,
+    error=InvalidArgument,
+    sentence=lambda keys: (
+        f"Unknown option {_unknown_collectives(keys)[0]} of {COLLECTIVES}, it may be {', '.join(COLLECTIVE_KEYS)}"
+    ),
+)
+
 # Strategies
 
 COUNT = refuse(
@@ -141,6 +162,13 @@ STAGE_ORDER = refuse(
     error=PopartError,
     sentence="Op {op} of pipeline stage {stage} consumes {name}, which pipeline stage {made_in} makes: give every op "
     "the stage of its inputs or a later one",
+)
+OPEN_DIMENSION = refuse(
+    "paddle.open-dimension",
+    when=lambda name, shape: any(length < 0 for length in shape),
+    error=InvalidArgument,
+    sentence="The feed {name} has the shape {shape} after micro_batch_size took the place of a leading -1: shapes are "
+    "fixed when a program is compiled, so declare every other dimension with its length",
 )
 PREDICTOR_TRAINS = refuse(
     "paddle.predictor-trains",
@@ -296,6 +324,15 @@ FEED = refuse(
     sentence=lambda name, feed, wanted: f"The feed {name} is missing: feed {', '.join(wanted)} to the program",
 )
 
+_COPIED = {("int64", "int32"), ("float32", "float16"), ("float16", "float32")}
+"""Types that are copied into others; of float16 the vendor's predictors decide, and the sources say nothing."""
+FEED_TYPE = refuse(
+    "paddle.feed-type",
+    when=lambda name, given, expected: given != expected and (given, expected) not in _COPIED,
+    error=PopartError,
+    sentence="Type discrepancy for the feed {name}: it holds {given} and the device expects {expected}; convert the "
+    "array before it is fed",
+)
 REPLACED_PROGRAM = refuse(
     "paddle.replaced-program",
     when=lambda executable, held: executable is not held,

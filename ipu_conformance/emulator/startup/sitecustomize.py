@@ -13,6 +13,16 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+DATA = {
+    **{
+        f"{package}.datasets.{name}": "ipu_conformance.data.loaders:change_keras"
+        for package in ("keras.src", "tf_keras.src")
+        for name in ("mnist", "cifar10")
+    },
+    "torchvision.datasets.mnist": "ipu_conformance.data.loaders:change_torch_mnist",
+    "torchvision.datasets.cifar": "ipu_conformance.data.loaders:change_torch_cifar10",
+}
+"""Loaders of data sets, which read what was fetched; the emulator itself knows no data."""
 
 
 def _leave_the_path() -> None:
@@ -29,6 +39,7 @@ def _emulate(frameworks: list[str], named: bool) -> None:
     for framework in frameworks:
         if named or FRAMEWORKS[framework].find_sdk() is None:
             hook.install(framework)
+    hook.change(DATA)
 
 
 def _run_the_next() -> None:

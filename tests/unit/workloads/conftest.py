@@ -1,8 +1,21 @@
 """Processes that have imported a framework, for commands that would import it one after the other."""
 
+import os
+
 import pytest
 
+from ipu_conformance.data import places
 from tests.unit.commands import Forks
+
+
+@pytest.fixture(autouse=True)
+def nothing_fetched(monkeypatch, tmp_path):
+    """What the user has fetched does not choose the data of a test, unless the test names a cache."""
+    stock = places.own_cache
+    monkeypatch.delenv(places.CACHE_VARIABLE, raising=False)
+    monkeypatch.setattr(
+        places, "own_cache", lambda: stock() if places.CACHE_VARIABLE in os.environ else tmp_path / "nothing-fetched"
+    )
 
 
 def _forks(*modules):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ipu_conformance.data.dataset import SPLITS
 from ipu_conformance.data.formats.idx import IMAGE_FILES, LABEL_FILES
-from ipu_conformance.data.places import DATA_VARIABLE
+from ipu_conformance.data.places import CACHE_VARIABLE, DATA_VARIABLE
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.workloads import (
     WORKLOADS,
@@ -305,7 +305,7 @@ MNIST_FILES = [name for split in SPLITS for name in (IMAGE_FILES[split], LABEL_F
     ("package", "files"), [(keras_mnist, MNIST_FILES), (keras_cifar10, CIFAR_FILES)], ids=["digits", "pictures"]
 )
 def test_auto_takes_real_data_only_where_the_user_put_them(package, files, tmp_path, monkeypatch):
-    """IPU_CONFORMANCE_DATA decides: caches of other programs do not change what a run means."""
+    """IPU_CONFORMANCE_DATA decides, or what was fetched: caches of other programs do not change what a run means."""
     synthetic, real = package.BUDGETS
     for file in files:
         path = tmp_path / "data" / file  # where torchvision's programs put them
@@ -314,9 +314,13 @@ def test_auto_takes_real_data_only_where_the_user_put_them(package, files, tmp_p
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "empty"))
     assert choose_data("auto", package.BUDGETS) == synthetic
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path / "empty"))
     assert choose_data("auto", package.BUDGETS) == synthetic
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "data"))
+    assert choose_data("auto", package.BUDGETS) == real
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "empty"))
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path / "data"))
     assert choose_data("auto", package.BUDGETS) == real
     assert choose_data(synthetic, package.BUDGETS) == synthetic

@@ -6,13 +6,22 @@ its own IR, custom ops, and the way back into the description of a Program.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from paddle.base import core
 
 from ipu_conformance.emulator.paddle import refusals
-from ipu_conformance.emulator.paddle.compile.compilation import FORWARD, OPTIMIZER, ROLE, SCHEDULE, place, role_of
+from ipu_conformance.emulator.paddle.compile.compilation import (
+    CAST,
+    FORWARD,
+    OPTIMIZER,
+    ROLE,
+    SCHEDULE,
+    place,
+    role_of,
+)
+from ipu_conformance.emulator.paddle.compile.handlers import handlers
 from ipu_conformance.emulator.paddle.errors import Unimplemented
 from ipu_conformance.ir.graph import Op
 from ipu_conformance.ir.readers.paddle import program as paddle_program
@@ -69,7 +78,10 @@ def translated(program: Any, custom_ops: Sequence[Any]) -> Written:
     refusals.OP_HANDLER(unknown=[name for name, type in names.items() if name not in rows and type not in ROWS])
     writer = Writer({variable.name: paddle_program.tensor_of(variable) for variable in variables})
     customs: Dict[str, Call] = {}
+    makers: Dict[str, Call] = {}
     for call in wanted:
+        call = _beside_its_input(call, makers)
+        makers.update((name, call) for names in call.outputs.values() for name in names)
         row = rows.get(_custom_name(call))
         if row is not None:
             _pass_through(call, row, writer)
@@ -77,6 +89,18 @@ def translated(program: Any, custom_ops: Sequence[Any]) -> Written:
         elif call.type in ROWS:
             _translate(call, writer)
     return Written(tuple(writer.ops), writer.tensors, customs)
+
+
+def _beside_its_input(call: Call, makers: Mapping[str, Call]) -> Call:
+    """A cast that names no IPU or no stage, as those of mixed precision, has that of the op that makes its input."""
+    maker = makers.get(call.read("X")) if call.type == CAST else None
+    if maker is None:
+        return call
+    return replace(
+        call,
+        ipu=maker.ipu if call.ipu is None else call.ipu,
+        stage=maker.stage if call.stage is None else call.stage,
+    )
 
 
 def _pass_through(call: Call, row: Any, writer: Writer) -> None:
@@ -90,6 +114,8 @@ def _translate(call: Call, writer: Writer) -> None:
     try:
         translate(call, writer)
     except IRError as error:
+        if call.type in handlers():
+            raise Unimplemented(f"{error}; the emulator does not follow an IPU build's handler there") from None
         raise Unimplemented(f"{error}; an IPU build has no handler for it") from None
 
 

@@ -22,6 +22,7 @@ FORWARD, BACKWARD, OPTIMIZE = int(_ROLES.Forward), int(_ROLES.Backward), int(_RO
 LOSS, SCHEDULE = int(_ROLES.Loss), int(_ROLES.LRSched)
 INDEX = framework.ipu_index_attr_name
 STAGE = framework.ipu_stage_attr_name
+CAST = "cast"
 OPTIMIZER = "popart_optimizer"
 """The type of the op that the optimizer is folded into."""
 MEAN, RUNNING = 1, 0
@@ -146,7 +147,7 @@ def place_like(desc: Any, other: Any) -> None:
 def insert_cast(block: Any, index: int, like: Any, source: Tuple[str, Any], target: Tuple[str, Any]) -> None:
     """Insert a cast from one variable and type to another, with the role and the place of the op ``like``."""
     cast = block._insert_op(index)
-    cast.set_type("cast")
+    cast.set_type(CAST)
     cast.set_input("X", [source[0]])
     cast.set_output("Out", [target[0]])
     cast._set_attr("in_dtype", int(source[1]))

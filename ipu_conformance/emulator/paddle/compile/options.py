@@ -195,9 +195,17 @@ LOCATION_KEYS: Tuple[str, ...] = (
     "min_elements_for_off_chip",
     "min_elements_for_replicated_tensor_sharding",
 )
+COLLECTIVES = "replicated_collectives_settings"
+COLLECTIVE_KEYS: Tuple[str, ...] = ("prepare_schedule_for_merging_collectives", "merge_all_reduce_collectives")
 CUSTOM_OP_KEYS: Tuple[str, ...] = ("paddle_op", "popart_op", "domain", "version")
 
-SET_ONLY: Tuple[str, ...] = (*LOCATIONS, "accumulate_outer_fragment", "custom_op", "compilation_progress_logger")
+SET_ONLY: Tuple[str, ...] = (
+    *LOCATIONS,
+    COLLECTIVES,
+    "accumulate_outer_fragment",
+    "custom_op",
+    "compilation_progress_logger",
+)
 """Options that can be set and not read back."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ipu_conformance.emulator.core import limits, topology
 from ipu_conformance.emulator.core import plan as planning
@@ -12,7 +12,7 @@ from ipu_conformance.emulator.core.streams import Layout
 from ipu_conformance.emulator.core.topology import Sharded, Topology
 from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile import subprograms
-from ipu_conformance.emulator.paddle.compile.compilation import INDEX, RECOMPUTATION_OFF, STAGE
+from ipu_conformance.emulator.paddle.compile.compilation import CAST, INDEX, RECOMPUTATION_OFF, STAGE
 from ipu_conformance.emulator.paddle.compile.passes.forward import changes_nothing
 from ipu_conformance.emulator.paddle.errors import PopartError
 from ipu_conformance.errors import ConformanceError
@@ -57,6 +57,15 @@ class PlacementOptions:
         )
 
 
+def beside(place: Sharded, index: Optional[int], stage: Optional[int]) -> Sharded:
+    """A place whose IPU and stage, where it names none, are those of what makes its input."""
+    return replace(
+        place,
+        index=index if place.index is None else place.index,
+        stage=stage if place.stage is None else place.stage,
+    )
+
+
 @dataclass(frozen=True)
 class Placement:
     """The stage of every op in the order of the program, and the topology."""
@@ -93,13 +102,13 @@ def _sharded(op: Any, number: int, sharded: bool) -> Sharded:
 
 
 def _beside_what_they_copy(ops: Sequence[Any], sharded: Sequence[Sharded]) -> List[Sharded]:
-    """Place ops that the device's compiler deletes where their input is made."""
+    """Place ops that the device's compiler deletes, and casts that name no place, where their input is made."""
     makers: Dict[str, Sharded] = {}
     placed = []
     for op, place in zip(ops, sharded):
-        if place.index is None and place.stage is None and changes_nothing(op):
+        if (place.index is None and place.stage is None and changes_nothing(op)) or op.type() == CAST:
             maker = makers.get(op.input("X")[0])
-            place = place if maker is None else replace(place, index=maker.index, stage=maker.stage)
+            place = place if maker is None else beside(place, maker.index, maker.stage)
         placed.append(place)
         makers.update((name, place) for name in subprograms.writes(op))
     return placed

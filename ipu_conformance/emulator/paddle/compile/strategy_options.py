@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile.options import (
     BOOL,
+    COLLECTIVES,
     DOUBLE,
     MAP,
     OPTIONS,
@@ -37,6 +38,7 @@ class StrategyOptions:
         self._values: Dict[str, Any] = {}
         self.custom_ops: List[CustomOpMapping] = []
         self.places: Dict[str, Dict[str, int]] = {}
+        self.collectives: Dict[str, bool] = {}
         self.outer_fragment: Optional[Tuple[int, Tuple[int, ...]]] = None
         self.progress_logger: Optional[Callable[[int, int], None]] = None
 
@@ -111,6 +113,9 @@ class StrategyOptions:
     def _set_dict(self, name: str, value: Dict[Any, Any]) -> None:
         if name.startswith("location_"):
             self._set_location(name, value)
+        elif name == COLLECTIVES:
+            refusals.COLLECTIVE(keys=list(value))
+            self.collectives.update((key, bool(switch)) for key, switch in value.items())
         elif name == "accumulate_outer_fragment":
             for schedule, indices in value.items():
                 self.outer_fragment = (_uint64(name, schedule), tuple(int(index) for index in indices))

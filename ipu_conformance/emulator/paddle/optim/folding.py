@@ -82,13 +82,27 @@ def extract(record: Compilation, values: Mapping[str, Any]) -> None:
     """Add one op that tells what all ops with the optimizer's role do, and find the loss."""
     ops = record.ops()
     record.optimizer = fold(ops)
-    record.loss = find_loss(ops)
+    record.loss = find_loss(ops, dynamic=bool(record.strategy.value("is_dynamic")))
     _append(record, record.optimizer, record.loss)
 
 
-def find_loss(ops: List[Any]) -> str:
-    """The variable at which the gradients begin: the output of ``identity_loss``, or of the op with the loss' role."""
+LOSSES: Mapping[str, str] = {
+    "softmax_with_cross_entropy": "Loss", "cross_entropy2": "Y", "sigmoid_cross_entropy_with_logits": "Out",
+    "kldiv_loss": "Loss", "bce_loss": "Out", "huber_loss": "Out", "warpctc": "Loss", "rank_loss": "Out",
+}  # fmt: skip
+"""Losses that need no mark in a dynamic model, each with the slot of its result."""
+TAILS = ("reduce_sum", "reduce_mean")
+"""Reductions that belong to the loss before them."""
+
+
+def find_loss(ops: List[Any], *, dynamic: bool = False) -> str:
+    """The variable at which the gradients begin: the output of ``identity_loss``, or of the op with the loss' role.
+
+    A dynamic model minimizes nothing: there a loss is marked, or is one of LOSSES whose result no op reads.
+    """
     marked = [op.output("Out")[0] for op in ops if op.type == "identity_loss"]
+    if not marked and dynamic:
+        marked = _final_losses([op for op in ops if role_of(op) in (FORWARD, FORWARD | LOSS)])
     if marked:
         return str(marked[-1])
     seeds = [
@@ -103,6 +117,19 @@ def find_loss(ops: List[Any]) -> str:
     if not candidates:
         raise NotFound("No loss found in the program; minimize one, or mark it with paddle.incubate.identity_loss")
     return str(candidates[-1])
+
+
+def _final_losses(ops: List[Any]) -> List[str]:
+    """The results of losses, with the reduction that follows one, that no other op reads."""
+    final = []
+    for op in ops:
+        if op.type in LOSSES:
+            result = op.output(LOSSES[op.type])[0]
+            tail = [reader for reader in ops if reader.type in TAILS and result in reader.input_arg_names]
+            result = tail[-1].output("Out")[0] if tail else result
+            if not any(result in reader.input_arg_names for reader in ops):
+                final.append(result)
+    return final
 
 
 def fold(ops: List[Any]) -> Folded:

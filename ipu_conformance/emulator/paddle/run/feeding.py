@@ -39,7 +39,9 @@ class Feeder:
         """What is fed for one variable, with the micro-batches in front unless there is but one."""
         refusals.FEED(name=spec.name, feed=feed, wanted=self._names)
         value = feed[spec.name]
-        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        array = np.asarray(value)
+        if not isinstance(value, (list, tuple, int, float)):  # which get the declared type on the host
+            refusals.FEED_TYPE(name=spec.name, given=array.dtype.name, expected=spec.dtype)
         held = self._held(spec, array)
         if self.alone and held.shape == spec.shape:
             return held

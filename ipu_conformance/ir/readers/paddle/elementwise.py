@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Callable, Mapping, Optional, Tuple
+import math
+from typing import Any, Callable, Mapping, Optional, Tuple
 
 from ipu_conformance.ir.readers.op_writer import FLOATS
 from ipu_conformance.ir.readers.paddle.ops import ROWS, Call, Rule, Writer, row
@@ -321,14 +322,28 @@ def _squared_norm(call: Call, to: Writer) -> None:
 @row("p_norm")
 def _norm(call: Call, to: Writer) -> None:
     order = float(call.get("porder", 2.0))
-    if order not in (1.0, 2.0):
-        raise IRError(f"p_norm has the order {order}; orders 1 and 2 are implemented")
     source = call.read("X")
     axis: Tuple[int, ...] = (to.axis(int(call.get("axis", -1)), source),)
     if call.get("asvector", False):
         axis = tuple(range(len(to.shape(source))))
     attributes = {"axes": axis, "keepdims": int(bool(call.get("keepdim", False)))}
-    to.add("ReduceL1" if order == 1 else "ReduceL2", (source,), call.output(), attributes)
+    powers(to, source, order, call.output(), attributes)
+
+
+def powers(to: Writer, source: str, order: float, output: str, attributes: Mapping[str, Any]) -> None:
+    """A norm of any order: the number of values that are not 0, the sum of powers, or the largest or smallest size."""
+    if order in (1.0, 2.0):
+        to.add("ReduceL1" if order == 1 else "ReduceL2", (source,), output, attributes)
+        return
+    size = to.add("Abs", (source,))
+    if math.isinf(order):
+        to.add("ReduceMax" if order > 0 else "ReduceMin", (size,), output, attributes)
+    elif order == 0:
+        to.add("ReduceSum", (to.add("Sign", (size,)),), output, attributes)
+    else:
+        raised = to.add("Pow", (size, to.number(order, source)))
+        total = to.add("ReduceSum", (raised,), None, attributes, shape=to.shape(output))
+        to.add("Pow", (total, to.number(1 / order, source)), output)
 
 
 @row("dot")

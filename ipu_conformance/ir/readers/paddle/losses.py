@@ -16,24 +16,29 @@ REDUCTIONS = ("Sum", "Mean", "NoReduction")
 _REDUCED = {"mean": "ReduceMean", "batchmean": "ReduceSum", "sum": "ReduceSum"}
 
 
-def _without_last(name: str, to: Writer) -> str:
-    """Labels without the last dimension of length 1."""
+def _without(axis: int, name: str, to: Writer) -> str:
+    """Labels without the dimension of length 1 that stands in the place of the classes."""
     shape = to.shape(name)
-    if shape[-1:] != (1,) or len(shape) < 2:
+    if len(shape) < 2 or axis >= len(shape) or shape[axis] != 1:
         return name
-    return to.add("Squeeze", (name,), None, {"axes": (len(shape) - 1,)}, shape=shape[:-1])
+    return to.add("Squeeze", (name,), None, {"axes": (axis,)}, shape=(*shape[:axis], *shape[axis + 1 :]))
 
 
-def _nll(call: Call, to: Writer, scores: str, label: str, made: str, attributes: Dict[str, Any]) -> None:
-    """The loss of every sample, with the last dimension of length 1 that Paddle's has."""
-    narrow = _without_last(label, to)
+def _nll(
+    call: Call, to: Writer, scores: str, label: str, made: str, attributes: Dict[str, Any], axis: int = -1
+) -> None:
+    """The loss of every sample, with the dimension of length 1 that Paddle's has in the place of the classes."""
+    rank = len(to.shape(scores))
+    place = axis % rank
+    narrow = _without(place, label, to)
+    if place != rank - 1:
+        scores = to.transpose(scores, [*(at for at in range(rank) if at != place), place])
     ignored = int(call.get("ignore_index", -100))
     full = {**attributes, "reduction": "NoReduction", **({"ignoreIndex": ignored} if ignored >= 0 else {})}
-    place = len(to.shape(made)) - 1
     if narrow == label:
         to.add("Nll", (scores, narrow), made, full)
         return
-    each = to.add("Nll", (scores, narrow), None, full, shape=to.shape(made)[:-1])
+    each = to.add("Nll", (scores, narrow), None, full, shape=to.shape(narrow))
     to.add("Unsqueeze", (each,), made, {"axes": (place,)})
 
 
@@ -44,10 +49,8 @@ def _softmax_cross_entropy(call: Call, to: Writer) -> None:
     if call.get("soft_label", False):
         _soft_cross_entropy(call, to, axis)
         return
-    if axis != len(to.shape(scores)) - 1:
-        raise IRError(f"{call.type} has axis {axis} of {len(to.shape(scores))} dimensions; classes must be the last")
-    probabilities = along_last("Softmax", scores, -1, (call.outputs.get("Softmax") or ("",))[0], to)
-    _nll(call, to, probabilities, label, output, {"inputIsLogProbability": 0})
+    probabilities = along_last("Softmax", scores, axis, (call.outputs.get("Softmax") or ("",))[0], to)
+    _nll(call, to, probabilities, label, output, {"inputIsLogProbability": 0}, axis)
 
 
 def _soft_cross_entropy(call: Call, to: Writer, axis: int) -> None:
@@ -106,11 +109,18 @@ def _binary_cross_entropy(call: Call, to: Writer) -> None:
 @row("sigmoid_cross_entropy_with_logits")
 def _sigmoid_cross_entropy(call: Call, to: Writer) -> None:
     scores, label = call.read("X"), call.read("Label")
-    if int(call.get("ignore_index", -100)) != -100 or call.get("normalize", False):
-        raise IRError(f"{call.type} ignores or normalizes labels; leave ignore_index and normalize as they are")
+    if call.get("normalize", False):
+        raise IRError(f"{call.type} normalizes its losses; leave normalize as it is")
     positive = to.add("Sub", (to.add("Relu", (scores,)), to.add("Mul", (scores, label))))
     small = to.add("Exp", (to.add("Neg", (to.add("Abs", (scores,)),)),))
-    to.add("Add", (positive, to.add("Log", (to.add("Add", (small, to.number(1, scores))),))), call.output())
+    rest = to.add("Log", (to.add("Add", (small, to.number(1, scores))),))
+    ignored = int(call.get("ignore_index", -100))
+    if ignored == -100:
+        to.add("Add", (positive, rest), call.output())
+        return
+    each = to.add("Add", (positive, rest))
+    without = to.add("Equal", (label, to.number(ignored, label)), dtype="BOOL", shape=to.shape(label))
+    to.add("Where", (without, to.number(0, scores), each), call.output())
 
 
 @row("huber_loss")

@@ -64,10 +64,8 @@ def _paddle_cross_entropy(paddle, x, target, *weight, ignore_index=-100, label_s
     options = {"ignore_index": ignore_index, "reduction": reduction, **options}
     if x.ndim == 2:
         return paddle.nn.functional.cross_entropy(x, target, *weight, **options)
-    # An IPU build takes classes along the last axis.
-    x, target = channels_last(paddle, x), paddle.unsqueeze(target, -1)
-    loss = paddle.nn.functional.cross_entropy(x, target, *weight, axis=-1, **options)
-    return paddle.squeeze(loss, -1) if reduction == "none" else loss
+    loss = paddle.nn.functional.cross_entropy(x, paddle.unsqueeze(target, 1), *weight, axis=1, **options)
+    return paddle.squeeze(loss, 1) if reduction == "none" else loss
 
 
 def _paddle_soft(paddle, x, target, *, label_smoothing, reduction):

@@ -191,6 +191,23 @@ def test_canonical_ops_are_where_their_op_was(static: Any, paddle: Any, given: A
     check.equal(actual=compiling.shards, expected=[given, given], what="the index and stage of each op")
 
 
+@pytest.mark.parametrize("given", [(2, 1), (1, 4)])
+def test_a_cast_without_a_place_is_where_its_input_is_made(static: Any, paddle: Any, given: Any) -> None:
+    """Casts of mixed precision carry no attributes: each takes index and stage of the op before it.
+
+    ``cast_handler`` of Paddle's popart_canonicalization/tensor_ops.cc; a cast of a feed has nothing before it.
+    """
+    x = static.data("x", [None, 3], "float32")
+    first = paddle.cast(x, "float16")
+    with static.ipu_shard_guard(*given):
+        made = paddle.tanh(first)
+    out = paddle.cast(paddle.cast(made, "float32"), "int32")
+
+    compiling = Compiling(paddle, ["x"], [out.name], is_training=False).upto(CANONICAL)
+
+    check.equal(actual=compiling.shards, expected=[(None, None), *[given] * 3], what="the index and stage of each op")
+
+
 UNKNOWN: Dict[str, Callable[[Any, Any], Any]] = {
     "lgamma": lambda paddle, x: paddle.lgamma(x),
     "matrix_power": lambda paddle, x: paddle.linalg.matrix_power(paddle.matmul(x, x, transpose_x=True), 2),

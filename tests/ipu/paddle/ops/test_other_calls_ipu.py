@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
+import numpy as np
 import pytest
 
 from ipu_conformance import check, frameworks
@@ -13,6 +14,7 @@ from ipu_conformance.ops.rows.loss.reduced import reduced
 
 from ...ops import judge
 from ...ops.bench import Bench
+from ..device import compiled
 
 
 def _diag_embed(paddle: Any, x: Any, offset: int) -> Any:
@@ -64,6 +66,33 @@ OTHERS: Mapping[str, Row] = {
     "rank_loss": _row("rank_loss", reduced(_rank)),
     "hinge_loss": _row("hinge_loss", reduced(_hinge)),
 }
+
+
+def test_an_ignored_label_has_no_loss(paddle: Any) -> None:
+    """A label that is to be ignored gives 0, and every other one its loss (``loss_ops.cc`` of an IPU build)."""
+    scores = np.array([[0.5, -2.0], [3.0, -0.25], [-1.5, 4.0]], np.float32)
+    label = np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]], np.float32)
+    kept = label >= 0
+    plain, ignoring = (_sigmoid_losses(paddle, scores, np.where(kept, label, filled), filled) for filled in (0.0, -1.0))
+
+    check.identical(actual=ignoring, expected=np.where(kept, plain, np.float32(0)), what="the losses")
+
+
+def _sigmoid_losses(paddle: Any, scores: np.ndarray, label: np.ndarray, ignored: float) -> np.ndarray:
+    paddle.enable_static()
+    main = paddle.static.Program()
+    with paddle.static.program_guard(main, paddle.static.Program()):
+        variables = {name: paddle.static.data(name, [3, 2], "float32") for name in ("x", "y")}
+        out = main.current_block().create_var(dtype="float32", shape=[3, 2])
+        main.current_block().append_op(
+            type="sigmoid_cross_entropy_with_logits",
+            inputs={"X": variables["x"], "Label": variables["y"]},
+            outputs={"Out": out},
+            attrs={"normalize": False, "ignore_index": int(ignored) if ignored else -100},
+        )
+        fetched = compiled(paddle, [out], feeds=("x", "y"), program=main).run(scores, label.astype(np.float32))
+    paddle.disable_static()
+    return fetched[0]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

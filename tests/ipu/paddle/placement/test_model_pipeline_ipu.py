@@ -99,6 +99,20 @@ def test_a_pipeline_runs(paddle: Any, static: Any, shards: Shards, depth: int, i
     check.identical(actual=out, expected=expected, what="the output by micro-batch")
 
 
+def test_a_cast_between_stages_needs_no_stage(paddle: Any, static: Any) -> None:
+    """A cast that names no place runs in the stage that makes its input, so that all ops have one."""
+    x = static.data("x", [None, 2], "float32")
+    with static.ipu_shard_guard(0, 0):
+        doubled = x * 2.0
+    cast = paddle.cast(doubled, "int32")
+    with static.ipu_shard_guard(1, 1):
+        out = paddle.add(cast, cast)
+    fed = exact.samples(3)
+    (fetched,) = exact.inference(paddle, out, config=counts(3), ipus=2, pipelined=True).run(fed)
+
+    check.identical(actual=fetched.reshape(3, 2), expected=2 * (fed * 2).astype(np.int32), what="the sum")
+
+
 def summed(paddle: Any, config: RunConfig, loss: Any, stages: int) -> AnyDevice:
     """A pipeline that adds up its gradients and divides them by nothing."""
     paddle.optimizer.SGD(exact.RATE).minimize(loss)

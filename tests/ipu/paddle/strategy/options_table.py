@@ -73,6 +73,10 @@ SET_ONLY: Mapping[str, Any] = {
     "location_weight": {"on_chip": 0},
     "location_optimizer": {"on_chip": 0, "use_replicated_tensor_sharding": 1},
     "location_accumulator": {"on_chip": 1},
+    "replicated_collectives_settings": {
+        "prepare_schedule_for_merging_collectives": True,
+        "merge_all_reduce_collectives": False,
+    },
     "accumulate_outer_fragment": {3: [0, 2]},
     "custom_op": {"paddle_op": "a", "popart_op": "b", "domain": "c", "version": 1},
     "compilation_progress_logger": lambda progress, total: None,

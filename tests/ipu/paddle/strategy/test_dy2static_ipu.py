@@ -307,6 +307,57 @@ def test_released_models_run_on_the_host(paddle: Any, released: bool) -> None:
     check.equal(actual=loss.stop_gradient, expected=not released, what="stop_gradient of the loss")
 
 
+def unmarked(paddle: Any, loss: Any) -> Any:
+    """The exact model with a loss that nothing marks."""
+
+    class Scale(paddle.nn.Layer):
+        """One weight for each feature."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            start = paddle.nn.initializer.Assign(START.astype(np.float32))
+            self.weight = self.create_parameter([2], default_initializer=start)
+            self.loss = loss
+
+        def forward(self, x: Any, y: Any) -> Any:
+            """The scaled sample, and a loss."""
+            out = x * self.weight
+            return out, self.loss(out, y)
+
+    return paddle.jit.to_static(Scale())
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_loss_of_paddle_s_own_needs_no_mark(paddle: Any, reduction: str) -> None:
+    """What a handler of a loss makes is the loss, with the reduction behind it, where no other op reads it.
+
+    ``huber_loss_handler`` and its neighbours in Paddle's popart_canonicalization/loss_ops.cc. Below its bend a Huber
+    loss is half of the squared distance, so that twice the rate makes the steps of the marked loss.
+    """
+    huber = paddle.nn.functional.smooth_l1_loss
+    net = unmarked(paddle, lambda out, y: huber(out, y, reduction=reduction, delta=2.0**10))
+    rate = RATE if reduction == "mean" else RATE / 8
+    steps = expected(2, reduction, [rate, rate])
+    training(paddle, net, 2 * rate)
+
+    for turn, exact in enumerate(steps):
+        out, loss = call(paddle, net, turn)
+        check_exact(out, exact.out, f"the output of call {turn}")
+        check_exact(loss, exact.loss / 2, f"the loss of call {turn}")
+    home(paddle)
+
+    check_exact(net.weight, steps[-1].weight, "the weight")
+
+
+def test_another_loss_has_to_be_marked(paddle: Any) -> None:
+    """A value that no loss of Paddle's makes is no loss, unless identity_loss says so."""
+    net = unmarked(paddle, lambda out, y: paddle.mean(paddle.square(out - y)))
+    training(paddle, net)
+
+    with check.raises((RuntimeError, ValueError), match="(?i)loss", what="training without a loss"):
+        call(paddle, net, 0)
+
+
 def test_training_needs_an_optimizer(paddle: Any) -> None:
     """A strategy that trains and was given no optimizer cannot compile a model."""
     net = model(paddle)

@@ -185,6 +185,12 @@ def test_a_custom_op_has_four_keys(strategy: Any) -> None:
         strategy.set_options({"custom_op": {"paddle_op": "a", "opset": 11}})
 
 
+def test_collectives_have_known_settings(strategy: Any) -> None:
+    """A setting of replicated collectives that does not exist is refused: ``SetReplicatedCollectivesSettings``."""
+    with check.raises(ValueError, match="replicated.collectives", what="a setting that collectives do not have"):
+        strategy.set_options({"replicated_collectives_settings": {"merge_everything": True}})
+
+
 @pytest.mark.parametrize("location", ["location_weight", "location_everything"])
 def test_tensor_locations_have_known_names(strategy: Any, location: str) -> None:
     """A location that does not exist, or a setting that locations do not have, is refused."""

@@ -35,6 +35,16 @@ def _first_of(factor: str) -> Wrong:
     return wrong
 
 
+def _of_zeros(original: Original, executor: Any, dirname: Any, program: Any, filename: Any = None) -> None:
+    import paddle
+
+    original(executor, dirname, program, filename)
+    for variable in program.list_vars():
+        if variable.persistable and variable.name not in ("feed", "fetch"):
+            tensor = paddle.static.global_scope().find_var(variable.name).get_tensor()
+            tensor.set(np.zeros_like(np.array(tensor)), paddle.CPUPlace())
+
+
 def _unanswered(original: Original, request: Any, fetched: Any) -> Any:
     answer = original(request, fetched)
     return answer if request.samples == request.capacity else [array[:0] for array in answer]
@@ -97,5 +107,9 @@ for _name, _area, _place, _what, _wrong in (
      told(timeout_ms=1.0)),
     ("request-not-cut", "streams", "paddle.run.model_runtime:Request.answer",
      "the answer holds what completed the batch", lambda original, request, fetched: list(fetched)),
+    ("paddle-fluid-activations-left-out", "numerics", "paddle.legacy.table:activated",
+     "old layers have no activation behind them", lambda original, value, act: value),
+    ("paddle-fluid-models-without-weights", "weights", "paddle.legacy.io:load_persistables",
+     "a model of old is loaded with weights of zeros", _of_zeros),
 ):  # fmt: skip
     register(Fault(_name, _area, _place, _what, _wrong), __name__)

@@ -6,6 +6,7 @@ from typing import Any, Mapping
 
 from paddle.base import core
 
+from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile import subprograms
 from ipu_conformance.emulator.paddle.compile.compilation import OPTIMIZER, Compilation, name_of
 
@@ -30,7 +31,9 @@ def infer(record: Compilation, values: Mapping[str, Any]) -> None:
     block = record.program.global_block()
     size = int(record.strategy.value("micro_batch_size"))
     for name in record.feeds:
-        _fix_batch(block.var(name).desc, size)
+        desc = block.var(name).desc
+        _fix_batch(desc, size)
+        refusals.OPEN_DIMENSION(name=name, shape=tuple(desc.shape()))
         _narrow(block, name)
     declared = {row.paddle_op for row in record.strategy.custom_ops}
     for op in block.ops:

@@ -1,0 +1,248 @@
+"""``paddle.fluid.layers``: layers and ops by their old names, for Programs and for dynamic mode."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence, Tuple, Union
+
+import paddle
+from paddle.base.layer_helper import LayerHelper
+
+from ipu_conformance.emulator.paddle.legacy import table
+from ipu_conformance.emulator.paddle.legacy.table import Old
+
+Numbers = Union[int, Sequence[int]]
+
+
+def _data(name: str, shape: Sequence[int], append_batch_size: bool, dtype: str, stop_gradient: bool, **_: Any) -> Any:
+    """A feed; unless a dimension is open already, the batch comes in front."""
+    open_already = any(length is None or length < 0 for length in shape)
+    whole = [-1, *shape] if append_batch_size and not open_already else list(shape)
+    variable = paddle.static.data(name, whole, dtype)
+    variable.stop_gradient = stop_gradient
+    return variable
+
+
+def _op(kind: str, inputs: Dict[str, Any], slot: str, dtype: Any, more: Sequence[str] = (), **attributes: Any) -> Any:
+    """The result of an op that Paddle 2 has no function for."""
+    helper = LayerHelper(kind)
+    made = {name: helper.create_variable_for_type_inference(dtype) for name in (slot, *more)}
+    helper.append_op(
+        type=kind, inputs=inputs, outputs={name: [value] for name, value in made.items()}, attrs=attributes
+    )
+    return made[slot]
+
+
+def _cross_entropy(input: Any, label: Any, soft_label: bool, ignore_index: int) -> Any:
+    """The loss of probabilities, one for each sample."""
+    if soft_label:
+        return paddle.scale(paddle.sum(paddle.multiply(label, paddle.log(input)), -1, keepdim=True), -1.0)
+    more = ("XShape", "MatchX")
+    return _op("cross_entropy2", {"X": input, "Label": label}, "Y", input.dtype, more, ignore_index=ignore_index)
+
+
+def _pool2d(
+    input: Any, pool_size: Numbers, pool_type: str, pool_stride: Numbers, pool_padding: Any, global_pooling: bool,
+    ceil_mode: bool, exclusive: bool, data_format: str,
+) -> Any:  # fmt: skip
+    if pool_type not in ("max", "avg"):
+        raise ValueError(f"pool2d has the pool_type {pool_type!r}; it may be 'max' or 'avg'")
+    if global_pooling:
+        rows, columns = (2, 3) if data_format == "NCHW" else (1, 2)
+        pool_size, pool_stride, pool_padding = [input.shape[rows], input.shape[columns]], 1, 0
+    common = {"kernel_size": pool_size, "stride": pool_stride, "padding": pool_padding, "ceil_mode": ceil_mode}
+    if pool_type == "max":
+        return paddle.nn.functional.max_pool2d(input, data_format=data_format, **common)
+    return paddle.nn.functional.avg_pool2d(input, exclusive=exclusive, data_format=data_format, **common)
+
+
+def _dropout(x: Any, dropout_prob: float, is_test: Any, seed: Any, dropout_implementation: str, **_: Any) -> Any:
+    if seed is not None and x.block.program.random_seed == 0:
+        x.block.program.random_seed = seed
+    return paddle.nn.functional.dropout(x, dropout_prob, training=not is_test, mode=dropout_implementation)
+
+
+def _embedding(input: Any, **words: Any) -> Any:
+    """The old lookup drops the last dimension of its indices, of length 1."""
+    if tuple(input.shape)[-1:] == (1,):
+        input = paddle.squeeze(input, -1)
+    return paddle.static.nn.embedding(input, **words)
+
+
+def _reshape(x: Any, shape: Sequence[int], actual_shape: Any, act: Any, **_: Any) -> Any:
+    return table.activated(paddle.reshape(x, shape if actual_shape is None else actual_shape), act)
+
+
+def _mul(x: Any, y: Any, x_num_col_dims: int, y_num_col_dims: int, **_: Any) -> Any:
+    dims: Dict[str, Any] = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
+    return _op("mul", {"X": x, "Y": y}, "Out", x.dtype, **dims)
+
+
+def _matmul(x: Any, y: Any, transpose_x: bool, transpose_y: bool, alpha: float, **_: Any) -> Any:
+    product = paddle.matmul(x, y, transpose_x, transpose_y)
+    return product if alpha == 1.0 else paddle.scale(product, alpha)
+
+
+def _elementwise(kind: str) -> table.Work:
+    """A binary op whose second operand's dimensions begin at an axis of the first."""
+
+    def elementwise(x: Any, y: Any, axis: int, act: Any, **_: Any) -> Any:
+        return table.activated(_op(f"elementwise_{kind}", {"X": x, "Y": y}, "Out", x.dtype, axis=axis), act)
+
+    return elementwise
+
+
+def _reduced(path: str) -> table.Work:
+    def reduce(input: Any, dim: Any, keep_dim: bool, **_: Any) -> Any:
+        return table.found(path)(input, dim, keepdim=keep_dim)
+
+    return reduce
+
+
+def _one_hot(input: Any, depth: int, **_: Any) -> Any:
+    if tuple(input.shape)[-1:] == (1,):
+        input = paddle.squeeze(input, -1)
+    return paddle.nn.functional.one_hot(input, depth)
+
+
+def _flatten(x: Any, axis: int, **_: Any) -> Any:
+    """A matrix: the dimensions before the axis, and those from it on."""
+    return _op("flatten2", {"X": x}, "Out", x.dtype, ("XShape",), axis=axis)
+
+
+def _relu6(x: Any, threshold: float, **_: Any) -> Any:
+    return _op("relu6", {"X": x}, "Out", x.dtype, threshold=threshold)
+
+
+def _expand(x: Any, expand_times: Sequence[int], **_: Any) -> Any:
+    return paddle.tile(x, expand_times)
+
+
+def _sums(input: List[Any], out: Any) -> Any:
+    total = paddle.add_n(input)
+    return total if out is None else paddle.assign(total, out)
+
+
+def _filled(value: float) -> table.Work:
+    def filled(shape: Sequence[int], dtype: str, **_: Any) -> Any:
+        return paddle.full(shape, value, dtype)
+
+    return filled
+
+
+def _fill_constant(shape: Sequence[int], dtype: str, value: float, out: Any, **_: Any) -> Any:
+    made = paddle.full(shape, value, dtype)
+    return made if out is None else paddle.assign(made, out)
+
+
+_X, _NAME = "x, name=None", ("name",)
+_BINARY = "x, y, axis=-1, act=None, name=None"
+_REDUCE = "input, dim=None, keep_dim=False, name=None"
+_CONV = (
+    "input, num_filters, filter_size, stride=1, padding=0, dilation=1, groups=None, param_attr=None, bias_attr=None, "
+    'use_cudnn=True, act=None, name=None, data_format="NCHW"'
+)
+_ACT_KEPT = {"act": "act"}
+_UNARY: Tuple[str, ...] = (
+    "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "exp", "floor", "log", "reciprocal", "round", "rsqrt",
+    "sign", "sin", "sinh", "sqrt", "square", "tanh",
+)  # fmt: skip
+_ACTIVATIONS: Tuple[str, ...] = ("relu", "sigmoid", "softplus", "softsign", "tanh_shrink")
+
+ROWS: Tuple[Old, ...] = (
+    Old("data", 'name, shape, append_batch_size=True, dtype="float32", lod_level=0, type=None, stop_gradient=True',
+        _data),
+    Old("fc", "input, size, num_flatten_dims=1, param_attr=None, bias_attr=None, act=None, name=None", "static.nn.fc",
+        {"input": "x", "param_attr": "weight_attr", "act": "activation"}),
+    Old("conv2d", _CONV, "static.nn.conv2d", _ACT_KEPT),
+    Old("conv3d", _CONV.replace("NCHW", "NCDHW"), "static.nn.conv3d", _ACT_KEPT),
+    Old("conv2d_transpose",
+        "input, num_filters, output_size=None, filter_size=None, padding=0, stride=1, dilation=1, groups=None, "
+        'param_attr=None, bias_attr=None, use_cudnn=True, act=None, name=None, data_format="NCHW"',
+        "static.nn.conv2d_transpose", _ACT_KEPT),
+    Old("pool2d",
+        'input, pool_size=-1, pool_type="max", pool_stride=1, pool_padding=0, global_pooling=False, use_cudnn=True, '
+        'ceil_mode=False, name=None, exclusive=True, data_format="NCHW"', _pool2d, dropped=("use_cudnn", "name")),
+    Old("batch_norm",
+        "input, act=None, is_test=False, momentum=0.9, epsilon=1e-05, param_attr=None, bias_attr=None, "
+        'data_layout="NCHW", in_place=False, name=None, moving_mean_name=None, moving_variance_name=None, '
+        "do_model_average_for_mean_and_var=True, use_global_stats=False", "static.nn.batch_norm", _ACT_KEPT),
+    Old("layer_norm",
+        "input, scale=True, shift=True, begin_norm_axis=1, epsilon=1e-05, param_attr=None, bias_attr=None, act=None, "
+        "name=None", "static.nn.layer_norm", _ACT_KEPT),
+    Old("group_norm",
+        'input, groups, epsilon=1e-05, param_attr=None, bias_attr=None, act=None, data_layout="NCHW", name=None',
+        "static.nn.group_norm", _ACT_KEPT),
+    Old("instance_norm", "input, epsilon=1e-05, param_attr=None, bias_attr=None, name=None", "static.nn.instance_norm"),
+    Old("embedding",
+        "input, size, is_sparse=False, is_distributed=False, padding_idx=None, param_attr=None, dtype='float32'",
+        _embedding),
+    Old("dropout",
+        'x, dropout_prob, is_test=None, seed=None, name=None, dropout_implementation="downgrade_in_infer"', _dropout),
+    Old("softmax", "input, use_cudnn=False, name=None, axis=-1", "nn.functional.softmax", {"input": "x"},
+        ("use_cudnn",)),
+    Old("log_softmax", "input, axis=None, dtype=None, name=None", "nn.functional.log_softmax", {"input": "x"}),
+    Old("cross_entropy", "input, label, soft_label=False, ignore_index=-100", _cross_entropy),
+    Old("softmax_with_cross_entropy",
+        "logits, label, soft_label=False, ignore_index=-100, numeric_stable_mode=True, return_softmax=False, axis=-1",
+        "nn.functional.softmax_with_cross_entropy"),
+    Old("sigmoid_cross_entropy_with_logits", "x, label, name=None", "nn.functional.binary_cross_entropy_with_logits",
+        {"x": "logit"}, _NAME),
+    Old("square_error_cost", "input, label", "nn.functional.square_error_cost"),
+    Old("mean", _X, "mean"),
+    Old("accuracy", "input, label, k=1, correct=None, total=None", "static.accuracy"),
+    Old("auc", 'input, label, curve="ROC", num_thresholds=4095, topk=1, slide_steps=1', "static.auc"),
+    Old("reshape", "x, shape, actual_shape=None, act=None, inplace=False, name=None", _reshape),
+    Old("flatten", "x, axis=1, name=None", _flatten),
+    Old("concat", "input, axis=0, name=None", "concat", {"input": "x"}),
+    Old("split", "input, num_or_sections, dim=-1, name=None", "split", {"input": "x", "dim": "axis"}),
+    Old("stack", "x, axis=0, name=None", "stack"),
+    Old("unstack", "x, axis=0, num=None", "unstack"),
+    Old("squeeze", "input, axes, name=None", "squeeze", {"input": "x", "axes": "axis"}),
+    Old("unsqueeze", "input, axes, name=None", "unsqueeze", {"input": "x", "axes": "axis"}),
+    Old("transpose", "x, perm, name=None", "transpose"),
+    Old("expand", "x, expand_times, name=None", _expand),
+    Old("slice", "input, axes, starts, ends", "slice"),
+    Old("gather", "input, index, overwrite=True", "gather", {"input": "x"}, ("overwrite",)),
+    Old("cast", "x, dtype", "cast"),
+    Old("assign", "input, output=None", "assign", {"input": "x"}),
+    Old("sums", "input, out=None", _sums),
+    Old("sum", "x", "add_n", {"x": "inputs"}),
+    Old("argmax", "x, axis=0", "argmax"),
+    Old("argmin", "x, axis=0", "argmin"),
+    Old("topk", "input, k, name=None", "topk", {"input": "x"}),
+    Old("one_hot", "input, depth, allow_out_of_range=False", _one_hot),
+    Old("where", "condition", "nonzero", {"condition": "x"}),
+    Old("clip", "x, min, max, name=None", "clip"),
+    Old("pow", "x, factor=1.0, name=None", "pow", {"factor": "y"}),
+    Old("scale", "x, scale=1.0, bias=0.0, bias_after_scale=True, act=None, name=None", "scale", _ACT_KEPT),
+    Old("mul", "x, y, x_num_col_dims=1, y_num_col_dims=1, name=None", _mul),
+    Old("matmul", "x, y, transpose_x=False, transpose_y=False, alpha=1.0, name=None", _matmul),
+    Old("leaky_relu", "x, alpha=0.02, name=None", "nn.functional.leaky_relu", {"alpha": "negative_slope"}),
+    Old("elu", "x, alpha=1.0, name=None", "nn.functional.elu"),
+    Old("relu6", "x, threshold=6.0, name=None", _relu6),
+    Old("gelu", "x, approximate=False", "nn.functional.gelu"),
+    Old("prelu", "x, mode, param_attr=None, name=None", "static.nn.prelu"),
+    Old("zeros", "shape, dtype, force_cpu=False", _filled(0)),
+    Old("ones", "shape, dtype, force_cpu=False", _filled(1)),
+    Old("fill_constant", "shape, dtype, value, force_cpu=False, out=None, name=None", _fill_constant),
+    Old("create_parameter",
+        "shape, dtype, name=None, attr=None, is_bias=False, default_initializer=None", "create_parameter"),
+    Old("create_global_var", "shape, value, dtype, persistable=False, force_cpu=False, name=None",
+        "static.create_global_var"),
+    *(Old(f"elementwise_{kind}", _BINARY, _elementwise(kind))
+      for kind in ("add", "sub", "mul", "div", "max", "min", "pow", "mod", "floordiv")),
+    *(Old(f"reduce_{kind}", _REDUCE, _reduced(kind)) for kind in ("sum", "mean", "max", "min", "prod", "all", "any")),
+    *(Old(kind, _X, kind) for kind in _UNARY),
+    *(Old(kind, _X, f"nn.functional.{kind.replace('_', '')}") for kind in _ACTIVATIONS),
+)  # fmt: skip
+"""The layers and ops that Paddle 2 still has, in whatever words."""
+
+_FUNCTIONS = table.functions(ROWS)
+
+
+def __getattr__(name: str) -> Any:
+    return _FUNCTIONS[name] if name in _FUNCTIONS else table.missing("paddle.fluid.layers", name)
+
+
+def __dir__() -> List[str]:
+    return sorted(_FUNCTIONS)

@@ -1,0 +1,1 @@
+"""Cases of the names that Paddle had before 2.5."""

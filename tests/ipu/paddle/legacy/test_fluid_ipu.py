@@ -1,0 +1,180 @@
+"""``paddle.fluid``: programs of Paddle's first age on the device; builds of after 2.4 need not have it."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any, Callable, Mapping, Tuple
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+
+from ..device import compiled, started
+from ..regression import RATE, START, float32, samples, step, targets
+
+pytestmark = pytest.mark.emulator
+
+X = np.array([[1, -2, 3], [4, 5, -6]], np.float32)
+Y = np.array([[2, 4, -8], [0.5, 1, 2]], np.float32)
+IMAGE = np.arange(-8, 24, dtype=np.float32).reshape(2, 1, 4, 4)
+
+
+@pytest.fixture
+def fluid(static: Any) -> Any:
+    """The old package, in static mode."""
+    return importlib.import_module("paddle.fluid")
+
+
+def _windows(image: np.ndarray) -> np.ndarray:
+    """The windows of 2 x 2, which do not overlap."""
+    return image.reshape(2, 1, 2, 2, 2, 2).swapaxes(3, 4).reshape(2, 1, 2, 2, 4)
+
+
+Layer = Callable[[Any, Any, Any], Any]
+LAYERS: Mapping[str, Tuple[Layer, np.ndarray]] = {
+    "elementwise_add": (lambda layers, x, y: layers.elementwise_add(x, y, act="relu"), np.maximum(X + Y, 0)),
+    "elementwise_sub": (lambda layers, x, y: layers.elementwise_sub(x, y, -1), X - Y),
+    "elementwise_div": (lambda layers, x, y: layers.elementwise_div(x=x, y=y), X / Y),
+    "reshape": (lambda layers, x, y: layers.reshape(x, shape=[3, 2], inplace=True), X.reshape(3, 2)),
+    "concat": (lambda layers, x, y: layers.concat([x, y], axis=1), np.concatenate([X, Y], 1)),
+    "split": (lambda layers, x, y: layers.split(x, 3, dim=1)[2], X[:, 2:]),
+    "transpose": (lambda layers, x, y: layers.transpose(x, perm=[1, 0]), X.T),
+    "squeeze": (lambda layers, x, y: layers.squeeze(layers.unsqueeze(x, axes=[1]), axes=[1]), X),
+    "expand": (lambda layers, x, y: layers.expand(x, expand_times=[2, 3]), np.tile(X, (2, 3))),
+    "scale": (lambda layers, x, y: layers.scale(x, scale=2.0, bias=1.0, bias_after_scale=False), (X + 1) * 2),
+    "mul": (lambda layers, x, y: layers.mul(x, layers.transpose(y, [1, 0])), X @ Y.T),
+    "matmul": (lambda layers, x, y: layers.matmul(x, y, transpose_y=True, alpha=4.0), X @ Y.T * 4),
+    "reduce_sum": (lambda layers, x, y: layers.reduce_sum(x, dim=[0], keep_dim=True), X.sum(0, keepdims=True)),
+    "reduce_max": (lambda layers, x, y: layers.reduce_max(input=x, dim=1), X.max(1)),
+    "mean": (lambda layers, x, y: layers.reduce_sum(layers.mean(y), dim=0, keep_dim=True), Y.mean(keepdims=True)[0]),
+    "square_error_cost": (lambda layers, x, y: layers.square_error_cost(input=x, label=y), (X - Y) ** 2),
+    "relu6": (lambda layers, x, y: layers.relu6(x * 2.0), np.clip(X * 2, 0, 6)),
+    "leaky_relu": (lambda layers, x, y: layers.leaky_relu(x, alpha=0.5), np.where(X > 0, X, X / 2)),
+    "cast": (lambda layers, x, y: layers.cast(x, "int32"), X.astype(np.int32)),
+    "fill_constant": (lambda layers, x, y: x + layers.fill_constant([2, 3], "float32", 3.0), X + 3),
+    "sums": (lambda layers, x, y: layers.sums([x, y, x]), X + Y + X),
+    "flatten": (lambda layers, x, y: layers.flatten(layers.unsqueeze(x, [0]), axis=2), X),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_an_old_layer_computes_what_it_says(paddle: Any, fluid: Any, name: str) -> None:
+    """Layers take the parameters that they had, and compute what they computed."""
+    ask, expected = LAYERS[name]
+    variables = [fluid.data(feed, shape=[2, 3], dtype="float32") for feed in ("x", "y")]
+    (fetched,) = compiled(paddle, [ask(fluid.layers, *variables)], feeds=("x", "y"), size=2).run(X, Y)
+
+    check.identical(actual=fetched, expected=expected, what=f"fluid.layers.{name}")
+
+
+POOLS: Mapping[str, Tuple[Mapping[str, Any], np.ndarray]] = {
+    "max": ({"pool_size": 2, "pool_stride": 2}, _windows(IMAGE).max(-1)),
+    "avg": ({"pool_size": [2, 2], "pool_type": "avg", "pool_stride": 2, "use_cudnn": False}, _windows(IMAGE).mean(-1)),
+    "global": ({"pool_type": "avg", "global_pooling": True}, IMAGE.mean((2, 3), keepdims=True)),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_a_pool_has_its_type_as_a_word(paddle: Any, fluid: Any, name: str) -> None:
+    """pool2d takes the largest value or the mean of windows, or of the whole picture."""
+    words, expected = POOLS[name]
+    image = fluid.layers.data(name="x", shape=[1, 4, 4], dtype="float32")
+    (fetched,) = compiled(paddle, [fluid.layers.pool2d(image, **words)], size=2).run(IMAGE)
+
+    check.identical(actual=fetched, expected=expected.astype(np.float32), what="the pooled picture")
+
+
+def test_a_feed_of_old_has_its_batch_in_front(fluid: Any) -> None:
+    """layers.data puts the batch before a shape that has no open dimension, unless it is told not to."""
+    shapes = [
+        list(fluid.layers.data(name="a", shape=[3]).shape),
+        list(fluid.layers.data("b", [3, 5], append_batch_size=False).shape),
+        list(fluid.layers.data("c", [-1, 5]).shape),
+        list(fluid.data("d", [None, 3]).shape),
+    ]
+
+    check.equal(actual=shapes, expected=[[-1, 3], [3, 5], [-1, 5], [-1, 3]], what="the list of shapes")
+
+
+@pytest.mark.parametrize("name", ["SGD", "SGDOptimizer"])
+def test_an_optimizer_of_old_makes_the_oracle_s_step(paddle: Any, fluid: Any, name: str) -> None:
+    """A program that is written in old names trains like the exact regression."""
+    x, y = (fluid.layers.data(feed, [2]) for feed in ("x", "y"))
+    start = fluid.initializer.NumpyArrayInitializer(START.astype(np.float32))
+    weight = fluid.layers.create_parameter([2], "float32", name="w", default_initializer=start)
+    out = fluid.layers.elementwise_mul(x, weight)
+    cost = fluid.layers.mean(fluid.layers.square_error_cost(out, y))
+    getattr(fluid.optimizer, name)(learning_rate=RATE).minimize(cost)
+    started(paddle)
+    device = compiled(paddle, [cost], feeds=("x", "y"), training=True)
+    expected = step(START, samples(4), targets(4), rate=RATE, reduction="mean")
+    (fetched,) = device.run(samples(4), targets(4))
+    device.sync()
+
+    check.identical(actual=fetched.reshape(-1), expected=float32(expected.loss).reshape(-1), what="the cost")
+    check.identical(actual=device.value("w"), expected=float32(expected.weight), what="the weight")
+
+
+@pytest.mark.parametrize("files", [{}, {"model_filename": "model", "params_filename": "params"}], ids=["many", "two"])
+def test_an_inference_model_of_old_comes_back(paddle: Any, fluid: Any, tmp_path: Path, files: Any) -> None:
+    """A saved folder has the model, its feeds, its targets and its weights, which the device computes with."""
+    x = fluid.data("x", [3, 2], "float32")
+    start = fluid.initializer.NumpyArrayInitializer(START.astype(np.float32))
+    weight = fluid.layers.create_parameter([2], "float32", name="w", default_initializer=start)
+    out = fluid.layers.elementwise_mul(x, weight)
+    executor = started(paddle)
+    names = fluid.io.save_inference_model(str(tmp_path), ["x"], [out], executor, **files)
+    with fluid.scope_guard(fluid.core.Scope()):
+        program, feeds, fetches = fluid.io.load_inference_model(str(tmp_path), executor, **files)
+        (fetched,) = compiled(paddle, fetches, feeds=feeds, program=program, size=3).run(samples(3))
+
+    saved = sorted(path.name for path in tmp_path.iterdir())
+    check.equal(actual=names, expected=[out.name], what="the list of targets")
+    check.equal(actual=feeds, expected=["x"], what="the list of feeds")
+    check.equal(actual=saved, expected=["model", "params"] if files else ["__model__", "w"], what="the list of files")
+    check.identical(actual=fetched, expected=float32(samples(3) * START), what="the output")
+
+
+def test_weights_are_saved_and_loaded_by_their_names(paddle: Any, fluid: Any, tmp_path: Path) -> None:
+    """save_params writes a file for each weight, and load_params puts the values back."""
+    start = fluid.initializer.Constant(3.0)
+    for name in ("v", "w"):
+        fluid.layers.create_parameter([2], "float32", name=name, default_initializer=start)
+    executor = started(paddle)
+    fluid.io.save_params(executor, str(tmp_path))
+    tensor = fluid.global_scope().find_var("w").get_tensor()
+    tensor.set(np.zeros(2, np.float32), fluid.CPUPlace())
+    fluid.io.load_params(executor, str(tmp_path))
+
+    check.equal(actual=sorted(path.name for path in tmp_path.iterdir()), expected=["v", "w"], what="the list of files")
+    check.identical(actual=np.array(tensor), expected=np.full(2, 3, np.float32), what="the weight")
+
+
+def test_the_classes_for_ipus_have_their_old_places(paddle: Any, fluid: Any) -> None:
+    """Places, strategies and compiled programs are those of Paddle 2."""
+    now = paddle.IPUPlace, paddle.static.IpuStrategy, paddle.static.IpuCompiledProgram, paddle.static.Executor
+    old = fluid.IPUPlace, fluid.compiler.IpuStrategy, fluid.compiler.IpuCompiledProgram, fluid.Executor
+
+    check.holds(all(one is other for one, other in zip(old, now)), f"{old} are other classes than {now}.")
+    check.holds(paddle.fluid is fluid, "paddle.fluid is another module than the one that is imported.")
+
+
+@pytest.mark.parametrize("name", ["dynamic_lstm", "StaticRNN", "piecewise_decay"])
+def test_what_paddle_no_longer_has_is_one_sentence(fluid: Any, name: str) -> None:
+    """A name without an equivalent is refused by name."""
+    with check.raises(AttributeError, match=rf"paddle\.fluid\.layers\.{name} is a name of Paddle's old API", what=name):
+        getattr(fluid.layers, name)
+
+
+def test_a_dynamic_layer_of_old_is_activated(paddle: Any, fluid: Any) -> None:
+    """A layer's constructor names the activation behind it."""
+    paddle.disable_static()
+    with fluid.dygraph.guard():
+        start = fluid.ParamAttr(initializer=fluid.initializer.Constant(0.5))
+        layer = fluid.dygraph.Linear(3, 2, param_attr=start, bias_attr=False, act="relu")
+        out = layer(fluid.dygraph.to_variable(X)).numpy()
+
+    expected = np.maximum(X.sum(1, keepdims=True) / 2, 0).repeat(2, 1)
+    check.identical(actual=out, expected=expected, what="the output")

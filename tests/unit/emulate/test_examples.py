@@ -1,0 +1,68 @@
+"""The example programs for Paddle run unmodified on the emulator, training and asking what was trained."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ipu_conformance.emulator import emulate
+
+if importlib.util.find_spec("paddle") is None:
+    pytest.skip("the examples for Paddle need paddle", allow_module_level=True)
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+RUN_ALL = """
+import logging, runpy, sys
+logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO, stream=sys.stdout)
+examples, folder = sys.argv[1:]
+for name in ("paddle_fluid", "paddle_static"):
+    for action in ("train", "infer"):
+        print("##", name, action)
+        sys.argv = [name, action, f"{folder}/{name}"]
+        runpy.run_path(f"{examples}/{name}.py", run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """What each program printed, by name and action; one process runs them all, for Paddle is slow to import."""
+    clean = {
+        name: value for name, value in os.environ.items() if name not in (emulate.VARIABLE, "IPU_CONFORMANCE_FAULT")
+    }
+    command = [sys.executable, "-m", "ipu_conformance", "emulate", "-"]
+    ended = subprocess.run(
+        [*command, str(EXAMPLES), str(tmp_path_factory.mktemp("models"))],
+        input=RUN_ALL, env=clean, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    parts = ended.stdout.split("## ")[1:]
+    return {part.splitlines()[0]: part.splitlines()[1:] for part in parts}
+
+
+@pytest.mark.parametrize("name", ["paddle_fluid", "paddle_static"])
+def test_an_example_learns(printed, name):
+    """The last loss that a training prints is below half of the first."""
+    losses = [float(line.split()[-1]) for line in printed[f"{name} train"] if line.startswith("step")]
+
+    assert len(losses) == 2
+    assert losses[1] < losses[0] / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("paddle_fluid", "recognised 6 of 6"), ("paddle_static", "mean squared error below that of zeros: True")],
+)
+def test_what_was_saved_is_asked(printed, name, said):
+    """A saved model answers on the device."""
+    assert said in printed[f"{name} infer"]
+
+
+def test_the_legacy_layer_says_so_once(printed):
+    """The first import of paddle.fluid is logged, and no other."""
+    lines = [line for part in printed.values() for line in part if "paddle.fluid is emulated" in line]
+
+    assert len(lines) == 1
+    assert lines[0].startswith("ipu_conformance.paddle: ")

@@ -1,0 +1,1 @@
+"""Tests of the names that Paddle had before 2.5."""
