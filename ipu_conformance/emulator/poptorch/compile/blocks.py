@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from dataclasses import dataclass
-from typing import Any, Callable, ClassVar, Dict, Iterator, List, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, ClassVar, Dict, Iterator, List, Optional, Tuple, Type, TypeVar, Union
 
 import torch
 from torch.fx import Node
@@ -25,6 +25,8 @@ OPERATION, REGION = "poptorch_operation", "poptorch_region"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Scope = TypeVar("Scope", bound="TagScope")
+BlockId = Union[str, int]
+"""What names a block; a number stands for its digits."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,14 @@ class _Forward:
         self.begun = 0
         self.auto_ids = False
         self.without_id = 0
+        self.convolutions = 0
+        """How many convolutions have been called."""
         self.values: Dict[str, Any] = {SCOPE: (), ATTRIBUTES: {}, OPERATION: None, REGION: ()}
 
-    def begin(self, user_id: Optional[str], ipu_id: Optional[int]) -> None:
+    def begin(self, user_id: Optional[BlockId], ipu_id: Optional[int]) -> None:
         if user_id is None and self.auto_ids:
             user_id = self._automatic_id()
-        self.current = Mark(self.begun, user_id, ipu_id)
+        self.current = Mark(self.begun, None if user_id is None else str(user_id), ipu_id)
         self.begun += 1
         self.write()
 
@@ -149,7 +153,7 @@ def _check(user_id: Any, ipu_id: Any) -> None:
     refusals.NEGATIVE_IPU(ipu_id=ipu_id)
 
 
-def _begin(user_id: Optional[str], ipu_id: Optional[int]) -> None:
+def _begin(user_id: Optional[BlockId], ipu_id: Optional[int]) -> None:
     forward = current_forward()
     if forward is not None:
         forward.begin(user_id, ipu_id)
@@ -158,7 +162,7 @@ def _begin(user_id: Optional[str], ipu_id: Optional[int]) -> None:
 class Block(torch.nn.Module):
     """A block as a context manager: what is called inside belongs to it, and it ends with the ``with``."""
 
-    def __init__(self, user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> None:
+    def __init__(self, user_id: Optional[BlockId] = None, ipu_id: Optional[int] = None) -> None:
         super().__init__()
         _check(user_id, ipu_id)
         self._user_id = user_id
@@ -178,7 +182,7 @@ class Block(torch.nn.Module):
             forward.resume(self._outer.pop())
 
     @staticmethod
-    def start(user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> None:
+    def start(user_id: Optional[BlockId] = None, ipu_id: Optional[int] = None) -> None:
         """Begin a block that lasts until the next one begins."""
         _check(user_id, ipu_id)
         _begin(user_id, ipu_id)
@@ -191,7 +195,7 @@ class Block(torch.nn.Module):
             forward.auto_ids = True
 
 
-def BlockFunction(user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> Callable[[Function], Function]:
+def BlockFunction(user_id: Optional[BlockId] = None, ipu_id: Optional[int] = None) -> Callable[[Function], Function]:
     """A decorator: what the function calls belongs to a block that ends when the function returns."""
     _check(user_id, ipu_id)
 
@@ -209,7 +213,7 @@ def BlockFunction(user_id: Optional[str] = None, ipu_id: Optional[int] = None) -
 class _BlockBegun:
     """Mixed into the class of a layer by BeginBlock: calling the layer begins the block first."""
 
-    _poptorch_block: Tuple[Optional[str], Optional[int]]
+    _poptorch_block: Tuple[Optional[BlockId], Optional[int]]
     _poptorch_class: Type[torch.nn.Module]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -237,7 +241,7 @@ def _restore(original: Type[torch.nn.Module]) -> torch.nn.Module:
     return module
 
 
-def BeginBlock(layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> Any:
+def BeginBlock(layer_to_call: Any, user_id: Optional[BlockId] = None, ipu_id: Optional[int] = None) -> Any:
     """Begin a block whenever a layer is called; the block lasts until the next one begins.
 
     A module is changed in place and returned; another callable is wrapped in a function.
@@ -267,7 +271,7 @@ def BeginBlock(layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Option
 class LegacyBeginBlockFn(torch.nn.Module):
     """A module around a layer: calling it begins a block, which lasts until the next one begins."""
 
-    def __init__(self, layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> None:
+    def __init__(self, layer_to_call: Any, user_id: Optional[BlockId] = None, ipu_id: Optional[int] = None) -> None:
         super().__init__()
         _check(user_id, ipu_id)
         self._user_id, self._ipu_id = user_id, ipu_id
@@ -303,4 +307,4 @@ def module_repr(m: torch.nn.Module) -> str:
 
 def _begun(m: torch.nn.Module) -> str:
     block = getattr(m, "_poptorch_block", None)
-    return "" if block is None else f"BeginBlock[user_id={block[0]!r}, ipu_id={block[1]}] "
+    return "" if block is None else f"BeginBlock(user_id={block[0]}, ipu_id={block[1]}) "

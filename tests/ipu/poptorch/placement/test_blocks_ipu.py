@@ -251,12 +251,12 @@ def test_a_block_function_keeps_its_name_and_result(poptorch: Any) -> None:
     check.equal(actual=actual, expected=(21, "weighted", "Adds."), what="the function's result, name and docstring")
 
 
-BAD = ({"user_id": 5}, {"user_id": b"a"}, {"ipu_id": "0"}, {"ipu_id": -1}, {"ipu_id": 0.5}, {"ipu_id": True})
+BAD = ({"user_id": -5}, {"user_id": b"a"}, {"ipu_id": "0"}, {"ipu_id": -1}, {"ipu_id": 0.5}, {"ipu_id": True})
 
 
 @pytest.mark.parametrize("wrong", BAD, ids=str)
 @pytest.mark.parametrize("how", ["Block", "start", "BlockFunction", "BeginBlock"])
-def test_ids_are_strings_and_ipus_are_numbers(poptorch: Any, torch: Any, how: str, wrong: Any) -> None:
+def test_ids_name_blocks_and_ipus_are_numbers(poptorch: Any, torch: Any, how: str, wrong: Any) -> None:
     """Whatever begins a block refuses other ids and other IPUs at once."""
     begin = {
         "Block": poptorch.Block,
