@@ -253,7 +253,7 @@ def _check_shapes(module: GraphModule, excludes: Sequence[str]) -> None:
 
 def _refusal(error: Exception, excludes: Sequence[str]) -> Error:
     """Why a model could not be captured, and the line of the user's code."""
-    hidden = ("/torch/", str(Path(__file__).parents[1]), *excludes)
+    hidden = (f"{Path(torch.__file__).parent}/", str(Path(__file__).parents[1]), *excludes)
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

@@ -37,9 +37,7 @@ def _told_to_be_causal(mask: Optional[torch.Tensor], is_causal: Optional[bool] =
     return bool(is_causal)
 
 
-def _bincount(
-    input: torch.Tensor, weights: Optional[torch.Tensor] = None, minlength: int = 0
-) -> torch.Tensor:
+def _bincount(input: torch.Tensor, weights: Optional[torch.Tensor] = None, minlength: int = 0) -> torch.Tensor:
     """How often each number below ``minlength`` occurs; a larger one has no place to be counted in."""
     if minlength < 1:
         raise Error(

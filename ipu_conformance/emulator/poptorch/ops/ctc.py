@@ -6,7 +6,6 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.refusals import ops as refusals
@@ -155,13 +154,9 @@ def ctc_loss(
     reduction: Any = "mean",
     zero_infinity: bool = False,
 ) -> torch.Tensor:
-    """torch's loss, also for lengths that are tensors on the device; those that the host knows are torch's own case."""
-    if not isinstance(input_lengths, torch.Tensor) and not isinstance(target_lengths, torch.Tensor):
-        if isinstance(reduction, str):
-            return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
-        return torch.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
+    """torch's loss, for lengths that are tensors on the device or numbers."""
     if log_probs.dim() != 3 or targets.dim() != 2:
-        raise Error("A CTC loss with lengths on the device needs [step, batch, class] and targets of [batch, label]")
+        raise Error("A CTC loss on the device needs log_probs of [step, batch, class] and targets of [batch, label]")
     input_lengths, target_lengths = (_on_device(lengths) for lengths in (input_lengths, target_lengths))
     loss, _ = _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     if reduction in ("mean", 1):

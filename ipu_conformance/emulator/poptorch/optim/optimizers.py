@@ -153,7 +153,7 @@ class Optimizer:
             "variable_attrs": self.variable_attrs,
             "_on_host": self.state_dict()[IPU_STATE],
             "_on_device": None,
-            "_parameters": self.state_dict()[IPU_PARAM],
+            "_parameters": self._parameters,
             "_compiled": False,
         }
 

@@ -74,7 +74,7 @@ CHANGED_BUFFER = refuse(
     "poptorch.changed-buffer",
     when=lambda name, before, now: before != now,
     error=ERROR,
-    sentence="The buffer {name} has the shape {now} and was compiled with {before}: a copy to the device keeps the shape",
+    sentence="The buffer {name} has the shape {now} and was compiled with {before}: a copy keeps the shape",
 )
 CYCLES_NOT_LOGGED = refuse(
     "poptorch.cycles-not-logged",

@@ -107,7 +107,9 @@ class PoplarExecutor(Inspection):
         self._runs = machine.runs
         times.append(time.perf_counter())
         returned = sum(leaf is not None for leaf in ready.captured.outputs)
-        self._run_times.add(times, len(call.places), returned, ready.layout.device_iterations * ready.layout.accumulation)
+        self._run_times.add(
+            times, len(call.places), returned, ready.layout.device_iterations * ready.layout.accumulation
+        )
         if recorder is not None:
             self._trace = recorder.trace()
             if self._options.profile_dir is not None:
