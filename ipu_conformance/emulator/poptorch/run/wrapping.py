@@ -161,13 +161,13 @@ class _Model:
 
     def destroy(self) -> None:
         """Release the device and unwrap the model."""
-        owner = trainer_of(self)  # type: ignore[arg-type]
+        owner = trainer_of(self)
         if owner is not None:
             owner.destroy()
 
     def copyWeightsToHostIfNeeded(self) -> bool:
         """Bring the weights to the host if the device has newer ones, and return whether it had."""
-        owner = trainer_of(self)  # type: ignore[arg-type]
+        owner = trainer_of(self)
         return owner is not None and bool(owner.copyWeightsToHostIfNeeded())
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -214,7 +214,7 @@ def test_a_model_that_writes_into_its_input_changes_the_caller_s(poptorch: Any) 
         assert_same(actual, expected, "an input after the call")
 
 
-class Named(OrderedDict):  # type: ignore[type-arg]
+class Named(OrderedDict):
     """A dictionary of a class of its own."""
 
 
