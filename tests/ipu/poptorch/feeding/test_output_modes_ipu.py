@@ -266,6 +266,7 @@ def test_two_tensors_can_be_anchored(poptorch: Any, torch: Any) -> None:
     assert_same(mean, moved, "the mean over replicas of the anchored gradients")
 
 
+@pytest.mark.emulator
 def test_a_weight_can_be_anchored_by_its_name(poptorch: Any, torch: Any) -> None:
     """It is, for each of three updates, the weight that the micro-batch was computed with."""
     config = counts(3, 1, 1)

@@ -143,6 +143,7 @@ def test_a_buffer_that_is_read_only_is_the_same_everywhere(poptorch: Any, torch:
     assert_same(out, x * torch.tensor([0.5, -0.5]), "the output")
 
 
+@pytest.mark.emulator
 def test_a_named_buffer_keeps_its_shape(poptorch: Any, torch: Any) -> None:
     """A buffer that has another shape than the compiled one is not sent."""
     model = as_model(lambda model, x: x + model.sent)

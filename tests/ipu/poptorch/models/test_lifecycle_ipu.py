@@ -282,6 +282,7 @@ def test_perf_counters_have_a_row_for_each_tensor(poptorch: Any) -> None:
     check.equal(actual=moments, expected=sorted(moments), what="the order of the moments")
 
 
+@pytest.mark.emulator
 def test_perf_counters_have_a_moment_for_each_micro_batch(poptorch: Any) -> None:
     """A call of two iterations of three micro-batches has six moments for its input, and the next call has its own."""
     config = exact.counts(2, 3, 1)

@@ -128,6 +128,7 @@ def test_a_group_does_nothing_on_the_host(poptorch: Any) -> None:
         raise KeyError("lost")
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize("inside", ["nothing", "addition"])
 def test_a_group_holds_a_convolution(poptorch: Any, inside: str) -> None:
     """A group without a convolution is refused."""

@@ -218,6 +218,7 @@ def test_overlap_changes_neither_values_nor_gradients(poptorch: Any, place: str)
     assert_same(gradient(poptorch, loss, _values(4), x), slope, "the gradient")
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize("place", ["input", "output"])
 def test_overlap_is_for_inputs_and_outputs(poptorch: Any, place: str) -> None:
     """A tensor in the middle of a model has no transfer to overlap."""

@@ -60,6 +60,7 @@ def test_a_call_means_what_it_means_on_the_host(poptorch: Any, torch: Any, call:
     assert_same(actual, expected.to(torch.int32) if expected.dtype == torch.int64 else expected, call.__name__)
 
 
+@pytest.mark.emulator
 def test_a_count_without_a_length_is_refused(poptorch: Any, torch: Any) -> None:
     """The length of a bincount without minlength would follow from values."""
     with check.raises(poptorch.Error, match="minlength", what="torch.bincount(x)"):
@@ -149,6 +150,7 @@ DEPENDENT: Dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize("name", DEPENDENT)
 def test_what_depends_on_values_is_refused_in_a_sentence(poptorch: Any, torch: Any, name: str) -> None:
     """The error is one line that says why, whatever torch's tracer made of it."""

@@ -35,6 +35,7 @@ def test_a_member_has_its_number(popart: Any, name: str) -> None:
     check.equal(actual=int(getattr(getattr(popart, kind), member)), expected=NUMBERS[name], what=f"int(popart.{name})")
 
 
+@pytest.mark.emulator
 def test_a_program_alone_is_the_only_instance(poptorch: Any) -> None:
     """popdist tells of one instance, and its options are PopTorch's for the first of one process."""
     popdist, own = importlib.import_module("popdist"), importlib.import_module("popdist.poptorch")

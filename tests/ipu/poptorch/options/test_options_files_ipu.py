@@ -137,6 +137,7 @@ JSON = {
 }
 
 
+@pytest.mark.emulator
 @pytest.mark.parametrize("text", JSON)
 def test_json_names_members_and_sections(poptorch: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A member of an enumeration is named by its dotted name, and a section holds an object of its methods."""
