@@ -31,7 +31,7 @@ class Digits(torch.utils.data.Dataset):
 
 class Net(nn.Module):
     def __init__(self):
-        super(Net, self).__init__()
+        super().__init__()
         self.conv = nn.Conv2d(1, 4, 3, padding=1)
         self.fc = nn.Linear(4 * 8 * 8, 8)
 
@@ -44,7 +44,7 @@ class TrainingNet(nn.Module):
     """PopTorch of that time wants the loss inside the model."""
 
     def __init__(self, net):
-        super(TrainingNet, self).__init__()
+        super().__init__()
         self.net = net
         self.loss = nn.NLLLoss()
 
@@ -66,7 +66,7 @@ optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 training_model = poptorch.trainingModel(TrainingNet(net), opts, optimizer)
 for epoch in range(args.epochs):
     losses = [training_model(pictures, labels)[1].mean() for pictures, labels in training_data]
-    print("epoch {}: loss {:.4f}".format(epoch + 1, float(sum(losses) / len(losses))))
+    print(f"epoch {epoch + 1}: loss {float(sum(losses) / len(losses)):.4f}")
 training_model.copyWeightsToHost()
 path = os.path.join(args.folder, "sdk1.pt")
 torch.save(net.state_dict(), path)
@@ -80,4 +80,4 @@ correct = total = 0
 for pictures, labels in poptorch.DataLoader(inference_opts, Digits(96, seed=1), batch_size=16):
     correct += int((inference_model(pictures).argmax(1) == labels).sum())
     total += len(labels)
-print("accuracy {:.1%} of {}".format(correct / total, total))
+print(f"accuracy {correct / total:.1%} of {total}")

@@ -1,4 +1,4 @@
-"""A program in the style of the SDKs 3.x: it trains in two pipeline stages, exports its model and infers from the file."""
+"""A program in the style of the SDKs 3.x: it trains in a pipeline, exports its model and infers from the file."""
 
 import argparse
 from pathlib import Path

@@ -222,13 +222,14 @@ class _BlockBegun:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # The mixed class is made on the fly and cannot be found by name.
-        return _restore, (self._poptorch_class,), self.__dict__
+        return restored, (self._poptorch_class,), self.__dict__
 
 
 _begun_classes: Dict[Type[torch.nn.Module], Type[torch.nn.Module]] = {}
 
 
-def _begun_class(original: Type[torch.nn.Module]) -> Type[torch.nn.Module]:
+def begun_class(original: Type[torch.nn.Module]) -> Type[torch.nn.Module]:
+    """The class of layers of a class that begin a block."""
     if original not in _begun_classes:
         names = {"__module__": original.__module__, "__qualname__": original.__qualname__}
         attributes = {"_poptorch_class": original, **names}
@@ -236,8 +237,11 @@ def _begun_class(original: Type[torch.nn.Module]) -> Type[torch.nn.Module]:
     return _begun_classes[original]
 
 
-def _restore(original: Type[torch.nn.Module]) -> torch.nn.Module:
-    module: torch.nn.Module = object.__new__(_begun_class(original))
+def restored(original: Type[torch.nn.Module]) -> torch.nn.Module:
+    """A layer without state that begins a block, of a class of modules."""
+    if not issubclass(original, torch.nn.Module):
+        raise TypeError(f"{original} begins no block: it is no class of modules")
+    module: torch.nn.Module = object.__new__(begun_class(original))
     return module
 
 
@@ -254,7 +258,7 @@ def BeginBlock(layer_to_call: Any, user_id: Optional[BlockId] = None, ipu_id: Op
         )
     if isinstance(layer_to_call, torch.nn.Module):
         original = type(layer_to_call)
-        layer_to_call.__class__ = _begun_class(original)
+        layer_to_call.__class__ = begun_class(original)
         object.__setattr__(layer_to_call, "_poptorch_block", (user_id, ipu_id))
         return layer_to_call
     if not callable(layer_to_call):
