@@ -53,7 +53,12 @@ TENSORFLOW_ACTIVATION = "ipu_conformance.emulator.tensorflow.activation"
 KERAS = ("keras", "tf_keras")
 
 FRONT_ENDS: Mapping[str, FrontEnd] = {
-    "poptorch": FrontEnd(aliases={"poptorch": "ipu_conformance.emulator.poptorch.api"}),
+    "poptorch": FrontEnd(
+        aliases={
+            "poptorch": "ipu_conformance.emulator.poptorch.api",
+            **{name: f"ipu_conformance.emulator.poptorch.beside.{name}" for name in ("popart", "popdist")},
+        }
+    ),
     "tensorflow": FrontEnd(
         aliases={
             **{

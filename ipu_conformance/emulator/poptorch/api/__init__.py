@@ -4,7 +4,7 @@ Everything that can be reached from here is a name of the vendor.
 """
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.poptorch.api import enums, ops, optim, options, profiling, testing
+from ipu_conformance.emulator.poptorch.api import enums, ops, optim, options, poptorch_core, profiling, testing
 from ipu_conformance.emulator.poptorch.api.enums import *  # noqa: F403
 from ipu_conformance.emulator.poptorch.api.ops import *  # noqa: F403
 from ipu_conformance.emulator.poptorch.api.options import *  # noqa: F403
@@ -32,6 +32,8 @@ from ipu_conformance.emulator.poptorch.run.hardware import (
 )
 from ipu_conformance.emulator.poptorch.run.process import poptorchAtExit, registerGeometricCustomArgParsers
 
+__version__ = "3.4.0+emulator"
+
 __all__ = [
     "AsynchronousDataAccessor",
     "DataLoader",
@@ -54,6 +56,7 @@ __all__ = [
     "optim",
     "options",
     "poptorchAtExit",
+    "poptorch_core",
     "profiling",
     "registerCustomArgParser",
     "registerGeometricCustomArgParsers",

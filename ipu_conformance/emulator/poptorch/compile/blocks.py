@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from dataclasses import dataclass
-from typing import Any, Callable, ClassVar, Dict, Iterator, List, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, ClassVar, Dict, Iterator, List, Optional, Tuple, Type, TypeVar, Union
 
 import torch
 from torch.fx import Node
@@ -25,6 +25,8 @@ OPERATION, REGION = "poptorch_operation", "poptorch_region"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Scope = TypeVar("Scope", bound="TagScope")
+BlockId = Union[str, int]
+"""What names a block; a number stands for its digits."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,14 @@ class _Forward:
         self.begun = 0
         self.auto_ids = False
         self.without_id = 0
+        self.convolutions = 0
+        """How many convolutions have been called."""
         self.values: Dict[str, Any] = {SCOPE: (), ATTRIBUTES: {}, OPERATION: None, REGION: ()}
 
-    def begin(self, user_id: Optional[str], ipu_id: Optional[int]) -> None:
+    def begin(self, user_id: Optional[BlockId], ipu_id: Optional[int]) -> None:
         if user_id is None and self.auto_ids:
             user_id = self._automatic_id()
-        self.current = Mark(self.begun, user_id, ipu_id)
+        self.current = Mark(self.begun, None if user_id is None else str(user_id), ipu_id)
         self.begun += 1
         self.write()
 
@@ -149,7 +153,7 @@ def _check(user_id: Any, ipu_id: Any) -> None:
     refusals.NEGATIVE_IPU(ipu_id=ipu_id)
 
 
-def _begin(user_id: Optional[str], ipu_id: Optional[int]) -> None:
+def _begin(user_id: Optional[BlockId], ipu_id: Optional[int]) -> None:
     forward = current_forward()
     if forward is not None:
         forward.begin(user_id, ipu_id)
@@ -158,7 +162,7 @@ def _begin(user_id: Optional[str], ipu_id: Optional[int]) -> None:
 class Block(torch.nn.Module):
     """A block as a context manager: what is called inside belongs to it, and it ends with the ``with``."""
 
-    def __init__(self, user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> None:
+    def __init__(self, user_id: Optional[BlockId] = None, ipu_id: Optional[int] = None) -> None:
         super().__init__()
         _check(user_id, ipu_id)
         self._user_id = user_id
@@ -178,7 +182,7 @@ class Block(torch.nn.Module):
             forward.resume(self._outer.pop())
 
     @staticmethod
-    def start(user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> None:
+    def start(user_id: Optional[BlockId] = None, ipu_id: Optional[int] = None) -> None:
         """Begin a block that lasts until the next one begins."""
         _check(user_id, ipu_id)
         _begin(user_id, ipu_id)
@@ -191,7 +195,7 @@ class Block(torch.nn.Module):
             forward.auto_ids = True
 
 
-def BlockFunction(user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> Callable[[Function], Function]:
+def BlockFunction(user_id: Optional[BlockId] = None, ipu_id: Optional[int] = None) -> Callable[[Function], Function]:
     """A decorator: what the function calls belongs to a block that ends when the function returns."""
     _check(user_id, ipu_id)
 
@@ -209,7 +213,7 @@ def BlockFunction(user_id: Optional[str] = None, ipu_id: Optional[int] = None) -
 class _BlockBegun:
     """Mixed into the class of a layer by BeginBlock: calling the layer begins the block first."""
 
-    _poptorch_block: Tuple[Optional[str], Optional[int]]
+    _poptorch_block: Tuple[Optional[BlockId], Optional[int]]
     _poptorch_class: Type[torch.nn.Module]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -218,13 +222,14 @@ class _BlockBegun:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # The mixed class is made on the fly and cannot be found by name.
-        return _restore, (self._poptorch_class,), self.__dict__
+        return restored, (self._poptorch_class,), self.__dict__
 
 
 _begun_classes: Dict[Type[torch.nn.Module], Type[torch.nn.Module]] = {}
 
 
-def _begun_class(original: Type[torch.nn.Module]) -> Type[torch.nn.Module]:
+def begun_class(original: Type[torch.nn.Module]) -> Type[torch.nn.Module]:
+    """The class of layers of a class that begin a block."""
     if original not in _begun_classes:
         names = {"__module__": original.__module__, "__qualname__": original.__qualname__}
         attributes = {"_poptorch_class": original, **names}
@@ -232,12 +237,15 @@ def _begun_class(original: Type[torch.nn.Module]) -> Type[torch.nn.Module]:
     return _begun_classes[original]
 
 
-def _restore(original: Type[torch.nn.Module]) -> torch.nn.Module:
-    module: torch.nn.Module = object.__new__(_begun_class(original))
+def restored(original: Type[torch.nn.Module]) -> torch.nn.Module:
+    """A layer without state that begins a block, of a class of modules."""
+    if not issubclass(original, torch.nn.Module):
+        raise TypeError(f"{original} begins no block: it is no class of modules")
+    module: torch.nn.Module = object.__new__(begun_class(original))
     return module
 
 
-def BeginBlock(layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> Any:
+def BeginBlock(layer_to_call: Any, user_id: Optional[BlockId] = None, ipu_id: Optional[int] = None) -> Any:
     """Begin a block whenever a layer is called; the block lasts until the next one begins.
 
     A module is changed in place and returned; another callable is wrapped in a function.
@@ -250,7 +258,7 @@ def BeginBlock(layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Option
         )
     if isinstance(layer_to_call, torch.nn.Module):
         original = type(layer_to_call)
-        layer_to_call.__class__ = _begun_class(original)
+        layer_to_call.__class__ = begun_class(original)
         object.__setattr__(layer_to_call, "_poptorch_block", (user_id, ipu_id))
         return layer_to_call
     if not callable(layer_to_call):
@@ -267,7 +275,7 @@ def BeginBlock(layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Option
 class LegacyBeginBlockFn(torch.nn.Module):
     """A module around a layer: calling it begins a block, which lasts until the next one begins."""
 
-    def __init__(self, layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Optional[int] = None) -> None:
+    def __init__(self, layer_to_call: Any, user_id: Optional[BlockId] = None, ipu_id: Optional[int] = None) -> None:
         super().__init__()
         _check(user_id, ipu_id)
         self._user_id, self._ipu_id = user_id, ipu_id
@@ -303,4 +311,4 @@ def module_repr(m: torch.nn.Module) -> str:
 
 def _begun(m: torch.nn.Module) -> str:
     block = getattr(m, "_poptorch_block", None)
-    return "" if block is None else f"BeginBlock[user_id={block[0]!r}, ipu_id={block[1]}] "
+    return "" if block is None else f"BeginBlock(user_id={block[0]}, ipu_id={block[1]}) "

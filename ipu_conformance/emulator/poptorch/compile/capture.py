@@ -34,8 +34,9 @@ from torch.fx import traceback as fx_traceback
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 
-from ipu_conformance.emulator.poptorch.compile import blocks, no_grad
+from ipu_conformance.emulator.poptorch.compile import blocks, no_grad, substitutes
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.run.arguments import know_containers
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _NOT_NAMED_LOSS = ("cross_entropy", "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits")
@@ -50,6 +51,9 @@ def _torch_losses() -> FrozenSet[Callable[..., Any]]:
     )
 
 
+_CONVOLUTIONS = frozenset(function for name, function in vars(torch).items() if name.startswith("conv"))
+
+
 class LossCollector(TorchFunctionMode):
     """Remembers what every loss returned while a model is captured; a loss inside a loss is part of the outer one."""
 
@@ -62,7 +66,11 @@ class LossCollector(TorchFunctionMode):
         self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Optional[Mapping[str, Any]] = None
     ) -> Any:
         fx_traceback.current_meta["stack_trace"] = _call_stack(sys._getframe(1))
-        result = function(*args, **(kwargs or {}))
+        forward = blocks.current_forward()
+        if function in _CONVOLUTIONS and forward is not None:
+            forward.convolutions += 1
+        call, args, keywords = substitutes.captured(function, args, dict(kwargs or {}))
+        result = call(*args, **keywords)
         if function in self._loss_functions:
             self.losses.append(result)
         return result
@@ -110,6 +118,7 @@ class _Call(torch.nn.Module):
         try:
             with blocks.new_forward(), collector:
                 output = self.model(*args, **kwargs)
+                know_containers(output)
         finally:
             _collectors.pop()
         _check_held(before, _held(self.model))
@@ -182,12 +191,15 @@ def capture(
     call = _Call(model, rebuild)
     with _quiet():
         try:
-            with _standing_in(model, weights), fx_traceback.preserve_node_meta():
+            with _standing_in(model, weights), substitutes.values_unknown(), fx_traceback.preserve_node_meta():
                 module, structure = tracing.trace(call, [leaves[place] for place in places])
         except Error:
             raise
         except Exception as error:
+            if _is_the_users(error):
+                raise
             raise _refusal(error, excludes) from error
+    _check_shapes(module, excludes)
     no_grad.dissolve(module)
     return _describe(module, structure, model)
 
@@ -215,9 +227,33 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
+_TRACER = tuple(f"{Path(torch.__file__).parent}/{part}" for part in ("_", "fx/", "export/", "utils/_", "library.py"))
+"""Files of torch that trace a model, compute shapes and choose kernels."""
+DATA_DEPENDENT = "what it does depends on the value of a tensor, which is known on the device only"
+
+
+def _is_the_users(error: Exception) -> bool:
+    """Whether ``forward``, or a module that it calls, raised an error itself, and no operation inside it did."""
+    innermost = traceback.extract_tb(error.__traceback__)[-1]
+    raised = innermost.line.lstrip().startswith(("raise ", "assert ")) if innermost.line else False
+    if innermost.filename.startswith(_TRACER):
+        return False
+    # An operation that fails in native code leaves the line that called it as the innermost one.
+    return raised or not isinstance(error, (RuntimeError, NotImplementedError))
+
+
+def _check_shapes(module: GraphModule, excludes: Sequence[str]) -> None:
+    """Raise Error for a result whose size, or whose use as a number, depends on the values of a tensor."""
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+        if any(isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)) for size in sizes):
+            raise Error(f"The model cannot be compiled: {called(node, excludes)}: {DATA_DEPENDENT}")
+
+
 def _refusal(error: Exception, excludes: Sequence[str]) -> Error:
     """Why a model could not be captured, and the line of the user's code."""
-    hidden = ("/torch/", str(Path(__file__).parents[1]), *excludes)
+    hidden = (f"{Path(torch.__file__).parent}/", str(Path(__file__).parents[1]), *excludes)
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -225,7 +261,7 @@ def _refusal(error: Exception, excludes: Sequence[str]) -> Error:
     ]
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if "data-dependent" in reason:
-        reason = "what it does depends on the value of a tensor, which is known on the device only"
+        reason = DATA_DEPENDENT
     where = f" at {frames[-1].filename}:{frames[-1].lineno} ({frames[-1].line})" if frames else ""
     return Error(f"The model cannot be compiled{where}: {reason}")
 

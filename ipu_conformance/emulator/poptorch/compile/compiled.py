@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -13,12 +14,13 @@ from ipu_conformance.emulator.core import memory, streams
 from ipu_conformance.emulator.core import plan as planning
 from ipu_conformance.emulator.core.engine import Engine
 from ipu_conformance.emulator.core.plan import Plan
-from ipu_conformance.emulator.poptorch.compile import capture, observers, partition, placement
+from ipu_conformance.emulator.poptorch.compile import blocks, capture, observers, partition, placement
 from ipu_conformance.emulator.poptorch.ir import lowering
 from ipu_conformance.emulator.poptorch.options import unmodelled
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import OutputMode, ReductionType
 from ipu_conformance.emulator.poptorch.refusals import models as refusals
+from ipu_conformance.emulator.poptorch.refusals import ops as ops_refusals
 from ipu_conformance.emulator.poptorch.run import calls, micro_batches, outputs, precision
 from ipu_conformance.emulator.poptorch.run.machine import TorchMachine
 from ipu_conformance.emulator.poptorch.run.weights import DeviceWeights
@@ -84,6 +86,7 @@ def compile_model(
         args, kwargs = call.with_tensors(feed.example(tensors))
         captured = capture.capture(model, args, kwargs, weights.example, options.source_location_excludes)
         _check(captured, training, options.source_location_excludes)
+        _check_overlaps(captured, options.source_location_excludes)
         done("capture")
         captured = replace(captured, losses=captured.losses if training else ())
         placed = placement.place(captured, options, training)
@@ -154,8 +157,26 @@ def _check(captured: capture.Captured, training: bool, excludes: Sequence[str]) 
             refusals.LOSS_SHAPE(shape=tuple(value.shape))
     for node in captured.module.graph.nodes:
         value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and 0 in value.shape:
+        # Operations such as an embedding bag have results beside the one that is used; nobody holds those.
+        if isinstance(value, torch.Tensor) and 0 in value.shape and (node.users or not is_part(node)):
             refusals.ZERO_SIZED(what=capture.called(node, excludes), shape=tuple(value.shape))
+
+
+def _check_overlaps(captured: capture.Captured, excludes: Sequence[str]) -> None:
+    """Refuse marks of overlap on what is neither an input nor an output."""
+    for node in captured.module.graph.nodes:
+        mark = blocks.tag_of(node, blocks.OPERATION)
+        name = mark[0] if mark and node.op == "call_function" else ""
+        if name == "set_overlap_for_input":
+            marked = node.all_input_nodes[0]
+            ops_refusals.OVERLAP_INPUT(what=capture.called(marked, excludes), is_input=marked.op == "placeholder")
+        elif name == "set_overlap_for_output":
+            ops_refusals.OVERLAP_OUTPUT(what=capture.called(node, excludes), is_output=node in captured.outputs)
+
+
+def is_part(node: Node) -> bool:
+    """Whether a node is one of several results of an operation."""
+    return node.target is operator.getitem
 
 
 def _check_changed(changed: Sequence[str], weights: DeviceWeights, options: Any) -> None:
@@ -182,13 +203,16 @@ GRADIENT, UPDATED = "Gradient___", "UpdatedVar___"
 
 
 def tensor_names(captured: capture.Captured, weights: DeviceWeights) -> Dict[str, Optional[Node]]:
-    """The names of all tensors that can be anchored, with the operation that makes each; weights have none."""
+    """The names of all tensors that can be anchored, with the node that has each; gradients and updates have none."""
     names: Dict[str, Optional[Node]] = {}
     for node in captured.module.graph.nodes:
         if isinstance(node.meta.get("val"), torch.Tensor) and node.name not in captured.weights:
             names[node.name] = node
+    for node in captured.module.graph.nodes:
+        if node.name in captured.weights:
+            names[captured.weights[node.name]] = node
     for name in weights.trainable:
-        names[name] = None
+        names.setdefault(name, None)
         names[GRADIENT + name] = None
         names[UPDATED + name] = None
     return names
@@ -217,7 +241,7 @@ def _anchors(
         else:
             kind = next((kind for kind in watched if name.startswith(kind)), None)
             if kind is None:
-                raise Error(f"{name} was anchored: read the weight itself, or anchor {GRADIENT}{name}")
+                raise Error(f"{name} was anchored, and no operation reads it: the device has no such tensor")
             held = watched[kind]
             leaf = held.setdefault(
                 name[len(kind) :], len(captured.outputs) + operations + sum(len(each) for each in watched.values())
@@ -229,7 +253,7 @@ def _anchors(
 
 def _find(long_name: str, names: Mapping[str, Optional[Node]]) -> str:
     """The tensor of that name; the vendor puts ``model.`` before the names of weights."""
-    for kind in (GRADIENT + "model.", UPDATED + "model."):
+    for kind in (GRADIENT + "model.", UPDATED + "model.", "model."):
         if long_name.startswith(kind) and long_name not in names:
             long_name = kind[: -len("model.")] + long_name[len(kind) :]
     refusals.UNKNOWN_TENSOR(name=long_name, known=names)

@@ -43,6 +43,12 @@ class _CombinedBatchSampler(torch.utils.data.Sampler):
         if joined and not self.drop_last:
             yield joined
 
+    def samples(self) -> int:
+        """How many samples a pass has, if every batch but the last is full."""
+        full = len(self.batches) * int(self.batches.batch_size)
+        dropping = getattr(self.batches, "drop_last", True)
+        return full if dropping else min(full, len(self.batches.sampler))
+
     def __len__(self) -> int:
         return len(self.batches) // self.count if self.drop_last else -(-len(self.batches) // self.count)
 
@@ -82,7 +88,7 @@ class DataLoader(torch.utils.data.DataLoader):
         options: Options,
         dataset: Any,
         batch_size: Optional[int] = 1,
-        shuffle: bool = False,
+        shuffle: Optional[bool] = None,
         num_workers: int = 0,
         drop_last: bool = True,
         persistent_workers: Optional[bool] = None,
@@ -104,12 +110,15 @@ class DataLoader(torch.utils.data.DataLoader):
         factor = micro_batches_per_call(options)
         self._combined_batch_size = _combined(batch_size, batch_sampler, factor)
         iterable = isinstance(dataset, torch.utils.data.IterableDataset)
+        shuffle = bool(shuffle)
+        rebatched = mode == DataLoaderMode.AsyncRebatched and self._combined_batch_size is not None
         _check_mode(mode, self._combined_batch_size, rebatched_worker_size, drop_last)
 
         if batch_sampler is not None:
             if shuffle:
                 raise ValueError("shuffle=True was given with a batch_sampler: the sampler sets the order")
-            sampling: Dict[str, Any] = {"batch_sampler": _CombinedBatchSampler(batch_sampler, factor, drop_last)}
+            joined = _CombinedBatchSampler(batch_sampler, factor, drop_last and not rebatched)
+            sampling: Dict[str, Any] = {"batch_sampler": joined}
         else:
             sampling = {"batch_size": self._combined_batch_size, "shuffle": shuffle}
             if self._combined_batch_size is not None:
@@ -118,7 +127,7 @@ class DataLoader(torch.utils.data.DataLoader):
             refusals.DISTRIBUTED_STREAM(iterable=iterable)
             self._partition(dataset, sampling, shuffle)
         self._drop_last = bool(sampling.get("drop_last", drop_last))
-        if mode == DataLoaderMode.AsyncRebatched:
+        if mode == DataLoaderMode.AsyncRebatched and batch_sampler is None:
             # What a worker gives may be incomplete: the pieces are put together, and a rest dropped, afterwards.
             sampling.update(batch_size=rebatched_worker_size or self._combined_batch_size, drop_last=False)
 
@@ -168,10 +177,13 @@ class DataLoader(torch.utils.data.DataLoader):
             self._accessor.terminate()
 
     def __len__(self) -> int:
-        if self._mode != DataLoaderMode.AsyncRebatched:
+        size = self._combined_batch_size
+        if self._mode != DataLoaderMode.AsyncRebatched or size is None:
             return super().__len__()
-        samples = len(self.dataset) if self.sampler is None or self._is_iterable() else len(self.sampler)
-        size = self._combined_batch_size or 1
+        if isinstance(self.batch_sampler, _CombinedBatchSampler):
+            samples = self.batch_sampler.samples()
+        else:
+            samples = len(self.dataset) if self.sampler is None or self._is_iterable() else len(self.sampler)
         return samples // size if self._drop_last else math.ceil(samples / size)
 
     def _is_iterable(self) -> bool:

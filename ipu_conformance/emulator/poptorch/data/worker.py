@@ -119,6 +119,9 @@ def work(dataset: Any, shared: Channel, settings: Dict[str, Any]) -> None:
     """The worker: one pass over the dataset after another, as long as they are wanted."""
     end_with(settings["reader"])
     torch.set_num_threads(1)
+    # Workers of a loader are forked from here, where all that they need is imported: started by a server, each of them
+    # would import the program again. A loader that names another method keeps it.
+    torch.multiprocessing.set_start_method("fork", force=True)
     torch.manual_seed(settings["seed"])
     if isinstance(dataset, PickledDataset):
         dataset = dataset.take()

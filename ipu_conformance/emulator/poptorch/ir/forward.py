@@ -389,13 +389,17 @@ def _base(node: Node) -> str:
     return name[:-1] if name.endswith("_") and not name.endswith("__") else name
 
 
+_OWN = {"print_tensor": "PrintTensor", "ctc_loss": "Ctc"}
+"""The types of operations that the emulator defines itself."""
+
+
 def _generic(node: Node) -> str:
     """The type of an operation without a row."""
     schema = getattr(node.target, "_schema", None)
     if schema is not None:
         namespace, _, name = schema.name.partition("::")
-        if name == "print_tensor":
-            return "PrintTensor"
+        if namespace == "ipu_poptorch" and name in _OWN:
+            return _OWN[name]
         return f"{namespace}::{name.rstrip('_')}"
     return f"torch::{getattr(node.target, '__name__', str(node.target))}"
 

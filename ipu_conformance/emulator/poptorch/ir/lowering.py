@@ -50,6 +50,10 @@ def export(compiled: Any, options: Any) -> None:
     if not path:
         return
     try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    except OSError as error:
+        raise Error(f"{PROTO_FILE} is {path}: its folder cannot be made: {error.strerror}") from error
+    try:
         onnx.write(lower(compiled, options, compiled.training), path)
     except IRError as error:
         raise Error(f"{PROTO_FILE} is {path}: {error}") from error

@@ -1,4 +1,4 @@
-"""ctc_beam_search_decoder: the most likely label sequences of a network trained with the CTC loss."""
+"""The CTC loss with lengths that are known on the device, and the decoder of networks that are trained with it."""
 
 from __future__ import annotations
 
@@ -96,3 +96,73 @@ def ctc_beam_search_decoder(
         raise Error(f"The beam width {beam_width!r} was given: use 1 or more")
     refusals.CTC_TOP_PATHS(paths=top_paths, width=beam_width)
     return list(ctc_beam_search(probs, lengths, blank, beam_width, top_paths))
+
+
+@torch.library.custom_op(
+    "ipu_poptorch::ctc_loss",
+    mutates_args=(),
+    schema="(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank, "
+    "bool zero_infinity) -> (Tensor, Tensor)",
+)
+def _ctc_loss(
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: torch.Tensor,
+    target_lengths: torch.Tensor,
+    blank: int,
+    zero_infinity: bool,
+) -> Tuple[torch.Tensor, torch.Tensor]:
+    """The loss of every sequence and, for its gradient, the logarithms of the forward probabilities."""
+    loss, alpha = torch.ops.aten._ctc_loss.Tensor(
+        log_probs, targets.long(), input_lengths.long(), target_lengths.long(), blank, zero_infinity
+    )
+    if zero_infinity:
+        loss = torch.where(loss.isinf(), torch.zeros_like(loss), loss)
+    return loss, alpha
+
+
+@_ctc_loss.register_fake
+def _(log_probs: torch.Tensor, targets: torch.Tensor, *_: Any) -> Tuple[torch.Tensor, torch.Tensor]:
+    steps, batch, _ = log_probs.shape
+    longest = targets.shape[1] if targets.dim() == 2 else targets.shape[0]
+    return log_probs.new_empty((batch,)), log_probs.new_empty((batch, steps, 2 * longest + 1))
+
+
+def _remember(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+    log_probs, targets, input_lengths, target_lengths, ctx.blank, ctx.zero_infinity = inputs
+    ctx.save_for_backward(log_probs, targets, input_lengths, target_lengths, *output)
+
+
+def _backward(ctx: Any, gradient: torch.Tensor, _: Any) -> Tuple[Any, ...]:
+    log_probs, targets, input_lengths, target_lengths, loss, alpha = ctx.saved_tensors
+    change = torch.ops.aten._ctc_loss_backward.Tensor(
+        gradient.contiguous(), log_probs, targets.long(), input_lengths.long(), target_lengths.long(), loss, alpha,
+        ctx.blank, ctx.zero_infinity,
+    )  # fmt: skip
+    return change, None, None, None, None, None
+
+
+_ctc_loss.register_autograd(_backward, setup_context=_remember)
+
+
+def ctc_loss(
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: Any = "mean",
+    zero_infinity: bool = False,
+) -> torch.Tensor:
+    """torch's loss, for lengths that are tensors on the device or numbers."""
+    if log_probs.dim() != 3 or targets.dim() != 2:
+        raise Error("A CTC loss on the device needs log_probs of [step, batch, class] and targets of [batch, label]")
+    input_lengths, target_lengths = (_on_device(lengths) for lengths in (input_lengths, target_lengths))
+    loss, _ = _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
+    if reduction in ("mean", 1):
+        return (loss / target_lengths.clamp(min=1).to(loss.dtype)).mean()
+    return loss.sum() if reduction in ("sum", 2) else loss
+
+
+def _on_device(lengths: Any) -> torch.Tensor:
+    return lengths if isinstance(lengths, torch.Tensor) else torch.tensor(lengths, dtype=torch.int32)

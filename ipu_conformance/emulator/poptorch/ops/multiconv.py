@@ -31,6 +31,7 @@ class MultiConv(blocks.TagScope):
     def __init__(self) -> None:
         super().__init__()
         self._settings: Dict[str, Any] = {}
+        self._before = 0
 
     def availableMemoryProportions(self, value: Union[float, Sequence[float]]) -> MultiConv:
         """The share of memory, from 0 to 1, that each convolution may use in between."""
@@ -74,6 +75,18 @@ class MultiConv(blocks.TagScope):
     def _set(self, name: str, value: Any) -> MultiConv:
         self._settings[name] = tuple(value) if isinstance(value, (list, tuple)) else value
         return self
+
+    def __enter__(self) -> MultiConv:
+        super().__enter__()
+        forward = blocks.current_forward()
+        self._before = 0 if forward is None else forward.convolutions
+        return self
+
+    def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
+        super().__exit__(type, value, traceback)
+        forward = blocks.current_forward()
+        if forward is not None and type is None:
+            refusals.EMPTY_MULTICONV(convolutions=forward.convolutions - self._before)
 
     def _tag(self, outer: Any) -> Any:
         refusals.NESTED_MULTICONV(outer=outer)

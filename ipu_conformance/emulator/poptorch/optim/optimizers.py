@@ -58,6 +58,8 @@ class Optimizer:
     param_groups: List[Dict[str, Any]]
     _on_device: Optional[List[state.State]]
     _on_host: Optional[state.Tensors]
+    _parameters: Optional[state.Tensors]
+    """The numbers of a state that was loaded, until the device has this optimizer's own."""
 
     def __init__(self) -> None:
         self.variable_attrs = VariableAttributes([], [])
@@ -77,6 +79,9 @@ class Optimizer:
         if tensors is not None:
             self._on_host = {name: value.detach().clone() for name, value in tensors.items()}
             self._upload()
+        numbers = state.get(IPU_PARAM)
+        if numbers is not None:
+            self._parameters = {name: torch.as_tensor(value).clone() for name, value in numbers.items()}
 
     def _begin(self, arguments: Mapping[str, Any]) -> None:
         """Keep what belongs to the device and hand the rest to torch's constructor.
@@ -96,7 +101,7 @@ class Optimizer:
         allowed = [name for name in known if name not in read.ALWAYS_CONSTANT]
         variable = [name for name in allowed if name in passed or name in on_device]
         self.variable_attrs = VariableAttributes(variable, allowed)
-        self._on_device, self._on_host = None, None
+        self._on_device, self._on_host, self._parameters = None, None, None
         self._compiled = False
         super().__init__(params, **passed)  # type: ignore[call-arg]
         read.read(self, {})  # refuses what the device does not have
@@ -113,7 +118,7 @@ class Optimizer:
         result = dict(super().state_dict())  # type: ignore[misc]
         tensors = self._on_host if self._on_device is None else state.named(self._ipu_kind, self._on_device[0])
         result[IPU_STATE] = tensors
-        result[IPU_PARAM] = state.parameters(read.read(self, {})) if self._compiled else None
+        result[IPU_PARAM] = state.parameters(read.read(self, {})) if self._compiled else self._parameters
         return result
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -148,6 +153,7 @@ class Optimizer:
             "variable_attrs": self.variable_attrs,
             "_on_host": self.state_dict()[IPU_STATE],
             "_on_device": None,
+            "_parameters": self._parameters,
             "_compiled": False,
         }
 

@@ -47,7 +47,7 @@ def by_weight(kind: str, tensors: Mapping[str, torch.Tensor]) -> State:
     return state
 
 
-def parameters(settings: Settings) -> Dict[str, float]:
+def parameters(settings: Settings) -> Tensors:
     """The numbers that are sent to the program: those that are variable, with the number of their group."""
     numbers: Dict[str, float] = {}
     parts: List[Tuple[str, Mapping[str, Any], Any]] = [("", settings.whole, settings.constant)]
@@ -60,4 +60,4 @@ def parameters(settings: Settings) -> Dict[str, float]:
                 numbers.update({f"{name}{index}{suffix}": float(each) for index, each in enumerate(value)})
             elif value is not None:
                 numbers[f"{name}{suffix}"] = float(value)
-    return numbers
+    return {name: torch.tensor(number, dtype=torch.float32) for name, number in numbers.items()}

@@ -11,10 +11,11 @@ import ast
 import importlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, List, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Tuple, Union
 
 import torch
 
+from ipu_conformance.emulator.poptorch.options import enums
 from ipu_conformance.emulator.poptorch.options.diagnostics import ConfigFileError
 
 if TYPE_CHECKING:
@@ -138,14 +139,35 @@ def apply_json(options: Options, string: str, source: str = "the JSON string") -
         ) from error
     if not isinstance(methods, dict):
         raise ConfigFileError(f"Error parsing options: {source} is not a JSON object of methods and their arguments")
+    _apply_methods(options, methods, source)
+
+
+def _apply_methods(options: Any, methods: Mapping[str, Any], source: str) -> None:
     for name, value in methods.items():
+        if isinstance(value, dict) and not callable(getattr(options, name, _apply_methods)):
+            # A section of the options, with methods of its own.
+            _apply_methods(getattr(options, name), value, source)
+            continue
         method = _json_method(options, name, source)
+        value = _with_members(value)
         if isinstance(value, list):
             method(*value)
         elif isinstance(value, dict):
             method(**value)
         else:
             method(value)
+
+
+def _with_members(value: Any) -> Any:
+    """A value of JSON with members of enumerations in the place of their dotted names, such as OutputMode.All."""
+    if isinstance(value, list):
+        return [_with_members(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _with_members(item) for name, item in value.items()}
+    path = value.split(".") if isinstance(value, str) else []
+    path = path[1:] if path[:1] == ["poptorch"] else path
+    kind = getattr(enums, path[0], None) if len(path) == 2 else None
+    return getattr(kind, path[1], value) if isinstance(kind, type) else value
 
 
 def _json_method(options: Options, name: str, source: str) -> Callable[..., Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import AutoStage, Liveness
@@ -12,12 +12,12 @@ from ipu_conformance.emulator.poptorch.refusals import placement as refusals
 class Stage:
     """Blocks that run together on one IPU."""
 
-    def __init__(self, *block_ids: str) -> None:
+    def __init__(self, *block_ids: Union[str, int]) -> None:
         for block_id in block_ids:
             refusals.STAGE_OF_TEXTS(block_id=block_id)
         if not block_ids:
             raise AssertionError("Stage() was given no block: name at least one")
-        self._blocks = block_ids
+        self._blocks = tuple(str(block_id) for block_id in block_ids)
         self._ipu: Optional[int] = None
 
     @property

@@ -70,6 +70,12 @@ UNKNOWN_BUFFER = refuse(
     error=ERROR,
     sentence=lambda name, known: f"{name} is not a buffer of the model: its buffers are {', '.join(sorted(known))}",
 )
+CHANGED_BUFFER = refuse(
+    "poptorch.changed-buffer",
+    when=lambda name, before, now: before != now,
+    error=ERROR,
+    sentence="The buffer {name} has the shape {now} and was compiled with {before}: a copy keeps the shape",
+)
 CYCLES_NOT_LOGGED = refuse(
     "poptorch.cycles-not-logged",
     when=lambda logged: not logged,

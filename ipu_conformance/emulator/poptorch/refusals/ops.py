@@ -13,6 +13,12 @@ MULTICONV_VALUES = refuse(
         f"MultiConv.{name} was given {len(value)} values for {convolutions} convolutions: use one each, or a single one"
     ),
 )
+EMPTY_MULTICONV = refuse(
+    "poptorch.empty-multiconv",
+    when=lambda convolutions: not convolutions,
+    error=ERROR,
+    sentence="A poptorch.MultiConv block holds no convolution: put at least one inside, or remove the block",
+)
 NESTED_MULTICONV = refuse(
     "poptorch.nested-multiconv",
     when=lambda outer: outer is not None and outer[0] == "MultiConv",
@@ -110,6 +116,18 @@ CTC_TOP_PATHS = refuse(
     when=lambda paths, width: not isinstance(paths, int) or not 1 <= paths <= width,
     error=ERROR,
     sentence="{paths!r} top paths were given for a beam width of {width}: use 1 to {width}",
+)
+OVERLAP_INPUT = refuse(
+    "poptorch.overlap-input",
+    when=lambda what, is_input: not is_input,
+    error=ERROR,
+    sentence="poptorch.set_overlap_for_input applied on {what}, which is not an input of the model",
+)
+OVERLAP_OUTPUT = refuse(
+    "poptorch.overlap-output",
+    when=lambda what, is_output: not is_output,
+    error=ERROR,
+    sentence="poptorch.set_overlap_for_output applied on {what}, which is not an output of the model",
 )
 SCOPE_NAME = refuse(
     "poptorch.scope-name",

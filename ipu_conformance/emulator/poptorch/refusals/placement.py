@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ipu_conformance.emulator.faults import refuse
 from ipu_conformance.emulator.poptorch.refusals import ERROR
+
+
+def is_block_id(value: Any) -> bool:
+    """Whether a value names a block: a string, or a whole number, which stands for its digits."""
+    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
+
 
 OUTSIDE_BLOCKS = refuse(
     "poptorch.outside-blocks",
@@ -35,9 +43,9 @@ INFERENCE_ONLY = refuse(
 )
 BLOCK_ID = refuse(
     "poptorch.block-id",
-    when=lambda user_id: user_id is not None and not isinstance(user_id, str),
+    when=lambda user_id: user_id is not None and not is_block_id(user_id),
     error=AssertionError,
-    sentence="The id {user_id!r} was given to a block: the user_id is a string or None",
+    sentence="The id {user_id!r} was given to a block: the user_id is a string, a whole number from 0 or None",
 )
 BLOCK_IPU = refuse(
     "poptorch.block-ipu",
@@ -67,9 +75,9 @@ BLOCK_ON_TWO_IPUS = refuse(
 )
 STAGE_OF_TEXTS = refuse(
     "poptorch.stage-of-texts",
-    when=lambda block_id: not isinstance(block_id, str),
+    when=lambda block_id: not is_block_id(block_id),
     error=AssertionError,
-    sentence="{block_id!r} was given to Stage: a block is named by a string",
+    sentence="{block_id!r} was given to Stage: a block is named by a string or a whole number from 0",
 )
 STAGE_IPU = refuse(
     "poptorch.stage-ipu",

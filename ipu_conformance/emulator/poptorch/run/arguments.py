@@ -50,6 +50,40 @@ def registerCustomArgParser(arg_data_type: type, arg_parser: ICustomArgParser) -
         pytree.register_pytree_node(arg_data_type, _flatten, _unflatten, serialized_type_name=name)
 
 
+def know_containers(value: Any) -> None:
+    """Let the compiler take apart every dictionary of a class of its own inside a nest of containers."""
+    if isinstance(value, dict):
+        kind = type(value)
+        if kind not in pytree.SUPPORTED_NODES:
+            pytree.register_pytree_node(kind, _items, _dictionary, serialized_type_name=f"{kind.__module__}.{kind}")
+        for item in value.values():
+            know_containers(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            know_containers(item)
+
+
+def _items(container: Any) -> Tuple[List[Any], Tuple[type, Tuple[Any, ...]]]:
+    return list(container.values()), (type(container), tuple(container))
+
+
+def _dictionary(values: Iterable[Any], context: Tuple[type, Tuple[Any, ...]]) -> Any:
+    kind, keys = context
+    return kind(dict(zip(keys, values)))
+
+
+def in_order_of(value: Any, template: Any) -> Any:
+    """The value with the keys of its dictionaries in the order that they have in a template."""
+    if isinstance(value, dict) and isinstance(template, dict) and set(value) == set(template):
+        if type(value) is not type(template):
+            return value
+        ordered = {key: in_order_of(value[key], template[key]) for key in template}
+        return ordered if type(value) is dict else type(value)(ordered)
+    if type(value) in (list, tuple) and type(template) is type(value) and len(value) == len(template):
+        return type(value)(in_order_of(item, like) for item, like in zip(value, template))
+    return value
+
+
 def _flatten(container: Any) -> Tuple[List[torch.Tensor], _Original]:
     return list(_parsers[type(container)].yieldTensors(container)), _Original(container)
 

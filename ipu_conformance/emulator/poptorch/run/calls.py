@@ -10,6 +10,7 @@ import torch.utils._pytree as pytree
 
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.refusals import models as refusals
+from ipu_conformance.emulator.poptorch.run.arguments import in_order_of, know_containers
 
 
 class LeafSpec(NamedTuple):
@@ -25,8 +26,17 @@ class Call:
 
     def __init__(self, signature: inspect.Signature, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.args, self.kwargs, self.arguments = bind(signature, args, kwargs)
+        know_containers((self.args, self.kwargs))
+        self._flatten()
+
+    def _flatten(self) -> None:
         self.leaves, self.structure = pytree.tree_flatten((self.args, self.kwargs))
         self.places = [index for index, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Tensor)]
+
+    def order_as(self, template: Any) -> None:
+        """Put the keys of dictionaries into the order of a template."""
+        self.args, self.kwargs = in_order_of((self.args, self.kwargs), template)
+        self._flatten()
 
     @property
     def tensors(self) -> List[torch.Tensor]:
@@ -84,6 +94,7 @@ class Expected:
 
     def __init__(self, call: Call) -> None:
         self.structure = call.structure
+        self._template = pytree.tree_map(lambda _: None, (call.args, call.kwargs))
         self.leaves = call.leaf_specs()
         self.arguments = {
             name: pytree.tree_flatten(value)[1] if not isinstance(value, torch.Tensor) else None
@@ -92,6 +103,8 @@ class Expected:
 
     def check(self, call: Call) -> None:
         """Raise Error for the first argument that differs from what the model was compiled for."""
+        if call.structure != self.structure:
+            call.order_as(self._template)
         if call.structure != self.structure:
             raise Error(self._difference(call))
         for place, (expected, leaf) in enumerate(zip(self.leaves, call.leaves)):

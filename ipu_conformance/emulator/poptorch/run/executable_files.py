@@ -17,6 +17,7 @@ import torch
 from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 
 from ipu_conformance.atomic_write import replacing
+from ipu_conformance.emulator.poptorch.compile import blocks
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.run import wrapping
 
@@ -55,6 +56,9 @@ def read(filename: str) -> Dict[str, Any]:
                 "import it first, or wrap the model and use loadExecutable"
             )
         allowed.append((value, name))
+    if any(value is blocks.restored for value, _ in allowed):
+        kinds = [each for each in allowed if isinstance(each[0], type) and issubclass(each[0], torch.nn.Module)]
+        allowed += [(blocks.begun_class(kind), f"{name} that begins a block") for kind, name in kinds]
     try:
         with safe_globals(allowed):
             contents = torch.load(io.BytesIO(data), weights_only=True)
@@ -70,7 +74,7 @@ def _looked_up(name: str) -> Optional[Any]:
     if name in PLAIN:
         return PLAIN[name]
     for module, value in _imported(name):
-        if value is wrapping.empty or _is_function_of_numbers(module, value):
+        if value is wrapping.empty or value is blocks.restored or _is_function_of_numbers(module, value):
             return value
         if isinstance(value, type) and (module.startswith(FRONT_END + ".") or _is_kind(module, value)):
             return value

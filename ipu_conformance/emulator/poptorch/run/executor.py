@@ -18,7 +18,7 @@ from ipu_conformance.emulator.poptorch.compile.blocks import module_repr
 from ipu_conformance.emulator.poptorch.optim.update import changed_constants, rule_for
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
-from ipu_conformance.emulator.poptorch.options.enums import ConnectionType
+from ipu_conformance.emulator.poptorch.options.enums import ConnectionType, OutputMode
 from ipu_conformance.emulator.poptorch.refusals import models as refusals
 from ipu_conformance.emulator.poptorch.run import calls, executables, micro_batches, outputs, wrapping
 from ipu_conformance.emulator.poptorch.run.inspection import NOT_COMPILED, Inspection, RunTimes, write_trace
@@ -52,8 +52,7 @@ class PoplarExecutor(Inspection):
         # A shallow copy shares the weights, and reading it is not a touch by the user; compiling copies it again.
         self._plain = _shallow(model)
         self._signature = inspect.signature(self._plain.forward)
-        self._options = Options() if options is None else options
-        self._options._freeze()
+        self._options = _resolved(Options() if options is None else options, training)
         self._training = training
         self._optimizer = optimizer
         self._compiled: Optional[compiling.Compiled] = None
@@ -107,7 +106,10 @@ class PoplarExecutor(Inspection):
         machine.end()
         self._runs = machine.runs
         times.append(time.perf_counter())
-        self._run_times.add(times, len(call.places), sum(leaf is not None for leaf in ready.captured.outputs))
+        returned = sum(leaf is not None for leaf in ready.captured.outputs)
+        self._run_times.add(
+            times, len(call.places), returned, ready.layout.device_iterations * ready.layout.accumulation
+        )
         if recorder is not None:
             self._trace = recorder.trace()
             if self._options.profile_dir is not None:
@@ -255,6 +257,11 @@ class PoplarExecutor(Inspection):
         known = {name for name, _ in self._plain.named_buffers()}
         for name in names:
             refusals.UNKNOWN_BUFFER(name=name, known=known)
+        with wrapping.untouched():
+            held = dict(self._user_model.named_buffers())
+        for name in names:
+            device = self.compiled.weights.example[name]
+            refusals.CHANGED_BUFFER(name=name, before=tuple(device.shape), now=tuple(held[name].shape))
         self.compiled.weights.upload(names)
 
     def _require_device(self) -> None:
@@ -337,6 +344,17 @@ def _shallow(model: torch.nn.Module) -> torch.nn.Module:
         return copy.copy(model)
 
 
+def _resolved(options: Options, training: bool) -> Options:
+    """The options of one model: frozen, and with the output mode that Default stands for."""
+    options._freeze()
+    if options.output_mode != OutputMode.Default:
+        return options
+    options = options.clone()
+    options.outputMode(outputs.mode_of(options, training)[0])
+    options._freeze()
+    return options
+
+
 def _any_seed() -> int:
     return int.from_bytes(os.urandom(7), "big")
 
@@ -360,7 +378,9 @@ def trainingModel(model: Model, options: Optional[Options] = None, optimizer: Op
     module = _module(model)
     refusals.WRAPPED_TWICE(wrapped=wrapping.is_wrapped(module))
     if optimizer is None:
-        optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.01)
+        trainable = [p for p in module.parameters() if p.requires_grad]
+        # torch makes no optimizer of nothing; a group without weights updates none.
+        optimizer = torch.optim.SGD(trainable or [torch.nn.Parameter(torch.zeros(1))], lr=0.01)
     return PoplarExecutor(module, options, True, VERSION, optimizer)
 
 

@@ -25,10 +25,13 @@ class RunTimes:
 
     def __init__(self) -> None:
         self.runs: List[Tuple[Sequence[float], int, int]] = []
+        self.steps = 1
+        """How many micro-batches the last run had."""
 
-    def add(self, times: Sequence[float], inputs: int, outputs: int) -> None:
+    def add(self, times: Sequence[float], inputs: int, outputs: int, steps: int = 1) -> None:
         """Remember one run; the oldest is forgotten when there are many."""
         self.runs.append((times, inputs, outputs))
+        self.steps = steps
         del self.runs[:-KEPT]
 
     def latency(self, first: int, last: int) -> Tuple[float, float, float]:
@@ -39,12 +42,11 @@ class RunTimes:
         return min(durations), max(durations), sum(durations) / len(durations)
 
     def counters(self) -> Dict[str, List[List[float]]]:
-        """For every input and output tensor a list with one moment per run."""
-        inputs = max((count for _, count, _ in self.runs), default=0)
-        outputs = max((count for _, _, count in self.runs), default=0)
+        """For every input and output tensor a list with a moment for each micro-batch of the last run."""
+        times, inputs, outputs = self.runs[-1] if self.runs else ((), 0, 0)
 
         def moments(place: int, tensors: int) -> List[List[float]]:
-            return [[times[place] for times, _, _ in self.runs] for _ in range(tensors)]
+            return [[times[place]] * self.steps for _ in range(tensors)]
 
         return {
             "input": moments(0, inputs),
@@ -108,7 +110,7 @@ class Inspection:
         return ready.anchored[short_name]
 
     def getPerfCounters(self) -> Dict[str, List[List[float]]]:
-        """When each input and output was handed over in the last runs, in seconds."""
+        """When each input and output of the last run was handed over, in seconds; all of a run are at once."""
         return self._run_times.counters()
 
     def getHostIpuLatency(self) -> Tuple[float, float, float]:

@@ -132,7 +132,8 @@ class TorchMachine:
         if program.outputs and (self.kept is None or (replica, micro_batch) in self.kept):
             outputs = self.outputs[replica][micro_batch]
             for index, value in zip(program.outputs, results[count:]):
-                outputs[index] = value.detach()
+                # A weight that comes back is the one that this micro-batch was computed with, not a later one.
+                outputs[index] = value.detach().clone() if value.is_leaf and value.requires_grad else value.detach()
         handed = results[:count]
         return handed, (received, handed, results[-1] if program.loss else None) if keep else None
 

@@ -75,6 +75,9 @@ class Feed:
         for number, copy in self._copies.items():
             inputs[number] = copy
         split = [(tensor,) if size is None else tensor.split(size) for tensor, size in zip(inputs, self.sizes)]
+        for number in self._copies:
+            # Not views to autograd: what is written into one micro-batch may have a gradient.
+            split[number] = tuple(part.detach() for part in split[number])
         rows: List[MicroBatch] = list(zip(*split)) if split else [()] * self.layout.inputs
         return [[rows[position] for position in fed] for fed in self._positions]
 

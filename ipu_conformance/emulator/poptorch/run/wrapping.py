@@ -159,6 +159,17 @@ class _Model:
             _touch(self)
         return super().__getattribute__(name)
 
+    def destroy(self) -> None:
+        """Release the device and unwrap the model."""
+        owner = trainer_of(self)
+        if owner is not None:
+            owner.destroy()
+
+    def copyWeightsToHostIfNeeded(self) -> bool:
+        """Bring the weights to the host if the device has newer ones, and return whether it had."""
+        owner = trainer_of(self)
+        return owner is not None and bool(owner.copyWeightsToHostIfNeeded())
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         _touch(self)
         original = type(self)._poptorch_original  # type: ignore[attr-defined]

@@ -137,6 +137,32 @@ def test_a_batch_sampler_sets_the_batches(poptorch: Any) -> None:
     assert_batches(loader, (5, 0), (3, 2))
 
 
+@pytest.mark.parametrize("mode", ["Sync", "Async", "AsyncRebatched"])
+def test_batches_of_a_sampler_are_combined(poptorch: Any, torch: Any, mode: str) -> None:
+    """Two batches of three, from the end of the dataset to its beginning, make the batch of a call, in every mode."""
+    sampler = torch.utils.data.BatchSampler(range(13, -1, -1), 3, drop_last=True)
+    chosen = getattr(poptorch.DataLoaderMode, mode)
+    loader = poptorch.DataLoader(_options(poptorch, d=2), numbers(14), batch_sampler=sampler, mode=chosen)
+    try:
+        check.equal(actual=loader.combinedBatchSize, expected=6, what="combinedBatchSize")
+        assert_batches(loader, range(13, 7, -1), range(7, 1, -1))
+    finally:
+        loader.terminate()
+
+
+def test_a_rest_of_a_sampler_is_kept_on_request(poptorch: Any, torch: Any) -> None:
+    """With drop_last=False the last batch of a call has what the sampler's last batches have."""
+    sampler = torch.utils.data.BatchSampler(range(14), 3, drop_last=False)
+    mode = poptorch.DataLoaderMode.AsyncRebatched
+    loader = poptorch.DataLoader(
+        _options(poptorch, d=2), numbers(14), batch_sampler=sampler, mode=mode, drop_last=False
+    )
+    try:
+        assert_batches(loader, *ranges(6, stop=14))
+    finally:
+        loader.terminate()
+
+
 def test_a_stream_is_batched(poptorch: Any) -> None:
     """An iterable dataset gives combined batches in its own order, without the remainder."""
     loader = poptorch.DataLoader(_options(poptorch, d=2), stream(14), batch_size=3)

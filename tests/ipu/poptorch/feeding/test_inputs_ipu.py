@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any, Callable, Dict, NamedTuple, Tuple
 
 import pytest
@@ -10,7 +11,7 @@ from ipu_conformance import check
 
 from .. import exact
 from ..exact import assert_same
-from ..on_device import infer
+from ..on_device import as_model, infer
 
 
 def flexible() -> Any:
@@ -211,3 +212,47 @@ def test_a_model_that_writes_into_its_input_changes_the_caller_s(poptorch: Any) 
     assert_same(out, (before[0] + 1) * (before[1] * 2) + before[2], "the output")
     for actual, expected in zip((x, y, z), (before[0] + 1, before[1] * 2, before[2])):
         assert_same(actual, expected, "an input after the call")
+
+
+class Named(OrderedDict):
+    """A dictionary of a class of its own."""
+
+
+def test_a_dictionary_of_its_own_class_comes_and_goes(poptorch: Any) -> None:
+    """A subclass of OrderedDict is taken apart, and the output is of the class that forward returns."""
+    x = exact.samples(2)
+    wrapped = poptorch.inferenceModel(as_model(lambda model, named: Named(c=named["b"] * 2, d=named["a"])))
+
+    for factor in (1, 4):
+        out = wrapped(Named(a=x * factor, b=x * factor + 1))
+        check.instance(actual=out, expected=Named, what="the output")
+        check.equal(actual=list(out), expected=["c", "d"], what="the keys of the output")
+        assert_same(out["c"], (x * factor + 1) * 2, "what is made of b")
+        assert_same(out["d"], x * factor, "what is made of a")
+
+
+def test_keys_may_come_in_another_order(poptorch: Any) -> None:
+    """Tensors of a later call are found by their keys, not by their places."""
+    x = exact.samples(2)
+    wrapped = poptorch.inferenceModel(as_model(lambda model, named: named["a"] - 3 * named["b"]["c"]))
+    wrapped({"a": x, "b": {"c": x, "d": x}})
+
+    assert_same(wrapped({"b": {"d": x, "c": x * 2}, "a": x}), -5 * x, "the output")
+
+
+def test_an_input_takes_what_is_computed_from_weights(poptorch: Any, torch: Any) -> None:
+    """copy_ into an input of a training model writes there, and the gradient passes through it."""
+    weight = torch.nn.Parameter(torch.tensor([2.0, -4.0]))
+
+    def forward(model: Any, x: Any, y: Any) -> Any:
+        y.copy_(x * model.weight)
+        return poptorch.identity_loss((y * y).sum(), reduction="none")
+
+    model = as_model(forward, weight=weight)
+    trainer = poptorch.trainingModel(model, None, torch.optim.SGD(model.parameters(), lr=0.125))
+    x, y = torch.tensor([[1.0, 2.0]]), torch.zeros(1, 2)
+    trainer(x, y)
+
+    assert_same(y, torch.tensor([[2.0, -8.0]]), "the input that was written into")
+    # The gradient of (x w)^2 is 2 x^2 w.
+    assert_same(model.weight, torch.tensor([2.0 - 0.125 * 4, -4.0 + 0.125 * 32]), "the weight after one step")

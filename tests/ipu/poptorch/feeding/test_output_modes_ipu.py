@@ -266,6 +266,32 @@ def test_two_tensors_can_be_anchored(poptorch: Any, torch: Any) -> None:
     assert_same(mean, moved, "the mean over replicas of the anchored gradients")
 
 
+@pytest.mark.emulator
+def test_a_weight_can_be_anchored_by_its_name(poptorch: Any, torch: Any) -> None:
+    """It is, for each of three updates, the weight that the micro-batch was computed with."""
+    config = counts(3, 1, 1)
+    x = exact.batch(config)
+    options = exact.options(poptorch, config, "Final")
+    options.anchorTensor("used", "weight", poptorch.OutputMode.All)
+    trainer, _ = exact.trainer(poptorch, chosen=options)
+
+    trainer(x)
+
+    after = [exact.plain_run(x[:done], counts(done, 1, 1)).weights["weight"] for done in (1, 2)]
+    used = torch.cat([exact.scale(poptorch).weight.detach(), *after])
+    assert_same(trainer.getAnchoredTensor("used"), used, "the anchored weight")
+
+
+@pytest.mark.parametrize(("wrap", "mode"), [("trainingModel", "Final"), ("inferenceModel", "All")])
+def test_a_wrapped_model_tells_its_output_mode(poptorch: Any, wrap: str, mode: str) -> None:
+    """Default stands for another mode in each kind of model, which its options tell."""
+    options = poptorch.Options()
+    wrapped = getattr(poptorch, wrap)(exact.scale(poptorch), options)
+
+    expected = getattr(poptorch.OutputMode, mode)
+    check.equal(actual=wrapped.options.output_mode, expected=expected, what="the output mode of the wrapped model")
+
+
 def test_an_operation_can_be_anchored_by_its_name(poptorch: Any, torch: Any) -> None:
     """A tensor inside the model comes back under the short name, and getTensorNames tells its long one."""
     x = exact.samples(2)

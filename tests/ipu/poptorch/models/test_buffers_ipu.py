@@ -141,3 +141,16 @@ def test_a_buffer_that_is_read_only_is_the_same_everywhere(poptorch: Any, torch:
     out = poptorch.inferenceModel(model, poptorch.Options().replicationFactor(4).deviceIterations(2))(x)
 
     assert_same(out, x * torch.tensor([0.5, -0.5]), "the output")
+
+
+@pytest.mark.emulator
+def test_a_named_buffer_keeps_its_shape(poptorch: Any, torch: Any) -> None:
+    """A buffer that has another shape than the compiled one is not sent."""
+    model = as_model(lambda model, x: x + model.sent)
+    model.register_buffer("sent", torch.zeros(2))
+    inference = poptorch.inferenceModel(model, poptorch.Options().updatableNamedBuffers(["sent"]))
+    inference(exact.samples(1))
+    model.sent = torch.ones(1)
+
+    with check.raises(poptorch.Error, match="sent", what="copyNamedBuffersToDevice with another shape"):
+        inference.copyNamedBuffersToDevice()

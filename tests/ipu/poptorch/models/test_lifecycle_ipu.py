@@ -282,6 +282,45 @@ def test_perf_counters_have_a_row_for_each_tensor(poptorch: Any) -> None:
     check.equal(actual=moments, expected=sorted(moments), what="the order of the moments")
 
 
+@pytest.mark.emulator
+def test_perf_counters_have_a_moment_for_each_micro_batch(poptorch: Any) -> None:
+    """A call of two iterations of three micro-batches has six moments for its input, and the next call has its own."""
+    config = exact.counts(2, 3, 1)
+    trainer, _ = exact.trainer(poptorch, config)
+    for _ in range(2):
+        trainer(exact.batch(config))
+
+    moments = {name: len(rows[0]) for name, rows in trainer.getPerfCounters().items()}
+    expected = dict.fromkeys(("input", "input_complete", "output", "output_complete"), 6)
+    check.equal(actual=moments, expected=expected, what="the number of moments of the first tensor")
+
+
+def test_a_wrapped_model_can_be_destroyed_by_itself(poptorch: Any) -> None:
+    """destroy() of the user's model is that of the model on the device: it unwraps, and the weights are trained."""
+    trainer, model = exact.trainer(poptorch)
+    x = exact.samples(1)
+    trainer(x)
+    model.destroy()
+
+    check.equal(actual=trainer.isCompiled(), expected=False, what="isCompiled after destroy")
+    check.holds(not hasattr(model, "destroy"), "the model is still wrapped after destroy.")
+    exact.assert_weights(model, exact.plain_run(x, exact.counts(1, 1, 1)).weights)
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["default", "optimizer"])
+def test_a_model_without_trainable_weights_is_trained(poptorch: Any, named: bool) -> None:
+    """With every weight frozen a training model computes its loss and changes nothing, whatever its optimizer."""
+    model, x = exact.scale(poptorch), exact.samples(1)
+    model.weight.requires_grad_(False)
+    before = model.weight.clone()
+    trainer = poptorch.trainingModel(model, None, exact.sgd(model) if named else None)
+
+    out, _ = trainer(x)
+
+    exact.assert_same(out, x * before, "the output")
+    exact.assert_weights(model, {"weight": before})
+
+
 @pytest.mark.parametrize(("counted", "error"), [(False, "logCycleCount"), (True, "")], ids=["option", "run"])
 def test_the_cycle_count_needs_its_option_and_a_run(poptorch: Any, counted: bool, error: str) -> None:
     """Cycles are counted only when that was asked for, and a model that has not run has none."""

@@ -126,3 +126,17 @@ def test_a_group_does_nothing_on_the_host(poptorch: Any) -> None:
     assert_same(actual, expected, "the result on the host")
     with check.raises(KeyError, match="lost", what="a KeyError in a group"), poptorch.MultiConv():
         raise KeyError("lost")
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("inside", ["nothing", "addition"])
+def test_a_group_holds_a_convolution(poptorch: Any, inside: str) -> None:
+    """A group without a convolution is refused."""
+
+    def forward(model: Any, x: Any) -> Any:
+        with poptorch.MultiConv():
+            x = x + 1 if inside == "addition" else x
+        return model.layer(x)
+
+    with check.raises(poptorch.Error, match="MultiConv", what=f"a group with {inside} inside"):
+        infer(poptorch, forward, _x(), layer=_convolution(1))

@@ -175,12 +175,6 @@ MARKS: Dict[str, Callable[[Any, Any], Any]] = {
     "nop": lambda poptorch, x: poptorch.nop(x),
     "recomputationCheckpoint": lambda poptorch, x: poptorch.recomputationCheckpoint(x),
     "set_available_memory": lambda poptorch, x: poptorch.set_available_memory(x, 0.3),
-    "set_overlap_for_input": lambda poptorch, x: poptorch.set_overlap_for_input(
-        x, poptorch.OverlapMode.OverlapAccumulationLoop
-    ),
-    "set_overlap_for_output": lambda poptorch, x: poptorch.set_overlap_for_output(
-        x, poptorch.OverlapMode.OverlapDeviceIterationLoop
-    ),
 }
 
 
@@ -198,6 +192,38 @@ def test_marks_change_neither_values_nor_gradients(poptorch: Any, name: str) -> 
     assert_same(infer(poptorch, lambda model, x: mark(x * 2) + 1, x), x * 2 + 1, "the output")
     assert_same(mark(x), x, "the result on the host")
     assert_same(gradient(poptorch, loss, _values(4), x), x.sum(0) * 2, "the gradient")
+
+
+def _overlapped(poptorch: Any, x: Any, place: str, wrong: bool = False) -> Any:
+    """Three times ``x`` and one more, with the transfer of the input or of the output overlapped, or of neither."""
+    mark, mode = getattr(poptorch, f"set_overlap_for_{place}"), poptorch.OverlapMode.OverlapAccumulationLoop
+    if wrong:
+        return mark(x * 3, mode) + 1
+    return mark(x, mode) * 3 + 1 if place == "input" else mark(x * 3 + 1, mode)
+
+
+@pytest.mark.parametrize("place", ["input", "output"])
+def test_overlap_changes_neither_values_nor_gradients(poptorch: Any, place: str) -> None:
+    """A transfer that overlaps with computation moves the same values."""
+    x = _values(3, 4)
+
+    def loss(model: Any, x: Any) -> Any:
+        out = x * model.weight
+        out = out * 2 if place == "output" else _overlapped(poptorch, x, place) * model.weight
+        marked = _overlapped(poptorch, out, place) if place == "output" else out
+        return marked, poptorch.identity_loss(marked, "sum")
+
+    slope = (x * 6).sum(0) if place == "output" else (x * 3 + 1).sum(0)
+    assert_same(infer(poptorch, lambda model, x: _overlapped(poptorch, x, place), x), x * 3 + 1, "the output")
+    assert_same(gradient(poptorch, loss, _values(4), x), slope, "the gradient")
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("place", ["input", "output"])
+def test_overlap_is_for_inputs_and_outputs(poptorch: Any, place: str) -> None:
+    """A tensor in the middle of a model has no transfer to overlap."""
+    with check.raises(poptorch.Error, match=place, what=f"set_overlap_for_{place} in the middle of a model"):
+        infer(poptorch, lambda model, x: _overlapped(poptorch, x, place, wrong=True), _values(3, 4))
 
 
 def test_several_values_are_checkpointed_at_once(poptorch: Any) -> None:

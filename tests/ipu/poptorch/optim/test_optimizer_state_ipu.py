@@ -81,6 +81,21 @@ def test_the_state_of_the_device_can_be_moved_alone(poptorch: Any, name: str) ->
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_numbers_of_the_device_are_tensors_that_can_be_loaded(poptorch: Any, torch: Any, name: str) -> None:
+    """ipu_param holds tensors, and an optimizer that has loaded a state gives them on before it is compiled."""
+    problem, other = problem_of(poptorch, name), problem_of(poptorch, name)
+    problem.call()
+    saved = problem.optimizer.state_dict()
+    other.optimizer.load_state_dict(saved)
+    loaded = other.optimizer.state_dict()["ipu_param"]
+
+    check.equal(actual=sorted(loaded), expected=sorted(saved["ipu_param"]), what="the names of the loaded numbers")
+    for key, number in saved["ipu_param"].items():
+        check.instance(actual=number, expected=torch.Tensor, what=key)
+        check.identical(actual=loaded[key].numpy(), expected=number.numpy(), what=key)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_state_follows_every_call(poptorch: Any, name: str) -> None:
     """state_dict gives the newest state, which differs from call to call; one that was read before does not change."""
     problem = problem_of(poptorch, name)

@@ -105,13 +105,13 @@ def test_synthetic_data_keeps_shapes_and_types(poptorch: Any) -> None:
 
 
 def test_the_program_is_exported(poptorch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """POPTORCH_EXPORT_PROTO_FILE names a file that holds the model as ONNX once it is compiled, and nothing else."""
+    """POPTORCH_EXPORT_PROTO_FILE names a file, in folders that are made, that holds the model as ONNX."""
     import onnx
 
-    path = tmp_path / "model.onnx"
+    path = tmp_path / "deep" / "folder" / "model.onnx"
     monkeypatch.setenv("POPTORCH_EXPORT_PROTO_FILE", str(path))
     compiled(BY_NAME["training"])
-    files = [entry.name for entry in tmp_path.iterdir()]
+    files = [entry.name for entry in path.parent.iterdir()]
     check.equal(actual=files, expected=["model.onnx"], what="the list of the files")
     types = {node.op_type for node in onnx.load(str(path)).graph.node}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,24 @@ def test_default_options_come_from_the_environment(poptorch: Any, row: Row, monk
     monkeypatch.setenv("POPTORCH_DEFAULT_OPTIONS", f'{{"{row.method}": {row.json}}}')
 
     assert_reads(poptorch.Options(), **{str(row.reads): evaluate(row.allowed)})
+
+
+JSON = {
+    '{"outputMode": "poptorch.OutputMode.Sum"}': ("output_mode", "OutputMode.Sum"),
+    '{"connectionType": "ConnectionType.Never"}': ("connection_type", "ConnectionType.Never"),
+    '{"Training": {"gradientAccumulation": 3}}': ("Training.gradient_accumulation", 3),
+}
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("text", JSON)
+def test_json_names_members_and_sections(poptorch: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member of an enumeration is named by its dotted name, and a section holds an object of its methods."""
+    monkeypatch.setenv("POPTORCH_DEFAULT_OPTIONS", text)
+    name, expected = JSON[text]
+    wanted = attrgetter(expected)(poptorch) if isinstance(expected, str) else expected
+
+    check.equal(actual=attrgetter(name)(poptorch.Options()), expected=wanted, what=name)
 
 
 def test_the_program_wins_over_the_environment(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,8 @@ CLASSES = words(
     "ParallelPhasedExecution Stage Phase Block AutoStage Liveness DataLoader AsynchronousDataAccessor DataLoaderMode "
     "SharingStrategy CPU MultiConv NameScope Attribute ICustomArgParser Error RecoverableError UnrecoverableError "
     "options.ConfigFileError profiling.Channel optim.SGD optim.Adam optim.AdamW optim.RMSprop optim.LAMB "
-    "optim.Optimizer optim.VariableAttributes LegacyBeginBlockFn"
+    "optim.Optimizer optim.VariableAttributes LegacyBeginBlockFn poptorch_core.Error poptorch_core.RecoverableError "
+    "poptorch_core.UnrecoverableError"
 )
 FUNCTIONS = words(
     "trainingModel inferenceModel load BlockFunction removeBlocks identity_loss ipu_print_tensor for_loop cond nop "
@@ -50,7 +51,7 @@ FUNCTIONS = words(
     "optim.Optimizer.set_state_dict optim.Optimizer.has_state"
 )
 KINDS: Dict[str, Tuple[Callable[[Any], bool], str, Sequence[str]]] = {
-    "module": (inspect.ismodule, "", ("enums", "ops", "options", "optim", "profiling", "testing")),
+    "module": (inspect.ismodule, "", ("enums", "ops", "options", "optim", "profiling", "testing", "poptorch_core")),
     "class": (inspect.isclass, "", CLASSES),
     "function": (callable, "", FUNCTIONS),
     "option": (inspect.ismethod, "Options()", OPTIONS),

@@ -19,9 +19,9 @@ def _sharded(poptorch: Any) -> Any:
     return poptorch.Options().autoRoundNumIPUs(True).setExecutionStrategy(poptorch.ShardedExecution())
 
 
-def _ipus(poptorch: Any, capfd: Any, model: Any) -> List[int]:
+def _ipus(poptorch: Any, capfd: Any, model: Any, options: Any = None) -> List[int]:
     """The IPUs of the operations of a model, in order."""
-    inference = poptorch.inferenceModel(model, _sharded(poptorch))
+    inference = poptorch.inferenceModel(model, options or _sharded(poptorch))
     return ipus_of(placements(capfd, poptorch, lambda: inference(samples(2))))
 
 
@@ -251,7 +251,20 @@ def test_a_block_function_keeps_its_name_and_result(poptorch: Any) -> None:
     check.equal(actual=actual, expected=(21, "weighted", "Adds."), what="the function's result, name and docstring")
 
 
-BAD = ({"user_id": 5}, {"user_id": b"a"}, {"ipu_id": "0"}, {"ipu_id": -1}, {"ipu_id": 0.5}, {"ipu_id": True})
+@pytest.mark.ipus(2)
+def test_a_whole_number_names_a_block(poptorch: Any, torch: Any, capfd: Any) -> None:
+    """Layers in the blocks 7 and 4 are on the IPUs of their stages, and module_repr tells their ids."""
+    layers = [poptorch.BeginBlock(torch.nn.Linear(2, 2), user_id=user_id) for user_id in (7, 4)]
+    model = torch.nn.Sequential(*layers)
+    stages = (poptorch.Stage(7).ipu(1), poptorch.Stage(4).ipu(0))
+    options = poptorch.Options().setExecutionStrategy(poptorch.ShardedExecution(*stages))
+
+    assert_placed(_ipus(poptorch, capfd, model, options), [1, 0])
+    text = poptorch.module_repr(model)
+    check.contains(actual=text, expected="BeginBlock(user_id=4, ipu_id=None) Linear(", what="module_repr")
+
+
+BAD = ({"user_id": -5}, {"user_id": b"a"}, {"ipu_id": "0"}, {"ipu_id": -1}, {"ipu_id": 0.5}, {"ipu_id": True})
 
 
 @pytest.mark.parametrize("wrong", BAD, ids=str)

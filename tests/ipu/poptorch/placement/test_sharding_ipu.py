@@ -73,10 +73,10 @@ def test_a_stage_is_found_by_its_block(poptorch: Any, kind: str) -> None:
 
 
 def test_a_stage_names_its_blocks(poptorch: Any) -> None:
-    """A stage knows its blocks, which are named by strings."""
+    """A stage knows its blocks, which are named by strings or whole numbers."""
     check.equal(actual=list(poptorch.Stage("a", "b").blocks), expected=["a", "b"], what="the list of a stage's blocks")
-    with check.raises(AssertionError, what="Stage('a', 2)"):
-        poptorch.Stage("a", 2)
+    with check.raises(AssertionError, what="Stage('a', 2.0)"):
+        poptorch.Stage("a", 2.0)
 
 
 @pytest.mark.parametrize("wrong", [-1, "0", None, 0.5], ids=repr)

@@ -13,7 +13,7 @@ from typing import Any, Iterator
 import pytest
 
 DATASET = """
-import sys, time
+import multiprocessing, sys, time
 from pathlib import Path
 
 class Stuck:
@@ -22,7 +22,7 @@ class Stuck:
 
     def __iter__(self):
         names = sorted(name for name in sys.modules if name.startswith("ipu_conformance"))
-        Path(self.note + ".part").write_text(" ".join(names))
+        Path(self.note + ".part").write_text(" ".join([multiprocessing.get_start_method(), *names]))
         Path(self.note + ".part").rename(self.note)
         time.sleep(1000)
         yield None
@@ -72,13 +72,14 @@ def program(tmp_path: Path) -> Iterator[subprocess.Popen]:
 
 @pytest.mark.timeout(180)
 def test_a_terminated_program_leaves_no_process(program: subprocess.Popen, tmp_path: Path) -> None:
-    """A worker of the server imports its own module alone, and no process outlives a program that is terminated."""
+    """A worker imports its own module alone and forks workers of its own; no process outlives a terminated program."""
     notes = [tmp_path / name for name in ("ForkServer", "Fork")]
     assert _until(lambda: all(note.exists() for note in notes), 120), "the loaders never began"
-    imported = notes[0].read_text().split()
+    method, *imported = notes[0].read_text().split()
     program.terminate()
     program.wait()
 
+    assert method == "fork"
     assert imported == [
         "ipu_conformance",
         "ipu_conformance.emulator",

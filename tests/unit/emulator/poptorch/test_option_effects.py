@@ -148,6 +148,7 @@ def test_the_innermost_line_that_is_left_counts() -> None:
 
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the variable and the path."""
+    (tmp_path / "missing").write_text("a file, where a folder is needed")
     monkeypatch.setenv("POPTORCH_EXPORT_PROTO_FILE", str(tmp_path / "missing" / "model.onnx"))
     with pytest.raises(api.Error, match=r"POPTORCH_EXPORT_PROTO_FILE is .*missing"):
         api.inferenceModel(torch.nn.ReLU()).compile(torch.ones(1))

@@ -113,7 +113,7 @@ def test_a_block_shows_in_the_text_of_its_layer() -> None:
 
     blocks.BeginBlock(model[1], user_id="B", ipu_id=1)
 
-    assert "(1): BeginBlock[user_id='B', ipu_id=1] Sequential(" in blocks.module_repr(model)
+    assert "(1): BeginBlock(user_id=B, ipu_id=1) Sequential(" in blocks.module_repr(model)
     with pytest.raises(AssertionError, match=r"torch\.nn\.Module"):
         blocks.module_repr(3)
 

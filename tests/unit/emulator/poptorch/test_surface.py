@@ -30,12 +30,13 @@ VENDOR: Dict[str, str] = {
         "createPoptorchError getIpuTensorId inferenceModel ipuHardwareIsAvailable ipuHardwareVersion isRunningOnIpu "
         "load module_repr poptorchAtExit registerCustomArgParser registerGeometricCustomArgParsers "
         "registerPostCompileHook registerPreCompileHook setLogLevel "
-        f"trainingModel enums ops optim options profiling testing {ENUMS} {OPS} {OPTIONS}"
+        f"trainingModel enums ops optim options poptorch_core profiling testing {ENUMS} {OPS} {OPTIONS}"
     ),
     "poptorch.enums": ENUMS,
     "poptorch.ops": OPS,
     "poptorch.optim": "Adam AdamW LAMB Optimizer RMSprop SGD VariableAttributes",
     "poptorch.options": OPTIONS,
+    "poptorch.poptorch_core": ("Error RecoverableError UnrecoverableError ipuHardwareIsAvailable ipuHardwareVersion"),
     "poptorch.profiling": "Channel",
     "poptorch.testing": "allclose",
 }

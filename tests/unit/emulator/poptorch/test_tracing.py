@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, List, Tuple
 
 import pytest
@@ -128,6 +129,7 @@ def test_an_operation_knows_the_line_that_called_it() -> None:
     (linear,) = [node for node in captured.module.graph.nodes if node.op == "call_function"]
     line = Nested.forward.__code__.co_firstlineno + 1
 
-    assert capture.location(linear, ("/torch/",)) == f"{__file__}:{line}"
-    assert capture.location(linear, ("/torch/", __file__)) == ""
+    frameworks = str(Path(torch.__file__).parent)
+    assert capture.location(linear, (frameworks,)) == f"{__file__}:{line}"
+    assert capture.location(linear, (frameworks, __file__)) == ""
     assert "linear.py" in capture.location(linear, ())

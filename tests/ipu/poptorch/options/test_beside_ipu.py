@@ -1,0 +1,46 @@
+"""What programs import beside poptorch: names of popart and popdist."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+from ipu_conformance import check
+
+
+@pytest.fixture
+def popart(poptorch: Any) -> Any:
+    """The module, which comes with poptorch."""
+    return importlib.import_module("popart")
+
+
+NUMBERS = {
+    "RecomputationType.Standard": 1,
+    "RecomputationType.Pipeline": 3,
+    "RecomputationType.RecomputeAll": 4,
+    "VirtualGraphMode.Manual": 1,
+    "SyntheticDataMode.RandomNormal": 2,
+    "ExecutionPhaseSchedule.BatchClusteredIO": 2,
+}
+"""Members and their numbers, by PopART's ``sessionoptions.hpp``."""
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_member_has_its_number(popart: Any, name: str) -> None:
+    """int() of a member is what ``Options._Popart.set`` takes."""
+    kind, member = name.split(".")
+
+    check.equal(actual=int(getattr(getattr(popart, kind), member)), expected=NUMBERS[name], what=f"int(popart.{name})")
+
+
+@pytest.mark.emulator
+def test_a_program_alone_is_the_only_instance(poptorch: Any) -> None:
+    """popdist tells of one instance, and its options are PopTorch's for the first of one process."""
+    popdist, own = importlib.import_module("popdist"), importlib.import_module("popdist.poptorch")
+    options = own.Options()
+
+    counts = (popdist.getNumInstances(), popdist.getInstanceIndex(), options.Distributed.numProcesses)
+    check.equal(actual=(popdist.isPopdistEnvSet(), *counts), expected=(False, 1, 0, 1), what="what popdist tells")
+    check.instance(actual=options, expected=poptorch.Options, what="popdist.poptorch.Options()")
