@@ -5,11 +5,13 @@ Such an op changes the variable that is its first input, and gives the new value
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Callable, Mapping, Tuple
 
 import numpy as np
 
-from ipu_conformance.interpreter.calls import Array, Call, ExecutionError, Function, Table
+from ipu_conformance.interpreter.calls import Array, Call, ExecutionError, Function, Table, placed
+from ipu_conformance.ir.graph import Op
 
 ACCUMULATORS = ("Accum___", "Accl___")
 """PopART's prefixes of what gradients are added up in, micro-batch by micro-batch."""
@@ -131,5 +133,17 @@ UPDATES: Table = {
 }
 """Every op of an update by its type."""
 REDUCTIONS = ("ReplicatedAllReduce", "ReplicatedAllReduceInplace")
+RATES = ("const learning rate", "const scaled learning rate")
+DECAYING = "const weight decay scale factor"
 COUNTING = "AdamUpdater"
 """The op that counts updates in its fourth input."""
+
+
+def at_rate(op: Op, share: float) -> Op:
+    """The op with a learning rate that is this share of the one in the dump."""
+    if float(str(op.attributes.get(DECAYING, 1.0))) != 1.0 and op.type == "SGD0VarUpdate":
+        raise ExecutionError(
+            f"{placed(op)} has a weight decay with the learning rate in it: it is executed at the dump's own rate only."
+        )
+    scaled = {name: float(str(op.attributes[name])) * share for name in RATES if name in op.attributes}
+    return replace(op, attributes={**op.attributes, **scaled}) if scaled else op

@@ -12,7 +12,10 @@ from ipu_conformance.interpreter import Outcome
 from ipu_conformance.ir import Graph
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.oracle.training.outputs import returned
+from ipu_conformance.oracle.training.schedules import rate
 from ipu_conformance.run import Array, RunConfig, RunRecord
+
+from . import whole_runs
 
 Axes = Mapping[str, Tuple[int, ...]]
 SEED = "Gradient___"
@@ -28,14 +31,18 @@ THROUGH = frozenset(
 
 def dump_of(record: RunRecord, net: Net) -> Optional[Graph]:
     """The compiled program that the target has shown, or the function that the framework gives to a compiler."""
+    if record.ir is not None:
+        return record.ir() if callable(record.ir) else record.ir
     given = getattr(frameworks.load(record.framework), "dump", None)
-    return record.ir if record.ir is not None or given is None else given(net, record.config)
+    return None if given is None else given(net, record.config)
 
 
 def executed(record: RunRecord, graph: Graph, net: Net, data: Data, engine: str = "oracle") -> RunRecord:
     """The record of a run as the graph of its dump tells it: losses, outputs and, after a training, the weights."""
     config = record.config
     driver = frameworks.load(record.framework)
+    if record.framework == "tensorflow" and record.ir is not None:
+        return whole_runs.executed(record, graph, net, data, driver)
     axes: Axes = getattr(driver, "AXES", {})
     loss, logits = _ends(graph, config)
     outcome = interpreter.execute(
@@ -44,6 +51,7 @@ def executed(record: RunRecord, graph: Graph, net: Net, data: Data, engine: str 
         engine=engine,
         schedule=config.schedule,
         fetches=[name for name in (loss, logits) if name],
+        rates=_rates(config),
     )
     return RunRecord(
         config,
@@ -54,6 +62,14 @@ def executed(record: RunRecord, graph: Graph, net: Net, data: Data, engine: str 
         framework=record.framework,
         target="dump",
     )
+
+
+def _rates(config: RunConfig) -> Optional[List[float]]:
+    """The learning rate of every update as a share of the last one, which a dump holds; None if all are the same."""
+    if not config.training or config.learning_rate.name == "constant":
+        return None
+    steps = [rate(config.learning_rate, step) for step in range(config.steps)]
+    return [each / steps[-1] for each in steps for _ in range(config.device_iterations)]
 
 
 def _ends(graph: Graph, config: RunConfig) -> Tuple[str, str]:
