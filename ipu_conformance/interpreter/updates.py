@@ -10,7 +10,7 @@ from typing import Callable, Mapping, Tuple
 
 import numpy as np
 
-from ipu_conformance.interpreter.calls import Array, Call, ExecutionError, Function, Table, placed
+from ipu_conformance.interpreter.calls import Array, Call, ExecutionError, Function, Table
 from ipu_conformance.ir.graph import Op
 
 ACCUMULATORS = ("Accum___", "Accl___")
@@ -141,9 +141,8 @@ COUNTING = "AdamUpdater"
 
 def at_rate(op: Op, share: float) -> Op:
     """The op with a learning rate that is this share of the one in the dump."""
-    if float(str(op.attributes.get(DECAYING, 1.0))) != 1.0 and op.type == "SGD0VarUpdate":
-        raise ExecutionError(
-            f"{placed(op)} has a weight decay with the learning rate in it: it is executed at the dump's own rate only."
-        )
-    scaled = {name: float(str(op.attributes[name])) * share for name in RATES if name in op.attributes}
+    numbers = {name: float(str(op.attributes[name])) for name in (*RATES, DECAYING) if name in op.attributes}
+    scaled = {name: value * share for name, value in numbers.items() if name in RATES}
+    if op.type == "SGD0VarUpdate" and DECAYING in numbers:  # what is left of the weight: one less the rate's decay
+        scaled[DECAYING] = 1.0 - share * (1.0 - numbers[DECAYING])
     return replace(op, attributes={**op.attributes, **scaled}) if scaled else op

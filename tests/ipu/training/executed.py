@@ -22,6 +22,8 @@ SEED = "Gradient___"
 """What PopART calls the gradient of a tensor: that of the loss is the loss scale."""
 COUNTER = "num_batches_tracked"
 """How often a batch norm of torch was trained: nothing is computed from it."""
+SQUARES = "Accl1___"
+"""PopART's name for the mean or the sum of squared gradients; Adagrad says what it begins with."""
 THROUGH = frozenset(
     ("Cast", "Flatten", "Identity", "IpuCopy", "Log", "LogSoftmax", "Nll", "ReduceMean", "ReduceSum", "Reshape",
      "Softmax", "Squeeze", "Unsqueeze")
@@ -76,15 +78,28 @@ def _ends(graph: Graph, config: RunConfig) -> Tuple[str, str]:
     """The names of the loss, empty for inference, and of the net's output."""
     if not config.training:
         return "", graph.outputs[0]
-    made = {name for op in graph.ops for name in op.outputs}
-    seeds = [name[len(SEED) :] for name in (*graph.inputs, *graph.initializers) if name.startswith(SEED)]
-    losses = [name for name in seeds if name in made]
-    if not losses:  # a function returns both
+    loss = name = loss_of(graph)
+    if not loss:  # a function returns both
         return graph.outputs[0], graph.outputs[1]
-    name = losses[0]
     while name in graph.producers and graph.producers[name].type in THROUGH:
         name = graph.producers[name].inputs[0]
-    return losses[0], name
+    return loss, name
+
+
+def loss_of(graph: Graph) -> str:
+    """The tensor whose gradient is given, not computed; empty if there is none."""
+    made = {name for op in graph.ops for name in op.outputs}
+    seeds = [name[len(SEED) :] for name in (*graph.inputs, *graph.initializers) if name.startswith(SEED)]
+    return next((name for name in seeds if name in made), "")
+
+
+def losses_of_updates(graph: Graph, held: Mapping[str, Array], *streams: Array) -> Array:
+    """The losses of a compiled training whose updates are one micro-batch each; ``streams`` are fed in order."""
+    free = [name for name in graph.inputs if not name.startswith((SEED, "Acc", "Step___")) and name not in held]
+    known = {name: value for name, value in held.items() if name in graph.tensors}
+    fed = {name: value.reshape((-1, *(graph.tensors[name].shape or ()))) for name, value in zip(free, streams)}
+    loss = loss_of(graph)
+    return np.ravel(interpreter.execute(graph, {**known, **fed}, fetches=[loss]).outputs[loss])
 
 
 def _held(graph: Graph, net: Net, config: RunConfig, axes: Axes) -> Dict[str, Array]:
@@ -94,6 +109,9 @@ def _held(graph: Graph, net: Net, config: RunConfig, axes: Axes) -> Dict[str, Ar
     for name in _unvalued(graph):
         if name.endswith(COUNTER):
             held[name] = np.asarray(0)
+        elif config.training and config.optimizer.name == "adagrad" and name.startswith(SQUARES):
+            shape = [length or 0 for length in graph.tensors[name].shape or ()]
+            held[name] = np.full(shape, config.optimizer["initial"])
     return held
 
 
