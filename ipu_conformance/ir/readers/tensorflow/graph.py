@@ -38,8 +38,8 @@ TABLES = (ops, layers)
 DOMAIN = "tensorflow"
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _INPUTS = ("Placeholder", "PlaceholderV2", "_Arg")
-_ELEMENTS = ("IteratorGetNext", "PopDatastreamInfeedDequeue")
-"""What takes the next element of a data set: from the host's iterator, or from the queue to a device."""
+_ELEMENT = "IteratorGetNext"
+"""What takes the next element of a data set."""
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 _SILENT = frozenset(("NoOp", "Assert", "PrintV2", "SaveV2", "MergeV2Checkpoints", "DeleteMemoryCache"))
 """Ops that make nothing, and assign nothing."""
@@ -200,7 +200,7 @@ class _Reader:
         elif node.op in _INPUTS:
             name = self._declare(frame, node, 0)
             self.inputs.append(name)
-        elif node.op in _ELEMENTS:
+        elif node.op == _ELEMENT:
             self.inputs += [self._element(frame, node, place) for place in range(self._count(frame, node))]
         elif node.op == "Const":
             self._constant(frame, node)

@@ -2,4 +2,7 @@
 
 from ipu_conformance.emulator.faults.catalogue import dumped
 
-dumped.declare("paddle", dumped.POPART, __name__)
+UNUSED = "sub-swapped"
+"""No net that is trained through Paddle's driver has a difference."""
+
+dumped.declare("paddle", [row for row in dumped.POPART if row[0] != UNUSED], __name__)

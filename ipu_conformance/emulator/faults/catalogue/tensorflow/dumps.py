@@ -64,8 +64,6 @@ def _halved(op: Op) -> Op:
 ROWS: Tuple[Row, ...] = (
     ("all-reduce-lost", "the last gradient is that of one replica less", lost(_adding_up_replicas)),
     ("all-reduce-twice", "the last gradient has one replica twice", changed(_adding_up_replicas, _doubled)),
-    ("cast-lost", "the last cast of a gradient is missing",
-     lost(lambda op: op.type == "Cast" and "gradient_tape" in op.name)),
     ("bias-lost", "the last bias is not added", lost(_adding_a_bias)),
     ("sub-swapped", "the last difference has its terms swapped",
      changed(lambda op: op.type == "Sub" and not op.name.startswith(OF_REPLICA), swapped)),
