@@ -144,7 +144,11 @@ class Inspector(Protocol):
         """The slots that a RunConfig implies."""
 
     def ir(self, program: Any) -> Optional[Any]:
-        """The compiled program as an ``ipu_conformance.ir.Graph``."""
+        """The compiled program as an ``ipu_conformance.ir.Graph``, or a function that reads it once it is asked for.
+
+        That of a Keras model is one run: its inputs are the elements of the data set in their order, its outputs the
+        model's logs in the order of their names, and ``name@1`` is what replica 1 holds of a variable.
+        """
 
     def memory(self, program: Any) -> Optional[Sequence[Mapping[str, int]]]:
         """The bytes that each IPU of a replica needs, by part: a row an IPU, with its number as ``ipu``."""

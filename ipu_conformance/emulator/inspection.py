@@ -7,7 +7,7 @@ framework.
 from __future__ import annotations
 
 import heapq
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from ipu_conformance.emulator.core.memory import PERSISTENT, VARYING, MemoryEstimate
 from ipu_conformance.emulator.core.plan import Plan, Slot, plan
@@ -126,8 +126,10 @@ class TensorFlow:
     def plan(self, config: RunConfig) -> None:
         return None
 
-    def ir(self, program: Any) -> None:
-        return None
+    def ir(self, program: Any) -> Optional[Callable[[], Graph]]:
+        from ipu_conformance.emulator.tensorflow.reports.program import of_training
+
+        return of_training(program)
 
 
 INSPECTORS: Mapping[str, Any] = {"poptorch": PopTorch, "tensorflow": TensorFlow, "paddle": Paddle}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Mapping
+from typing import Callable, Iterable, Mapping, Optional, Sequence
 
 from ipu_conformance.interpreter import machine, onnx_runtime
 from ipu_conformance.interpreter.calls import Array, ExecutionError
@@ -19,8 +19,12 @@ def execute(
     engine: str = "oracle",
     schedule: str = "grouped",
     fetches: Iterable[str] = (),
+    rates: Optional[Sequence[float]] = None,
 ) -> Outcome:
-    """What an engine makes of a graph and its inputs."""
+    """What an engine makes of a graph and its inputs.
+
+    A dump holds the learning rate of one update; ``rates`` are those of all updates, as shares of it.
+    """
     if engine not in ENGINES:
         raise ExecutionError(f"engine {engine!r} is unknown: choose one of {', '.join(ENGINES)}.")
-    return ENGINES[engine](graph, inputs, schedule=schedule, fetches=fetches)
+    return ENGINES[engine](graph, inputs, schedule=schedule, fetches=fetches, rates=rates)

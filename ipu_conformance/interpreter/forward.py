@@ -302,6 +302,13 @@ def _resize(call: Call) -> Array:
     return value
 
 
+def dropout(call: Call) -> Array:
+    """What is dropped is not in a dump: neither masks nor the generator that draws them on a device."""
+    if float(call.attribute("ratio", default=0.5)) and int(call.attribute("training", default=1)):
+        raise ExecutionError(f"{call.place} drops values at random: the dump does not hold its masks.")
+    return call.x
+
+
 def _gelu(call: Call) -> Array:
     # PopART's Gelu is the one by tanh.
     return oracle("gelu_tanh", call.x)
@@ -393,5 +400,6 @@ FORWARD: Table = {
     "ArgMax": _argument("argmax"),
     "ArgMin": _argument("argmin"),
     "Resize": _resize,
+    "Dropout": dropout,
 }
 """Every forward op by its type."""

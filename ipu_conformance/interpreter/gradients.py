@@ -7,7 +7,16 @@ from typing import Callable, Tuple
 import numpy as np
 
 from ipu_conformance.interpreter.calls import Array, Call, Function, Table, vjp
-from ipu_conformance.interpreter.forward import averaging, geometry, groups, nll, of_probabilities, permutation, slices
+from ipu_conformance.interpreter.forward import (
+    averaging,
+    dropout,
+    geometry,
+    groups,
+    nll,
+    of_probabilities,
+    permutation,
+    slices,
+)
 from ipu_conformance.oracle.op import unbroadcast
 
 Pull = Callable[[Array, Array], Array]
@@ -224,5 +233,6 @@ GRADIENTS: Table = {
     "SliceGrad": _slice,
     "GatherGrad": _gather,
     "ClipGrad": _clip,
+    "DropoutGrad": dropout,
 }
 """Every gradient op by its type."""

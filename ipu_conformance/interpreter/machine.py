@@ -7,7 +7,7 @@ and what it copies to another IPU arrives when the stage is done. All numbers ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Iterable, Iterator, List, Mapping, Sequence, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ipu_conformance.interpreter.forward import FORWARD
 from ipu_conformance.interpreter.gradients import GRADIENTS
 from ipu_conformance.interpreter.inputs import Feed, feed
 from ipu_conformance.interpreter.tensorflow import ASSIGNMENTS, TENSORFLOW
-from ipu_conformance.interpreter.updates import ACCUMULATORS, COUNTING, REDUCTIONS, UPDATES
+from ipu_conformance.interpreter.updates import ACCUMULATORS, COUNTING, REDUCTIONS, UPDATES, at_rate
 from ipu_conformance.interpreter.updates import CHANGING as UPDATING
 from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.oracle.op import OracleError
@@ -46,7 +46,14 @@ class Outcome:
     """The variables that the first replica holds otherwise than at the start."""
 
 
-def run(graph: Graph, given: Mapping[str, Array], *, schedule: str = "grouped", fetches: Iterable[str] = ()) -> Outcome:
+def run(
+    graph: Graph,
+    given: Mapping[str, Array],
+    *,
+    schedule: str = "grouped",
+    fetches: Iterable[str] = (),
+    rates: Optional[Sequence[float]] = None,
+) -> Outcome:
     """Execute a graph on what it is given; ``fetches`` are values to return beside the graph's outputs."""
     soundness.require_known(graph, TABLE, "oracle")
     soundness.require_types(graph)
@@ -55,11 +62,17 @@ def run(graph: Graph, given: Mapping[str, Array], *, schedule: str = "grouped", 
     lacking = [name for name in wanted if name not in graph.tensors]
     if lacking:
         raise ExecutionError(f"{lacking[0]!r} is asked for, and graph {graph.name!r} has no such tensor.")
-    return _Machine(graph, feed(graph, given), schedule, wanted).run()
+    fed = feed(graph, given)
+    if rates is not None and len(rates) != fed.counts[0]:
+        raise ExecutionError(f"{len(rates)} learning rates are given for {fed.counts[0]} updates: give one for each.")
+    return _Machine(graph, fed, schedule, wanted, rates).run()
 
 
 class _Machine:
-    def __init__(self, graph: Graph, fed: Feed, schedule: str, wanted: Sequence[str]) -> None:
+    def __init__(
+        self, graph: Graph, fed: Feed, schedule: str, wanted: Sequence[str], rates: Optional[Sequence[float]] = None
+    ) -> None:
+        self.rates, self.rate = rates, 1.0
         self.graph, self.fed, self.schedule, self.wanted = graph, fed, schedule, wanted
         self.roots = _roots(graph)
         self.outer = _after_accumulation(graph)
@@ -87,6 +100,7 @@ class _Machine:
 
     def _group(self, places: Sequence[Tuple[int, int]]) -> None:
         """All micro-batches between two updates, and the update."""
+        self.rate = 1.0 if self.rates is None else self.rates[places[0][0]]
         batches = [
             [{name: value[u, t, r] for name, value in self.fed.streams.items()} for r in self.replicas]
             for u, t in places
@@ -152,7 +166,7 @@ class _Machine:
         inputs = [None if not name else self._value(name, first, second, held, op) for name in op.inputs]
         if op.type == "Accumulate" and len(inputs) == 2 and op.attributes.get("type") == COUNTER:
             inputs.append(np.asarray(self.taken.get(self.roots.get(op.outputs[0], ""), 0)))
-        return Call(op, tuple(inputs), self.graph)
+        return Call(op if self.rate == 1.0 else at_rate(op, self.rate), tuple(inputs), self.graph)
 
     def _value(self, name: str, first: Values, second: Values, held: Values, reader: object = None) -> Array:
         if name in first:

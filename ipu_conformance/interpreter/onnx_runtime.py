@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -20,8 +20,15 @@ from ipu_conformance.ir.tensor import Tensor
 MODULE = "onnxruntime"
 
 
-def run(graph: Graph, given: Mapping[str, Array], *, schedule: str = "grouped", fetches: Iterable[str] = ()) -> Outcome:
-    """Execute the forward pass of a graph, micro-batch by micro-batch; a schedule makes no difference to it."""
+def run(
+    graph: Graph,
+    given: Mapping[str, Array],
+    *,
+    schedule: str = "grouped",
+    fetches: Iterable[str] = (),
+    rates: Optional[Sequence[float]] = None,
+) -> Outcome:
+    """Execute the forward pass of a graph, micro-batch by micro-batch; schedule and rates make no difference to it."""
     wanted = list(dict.fromkeys((*graph.outputs, *fetches)))
     fed = feed(graph, given)
     plain = _plain(graph, wanted)

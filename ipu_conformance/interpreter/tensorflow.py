@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from ipu_conformance.interpreter.calls import Array, Call, ExecutionError, Funct
 DOMAIN = "tensorflow::"
 FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 """The axes of images with channels last in the order of channels first, and back."""
+MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
 KERNEL, BACK = (3, 2, 0, 1), (2, 3, 1, 0)
 
 
@@ -40,6 +41,18 @@ def _geometry(call: Call) -> Dict[str, Any]:
     if "ksize" in call.op.attributes:
         words["kernel"] = tuple(call.attribute("ksize"))[space]
     return words
+
+
+def _convolution(call: Call) -> Array:
+    return _as_given(call, oracle("conv", _first(call, call[0]), call[1].transpose(KERNEL), **_geometry(call)))
+
+
+def _pool(name: str) -> Function:
+    def function(call: Call) -> Array:
+        words = _geometry(call) if name == "max_pool" else {**_geometry(call), "count_include_pad": False}
+        return _as_given(call, oracle(name, _first(call, call[0]), **words))
+
+    return function
 
 
 def _conv_input(call: Call) -> Array:
@@ -103,6 +116,28 @@ def _sum(call: Call) -> Array:
     return call[0].sum(axis=axes, keepdims=bool(call.attribute("keep_dims", default=0)))
 
 
+def _strided(call: Call) -> Array:
+    """A slice by begins, ends and steps; bits of masks say which of them are left out, and which axes are dropped."""
+    masks = {word: int(call.attribute(f"{word}_mask", default=0)) for word in MASKS}
+    if masks["ellipsis"] or masks["new_axis"]:
+        raise ExecutionError(f"{call.place} has an ellipsis or a new axis, which are not known.")
+    taken: List[Any] = []
+    for axis, (begin, end, step) in enumerate(zip(*(np.ravel(call[place]) for place in (1, 2, 3)))):
+        bit = 1 << axis
+        if masks["shrink_axis"] & bit:
+            taken.append(int(begin))
+        else:
+            limits = [None if masks[word] & bit else int(each) for word, each in (("begin", begin), ("end", end))]
+            taken.append(slice(*limits, int(step)))
+    return np.asarray(call[0][tuple(taken)])
+
+
+def _divided(call: Call) -> Array:
+    """A quotient that is zero where the divisor is."""
+    x, y = np.broadcast_arrays(call[0], call[1])
+    return np.divide(x, y, out=np.zeros(y.shape), where=y != 0)
+
+
 def _assigning(change: Callable[[Array, Array], Array]) -> Function:
     return lambda call: change(call[0], call[1])
 
@@ -126,6 +161,9 @@ TENSORFLOW: Table = {
             "SigmoidGrad": lambda call: call[1] * call[0] * (1 - call[0]),
             "BiasAddGrad": _bias,
             "SparseSoftmaxCrossEntropyWithLogits": _cross_entropy,
+            "Conv2D": _convolution,
+            "MaxPool": _pool("max_pool"),
+            "AvgPool": _pool("avg_pool"),
             "Conv2DBackpropInput": _conv_input,
             "Conv2DBackpropFilter": _conv_filter,
             "MaxPoolGrad": _max_pool,
@@ -136,6 +174,12 @@ TENSORFLOW: Table = {
             "InvertPermutation": lambda call: np.argsort(call[0]),
             "Transpose": lambda call: call[0].transpose([int(axis) for axis in call[1]]),
             "Sum": _sum,
+            "L2Loss": lambda call: np.sum(call[0] * call[0]) / 2,
+            "StridedSlice": _strided,
+            "DivNoNan": _divided,
+            "ExpandDims": lambda call: np.expand_dims(call[0], int(np.ravel(call[1])[0])),
+            "Pack": lambda call: np.stack(call.given, axis=int(call.attribute("axis", default=0))),
+            "Range": lambda call: np.arange(*(each.item() for each in call.given)),
         }.items()
     },
 }

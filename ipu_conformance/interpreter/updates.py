@@ -5,11 +5,13 @@ Such an op changes the variable that is its first input, and gives the new value
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Callable, Mapping, Tuple
 
 import numpy as np
 
 from ipu_conformance.interpreter.calls import Array, Call, ExecutionError, Function, Table
+from ipu_conformance.ir.graph import Op
 
 ACCUMULATORS = ("Accum___", "Accl___")
 """PopART's prefixes of what gradients are added up in, micro-batch by micro-batch."""
@@ -131,5 +133,16 @@ UPDATES: Table = {
 }
 """Every op of an update by its type."""
 REDUCTIONS = ("ReplicatedAllReduce", "ReplicatedAllReduceInplace")
+RATES = ("const learning rate", "const scaled learning rate")
+DECAYING = "const weight decay scale factor"
 COUNTING = "AdamUpdater"
 """The op that counts updates in its fourth input."""
+
+
+def at_rate(op: Op, share: float) -> Op:
+    """The op with a learning rate that is this share of the one in the dump."""
+    numbers = {name: float(str(op.attributes[name])) for name in (*RATES, DECAYING) if name in op.attributes}
+    scaled = {name: value * share for name, value in numbers.items() if name in RATES}
+    if op.type == "SGD0VarUpdate" and DECAYING in numbers:  # what is left of the weight: one less the rate's decay
+        scaled[DECAYING] = 1.0 - share * (1.0 - numbers[DECAYING])
+    return replace(op, attributes={**op.attributes, **scaled}) if scaled else op

@@ -19,7 +19,7 @@ import tensorflow as tf
 from ipu_conformance import frameworks
 from ipu_conformance.frameworks import limits
 from ipu_conformance.frameworks.tensorflow import models, rules
-from ipu_conformance.frameworks.tensorflow.graphs import dump
+from ipu_conformance.frameworks.tensorflow.graphs import dump, program
 from ipu_conformance.frameworks.tensorflow.models import AXES, LOGITS, LOSSES, Dtypes, KerasNet, images
 from ipu_conformance.frameworks.tensorflow.ops import run_ops, why_inexpressible
 from ipu_conformance.nets import Data, Net
@@ -133,6 +133,7 @@ def train(
     shown = {
         "weights_by_replica": _by_replica(built, built.trained, config),
         "statistics_by_replica": _by_replica(built, built.running, config),
+        "ir": program(built),
     }
     return _record(built, config, seen, **shown, **frameworks.origin("tensorflow", str(tf.__version__)))
 

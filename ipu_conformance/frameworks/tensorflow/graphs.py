@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 import numpy as np
 import tensorflow as tf
 
+from ipu_conformance import frameworks
 from ipu_conformance.frameworks.tensorflow import models, rules
 from ipu_conformance.frameworks.tensorflow.models import KerasNet
 from ipu_conformance.ir.graph import Graph, Op
@@ -24,6 +25,20 @@ def dump(net: Net, config: RunConfig) -> Optional[Graph]:
         return _inference(net, config)
     single = config.gradient_accumulation == config.replicas == 1 and config.dtype == "float32"
     return _training(net, config) if single else None
+
+
+def program(built: KerasNet) -> Optional[Callable[[], Graph]]:
+    """What reads the run that the device has compiled, with the net's names; None where the target does not show it."""
+    shown = frameworks.ir("tensorflow", built.model)
+    if shown is None:
+        return None
+    ours = _names(built)
+    return lambda: _named(shown() if callable(shown) else shown, ours, {})
+
+
+def _names(built: KerasNet) -> Dict[str, str]:
+    """The net's names by those of the model's variables."""
+    return {variable.name.split(":")[0]: name for name, variable in {**built.trained, **built.running}.items()}
 
 
 def _inference(net: Net, config: RunConfig) -> Graph:
@@ -57,12 +72,11 @@ def _dumped(built: KerasNet, config: RunConfig, function: Callable[[Any, Any], A
         tf.TensorSpec((config.micro_batch, *built.net.label_shape), tf.int32),
     )
     concrete = tf.function(function).get_concrete_function(*specs)
-    ours = {variable.name.split(":")[0]: name for name, variable in {**built.trained, **built.running}.items()}
     held = {
         variable.name.split(":")[0]: np.asarray(variable.numpy()).astype(_stored(variable)).tobytes()
         for variable in concrete.graph.variables
     }
-    return _named(read_graph(concrete), ours, held)
+    return _named(read_graph(concrete), _names(built), held)
 
 
 def _stored(variable: Any) -> np.dtype:
@@ -73,7 +87,8 @@ def _named(graph: Graph, ours: Mapping[str, str], held: Mapping[str, bytes]) -> 
     """The graph with the net's names for its weights, and the values of other variables."""
 
     def name(tensor: str) -> str:
-        return ours.get(tensor, tensor)
+        variable, *replica = tensor.split("@")
+        return "@".join((ours.get(variable, variable), *replica))
 
     ops = [
         Op(op.type, op.name, tuple(name(each) for each in op.inputs), op.outputs, op.attributes, op.ipu, op.stage)

@@ -12,13 +12,18 @@ from ipu_conformance.interpreter import Outcome
 from ipu_conformance.ir import Graph
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.oracle.training.outputs import returned
+from ipu_conformance.oracle.training.schedules import rate
 from ipu_conformance.run import Array, RunConfig, RunRecord
+
+from . import whole_runs
 
 Axes = Mapping[str, Tuple[int, ...]]
 SEED = "Gradient___"
 """What PopART calls the gradient of a tensor: that of the loss is the loss scale."""
 COUNTER = "num_batches_tracked"
 """How often a batch norm of torch was trained: nothing is computed from it."""
+SQUARES = "Accl1___"
+"""PopART's name for the mean or the sum of squared gradients; Adagrad says what it begins with."""
 THROUGH = frozenset(
     ("Cast", "Flatten", "Identity", "IpuCopy", "Log", "LogSoftmax", "Nll", "ReduceMean", "ReduceSum", "Reshape",
      "Softmax", "Squeeze", "Unsqueeze")
@@ -28,14 +33,18 @@ THROUGH = frozenset(
 
 def dump_of(record: RunRecord, net: Net) -> Optional[Graph]:
     """The compiled program that the target has shown, or the function that the framework gives to a compiler."""
+    if record.ir is not None:
+        return record.ir() if callable(record.ir) else record.ir
     given = getattr(frameworks.load(record.framework), "dump", None)
-    return record.ir if record.ir is not None or given is None else given(net, record.config)
+    return None if given is None else given(net, record.config)
 
 
 def executed(record: RunRecord, graph: Graph, net: Net, data: Data, engine: str = "oracle") -> RunRecord:
     """The record of a run as the graph of its dump tells it: losses, outputs and, after a training, the weights."""
     config = record.config
     driver = frameworks.load(record.framework)
+    if record.framework == "tensorflow" and record.ir is not None:
+        return whole_runs.executed(record, graph, net, data, driver)
     axes: Axes = getattr(driver, "AXES", {})
     loss, logits = _ends(graph, config)
     outcome = interpreter.execute(
@@ -44,6 +53,7 @@ def executed(record: RunRecord, graph: Graph, net: Net, data: Data, engine: str 
         engine=engine,
         schedule=config.schedule,
         fetches=[name for name in (loss, logits) if name],
+        rates=_rates(config),
     )
     return RunRecord(
         config,
@@ -56,19 +66,40 @@ def executed(record: RunRecord, graph: Graph, net: Net, data: Data, engine: str 
     )
 
 
+def _rates(config: RunConfig) -> Optional[List[float]]:
+    """The learning rate of every update as a share of the last one, which a dump holds; None if all are the same."""
+    if not config.training or config.learning_rate.name == "constant":
+        return None
+    steps = [rate(config.learning_rate, step) for step in range(config.steps)]
+    return [each / steps[-1] for each in steps for _ in range(config.device_iterations)]
+
+
 def _ends(graph: Graph, config: RunConfig) -> Tuple[str, str]:
     """The names of the loss, empty for inference, and of the net's output."""
     if not config.training:
         return "", graph.outputs[0]
-    made = {name for op in graph.ops for name in op.outputs}
-    seeds = [name[len(SEED) :] for name in (*graph.inputs, *graph.initializers) if name.startswith(SEED)]
-    losses = [name for name in seeds if name in made]
-    if not losses:  # a function returns both
+    loss = name = loss_of(graph)
+    if not loss:  # a function returns both
         return graph.outputs[0], graph.outputs[1]
-    name = losses[0]
     while name in graph.producers and graph.producers[name].type in THROUGH:
         name = graph.producers[name].inputs[0]
-    return losses[0], name
+    return loss, name
+
+
+def loss_of(graph: Graph) -> str:
+    """The tensor whose gradient is given, not computed; empty if there is none."""
+    made = {name for op in graph.ops for name in op.outputs}
+    seeds = [name[len(SEED) :] for name in (*graph.inputs, *graph.initializers) if name.startswith(SEED)]
+    return next((name for name in seeds if name in made), "")
+
+
+def losses_of_updates(graph: Graph, held: Mapping[str, Array], *streams: Array) -> Array:
+    """The losses of a compiled training whose updates are one micro-batch each; ``streams`` are fed in order."""
+    free = [name for name in graph.inputs if not name.startswith((SEED, "Acc", "Step___")) and name not in held]
+    known = {name: value for name, value in held.items() if name in graph.tensors}
+    fed = {name: value.reshape((-1, *(graph.tensors[name].shape or ()))) for name, value in zip(free, streams)}
+    loss = loss_of(graph)
+    return np.ravel(interpreter.execute(graph, {**known, **fed}, fetches=[loss]).outputs[loss])
 
 
 def _held(graph: Graph, net: Net, config: RunConfig, axes: Axes) -> Dict[str, Array]:
@@ -78,6 +109,9 @@ def _held(graph: Graph, net: Net, config: RunConfig, axes: Axes) -> Dict[str, Ar
     for name in _unvalued(graph):
         if name.endswith(COUNTER):
             held[name] = np.asarray(0)
+        elif config.training and config.optimizer.name == "adagrad" and name.startswith(SQUARES):
+            shape = [length or 0 for length in graph.tensors[name].shape or ()]
+            held[name] = np.full(shape, config.optimizer["initial"])
     return held
 
 

@@ -17,6 +17,7 @@ from .frame import AnyNet, Runs, data_of, inferred, net_of, outputs_as_specified
 from .table import GRID, chosen, each, table
 from .test_clipping_ipu import CLIPPED
 from .test_evaluation_ipu import INFERENCE
+from .test_learning_rate_ipu import CHANGED, SCHEDULED
 from .test_loss_scaling_ipu import ODD
 from .test_optimizers_ipu import SHARED, SINGLE
 from .test_pipelining_ipu import LEAST
@@ -24,12 +25,6 @@ from .test_precision_ipu import HALF
 from .test_reduction_ipu import NARROW, REDUCED
 from .test_updates_ipu import NATIVE
 from .test_weight_decay_ipu import GROUPED, PLAIN
-
-
-def _constant_rate(config: RunConfig) -> bool:
-    """A dump holds one learning rate: that of the last step."""
-    return config.learning_rate.name == "constant" or config.steps == 1
-
 
 ROWS = {
     f"{area}-{word}" if area else word: each
@@ -44,20 +39,30 @@ ROWS = {
         "decayed": {**PLAIN, **GROUPED},
         "narrow": NARROW,
         "reduced": REDUCED,
+        "rate": {**CHANGED, **SCHEDULED},
     }.items()
     for word, each in rows.items()
 }
-DUMPED = chosen(table(*({word: each} for word, each in ROWS.items())), lambda each: _constant_rate(each.config))
+DUMPED = table(*({word: each} for word, each in ROWS.items()))
 """One IPU, sharded, pipelined, replicated, accumulated, recomputed, float16; every rule, reduction and scale."""
 
-
-def _in_one_function(config: RunConfig) -> Optional[str]:
-    """Of TensorFlow a function is shown, which neither accumulates nor reduces."""
-    one = config.gradient_accumulation == config.replicas == 1 and config.dtype == "float32"
-    return None if one else "accumulation and replicas in one graph"
+MOST_UNROLLED = 12
 
 
-@each(DUMPED, without={"tensorflow": _in_one_function})
+def _small_enough(config: RunConfig) -> Optional[str]:
+    """A function has the ops of every micro-batch of an update: large ones take long and tell nothing new."""
+    micro_batches = config.gradient_accumulation * config.replicas
+    return None if micro_batches <= MOST_UNROLLED else f"a dump of {micro_batches} micro-batches that is read in time"
+
+
+def _in_popart_s_words(config: RunConfig) -> Optional[str]:
+    """PopART's ops of an optimizer that a dump has follow neither Nesterov nor dampening."""
+    words = dict(config.optimizer.settings)
+    wanted = [word for word in ("nesterov", "dampening") if words.get(word)]
+    return f"{wanted[0]} in a dump" if wanted else None
+
+
+@each(DUMPED, without={"tensorflow": _small_enough, "poptorch": _in_popart_s_words, "paddle": _in_popart_s_words})
 def test_the_executed_dump_is_what_the_device_did(runs: Runs, name: str, config: RunConfig) -> None:
     """Losses, outputs and trained weights of the dump, executed with the oracle's functions, are the device's."""
     record = runs.train(name, config)

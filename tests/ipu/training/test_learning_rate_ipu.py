@@ -23,7 +23,10 @@ RATES = {
 }
 
 
-@each({word: Row("linear", counted(3, 4, 1, steps=5, learning_rate=rate)) for word, rate in RATES.items()})
+SCHEDULED = {word: Row("linear", counted(3, 4, 1, steps=5, learning_rate=rate)) for word, rate in RATES.items()}
+
+
+@each(SCHEDULED)
 def test_a_schedule_trains_as_specified(runs: Runs, name: str, config: RunConfig) -> None:
     """The rate moves once a call, and all three updates of a call use one rate."""
     runs.compare(name, config, ["losses", "weights"])

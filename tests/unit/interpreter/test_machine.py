@@ -145,3 +145,32 @@ def test_a_running_mean_counts_what_it_has_taken() -> None:
     outcome = execute(replace(graph, ops=tuple(ops)), {"w": np.array(100.0), "x": two_turns})
 
     assert float(outcome.variables[0]["w"]) == 100.0 - 0.5 * (two_turns[0].mean() + two_turns[1].mean())
+
+
+def test_rates_are_shares_of_the_one_in_the_dump() -> None:
+    """An update at half the rate takes half as much, and what is left of a decaying weight follows the rate."""
+    plain = execute(regression(), {"w": np.array(100.0), "x": STREAM}, rates=[0.5, 1.0])
+    decaying = {**SGD, "const weight decay scale factor": 0.75}
+    ops = [replace(op, attributes=decaying) if op.type == "SGD0VarUpdate" else op for op in regression().ops]
+    decayed = execute(replace(regression(), ops=tuple(ops)), {"w": np.array(100.0), "x": STREAM}, rates=[0.5, 1.0])
+
+    sums = [STREAM[update].sum() for update in (0, 1)]
+    assert float(plain.variables[0]["w"]) == 100.0 - 0.25 * sums[0] - 0.5 * sums[1]
+    assert float(decayed.variables[0]["w"]) == 0.75 * (0.875 * 100.0 - 0.25 * sums[0]) - 0.5 * sums[1]
+
+
+def test_there_is_a_rate_for_each_update() -> None:
+    """Fewer rates than updates are refused."""
+    with pytest.raises(ExecutionError, match="3 learning rates are given for 2 updates: give one for each"):
+        execute(regression(), {"w": np.array(100.0), "x": STREAM}, rates=[1.0, 0.5, 0.25])
+
+
+@pytest.mark.parametrize("type", ["Dropout", "DropoutGrad"])
+def test_what_is_drawn_at_random_is_refused(type: str) -> None:
+    """A dump does not hold masks; without anything to drop there are none."""
+    graph = Graph("g", [Op(type, "drop", ("x",), ("y",), {"ratio": 0.25})], ["x"], ["y"], tensors("x", "y"))
+    kept = replace(graph, ops=tuple(replace(op, attributes={"ratio": 0.0}) for op in graph.ops))
+
+    with pytest.raises(ExecutionError, match=f"{type} 'drop' drops values at random: the dump does not hold its masks"):
+        execute(graph, {"x": np.arange(5.0)})
+    np.testing.assert_array_equal(execute(kept, {"x": np.arange(5.0)}).outputs["y"].ravel(), np.arange(5.0))

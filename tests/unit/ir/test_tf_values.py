@@ -16,6 +16,7 @@ from ipu_conformance.ir import Graph, checks, dumps, isomorphic, read
 from ipu_conformance.ir.compare.isomorphism import DIFFERENT, ISOMORPHIC
 from ipu_conformance.ir.compare.normal import normal
 from ipu_conformance.ir.readers.tensorflow import graph as tf_graph
+from ipu_conformance.ir.readers.tensorflow.graph import load_text
 
 tf: Any = None
 """TensorFlow, once a test runs: collecting imports no framework."""
@@ -151,3 +152,24 @@ def test_the_normal_forms_of_graph_and_hlo_agree() -> None:
     assert isomorphic(graph, hlo).verdict == DIFFERENT
     outcome = isomorphic(normal(graph), normal(hlo))
     assert outcome.verdict == ISOMORPHIC, outcome.sentence
+
+
+ELEMENT = b"""
+node { name: "iterator" op: "Placeholder" attr { key: "dtype" value { type: DT_RESOURCE } } }
+node { name: "next" op: "IteratorGetNext" input: "iterator"
+  attr { key: "output_types" value { list { type: DT_FLOAT type: DT_INT32 } } }
+  attr { key: "output_shapes" value { list { shape { dim { size: 2 } dim { size: 3 } } shape { dim { size: 5 } } } } } }
+node { name: "y" op: "Relu" input: "next" attr { key: "T" value { type: DT_FLOAT } } }
+node { name: "z" op: "Neg" input: "next:1" attr { key: "T" value { type: DT_INT32 } } }
+"""
+
+
+def test_the_parts_of_an_element_are_inputs() -> None:
+    """What an iterator gives comes from outside, each part with the type and the shape that the node lists."""
+    graph = load_text(ELEMENT)
+
+    parts = [graph.tensors[name] for name in graph.inputs]
+    assert [(part.name, part.dtype, part.shape) for part in parts] == [
+        ("next", "FLOAT", (2, 3)),
+        ("next:1", "INT32", (5,)),
+    ]

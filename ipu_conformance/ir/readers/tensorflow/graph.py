@@ -38,6 +38,8 @@ TABLES = (ops, layers)
 DOMAIN = "tensorflow"
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _INPUTS = ("Placeholder", "PlaceholderV2", "_Arg")
+_ELEMENT = "IteratorGetNext"
+"""What takes the next element of a data set."""
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 _SILENT = frozenset(("NoOp", "Assert", "PrintV2", "SaveV2", "MergeV2Checkpoints", "DeleteMemoryCache"))
 """Ops that make nothing, and assign nothing."""
@@ -198,6 +200,8 @@ class _Reader:
         elif node.op in _INPUTS:
             name = self._declare(frame, node, 0)
             self.inputs.append(name)
+        elif node.op == _ELEMENT:
+            self.inputs += [self._element(frame, node, place) for place in range(self._count(frame, node))]
         elif node.op == "Const":
             self._constant(frame, node)
         elif node.op in _VARIABLES:
@@ -356,6 +360,16 @@ class _Reader:
         dtype = next((str(kind) for kind in kinds if isinstance(kind, DType) and kind in BITS), UNDEFINED)
         self.writer.tensors[name] = Tensor(name, _result(node.op, dtype, place), self._shape(node, place))
         frame.values[flat] = name
+        return name
+
+    def _element(self, frame: _Frame, node: Node, place: int) -> str:
+        """An input that is a part of an element, whose type and shape are in lists."""
+        name = self._declare(frame, node, place)
+        dtypes, shapes = (node.attributes.get(key) for key in ("output_types", "output_shapes"))
+        if isinstance(dtypes, tuple) and place < len(dtypes) and dtypes[place] in BITS:
+            self.writer.tensors[name] = replace(self.writer.tensors[name], dtype=str(dtypes[place]))
+        if isinstance(shapes, tuple) and place < len(shapes) and isinstance(shapes[place], ShapeAttribute):
+            self.writer.tensors[name] = replace(self.writer.tensors[name], shape=shapes[place].shape)
         return name
 
     @staticmethod
