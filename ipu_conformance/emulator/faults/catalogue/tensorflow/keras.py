@@ -62,8 +62,8 @@ for _name, _area, _function, _what, _wrong in (
      always(None)),
     ("keras-statistics-frozen", "weights", "stock.keras.layers:BatchNormalization.add_update",
      "running statistics never move", always(None)),
-    ("keras-dense-doubled", "numerics", "stock.keras.layers:Dense.call", "a dense layer takes its inputs twice",
-     lambda original, layer, inputs, **settings: original(layer, inputs + inputs)),
+    ("keras-dense-doubled", "numerics", "stock.keras.layers:Dense.__call__", "a dense layer takes its inputs twice",
+     lambda original, layer, inputs, *rest, **settings: original(layer, inputs + inputs, *rest, **settings)),
     # Options
     ("keras-always-sum", "reduce", f"{KERAS}.options:reduction_method", "accumulated gradients are always added up",
      result(lambda method: type(method).SUM)),
