@@ -1,4 +1,4 @@
-"""``ipu-conformance faults list|run|matrix``: the ways for a device to be wrong, and the cases that notice them."""
+"""``ipu-conformance faults list|run|grow|matrix|page``: the ways for a device to be wrong, and who notices them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     action.add_argument(
         "cases", nargs="*", metavar="CASE", help="cases of the suite; the published killers without any"
     )
+    action.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="append the runs to <framework>.*.jsonl; a failure counts if the case passes again without the fault",
+    )
     action.set_defaults(action=_run)
+    action = actions.add_parser("grow", help="add runs to the published matrix, without running a case")
+    action.add_argument("runs", type=Path, nargs="+", metavar="FILE", help="recorded runs (<framework>.*.jsonl)")
+    action.add_argument("-o", "--output", type=Path, help="another file than the matrix of the package")
+    action.set_defaults(action=_grow)
     action = actions.add_parser("matrix", help="find the cases that notice each fault, and write the matrix")
     action.add_argument("--frameworks", nargs="+", choices=list(FRAMEWORKS), default=list(FRAMEWORKS))
     action.add_argument(
@@ -91,15 +101,33 @@ def _run(args: argparse.Namespace) -> int:
     def work(loop: session.Loop) -> None:
         unknown.extend(case for case in cases if case not in loop.cases)
         for case in [] if unknown else cases:
-            with catalogue.inject(fault.name):
-                outcome = loop.run(case)
-            verdicts.append(outcome.verdict)
-            print(f"{outcome.verdict.value:8}{case}\n        {outcome.sentence}".rstrip())
+            if args.record is None:
+                with catalogue.inject(fault.name):
+                    note = loop.run(case)._asdict()
+            else:
+                with args.record.open("a", encoding="utf-8") as out:
+                    session.attempt(loop, fault.name, case, out)
+                note = session.lines(args.record)[-1]
+            verdicts.append(Verdict(note["verdict"]))
+            print(f"{verdicts[-1].value:8}{case}\n        {note['sentence']}".rstrip())
 
     session.pytest_session(sorted({case.partition("::")[0] for case in cases}), args.framework, work)
     if unknown:
         raise table.MatrixError(f"the suite has no case {unknown[0]!r} of {args.framework}.")
     return 0 if Verdict.KILLED in verdicts else 1
+
+
+def _grow(args: argparse.Namespace) -> int:
+    from ipu_conformance.emulator.faults import catalogue
+    from ipu_conformance.matrix import campaign, session, table
+
+    matrix = table.read()
+    for name, runs in campaign.recorded(args.runs).items():
+        catalogue.load(name)
+        matrix = table.grown(matrix, name, session.described(name), runs)
+    table.write(matrix, args.output or table.PUBLISHED)
+    print("\n".join(text_table([HEADER, *(_counts(matrix, name) for name in matrix.rows)], ruled=True)))
+    return 0
 
 
 def _matrix(args: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from ipu_conformance.emulator.faults import ENVIRONMENT
 from ipu_conformance.matrix import search, session, table
 from ipu_conformance.matrix.table import Matrix, MatrixError
 from ipu_conformance.matrix.verdict import Verdict
+from ipu_conformance.targets import FRAMEWORKS
 
 ENOUGH = 2
 """Families of cases that are to notice a fault before the search ends."""
@@ -70,17 +71,27 @@ def published() -> Dict[str, Dict[str, List[str]]]:
     return {name: {fault: row.kills for fault, row in rows.items()} for name, rows in matrix.rows.items()}
 
 
-def killers(paths: Sequence[Path]) -> Dict[str, Dict[str, List[str]]]:
-    """The cases that noticed each fault in runs that were written down; a file's name begins with its framework."""
-    found: Dict[str, Dict[str, List[str]]] = {}
+def recorded(paths: Sequence[Path]) -> Dict[str, List[Dict[str, Any]]]:
+    """The runs under faults that were written down, by framework, with which the name of each file begins."""
+    found: Dict[str, List[Dict[str, Any]]] = {}
     for path in paths:
         framework = path.name.partition(".")[0]
+        if framework not in FRAMEWORKS:
+            raise MatrixError(f"{path.name} holds no runs: a name begins with one of {', '.join(FRAMEWORKS)}.")
         try:
             runs = session.lines(path)
         except OSError as error:
             raise MatrixError(f"{path} cannot be read: {error.strerror}.") from error
+        found.setdefault(framework, []).extend(run for run in runs if run.get("fault"))
+    return found
+
+
+def killers(paths: Sequence[Path]) -> Dict[str, Dict[str, List[str]]]:
+    """The cases that noticed each fault in runs that were written down."""
+    found: Dict[str, Dict[str, List[str]]] = {}
+    for framework, runs in recorded(paths).items():
         for run in runs:
-            if run.get("fault") and run["verdict"] == Verdict.KILLED:
+            if run["verdict"] == Verdict.KILLED:
                 found.setdefault(framework, {}).setdefault(run["fault"], []).append(run["case"])
     return found
 
@@ -182,7 +193,7 @@ def work(job: Path) -> None:
         out.flush()
         if kind == "record":
             session.record(framework, asked["level"], out, asked["paths"])
-            rows = {fault.name: {"what": fault.what, "place": fault.point} for fault in session.known(framework)}
+            rows = session.described(framework)
             job.with_name(f"{framework}.faults.json").write_text(json.dumps(rows), encoding="utf-8")
         elif kind.startswith("judge"):
             session.judge(framework, asked["candidates"], asked["enough"], out, asked["paths"])

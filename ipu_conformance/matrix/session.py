@@ -235,7 +235,7 @@ def provoke(
             new = [fault for fault in faults if (fault, case) not in tried]
             if case not in loop.cases or search.family(case) in killed:
                 continue
-            if all(_try_and_look(loop, fault, case, out) is not Verdict.KILLED for fault in new):
+            if all(attempt(loop, fault, case, out) is not Verdict.KILLED for fault in new):
                 idle.append(case)
         kin: Dict[str, List[str]] = {}
         for case in loop.cases:
@@ -286,7 +286,7 @@ def _slip(
         for _ in range(min(most, len(untried))):
             fault = experience.next(case, untried)
             untried.remove(fault)
-            verdict = _try_and_look(loop, fault, case, out, limit)
+            verdict = attempt(loop, fault, case, out, limit)
             experience.add(fault, case, verdict)
             runs.append({"fault": fault, "case": case, "verdict": verdict})
             if verdict is Verdict.KILLED:
@@ -301,7 +301,7 @@ def _try(loop: Loop, fault: str, case: str, out: TextIO, limit: float = LIMIT) -
     return _noted(_under(loop, fault, case, out, limit), fault, case, out)
 
 
-def _try_and_look(loop: Loop, fault: str, case: str, out: TextIO, limit: float = LIMIT) -> Verdict:
+def attempt(loop: Loop, fault: str, case: str, out: TextIO, limit: float = LIMIT) -> Verdict:
     """Like ``_try``; a failure counts if the case passes again without the fault, else the process is spoiled."""
     outcome = _under(loop, fault, case, out, limit)
     if outcome.verdict is Verdict.PASSED or loop.run(case).verdict is Verdict.PASSED:
@@ -347,6 +347,11 @@ def wake(framework: str) -> None:
 def known(framework: str) -> List[catalogue.Fault]:
     """The faults that a framework's device can have, those of the core among them."""
     return [fault for fault in catalogue.table() if fault.front_end in ("core", framework)]
+
+
+def described(framework: str) -> Dict[str, Dict[str, str]]:
+    """What each of them does, and where, by its name."""
+    return {fault.name: {"what": fault.what, "place": fault.point} for fault in known(framework)}
 
 
 def lines(path: Path) -> List[Dict[str, Any]]:

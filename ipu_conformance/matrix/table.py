@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
@@ -79,7 +79,7 @@ def gathered(
     rows = {name: Row(each["what"], each["place"]) for name, each in faults.items()}
     for run in runs:
         fault = str(run["fault"])
-        if fault.startswith(SLIP):
+        if _is_slip(fault):
             if run["verdict"] != Verdict.KILLED:  # one of many that were tried to provoke a case
                 continue
             rows.setdefault(fault, Row("a wrong result, or none", fault[len(SLIP) :]))
@@ -97,6 +97,28 @@ def gathered(
         name = family(str(note["case"]))
         families[name] = round(families.get(name, 0.0) + float(note["seconds"]), 3)
     return Matrix({framework: rows}, {framework: families})
+
+
+def grown(matrix: Matrix, framework: str, faults: Mapping[str, Mapping[str, str]], runs: Sequence[Any]) -> Matrix:
+    """A matrix with runs that were made since; what it knew stays, but for faults that there are no more."""
+    found = gathered(framework, faults, (), [run for run in runs if run["fault"] in faults or _is_slip(run["fault"])])
+    before = matrix.rows.get(framework, {})
+    rows = {name: replace(row) for name, row in before.items() if name in faults or _is_slip(name)}
+    families = dict(matrix.families.get(framework, {}))
+    for name, new in found.rows[framework].items():
+        row = rows.setdefault(name, Row(new.what, new.place))
+        row.what, row.place = new.what, new.place
+        row.kills = list(dict.fromkeys([*row.kills, *new.kills]))
+        row.broke = list(dict.fromkeys([*row.broke, *new.broke]))
+        row.survived += new.survived
+        row.seconds = row.seconds or new.seconds
+        for case in new.kills:
+            families.setdefault(family(case), 0.0)
+    return Matrix({**matrix.rows, framework: rows}, {**matrix.families, framework: families})
+
+
+def _is_slip(fault: str) -> bool:
+    return fault.startswith(SLIP)
 
 
 def joined(parts: Sequence[Matrix]) -> Matrix:

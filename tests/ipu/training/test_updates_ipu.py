@@ -116,10 +116,12 @@ PARTLY = table(
 @each(PARTLY)
 @pytest.mark.parametrize("place", [0, -1], ids=["first", "last"])
 def test_a_frozen_layer_stays_and_the_others_learn(runs: Runs, name: Net, config: RunConfig, place: int) -> None:
-    """The weights of a frozen layer keep their bits; the first update of all others has the bits that it has anyway."""
+    """The weights of a frozen layer keep their bits; all others move, and have the bits that they have anyway."""
     layer = name.layers[place].name
     whole, partly = runs.train(name, config).weights or {}, runs.train(name, config, frozen=(layer,)).weights or {}
     start, kept = name.initial_weights(config.seed), frameworks.weights_of(name, [layer])
 
     for weight, value in partly.items():
         check.identical(actual=value, expected=start[weight] if weight in kept else whole[weight], what=weight)
+        if weight not in kept:
+            check.differs(actual=value, other=start[weight], what=weight)

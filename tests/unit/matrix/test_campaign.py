@@ -30,6 +30,12 @@ def test_a_file_of_runs_that_is_not_there_is_refused(tmp_path):
         campaign.killers([tmp_path / "paddle.x.jsonl"])
 
 
+def test_a_file_of_runs_says_whose_they_are(tmp_path):
+    """Its name begins with a framework's."""
+    with pytest.raises(MatrixError, match=r"runs\.jsonl holds no runs: a name begins with one of poptorch"):
+        campaign.recorded([tmp_path / "runs.jsonl"])
+
+
 def test_a_slip_that_ended_the_process_is_not_tried_again(tmp_path):
     """What was begun and has no line broke the device; what has one is known."""
     job = tmp_path / "paddle.provoke0.json"

@@ -105,3 +105,34 @@ def test_the_page_names_faults_cases_and_survivors():
     assert "<code>paddle/test_a.py::test_one[x]</code>" in text
     assert text.count("no case") == 2
     assert "none known" in text
+
+
+def test_a_matrix_grows_by_runs_that_were_made_since():
+    """Kills are added once, a new fault gets a row, a new family is known, and a fault that is gone has none left."""
+    since = [
+        {"fault": "seen", "case": "paddle/test_a.py::test_one[y]", "verdict": "killed", "seconds": 4.0},
+        {"fault": "unseen", "case": "paddle/test_a.py::test_two", "verdict": "killed", "seconds": 1.5},
+        {"fault": "new", "case": "paddle/test_b.py::test_three[z]", "verdict": "killed", "seconds": 0.5},
+        {"fault": "renamed", "case": "paddle/test_a.py::test_two", "verdict": "killed", "seconds": 0.5},
+    ]
+    faults = {**{name: FAULTS[name] for name in ("seen", "unseen")}, "new": {"what": "new", "place": "plan.slots"}}
+
+    before = _matrix()
+    grown = table.grown(before, "paddle", faults, since)
+
+    assert {name: row.kills for name, row in grown.rows["paddle"].items()} == {
+        "seen": ["paddle/test_a.py::test_one[x]", "paddle/test_a.py::test_one[y]"],
+        "unseen": ["paddle/test_a.py::test_two"],
+        "new": ["paddle/test_b.py::test_three[z]"],
+    }
+    assert grown.idle("paddle") == []
+    assert set(grown.families["paddle"]) == {*before.families["paddle"], "paddle/test_b.py::test_three"}
+    assert before == _matrix()
+
+
+def test_a_matrix_without_a_framework_grows_by_it():
+    """The others stay as they were."""
+    grown = table.grown(_matrix(), "poptorch", FAULTS, [{**RUNS[1], "case": "poptorch/test_c.py::test_four"}])
+
+    assert grown.rows["paddle"] == _matrix().rows["paddle"]
+    assert grown.killing("poptorch") == {"poptorch/test_c.py::test_four": ["seen"]}

@@ -265,5 +265,8 @@ for _name, _what, _change in (
      lambda after, *, before, replica, replicas, **context: before if replica == replicas - 1 else after),
     ("update-halved", "every step moves the weights half as far as it should",
      lambda after, *, before, **context: map_arrays(lambda new, old: old + (new - old) * 0.5, after, before)),
+    ("update-never", "no step moves the weights", lambda after, *, before, **context: before),
+    ("update-with-noise", "the weights depend on the moment of the step",
+     lambda after, **context: map_arrays(_with_noise, after)),
 ):  # fmt: skip
     register(Fault(_name, "update", "core.engine:Engine._update", _what, _other_step(_change)), __name__)

@@ -63,6 +63,8 @@ def owner_of(place: str) -> Tuple[Any, str]:
     absolute = module[len(STOCK) :] if module.startswith(STOCK) else f"{EMULATOR}.{module}"
     try:
         owner = functools.reduce(getattr, classes, importlib.import_module(absolute))
+        if inspect.ismodule(owner) and name not in vars(owner):  # a module inside, unless there is nothing
+            importlib.import_module(f"{owner.__name__}.{name}")
         inspect.getattr_static(owner, name)
     except (ImportError, AttributeError) as error:
         raise FaultError(f"the emulator has no function at {place!r}: {error}") from error

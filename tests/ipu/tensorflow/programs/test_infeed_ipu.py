@@ -54,13 +54,13 @@ def test_a_queue_is_no_iterator(tf: Any, ipu: Any) -> None:
 def test_the_initializer_begins_again(tf: Any, ipu: Any, configure: Any) -> None:
     """In eager mode asking for the initializer begins with the first element again, for programs that are compiled."""
     device = Device(tf, ipu, configure, "function").open()
-    queue = device.infeed(samples(7))
+    queue = device.infeed(samples(11))
     go = device.compile(lambda: device.ipu.loops.repeat(3, lambda total, x: total + x, [0.0], queue))
     totals = [float(go()[0]), float(go()[0])]
     _ = queue.initializer
     totals.append(float(go()[0]))
 
-    sums = [float(samples(7)[start : start + 3].sum()) for start in (0, 3, 0)]
+    sums = [float(samples(11)[start : start + 3].sum()) for start in (0, 3, 0)]
     check.equal(actual=totals, expected=sums, what="the sums of three elements, the third after the initializer")
 
 

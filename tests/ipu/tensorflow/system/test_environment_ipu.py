@@ -141,8 +141,9 @@ def test_the_ipu_model_has_a_version(
 ) -> None:
     """The version of the IPU model can be chosen, and functions run on it."""
     flags("--use_ipu_model")
-    configure(1, ipu_model__version=version)
+    config = configure(1, ipu_model__version=version)
 
+    check.equal(actual=config.ipu_model.version, expected=version, what="the version of the IPU model")
     with tf.device("/device:IPU:0"):
         product = tf.function(lambda: tf.constant(2.0) * 3.0)()
     check.equal(actual=float(product), expected=6.0, what=f"2 * 3 on {version}")

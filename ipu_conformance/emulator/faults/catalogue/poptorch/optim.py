@@ -161,6 +161,12 @@ def _groups_alone(original: Original, optimizer: Any, state: Mapping[str, Any]) 
     original(optimizer, {**state, IPU_STATE: None})
 
 
+@patch("optimizer-state-moved-as-zero", "update", f"{OPTIMIZER}.set_state_dict",
+       "a state that is moved to another optimizer becomes zero")  # fmt: skip
+def _moved(original: Original, optimizer: Any, state: Mapping[str, Any]) -> None:
+    original(optimizer, {**state, IPU_STATE: _zeros(state.get(IPU_STATE))})
+
+
 @patch("extra-arguments-dropped", "update", f"{OPTIMIZER}._begin",
        "arguments that torch's optimizers lack are ignored")  # fmt: skip
 def _torch_s_alone(original: Original, optimizer: Any, arguments: Mapping[str, Any]) -> None:

@@ -67,6 +67,8 @@ for _fault in (
     Fault("model-needs-a-power-of-two", "plan", IPUS, "the model of an IPU is as picky as hardware",
           argument("hardware", always(True))),
     Fault("rounding-up-ignored", "plan", IPUS, "autoRoundNumIPUs has no effect", argument("auto_round", never)),
+    Fault("backend-told-of-a-pipeline", "plan", "poptorch.options.strategies:ShardedExecution.backendOptions",
+          "the backend takes shards for a pipeline", always({"execution_mode": 0})),
     Fault("unused-print-runs", "plan", "poptorch.compile.placement:_is_unused_print",
           "a print whose result nobody uses is executed", never),
 ):  # fmt: skip

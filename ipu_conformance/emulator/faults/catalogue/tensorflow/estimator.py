@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any, Iterator, List
 
@@ -9,6 +10,7 @@ from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, p
 
 BASE, LOOP = "tensorflow.estimator.base:BaseEstimator", "tensorflow.estimator.loop:LoopProgram"
 PROGRAM, HOOKS = "tensorflow.estimator.program", "tensorflow.estimator.hooks"
+CONFIG = "tensorflow.estimator.run_config"
 
 
 def _by_leaf(taken: Any, change: Any) -> Any:
@@ -64,6 +66,28 @@ def _no_scope(original: Any, *arguments: Any, **settings: Any) -> Any:
         return original(*arguments, **settings)
 
 
+@patch("estimator-input-on-the-device", "plan", f"{BASE}._call_input_fn", "an input function is built for the device")
+def _on_the_device(original: Any, estimator: Any, input_fn: Any, *arguments: Any, **settings: Any) -> Any:
+    import tensorflow as tf
+
+    @functools.wraps(input_fn)
+    def placed() -> Any:
+        with tf.device(estimator._run.device):
+            return input_fn()
+
+    return original(estimator, placed, *arguments, **settings)
+
+
+@patch("estimator-model-called-twice", "plan", f"{LOOP}._called", "an iteration calls the model function twice")
+def _called_twice(original: Any, program: Any, *element: Any, **named: Any) -> Any:
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    with v1.variable_scope(v1.get_variable_scope(), reuse=v1.AUTO_REUSE, auxiliary_name_scope=False):
+        original(program, *element, **named)
+        return original(program, *element, **named)
+
+
 # Replicas and losses
 
 
@@ -83,6 +107,13 @@ def _zeros(original: Any, metrics: Any) -> List[Any]:
     return [tf.zeros_like(value) for value in original(metrics)]
 
 
+@patch("estimator-host-functions-twice", "streams", "tensorflow.estimator.feeds:passed",
+       "functions of the host are called twice")  # fmt: skip
+def _twice(original: Any, function: Any, tensors: Any) -> Any:
+    original(function, tensors)
+    return original(function, tensors)
+
+
 @patch("estimator-predictions-reversed", "streams", f"{BASE}._parted", "predictions of a loop come in reverse order")
 def _reversed(original: Any, estimator: Any, loop: Any, single_examples: bool) -> Iterator[Any]:
     import tensorflow as tf
@@ -93,6 +124,12 @@ def _reversed(original: Any, estimator: Any, loop: Any, single_examples: bool) -
 
 
 # Around the loop
+
+
+@patch("estimator-hooks-of-all-modes", "plan", f"{LOOP}.train", "hooks for evaluation are called in training, too")
+def _all_hooks(original: Any, program: Any) -> Any:
+    spec = original(program)
+    return spec._replace(training_hooks=(*program.spec.training_hooks, *program.spec.evaluation_hooks))
 
 
 @patch("estimator-logs-always", "streams", f"{HOOKS}:IPULoggingTensorHook.after_run", "a hook logs every loop")
@@ -117,6 +154,18 @@ for _name, _area, _function, _what, _wrong in (
      argument("iterations", lambda iterations: 1)),
     ("estimator-steps-not-counted", "plan", f"{PROGRAM}:counting_steps", "the global step does not grow",
      argument("iterations", lambda iterations: 0)),
+    ("estimator-one-loop-less", "plan", f"{HOOKS}:loops", "a training of several loops has one less than it should",
+     result(lambda loops: loops - 1 if loops > 1 else loops)),
+    # The run configuration
+    ("estimator-config-changes", "plan", f"name:{CONFIG}:_Fields.iterations_per_loop",
+     "an assignment to a run configuration is accepted",
+     lambda field: property(lambda made: made[0], lambda made, value: None)),
+    ("estimator-shards-are-replicas", "plan", f"{CONFIG}:IPURunConfig.__new__", "shards count as replicas",
+     result(lambda made: made._replace(num_replicas=made.num_replicas * made.num_shards, num_shards=1))),
+    ("estimator-folder-of-its-own", "weights", f"{BASE}.__init__", "the folder of the configuration is not used",
+     argument("config", lambda config: config and config.replace(model_dir=None))),
+    ("estimator-batch-of-all", "streams", "tensorflow.estimator.loop:IPUEstimator._of_replica",
+     "each replica has the batch of all", lambda original, estimator, size: size),
     # The device of a model function
     ("estimator-first-device", "plan", "tensorflow.estimator.run_config:IPURunConfig.device",
      "the model function is always built for the first device", always("/device:IPU:0")),
@@ -147,6 +196,9 @@ for _name, _area, _function, _what, _wrong in (
      argument("single_examples", lambda single: True)),
     ("estimator-predicts-with-labels", "streams", f"{LOOP}._takes_labels",
      "labels are given where predictions are made", always(True)),
+    ("estimator-evaluation-unnamed", "streams", f"{BASE}.evaluate", "the name of an evaluation is not used",
+     argument("name", always(None))),
+    ("estimator-train-returns-nothing", "plan", f"{BASE}.train", "train returns nothing", result(always(None))),
     # Around the loop
     ("estimator-training-hooks-lost", "plan", f"{LOOP}.train", "a model function's hooks for training are not called",
      result(lambda spec: spec._replace(training_hooks=()))),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from typing import Any, Type
+from typing import Any, Callable, Type
 
 from ipu_conformance.emulator.core.limits import LimitError
 from ipu_conformance.emulator.core.schedules import SharedDeviceError
@@ -59,12 +60,25 @@ for _name, _area, _function, _what, _wrong in (
      "what the host writes reaches replica 0 only", always([])),
     ("memory-endless", "plan", f"{KERAS}.first_execution:require_memory", "programs run that no IPU can hold",
      always(None)),
+    ("keras-statistics-frozen", "weights", "stock.keras.layers:BatchNormalization.add_update",
+     "running statistics never move", always(None)),
+    ("keras-dense-doubled", "numerics", "stock.keras.layers:Dense.__call__", "a dense layer takes its inputs twice",
+     lambda original, layer, inputs, *rest, **settings: original(layer, inputs + inputs, *rest, **settings)),
     # Options
     ("keras-always-sum", "reduce", f"{KERAS}.options:reduction_method", "accumulated gradients are always added up",
      result(lambda method: type(method).SUM)),
     ("keras-metrics-otherwise", "streams", f"{KERAS}.execution:reduced", "metrics of replicas are reduced otherwise",
      argument("method", _other_reduction)),
+    ("keras-outfeed-type-ignored", "numerics", f"{KERAS}.execution:accumulated",
+     "an accumulated outfeed keeps its type", argument("dtype", always(None))),
+    ("keras-wrapper-keeps-its-rate", "update", "name:tensorflow.optim.keras_wrappers:IpuOptimizer.learning_rate",
+     "a learning rate that is set on a wrapper is lost", lambda rate: property(rate.fget, lambda opt, value: None)),
+    ("keras-accumulates-any-number", "plan",
+     "tensorflow.optim.keras_accumulation:GradientAccumulationOptimizer.__init__",
+     "no mini-batches are accumulated", _forgives(ValueError)),
     # Stages
+    ("keras-stage-zero-by-default", "plan", f"{KERAS}.stages:of_node", "layers without a stage are in stage 0",
+     result(lambda stage: stage or 0)),
     ("keras-extended-everywhere", "plan", f"{KERAS}.models:in_extending_scope",
      "models outside of a scope are extended", always(True)),
     ("keras-stage-of-call-lost", "plan", f"{KERAS}.stages:current", "layers forget the scope they are called in",
@@ -82,6 +96,10 @@ for _name, _area, _function, _what, _wrong in (
      "asynchronous callbacks see an execution's last step", result(lambda steps: steps[-1:])),
     ("keras-steps-called-backwards", "streams", f"{KERAS}.callbacks:steps_of",
      "asynchronous callbacks see the last step first", result(lambda steps: steps[::-1])),
+    ("keras-epoch-end-unseen", "streams", f"{KERAS}.callbacks:Stepped.on_epoch_end",
+     "asynchronous callbacks are not told that an epoch ends", always(None)),
+    ("keras-callbacks-in-line", "streams", f"{KERAS}.callbacks:_Worker.put",
+     "the thread that trains calls the callbacks", lambda original, worker, call: call()),
     ("keras-callback-error-lost", "streams", f"{KERAS}.callbacks:_Worker.finish",
      "an error in a callback is not raised", _forgives(BaseException)),
 ):  # fmt: skip
@@ -116,6 +134,102 @@ def _running_means(original: Any, logs: Any, dtype: Any) -> Any:
 def _first_step(original: Any, model: Any, *arguments: Any) -> Any:
     logs = original(model, *arguments)
     return logs if model._ipu.asynchronous else logs[:1]
+
+
+@patch("keras-logs-empty", "streams", f"{KERAS}.execution:logs_of_steps", "every number of the logs is 0")
+def _empty(original: Any, *arguments: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.nest.map_structure(tf.zeros_like, original(*arguments))
+
+
+@patch("keras-predictions-backwards", "streams", f"{KERAS}.execution:results",
+       "predictions of a run come in reverse order")  # fmt: skip
+def _predicted_backwards(original: Any, model: Any, phase: str, *arguments: Any) -> Any:
+    import tensorflow as tf
+
+    outputs = original(model, phase, *arguments)
+    return tf.nest.map_structure(lambda rows: rows[::-1], outputs) if phase == "predict" else outputs
+
+
+@patch("keras-predictions-with-noise", "numerics", f"{EXTENSION}.make_predict_function",
+       "predictions depend on the moment at which their program was built")  # fmt: skip
+def _noisy(original: Any, model: Any, *arguments: Any) -> Any:
+    import tensorflow as tf
+
+    factor = _share()
+    predict = original(model, *arguments)
+    return lambda iterator: tf.nest.map_structure(lambda rows: rows * factor, predict(iterator))
+
+
+@patch("keras-predictions-in-single", "numerics", f"{KERAS}.execution:results", "predictions are always float32")
+def _in_single(original: Any, model: Any, phase: str, *arguments: Any) -> Any:
+    import tensorflow as tf
+
+    outputs = original(model, phase, *arguments)
+    return tf.nest.map_structure(lambda rows: tf.cast(rows, "float32"), outputs) if phase == "predict" else outputs
+
+
+def _share() -> float:
+    """A factor that is larger than one by 2**-11 to 2**-10, never twice by as much."""
+    return 1 + 2**-11 * (1 + int.from_bytes(os.urandom(4), "big") / 2**32)
+
+
+def _after_training(change: Callable[[Any, Any], Any]) -> Wrong:
+    """After an execution every weight is ``change(before, after)``."""
+
+    def wrong(original: Any, model: Any, *arguments: Any) -> Any:
+        train = original(model, *arguments)
+
+        def trained(iterator: Any) -> Any:
+            before = [variable.numpy() for variable in model.trainable_variables]
+            logs = train(iterator)
+            for variable, old in zip(model.trainable_variables, before):
+                variable.assign(change(old, variable.numpy()))
+            return logs
+
+        return trained
+
+    return wrong
+
+
+for _name, _what, _change in (
+    ("keras-execution-forgotten", "an execution leaves the weights as they were", lambda before, after: before),
+    ("keras-execution-with-noise", "the weights depend on the moment of an execution",
+     lambda before, after: after * after.dtype.type(_share())),
+):  # fmt: skip
+    catalogue.register(
+        Fault(_name, "update", f"{EXTENSION}.make_train_function", _what, _after_training(_change)), __name__
+    )
+
+
+@patch("keras-evaluation-moves-weights", "weights", f"{EXTENSION}.make_test_function", "evaluation changes weights")
+def _moving(original: Any, model: Any, *arguments: Any) -> Any:
+    evaluate = original(model, *arguments)
+
+    def moved(iterator: Any) -> Any:
+        for variable in model.trainable_variables:
+            variable.assign(variable * 1.25)
+        return evaluate(iterator)
+
+    return moved
+
+
+@patch("keras-saving-moves-weights", "weights", f"{KERAS}.saving:described", "to save a model changes its weights")
+def _saving_moves(original: Any, model: Any) -> Any:
+    import tensorflow as tf
+
+    described = original(model)
+    with tf.init_scope():
+        for variable in model.trainable_variables:
+            variable.assign(variable * 1.25)
+    return described
+
+
+@patch("keras-class-renamed", "plan", f"{KERAS}.models:extended", "models of a scope are of a class of another name")
+def _another_class(original: Any, own: Any) -> Any:
+    made = original(own)
+    return type(f"IPU{made.__name__}", (made,), {"__module__": made.__module__})
 
 
 @patch("keras-epoch-hurries", "streams", f"{KERAS}.callbacks:Stepped.on_epoch_end",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable
 
 from ipu_conformance.emulator.faults import catalogue
@@ -25,10 +26,25 @@ def _as_the_first(lengths: Any) -> Any:
     return tf.zeros_like(lengths) + tf.convert_to_tensor(lengths)[0]
 
 
+def _ones(value: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.ones_like(value)
+
+
 def _doubled(inputs: Any) -> Any:
     import tensorflow as tf
 
     return tf.nest.map_structure(lambda value: value * 2, inputs)
+
+
+def _of_all_outputs(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function whose outputs are changed, None where there is none."""
+
+    def changed(function: Any) -> Any:
+        return function and functools.wraps(function)(lambda *arguments: change(function(*arguments)))
+
+    return changed
 
 
 for _name, _function, _what, _wrong in (
@@ -47,6 +63,10 @@ for _name, _function, _what, _wrong in (
      argument("x", lambda x: x * (5 / 6))),
     ("softmax-overflows", f"{ACTIVATIONS}:softmax", "a softmax takes exponentials as they are",
      argument("stable", always(False))),
+    ("convolutions-swapped", f"{ACTIVATIONS}:multi_conv", "convolutions side by side come in reverse order",
+     argument("func", _of_all_outputs(lambda outputs: outputs[::-1]))),
+    ("noise-not-counted", f"{ACTIVATIONS}:nce_loss", "how often classes are drawn is left out of a loss",
+     argument("sampled_values", lambda drawn: (drawn[0], *map(_ones, drawn[1:])))),
     # Sums
     ("segment-added", f"{API}.math_ops:segment_sum", "there is one segment too many",
      argument("num_segments", lambda number: number + 1)),
@@ -74,6 +94,8 @@ for _name, _function, _what, _wrong in (
      argument("attention", lambda attention: 1.0 - attention)),
     ("padding-kept", f"{LAYERS}.sequences:cut", "outputs go on after a sequence's end",
      lambda original, outputs, length: outputs),
+    ("recurrent-relu", f"{LAYERS}.recurrent:_Extended.__init__", "recurrent layers have another activation",
+     lambda original, *arguments, **settings: original(*arguments, **{**settings, "activation": "relu"})),
     # Images, histograms, sequences, marks
     ("image-not-scaled", IMAGE, "pixels are not scaled", argument("scale", always(1))),
     ("image-not-moved", IMAGE, "offsets of channels are left out", argument("channel_offsets", _zeros)),

@@ -29,6 +29,24 @@ def _one_less(times: Any) -> Any:
     return tf.maximum(0, tf.convert_to_tensor(times, tf.int32) - 1)
 
 
+def _leaves(element: Any) -> int:
+    import tensorflow as tf
+
+    return len(tf.nest.flatten(element))
+
+
+def _nothing() -> Any:
+    import tensorflow as tf
+
+    return tf.no_op()
+
+
+def _narrowed(pairs: Any) -> Any:
+    import tensorflow as tf
+
+    return [(tf.cast(tf.cast(gradient, variable.dtype), gradient.dtype), variable) for gradient, variable in pairs]
+
+
 def _backwards(value: Any) -> Any:
     import tensorflow as tf
 
@@ -53,7 +71,23 @@ for _name, _function, _area, _what, _wrong in (
      argument("flat", _reversed)),
     ("environment-infeed-real", f"{RUN}.synthetic:instead_of", "plan",
      "data of the host reach a program in spite of synthetic infeeds", lambda original, iterator: iterator),
+    ("infeed-counts-tensors", f"{INFEED}.number_of_tuple_elements", "streams",
+     "a queue tells the number of tensors in its elements", lambda original, queue: _leaves(queue.element_spec)),
+    ("infeed-is-an-iterator", f"{INFEED}.get_next", "streams", "elements are taken from a queue outside of loops",
+     lambda original, queue: queue._iterator.get_next()),
+    ("infeed-goes-on", f"{INFEED}.initializer", "streams", "in eager mode the initializer begins nothing again",
+     lambda original, queue: None if queue._eager else original(queue)),
+    ("benchmark-time-halved", f"{RUN}.dataset_benchmark:_seconds", "streams", "half of the time is measured",
+     result(lambda seconds: seconds / 2)),
+    ("benchmark-silent", f"{RUN}.dataset_benchmark:_report", "streams", "measurements are never printed",
+     argument("printed", always(False))),
+    ("print-silent", f"{API}.ops.internal_ops:print_tensor", "streams", "a tensor is not printed",
+     lambda original, tensor, name="": _nothing()),
     # Loops
+    ("loop-maximum-ignored", f"{COMPILE}.device_loop:conditional", "plan", "a loop runs longer than its maximum",
+     argument("maximum_iterations", always(None))),
+    ("barrier-waits-for-none", f"{API}.ops.control_flow_ops:barrier", "plan", "a barrier waits for nothing",
+     lambda original, tensors, *arguments, **settings: list(tensors)),
     ("loop-one-less", f"{COMPILE}.device_loop:_counted", "plan", "a loop runs once less than it should",
      argument("times", _one_less)),
     ("loop-partial-accumulation", f"{COMPILE}.device_loop:_require_whole", "plan",
@@ -68,6 +102,8 @@ for _name, _function, _area, _what, _wrong in (
      argument("create", always(lambda next_creator, **settings: next_creator(**settings)))),
     ("shards-on-one-ipu", f"{COMPILE}.shards:note", "plan", "every shard is on the first IPU",
      argument("ipu", always(0))),
+    ("pipeline-gradients-narrowed", f"{RUN}.pipeline_machine:_apply", "numerics",
+     "an optimizer gets gradients with the bits of the weights' type", argument("pairs", _narrowed)),
     # Strategies
     ("strategy-one-replica", f"{RUN}.strategy_run:run", "plan", "a strategy runs on one replica",
      argument("ipus", always(1))),

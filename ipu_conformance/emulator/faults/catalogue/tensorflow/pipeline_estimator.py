@@ -56,6 +56,14 @@ def _first_replica(original: Any, program: Any, added: Any) -> Any:
     return original(program, added[:, 0] if added.shape.rank > 1 else added)
 
 
+@patch("pipelined-functions-forgotten", "plan", "tensorflow.estimator.specs:IPUPipelineEstimatorSpec.__new__",
+       "a specification holds the functions of its own mode only")  # fmt: skip
+def _own_functions(original: Any, *arguments: Any, **settings: Any) -> Any:
+    spec = original(*arguments, **settings)
+    unused = {"optimizer_function": "train", "eval_metrics_fn": "eval"}
+    return spec._replace(**{name: None for name, mode in unused.items() if mode != spec.mode})
+
+
 @patch("pipelined-metrics-invented", "streams", f"{PROGRAM}._metrics", "metrics without a loss have a loss of 0")
 def _invented(original: Any, program: Any, outputs: Any) -> Dict[str, Any]:
     import tensorflow as tf
@@ -79,6 +87,8 @@ for _name, _area, _function, _what, _wrong in (
      _specified(pipeline_op_kwargs={})),
     ("pipelined-reduction-ignored", "update", f"{MODULE}:_of_model_fn", "gradients are summed whatever is asked",
      _specified(reduction_method="sum")),
+    ("pipelined-trains-all", "update", "tensorflow.run.pipeline_machine:FunctionPipeline.trained",
+     "variables are trained that were not chosen", lambda original, machine, replica, variables: list(variables)),
     # The loss
     ("pipelined-loss-not-accumulated", "streams", f"{MODULE}:pipeline",
      "losses are not added up before they are divided", argument("accumulate_outfeed", lambda accumulated: False)),
